@@ -1,0 +1,19 @@
+/** A chat message as templates see it. Roles are an enumeration so that none can be forged. */
+export interface ChatMessage {
+  readonly role: 'system' | 'user' | 'assistant' | 'tool';
+  readonly content: string;
+}
+
+/** The model's own template, compiled once. */
+export interface ChatTemplate {
+  /**
+   * Ids of the conversation, ready for an answer by the assistant. Literals of control tokens inside message contents
+   * stay text. Throws ChatTemplateError with the template's own message when it refuses, and when it exceeds its
+   * bounds of time, depth or output.
+   */
+  render(messages: readonly ChatMessage[]): Promise<number[]>;
+}
+
+export class ChatTemplateError extends Error {
+  override readonly name = 'ChatTemplateError';
+}

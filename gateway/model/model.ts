@@ -1,0 +1,20 @@
+import type { ChatTemplate } from '../chat/chat-template.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+
+/** What the gateway knows of a model, read from its file's metadata. Tensors are the runner's. */
+export interface Model {
+  readonly path: string;
+  /** As clients name it: the file's name without directory and .gguf. */
+  readonly id: string;
+  /** general.architecture; the runner verifies it. */
+  readonly architecture: string;
+  /** Positions the model was trained for. */
+  readonly contextLength: number;
+  readonly tokenizer: Tokenizer;
+  /** Absent when the file has none: chat is then refused by name. */
+  readonly chatTemplate: ChatTemplate | undefined;
+  /** Tokens that end an answer: EOS, and the end of a turn where it is another. */
+  readonly stopIds: readonly number[];
+  /** Seconds since 1970 of the file's modification time. */
+  readonly created: number;
+}

@@ -1,0 +1,121 @@
+/**
+ * What the rest of the gateway knows of a runner: ask for tokens, read them in batches, see how it is. The supervisor
+ * is the real one; tests pass a fake. Crashes do not show here: a stream pauses and goes on.
+ */
+
+/** Sampling parameters as the runner applies them; ranges are proto/runner.proto's. */
+export interface SamplingParams {
+  readonly temperature: number;
+  /** 0: all tokens. */
+  readonly topK: number;
+  readonly topP: number;
+  readonly minP: number;
+  readonly repetitionPenalty: number;
+  /** 0 to 2^64 - 1. */
+  readonly seed: bigint;
+}
+
+/** Whatever API a request came by, it is turned into one of these. */
+export interface GenerateRequest {
+  readonly promptIds: readonly number[];
+  /** Tokens to generate; the context may end it earlier. */
+  readonly maxTokens: number;
+  readonly stopIds: readonly number[];
+  readonly sampling: SamplingParams;
+  /** Log-probabilities of each token and of this many most likely ones; absent: none. */
+  readonly topLogprobs?: number;
+}
+
+export interface TokenLogprobs {
+  readonly logprob: number;
+  readonly topIds: readonly number[];
+  readonly topLogprobs: readonly number[];
+}
+
+/** Tokens that arrived since the last batch was taken. */
+export interface TokenBatch {
+  /** Index of the first of tokenIds in the answer, from 0, without gaps. */
+  readonly firstIndex: number;
+  readonly tokenIds: readonly number[];
+  /** As many as tokenIds if the request asked, else absent. */
+  readonly logprobs?: readonly TokenLogprobs[];
+  /** Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full. */
+  readonly finish?: 'stop_id' | 'max_tokens';
+}
+
+export type GenerationErrorCode =
+  | 'INVALID_REQUEST'
+  | 'CANCELLED'
+  | 'OUT_OF_MEMORY'
+  | 'QUEUE_FULL'
+  | 'NOT_READY'
+  | 'INFERENCE_FAILED';
+
+/** How a generation ends when it does not end well. */
+export class GenerationError extends Error {
+  override readonly name = 'GenerationError';
+  readonly code: GenerationErrorCode;
+  /** Whether sending the same request again can help. */
+  readonly retriable: boolean;
+  /** When waiting helps: how long, in seconds. */
+  readonly retryAfterSec: number | undefined;
+
+  constructor(
+    code: GenerationErrorCode,
+    message: string,
+    options: { retriable: boolean; retryAfterSec?: number; cause?: unknown },
+  ) {
+    super(message, { cause: options.cause });
+    this.code = code;
+    this.retriable = options.retriable;
+    this.retryAfterSec = options.retryAfterSec;
+  }
+}
+
+/**
+ * starting: no runner has been ready yet. ready: takes requests. recovering: the runner died and another is coming;
+ * requests wait. failed: no runner will come until something changes; `reason` says what. stopping: draining.
+ */
+export type RunnerState = 'starting' | 'ready' | 'recovering' | 'failed' | 'stopping';
+
+/** Facts of the runner that is ready now, or was last. */
+export interface RunnerInfo {
+  readonly kind: string;
+  readonly build: string;
+  readonly numericsId: string;
+  readonly modelIdentity: string;
+  readonly architecture: string;
+  readonly device: string;
+  readonly vocabSize: number;
+  readonly maxModelLen: number;
+  readonly maxNumSeqs: number;
+  readonly maxNumBatchedTokens: number;
+  readonly blockSize: number;
+  readonly numBlocks: number;
+  readonly weightsBytes: number;
+  readonly kvCacheBytes: number;
+}
+
+export interface RunnerStatus {
+  readonly state: RunnerState;
+  /** A sentence, when the state is not ready. */
+  readonly reason: string | undefined;
+  /** Process id of the runner, while there is one. */
+  readonly pid: number | undefined;
+  /** Runner processes started after the first. */
+  readonly restarts: number;
+  readonly openRequests: number;
+  /** 0 to 1 while a model loads. */
+  readonly loadProgress: number | undefined;
+  readonly info: RunnerInfo | undefined;
+}
+
+export interface Runner {
+  /**
+   * Tokens of the answer, as they come. Ends after the batch with `finish`; throws GenerationError instead if there is
+   * no such batch. Aborting the signal cancels: the iteration then throws CANCELLED. Leaving the loop early cancels
+   * too. A consumer that does not read pauses its own request only.
+   */
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch>;
+  status(): RunnerStatus;
+}

@@ -1,0 +1,107 @@
+// The seam between models and what computes them: a small set of fused operations. models/ includes nothing else of a
+// backend, and a backend knows no architecture. Which backend a binary has is decided when it is linked: its main.cc
+// makes one and hands it to the commands.
+//
+// Activations are opaque: a backend keeps them in whatever form its products want (floats here, int8 with scales or
+// bf16 elsewhere) and the model never looks inside. A row of an activation belongs to the same row of the batch.
+//
+// Exactness is part of the contract: each value an operation produces depends on the weights, on the row's own token
+// and position, and on K and V *as stored* at lower or equal positions of its sequence; never on which other rows are
+// in the batch, nor on how many threads compute it. docs/numerics.md has the formula of every operation.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runner/batch.h"
+#include "runner/formats/tensor.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+struct WeightHandle {
+  int32_t index = -1;  // -1: none
+  explicit operator bool() const { return index >= 0; }
+};
+
+struct ActivationHandle {
+  int32_t index = -1;
+};
+
+// What the KV cache holds for every token: num_layers times K and V of num_kv_heads heads of head_dim values.
+struct KvShape {
+  uint32_t num_layers;
+  uint32_t num_kv_heads;
+  uint32_t head_dim;
+  uint32_t block_size;  // tokens
+  uint32_t num_blocks;
+};
+
+// How a head is rotated: pairs of its first rotary_dim values turn by position * theta^(-2i / rotary_dim).
+struct Rope {
+  uint32_t rotary_dim;
+  double theta;
+  bool interleaved;  // true: pairs (2i, 2i + 1), as GGUF stores llama; false: pairs (i, i + rotary_dim / 2)
+};
+
+struct AttentionShape {
+  uint32_t num_heads;
+  uint32_t num_kv_heads;  // divides num_heads
+  uint32_t head_dim;
+  float scale;  // of q . k, usually 1 / sqrt(head_dim)
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // For people: "cpu, x86-64-v3, 2 threads". And the name of the arithmetic, see Hello.numerics_id.
+  virtual std::string device() const = 0;
+  virtual std::string numerics_id() const = 0;
+
+  // --- while loading ---------------------------------------------------------------------------------------------
+
+  // Takes matrices of equal columns() stacked by rows, as one weight for one product. Copies what it needs.
+  // Fails with kBadModel for a type or shape it cannot compute with, naming the tensor.
+  virtual Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) = 0;
+  // Takes a one-dimensional F32 or F16 tensor: gains and biases.
+  virtual Result<WeightHandle> load_vector(const TensorView& vector) = 0;
+  // An activation of max_rows rows of this width.
+  virtual ActivationHandle new_activation(uint32_t width) = 0;
+  // Rows that new_activation reserves and a batch may have; and rows that one call of head may ask for.
+  virtual void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) = 0;
+  // Bytes one block of this shape takes, then the cache itself. Called once.
+  virtual uint64_t kv_block_bytes(const KvShape& shape) const = 0;
+  virtual Result<void> allocate_kv(const KvShape& shape) = 0;
+  // Memory held by weights, in bytes.
+  virtual uint64_t weights_bytes() const = 0;
+
+  // --- one step --------------------------------------------------------------------------------------------------
+
+  // out[row] = table[token of row].
+  virtual void embed(const Batch& batch, WeightHandle table, ActivationHandle out) = 0;
+  // out = in / sqrt(mean(in^2) + epsilon) * gain, made ready for a product.
+  virtual void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
+                    ActivationHandle out) = 0;
+  // out = weight * in (+ bias if there is one) and, with add, added to what out holds: the residual stream.
+  enum class Into { kReplace, kAdd };
+  virtual void linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias, Into into,
+                      ActivationHandle out) = 0;
+  // out = silu(gate * in) x (up * in), made ready for a product. gate_up is gate's rows stacked on up's.
+  virtual void glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) = 0;
+  // qkv rows hold num_heads queries, then num_kv_heads keys, then as many values, head_dim each. Rotates queries in
+  // place and keys on their way, and stores keys and values, rounded to the cache's type, in the rows' blocks of layer.
+  virtual void rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
+                          ActivationHandle qkv) = 0;
+  // out = softmax(scale * q . K) V over positions 0 to the row's own, K and V as stored; made ready for a product.
+  // Runs after rope_store of the same layer.
+  virtual void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
+                      ActivationHandle out) = 0;
+  // Logits of the chosen rows of the batch: norm, then the output matrix. rows has at most max_head_rows entries.
+  // Returns (rows.size(), vocab_size) floats, valid until the next call of anything here.
+  virtual std::span<const float> head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
+                                      float epsilon, WeightHandle weight) = 0;
+};
+
+}  // namespace runnel

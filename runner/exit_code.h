@@ -1,0 +1,20 @@
+// Exit statuses of the runner binaries, numbered as in sysexits.h where it has the meaning. docs/protocol.md says what
+// the gateway does about each.
+#pragma once
+
+namespace runnel {
+
+enum class ExitCode : int {
+  kOk = 0,
+  kUsage = 64,         // a flag or a value of one
+  kBadModel = 65,      // the model file is damaged or of a kind that is not supported
+  kNoFile = 66,        // a file that was named does not exist or is not a regular file
+  kNoDevice = 69,      // the device does not answer
+  kInternal = 70,      // a broken promise inside the program, caught in time
+  kSystem = 71,        // the operating system refused something: memory, descriptors, threads
+  kInputOutput = 74,   // writing failed: the gateway is gone
+  kProtocol = 76,      // bytes on stdin that are not frames of this protocol
+  kNoPermission = 77,  // a file that was named may not be read
+};
+
+}  // namespace runnel

@@ -1,0 +1,66 @@
+// GGUF versions 2 and 3: header, metadata and tensor table of a mapped file. Reference: the format's specification in
+// the ggml project (docs/gguf.md). Everything in the file is untrusted: each count is checked against the bytes that
+// are left, each size computed without overflow, each tensor proven to lie inside the file before it is handed out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "runner/formats/tensor.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+// A metadata value that a runner has use for. Arrays are kept as their length only: tokenizer data is the gateway's.
+struct GgufArray {
+  uint32_t element_type;
+  uint64_t length;
+};
+using GgufValue = std::variant<uint64_t, int64_t, double, bool, std::string, GgufArray>;
+
+struct GgufEntry {
+  std::string key;
+  GgufValue value;
+};
+
+class GgufFile {
+ public:
+  // Opens, maps and checks. Errors: kNoFile, kNoPermission, kBadModel; the message names the path and the fault.
+  static Result<GgufFile> open(const std::string& path);
+
+  GgufFile(GgufFile&&) noexcept;
+  GgufFile& operator=(GgufFile&&) noexcept;
+  ~GgufFile();
+
+  const std::string& path() const;
+  uint32_t version() const;
+  uint64_t file_bytes() const;
+  // Hash of header and tensor table, with size, modification time and inode: what Ready.model_identity carries.
+  const std::string& identity() const;
+
+  const std::vector<GgufEntry>& entries() const;
+  const std::vector<TensorView>& tensors() const;
+
+  const GgufValue* find(std::string_view key) const;
+  const TensorView* find_tensor(std::string_view name) const;
+  // Typed look-ups; nullopt when the key is absent or of another type.
+  std::optional<uint64_t> unsigned_integer(std::string_view key) const;
+  std::optional<double> number(std::string_view key) const;
+  std::optional<std::string> text(std::string_view key) const;
+  std::optional<uint64_t> array_length(std::string_view key) const;
+
+  // Gives back the pages of tensor data already copied; they are read again from the file if touched.
+  void release_pages(const TensorView& tensor) const;
+
+ private:
+  struct State;
+  explicit GgufFile(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace runnel

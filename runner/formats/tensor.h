@@ -1,0 +1,33 @@
+// A tensor as it lies in a model file.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace runnel {
+
+// The storage types that can be read. Values are GGUF's own type numbers.
+enum class TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8 };
+
+// Weights in a block of a type, and the bytes it takes: 1 weight for F32 and F16, 32 for the quantised ones.
+uint32_t block_weights(TensorType type);
+uint32_t block_bytes(TensorType type);
+std::string_view type_name(TensorType type);
+
+// A view into the mapped file; the file must outlive it.
+struct TensorView {
+  std::string name;
+  TensorType type;
+  uint32_t num_dims;              // 1 to 4
+  std::array<uint64_t, 4> shape;  // shape[0] is contiguous (columns, the k of a product), shape[1] rows; unused are 1
+  std::span<const std::byte> data;
+
+  uint64_t columns() const { return shape[0]; }
+  uint64_t rows() const { return shape[1] * shape[2] * shape[3]; }
+};
+
+}  // namespace runnel
