@@ -1,13 +1,15 @@
-// The seam between models and what computes them: a small set of fused operations. models/ includes nothing else of a
-// backend, and a backend knows no architecture. Which backend a binary has is decided when it is linked: its main.cc
-// makes one and hands it to the commands.
+// The seam between models and what computes them: a small set of fused operations. models/ includes nothing
+// else of a backend, and a backend knows no architecture. Which backend a binary has is decided when it is
+// linked: its main.cc makes one and hands it to the commands.
 //
-// Activations are opaque: a backend keeps them in whatever form its products want (floats here, int8 with scales or
-// bf16 elsewhere) and the model never looks inside. A row of an activation belongs to the same row of the batch.
+// Activations are opaque: a backend keeps them in whatever form its products want (floats here, int8 with
+// scales or bf16 elsewhere) and the model never looks inside. A row of an activation belongs to the same row
+// of the batch.
 //
-// Exactness is part of the contract: each value an operation produces depends on the weights, on the row's own token
-// and position, and on K and V *as stored* at lower or equal positions of its sequence; never on which other rows are
-// in the batch, nor on how many threads compute it. docs/numerics.md has the formula of every operation.
+// Exactness is part of the contract: each value an operation produces depends on the weights, on the row's
+// own token and position, and on K and V *as stored* at lower or equal positions of its sequence; never on
+// which other rows are in the batch, nor on how many threads compute it. docs/numerics.md has the formula of
+// every operation.
 #pragma once
 
 #include <cstdint>
@@ -60,7 +62,8 @@ class Backend {
   virtual std::string device() const = 0;
   virtual std::string numerics_id() const = 0;
 
-  // --- while loading ---------------------------------------------------------------------------------------------
+  // --- while loading
+  // ---------------------------------------------------------------------------------------------
 
   // Takes matrices of equal columns() stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape it cannot compute with, naming the tensor.
@@ -77,7 +80,8 @@ class Backend {
   // Memory held by weights, in bytes.
   virtual uint64_t weights_bytes() const = 0;
 
-  // --- one step --------------------------------------------------------------------------------------------------
+  // --- one step
+  // --------------------------------------------------------------------------------------------------
 
   // out[row] = table[token of row].
   virtual void embed(const Batch& batch, WeightHandle table, ActivationHandle out) = 0;
@@ -86,20 +90,21 @@ class Backend {
                     ActivationHandle out) = 0;
   // out = weight * in (+ bias if there is one) and, with add, added to what out holds: the residual stream.
   enum class Into { kReplace, kAdd };
-  virtual void linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias, Into into,
-                      ActivationHandle out) = 0;
+  virtual void linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias,
+                      Into into, ActivationHandle out) = 0;
   // out = silu(gate * in) x (up * in), made ready for a product. gate_up is gate's rows stacked on up's.
   virtual void glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) = 0;
-  // qkv rows hold num_heads queries, then num_kv_heads keys, then as many values, head_dim each. Rotates queries in
-  // place and keys on their way, and stores keys and values, rounded to the cache's type, in the rows' blocks of layer.
+  // qkv rows hold num_heads queries, then num_kv_heads keys, then as many values, head_dim each. Rotates
+  // queries in place and keys on their way, and stores keys and values, rounded to the cache's type, in the
+  // rows' blocks of layer.
   virtual void rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
                           ActivationHandle qkv) = 0;
-  // out = softmax(scale * q . K) V over positions 0 to the row's own, K and V as stored; made ready for a product.
-  // Runs after rope_store of the same layer.
+  // out = softmax(scale * q . K) V over positions 0 to the row's own, K and V as stored; made ready for a
+  // product. Runs after rope_store of the same layer.
   virtual void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
                       ActivationHandle out) = 0;
-  // Logits of the chosen rows of the batch: norm, then the output matrix. rows has at most max_head_rows entries.
-  // Returns (rows.size(), vocab_size) floats, valid until the next call of anything here.
+  // Logits of the chosen rows of the batch: norm, then the output matrix. rows has at most max_head_rows
+  // entries. Returns (rows.size(), vocab_size) floats, valid until the next call of anything here.
   virtual std::span<const float> head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
                                       float epsilon, WeightHandle weight) = 0;
 };

@@ -1,5 +1,5 @@
-// Exit statuses of the runner binaries, numbered as in sysexits.h where it has the meaning. docs/protocol.md says what
-// the gateway does about each.
+// Exit statuses of the runner binaries, numbered as in sysexits.h where it has the meaning. docs/protocol.md
+// says what the gateway does about each.
 #pragma once
 
 namespace runnel {

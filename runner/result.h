@@ -1,5 +1,5 @@
-// Errors as values. What can fail because of the outside world returns a Result; nothing is thrown across a function
-// of this project.
+// Errors as values. What can fail because of the outside world returns a Result; nothing is thrown across a
+// function of this project.
 #pragma once
 
 #include <optional>
@@ -12,8 +12,8 @@
 
 namespace runnel {
 
-// A sentence that names the thing, its value and what to do, and the status the process exits with if the error is
-// its end.
+// A sentence that names the thing, its value and what to do, and the status the process exits with if the
+// error is its end.
 struct Error {
   ExitCode exit_code;
   std::string message;

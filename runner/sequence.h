@@ -7,7 +7,8 @@
 
 namespace runnel {
 
-// Applied in this order: repetition penalty, temperature, top_k, top_p, min_p, draw. Limits: proto/runner.proto.
+// Applied in this order: repetition penalty, temperature, top_k, top_p, min_p, draw. Limits:
+// proto/runner.proto.
 struct SamplingParams {
   float temperature = 1.0f;         // 0: the most likely token, ties to the lowest id
   uint32_t top_k = 0;               // 0: all
@@ -22,18 +23,19 @@ enum class FinishReason { kNone, kStopId, kMaxTokens };
 
 struct Sequence {
   uint32_t request_id = 0;
-  std::vector<uint32_t> token_ids;         // prompt, then generated
-  uint32_t num_prompt_tokens = 0;          // of the original prompt; tokens emitted by earlier runners are generated ones
-  uint32_t max_tokens = 0;                 // generated tokens in all
+  std::vector<uint32_t> token_ids;  // prompt, then generated
+  uint32_t num_prompt_tokens =
+      0;                    // of the original prompt; tokens emitted by earlier runners are generated ones
+  uint32_t max_tokens = 0;  // generated tokens in all
   std::vector<uint32_t> stop_ids;
   SamplingParams sampling;
-  std::optional<uint32_t> top_logprobs;    // unset: no log-probabilities
-  bool score_prompt = false;               // log-probabilities of the prompt's own tokens too (the score command)
+  std::optional<uint32_t> top_logprobs;  // unset: no log-probabilities
+  bool score_prompt = false;  // log-probabilities of the prompt's own tokens too (the score command)
 
   SequenceStatus status = SequenceStatus::kWaiting;
-  uint32_t num_cached_tokens = 0;          // leading tokens whose K and V are stored
-  uint32_t num_scheduled_tokens = 0;       // tokens after those that this step computes
-  std::vector<uint32_t> block_table;       // KV block of each block_size tokens
+  uint32_t num_cached_tokens = 0;     // leading tokens whose K and V are stored
+  uint32_t num_scheduled_tokens = 0;  // tokens after those that this step computes
+  std::vector<uint32_t> block_table;  // KV block of each block_size tokens
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(token_ids.size()); }
   uint32_t num_generated() const { return num_tokens() - num_prompt_tokens; }

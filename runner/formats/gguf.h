@@ -1,6 +1,7 @@
-// GGUF versions 2 and 3: header, metadata and tensor table of a mapped file. Reference: the format's specification in
-// the ggml project (docs/gguf.md). Everything in the file is untrusted: each count is checked against the bytes that
-// are left, each size computed without overflow, each tensor proven to lie inside the file before it is handed out.
+// GGUF versions 2 and 3: header, metadata and tensor table of a mapped file. Reference: the format's
+// specification in the ggml project (docs/gguf.md). Everything in the file is untrusted: each count is
+// checked against the bytes that are left, each size computed without overflow, each tensor proven to lie
+// inside the file before it is handed out.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace runnel {
 
-// A metadata value that a runner has use for. Arrays are kept as their length only: tokenizer data is the gateway's.
+// A metadata value that a runner has use for. Arrays are kept as their length only: tokenizer data is the
+// gateway's.
 struct GgufArray {
   uint32_t element_type;
   uint64_t length;
@@ -30,7 +32,8 @@ struct GgufEntry {
 
 class GgufFile {
  public:
-  // Opens, maps and checks. Errors: kNoFile, kNoPermission, kBadModel; the message names the path and the fault.
+  // Opens, maps and checks. Errors: kNoFile, kNoPermission, kBadModel; the message names the path and the
+  // fault.
   static Result<GgufFile> open(const std::string& path);
 
   GgufFile(GgufFile&&) noexcept;
@@ -40,7 +43,8 @@ class GgufFile {
   const std::string& path() const;
   uint32_t version() const;
   uint64_t file_bytes() const;
-  // Hash of header and tensor table, with size, modification time and inode: what Ready.model_identity carries.
+  // Hash of header and tensor table, with size, modification time and inode: what Ready.model_identity
+  // carries.
   const std::string& identity() const;
 
   const std::vector<GgufEntry>& entries() const;

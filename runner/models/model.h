@@ -1,5 +1,5 @@
-// A model: an architecture's forward pass, written once against runner/backend.h. Adding one is one file, one row in
-// registry.cc and one golden test.
+// A model: an architecture's forward pass, written once against runner/backend.h. Adding one is one file, one
+// row in registry.cc and one golden test.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,19 @@
 
 namespace runnel {
 
-// Hyper-parameters, as read from the model file and checked: no size is zero, heads divide, products do not overflow.
+// Hyper-parameters, as read from the model file and checked: no size is zero, heads divide, products do not
+// overflow.
 struct ModelConfig {
   std::string architecture;  // general.architecture
   uint32_t num_layers;
-  uint32_t hidden_size;    // width of the residual stream
-  uint32_t num_heads;      // of queries
-  uint32_t num_kv_heads;   // of keys and values; divides num_heads
-  uint32_t head_dim;       // values in a head
-  uint32_t ffn_size;       // width of the feed-forward layer
-  uint32_t vocab_size;     // rows of the output matrix
-  uint32_t context_length; // positions the model was trained for
-  uint32_t rotary_dim;     // values of a head that are rotated
+  uint32_t hidden_size;     // width of the residual stream
+  uint32_t num_heads;       // of queries
+  uint32_t num_kv_heads;    // of keys and values; divides num_heads
+  uint32_t head_dim;        // values in a head
+  uint32_t ffn_size;        // width of the feed-forward layer
+  uint32_t vocab_size;      // rows of the output matrix
+  uint32_t context_length;  // positions the model was trained for
+  uint32_t rotary_dim;      // values of a head that are rotated
   double rope_theta;
   float norm_epsilon;
 };
@@ -32,7 +33,8 @@ class Model {
 
   virtual const ModelConfig& config() const = 0;
 
-  // Computes the rows of the batch: stores their K and V, and leaves the last hidden state of each row for logits().
+  // Computes the rows of the batch: stores their K and V, and leaves the last hidden state of each row for
+  // logits().
   virtual void forward(const Batch& batch) = 0;
 
   // (rows.size(), vocab_size) logits of rows of the last forward, valid until the next call of either.
