@@ -1,0 +1,80 @@
+# The front door. Two commands do everything on a fresh Debian machine with Node 20, g++, make and pip:
+#   make run     builds, fetches the default model and serves it on 127.0.0.1:8080
+#   make test    builds and runs every test; ends with "N passed, N failed, N skipped"
+# A second run of either takes seconds: each step is skipped when what it makes is newer than what it is made from.
+
+MODEL ?= smollm2
+PORT ?= 8080
+BUILD ?= build
+
+PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libxxhash-dev doctest-dev
+TEST_PACKAGES = clang-format systemd
+RUNNEL = node gateway/runnel.js
+
+.PHONY: run test check bench build cpu-runner model format clean
+.DEFAULT_GOAL := build
+
+run: build model
+	@$(RUNNEL) serve --model $(MODEL) --port $(PORT) --log-level warn
+
+build: cpu-runner node_modules/.stamp gateway/runner/proto/runner.js
+
+cpu-runner: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) cpu-runner
+
+test: build model $(BUILD)/.test-packages
+	@ninja -C $(BUILD)
+	@node --import tsx test/run.ts --build $(BUILD)
+
+# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, and twenty kills.
+check: build model $(BUILD)/.test-packages
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
+	@ninja -C $(BUILD)/sanitize
+	@node --import tsx test/run.ts --build $(BUILD)/sanitize --check
+
+bench: build model
+	@$(BUILD)/cpu-runner bench --model "$$($(RUNNEL) pull $(MODEL))" --prompt 512 --generate 128 --batch 1,8,32
+
+model: node_modules/.stamp
+	@case "$(MODEL)" in *.gguf|*/*) ;; *) $(RUNNEL) pull $(MODEL) >/dev/null ;; esac
+
+format: node_modules/.stamp
+	@npx biome check --write
+	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+
+clean:
+	rm -rf $(BUILD) node_modules gateway/runner/proto
+
+$(BUILD)/build.ninja: $(BUILD)/.packages CMakeLists.txt
+	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
+
+node_modules/.stamp: package-lock.json
+	@echo "Installing the gateway's packages"
+	@npm ci --no-audit --no-fund --loglevel=error
+	@touch $@
+
+gateway/runner/proto/runner.js: proto/runner.proto node_modules/.stamp
+	@npm run --silent proto
+
+# $(1): packages. Installs those that are missing when it may, else says how.
+define require_packages
+	@mkdir -p $(BUILD)
+	@missing=$$(for p in $(1); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done | xargs); \
+	if [ -n "$$missing" ]; then \
+	  if [ "$$(id -u)" = 0 ]; then \
+	    echo "Installing $$missing"; \
+	    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing; } >$(BUILD)/apt.log 2>&1 \
+	      || { cat $(BUILD)/apt.log; exit 1; }; \
+	  else \
+	    echo "These packages are missing; paste this line and run make again:"; \
+	    echo "  sudo apt-get install -y --no-install-recommends $$missing"; exit 1; \
+	  fi; \
+	fi
+	@touch $@
+endef
+
+$(BUILD)/.packages: Makefile
+	$(call require_packages,$(PACKAGES))
+
+$(BUILD)/.test-packages: Makefile
+	$(call require_packages,$(TEST_PACKAGES))

@@ -1,0 +1,216 @@
+import { z } from 'zod';
+import { ApiError, type FieldError } from './error.ts';
+
+/**
+ * Building blocks of request schemas. Each field that is wrong gives one FieldError that names the field, the rule and
+ * the value; all of them are reported at once.
+ */
+
+/** What a check attaches to a zod issue so that `fieldErrors` can report the rule by name. */
+interface Rule {
+  readonly constraint: string;
+  readonly value?: string;
+}
+
+type Refinement = z.RefinementCtx;
+
+function violated(ctx: Refinement, rule: Rule, message: string): void {
+  ctx.addIssue({ code: 'custom', message, params: { ...rule } });
+}
+
+/** Numbers of float fields read back as such: 3 is shown as "3.0". */
+function decimal(value: number): string {
+  return Number.isInteger(value) ? value.toFixed(1) : String(value);
+}
+
+export function float(name: string, min: number, max: number) {
+  const constraint = `range(${decimal(min)}..=${decimal(max)})`;
+  return z.number().superRefine((value, ctx) => {
+    const rule = { constraint, value: decimal(value) };
+    if (value < min) violated(ctx, rule, `${name} must be at least ${decimal(min)} (got ${decimal(value)})`);
+    if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
+  });
+}
+
+/** A float whose lower bound is not allowed itself. */
+export function floatAbove(name: string, above: number, max: number) {
+  const constraint = `range(${decimal(above)}<..=${decimal(max)})`;
+  return z.number().superRefine((value, ctx) => {
+    const rule = { constraint, value: decimal(value) };
+    if (value <= above)
+      violated(ctx, rule, `${name} must be above ${decimal(above)} (got ${decimal(value)})`);
+    if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
+  });
+}
+
+export function integer(name: string, min: number, max: number) {
+  const constraint = `range(${min}..=${max})`;
+  return z.number().superRefine((value, ctx) => {
+    const rule = { constraint, value: String(value) };
+    if (!Number.isInteger(value))
+      violated(
+        ctx,
+        { constraint: 'type', value: rule.value },
+        `${name} must be a whole number (got ${value})`,
+      );
+    else if (value < min) violated(ctx, rule, `${name} must be at least ${min} (got ${value})`);
+    else if (value > max) violated(ctx, rule, `${name} must be at most ${max} (got ${value})`);
+  });
+}
+
+const U64_MAX = 2n ** 64n - 1n;
+const I64_MIN = -(2n ** 63n);
+
+/** Any unsigned 64-bit integer; negative 64-bit ones are taken as two's complement. */
+export function seed(name: string) {
+  return z
+    .union([z.number(), z.bigint()], { error: `${name} must be a whole number` })
+    .superRefine((value, ctx) => {
+      const whole = typeof value === 'bigint' || Number.isInteger(value);
+      if (!whole)
+        violated(
+          ctx,
+          { constraint: 'type', value: String(value) },
+          `${name} must be a whole number (got ${value})`,
+        );
+      else if (BigInt(value) < I64_MIN || BigInt(value) > U64_MAX) {
+        violated(
+          ctx,
+          { constraint: 'range(u64)', value: String(value) },
+          `${name} must be a 64-bit integer (got ${value})`,
+        );
+      }
+    })
+    .transform((value) =>
+      BigInt.asUintN(64, BigInt(Number.isInteger(value) || typeof value === 'bigint' ? value : 0)),
+    );
+}
+
+export const MAX_STOP_SEQUENCES = 4;
+export const MAX_STOP_CHARACTERS = 100;
+
+/** Stop strings; their values may be private and are not repeated. */
+export function stopSequences(name: string) {
+  return z.array(z.string()).superRefine((stops, ctx) => {
+    if (stops.length > MAX_STOP_SEQUENCES) {
+      const rule = { constraint: `max_count(${MAX_STOP_SEQUENCES})`, value: String(stops.length) };
+      violated(ctx, rule, `${name} must have at most ${MAX_STOP_SEQUENCES} sequences (got ${stops.length})`);
+    }
+    for (const [i, stop] of stops.entries()) {
+      const characters = [...stop].length;
+      if (characters === 0)
+        violated(ctx, { constraint: 'non_empty' }, `stop sequence ${i} must not be empty`);
+      if (characters > MAX_STOP_CHARACTERS) {
+        const rule = { constraint: `max_length(${MAX_STOP_CHARACTERS})` };
+        violated(
+          ctx,
+          rule,
+          `stop sequence ${i} must be at most ${MAX_STOP_CHARACTERS} characters (got ${characters})`,
+        );
+      }
+    }
+  });
+}
+
+export function nonEmpty(name: string) {
+  return z.string().superRefine((value, ctx) => {
+    if (value === '') violated(ctx, { constraint: 'non_empty', value }, `${name} must not be empty`);
+  });
+}
+
+/** Length in Unicode code points; the text itself may be private and is not repeated. */
+export function text(name: string, maxCharacters: number) {
+  const constraint = `length(1..=${maxCharacters})`;
+  return z.string().superRefine((value, ctx) => {
+    const characters = countCodePoints(value);
+    if (characters === 0) violated(ctx, { constraint }, `${name} must not be empty`);
+    if (characters > maxCharacters) {
+      violated(
+        ctx,
+        { constraint },
+        `${name} must be at most ${maxCharacters} characters (got ${characters})`,
+      );
+    }
+  });
+}
+
+function countCodePoints(value: string): number {
+  let count = 0;
+  for (const _ of value) count++;
+  return count;
+}
+
+/** A field that is known but not offered: refused by name unless it says what happens anyway. */
+export function unsupported(name: string, neutral: (value: unknown) => boolean, neutralText: string) {
+  return z.unknown().superRefine((value, ctx) => {
+    if (value !== undefined && !neutral(value)) {
+      violated(
+        ctx,
+        { constraint: 'unsupported' },
+        `${name} is not supported; leave it out or send ${neutralText}`,
+      );
+    }
+  });
+}
+
+/** Drops members that are null: on the wire null means absent. */
+export function withoutNulls(body: unknown): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
+  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+}
+
+/** The issues of a failed parse, in the order of the schema's fields. */
+function fieldErrors(error: z.ZodError): FieldError[] {
+  return error.issues.flatMap((issue): FieldError[] => {
+    const field = issue.path.map(String).join('.') || 'body';
+    if (issue.code === 'custom') {
+      const rule = issue.params as Rule | undefined;
+      const value = rule?.value;
+      return [
+        {
+          field,
+          constraint: rule?.constraint ?? 'invalid',
+          message: issue.message,
+          ...(value === undefined ? {} : { value }),
+        },
+      ];
+    }
+    if (issue.code === 'unrecognized_keys') {
+      const prefix = issue.path.length === 0 ? '' : `${field}.`;
+      return issue.keys.map((key) => ({
+        field: prefix + key,
+        constraint: 'unknown',
+        message: `${prefix}${key} is not a field of this request`,
+      }));
+    }
+    if (issue.code === 'invalid_type') {
+      const missing = issue.input === undefined;
+      const message = missing ? `${field} is required` : `${field} must be ${article(issue.expected)}`;
+      return [{ field, constraint: missing ? 'required' : 'type', message }];
+    }
+    return [
+      {
+        field,
+        constraint: 'type',
+        message: issue.message.startsWith(field) ? issue.message : `${field}: ${issue.message}`,
+      },
+    ];
+  });
+}
+
+function article(noun: string): string {
+  return /^[aeiou]/.test(noun) ? `an ${noun}` : `a ${noun}`;
+}
+
+/** The body as the schema describes it, or a 400 that lists every field at fault. */
+export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
+  const parsed = schema.safeParse(withoutNulls(body), { reportInput: true });
+  if (parsed.success) return parsed.data;
+  const errors = fieldErrors(parsed.error);
+  throw new ApiError({
+    status: 400,
+    code: errors[0]?.constraint === 'unsupported' ? 'unsupported_parameter' : 'invalid_request',
+    message: errors.map((error) => error.message).join('; '),
+    fieldErrors: errors,
+  });
+}

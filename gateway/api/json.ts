@@ -1,0 +1,67 @@
+import type { Context } from 'hono';
+import { parse } from 'lossless-json';
+import { ApiError } from './error.ts';
+
+/**
+ * JSON bodies, read without loss: integers that a JavaScript number would round arrive as bigint, so that a 64-bit
+ * seed is the one the client sent. Everything that is wrong with a body before its fields are looked at ends here.
+ */
+
+/** Brackets a body may nest; the parser recurses, and no request needs more. */
+const MAX_JSON_DEPTH = 64;
+
+export async function readJson(c: Context): Promise<unknown> {
+  const contentType = c.req.header('content-type') ?? '';
+  if (!/^application\/json\s*(;|$)/i.test(contentType)) {
+    const got = contentType === '' ? 'no Content-Type' : `Content-Type "${contentType}"`;
+    throw new ApiError({
+      status: 415,
+      code: 'unsupported_media_type',
+      message: `This endpoint reads application/json; the request has ${got}. Send the header "Content-Type: application/json".`,
+    });
+  }
+  return parseJson(await c.req.text());
+}
+
+export function parseJson(text: string): unknown {
+  if (nestsDeeperThan(text, MAX_JSON_DEPTH)) {
+    throw invalidJson(`it nests deeper than ${MAX_JSON_DEPTH} brackets`);
+  }
+  try {
+    return parse(text, null, parseNumber);
+  } catch (error) {
+    throw invalidJson(error instanceof Error ? error.message : String(error));
+  }
+}
+
+function invalidJson(fault: string): ApiError {
+  const message = `The body is not valid JSON: ${fault}.`;
+  return new ApiError({
+    status: 400,
+    code: 'invalid_json',
+    message,
+    fieldErrors: [{ field: 'body', constraint: 'json', message }],
+  });
+}
+
+/** A number if it is exactly one, else a bigint; fractions are numbers as everywhere in JavaScript. */
+function parseNumber(text: string): number | bigint {
+  const value = Number(text);
+  return /^-?\d+$/.test(text) && !Number.isSafeInteger(value) ? BigInt(text) : value;
+}
+
+function nestsDeeperThan(text: string, limit: number): boolean {
+  let depth = 0;
+  let inString = false;
+  for (let i = 0; i < text.length; i++) {
+    const char = text[i];
+    if (inString) {
+      if (char === '\\') i++;
+      else if (char === '"') inString = false;
+    } else if (char === '"') inString = true;
+    else if (char === '[' || char === '{') {
+      if (++depth > limit) return true;
+    } else if (char === ']' || char === '}') depth--;
+  }
+  return false;
+}

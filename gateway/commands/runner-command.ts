@@ -1,0 +1,24 @@
+import type { Config } from '../config.ts';
+import type { ModelSlot } from '../model/model-slot.ts';
+import type { RunnerCommand } from '../runner/process.ts';
+
+/** Settings that are the runner's, under the names they have there too. */
+const PASSED_ON = [
+  'threads',
+  'max-model-len',
+  'max-num-seqs',
+  'max-num-batched-tokens',
+  'block-size',
+  'kv-cache-bytes',
+] as const satisfies (keyof Config)[];
+
+/** How the runner is started: a line that works by hand as well. */
+export function runnerCommand(config: Config, slot: ModelSlot): RunnerCommand {
+  const args = ['serve', '--model', slot.path];
+  if (slot.current !== undefined) args.push('--architecture', slot.current.architecture);
+  for (const name of PASSED_ON) {
+    const value = config[name];
+    if (value !== undefined) args.push(`--${name}`, String(value));
+  }
+  return { file: config.runner, args };
+}

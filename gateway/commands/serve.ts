@@ -1,0 +1,98 @@
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import { createAdaptorServer } from '@hono/node-server';
+import { createApp } from '../app.ts';
+import { type Config, ConfigError, configHelp, readConfig } from '../config.ts';
+import { resolveModel } from '../model/model-cache.ts';
+import { ModelFileError } from '../model/model-file-error.ts';
+import { ModelSlot } from '../model/model-slot.ts';
+import { ExitCode } from '../ops/exit-code.ts';
+import { createLog } from '../ops/log.ts';
+import { Supervisor } from '../runner/supervisor.ts';
+import { greeting } from './greeting.ts';
+import { runnerCommand } from './runner-command.ts';
+
+/** `runnel serve`: HTTP first, then the model, until SIGTERM or SIGINT. */
+export async function serveCommand(args: string[]): Promise<number> {
+  if (args.includes('--help')) {
+    console.log(`Usage: runnel serve --model MODEL [options]\n\n${configHelp()}`);
+    return ExitCode.ok;
+  }
+  try {
+    return await serve(readConfig(args, process.env));
+  } catch (error) {
+    if (!(error instanceof ConfigError || error instanceof ModelFileError)) throw error;
+    console.error(`runnel serve: ${error.message}`);
+    return error instanceof ConfigError ? ExitCode.usage : error.exitCode;
+  }
+}
+
+async function serve(config: Config): Promise<number> {
+  const log = createLog(config['log-level']);
+  const slot = new ModelSlot(resolveModel(config.model));
+  let url = '';
+  const supervisor = new Supervisor({
+    prepare: () => slot.refresh(),
+    command: () => runnerCommand(config, slot),
+    modelPath: slot.path,
+    maxOpenRequests: config['max-open-requests'],
+    log: ({ level, ...event }) => log[level](event),
+    onReady: () => slot.current && console.log(greeting(url, slot.current)),
+  });
+  const app = createApp({
+    model: () => slot.current,
+    runner: supervisor,
+    log,
+    now: Date.now,
+    maxBodyBytes: config['max-body-bytes'],
+  });
+
+  const server = createAdaptorServer({ fetch: app.fetch }) as Server;
+  const port = await listen(server, config);
+  if (port instanceof Error) {
+    console.error(`runnel serve: Failed to bind to ${config.host}:${config.port}: ${port.message}`);
+    return ExitCode.bindFailed;
+  }
+  url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${port}`;
+  console.log(`Runnel listens on ${url} and loads ${slot.path}`);
+  log.info({ event: 'listening', url, model: slot.path });
+  supervisor.start();
+
+  const signal = await firstSignal();
+  log.info({ event: 'stopping', signal, open_requests: supervisor.status().openRequests });
+  await supervisor.stop(config['drain-timeout-sec'] * 1000);
+  await close(server);
+  log.info({ event: 'stopped' });
+  return ExitCode.ok;
+}
+
+/** The port that was taken, or why none was. */
+async function listen(server: Server, config: Config): Promise<number | Error> {
+  server.listen(config.port, config.host);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    return error as Error;
+  }
+  const address = server.address();
+  return typeof address === 'object' && address !== null ? address.port : config.port;
+}
+
+/** How long the last bytes of streams that have ended may take to reach their clients. */
+const FLUSH_MS = 2000;
+
+async function close(server: Server): Promise<void> {
+  const closed = once(server, 'close');
+  server.close();
+  server.closeIdleConnections();
+  const timer = setTimeout(() => server.closeAllConnections(), FLUSH_MS);
+  await closed;
+  clearTimeout(timer);
+}
+
+/** A second signal, while the first is being obeyed, ends the process at once. */
+function firstSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+  });
+}

@@ -1,0 +1,37 @@
+import { pullCommand } from './commands/pull.ts';
+import { serveCommand } from './commands/serve.ts';
+import { tokenizeCommand } from './commands/tokenize.ts';
+import { ExitCode } from './ops/exit-code.ts';
+
+/** The command line. Each command takes its own arguments and gives the exit status. */
+
+interface Command {
+  readonly run: (args: string[]) => Promise<number>;
+  readonly help: string;
+}
+
+const commands: Record<string, Command> = {
+  serve: { run: serveCommand, help: 'serve a model over HTTP' },
+  pull: { run: pullCommand, help: 'fetch a model by name' },
+  tokenize: { run: tokenizeCommand, help: "print the ids of a text in a model's vocabulary" },
+};
+
+export async function main(args: readonly string[]): Promise<number> {
+  const [name, ...rest] = args;
+  if (name === '--help' || name === '-h') {
+    console.log(usage());
+    return ExitCode.ok;
+  }
+  const command = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];
+  if (command === undefined) {
+    const fault = name === undefined ? 'a command is missing' : `there is no command ${JSON.stringify(name)}`;
+    console.error(`runnel: ${fault}.\n${usage()}`);
+    return ExitCode.usage;
+  }
+  return command.run(rest);
+}
+
+function usage(): string {
+  const rows = Object.entries(commands).map(([name, { help }]) => `  runnel ${name.padEnd(10)} ${help}`);
+  return `Usage:\n${rows.join('\n')}\nEvery command takes --help.`;
+}

@@ -1,0 +1,20 @@
+/** Exit statuses of every command, numbered as in sysexits.h; a runner's are the same (docs/protocol.md). */
+export const ExitCode = {
+  ok: 0,
+  /** The address to listen on is taken. */
+  bindFailed: 1,
+  /** A flag or its value. */
+  usage: 64,
+  /** A model file that is damaged or of a kind that is not supported. */
+  badModel: 65,
+  /** A file that is not there. */
+  noFile: 66,
+  /** Something outside that is needed does not answer. */
+  unavailable: 69,
+  /** A broken promise inside the program. */
+  internal: 70,
+  /** The operating system refused something. */
+  system: 71,
+  /** A file that may not be read. */
+  noPermission: 77,
+} as const;

@@ -1,0 +1,38 @@
+import { ApiError } from '../api/error.ts';
+
+/** A request that is running under the id its client gave it. */
+export interface Job {
+  readonly signal: AbortSignal;
+  cancel(): void;
+  /** Frees the id. Must be called when the job's stream has ended, however it ended. */
+  finish(): void;
+}
+
+/** The running jobs, so that POST /cancel finds them. The runner's queue bounds how many there can be. */
+export class Jobs {
+  readonly #running = new Map<string, Job>();
+
+  /** Registers a job; 409 while one with this id runs. */
+  start(jobId: string): Job {
+    if (this.#running.has(jobId)) {
+      const message = `job_id ${JSON.stringify(jobId)} is in use by a running job; wait for its end or choose another`;
+      throw new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
+    }
+    const controller = new AbortController();
+    const job: Job = {
+      signal: controller.signal,
+      cancel: () => controller.abort(),
+      finish: () => {
+        // A later job may have the id by now.
+        if (this.#running.get(jobId) === job) this.#running.delete(jobId);
+      },
+    };
+    this.#running.set(jobId, job);
+    return job;
+  }
+
+  /** Stops the job if it runs; otherwise there is nothing to do, and that is what the client wanted. */
+  cancel(jobId: string): void {
+    this.#running.get(jobId)?.cancel();
+  }
+}

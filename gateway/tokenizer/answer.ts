@@ -1,0 +1,90 @@
+import type { TokenBatch, TokenLogprobs } from '../runner/runner.ts';
+import { StreamingDecoder } from './decoder.ts';
+import { StopMatcher } from './stop-matcher.ts';
+import type { Tokenizer } from './tokenizer.ts';
+
+/**
+ * Token batches to text: bytes are held back until they are whole characters, and text until it cannot become a stop
+ * string any more. Every API reads its answer here.
+ */
+
+export type EndReason = 'eos' | 'stop_sequence' | 'max_tokens';
+
+/** Text that became certain with one token. */
+export interface TextPiece {
+  readonly text: string;
+  /** Index in the answer of the token that completed the text, from 0. */
+  readonly index: number;
+}
+
+export interface AnswerEnd {
+  readonly reason: EndReason;
+  /** The stop string that was met, as the request wrote it; null unless the reason is stop_sequence. */
+  readonly stopMatched: string | null;
+  /** Tokens the model generated, the one that ended the answer included. */
+  readonly numTokens: number;
+}
+
+export interface AnswerPart {
+  readonly pieces: readonly TextPiece[];
+  readonly tokenIds: readonly number[];
+  readonly logprobs?: readonly TokenLogprobs[];
+  /** Set on the last part. */
+  readonly end?: AnswerEnd;
+}
+
+export interface AnswerOptions {
+  readonly tokenizer: Tokenizer;
+  /** Text that ends the answer and is not part of it. */
+  readonly stop: readonly string[];
+}
+
+/** One part for each batch; leaving early, or meeting a stop string, closes `batches` and so cancels the request. */
+export async function* readAnswer(
+  batches: AsyncIterable<TokenBatch>,
+  { tokenizer, stop }: AnswerOptions,
+): AsyncGenerator<AnswerPart> {
+  const decoder = new StreamingDecoder(tokenizer);
+  const matcher = new StopMatcher(stop);
+  for await (const batch of batches) {
+    const pieces: TextPiece[] = [];
+    const push = (text: string, index: number): string | undefined => {
+      const found = matcher.push(text);
+      if (found.text !== '') pieces.push({ text: found.text, index });
+      return found.matched;
+    };
+    for (const [offset, id] of batch.tokenIds.entries()) {
+      const index = batch.firstIndex + offset;
+      const matched = push(decoder.decode(id), index);
+      if (matched !== undefined) {
+        const tokenIds = batch.tokenIds.slice(0, offset + 1);
+        const end: AnswerEnd = { reason: 'stop_sequence', stopMatched: matched, numTokens: index + 1 };
+        yield { pieces, tokenIds, ...logprobsOf(batch, tokenIds.length), end };
+        return;
+      }
+    }
+    const { tokenIds } = batch;
+    if (batch.finish === undefined) {
+      yield { pieces, tokenIds, ...logprobsOf(batch, tokenIds.length) };
+      continue;
+    }
+    const numTokens = batch.firstIndex + tokenIds.length;
+    const lastIndex = Math.max(numTokens - 1, 0);
+    const stopMatched = push(decoder.flush(), lastIndex) ?? null;
+    const rest = stopMatched === null ? matcher.flush() : '';
+    if (rest !== '') pieces.push({ text: rest, index: lastIndex });
+    const ended: EndReason = batch.finish === 'stop_id' ? 'eos' : 'max_tokens';
+    const reason = stopMatched === null ? ended : 'stop_sequence';
+    yield {
+      pieces,
+      tokenIds,
+      ...logprobsOf(batch, tokenIds.length),
+      end: { reason, stopMatched, numTokens },
+    };
+    return;
+  }
+}
+
+function logprobsOf(batch: TokenBatch, count: number): { logprobs?: readonly TokenLogprobs[] } {
+  return batch.logprobs === undefined ? {} : { logprobs: batch.logprobs.slice(0, count) };
+}

@@ -1,0 +1,163 @@
+import { execFileSync } from 'node:child_process';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway, isAlive } from '../fixtures/gateway.ts';
+import { readNativeAnswer } from '../fixtures/sse.ts';
+import { until } from '../fixtures/within.ts';
+
+const test = suite<{ gateways: Gateway[] }>('lifecycle');
+
+test.before.each((context) => {
+  context.gateways = [];
+});
+test.after.each(async ({ gateways }) => {
+  for (const gateway of gateways) await gateway.stop();
+});
+
+async function started(gateways: Gateway[]): Promise<Gateway> {
+  const gateway = await Gateway.start(DEFAULT_MODEL);
+  gateways.push(gateway);
+  return gateway.ready();
+}
+
+test('the commands of the first day work as they were written', async ({ gateways }) => {
+  const { url } = await started(gateways);
+  const health = execFileSync('curl', ['-s', `${url}/health`], { encoding: 'utf8' });
+  assert.match(health, /"status":"healthy","model_loaded":true,"vram_bytes":0,"memory_type":"cpu"/);
+  const body = '{"job_id":"test","prompt":"Hello","max_tokens":10}';
+  const headers = ['-H', 'Content-Type: application/json'];
+  const stream = execFileSync('curl', ['-sN', '-X', 'POST', `${url}/execute`, ...headers, '-d', body], {
+    encoding: 'utf8',
+  });
+  assert.match(stream, /^event: started\ndata: {.*}\n\nevent: token\n/);
+  assert.match(stream, /event: end\ndata: {"tokens_out":10,.*"stop_reason":"max_tokens".*}\n\n$/);
+});
+
+test('tokens come one by one, not at the end', async ({ gateways }) => {
+  const gateway = await started(gateways);
+  const arrivals: number[] = [];
+  const response = await gateway.post('/execute', {
+    job_id: 'a',
+    prompt: 'Once upon a time',
+    max_tokens: 64,
+    temperature: 0,
+  });
+  await readNativeAnswer(response, () => arrivals.push(performance.now()));
+  const first = arrivals[0] ?? 0;
+  const last = arrivals.at(-1) ?? 0;
+  const middle = arrivals[Math.floor(arrivals.length / 2)] ?? 0;
+  assert.ok(arrivals.length > 40);
+  assert.ok(middle - first > (last - first) / 10, 'the first half takes its time');
+  assert.ok(last - middle > (last - first) / 10, 'and so does the second');
+});
+
+test('a 64-bit seed reaches the sampler unchanged', async ({ gateways }) => {
+  const gateway = await started(gateways);
+  const prompt = 'The weather today is';
+  const sample = async (seed: string): Promise<string> => {
+    const body = `{"job_id":"${seed}","prompt":"${prompt}","max_tokens":24,"temperature":1,"seed":${seed}}`;
+    const { text, started: event } = await readNativeAnswer(await gateway.post('/execute', body));
+    assert.is(event.seed, Number(seed), 'JSON.parse rounds; the text of the event does not');
+    return text;
+  };
+  const byHand = (seed: string): string => {
+    const ids = execFileSync('node', [
+      'gateway/runnel.js',
+      'tokenize',
+      '--model',
+      DEFAULT_MODEL,
+      '--add-special',
+      prompt,
+    ]);
+    const args = [
+      'generate',
+      '--model',
+      DEFAULT_MODEL,
+      '--tokens',
+      (JSON.parse(ids.toString()) as number[]).join(','),
+    ];
+    args.push('--max-tokens', '24', '--temperature', '1', '--seed', seed, '--stop-ids', '2', '--json');
+    return execFileSync(CPU_RUNNER, args, { encoding: 'utf8' });
+  };
+  const detokenize = async (json: string): Promise<string> => {
+    const { token_ids } = JSON.parse(json) as { token_ids: number[] };
+    const response = await gateway.post('/detokenize', { tokens: token_ids.filter((id) => id !== 2) });
+    return ((await response.json()) as { content: string }).content;
+  };
+  const texts = new Set<string>();
+  for (const seed of ['18446744073709551615', '18446744073709551614', '18446744073709549568']) {
+    const text = await sample(seed);
+    assert.is(text, await detokenize(byHand(seed)), seed);
+    texts.add(text);
+  }
+  assert.is(texts.size, 3, 'seeds that a double would round to one are three');
+});
+
+test('a client that leaves frees its place in the runner', async ({ gateways }) => {
+  const gateway = await started(gateways);
+  const leave = new AbortController();
+  const response = await gateway.post(
+    '/execute',
+    { job_id: 'a', prompt: 'Once', max_tokens: 2000, temperature: 0 },
+    leave.signal,
+  );
+  const read = readNativeAnswer(response, () => leave.abort());
+  await read.then(
+    () => assert.unreachable('the stream was left'),
+    () => {},
+  );
+  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the request to be gone');
+});
+
+test('SIGTERM lets open streams finish, refuses new requests, and exits 0 without leaving a runner', async ({
+  gateways,
+}) => {
+  const gateway = await started(gateways);
+  const { pid } = (await gateway.health()).runner;
+  let refused: Promise<Response> | undefined;
+  const response = await gateway.post('/execute', {
+    job_id: 'a',
+    prompt: 'Once',
+    max_tokens: 80,
+    temperature: 0,
+  });
+  let stopped: ReturnType<Gateway['stop']> | undefined;
+  const answer = await readNativeAnswer(response, (text) => {
+    stopped ??= gateway.stop('SIGTERM');
+    if (text.length > 40) refused ??= gateway.post('/execute', { job_id: 'b', prompt: 'Once' });
+  });
+  assert.is(answer.last.event, 'end');
+  assert.is(answer.last.data.tokens_out, 80);
+  assert.is((await refused)?.status, 503);
+  assert.equal(await stopped, { code: 0, signal: null });
+  assert.not(isAlive(pid ?? 0));
+});
+
+test('a gateway killed with SIGKILL takes its runner with it', async ({ gateways }) => {
+  const gateway = await started(gateways);
+  const { pid } = (await gateway.health()).runner;
+  void gateway
+    .post('/execute', { job_id: 'a', prompt: 'Once', max_tokens: 2000, temperature: 0 })
+    .catch(() => {});
+  await gateway.healthWhere(({ runner }) => runner.open_requests === 1, 'the request to run');
+  await gateway.stop('SIGKILL');
+  await until(1000, () => !isAlive(pid ?? 0), 'the runner to be gone');
+});
+
+test('a port that is taken is said, with status 1', async ({ gateways }) => {
+  const { url } = await started(gateways);
+  const port = new URL(url).port;
+  try {
+    execFileSync('node', ['gateway/runnel.js', 'serve', '--model', DEFAULT_MODEL, '--port', port], {
+      stdio: 'pipe',
+    });
+    assert.unreachable('the port is taken');
+  } catch (error) {
+    const { status, stderr } = error as { status: number; stderr: Buffer };
+    assert.is(status, 1);
+    assert.match(stderr.toString(), `Failed to bind to 127.0.0.1:${port}`);
+  }
+});
+
+test.run();

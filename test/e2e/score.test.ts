@@ -1,0 +1,116 @@
+import { execFileSync, spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { generateByFrames } from '../fixtures/frames-client.ts';
+
+/**
+ * The model is computed right: log-probabilities of the default model against those that transformers computed in
+ * fp32 on the dequantised weights. And `score` is no path of its own: its figures are those of `serve`, bit for bit.
+ */
+
+const MIN_TOP1_AGREEMENT = 0.995;
+const MAX_MEAN_DIFFERENCE = 0.001;
+
+interface Reference {
+  readonly cases: readonly {
+    readonly ids: readonly number[];
+    readonly next_logprob: readonly number[];
+    readonly top_ids: readonly (readonly number[])[];
+    readonly greedy_from_first_32: readonly number[];
+  }[];
+}
+
+interface Score {
+  readonly next_logprob: readonly number[];
+  readonly top_ids: readonly (readonly number[])[];
+  readonly top_logprob: readonly (readonly number[])[];
+}
+
+const reference = JSON.parse(
+  readFileSync(new URL('../golden/smollm2-reference.json', import.meta.url), 'utf8'),
+) as Reference;
+
+let folder: string;
+const test = suite('score');
+
+test.before(() => {
+  folder = mkdtempSync(join(tmpdir(), 'runnel-score-'));
+});
+test.after(() => {
+  rmSync(folder, { recursive: true });
+});
+
+function score(ids: readonly number[]): Score {
+  const file = join(folder, 'ids.json');
+  writeFileSync(file, JSON.stringify(ids));
+  const args = ['score', '--model', DEFAULT_MODEL, '--tokens-file', file, '--top', '5'];
+  return JSON.parse(execFileSync(CPU_RUNNER, args, { encoding: 'utf8', maxBuffer: 2 ** 26 })) as Score;
+}
+
+test('log-probabilities and most likely tokens are the reference’s', () => {
+  let positions = 0;
+  let agreeing = 0;
+  let difference = 0;
+  let differences = 0;
+  for (const { ids, next_logprob, top_ids } of reference.cases) {
+    const ours = score(ids);
+    assert.is(ours.next_logprob.length, ids.length - 1);
+    assert.is(ours.top_ids.length, ids.length);
+    for (const [i, top] of top_ids.entries()) {
+      positions++;
+      if (ours.top_ids[i]?.[0] === top[0]) agreeing++;
+    }
+    for (const [i, logprob] of next_logprob.entries()) {
+      differences++;
+      difference += Math.abs((ours.next_logprob[i] ?? Number.NaN) - logprob);
+    }
+  }
+  const agreement = agreeing / positions;
+  const mean = difference / differences;
+  console.log(
+    `top-1 agreement ${(100 * agreement).toFixed(2)} % of ${positions}, mean difference ${mean.toFixed(5)}`,
+  );
+  assert.ok(agreement >= MIN_TOP1_AGREEMENT, `top-1 agreement ${agreement}`);
+  assert.ok(mean <= MAX_MEAN_DIFFERENCE, `mean difference ${mean}`);
+});
+
+test('serve computes the same bits for the same ids', async () => {
+  const prompt = reference.cases[0]?.ids.slice(0, 32) ?? [];
+  const runner = spawn(CPU_RUNNER, ['serve', '--model', DEFAULT_MODEL], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  });
+  const generated = await generateByFrames(runner, { tokenIds: prompt, maxTokens: 48, topLogprobs: 5 });
+  assert.is(generated.tokenIds.length, 48);
+  const ours = score([...prompt, ...generated.tokenIds]);
+  for (const [i, { logprob, topIds, topLogprobs }] of generated.logprobs.entries()) {
+    const at = prompt.length - 1 + i;
+    assert.is(Math.fround(ours.next_logprob[at] ?? Number.NaN), logprob, `token ${i}`);
+    assert.equal(ours.top_ids[at], topIds, `token ${i}`);
+    assert.equal(ours.top_logprob[at]?.map(Math.fround), topLogprobs, `token ${i}`);
+  }
+});
+
+test('greedy continuations follow the reference', () => {
+  for (const { ids, greedy_from_first_32 } of reference.cases) {
+    const args = [
+      'generate',
+      '--model',
+      DEFAULT_MODEL,
+      '--tokens',
+      ids.slice(0, 32).join(','),
+      '--temperature',
+      '0',
+    ];
+    args.push('--max-tokens', String(greedy_from_first_32.length), '--json');
+    const { token_ids } = JSON.parse(execFileSync(CPU_RUNNER, args, { encoding: 'utf8' })) as {
+      token_ids: number[];
+    };
+    assert.equal(token_ids, greedy_from_first_32);
+  }
+});
+
+test.run();

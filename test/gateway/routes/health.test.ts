@@ -1,0 +1,110 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { createApp } from '../../../gateway/app.ts';
+import { createLog } from '../../../gateway/ops/log.ts';
+import type { RunnerState } from '../../../gateway/runner/runner.ts';
+import { byteModel } from '../../fixtures/byte-model.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+
+const test = suite('health, models and tokenize');
+
+interface Client {
+  readonly runner: ScriptedRunner;
+  get(path: string): Promise<Response>;
+  post(path: string, body: object): Promise<Response>;
+}
+
+function setUp(): Client {
+  const runner = new ScriptedRunner();
+  const app = createApp({
+    model: () => byteModel,
+    runner,
+    log: createLog('silent'),
+    now: Date.now,
+    maxBodyBytes: 2 ** 20,
+  });
+  const post = async (path: string, body: object): Promise<Response> =>
+    app.request(path, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify(body),
+    });
+  return { runner, get: async (path) => app.request(path), post };
+}
+
+test('health is 200 whatever the runner does, and says what it does', async () => {
+  const { runner, get } = setUp();
+  const seen: Record<string, unknown> = {};
+  for (const state of ['starting', 'ready', 'recovering', 'failed', 'stopping'] satisfies RunnerState[]) {
+    runner.current = { ...runner.current, state };
+    const response = await get('/health');
+    assert.is(response.status, 200);
+    const body = (await response.json()) as Record<string, unknown>;
+    assert.is(body.model_loaded, state === 'ready');
+    assert.is(body.vram_bytes, 0);
+    assert.is(body.memory_type, 'cpu');
+    seen[state] = body.status;
+    assert.is((await get('/ready')).status, state === 'ready' ? 200 : 503, state);
+  }
+  assert.equal(seen, {
+    starting: 'starting',
+    ready: 'healthy',
+    recovering: 'recovering',
+    failed: 'unhealthy',
+    stopping: 'degraded',
+  });
+});
+
+test('/ready says why not, and when to ask again', async () => {
+  const { runner, get } = setUp();
+  runner.current = { ...runner.current, state: 'starting', info: undefined, reason: 'Loading, 40 %.' };
+  const response = await get('/ready');
+  assert.is(response.status, 503);
+  assert.ok(Number(response.headers.get('retry-after')) >= 1);
+  const body = (await response.json()) as { message: string };
+  assert.is(body.message, 'Loading, 40 %.');
+});
+
+test('the model is listed, found by id, and another one is not found', async () => {
+  const { get } = setUp();
+  const model = { id: 'bytes', object: 'model', created: 1_700_000_000, owned_by: 'runnel' };
+  assert.equal(await (await get('/v1/models')).json(), { object: 'list', data: [model] });
+  assert.equal(await (await get('/v1/models/bytes')).json(), model);
+  const missing = await get('/v1/models/other');
+  assert.is(missing.status, 404);
+  assert.equal(await missing.json(), {
+    error: {
+      message: 'The model "other" is not here; this server serves "bytes".',
+      type: 'not_found_error',
+      param: 'model',
+      code: 'model_not_found',
+    },
+  });
+});
+
+test('tokenize and detokenize are each other’s inverse; pieces that are no text are bytes', async () => {
+  const { post } = setUp();
+  assert.equal(await (await post('/tokenize', { content: 'aé' })).json(), { tokens: [97, 195, 169] });
+  assert.equal(await (await post('/tokenize', { content: 'aé', with_pieces: true })).json(), {
+    tokens: [
+      { id: 97, piece: 'a' },
+      { id: 195, piece: [195] },
+      { id: 169, piece: [169] },
+    ],
+  });
+  assert.equal(await (await post('/detokenize', { tokens: [97, 195, 169] })).json(), { content: 'aé' });
+  assert.is((await post('/detokenize', { tokens: [258] })).status, 400);
+  assert.is((await post('/tokenize', {})).status, 400);
+});
+
+test('a path that is not here is a 404 in the shape of its API', async () => {
+  const { get } = setUp();
+  assert.equal(Object.keys((await (await get('/nowhere')).json()) as object), [
+    'code',
+    'message',
+    'retriable',
+  ]);
+  assert.equal(Object.keys((await (await get('/v1/nowhere')).json()) as object), ['error']);
+});
+
+test.run();

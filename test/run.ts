@@ -1,0 +1,164 @@
+import { spawn } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { parseArgs } from 'node:util';
+
+/**
+ * Runs everything there is to run and closes with one line over all of it: static checks, the C++ tests through
+ * ctest, and each TypeScript test file in a process of its own, so that a file that hangs or dies is one failure and
+ * not the end of the run.
+ *
+ * --build DIR   the CMake build whose tests to run
+ * --check       the slower gates instead: the C++ tests (of a sanitizer build), and the kill test at full length
+ * PATTERN       only TypeScript files whose path contains it, and nothing else
+ */
+
+const FILE_TIMEOUT_MS = 300_000;
+const KILLS_IN_CHECK = 20;
+
+interface Outcome {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+}
+
+interface Finished {
+  readonly code: number | null;
+  readonly output: string;
+  readonly seconds: string;
+}
+
+const { values, positionals } = parseArgs({
+  options: { build: { type: 'string', default: 'build' }, check: { type: 'boolean', default: false } },
+  allowPositionals: true,
+});
+
+const total = { passed: 0, failed: 0, skipped: 0 };
+const failures: string[] = [];
+
+function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> {
+  const startedMs = Date.now();
+  const { promise, resolve } = withResolvers<Finished>();
+  // A group of its own, so that what a hanging test has started goes with it.
+  const child = spawn(command, args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+    detached: true,
+  });
+  const timer = setTimeout(() => {
+    output += `\ntimed out after ${FILE_TIMEOUT_MS / 1000} s`;
+    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+  }, FILE_TIMEOUT_MS);
+  let output = '';
+  const collect = (chunk: Buffer): void => {
+    output += chunk.toString();
+  };
+  child.stdout.on('data', collect);
+  child.stderr.on('data', collect);
+  child.on('error', (error) => collect(Buffer.from(String(error))));
+  child.on('close', (code) => {
+    clearTimeout(timer);
+    resolve({ code, output, seconds: ((Date.now() - startedMs) / 1000).toFixed(1) });
+  });
+  return promise;
+}
+
+function withResolvers<T>(): { promise: Promise<T>; resolve: (value: T) => void } {
+  let resolve: (value: T) => void = () => {};
+  const promise = new Promise<T>((settle) => {
+    resolve = settle;
+  });
+  return { promise, resolve };
+}
+
+function report(name: string, { passed, failed, skipped }: Outcome, { output, seconds }: Finished): void {
+  total.passed += passed;
+  total.failed += failed;
+  total.skipped += skipped;
+  if (failed > 0) failures.push(name);
+  const skips = skipped > 0 ? `, ${skipped} skipped` : '';
+  console.log(
+    `${failed > 0 ? 'FAIL' : 'ok  '} ${name}: ${passed} passed, ${failed} failed${skips} (${seconds} s)`,
+  );
+  if (failed > 0) console.log(output.replace(/^/gm, '     '));
+}
+
+async function staticCheck(name: string, command: string, args: readonly string[]): Promise<void> {
+  const finished = await run(command, args);
+  const good = finished.code === 0;
+  report(name, { passed: good ? 1 : 0, failed: good ? 0 : 1, skipped: 0 }, finished);
+}
+
+async function ctest(): Promise<void> {
+  const finished = await run('ctest', [
+    '--test-dir',
+    values.build,
+    '-j',
+    '2',
+    '--output-on-failure',
+    '--timeout',
+    '120',
+  ]);
+  const summary = /(\d+) tests failed out of (\d+)/.exec(finished.output);
+  const failed = Number(summary?.[1] ?? 0);
+  const ran = Number(summary?.[2] ?? 0);
+  const broken = ran === 0 || (finished.code !== 0 && failed === 0);
+  report('C++ tests', { passed: ran - failed, failed: broken ? 1 : failed, skipped: 0 }, finished);
+}
+
+async function testFile(file: string, env: NodeJS.ProcessEnv): Promise<void> {
+  const finished = await run('node', ['--import', 'tsx', file], { FORCE_COLOR: '0', ...env });
+  const count = (label: string): number =>
+    Number(new RegExp(`${label}:\\s+(\\d+)`).exec(finished.output)?.[1] ?? 0);
+  const ran = count('Total');
+  const passed = count('Passed');
+  // A file that ends well without having run a test has forgotten its `.run()`.
+  const failed = Math.max(ran - passed, finished.code !== 0 || ran === 0 ? 1 : 0);
+  report(file, { passed, failed, skipped: count('Skipped') }, finished);
+}
+
+async function testFiles(files: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<void> {
+  const queue = [...files];
+  const worker = async (): Promise<void> => {
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) await testFile(file, env);
+  };
+  await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, worker));
+}
+
+async function listFiles(...patterns: string[]): Promise<string[]> {
+  const { output } = await run('git', [
+    'ls-files',
+    '--cached',
+    '--others',
+    '--exclude-standard',
+    ...patterns,
+  ]);
+  return output.split('\n').filter((line) => line !== '');
+}
+
+const files = await listFiles('test/*.test.ts');
+if (positionals.length > 0) {
+  await testFiles(files.filter((file) => positionals.some((pattern) => file.includes(pattern))));
+} else if (values.check) {
+  await ctest();
+  await testFiles(['test/e2e/kills.test.ts'], { RUNNEL_TEST_KILLS: String(KILLS_IN_CHECK) });
+} else {
+  await staticCheck('types', 'npx', ['tsc']);
+  await staticCheck('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);
+  await staticCheck('format of C++', 'clang-format', [
+    '--dry-run',
+    '-Werror',
+    ...(await listFiles('*.cc', '*.h')),
+  ]);
+  await ctest();
+  // Those that start the real runner go last and alone: they want the machine for themselves.
+  await testFiles(files.filter((file) => !file.startsWith('test/e2e/')));
+  for (const file of files.filter((name) => name.startsWith('test/e2e/'))) await testFile(file, {});
+  const silent = files.filter((file) => !readFileSync(file, 'utf8').includes('.run()'));
+  for (const file of silent) console.log(`FAIL ${file} never calls .run()`);
+  total.failed += silent.length;
+}
+
+if (failures.length > 0) console.log(`\nFailed: ${failures.join(', ')}`);
+console.log(`\n${total.passed} passed, ${total.failed} failed, ${total.skipped} skipped`);
+process.exitCode = total.failed > 0 ? 1 : 0;
