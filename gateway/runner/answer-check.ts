@@ -61,6 +61,9 @@ export class AnswerCheck {
     if (finish === 'stop_id' && stopIndex === -1) {
       throw this.#violation('order', 'ended by a stop id without one');
     }
+    if (finish === 'max_tokens' && roomLeft > 0) {
+      throw this.#violation('order', `was cut off with ${roomLeft} tokens left`);
+    }
     if (roomLeft === 0 && finish === undefined) {
       throw this.#violation('order', 'has all its tokens and no finish_reason');
     }

@@ -6,9 +6,10 @@
 import { StringDecoder } from 'node:string_decoder';
 import { escapeControls } from './printable.ts';
 
-export const maxBytesPerSecond = 64 * 1024;
-export const maxLineBytes = 4 * 1024;
-export const maxTailBytes = 8 * 1024;
+/** All in UTF-16 units, which are bytes for the ASCII that runners write. */
+export const maxLengthPerSecond = 64 * 1024;
+export const maxLineLength = 4 * 1024;
+export const maxTailLength = 8 * 1024;
 
 export class StderrReader {
   readonly #onLine: (line: string) => void;
@@ -18,7 +19,7 @@ export class StderrReader {
   #isCut = false;
   #tail = '';
   #windowStart = Number.NEGATIVE_INFINITY;
-  #windowBytes = 0;
+  #windowLength = 0;
   #numDropped = 0;
 
   /** now: milliseconds that only grow. */
@@ -55,7 +56,7 @@ export class StderrReader {
   }
 
   #appendToLine(text: string): void {
-    const room = maxLineBytes - this.#line.length;
+    const room = maxLineLength - this.#line.length;
     this.#line += text.slice(0, room);
     if (text.length > room) this.#isCut = true;
   }
@@ -64,15 +65,16 @@ export class StderrReader {
     const line = escapeControls(this.#line.replace(/\r$/, '')) + (this.#isCut ? ' [cut]' : '');
     this.#line = '';
     this.#isCut = false;
-    this.#tail = `${this.#tail}${line}\n`.slice(-maxTailBytes);
+    this.#tail = `${this.#tail}${line}\n`.slice(-maxTailLength);
     const now = this.#now();
     if (now - this.#windowStart >= 1000) {
       this.#windowStart = now;
-      this.#windowBytes = 0;
+      this.#windowLength = 0;
       this.#reportDropped();
     }
-    this.#windowBytes += line.length;
-    if (this.#windowBytes > maxBytesPerSecond) {
+    // With its newline: a flood of empty lines is one, too.
+    this.#windowLength += line.length + 1;
+    if (this.#windowLength > maxLengthPerSecond) {
       this.#numDropped += 1;
     } else {
       this.#onLine(line);
@@ -83,6 +85,6 @@ export class StderrReader {
     if (this.#numDropped === 0) return;
     const lines = this.#numDropped;
     this.#numDropped = 0;
-    this.#onLine(`[${lines} lines dropped: more than ${maxBytesPerSecond} bytes in a second]`);
+    this.#onLine(`[${lines} lines dropped: more than ${maxLengthPerSecond} characters in a second]`);
   }
 }

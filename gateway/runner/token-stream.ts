@@ -6,9 +6,8 @@
 import type { Output } from './messages.ts';
 import type { GenerationError, TokenBatch, TokenLogprobs } from './runner.ts';
 
-/** Two marks, so that a consumer of steady speed does not toggle with every token. */
+/** A take empties the buffer, so that there is no need for a second, lower mark to resume at. */
 export const pauseAboveTokens = 256;
-export const resumeBelowTokens = 64;
 
 interface Waiter {
   resolve(batch: TokenBatch): void;
@@ -35,7 +34,10 @@ export class TokenStream {
 
   push(output: Output): void {
     for (const id of output.tokenIds) this.#tokenIds.push(id);
-    if (output.logprobs !== undefined) this.#logprobs = (this.#logprobs ?? []).concat(output.logprobs);
+    if (output.logprobs !== undefined) {
+      this.#logprobs ??= [];
+      for (const entry of output.logprobs) this.#logprobs.push(entry);
+    }
     this.#finish = output.finish;
     this.#deliver();
     if (!this.#isPaused && this.#finish === undefined && this.#tokenIds.length > pauseAboveTokens) {
@@ -63,7 +65,6 @@ export class TokenStream {
     return new Promise((resolve, reject) => {
       this.#waiter = { resolve, reject };
       this.#deliver();
-      this.#resumeIfEmptier();
     });
   }
 
@@ -89,12 +90,10 @@ export class TokenStream {
     this.#firstIndex += batch.tokenIds.length;
     this.#tokenIds = [];
     this.#logprobs = undefined;
+    if (this.#isPaused) {
+      this.#isPaused = false;
+      this.#onFlow('resume');
+    }
     return batch;
-  }
-
-  #resumeIfEmptier(): void {
-    if (!this.#isPaused || this.#tokenIds.length >= resumeBelowTokens) return;
-    this.#isPaused = false;
-    if (this.#finish === undefined && this.#error === undefined) this.#onFlow('resume');
   }
 }
