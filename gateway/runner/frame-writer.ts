@@ -31,10 +31,6 @@ export class FrameWriter {
     if (!this.#isFull) this.#flush();
   }
 
-  get numWaiting(): number {
-    return this.#waiting.size;
-  }
-
   #flush(): void {
     this.#isFull = false;
     for (const [key, frame] of this.#waiting) {

@@ -35,6 +35,7 @@ export class OpenRequest implements RequestSink {
 
   /** Gives the request to a runner that is ready: for the first time, or from where it stands. */
   submit(client: RunnerClient): void {
+    if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
     try {
       this.#sent = { client, requestId: client.generate(this.#journal.toGenerate(), this) };
     } catch (error) {

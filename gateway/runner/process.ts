@@ -26,9 +26,12 @@ export class RunnerProcess {
   readonly pid: number | undefined;
   readonly stdin: Writable;
   readonly stdout: Readable;
-  /** Never rejects. stdout may still hold what the runner said before. */
+  /** Never rejects. The pipes may still hold what the runner said before. */
   readonly exited: Promise<RunnerExit>;
+  /** stdout and stderr are read to their ends. A grandchild may hold them open for ever. */
+  readonly outputClosed: Promise<unknown>;
   readonly #kill: (signal: NodeJS.Signals) => void;
+  readonly #stderrPipe: Readable;
   readonly #stderr: StderrReader;
 
   constructor(command: RunnerCommand, onStderrLine: (line: string) => void) {
@@ -49,6 +52,7 @@ export class RunnerProcess {
     this.pid = child.pid;
     this.stdin = child.stdin;
     this.stdout = child.stdout;
+    this.#stderrPipe = child.stderr;
     this.#kill = (signal) => child.kill(signal);
     this.exited = new Promise((resolve) => {
       // The event, because execa's own result also waits for pipes that a grandchild may hold open.
@@ -60,6 +64,7 @@ export class RunnerProcess {
         resolve({ code: undefined, signal: undefined, spawnError });
       });
     });
+    this.outputClosed = Promise.all([closeOf(child.stdout), closeOf(child.stderr)]);
     this.#stderr = new StderrReader(onStderrLine, () => performance.now());
     child.stderr.on('data', (chunk: Uint8Array) => this.#stderr.push(chunk));
     child.stderr.on('end', () => this.#stderr.end());
@@ -70,8 +75,18 @@ export class RunnerProcess {
     return this.#stderr.tail;
   }
 
+  /** Closes the pipes from this end, whatever is in them. */
+  dropOutput(): void {
+    this.stdout.destroy();
+    this.#stderrPipe.destroy();
+  }
+
   /** Does nothing once the process is gone. */
   kill(signal: NodeJS.Signals): void {
     this.#kill(signal);
   }
+}
+
+function closeOf(stream: Readable): Promise<void> {
+  return new Promise((resolve) => stream.once('close', resolve));
 }

@@ -62,7 +62,6 @@ export class RunnerLife {
     this.#events = events;
     this.#process = new RunnerProcess(command, (line) => events.onStderrLine(line));
     const { stdin, stdout } = this.#process;
-    const outputClosed = new Promise<void>((resolve) => stdout.once('close', resolve));
     stdin.on('error', () => this.#lose());
     this.client = new RunnerClient(stdout, stdin, {
       onHello: (hello) => {
@@ -93,7 +92,7 @@ export class RunnerLife {
         `The runner did not say Hello within ${limits.helloTimeoutMs} ms of its start.`,
       );
     });
-    this.#died = this.#awaitDeath(outputClosed);
+    this.#died = this.#awaitDeath();
   }
 
   get pid(): number | undefined {
@@ -158,10 +157,11 @@ export class RunnerLife {
     this.#lose();
   }
 
-  async #awaitDeath(outputClosed: Promise<void>): Promise<void> {
+  async #awaitDeath(): Promise<void> {
     const exit = await this.#process.exited;
-    // What the runner said last, Failure above all, may still be in the pipe.
-    if (!(await settlesWithin(outputClosed, this.#limits.exitGraceMs))) this.#process.stdout.destroy();
+    // What the runner said last, Failure above all, may still be in the pipes.
+    if (!(await settlesWithin(this.#process.outputClosed, this.#limits.exitGraceMs)))
+      this.#process.dropOutput();
     this.#isLost = true;
     clearTimeout(this.#deadline);
     this.#events.onDied({

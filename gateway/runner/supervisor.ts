@@ -200,12 +200,13 @@ export class Supervisor implements Runner {
       const change = { from: before.numericsId, to: info.numericsId, openRequests: this.#open.size };
       this.#log('warn', 'numerics_changed', change);
     }
-    this.#options.onReady?.(info);
     for (const open of this.#open) {
       if (open.modelIdentity === info.modelIdentity) open.submit(life.client);
       else open.fail(inferenceFailed('The model file was replaced while the request was open.', true));
     }
     if (this.#stopped !== undefined) life.client.drain();
+    // Last, because it may ask for tokens.
+    this.#options.onReady?.(info);
   }
 
   #onLost(): void {
@@ -224,9 +225,8 @@ export class Supervisor implements Runner {
     const level = isOver ? 'info' : policy.action === 'restart' ? 'warn' : 'error';
     this.#log(level, 'runner_exited', {
       pid: life.pid,
-      reason: policy.reason,
       ...death.exit,
-      ...(isOver ? {} : { stderrTail: life.stderrTail }),
+      ...(isOver ? {} : { reason: policy.reason, stderrTail: life.stderrTail }),
     });
     if (isOver) return;
     if (policy.action !== 'restart') {
