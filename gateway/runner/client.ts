@@ -1,0 +1,236 @@
+/**
+ * Speaks the protocol over two byte streams and trusts nothing that comes back: every message is checked against what
+ * was said before (docs/protocol.md, "Neither end trusts the other"). It knows nothing of processes; one client lives
+ * as long as one runner.
+ */
+import type { Readable, Writable } from 'node:stream';
+import { AnswerCheck } from './answer-check.ts';
+import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
+import { FrameWriter } from './frame-writer.ts';
+import type { Failure, FromRunner, Generate, Hello, LoadProgress } from './messages.ts';
+import { type Output, protocolVersion, type Ready, type RequestError, type Step } from './messages.ts';
+import { ProtocolError } from './protocol-error.ts';
+import { decodeFromRunner, encodeToRunner } from './wire.ts';
+
+const maxRequestId = 2 ** 32 - 1;
+
+/** What the runner says about one request: outputs, the last of them with a finish, or one error. */
+export interface RequestSink {
+  onOutput(output: Output): void;
+  onError(error: RequestError): void;
+}
+
+export interface ClientEvents {
+  onHello(hello: Hello): void;
+  onLoadProgress(progress: LoadProgress): void;
+  onReady(ready: Ready): void;
+  /** The runner is about to exit and says why. */
+  onFailure(failure: Failure): void;
+  /** The last event: the runner's output has ended, or it broke the protocol and is not listened to any more. */
+  onClosed(error: ProtocolError | undefined): void;
+}
+
+interface SentRequest {
+  readonly check: AnswerCheck;
+  readonly sink: RequestSink;
+  isCancelled: boolean;
+}
+
+type Phase = 'unknown' | 'loading' | 'serving' | 'exiting' | 'closed';
+
+/** A runner that finds its flags wrong may give up before it says Hello. */
+const allowedIn: Record<Phase, readonly FromRunner['type'][]> = {
+  unknown: ['hello', 'failure'],
+  loading: ['load_progress', 'ready', 'heartbeat', 'failure'],
+  serving: ['step', 'request_error', 'heartbeat', 'failure'],
+  exiting: ['heartbeat'],
+  closed: [],
+};
+
+export class RunnerClient {
+  readonly #input: Readable;
+  readonly #writer: FrameWriter;
+  readonly #events: ClientEvents;
+  readonly #decoder = new FrameDecoder(maxBytesFromRunner, (bytes) => this.#receive(decodeFromRunner(bytes)));
+  /** Sent and without a terminal event, the cancelled ones included: what is said about those is checked, then dropped. */
+  readonly #requests = new Map<number, SentRequest>();
+  #phase: Phase = 'unknown';
+  #ready: Ready | undefined;
+  #lastStep = 0;
+  #lastRequestId = 0;
+  #numCancelled = 0;
+
+  /** input: the runner's stdout. output: its stdin, whose 'error' is the caller's to handle. */
+  constructor(input: Readable, output: Writable, events: ClientEvents) {
+    this.#input = input;
+    this.#writer = new FrameWriter(output);
+    this.#events = events;
+    input.on('data', (chunk: Uint8Array) => this.#guard(() => this.#decoder.push(chunk)));
+    input.on('end', () => {
+      this.#guard(() => this.#decoder.end());
+      this.#close(undefined);
+    });
+    input.on('error', () => this.#close(undefined));
+    input.on('close', () => this.#close(undefined));
+  }
+
+  /** Requests that were cancelled and whose terminal event has not come: the runner still holds them. */
+  get numCancelled(): number {
+    return this.#numCancelled;
+  }
+
+  /** Sends a request and returns the id it got. After Ready only. RangeError if a value does not fit its field. */
+  generate(request: Omit<Generate, 'requestId'>, sink: RequestSink): number {
+    if (this.#ready === undefined) throw new Error('generate() was called before the runner was ready.');
+    const generate = { ...request, requestId: this.#lastRequestId + 1 };
+    const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
+    this.#lastRequestId = generate.requestId;
+    this.#requests.set(generate.requestId, {
+      check: new AnswerCheck(generate, this.#ready),
+      sink,
+      isCancelled: false,
+    });
+    this.#writer.send(`generate ${generate.requestId}`, frame);
+    if (generate.requestId === maxRequestId) {
+      // An id must not come twice, and a new runner counts from 1 again.
+      this.#close(new ProtocolError('order', 'All request ids of this runner are used up.'));
+    }
+    return generate.requestId;
+  }
+
+  /** Ends a request; its sink hears nothing more. Does nothing for one that has ended. */
+  cancel(requestId: number): void {
+    const request = this.#requests.get(requestId);
+    if (request === undefined || request.isCancelled) return;
+    request.isCancelled = true;
+    this.#numCancelled += 1;
+    this.#send(`cancel ${requestId}`, { type: 'cancel', requestId });
+  }
+
+  pause(requestId: number): void {
+    if (this.#requests.has(requestId)) this.#send(`flow ${requestId}`, { type: 'pause', requestId });
+  }
+
+  resume(requestId: number): void {
+    if (this.#requests.has(requestId)) this.#send(`flow ${requestId}`, { type: 'resume', requestId });
+  }
+
+  /** Asks the runner to finish what it has and to exit. */
+  drain(): void {
+    this.#send('drain', { type: 'drain' });
+  }
+
+  /** Says the same by the end of the stream. */
+  end(): void {
+    this.#writer.end();
+  }
+
+  #send(key: string, message: Parameters<typeof encodeToRunner>[0]): void {
+    this.#writer.send(key, encodeFrame(encodeToRunner(message), maxBytesToRunner));
+  }
+
+  /** What the runner did wrong closes the client; any other error passes through. */
+  #guard(action: () => void): void {
+    if (this.#phase === 'closed') return;
+    try {
+      action();
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      this.#close(error);
+    }
+  }
+
+  #close(error: ProtocolError | undefined): void {
+    if (this.#phase === 'closed') return;
+    this.#phase = 'closed';
+    this.#requests.clear();
+    this.#numCancelled = 0;
+    this.#input.destroy();
+    this.#events.onClosed(error);
+  }
+
+  #receive(message: FromRunner): void {
+    if (!allowedIn[this.#phase].includes(message.type)) {
+      throw new ProtocolError('order', `The runner sent ${message.type} in phase ${this.#phase}.`);
+    }
+    switch (message.type) {
+      case 'hello':
+        this.#onHello(message);
+        break;
+      case 'load_progress':
+        this.#events.onLoadProgress(message);
+        break;
+      case 'ready':
+        this.#phase = 'serving';
+        this.#ready = message;
+        this.#events.onReady(message);
+        break;
+      case 'step':
+        this.#onStep(message);
+        break;
+      case 'request_error':
+        this.#onRequestError(message);
+        break;
+      case 'failure':
+        this.#phase = 'exiting';
+        this.#events.onFailure(message);
+        break;
+      case 'heartbeat':
+        // Its fields were checked. Nobody here looks at them.
+        break;
+    }
+  }
+
+  #onHello(hello: Hello): void {
+    if (hello.protocolVersion !== protocolVersion) {
+      throw new ProtocolError(
+        'version',
+        `The runner speaks protocol version ${hello.protocolVersion}, the gateway version ${protocolVersion}. ` +
+          'Build both from the same sources.',
+      );
+    }
+    this.#phase = 'loading';
+    this.#events.onHello(hello);
+  }
+
+  #onStep({ step, outputs }: Step): void {
+    if (step !== this.#lastStep + 1) {
+      throw new ProtocolError('order', `Step ${step} came where ${this.#lastStep + 1} comes next.`);
+    }
+    this.#lastStep = step;
+    const maxNumSeqs = this.#ready?.maxNumSeqs ?? 0;
+    if (outputs.length > maxNumSeqs) {
+      throw new ProtocolError('field', `A step has ${outputs.length} outputs, more than ${maxNumSeqs}.`);
+    }
+    for (const output of outputs) {
+      const request = this.#find(output.requestId);
+      request.check.accept(output, step);
+      if (output.finish !== undefined) this.#forget(output.requestId, request);
+      if (!request.isCancelled) request.sink.onOutput(output);
+    }
+  }
+
+  #onRequestError(error: RequestError): void {
+    const request = this.#find(error.requestId);
+    this.#forget(error.requestId, request);
+    if (request.isCancelled) return;
+    if (error.code === 'CANCELLED') {
+      throw new ProtocolError(
+        'order',
+        `Request ${error.requestId} was reported cancelled; nobody had asked.`,
+      );
+    }
+    request.sink.onError(error);
+  }
+
+  #find(requestId: number): SentRequest {
+    const request = this.#requests.get(requestId);
+    if (request !== undefined) return request;
+    throw new ProtocolError('order', `The runner spoke about request ${requestId}, which is not open.`);
+  }
+
+  #forget(requestId: number, request: SentRequest): void {
+    this.#requests.delete(requestId);
+    if (request.isCancelled) this.#numCancelled -= 1;
+  }
+}

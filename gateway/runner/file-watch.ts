@@ -1,0 +1,49 @@
+/**
+ * Waits until a file is another one than it was: other device, inode, size or time of modification. It polls, because
+ * no notice from the kernel covers all file systems that models lie on.
+ */
+import { stat } from 'node:fs/promises';
+
+/** Never rejects: a file that is not there, or not reachable, has an identity too, and its coming is a change. */
+export async function fileIdentity(path: string): Promise<string> {
+  try {
+    const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
+    return `${dev} ${ino} ${size} ${mtimeNs}`;
+  } catch (error) {
+    return `none: ${error instanceof Error && 'code' in error ? error.code : error}`;
+  }
+}
+
+export class FileWatch {
+  readonly #path: string;
+  readonly #before: Promise<string>;
+  readonly #pollMs: number;
+  readonly #onChange: () => void;
+  #timer: NodeJS.Timeout | undefined;
+  #isStopped = false;
+
+  /** before: the identity that was of no use. onChange is called once; the watch is over then. */
+  constructor(path: string, before: Promise<string>, pollMs: number, onChange: () => void) {
+    this.#path = path;
+    this.#before = before;
+    this.#pollMs = pollMs;
+    this.#onChange = onChange;
+    this.#schedule();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  #schedule(): void {
+    this.#timer = setTimeout(() => void this.#poll(), this.#pollMs);
+  }
+
+  async #poll(): Promise<void> {
+    const isChanged = (await fileIdentity(this.#path)) !== (await this.#before);
+    if (this.#isStopped) return;
+    if (isChanged) this.#onChange();
+    else this.#schedule();
+  }
+}

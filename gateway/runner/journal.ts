@@ -1,0 +1,51 @@
+/**
+ * All that is needed to go on with one request on another runner: what was asked, and every token that has come. The
+ * random generator has no state and penalties count the ids, so nothing else is (docs/protocol.md, "Continuing a stream").
+ */
+import type { Generate, Output } from './messages.ts';
+import type { GenerateRequest } from './runner.ts';
+
+export class Journal {
+  /** The stream began, or would have begun, on this model; it means nothing to another. */
+  readonly modelIdentity: string;
+  readonly #request: GenerateRequest;
+  readonly #emittedIds: number[] = [];
+  #fruitlessDeaths = 0;
+
+  constructor(request: GenerateRequest, modelIdentity: string) {
+    this.#request = request;
+    this.modelIdentity = modelIdentity;
+  }
+
+  get numEmitted(): number {
+    return this.#emittedIds.length;
+  }
+
+  /** Runners that died on this request since its last token. */
+  get fruitlessDeaths(): number {
+    return this.#fruitlessDeaths;
+  }
+
+  append(output: Output): void {
+    if (output.tokenIds.length === 0) return;
+    for (const id of output.tokenIds) this.#emittedIds.push(id);
+    this.#fruitlessDeaths = 0;
+  }
+
+  countDeath(): void {
+    this.#fruitlessDeaths += 1;
+  }
+
+  /** The request as the next runner must see it: for the first one, and for each that comes after a death. */
+  toGenerate(): Omit<Generate, 'requestId'> {
+    const { promptIds, maxTokens, stopIds, sampling, topLogprobs } = this.#request;
+    return {
+      tokenIds: this.#emittedIds.length === 0 ? promptIds : promptIds.concat(this.#emittedIds),
+      numEmitted: this.#emittedIds.length,
+      maxTokens,
+      stopIds,
+      sampling,
+      ...(topLogprobs === undefined ? {} : { topLogprobs }),
+    };
+  }
+}

@@ -1,0 +1,98 @@
+/**
+ * The messages of proto/runner.proto as the gateway's own types. Names, units and limits are the schema's; wire.ts
+ * turns them into bytes and back.
+ */
+import type { SamplingParams, TokenLogprobs } from './runner.ts';
+
+export const protocolVersion = 1;
+
+export interface Generate {
+  readonly requestId: number;
+  readonly tokenIds: readonly number[];
+  readonly numEmitted: number;
+  readonly maxTokens: number;
+  readonly stopIds: readonly number[];
+  readonly sampling: SamplingParams;
+  readonly topLogprobs?: number;
+}
+
+export type ToRunner =
+  | ({ readonly type: 'generate' } & Generate)
+  | { readonly type: 'cancel' | 'pause' | 'resume'; readonly requestId: number }
+  | { readonly type: 'drain' };
+
+export interface Hello {
+  readonly type: 'hello';
+  readonly protocolVersion: number;
+  readonly kind: string;
+  readonly build: string;
+  readonly numericsId: string;
+}
+
+export interface LoadProgress {
+  readonly type: 'load_progress';
+  readonly loadedBytes: number;
+  /** 0: not known yet. */
+  readonly totalBytes: number;
+}
+
+export interface Ready {
+  readonly type: 'ready';
+  readonly modelIdentity: string;
+  readonly architecture: string;
+  readonly device: string;
+  readonly vocabSize: number;
+  readonly maxModelLen: number;
+  readonly maxNumSeqs: number;
+  readonly maxNumBatchedTokens: number;
+  readonly blockSize: number;
+  readonly numBlocks: number;
+  readonly weightsBytes: number;
+  readonly kvCacheBytes: number;
+}
+
+/** What one step made for one request. */
+export interface Output {
+  readonly requestId: number;
+  readonly firstIndex: number;
+  readonly tokenIds: readonly number[];
+  readonly finish?: 'stop_id' | 'max_tokens';
+  readonly logprobs?: readonly TokenLogprobs[];
+}
+
+export interface Step {
+  readonly type: 'step';
+  readonly step: number;
+  readonly outputs: readonly Output[];
+}
+
+export interface Heartbeat {
+  readonly type: 'heartbeat';
+  readonly phase: 'loading' | 'idle' | 'prefill' | 'decode';
+  readonly step: number;
+  readonly numRequests: number;
+  readonly numFreeBlocks: number;
+}
+
+export type RequestErrorCode =
+  | 'INVALID_REQUEST'
+  | 'CANCELLED'
+  | 'OUT_OF_MEMORY'
+  | 'QUEUE_FULL'
+  | 'DRAINING'
+  | 'INFERENCE_FAILED';
+
+export interface RequestError {
+  readonly type: 'request_error';
+  readonly requestId: number;
+  readonly code: RequestErrorCode;
+  readonly message: string;
+}
+
+export interface Failure {
+  readonly type: 'failure';
+  readonly exitCode: number;
+  readonly message: string;
+}
+
+export type FromRunner = Hello | LoadProgress | Ready | Step | Heartbeat | RequestError | Failure;

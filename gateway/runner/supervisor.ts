@@ -1,0 +1,276 @@
+/**
+ * Keeps one runner alive and every open request going: spawns it, judges its death, waits as long as the back-off says,
+ * and gives what was open to the next one. Rules: docs/protocol.md, "Continuing a stream" and "Exit statuses".
+ *
+ * At any time there is at most one process, and one of: a life, a timer that will start one, a watch that waits for
+ * another model file, or none (failed for good, or stopped).
+ */
+import { Backoff } from './backoff.ts';
+import type { RunnerClient } from './client.ts';
+import { type Death, exitPolicy } from './exit-policy.ts';
+import { FileWatch, fileIdentity } from './file-watch.ts';
+import type { Hello, Ready } from './messages.ts';
+import { OpenRequest } from './open-request.ts';
+import type { RunnerCommand } from './process.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  type Runner,
+  type RunnerInfo,
+  type RunnerState,
+  type RunnerStatus,
+  type TokenBatch,
+} from './runner.ts';
+import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
+import { settlesWithin } from './settles-within.ts';
+
+/** What a client is told to wait before it asks again. */
+const retryAfterSec = 1;
+
+export interface RunnerEvent {
+  readonly level: 'info' | 'warn' | 'error';
+  readonly event: string;
+  readonly [key: string]: unknown;
+}
+
+export interface SupervisorOptions {
+  /** Asked anew for each start. */
+  readonly command: () => RunnerCommand;
+  /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
+  readonly modelPath: string;
+  /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */
+  readonly maxOpenRequests: number;
+  readonly log: (event: RunnerEvent) => void;
+  /** Called for every runner that becomes ready, also when its model is not the one before. */
+  readonly onReady?: (info: RunnerInfo) => void;
+  /** Called when no runner will come until something changes. */
+  readonly onFailed?: (reason: string) => void;
+  readonly backoff?: Backoff;
+  readonly limits?: Partial<LifeLimits>;
+  readonly modelPollMs?: number;
+}
+
+export class Supervisor implements Runner {
+  readonly #options: SupervisorOptions;
+  readonly #backoff: Backoff;
+  /** In the order of their admission, which is the order in which a new runner gets them. */
+  readonly #open = new Set<OpenRequest>();
+  #state: Exclude<RunnerState, 'stopping'> = 'starting';
+  #reason: string | undefined = 'The runner is starting.';
+  #life: RunnerLife | undefined;
+  /** While the runner is ready. */
+  #client: RunnerClient | undefined;
+  #hello: Hello | undefined;
+  #info: RunnerInfo | undefined;
+  #loadProgress: number | undefined;
+  #modelBefore = Promise.resolve('');
+  #numStarts = 0;
+  #startTimer: NodeJS.Timeout | undefined;
+  #watch: FileWatch | undefined;
+  #stopped: Promise<void> | undefined;
+  #onIdle: (() => void) | undefined;
+
+  constructor(options: SupervisorOptions) {
+    this.#options = options;
+    this.#backoff = options.backoff ?? new Backoff(() => performance.now(), Math.random);
+  }
+
+  /** Starts the first runner. To be called once. */
+  start(): void {
+    this.#startRunner();
+  }
+
+  status(): RunnerStatus {
+    const isStopping = this.#stopped !== undefined;
+    return {
+      state: isStopping ? 'stopping' : this.#state,
+      reason: isStopping ? 'The server is stopping.' : this.#reason,
+      pid: this.#life?.pid,
+      restarts: Math.max(0, this.#numStarts - 1),
+      openRequests: this.#open.size,
+      loadProgress: this.#loadProgress,
+      info: this.#info,
+    };
+  }
+
+  async *generate(
+    request: GenerateRequest,
+    signal: AbortSignal,
+  ): AsyncGenerator<TokenBatch, void, undefined> {
+    const open = this.#admit(request);
+    const cancel = () => open.cancel();
+    signal.addEventListener('abort', cancel, { once: true });
+    if (signal.aborted) cancel();
+    try {
+      for (;;) {
+        const batch = await open.next();
+        yield batch;
+        if (batch.finish !== undefined) return;
+      }
+    } finally {
+      signal.removeEventListener('abort', cancel);
+      open.cancel();
+    }
+  }
+
+  /**
+   * Refuses new requests, lets the open ones finish for at most drainMs, fails the rest, and ends the runner. Nothing
+   * is left afterwards: no process, no timer.
+   */
+  stop(drainMs: number): Promise<void> {
+    this.#stopped ??= this.#drainAndEnd(drainMs);
+    return this.#stopped;
+  }
+
+  async #drainAndEnd(drainMs: number): Promise<void> {
+    this.#watch?.stop();
+    this.#client?.drain();
+    this.#log('info', 'runner_draining', { openRequests: this.#open.size });
+    if (this.#open.size > 0) {
+      await settlesWithin(new Promise<void>((resolve) => (this.#onIdle = resolve)), drainMs);
+    }
+    this.#failAll('The server stopped before the request was finished.', true);
+    clearTimeout(this.#startTimer);
+    await this.#life?.end();
+  }
+
+  #admit(request: GenerateRequest): OpenRequest {
+    if (this.#stopped !== undefined) throw notReady('The server is stopping.', true);
+    if (this.#info === undefined || this.#state === 'starting' || this.#state === 'failed') {
+      throw notReady(
+        this.#reason ?? 'The runner is not ready.',
+        this.#state === 'starting' || this.#watch !== undefined,
+      );
+    }
+    const { maxOpenRequests } = this.#options;
+    if (this.#open.size + (this.#client?.numCancelled ?? 0) >= maxOpenRequests) {
+      const message = `${maxOpenRequests} requests are open, and no more may be.`;
+      throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
+    }
+    const open = new OpenRequest(request, this.#info.modelIdentity, (ended) => this.#onEnd(ended));
+    this.#open.add(open);
+    if (this.#client !== undefined) open.submit(this.#client);
+    return open;
+  }
+
+  #onEnd(ended: OpenRequest): void {
+    this.#open.delete(ended);
+    if (this.#open.size === 0) this.#onIdle?.();
+  }
+
+  #startRunner(): void {
+    const { command, modelPath, limits } = this.#options;
+    this.#watch?.stop();
+    this.#watch = undefined;
+    this.#numStarts += 1;
+    // Before the runner opens the file: whatever is written from now on is another attempt's.
+    this.#modelBefore = fileIdentity(modelPath);
+    const life = new RunnerLife(
+      command(),
+      { ...defaultLifeLimits, ...limits },
+      {
+        onHello: (hello) => {
+          this.#hello = hello;
+        },
+        onLoadProgress: (fraction) => {
+          this.#loadProgress = fraction;
+        },
+        onReady: (ready) => this.#onReady(life, ready),
+        onLost: () => this.#onLost(),
+        onDied: (death) => this.#onDied(life, death),
+        onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
+      },
+    );
+    this.#life = life;
+    this.#log('info', 'runner_started', { pid: life.pid, start: this.#numStarts });
+  }
+
+  #onReady(life: RunnerLife, { type: _, ...ready }: Ready): void {
+    const hello = this.#hello;
+    if (hello === undefined) throw new Error('A runner was ready before its Hello.');
+    const before = this.#info;
+    const info = { kind: hello.kind, build: hello.build, numericsId: hello.numericsId, ...ready };
+    this.#info = info;
+    this.#client = life.client;
+    this.#state = 'ready';
+    this.#reason = undefined;
+    this.#loadProgress = undefined;
+    this.#log('info', 'runner_ready', { pid: life.pid, openRequests: this.#open.size, ...info });
+    if (before !== undefined && before.numericsId !== info.numericsId && this.#open.size > 0) {
+      const change = { from: before.numericsId, to: info.numericsId, openRequests: this.#open.size };
+      this.#log('warn', 'numerics_changed', change);
+    }
+    for (const open of this.#open) {
+      if (open.modelIdentity === info.modelIdentity) open.submit(life.client);
+      else open.fail(inferenceFailed('The model file was replaced while the request was open.', true));
+    }
+    if (this.#stopped !== undefined) life.client.drain();
+    // Last, because it may ask for tokens.
+    this.#options.onReady?.(info);
+  }
+
+  #onLost(): void {
+    this.#client = undefined;
+    this.#loadProgress = undefined;
+    if (this.#state !== 'ready') return;
+    this.#state = 'recovering';
+    this.#reason = 'The runner ended unexpectedly; another one is coming.';
+  }
+
+  #onDied(life: RunnerLife, death: Death): void {
+    this.#onLost();
+    this.#life = undefined;
+    const policy = exitPolicy(death);
+    const isOver = this.#stopped !== undefined && this.#open.size === 0;
+    const level = isOver ? 'info' : policy.action === 'restart' ? 'warn' : 'error';
+    this.#log(level, 'runner_exited', {
+      pid: life.pid,
+      ...death.exit,
+      ...(isOver ? {} : { reason: policy.reason, stderrTail: life.stderrTail }),
+    });
+    if (isOver) return;
+    if (policy.action !== 'restart') {
+      this.#fail(policy.reason, policy.action === 'wait_for_file');
+      return;
+    }
+    this.#reason = policy.reason;
+    for (const open of this.#open) open.onRunnerDied(policy.countsForRequests);
+    const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
+    this.#log('info', 'runner_restarting', { delayMs });
+    this.#startTimer = setTimeout(() => this.#startRunner(), delayMs);
+  }
+
+  /** No runner until the model file changes, or at all. The requests that are open have no use for a changed file. */
+  #fail(reason: string, canFileHelp: boolean): void {
+    this.#state = 'failed';
+    this.#reason = reason;
+    this.#failAll(reason, canFileHelp);
+    if (this.#stopped !== undefined) return;
+    if (canFileHelp) {
+      const { modelPath, modelPollMs = 1000 } = this.#options;
+      this.#watch = new FileWatch(modelPath, this.#modelBefore, modelPollMs, () => {
+        this.#state = 'starting';
+        this.#reason = 'The model file has changed; it is being loaded.';
+        this.#log('info', 'model_file_changed', { modelPath });
+        this.#startRunner();
+      });
+    }
+    this.#options.onFailed?.(reason);
+  }
+
+  #failAll(reason: string, retriable: boolean): void {
+    for (const open of this.#open) open.fail(inferenceFailed(reason, retriable));
+  }
+
+  #log(level: RunnerEvent['level'], event: string, fields: Record<string, unknown>): void {
+    this.#options.log({ level, event, ...fields });
+  }
+}
+
+function notReady(message: string, retriable: boolean): GenerationError {
+  return new GenerationError('NOT_READY', message, retriable ? { retriable, retryAfterSec } : { retriable });
+}
+
+function inferenceFailed(message: string, retriable: boolean): GenerationError {
+  return new GenerationError('INFERENCE_FAILED', message, { retriable });
+}

@@ -1,0 +1,99 @@
+/**
+ * The tokens of one request between the runner, which makes them at its own pace, and one consumer, which takes all
+ * that have come since it last looked. A slow consumer pauses its request and no other. After Pause only what was on
+ * its way still comes, and never more than max_tokens in all, so that the buffer is bounded.
+ */
+import type { Output } from './messages.ts';
+import type { GenerationError, TokenBatch, TokenLogprobs } from './runner.ts';
+
+/** A take empties the buffer, so that there is no need for a second, lower mark to resume at. */
+export const pauseAboveTokens = 256;
+
+interface Waiter {
+  resolve(batch: TokenBatch): void;
+  reject(error: GenerationError): void;
+}
+
+export class TokenStream {
+  readonly #onFlow: (flow: 'pause' | 'resume') => void;
+  #firstIndex = 0;
+  #tokenIds: number[] = [];
+  #logprobs: TokenLogprobs[] | undefined;
+  #finish: TokenBatch['finish'];
+  #error: GenerationError | undefined;
+  #waiter: Waiter | undefined;
+  #isPaused = false;
+
+  constructor(onFlow: (flow: 'pause' | 'resume') => void) {
+    this.#onFlow = onFlow;
+  }
+
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  push(output: Output): void {
+    for (const id of output.tokenIds) this.#tokenIds.push(id);
+    if (output.logprobs !== undefined) {
+      this.#logprobs ??= [];
+      for (const entry of output.logprobs) this.#logprobs.push(entry);
+    }
+    this.#finish = output.finish;
+    this.#deliver();
+    if (!this.#isPaused && this.#finish === undefined && this.#tokenIds.length > pauseAboveTokens) {
+      this.#isPaused = true;
+      this.#onFlow('pause');
+    }
+  }
+
+  /** The consumer gets what has come, then the error. */
+  fail(error: GenerationError): void {
+    this.#error ??= error;
+    this.#deliver();
+  }
+
+  /** The consumer gets the error at once, and nothing else. */
+  abort(error: GenerationError): void {
+    this.#tokenIds = [];
+    this.#finish = undefined;
+    this.#error = error;
+    this.#deliver();
+  }
+
+  /** The next batch, or the error that ended the stream. One call at a time; none after the batch with a finish. */
+  next(): Promise<TokenBatch> {
+    return new Promise((resolve, reject) => {
+      this.#waiter = { resolve, reject };
+      this.#deliver();
+    });
+  }
+
+  #deliver(): void {
+    const waiter = this.#waiter;
+    if (waiter === undefined) return;
+    if (this.#tokenIds.length > 0 || this.#finish !== undefined) {
+      this.#waiter = undefined;
+      waiter.resolve(this.#takeBatch());
+    } else if (this.#error !== undefined) {
+      this.#waiter = undefined;
+      waiter.reject(this.#error);
+    }
+  }
+
+  #takeBatch(): TokenBatch {
+    const batch: TokenBatch = {
+      firstIndex: this.#firstIndex,
+      tokenIds: this.#tokenIds,
+      ...(this.#logprobs === undefined ? {} : { logprobs: this.#logprobs }),
+      ...(this.#finish === undefined ? {} : { finish: this.#finish }),
+    };
+    this.#firstIndex += batch.tokenIds.length;
+    this.#tokenIds = [];
+    this.#logprobs = undefined;
+    if (this.#isPaused) {
+      this.#isPaused = false;
+      this.#onFlow('resume');
+    }
+    return batch;
+  }
+}

@@ -1,0 +1,213 @@
+/**
+ * Messages to protobuf and back: the one place of the gateway that touches protobufjs. Decoding checks every limit that
+ * shows in one message alone; client.ts checks what needs memory.
+ */
+import { atLeast, check, counter, known, text, u32, u64 } from './fields.ts';
+import {
+  type Failure,
+  type FromRunner,
+  type Heartbeat,
+  type Hello,
+  type LoadProgress,
+  type Output,
+  protocolVersion,
+  type Ready,
+  type RequestError,
+  type RequestErrorCode,
+  type Step,
+  type ToRunner,
+} from './messages.ts';
+import { runner } from './proto/runner.js';
+import { ProtocolError } from './protocol-error.ts';
+import type { TokenLogprobs } from './runner.ts';
+
+const { v1 } = runner;
+
+const maxOutputTokens = 64;
+const maxTopLogprobs = 20;
+const maxVocabSize = 2 ** 24;
+const maxSentenceBytes = 4096;
+
+const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
+  [v1.FinishReason.FINISH_REASON_UNSPECIFIED, undefined],
+  [v1.FinishReason.FINISH_REASON_STOP_ID, 'stop_id'],
+  [v1.FinishReason.FINISH_REASON_MAX_TOKENS, 'max_tokens'],
+]);
+
+const phases: ReadonlyMap<number, Heartbeat['phase']> = new Map([
+  [v1.Phase.PHASE_LOADING, 'loading'],
+  [v1.Phase.PHASE_IDLE, 'idle'],
+  [v1.Phase.PHASE_PREFILL, 'prefill'],
+  [v1.Phase.PHASE_DECODE, 'decode'],
+]);
+
+const errorCodes: ReadonlyMap<number, RequestErrorCode> = new Map([
+  [v1.ErrorCode.ERROR_CODE_INVALID_REQUEST, 'INVALID_REQUEST'],
+  [v1.ErrorCode.ERROR_CODE_CANCELLED, 'CANCELLED'],
+  [v1.ErrorCode.ERROR_CODE_OUT_OF_MEMORY, 'OUT_OF_MEMORY'],
+  [v1.ErrorCode.ERROR_CODE_QUEUE_FULL, 'QUEUE_FULL'],
+  [v1.ErrorCode.ERROR_CODE_DRAINING, 'DRAINING'],
+  [v1.ErrorCode.ERROR_CODE_INFERENCE_FAILED, 'INFERENCE_FAILED'],
+]);
+
+/** RangeError for a number that its field cannot carry: protobufjs would wrap it silently. */
+export function encodeToRunner(message: ToRunner): Uint8Array {
+  return v1.ToRunner.encode(toRunnerFields(message)).finish();
+}
+
+function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
+  if (message.type === 'drain') return { drain: {} };
+  const requestId = u32('request_id', message.requestId);
+  if (message.type !== 'generate') return { [message.type]: { requestId } };
+  const { sampling, topLogprobs } = message;
+  for (const id of message.tokenIds) u32('token_ids', id);
+  for (const id of message.stopIds) u32('stop_ids', id);
+  return {
+    generate: {
+      requestId,
+      // protobufjs only reads them, but its types want mutable arrays.
+      tokenIds: message.tokenIds as number[],
+      numEmitted: u32('num_emitted', message.numEmitted),
+      maxTokens: u32('max_tokens', message.maxTokens),
+      stopIds: message.stopIds as number[],
+      sampling: {
+        temperature: sampling.temperature,
+        topK: u32('top_k', sampling.topK),
+        topP: sampling.topP,
+        minP: sampling.minP,
+        repetitionPenalty: sampling.repetitionPenalty,
+        seed: u64('seed', sampling.seed),
+      },
+      ...(topLogprobs === undefined ? {} : { topLogprobs: u32('top_logprobs', topLogprobs) }),
+    },
+  };
+}
+
+/** ProtocolError if the bytes are not protobuf, hold no known member, or break a limit. */
+export function decodeFromRunner(bytes: Uint8Array): FromRunner {
+  const message = decodeWire(bytes);
+  if (message.hello) return readHello(message.hello);
+  if (message.loadProgress) return readLoadProgress(message.loadProgress);
+  if (message.ready) return readReady(message.ready);
+  if (message.step) return readStep(message.step);
+  if (message.heartbeat) return readHeartbeat(message.heartbeat);
+  if (message.requestError) return readRequestError(message.requestError);
+  if (message.failure) return readFailure(message.failure);
+  throw new ProtocolError('empty', 'A frame holds no message that this version of the protocol knows.');
+}
+
+function decodeWire(bytes: Uint8Array): runner.v1.FromRunner {
+  try {
+    return v1.FromRunner.decode(bytes);
+  } catch (error) {
+    throw new ProtocolError('garbage', 'A frame is not a protobuf message.', { cause: error });
+  }
+}
+
+function readHello(hello: runner.v1.Hello.$Properties): Hello {
+  const version = atLeast(1, 'Hello.protocol_version', hello.protocolVersion);
+  // Of another version only the number is sure to mean the same; it must get as far as the comparison.
+  const required = version === protocolVersion;
+  return {
+    type: 'hello',
+    protocolVersion: version,
+    kind: text('Hello.kind', hello.kind, 64, { required }),
+    build: text('Hello.build', hello.build, 256),
+    numericsId: text('Hello.numerics_id', hello.numericsId, 256, { required }),
+  };
+}
+
+function readLoadProgress(progress: runner.v1.LoadProgress.$Properties): LoadProgress {
+  return {
+    type: 'load_progress',
+    loadedBytes: counter(progress.loadedBytes),
+    totalBytes: counter(progress.totalBytes),
+  };
+}
+
+function readReady(ready: runner.v1.Ready.$Properties): Ready {
+  const vocabSize = atLeast(1, 'Ready.vocab_size', ready.vocabSize);
+  check(vocabSize <= maxVocabSize, 'Ready.vocab_size', vocabSize, `at most ${maxVocabSize}`);
+  const blockSize = ready.blockSize ?? 0;
+  const isBlockSize = blockSize >= 8 && blockSize <= 256 && (blockSize & (blockSize - 1)) === 0;
+  check(isBlockSize, 'Ready.block_size', blockSize, 'a power of two from 8 to 256');
+  return {
+    type: 'ready',
+    modelIdentity: text('Ready.model_identity', ready.modelIdentity, 256, { required: true }),
+    architecture: text('Ready.architecture', ready.architecture, 64, { required: true }),
+    device: text('Ready.device', ready.device, 256),
+    vocabSize,
+    maxModelLen: atLeast(2, 'Ready.max_model_len', ready.maxModelLen),
+    maxNumSeqs: atLeast(1, 'Ready.max_num_seqs', ready.maxNumSeqs),
+    maxNumBatchedTokens: atLeast(1, 'Ready.max_num_batched_tokens', ready.maxNumBatchedTokens),
+    blockSize,
+    numBlocks: atLeast(1, 'Ready.num_blocks', ready.numBlocks),
+    weightsBytes: counter(ready.weightsBytes),
+    kvCacheBytes: counter(ready.kvCacheBytes),
+  };
+}
+
+function readStep(step: runner.v1.Step.$Properties): Step {
+  const number = counter(step.step);
+  check(number >= 1, 'Step.step', number, 'at least 1');
+  return { type: 'step', step: number, outputs: (step.outputs ?? []).map(readOutput) };
+}
+
+function readOutput(output: runner.v1.Output.$Properties): Output {
+  const tokenIds = output.tokenIds ?? [];
+  const logprobs = output.logprobs ?? [];
+  const reason = output.finishReason ?? 0;
+  check(tokenIds.length <= maxOutputTokens, 'the number of Output.token_ids', tokenIds.length, 'at most 64');
+  check(finishReasons.has(reason), 'Output.finish_reason', reason, 'a known reason');
+  const finish = finishReasons.get(reason);
+  return {
+    requestId: atLeast(1, 'Output.request_id', output.requestId),
+    firstIndex: output.firstIndex ?? 0,
+    tokenIds,
+    ...(finish === undefined ? {} : { finish }),
+    ...(logprobs.length === 0 ? {} : { logprobs: logprobs.map(readLogprobs) }),
+  };
+}
+
+function readLogprobs(entry: runner.v1.TokenLogprobs.$Properties): TokenLogprobs {
+  const logprob = entry.logprob ?? 0;
+  const topIds = entry.topIds ?? [];
+  const topLogprobs = entry.topLogprobs ?? [];
+  check(topIds.length <= maxTopLogprobs, 'the number of TokenLogprobs.top_ids', topIds.length, 'at most 20');
+  check(
+    topLogprobs.length === topIds.length,
+    'the number of top_logprobs',
+    topLogprobs.length,
+    'that of top_ids',
+  );
+  const values = [logprob, ...topLogprobs];
+  check(!values.some(Number.isNaN), 'a log-probability', Number.NaN, 'a number');
+  return { logprob, topIds, topLogprobs };
+}
+
+function readHeartbeat(heartbeat: runner.v1.Heartbeat.$Properties): Heartbeat {
+  return {
+    type: 'heartbeat',
+    phase: known(phases, 'Heartbeat.phase', heartbeat.phase),
+    step: counter(heartbeat.step),
+    numRequests: heartbeat.numRequests ?? 0,
+    numFreeBlocks: heartbeat.numFreeBlocks ?? 0,
+  };
+}
+
+function readRequestError(error: runner.v1.RequestError.$Properties): RequestError {
+  return {
+    type: 'request_error',
+    requestId: atLeast(1, 'RequestError.request_id', error.requestId),
+    code: known(errorCodes, 'RequestError.code', error.code),
+    message: text('RequestError.message', error.message, maxSentenceBytes),
+  };
+}
+
+function readFailure(failure: runner.v1.Failure.$Properties): Failure {
+  return {
+    type: 'failure',
+    exitCode: atLeast(1, 'Failure.exit_code', failure.exitCode),
+    message: text('Failure.message', failure.message, maxSentenceBytes),
+  };
+}

@@ -1,0 +1,360 @@
+import { PassThrough } from 'node:stream';
+import Long from 'long';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { RunnerClient } from '../../../gateway/runner/client.ts';
+import {
+  encodeFrame,
+  FrameDecoder,
+  maxBytesFromRunner,
+  maxBytesToRunner,
+} from '../../../gateway/runner/frame.ts';
+import type { Output } from '../../../gateway/runner/messages.ts';
+import { runner } from '../../../gateway/runner/proto/runner.js';
+import type { ProtocolError } from '../../../gateway/runner/protocol-error.ts';
+import { within } from '../../fixtures/within.ts';
+
+const { v1 } = runner;
+
+type FromRunner = runner.v1.FromRunner.$Properties;
+
+const hello = { hello: { protocolVersion: 1, kind: 'fake', numericsId: 'fake-1' } };
+const ready = {
+  ready: {
+    modelIdentity: 'm',
+    architecture: 'fake',
+    vocabSize: 100,
+    maxModelLen: 20,
+    maxNumSeqs: 2,
+    maxNumBatchedTokens: 64,
+    blockSize: 32,
+    numBlocks: 4,
+  },
+};
+const request = {
+  tokenIds: [1, 2, 3],
+  numEmitted: 0,
+  maxTokens: 4,
+  stopIds: [99],
+  sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, seed: 5n },
+};
+const finishStop = v1.FinishReason.FINISH_REASON_STOP_ID;
+const finishMax = v1.FinishReason.FINISH_REASON_MAX_TOKENS;
+
+function step(number: number, ...outputs: runner.v1.Output.$Properties[]): FromRunner {
+  return { step: { step: Long.fromInt(number), outputs } };
+}
+
+/** A client with both ends of its pipes in the test's hands. */
+function connect() {
+  const input = new PassThrough();
+  const output = new PassThrough();
+  const heard: string[] = [];
+  const decoder = new FrameDecoder(maxBytesToRunner, (bytes) => {
+    const message = v1.ToRunner.decode(bytes);
+    const member = message.message ?? 'nothing';
+    const body = message[member as 'cancel'];
+    heard.push(member === 'drain' ? 'drain' : `${member} ${body?.requestId}`);
+  });
+  output.on('data', (chunk: Uint8Array) => decoder.push(chunk));
+  let onClosed: (error: ProtocolError | undefined) => void = () => {};
+  const closed = new Promise<ProtocolError | undefined>((resolve) => {
+    onClosed = resolve;
+  });
+  const events: string[] = [];
+  const client = new RunnerClient(input, output, {
+    onHello: () => events.push('hello'),
+    onLoadProgress: ({ loadedBytes }) => events.push(`progress ${loadedBytes}`),
+    onReady: () => events.push('ready'),
+    onFailure: ({ message }) => events.push(`failure ${message}`),
+    onClosed: (error) => onClosed(error),
+  });
+  return {
+    client,
+    heard,
+    events,
+    input,
+    /** Delivered before it returns: the client listens to 'data', which a flowing stream passes on at once. */
+    say(...messages: FromRunner[]) {
+      for (const message of messages) {
+        input.emit('data', encodeFrame(v1.FromRunner.encode(message).finish(), maxBytesFromRunner));
+      }
+    },
+    closed: () => within(1000, 'the end of the client', closed),
+  };
+}
+
+function sinkOf() {
+  const outputs: Output[] = [];
+  const errors: string[] = [];
+  return {
+    outputs,
+    errors,
+    onOutput: (output: Output) => outputs.push(output),
+    onError: ({ code, message }: { code: string; message: string }) => errors.push(`${code} ${message}`),
+  };
+}
+
+/** A client with one request in the runner's hands. */
+function connectAndAsk(change: Partial<Parameters<RunnerClient['generate']>[0]> = {}) {
+  const connection = connect();
+  connection.say(hello, ready);
+  const sink = sinkOf();
+  const requestId = connection.client.generate({ ...request, ...change }, sink);
+  return { ...connection, sink, requestId };
+}
+
+const client = suite('client');
+
+client('tells hello, progress and ready in their order', () => {
+  const { say, events } = connect();
+  say(
+    hello,
+    { loadProgress: { loadedBytes: Long.fromInt(5) } },
+    { heartbeat: { phase: v1.Phase.PHASE_LOADING } },
+    ready,
+  );
+  assert.equal(events, ['hello', 'progress 5', 'ready']);
+});
+
+client('names both versions when they differ', async () => {
+  const { say, closed } = connect();
+  say({ hello: { protocolVersion: 999, kind: 'cpu', numericsId: 'x' } });
+  const error = await closed();
+  assert.is(error?.kind, 'version');
+  assert.match(error?.message ?? '', /version 999, the gateway version 1/);
+});
+
+client('passes on outputs until the finish', () => {
+  const { say, sink, requestId, client: connection, heard } = connectAndAsk();
+  say(
+    step(1),
+    step(2, { requestId, tokenIds: [7] }),
+    step(3, { requestId, firstIndex: 1, tokenIds: [8, 99], finishReason: finishStop }),
+  );
+  assert.equal(
+    sink.outputs.map(({ tokenIds }) => tokenIds),
+    [[7], [8, 99]],
+  );
+  assert.is(sink.outputs[1]?.finish, 'stop_id');
+  connection.cancel(requestId);
+  connection.pause(requestId);
+  connection.resume(requestId);
+  assert.equal(heard, ['generate 1'], 'nothing is said about a request that has ended');
+});
+
+client('passes on the error of a request, which ends it', async () => {
+  const { say, sink, requestId, closed } = connectAndAsk();
+  const error = { requestId, code: v1.ErrorCode.ERROR_CODE_OUT_OF_MEMORY, message: 'Too long.' };
+  say({ requestError: error });
+  assert.equal(sink.errors, ['OUT_OF_MEMORY Too long.']);
+  say({ requestError: error });
+  assert.match((await closed())?.message ?? '', /request 1, which is not open/);
+});
+
+client('counts indices from what was emitted before, and room from what is left', async () => {
+  const { say, sink, requestId } = connectAndAsk({ tokenIds: [1, 2, 3, 4], numEmitted: 2 });
+  say(step(1, { requestId, firstIndex: 2, tokenIds: [5, 6], finishReason: finishMax }));
+  assert.is(sink.outputs.length, 1);
+});
+
+client('drops what comes for a cancelled request until its end', () => {
+  const { say, sink, requestId, client: connection, heard } = connectAndAsk();
+  connection.cancel(requestId);
+  connection.cancel(requestId);
+  assert.equal(heard, ['generate 1', 'cancel 1']);
+  assert.is(connection.numCancelled, 1);
+  say(step(1, { requestId, tokenIds: [7] }));
+  say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } });
+  assert.is(connection.numCancelled, 0);
+  assert.equal([sink.outputs, sink.errors], [[], []]);
+});
+
+client('takes a finish that crosses a cancel for the end', () => {
+  const { say, sink, requestId, client: connection } = connectAndAsk({ maxTokens: 1 });
+  connection.cancel(requestId);
+  say(step(1, { requestId, tokenIds: [7], finishReason: finishMax }));
+  assert.is(connection.numCancelled, 0);
+  assert.equal(sink.outputs, []);
+});
+
+const lies: [name: string, change: object, says: (requestId: number) => FromRunner[], sentence: RegExp][] = [
+  [
+    'a gap in the indices',
+    {},
+    (requestId) => [step(1, { requestId, firstIndex: 1, tokenIds: [1] })],
+    /got index 1 where 0/,
+  ],
+  [
+    'a token told twice',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [1] }), step(2, { requestId, tokenIds: [1] })],
+    /got index 0 where 1/,
+  ],
+  [
+    'an unknown request',
+    {},
+    () => [step(1, { requestId: 77, tokenIds: [1] })],
+    /request 77, which is not open/,
+  ],
+  [
+    'a token outside the vocabulary',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [100] })],
+    /got token 100; the vocabulary has 100/,
+  ],
+  [
+    'tokens behind the end',
+    {},
+    (requestId) => [
+      step(1, { requestId, tokenIds: [99], finishReason: finishStop }),
+      step(2, { requestId, firstIndex: 1, tokenIds: [1] }),
+    ],
+    /request 1, which is not open/,
+  ],
+  [
+    'tokens behind a stop id',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [99, 1] })],
+    /goes on behind its stop id 99/,
+  ],
+  [
+    'a stop id that is no end',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [99] })],
+    /goes on behind its stop id 99/,
+  ],
+  [
+    'a stop without a stop id',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [1], finishReason: finishStop })],
+    /ended by a stop id without one/,
+  ],
+  [
+    'more tokens than asked for',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [1, 2, 3, 4, 5] })],
+    /got 5 tokens where 4 were left/,
+  ],
+  [
+    'more tokens than the context has',
+    { maxTokens: 100 },
+    (requestId) => [step(1, { requestId, tokenIds: new Array(18).fill(1) })],
+    /got 18 tokens where 17 were left/,
+  ],
+  [
+    'all tokens and no end',
+    { maxTokens: 1 },
+    (requestId) => [step(1, { requestId, tokenIds: [1] })],
+    /all its tokens and no finish_reason/,
+  ],
+  [
+    'an answer cut off early',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [1], finishReason: finishMax })],
+    /cut off with 3 tokens left/,
+  ],
+  [
+    'two outputs for one request',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [1] }, { requestId, firstIndex: 1, tokenIds: [1] })],
+    /two outputs in one step/,
+  ],
+  [
+    'more outputs than sequences',
+    {},
+    (requestId) => [step(1, { requestId }, { requestId: 2 }, { requestId: 3 })],
+    /3 outputs, more than 2/,
+  ],
+  ['a gap in the steps', {}, () => [step(2)], /Step 2 came where 1 comes next/],
+  [
+    'a step counter beyond all numbers',
+    {},
+    () => [{ step: { step: Long.MAX_UNSIGNED_VALUE } }],
+    /came where 1 comes next/,
+  ],
+  [
+    'log-probabilities nobody asked for',
+    {},
+    (requestId) => [step(1, { requestId, tokenIds: [1], logprobs: [{ logprob: -1 }] })],
+    /got 1 log-probabilities where 0 belong/,
+  ],
+  [
+    'too few log-probabilities',
+    { topLogprobs: 1 },
+    (requestId) => [step(1, { requestId, tokenIds: [1] })],
+    /got 0 log-probabilities where 1 belong/,
+  ],
+  [
+    'more top ids than asked for',
+    { topLogprobs: 1 },
+    (requestId) => [
+      step(1, { requestId, tokenIds: [1], logprobs: [{ topIds: [1, 2], topLogprobs: [-1, -2] }] }),
+    ],
+    /got 2 top ids; 1 were asked for/,
+  ],
+  [
+    'a top id outside the vocabulary',
+    { topLogprobs: 1 },
+    (requestId) => [step(1, { requestId, tokenIds: [1], logprobs: [{ topIds: [100], topLogprobs: [-1] }] })],
+    /got token 100/,
+  ],
+  [
+    'a cancel nobody asked for',
+    {},
+    (requestId) => [{ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } }],
+    /cancelled; nobody had asked/,
+  ],
+  ['a second ready', {}, () => [ready], /sent ready in phase serving/],
+  ['a second hello', {}, () => [hello], /sent hello in phase serving/],
+  ['progress when loaded', {}, () => [{ loadProgress: {} }], /sent load_progress in phase serving/],
+  [
+    'words behind the last ones',
+    {},
+    () => [{ failure: { exitCode: 70 } }, step(1)],
+    /sent step in phase exiting/,
+  ],
+];
+
+for (const [name, change, says, sentence] of lies) {
+  client(`closes at ${name}`, async () => {
+    const { say, sink, requestId, closed } = connectAndAsk(change);
+    say(...says(requestId));
+    assert.match((await closed())?.message ?? 'no error', sentence);
+    const numOutputs = sink.outputs.length;
+    say(step(1, { requestId, tokenIds: [1] }));
+    assert.is(sink.outputs.length, numOutputs, 'nothing is heard after the close');
+  });
+}
+
+client('closes at anything before hello', async () => {
+  const { say, closed } = connect();
+  say(ready);
+  assert.match((await closed())?.message ?? '', /sent ready in phase unknown/);
+});
+
+client('hears the last words of a runner that gives up before hello', async () => {
+  const { say, events, input, closed } = connect();
+  say({ failure: { exitCode: 64, message: 'No such flag.' } });
+  assert.equal(events, ['failure No such flag.']);
+  input.end();
+  assert.is(await closed(), undefined);
+});
+
+client('tells a stream that ends between frames from one that ends inside', async () => {
+  for (const [bytes, kind] of [
+    [[], undefined],
+    [[5, 1], 'truncated'],
+  ] as const) {
+    const { input, closed } = connect();
+    input.end(Uint8Array.from(bytes));
+    assert.is((await closed())?.kind, kind);
+  }
+});
+
+client('generate() before ready is the caller’s mistake', () => {
+  const { client: connection } = connect();
+  assert.throws(() => connection.generate(request, sinkOf()), /before the runner was ready/);
+});
+
+client.run();

@@ -1,0 +1,85 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { type Death, exitPolicy } from '../../../gateway/runner/exit-policy.ts';
+
+function death(
+  change: { code?: number; signal?: string; spawnError?: string } & Partial<Omit<Death, 'exit'>>,
+): Death {
+  const { code, signal, spawnError, ...rest } = change;
+  return {
+    exit: { code, signal, spawnError },
+    verdict: undefined,
+    failure: undefined,
+    readyForMs: 1000,
+    ...rest,
+  };
+}
+
+function failure(exitCode: number, message: string): Death['failure'] {
+  return { type: 'failure', exitCode, message };
+}
+
+const policy = suite('exit policy');
+
+policy('follows the table of docs/protocol.md', () => {
+  const actions = [0, 64, 65, 66, 69, 70, 71, 74, 76, 77, 1, 134].map((code) => [
+    code,
+    exitPolicy(death({ code })).action,
+  ]);
+  assert.equal(actions, [
+    [0, 'restart'],
+    [64, 'fail'],
+    [65, 'wait_for_file'],
+    [66, 'wait_for_file'],
+    [69, 'restart'],
+    [70, 'restart'],
+    [71, 'restart'],
+    [74, 'restart'],
+    [76, 'restart'],
+    [77, 'wait_for_file'],
+    [1, 'restart'],
+    [134, 'restart'],
+  ]);
+});
+
+policy('a crash counts, somebody’s kill does not', () => {
+  const counts = (change: Parameters<typeof death>[0]) => {
+    const { countsForBackoff, countsForRequests } = exitPolicy(death(change));
+    return [countsForBackoff, countsForRequests];
+  };
+  assert.equal(counts({ signal: 'SIGSEGV' }), [true, true]);
+  assert.equal(counts({ code: 70 }), [true, true]);
+  assert.equal(counts({ signal: 'SIGKILL' }), [false, false]);
+  assert.equal(
+    counts({ signal: 'SIGKILL', readyForMs: undefined }),
+    [true, false],
+    'a load may be killed in a loop',
+  );
+  const verdict = { kind: 'violation', sentence: 'It lied.' } as const;
+  assert.equal(counts({ signal: 'SIGKILL', verdict }), [true, true], 'our own kill follows a fault');
+});
+
+policy('another protocol version is not tried again', () => {
+  const verdict = { kind: 'version', sentence: 'Versions 999 and 1.' } as const;
+  const { action, reason } = exitPolicy(death({ signal: 'SIGKILL', verdict }));
+  assert.equal([action, reason], ['fail', 'Versions 999 and 1.']);
+});
+
+policy('says it in the runner’s own words if it has any for this exit', () => {
+  const reason = (change: Parameters<typeof death>[0]) => exitPolicy(death(change)).reason;
+  assert.is(reason({ code: 65, failure: failure(65, 'No magic.') }), 'No magic.');
+  assert.is(
+    reason({ code: 65 }),
+    'The runner exited with status 65: the model file is damaged or not supported.',
+  );
+  assert.is(reason({ code: 65, failure: failure(65, '') }), reason({ code: 65 }));
+  assert.is(
+    reason({ signal: 'SIGSEGV', failure: failure(65, 'No magic.') }),
+    'The runner was ended by SIGSEGV.',
+  );
+  assert.is(reason({ code: 0 }), 'The runner exited with status 0 without being asked to.');
+  assert.is(reason({ code: 3 }), 'The runner exited with status 3.');
+  assert.is(reason({ spawnError: 'spawn x ENOENT' }), 'The runner could not be started: spawn x ENOENT');
+});
+
+policy.run();

@@ -1,0 +1,83 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { RunnerProcess } from '../../../gateway/runner/process.ts';
+import { within } from '../../fixtures/within.ts';
+
+const lines: string[] = [];
+
+function run(script: string): RunnerProcess {
+  lines.length = 0;
+  return new RunnerProcess({ file: process.execPath, args: ['-e', script] }, (line) => lines.push(line));
+}
+
+function exitOf(child: RunnerProcess) {
+  return within(10_000, 'the exit', child.exited);
+}
+
+async function outputOf(child: RunnerProcess): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of child.stdout) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+const runnerProcess = suite('runner process');
+
+runnerProcess('carries bytes both ways and ends with the end of stdin', async () => {
+  const child = run('process.stdin.pipe(process.stdout)');
+  const output = outputOf(child);
+  child.stdin.end('hello');
+  assert.equal(await exitOf(child), { code: 0, signal: undefined, spawnError: undefined });
+  assert.is(await output, 'hello');
+});
+
+runnerProcess('takes a great deal of output that looks like nothing', async () => {
+  const child = run('for (let i = 0; i < 64; i++) process.stdout.write(Buffer.alloc(1 << 20))');
+  let numBytes = 0;
+  child.stdout.on('data', (chunk: Buffer) => {
+    numBytes += chunk.length;
+  });
+  await exitOf(child);
+  await within(5000, 'the end of the output', child.outputClosed);
+  assert.is(numBytes, 64 << 20);
+});
+
+runnerProcess('says how it died', async () => {
+  const exits = run('process.exit(65)');
+  exits.stdout.resume();
+  assert.equal(await exitOf(exits), { code: 65, signal: undefined, spawnError: undefined });
+  const killed = run('setInterval(() => {}, 1000)');
+  killed.stdout.resume();
+  killed.kill('SIGKILL');
+  assert.equal(await exitOf(killed), { code: undefined, signal: 'SIGKILL', spawnError: undefined });
+  killed.kill('SIGKILL');
+});
+
+runnerProcess('says why it could not be started', async () => {
+  for (const file of ['/no/such/runner', '/etc/passwd']) {
+    const child = new RunnerProcess({ file, args: [] }, () => {});
+    child.stdin.on('error', () => {});
+    child.stdout.resume();
+    assert.is(child.pid, undefined);
+    assert.match((await exitOf(child)).spawnError ?? '', new RegExp(`spawn ${file} E`));
+  }
+});
+
+runnerProcess('hands over the lines of stderr and keeps the last', async () => {
+  const child = run('console.error("one"); console.error("two\\u0007")');
+  child.stdout.resume();
+  await exitOf(child);
+  await within(5000, 'the end of the output', child.outputClosed);
+  assert.equal(lines, ['one', 'two\\u0007']);
+  assert.is(child.stderrTail, 'one\ntwo\\u0007\n');
+});
+
+runnerProcess('shows its environment without secrets', async () => {
+  process.env.RUNNEL_API_KEY = 'canary';
+  process.env.RUNNEL_TEST_PLAIN = 'plain';
+  const child = run('console.log(process.env.RUNNEL_API_KEY, process.env.RUNNEL_TEST_PLAIN)');
+  assert.is(await outputOf(child), 'undefined plain\n');
+  delete process.env.RUNNEL_API_KEY;
+  delete process.env.RUNNEL_TEST_PLAIN;
+});
+
+runnerProcess.run();
