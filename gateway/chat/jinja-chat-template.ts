@@ -33,7 +33,8 @@ export class JinjaChatTemplate implements ChatTemplate {
     for (const segment of this.#control.split(prompt)) {
       const isControl = segment.match === true;
       const text = isControl ? segment.text : hidden.reveal(segment.text);
-      for (const id of this.#tokenizer.encode(text, { addSpecial: false, parseSpecial: isControl })) ids.push(id);
+      for (const id of this.#tokenizer.encode(text, { addSpecial: false, parseSpecial: isControl }))
+        ids.push(id);
     }
     return ids;
   }

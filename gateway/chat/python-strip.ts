@@ -30,9 +30,18 @@ export function installPythonStrip(): void {
       // The library keeps the map with its string, so the methods can be bound to the string as it is now.
       const methods = new Environment();
       const text = this.value;
-      builtins.set('strip', methods.set('strip', (chars: unknown) => strip(text, chars, true, true)));
-      builtins.set('lstrip', methods.set('lstrip', (chars: unknown) => strip(text, chars, true, false)));
-      builtins.set('rstrip', methods.set('rstrip', (chars: unknown) => strip(text, chars, false, true)));
+      builtins.set(
+        'strip',
+        methods.set('strip', (chars: unknown) => strip(text, chars, true, true)),
+      );
+      builtins.set(
+        'lstrip',
+        methods.set('lstrip', (chars: unknown) => strip(text, chars, true, false)),
+      );
+      builtins.set(
+        'rstrip',
+        methods.set('rstrip', (chars: unknown) => strip(text, chars, false, true)),
+      );
       return builtins;
     },
   });

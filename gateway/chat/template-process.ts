@@ -82,7 +82,7 @@ export class TemplateProcess {
         ...(extension === '.ts' ? ['--import', import.meta.resolve('tsx')] : []),
       ],
       // Nothing of the gateway's environment, which may hold keys, is of use to a template.
-      env: { PATH: process.env['PATH'], HOME: process.env['HOME'], TMPDIR: process.env['TMPDIR'] },
+      env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: process.env.TMPDIR },
       serialization: 'advanced',
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
@@ -137,7 +137,8 @@ function answerOf(
   return new Promise((resolve, reject) => {
     const fail = (reason: string) => settle(() => reject(new ChatTemplateError(reason)));
     const onMessage = (reply: TemplateReply) => settle(() => resolve(reply));
-    const onError = (error: Error) => fail(`The process that renders chat templates failed: ${error.message}.`);
+    const onError = (error: Error) =>
+      fail(`The process that renders chat templates failed: ${error.message}.`);
     const onExit = (code: number | null, signal: string | null) =>
       fail(`The chat template used too much memory, or crashed: its process ended with ${signal ?? code}.`);
     const timer = setTimeout(() => fail(`The chat template did not end within ${timeoutMs} ms.`), timeoutMs);

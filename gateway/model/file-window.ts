@@ -89,7 +89,9 @@ export class FileWindow {
     while (filled < window.length) {
       const read = readSync(this.#fd, window, filled, window.length - filled, this.#position + filled);
       if (read === 0) {
-        throw new EndOfFileError(`the file ended at offset ${this.#position + filled} while it was being read`);
+        throw new EndOfFileError(
+          `the file ended at offset ${this.#position + filled} while it was being read`,
+        );
       }
       filled += read;
     }

@@ -185,7 +185,9 @@ function readTensor(file: FileWindow, index: number): TensorRange {
   if (typeof name !== 'string') throw new GgufError(`the name of tensor ${index} is not UTF-8`);
   const numDimensions = file.uint32();
   if (numDimensions < 1 || numDimensions > limits.dimensions) {
-    throw new GgufError(`the tensor ${name} has ${numDimensions} dimensions; 1 to ${limits.dimensions} can be`);
+    throw new GgufError(
+      `the tensor ${name} has ${numDimensions} dimensions; 1 to ${limits.dimensions} can be`,
+    );
   }
   // Products of four 64-bit numbers: only a bigint holds them without overflow.
   const dimensions = Array.from({ length: numDimensions }, () => file.uint64());
@@ -195,7 +197,9 @@ function readTensor(file: FileWindow, index: number): TensorRange {
 
   const [rowElements = 0n] = dimensions;
   if (rowElements % BigInt(layout.blockElements) !== 0n) {
-    throw new GgufError(`the tensor ${name} has rows of ${rowElements}, not a multiple of ${layout.blockElements}`);
+    throw new GgufError(
+      `the tensor ${name} has rows of ${rowElements}, not a multiple of ${layout.blockElements}`,
+    );
   }
   const elements = dimensions.reduce((product, dimension) => product * dimension, 1n);
   if (elements === 0n) throw new GgufError(`the tensor ${name} has no elements`);

@@ -1,11 +1,11 @@
 /** From a path to a Model: opens the file, reads its metadata, builds its tokenizer and its template. */
 import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs';
 import { basename } from 'node:path';
-import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
 import { ChatTemplateError } from '../chat/chat-template.ts';
+import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
 import { createTokenizer } from '../tokenizer/create-tokenizer.ts';
-import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { EndOfFileError } from './file-window.ts';
 import { GgufError, readGguf } from './gguf.ts';
 import { type Metadata, MetadataError } from './metadata.ts';

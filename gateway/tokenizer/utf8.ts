@@ -8,7 +8,14 @@ export function incompleteTailBytes(bytes: Uint8Array): number {
   for (let length = 1; length <= Math.min(3, bytes.length); length++) {
     const lead = bytes[bytes.length - length] as number;
     if (isContinuation(lead)) continue;
-    const needed = lead >= 0xf0 && lead <= 0xf4 ? 4 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xc2 && lead < 0xe0 ? 2 : 1;
+    const needed =
+      lead >= 0xf0 && lead <= 0xf4
+        ? 4
+        : lead >= 0xe0 && lead < 0xf0
+          ? 3
+          : lead >= 0xc2 && lead < 0xe0
+            ? 2
+            : 1;
     if (length >= needed) return 0;
     if (length === 1) return 1;
     const second = bytes[bytes.length - length + 1] as number;

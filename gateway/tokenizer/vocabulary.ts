@@ -53,7 +53,10 @@ export class Vocabulary {
     }
     this.control = control;
     this.userDefined = userDefined;
-    this.byteIds = Int32Array.from({ length: numBytes }, (_, byte) => this.#ids.get(charOfByte[byte] ?? '') ?? -1);
+    this.byteIds = Int32Array.from(
+      { length: numBytes },
+      (_, byte) => this.#ids.get(charOfByte[byte] ?? '') ?? -1,
+    );
   }
 
   get size(): number {
@@ -71,7 +74,8 @@ export class Vocabulary {
   /** RangeError for an id outside the vocabulary. */
   bytes(id: number): Uint8Array {
     const token = this.#tokens[id];
-    if (token === undefined) throw new RangeError(`The token ${id} is outside the vocabulary of ${this.size}.`);
+    if (token === undefined)
+      throw new RangeError(`The token ${id} is outside the vocabulary of ${this.size}.`);
     // Tokens that merging cannot make, such as padding, may have characters outside the alphabet: they are literal too.
     const bytes = this.#isLiteral[id] === 1 ? undefined : bytesOfText(token);
     return bytes ?? Buffer.from(token, 'utf8');
