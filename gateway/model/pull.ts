@@ -17,11 +17,11 @@ import { findMember, openMember, ZipError } from './zip.ts';
 /** The path of the model's file, fetched if it is not there. Messages and progress go to `output`. Throws PullError. */
 export async function pull(entry: CatalogueEntry, output: ProgressOutput): Promise<string> {
   const target = cachePath(entry);
-  if (isThere(entry, target)) {
-    output.write(`${entry.name} is already there.\n`);
-    return target;
-  }
   try {
+    if (isThere(entry, target)) {
+      output.write(`${entry.name} is already there.\n`);
+      return target;
+    }
     mkdirSync(modelFolder(), { recursive: true });
     const unlock = await lockFile(join(modelFolder(), `.${entry.name}.lock`), (ownerPid) =>
       output.write(`Process ${ownerPid} is fetching ${entry.name}; waiting for it.\n`),
@@ -31,10 +31,10 @@ export async function pull(entry: CatalogueEntry, output: ProgressOutput): Promi
     } finally {
       unlock();
     }
+    return target;
   } catch (error) {
     throw asPullError(entry, error);
   }
-  return target;
 }
 
 function isThere(entry: CatalogueEntry, target: string): boolean {

@@ -20,7 +20,7 @@ function run(stops: readonly string[], pieces: readonly string[]) {
 
 test('matches across pieces, and sends nothing of the match or after it', () => {
   assert.equal(run(['END'], ['the EN', 'D of']), { texts: ['the ', '', ''], matched: 'END' });
-  assert.equal(run(['END'], ['EN', 'Dx', 'more']), { texts: ['', '', ''], matched: 'END' });
+  assert.equal(run(['END'], ['EN', 'Dx', 'more']), { texts: ['', '', '', ''], matched: 'END' });
 });
 
 test('holds back only what could still become a match', () => {
