@@ -25,6 +25,8 @@ process.on('message', (message: TemplateSource | RenderJob) => {
   process.send?.(reply);
 });
 process.on('disconnect', () => process.exit(0));
+// Ctrl-C in a terminal reaches this process too, while the gateway, which still drains, may need it.
+process.on('SIGINT', () => undefined);
 
 function parse(source: string): TemplateReply {
   return bounded(parseTimeoutMs, 'The chat template cannot be parsed', () => {

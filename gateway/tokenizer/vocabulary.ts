@@ -1,6 +1,5 @@
 /** Tokens of a model file: what each stands for, and which have a meaning beyond text. */
 import { bytesOfText, charOfByte } from './byte-alphabet.ts';
-import { literalCharsMax } from './literals.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 
 /** Values of tokenizer.ggml.token_type; those not named here are ordinary text. */
@@ -46,9 +45,9 @@ export class Vocabulary {
     for (let id = 0; id < tokens.length; id++) {
       if (this.#isControl[id] === 1) {
         this.#isLiteral[id] = 1;
-        control.push([this.#literal(id), id]);
+        control.push([tokens[id] ?? '', id]);
       } else if (this.#isLiteral[id] === 1) {
-        userDefined.push([this.#literal(id), id]);
+        userDefined.push([tokens[id] ?? '', id]);
       }
     }
     this.control = control;
@@ -79,16 +78,6 @@ export class Vocabulary {
     // Tokens that merging cannot make, such as padding, may have characters outside the alphabet: they are literal too.
     const bytes = this.#isLiteral[id] === 1 ? undefined : bytesOfText(token);
     return bytes ?? Buffer.from(token, 'utf8');
-  }
-
-  #literal(id: number): string {
-    const literal = this.#tokens[id] ?? '';
-    if (literal.length === 0 || literal.length > literalCharsMax) {
-      throw new TokenizerError(
-        `the special token ${id} has ${literal.length} characters; 1 to ${literalCharsMax} can be`,
-      );
-    }
-    return literal;
   }
 }
 

@@ -122,6 +122,8 @@ test('numbers and vocabularies that cannot be are refused by name', async () => 
     await faultWith({ 'tokenizer.ggml.token_type': types(tinyTokens.map(() => 7)) }),
     'token 0 has type 7',
   );
+  const longControl = tinyTokens.map((token) => (token === '<|bos|>' ? 'x'.repeat(257) : token));
+  assert.match(await faultWith({ 'tokenizer.ggml.tokens': texts(longControl) }), 'has 257 characters');
   assert.match(await faultWith({ 'tokenizer.ggml.merges': texts(['h e', 'x y']) }), 'merge 1, "x y"');
   assert.match(await faultWith({ 'tokenizer.ggml.merges': texts(['h e', 'h e']) }), 'is there twice');
   assert.match(await faultWith({ 'tokenizer.ggml.merges': texts(['he']) }), 'merge 0, "he"');
