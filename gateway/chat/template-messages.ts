@@ -1,0 +1,22 @@
+/** What passes between the gateway and the process that renders a template. */
+
+/** First message to the process. */
+export interface TemplateSource {
+  readonly source: string;
+}
+
+export interface TemplateVariables {
+  readonly messages: readonly { readonly role: string; readonly content: string }[];
+  readonly bos_token: string;
+  readonly eos_token: string;
+  readonly add_generation_prompt: boolean;
+}
+
+/** Every further message to the process; each is answered before the next is sent. */
+export interface RenderJob {
+  readonly variables: TemplateVariables;
+  readonly outputCharsMax: number;
+}
+
+/** Answer to the source, and to each job. */
+export type TemplateReply = { readonly text: string } | { readonly error: string };

@@ -1,0 +1,63 @@
+/**
+ * Main program of the process that renders one chat template, see template-process.ts. A template is a program that came
+ * with a model file. It may loop, recurse or fill the memory; here that ends this process at worst, never the gateway.
+ * Each step runs under a limit of time that the engine itself enforces, so that this process also stops when nobody is
+ * left to kill it.
+ */
+import { runInThisContext } from 'node:vm';
+import { Template } from '@huggingface/jinja';
+import { installPythonStrip } from './python-strip.ts';
+import type { RenderJob, TemplateReply, TemplateSource } from './template-messages.ts';
+
+/** Wall time of one render. */
+const renderTimeoutMs = 250;
+/** Wall time of parsing, done once, with nothing compiled yet. */
+const parseTimeoutMs = 2_000;
+/** A template's own message may be as long as it likes; this much of it is passed on. */
+const errorCharsMax = 1_000;
+const nestedTooDeep = 'The chat template nests or recurses too deep.';
+
+installPythonStrip();
+let template: Template | undefined;
+
+process.on('message', (message: TemplateSource | RenderJob) => {
+  const reply = 'source' in message ? parse(message.source) : render(message);
+  process.send?.(reply);
+});
+process.on('disconnect', () => process.exit(0));
+// Ctrl-C in a terminal reaches this process too, while the gateway, which still drains, may need it.
+process.on('SIGINT', () => undefined);
+
+function parse(source: string): TemplateReply {
+  return bounded(parseTimeoutMs, 'The chat template cannot be parsed', () => {
+    template = new Template(source);
+    return '';
+  });
+}
+
+function render(job: RenderJob): TemplateReply {
+  return bounded(renderTimeoutMs, 'The chat template refused the conversation', () => {
+    if (template === undefined) throw new Error('no template was given');
+    const text = template.render({ ...job.variables });
+    if (text.length > job.outputCharsMax) {
+      throw new Error(`its output has ${text.length} characters; at most ${job.outputCharsMax} are allowed`);
+    }
+    return text;
+  });
+}
+
+/** Runs `step` and turns whatever it does into a reply. `what` begins the sentence of an error. */
+function bounded(timeoutMs: number, what: string, step: () => string): TemplateReply {
+  // The engine's time limit covers what a script calls, and a script sees globals only.
+  Object.assign(globalThis, { runnelStep: step });
+  try {
+    return { text: runInThisContext('runnelStep()', { timeout: timeoutMs }) as string };
+  } catch (error) {
+    if (error instanceof RangeError && error.message.includes('call stack')) return { error: nestedTooDeep };
+    if (error instanceof Error && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') {
+      return { error: `The chat template takes longer than ${timeoutMs} ms.` };
+    }
+    const message = error instanceof Error ? error.message : String(error);
+    return { error: `${what}: ${message.slice(0, errorCharsMax).replace(/\.?$/, '.')}` };
+  }
+}

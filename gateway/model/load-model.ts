@@ -1,0 +1,103 @@
+/** From a path to a Model: opens the file, reads its metadata, builds its tokenizer and its template. */
+import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs';
+import { basename } from 'node:path';
+import { ChatTemplateError } from '../chat/chat-template.ts';
+import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
+import { createTokenizer } from '../tokenizer/create-tokenizer.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
+import { EndOfFileError } from './file-window.ts';
+import { GgufError, readGguf } from './gguf.ts';
+import { type Metadata, MetadataError } from './metadata.ts';
+import type { Model } from './model.ts';
+import { ModelFileError } from './model-file-error.ts';
+
+/** Ends of an answer, where the file names them: of the text, of a turn, of a message. */
+const stopKeys = [
+  'tokenizer.ggml.eos_token_id',
+  'tokenizer.ggml.eot_token_id',
+  'tokenizer.ggml.eom_token_id',
+] as const;
+
+/** Reads what the gateway needs of the GGUF file at `path`. Throws ModelFileError. */
+export async function loadModel(path: string): Promise<Model> {
+  try {
+    const { metadata, stats } = readMetadataOf(path);
+    return modelFrom(path, metadata, stats);
+  } catch (error) {
+    throw asModelFileError(path, error);
+  }
+}
+
+function readMetadataOf(path: string): { metadata: Metadata; stats: Stats } {
+  // O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stats = fstatSync(fd);
+    if (!stats.isFile()) throw new ModelFileError(66, `The model ${path} is not a regular file.`);
+    return { metadata: readGguf(fd, stats.size), stats };
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function modelFrom(path: string, metadata: Metadata, stats: Stats): Model {
+  const architecture = metadata.string('general.architecture');
+  const contextLength = metadata.uint32(`${architecture}.context_length`);
+  if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
+  const tokenizer = createTokenizer(metadata);
+  const source = metadata.optionalString('tokenizer.chat_template');
+  return {
+    path,
+    id: basename(path, '.gguf'),
+    architecture,
+    contextLength,
+    tokenizer,
+    chatTemplate: source === undefined ? undefined : new JinjaChatTemplate(source, tokenizer),
+    stopIds: stopIdsOf(metadata, tokenizer),
+    created: Math.floor(stats.mtimeMs / 1000),
+  };
+}
+
+function stopIdsOf(metadata: Metadata, tokenizer: Tokenizer): number[] {
+  const ids = new Set<number>();
+  for (const key of stopKeys) {
+    const id = metadata.optionalUint32(key);
+    if (id === undefined) continue;
+    if (id >= tokenizer.vocabSize) {
+      throw new MetadataError(`${key} is ${id}, but the vocabulary has ${tokenizer.vocabSize} tokens`);
+    }
+    ids.add(id);
+  }
+  return [...ids];
+}
+
+function asModelFileError(path: string, error: unknown): unknown {
+  if (error instanceof ModelFileError) return error;
+  const cause = { cause: error };
+  if (
+    error instanceof GgufError ||
+    error instanceof EndOfFileError ||
+    error instanceof MetadataError ||
+    error instanceof TokenizerError ||
+    error instanceof ChatTemplateError
+  ) {
+    return new ModelFileError(65, `The model ${path} cannot be used: ${error.message}.`, cause);
+  }
+  switch (errorCode(error)) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+      return new ModelFileError(66, `The model ${path} does not exist.`, cause);
+    case 'ENXIO': // a socket, or a device that is not there
+      return new ModelFileError(66, `The model ${path} is not a regular file.`, cause);
+    case 'EACCES':
+    case 'EPERM':
+      return new ModelFileError(77, `The model ${path} may not be read by this user.`, cause);
+    default:
+      return error;
+  }
+}
+
+function errorCode(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

@@ -1,0 +1,93 @@
+/**
+ * Metadata of a GGUF file, looked up by key and type. A value of another type than asked for is an error that names
+ * the key and both types: nothing is converted, since a file that says int8 where a number of tokens belongs is either
+ * damaged or made to mislead.
+ */
+import type { GgufString, GgufValue } from './gguf-types.ts';
+
+/** A key is missing or has a value that cannot be. Carries no path: whoever opened the file adds it. */
+export class MetadataError extends Error {
+  override readonly name = 'MetadataError';
+}
+
+export class Metadata {
+  readonly #values: ReadonlyMap<string, GgufValue>;
+
+  constructor(values: ReadonlyMap<string, GgufValue>) {
+    this.#values = values;
+  }
+
+  get size(): number {
+    return this.#values.size;
+  }
+
+  has(key: string): boolean {
+    return this.#values.has(key);
+  }
+
+  get(key: string): GgufValue | undefined {
+    return this.#values.get(key);
+  }
+
+  /** Value of `key` as text; MetadataError when it is absent or not UTF-8. */
+  string(key: string): string {
+    return this.#required(key, this.optionalString(key));
+  }
+
+  optionalString(key: string): string | undefined {
+    const found = this.#values.get(key);
+    if (found === undefined) return undefined;
+    if (found.type !== 'string') throw wrongType(key, found, 'string');
+    return textOf(found.value, key);
+  }
+
+  uint32(key: string): number {
+    return this.#required(key, this.optionalUint32(key));
+  }
+
+  optionalUint32(key: string): number | undefined {
+    const found = this.#values.get(key);
+    if (found === undefined) return undefined;
+    if (found.type !== 'uint32') throw wrongType(key, found, 'uint32');
+    return Number(found.value);
+  }
+
+  optionalBool(key: string): boolean | undefined {
+    const found = this.#values.get(key);
+    if (found === undefined) return undefined;
+    if (found.type !== 'bool') throw wrongType(key, found, 'bool');
+    return found.value;
+  }
+
+  /** Every entry has to be UTF-8. */
+  stringArray(key: string): readonly string[] {
+    const found = this.#values.get(key);
+    if (found === undefined) throw new MetadataError(`the key ${key} is missing`);
+    if (found.type !== 'array' || found.of !== 'string') throw wrongType(key, found, 'array of string');
+    return found.value.map((entry, index) => textOf(entry, `${key}[${index}]`));
+  }
+
+  optionalInt32Array(key: string): Int32Array | undefined {
+    const found = this.#values.get(key);
+    if (found === undefined) return undefined;
+    if (found.type !== 'array' || !(found.value instanceof Int32Array)) {
+      throw wrongType(key, found, 'array of int32');
+    }
+    return found.value;
+  }
+
+  #required<T>(key: string, value: T | undefined): T {
+    if (value === undefined) throw new MetadataError(`the key ${key} is missing`);
+    return value;
+  }
+}
+
+function textOf(value: GgufString, what: string): string {
+  if (typeof value === 'string') return value;
+  throw new MetadataError(`${what} is not UTF-8`);
+}
+
+function wrongType(key: string, found: GgufValue, wanted: string): MetadataError {
+  const type = found.type === 'array' ? `array of ${found.of}` : found.type;
+  return new MetadataError(`the key ${key} has type ${type}, but it has to be ${wanted}`);
+}

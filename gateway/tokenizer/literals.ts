@@ -1,0 +1,80 @@
+/**
+ * Finds literals of special tokens in text: leftmost first, and of those that begin at the same place the longest. A trie
+ * over UTF-16 units, so that text which only looks like literals costs little more than other text.
+ */
+
+import { TokenizerError } from './tokenizer-error.ts';
+
+/** Longer literals are refused: it bounds what one place in a text can cost. */
+const literalCharsMax = 256;
+/** Of all literals together; it bounds the trie, which has a node for each character. */
+const allCharsMax = 2 ** 20;
+
+/** Text between literals, or a literal with what it stands for. */
+export type Segment<T> =
+  | { readonly text: string; readonly match?: undefined }
+  | { readonly text: string; readonly match: T };
+
+interface Node<T> {
+  /** What the literal that ends here stands for. */
+  match?: T;
+  readonly children: Map<number, Node<T>>;
+}
+
+export class LiteralFinder<T extends NonNullable<unknown>> {
+  readonly #root: Node<T> = { children: new Map() };
+
+  /** TokenizerError for a literal that is empty or too long, or for too many of them. */
+  constructor(literals: Iterable<readonly [string, T]>) {
+    let allChars = 0;
+    for (const [literal, match] of literals) {
+      allChars += literal.length;
+      if (literal.length === 0 || literal.length > literalCharsMax) {
+        throw new TokenizerError(
+          `a special token has ${literal.length} characters; 1 to ${literalCharsMax} can be`,
+        );
+      }
+      if (allChars > allCharsMax) {
+        throw new TokenizerError(`its special tokens have more than ${allCharsMax} characters in all`);
+      }
+      let node = this.#root;
+      for (let i = 0; i < literal.length; i++) {
+        const unit = literal.charCodeAt(i);
+        let child = node.children.get(unit);
+        if (child === undefined) {
+          child = { children: new Map() };
+          node.children.set(unit, child);
+        }
+        node = child;
+      }
+      node.match = match;
+    }
+  }
+
+  /** The text in order, cut into literals and what lies between them, which is never empty. */
+  *split(text: string): Generator<Segment<T>> {
+    let start = 0;
+    for (let at = 0; at < text.length; ) {
+      const found = this.#longestAt(text, at);
+      if (found === undefined) {
+        at++;
+        continue;
+      }
+      if (start < at) yield { text: text.slice(start, at) };
+      yield { text: text.slice(at, found.end), match: found.match };
+      at = found.end;
+      start = at;
+    }
+    if (start < text.length) yield { text: text.slice(start) };
+  }
+
+  #longestAt(text: string, at: number): { match: T; end: number } | undefined {
+    let longest: { match: T; end: number } | undefined;
+    let node = this.#root.children.get(text.charCodeAt(at));
+    for (let end = at + 1; node !== undefined; end++) {
+      if (node.match !== undefined) longest = { match: node.match, end };
+      node = end < text.length ? node.children.get(text.charCodeAt(end)) : undefined;
+    }
+    return longest;
+  }
+}

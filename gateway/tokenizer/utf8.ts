@@ -1,0 +1,45 @@
+/** Which byte sequences can still become a character. Ranges: Unicode 15, table 3-7. */
+
+/**
+ * How many bytes at the end of `bytes`, 0 to 3, are the beginning of a character that bytes to come could complete.
+ * Bytes that are already known to be invalid do not count.
+ */
+export function incompleteTailBytes(bytes: Uint8Array): number {
+  for (let length = 1; length <= Math.min(3, bytes.length); length++) {
+    const lead = bytes[bytes.length - length] as number;
+    if (isContinuation(lead)) continue;
+    const needed =
+      lead >= 0xf0 && lead <= 0xf4
+        ? 4
+        : lead >= 0xe0 && lead < 0xf0
+          ? 3
+          : lead >= 0xc2 && lead < 0xe0
+            ? 2
+            : 1;
+    if (length >= needed) return 0;
+    if (length === 1) return 1;
+    const second = bytes[bytes.length - length + 1] as number;
+    return canFollow(lead, second) ? length : 0;
+  }
+  return 0;
+}
+
+function isContinuation(byte: number): boolean {
+  return byte >= 0x80 && byte <= 0xbf;
+}
+
+/** Some leads narrow their second byte: no overlong forms, no surrogates, nothing above U+10FFFF. */
+function canFollow(lead: number, second: number): boolean {
+  switch (lead) {
+    case 0xe0:
+      return second >= 0xa0;
+    case 0xed:
+      return second <= 0x9f;
+    case 0xf0:
+      return second >= 0x90;
+    case 0xf4:
+      return second <= 0x8f;
+    default:
+      return true;
+  }
+}

@@ -1,0 +1,146 @@
+import { execFileSync } from 'node:child_process';
+import { chmodSync, mkdirSync, utimesSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { loadModel } from '../../../gateway/model/load-model.ts';
+import { resolveModel } from '../../../gateway/model/model-cache.ts';
+import { ModelFileError } from '../../../gateway/model/model-file-error.ts';
+import { errorOf } from '../../fixtures/errors.ts';
+import { type WriterValue, writeGguf } from '../../fixtures/gguf-writer.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+import { tinyModel } from '../../fixtures/tiny-model.ts';
+import { tinyId, tinyMetadata, tinyTokens } from '../../fixtures/tiny-vocabulary.ts';
+
+const test = suite('load-model');
+const folder = temporaryFolder();
+
+async function fault(path: string): Promise<ModelFileError> {
+  const error = await errorOf(() => loadModel(path));
+  assert.instance(error, ModelFileError, error.stack ?? '');
+  assert.ok(error.message.includes(path), error.message);
+  assert.match(error.message, /^The model .*\.$/s);
+  return error as ModelFileError;
+}
+
+async function faultWith(changes: Readonly<Record<string, WriterValue | undefined>>): Promise<string> {
+  const path = folder.write('changed.gguf', writeGguf({ metadata: tinyMetadata(changes) }));
+  const error = await fault(path);
+  assert.is(error.exitCode, 65);
+  return error.message;
+}
+
+test('a model is what its metadata says', async () => {
+  const path = folder.write('Tiny-1B.Q4_0.gguf', writeGguf({ metadata: tinyMetadata() }));
+  utimesSync(path, 1_700_000_000, 1_700_000_000);
+  const model = await loadModel(path);
+  assert.is(model.path, path);
+  assert.is(model.id, 'Tiny-1B.Q4_0');
+  assert.is(model.architecture, 'llama');
+  assert.is(model.contextLength, 128);
+  assert.is(model.tokenizer.vocabSize, tinyTokens.length);
+  assert.is(model.created, 1_700_000_000);
+  assert.equal(model.stopIds, [tinyId('<|im_end|>')]);
+  assert.ok(model.chatTemplate !== undefined);
+});
+
+test('ends of a turn and of a message stop as well, where the file names them', async () => {
+  const model = await tinyModel({
+    'tokenizer.ggml.eot_token_id': { type: 'uint32', value: tinyId('<|im_start|>') },
+    'tokenizer.ggml.eom_token_id': { type: 'uint32', value: tinyId('<|im_end|>') },
+  });
+  assert.equal(model.stopIds, [tinyId('<|im_end|>'), tinyId('<|im_start|>')]);
+});
+
+test('a model without a template has none', async () => {
+  assert.is((await tinyModel({ 'tokenizer.chat_template': undefined })).chatTemplate, undefined);
+});
+
+test('what is not there, is no regular file, or may not be read has its exit code', async () => {
+  assert.is((await fault(join(folder.path, 'absent.gguf'))).exitCode, 66);
+  assert.is((await fault(folder.path)).exitCode, 66);
+  mkdirSync(join(folder.path, 'folder.gguf'));
+  assert.is((await fault(join(folder.path, 'folder.gguf'))).exitCode, 66);
+  assert.is((await fault('/dev/null')).exitCode, 66);
+  const fifo = join(folder.path, 'fifo.gguf');
+  execFileSync('mkfifo', [fifo]);
+  assert.is((await fault(fifo)).exitCode, 66);
+  if (process.getuid?.() !== 0) {
+    const path = folder.write('secret.gguf', 'x');
+    chmodSync(path, 0);
+    assert.is((await fault(path)).exitCode, 77);
+  }
+});
+
+test('a damaged file has exit code 65 and one sentence', async () => {
+  assert.is((await fault(folder.write('empty.gguf', ''))).exitCode, 65);
+  assert.is((await fault(folder.write('text.gguf', 'This is no model.'))).exitCode, 65);
+  const whole = writeGguf({ metadata: tinyMetadata() });
+  for (let cut = 1; cut <= 40; cut++) {
+    const path = folder.write('cut.gguf', whole.subarray(0, Math.floor((whole.length * cut) / 41)));
+    assert.is((await fault(path)).exitCode, 65);
+  }
+});
+
+test('what the gateway does not support is refused by name', async () => {
+  const text = (value: string): WriterValue => ({ type: 'string', value });
+  assert.match(await faultWith({ 'tokenizer.ggml.model': text('llama') }), 'of the kind llama; gpt2');
+  assert.match(
+    await faultWith({ 'tokenizer.ggml.pre': text('qwen2') }),
+    'qwen2; supported are: gpt-2, smollm',
+  );
+  assert.match(await faultWith({ 'tokenizer.ggml.pre': undefined }), 'tokenizer.ggml.pre is missing');
+  assert.match(await faultWith({ 'general.architecture': undefined }), 'general.architecture is missing');
+  assert.match(await faultWith({ 'general.architecture': text('gpt2') }), 'gpt2.context_length is missing');
+  assert.match(
+    await faultWith({ 'tokenizer.chat_template': text('x'.repeat(2 ** 20 + 1)) }),
+    'chat template',
+  );
+});
+
+test('numbers and vocabularies that cannot be are refused by name', async () => {
+  const u32 = (value: number): WriterValue => ({ type: 'uint32', value });
+  const texts = (value: readonly string[]): WriterValue => ({ type: 'array', of: 'string', value });
+  const types = (value: readonly number[]): WriterValue => ({ type: 'array', of: 'int32', value });
+  assert.match(await faultWith({ 'llama.context_length': u32(0) }), 'llama.context_length is 0');
+  assert.match(await faultWith({ 'tokenizer.ggml.eos_token_id': u32(9999) }), 'eos_token_id is 9999');
+  assert.match(await faultWith({ 'tokenizer.ggml.eot_token_id': u32(9999) }), 'eot_token_id is 9999');
+  assert.match(
+    await faultWith({ 'tokenizer.ggml.bos_token_id': { type: 'int32', value: 1 } }),
+    'has type int32',
+  );
+  assert.match(await faultWith({ 'tokenizer.ggml.tokens': texts([]) }), 'vocabulary is empty');
+  assert.match(await faultWith({ 'tokenizer.ggml.tokens': texts([...tinyTokens, 'a']) }), 'token_type has');
+  assert.match(
+    await faultWith({
+      'tokenizer.ggml.tokens': texts([...tinyTokens, 'a']),
+      'tokenizer.ggml.token_type': undefined,
+    }),
+    'are both "a"',
+  );
+  assert.match(
+    await faultWith({ 'tokenizer.ggml.token_type': types(tinyTokens.map(() => 7)) }),
+    'token 0 has type 7',
+  );
+  const longControl = tinyTokens.map((token) => (token === '<|bos|>' ? 'x'.repeat(257) : token));
+  assert.match(await faultWith({ 'tokenizer.ggml.tokens': texts(longControl) }), 'has 257 characters');
+  assert.match(await faultWith({ 'tokenizer.ggml.merges': texts(['h e', 'x y']) }), 'merge 1, "x y"');
+  assert.match(await faultWith({ 'tokenizer.ggml.merges': texts(['h e', 'h e']) }), 'is there twice');
+  assert.match(await faultWith({ 'tokenizer.ggml.merges': texts(['he']) }), 'merge 0, "he"');
+  assert.match(await faultWith({ 'tokenizer.ggml.merges': texts([' h e']) }), 'merge 0');
+});
+
+test('the default model loads quickly', async () => {
+  const path = resolveModel('smollm2');
+  const start = performance.now();
+  const model = await loadModel(path);
+  const elapsedMs = performance.now() - start;
+  assert.ok(elapsedMs < 3_000, `${elapsedMs} ms`);
+  assert.is(model.id, 'smollm2');
+  assert.is(model.architecture, 'llama');
+  assert.is(model.contextLength, 8192);
+  assert.is(model.tokenizer.vocabSize, 49_152);
+  assert.equal(model.stopIds, [2]);
+});
+
+test.run();

@@ -1,0 +1,64 @@
+/** Ids equal those of Hugging Face's tokenizers; see test/golden/make_tokenizer_golden.py. */
+import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { readGguf } from '../../../gateway/model/gguf.ts';
+import type { GgufValue } from '../../../gateway/model/gguf-types.ts';
+import { Metadata } from '../../../gateway/model/metadata.ts';
+import { resolveModel } from '../../../gateway/model/model-cache.ts';
+import { createTokenizer } from '../../../gateway/tokenizer/create-tokenizer.ts';
+import { decodeAll } from '../../../gateway/tokenizer/decoder.ts';
+
+interface Golden {
+  readonly pre: string;
+  readonly cases: readonly { readonly text: string; readonly plain: number[]; readonly special: number[] }[];
+}
+
+const test = suite('tokenizer golden');
+
+/** The default model's vocabulary, with another way of cutting words. */
+function tokenizerWith(pre: string) {
+  const fd = openSync(resolveModel('smollm2'), 'r');
+  const metadata = readGguf(fd, fstatSync(fd).size);
+  closeSync(fd);
+  const keys = ['model', 'tokens', 'token_type', 'merges', 'bos_token_id', 'eos_token_id'];
+  const values = new Map<string, GgufValue>([['tokenizer.ggml.pre', { type: 'string', value: pre }]]);
+  for (const key of keys.map((name) => `tokenizer.ggml.${name}`))
+    values.set(key, metadata.get(key) as GgufValue);
+  return createTokenizer(new Metadata(values));
+}
+
+for (const pre of ['smollm', 'gpt-2']) {
+  const golden: Golden = JSON.parse(
+    readFileSync(new URL(`../../golden/tokenizer-${pre}.json`, import.meta.url), 'utf8'),
+  );
+  const tokenizer = tokenizerWith(pre);
+  const missing = new Set(tokenizer.missingBytes);
+
+  test(`${pre}: the ids of ${golden.cases.length} texts`, () => {
+    assert.is(golden.pre, pre);
+    assert.ok(golden.cases.length >= 120);
+    for (const { text, plain, special } of golden.cases) {
+      const name = JSON.stringify(text);
+      assert.equal(
+        tokenizer.encode(text, { addSpecial: false, parseSpecial: false }),
+        plain,
+        `plain ${name}`,
+      );
+      assert.equal(
+        tokenizer.encode(text, { addSpecial: false, parseSpecial: true }),
+        special,
+        `special ${name}`,
+      );
+    }
+  });
+
+  test(`${pre}: decoding gives the text back, but for bytes that the vocabulary lacks`, () => {
+    for (const { text, plain } of golden.cases) {
+      const kept = Buffer.from(text, 'utf8').filter((byte) => !missing.has(byte));
+      assert.is(decodeAll(tokenizer, plain), Buffer.from(kept).toString('utf8'));
+    }
+  });
+}
+
+test.run();
