@@ -142,15 +142,17 @@ function countCodePoints(value: string): number {
 
 /** A field that is known but not offered: refused by name unless it says what happens anyway. */
 export function unsupported(name: string, neutral: (value: unknown) => boolean, neutralText: string) {
-  return z.unknown().superRefine((value, ctx) => {
-    if (value !== undefined && !neutral(value)) {
+  return z
+    .unknown()
+    .superRefine((value, ctx) => {
+      if (neutral(value)) return;
       violated(
         ctx,
         { constraint: 'unsupported' },
         `${name} is not supported; leave it out or send ${neutralText}`,
       );
-    }
-  });
+    })
+    .optional();
 }
 
 /** Drops members that are null: on the wire null means absent. */

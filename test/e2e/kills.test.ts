@@ -71,10 +71,7 @@ test(`${KILLS} kills change no byte of four streams`, async () => {
       assert.is(answer.last.data.tokens_out, expected[stream]?.last.data.tokens_out, where);
       assert.is(answer.last.data.stop_reason, expected[stream]?.last.data.stop_reason, where);
     }
-    const now = await gateway.healthWhere(
-      ({ status }) => status === 'healthy',
-      'the gateway to be healthy again',
-    );
+    const now = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
     assert.is.not(now.runner.pid, before.runner.pid, 'another process computes now');
     assert.is(now.runner.restarts, before.runner.restarts + 1);
     assert.is(now.runner.open_requests, 0);

@@ -142,7 +142,7 @@ test('a gateway killed with SIGKILL takes its runner with it', async ({ gateways
     .catch(() => {});
   await gateway.healthWhere(({ runner }) => runner.open_requests === 1, 'the request to run');
   await gateway.stop('SIGKILL');
-  await until(1000, () => !isAlive(pid ?? 0), 'the runner to be gone');
+  await until(1000, 'The end of the runner', () => !isAlive(pid ?? 0));
 });
 
 test('a port that is taken is said, with status 1', async ({ gateways }) => {

@@ -63,12 +63,12 @@ const schema = z.strictObject({
   ),
 
   // Sent by SDKs and without meaning here.
-  user: z.unknown(),
-  metadata: z.unknown(),
-  store: z.unknown(),
-  service_tier: z.unknown(),
-  safety_identifier: z.unknown(),
-  prompt_cache_key: z.unknown(),
+  user: z.unknown().optional(),
+  metadata: z.unknown().optional(),
+  store: z.unknown().optional(),
+  service_tier: z.unknown().optional(),
+  safety_identifier: z.unknown().optional(),
+  prompt_cache_key: z.unknown().optional(),
 });
 
 /** The body of POST /v1/chat/completions, checked and with its defaults. */
