@@ -8,9 +8,10 @@ Each vector has
   name       a sentence, unique
   direction  to_runner (at most 16 MiB a frame) or from_runner (at most 1 MiB)
   hex        the bytes of the whole stream
-  frames     the messages a decoder of frames finds before anything is wrong, in hex
-  messages   the member of the oneof in each of those frames that is a message
-  error      null, or the first thing that is wrong:
+  frames     the messages a decoder of frames finds, in hex
+  messages   the member of the oneof in each of those that is a message: all, or all but the last if error is garbage
+             or empty
+  error      null, or what is wrong at the end:
              varint     the length takes more than 5 bytes
              oversize   the length is over the limit of its direction
              truncated  the stream ends inside a frame
@@ -136,8 +137,8 @@ for direction, first, members, limit in (("to_runner", CANCEL, TO_RUNNER, TO_RUN
     add(f"the stream ends before the message, {direction}", direction, b"\x05", error="truncated")
     add(f"the stream ends one byte early, {direction}", direction, frame(first) + frame(first)[:-1], [first], [name],
         "truncated")
-    add(f"a frame without a message, {direction}", direction, frame(first) + frame(b"") + frame(first),
-        [first, b"", first], [name], "empty")
+    add(f"a frame without a message, {direction}", direction, frame(first) + frame(b""),
+        [first, b""], [name], "empty")
     newer = nested(99, b"\x08\x01")
     add(f"a member of the oneof that a newer version may have, {direction}", direction, frame(newer), [newer],
         error="empty")
