@@ -1,0 +1,155 @@
+#include "runner/commands/bench.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+
+namespace runnel {
+namespace {
+
+using nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kPromptSeed = 1;
+
+// Tokens a second, of each repeat, in ascending order.
+struct Speeds {
+  std::vector<double> sorted;
+
+  double median() const { return sorted[sorted.size() / 2]; }
+  ordered_json spread() const { return {sorted.front(), sorted.back()}; }
+};
+
+class Bench {
+ public:
+  Bench(Engine& engine, const BenchFlags& flags) : engine_(engine), flags_(flags), random_(kPromptSeed) {}
+
+  Result<Speeds> prefill() {
+    return repeat([&] { return run(1, flags_.num_prompt_tokens, 1, /*is_prefill=*/true); });
+  }
+  // One token more than is timed: the prefill gives the first.
+  Result<Speeds> decode(uint32_t num_sequences) {
+    return repeat([&] { return run(num_sequences, 1, flags_.num_generated + 1, /*is_prefill=*/false); });
+  }
+
+ private:
+  template <typename Run>
+  Result<Speeds> repeat(Run run_once) {
+    Speeds speeds;
+    // The first run is not counted: pages are touched, threads woken.
+    for (uint32_t i = 0; i <= flags_.num_repeats; ++i) {
+      const Result<double> speed = run_once();
+      if (!speed.ok()) return speed.error();
+      if (i > 0) speeds.sorted.push_back(*speed);
+    }
+    std::ranges::sort(speeds.sorted);
+    return speeds;
+  }
+
+  // Rows a second of the steps of one kind.
+  Result<double> run(uint32_t num_sequences, uint32_t num_prompt_tokens, uint32_t max_tokens,
+                     bool is_prefill) {
+    for (uint32_t i = 0; i < num_sequences; ++i)
+      if (const auto added = add(num_prompt_tokens, max_tokens); !added.ok()) return added.error();
+    uint64_t num_rows = 0;
+    Clock::duration time{};
+    while (engine_.has_work()) {
+      const Clock::time_point start = Clock::now();
+      const Plan plan = engine_.schedule();
+      for (const Sequence* sequence : plan.sequences)
+        if (plan.is_prefill == is_prefill) num_rows += sequence->num_scheduled_tokens;
+      const StepOutput output = engine_.compute(plan);
+      if (plan.is_prefill == is_prefill) time += Clock::now() - start;
+      if (!output.errors.empty()) return Error{ExitCode::kInternal, output.errors.front().message};
+    }
+    return static_cast<double>(num_rows) / std::chrono::duration<double>(time).count();
+  }
+
+  // Random ids, so that no prompt finds another's blocks in the cache.
+  Result<void> add(uint32_t num_prompt_tokens, uint32_t max_tokens) {
+    wire::Generate request;
+    request.set_request_id(++last_request_id_);
+    for (uint32_t i = 0; i < num_prompt_tokens; ++i)
+      request.add_token_ids(static_cast<uint32_t>(random_() % engine_.limits().vocab_size));
+    request.set_max_tokens(max_tokens);
+    request.mutable_sampling()->set_temperature(0.0f);
+    Result<Sequence> sequence = sequence_from(request, engine_.limits());
+    if (!sequence.ok()) return sequence.error();
+    if (const auto refusal = engine_.add(*std::move(sequence)))
+      return Error{ExitCode::kUsage, refusal->message};
+    return {};
+  }
+
+  Engine& engine_;
+  const BenchFlags& flags_;
+  std::mt19937_64 random_;
+  uint32_t last_request_id_ = 0;
+};
+
+// The processor's name, of machines whose kernel tells it.
+std::string machine_name() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+Result<void> check(const Engine& engine, const BenchFlags& flags) {
+  const uint32_t max_model_len = engine.config().max_model_len;
+  const uint64_t num_decoded = uint64_t{flags.num_generated} + 2;
+  if (num_decoded > max_model_len || flags.num_prompt_tokens >= max_model_len) {
+    return Error{ExitCode::kUsage, "--prompt " + std::to_string(flags.num_prompt_tokens) +
+                                       " and --generate " + std::to_string(flags.num_generated) +
+                                       " must fit into the context of " + std::to_string(max_model_len) +
+                                       " tokens, with 2 to spare."};
+  }
+  const SchedulerConfig& scheduler = engine.config().scheduler;
+  const uint64_t num_blocks_each = (num_decoded + scheduler.block_size - 1) / scheduler.block_size;
+  for (const uint32_t batch : flags.batches) {
+    if (batch > 0 && batch <= scheduler.max_num_seqs && batch * num_blocks_each <= scheduler.num_blocks)
+      continue;
+    return Error{ExitCode::kUsage, "--batch " + std::to_string(batch) +
+                                       " does not fit: sequences of this length need " +
+                                       std::to_string(num_blocks_each) + " blocks each, the KV cache has " +
+                                       std::to_string(scheduler.num_blocks) + "."};
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> bench(Engine& engine, const BenchFlags& flags, const BenchSubject& subject, std::ostream& out) {
+  if (const auto checked = check(engine, flags); !checked.ok()) return checked;
+  Bench bench(engine, flags);
+  const Result<Speeds> prefill = bench.prefill();
+  if (!prefill.ok()) return prefill.error();
+  ordered_json json = {{"prefill_tok_s", prefill->median()}, {"decode_tok_s", ordered_json::object()}};
+  ordered_json spreads = {{"prefill_tok_s", prefill->spread()}, {"decode_tok_s", ordered_json::object()}};
+  for (const uint32_t batch : flags.batches) {
+    const Result<Speeds> decode = bench.decode(batch);
+    if (!decode.ok()) return decode.error();
+    json["decode_tok_s"][std::to_string(batch)] = decode->median();
+    spreads["decode_tok_s"][std::to_string(batch)] = decode->spread();
+  }
+  json["spread"] = spreads;
+  json["prompt"] = flags.num_prompt_tokens;
+  json["generate"] = flags.num_generated;
+  json["repeats"] = flags.num_repeats;
+  json["model"] = subject.model;
+  json["device"] = subject.device;
+  json["threads"] = subject.num_threads;
+  json["machine"] = machine_name();
+  if (flags.json) {
+    out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+  } else {
+    for (const auto& [key, value] : json.items()) out << key << ": " << value << '\n';
+    out.flush();
+  }
+  return {};
+}
+
+}  // namespace runnel

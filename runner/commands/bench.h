@@ -1,0 +1,34 @@
+// cpu-runner bench: how fast the engine computes, as llama-bench measures it: a prompt alone, then decoding
+// from a prompt of one token, for several numbers of sequences at once.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "runner/engine.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+struct BenchFlags {
+  uint32_t num_prompt_tokens = 512;
+  uint32_t num_generated = 128;
+  std::vector<uint32_t> batches = {1, 8, 32};
+  uint32_t num_repeats = 3;
+  bool json = false;
+};
+
+// What was measured, for whoever reads the figures later.
+struct BenchSubject {
+  std::string model;
+  std::string device;
+  uint32_t num_threads;
+};
+
+// Prints medians and spreads in tokens a second. Fails with kUsage when what is asked for does not fit into
+// the context or the KV cache.
+Result<void> bench(Engine& engine, const BenchFlags& flags, const BenchSubject& subject, std::ostream& out);
+
+}  // namespace runnel

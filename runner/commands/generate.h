@@ -1,0 +1,27 @@
+// cpu-runner generate: token ids in, token ids out, by hand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <ostream>
+#include <vector>
+
+#include "runner/engine.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+struct GenerateFlags {
+  std::vector<uint32_t> tokens;
+  uint32_t max_tokens = 128;
+  std::vector<uint32_t> stop_ids;
+  SamplingParams sampling;
+  std::optional<uint32_t> logprobs;
+  bool json = false;
+};
+
+// Prints each id on a line of its own as it comes; with json one object at the end instead. Fails with kUsage
+// for values outside the limits of a request, kInternal if the model gives no usable logits.
+Result<void> generate(Engine& engine, const GenerateFlags& flags, std::ostream& out);
+
+}  // namespace runnel

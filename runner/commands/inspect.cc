@@ -1,0 +1,74 @@
+#include "runner/commands/inspect.h"
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "runner/formats/gguf.h"
+#include "runner/models/registry.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::ordered_json;
+
+ordered_json describe(const GgufFile& file, const ModelConfig& config) {
+  struct Total {
+    uint64_t num_tensors = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Total> by_type;
+  for (const TensorView& tensor : file.tensors()) {
+    Total& total = by_type[std::string(type_name(tensor.type))];
+    ++total.num_tensors;
+    total.bytes += tensor.data.size();
+  }
+  ordered_json tensors = ordered_json::object();
+  for (const auto& [type, total] : by_type)
+    tensors[type] = {{"tensors", total.num_tensors}, {"bytes", total.bytes}};
+  return {{"architecture", config.architecture},
+          {"num_layers", config.num_layers},
+          {"hidden_size", config.hidden_size},
+          {"num_heads", config.num_heads},
+          {"num_kv_heads", config.num_kv_heads},
+          {"head_dim", config.head_dim},
+          {"ffn_size", config.ffn_size},
+          {"vocab_size", config.vocab_size},
+          {"context_length", config.context_length},
+          {"rotary_dim", config.rotary_dim},
+          {"rope_theta", config.rope_theta},
+          {"norm_epsilon", config.norm_epsilon},
+          {"gguf_version", file.version()},
+          {"file_bytes", file.file_bytes()},
+          {"identity", file.identity()},
+          {"tensors", tensors}};
+}
+
+void print_lines(const ordered_json& description, std::ostream& out) {
+  for (const auto& [key, value] : description.items()) {
+    if (key == "tensors") continue;
+    out << key << ": " << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
+  }
+  for (const auto& [type, total] : description["tensors"].items())
+    out << "tensors of " << type << ": " << total["tensors"] << ", " << total["bytes"] << " bytes\n";
+}
+
+}  // namespace
+
+Result<void> inspect(const std::string& model, const std::string& architecture, bool json,
+                     std::ostream& out) {
+  const Result<GgufFile> file = GgufFile::open(model);
+  if (!file.ok()) return file.error();
+  const Result<ModelConfig> config = read_config(*file, architecture);
+  if (!config.ok()) return config.error();
+  const ordered_json description = describe(*file, *config);
+  if (json) {
+    // What a file names itself need not be UTF-8.
+    out << description.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+  } else {
+    print_lines(description, out);
+    out.flush();
+  }
+  return {};
+}
+
+}  // namespace runnel

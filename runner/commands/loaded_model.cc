@@ -1,0 +1,68 @@
+#include "runner/commands/loaded_model.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace runnel {
+namespace {
+
+Result<uint32_t> context_of(const EngineFlags& flags, const ModelConfig& config) {
+  const uint32_t context = std::min(config.context_length, kMaxModelLen);
+  if (flags.max_model_len == 0) return context;
+  if (flags.max_model_len >= 2 && flags.max_model_len <= context) return flags.max_model_len;
+  return Error{ExitCode::kUsage, "--max-model-len is " + std::to_string(flags.max_model_len) +
+                                     "; this model allows 2 to " + std::to_string(context) + "."};
+}
+
+Result<uint32_t> num_blocks_of(const EngineFlags& flags, uint32_t max_model_len, uint64_t block_bytes) {
+  const uint64_t num_useful =
+      uint64_t{flags.max_num_seqs} * ((max_model_len + flags.block_size - 1) / flags.block_size);
+  const uint64_t num_blocks = std::min(flags.kv_cache_bytes / block_bytes, num_useful);
+  if (num_blocks > 0) return static_cast<uint32_t>(num_blocks);
+  return Error{ExitCode::kUsage, "--kv-cache-bytes is " + std::to_string(flags.kv_cache_bytes) +
+                                     "; one block of " + std::to_string(flags.block_size) + " tokens takes " +
+                                     std::to_string(block_bytes) + "."};
+}
+
+}  // namespace
+
+Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
+                         const LoadProgressFn& progress) {
+  if (!std::has_single_bit(flags.block_size) || flags.block_size < 8 || flags.block_size > 256) {
+    return Error{ExitCode::kUsage, "--block-size is " + std::to_string(flags.block_size) +
+                                       "; it must be a power of two from 8 to 256."};
+  }
+  Result<GgufFile> file = GgufFile::open(flags.model);
+  if (!file.ok()) return file.error();
+  backend->set_max_rows(flags.max_num_batched_tokens, kMaxHeadRows);
+  Result<std::unique_ptr<Model>> model = load_model(*file, flags.architecture, *backend, progress);
+  if (!model.ok()) return model.error();
+
+  const ModelConfig& config = (*model)->config();
+  const Result<uint32_t> max_model_len = context_of(flags, config);
+  if (!max_model_len.ok()) return max_model_len.error();
+  KvShape shape{.num_layers = config.num_layers,
+                .num_kv_heads = config.num_kv_heads,
+                .head_dim = config.head_dim,
+                .block_size = flags.block_size,
+                .num_blocks = 0};
+  const uint64_t block_bytes = backend->kv_block_bytes(shape);
+  const Result<uint32_t> num_blocks = num_blocks_of(flags, *max_model_len, block_bytes);
+  if (!num_blocks.ok()) return num_blocks.error();
+  shape.num_blocks = *num_blocks;
+  if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
+
+  const EngineConfig engine_config{.max_model_len = *max_model_len,
+                                   .scheduler = {.max_num_batched_tokens = flags.max_num_batched_tokens,
+                                                 .max_num_seqs = flags.max_num_seqs,
+                                                 .block_size = flags.block_size,
+                                                 .num_blocks = *num_blocks}};
+  auto engine = std::make_unique<Engine>(**model, engine_config);
+  return LoadedModel{.backend = std::move(backend),
+                     .file = *std::move(file),
+                     .model = *std::move(model),
+                     .engine = std::move(engine),
+                     .kv_cache_bytes = block_bytes * *num_blocks};
+}
+
+}  // namespace runnel

@@ -1,0 +1,51 @@
+// A model in memory with the engine that computes it: what every command but inspect starts with.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "runner/backend.h"
+#include "runner/engine.h"
+#include "runner/formats/gguf.h"
+#include "runner/models/model.h"
+#include "runner/models/registry.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+// What a binary brings: its kind, "cpu" or "cuda", and how to make its backend.
+struct BackendFactory {
+  std::string kind;
+  std::function<Result<std::unique_ptr<Backend>>(uint32_t num_threads)> make;
+};
+
+struct EngineFlags {
+  std::string model;           // path
+  std::string architecture;    // expected; empty: whatever the file says
+  uint32_t num_threads = 0;    // 0: as many as the process may run on
+  uint32_t max_model_len = 0;  // 0: the model's own context
+  uint32_t max_num_seqs = 64;
+  uint32_t max_num_batched_tokens = 256;
+  uint32_t block_size = 32;
+  uint64_t kv_cache_bytes = uint64_t{1} << 30;
+};
+
+// Where positions still have exact angles, see numerics.h.
+constexpr uint32_t kMaxModelLen = 1u << 20;
+
+struct LoadedModel {
+  std::unique_ptr<Backend> backend;
+  GgufFile file;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Engine> engine;
+  uint64_t kv_cache_bytes;
+};
+
+// Opens, loads, and reserves the KV cache: as many blocks as kv_cache_bytes holds, but no more than
+// max_num_seqs full contexts need. Fails with the exit code of what is wrong: the file, a flag, or memory.
+Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
+                         const LoadProgressFn& progress);
+
+}  // namespace runnel

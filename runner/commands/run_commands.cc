@@ -1,0 +1,206 @@
+#include "runner/commands/run_commands.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <iostream>
+#include <thread>
+
+#include "runner/commands/bench.h"
+#include "runner/commands/generate.h"
+#include "runner/commands/inspect.h"
+#include "runner/commands/score.h"
+#include "runner/commands/serve_command.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint32_t kMaxThreads = 1024;
+constexpr uint32_t kMaxNumSeqs =
+    1024;  // a Step frame of so many outputs with log-probabilities stays below 1 MiB
+constexpr uint32_t kMaxNumBatchedTokens = 65536;
+constexpr uint32_t kMaxScoreTop = 1000;
+constexpr uint32_t kMaxRepeats = 1000;
+
+struct Flags {
+  EngineFlags engine;
+  GenerateFlags generate;
+  BenchFlags bench;
+  std::string tokens_file;
+  uint32_t num_top = 5;
+  bool json = false;
+};
+
+// CLI11 takes what does not fit into 64 bits for the largest number that does.
+const CLI::Validator kWholeNumber(
+    [](const std::string& text) {
+      uint64_t value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error == std::errc() && end == text.data() + text.size()) return std::string();
+      return text + " is not a whole number of 64 bits";
+    },
+    "UINT64");
+
+void add_model_flags(CLI::App& command, Flags& flags) {
+  command.add_option("--model", flags.engine.model, "Path of a GGUF file")->required();
+  command.add_option("--architecture", flags.engine.architecture, "Refuse a file of any other architecture");
+}
+
+void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+  command
+      .add_option("--threads", flags.num_threads, "Threads that compute; default: every processor it may use")
+      ->check(CLI::Range(1u, kMaxThreads));
+  command.add_option("--max-model-len", flags.max_model_len,
+                     "Tokens of prompt and answer together; default: the model's context");
+  command.add_option("--max-num-batched-tokens", flags.max_num_batched_tokens, "Rows computed in one step")
+      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
+      ->capture_default_str();
+  command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")
+      ->capture_default_str();
+  command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
+      ->check(kWholeNumber)
+      ->capture_default_str();
+}
+
+void add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
+  command.add_option("--max-num-seqs", flags.max_num_seqs, "Sequences computed in one step")
+      ->check(CLI::Range(1u, kMaxNumSeqs))
+      ->capture_default_str();
+}
+
+void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
+  SamplingParams& sampling = flags.sampling;
+  command.add_option("--tokens", flags.tokens, "Ids of the prompt, such as 1,2,3")
+      ->delimiter(',')
+      ->required();
+  command.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")->capture_default_str();
+  command.add_option("--stop-ids", flags.stop_ids, "Ids that end the answer")->delimiter(',');
+  command.add_option("--temperature", sampling.temperature, "0: the most likely token")
+      ->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "0: off")->capture_default_str();
+  command.add_option("--top-p", sampling.top_p, "1: off")->capture_default_str();
+  command.add_option("--min-p", sampling.min_p, "0: off")->capture_default_str();
+  command.add_option("--repetition-penalty", sampling.repetition_penalty, "1: off")->capture_default_str();
+  command.add_option("--seed", sampling.seed, "Any number of 64 bits")
+      ->check(kWholeNumber)
+      ->capture_default_str();
+  command.add_option("--logprobs", flags.logprobs,
+                     "With --json: log-probabilities, and of so many likely ids");
+}
+
+void add_bench_flags(CLI::App& command, BenchFlags& flags) {
+  command.add_option("--prompt", flags.num_prompt_tokens, "Tokens of the prompt")
+      ->check(CLI::Range(1u, kMaxModelLen))
+      ->capture_default_str();
+  command.add_option("--generate", flags.num_generated, "Tokens to decode")
+      ->check(CLI::Range(1u, kMaxModelLen))
+      ->capture_default_str();
+  command.add_option("--batch", flags.batches, "Sequences decoded at once, such as 1,8,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1u, kMaxNumSeqs))
+      ->capture_default_str();
+  command.add_option("--repeats", flags.num_repeats, "Runs; the median counts")
+      ->check(CLI::Range(1u, kMaxRepeats))
+      ->capture_default_str();
+}
+
+Result<LoadedModel> load_by_hand(const EngineFlags& flags, const BackendFactory& factory) {
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.num_threads);
+  if (!backend.ok()) return backend.error();
+  return load(flags, *std::move(backend), [](uint64_t, uint64_t) {});
+}
+
+Result<void> run_generate(Flags& flags, const BackendFactory& factory) {
+  flags.engine.max_num_seqs = 1;
+  flags.generate.json = flags.json;
+  const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
+  if (!loaded.ok()) return loaded.error();
+  return generate(*loaded->engine, flags.generate, std::cout);
+}
+
+Result<void> run_score(Flags& flags, const BackendFactory& factory) {
+  flags.engine.max_num_seqs = 1;
+  Result<std::vector<uint32_t>> token_ids = read_token_ids(flags.tokens_file);
+  if (!token_ids.ok()) return token_ids.error();
+  const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
+  if (!loaded.ok()) return loaded.error();
+  return score(*loaded->engine, *std::move(token_ids), flags.num_top, std::cout);
+}
+
+Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
+  flags.engine.max_num_seqs = std::ranges::max(flags.bench.batches);
+  flags.bench.json = flags.json;
+  const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
+  if (!loaded.ok()) return loaded.error();
+  const BenchSubject subject{.model = flags.engine.model,
+                             .device = loaded->backend->device(),
+                             .num_threads = flags.engine.num_threads};
+  return bench(*loaded->engine, flags.bench, subject, std::cout);
+}
+
+constexpr const char* kCommands = "the commands are generate, score, inspect, bench and serve.";
+
+// The sentence for a command line that does not parse. CLI11's own says of a command it does not know only
+// that one is missing.
+std::string usage_sentence(int argc, const char* const* argv, const CLI::ParseError& error) {
+  if (argc < 2) return std::string("No command was given; ") + kCommands;
+  const bool is_missing_command = error.get_name() == "RequiredError" && argv[1][0] != '-';
+  if (is_missing_command && std::string_view(kCommands).find(argv[1]) == std::string_view::npos)
+    return "There is no command \"" + std::string(argv[1]) + "\"; " + kCommands;
+  return error.what();
+}
+
+}  // namespace
+
+int run_commands(int argc, const char* const* argv, const BackendFactory& factory) {
+  const std::string program = factory.kind + "-runner";
+  const auto fail = [&](const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", program.c_str(), error.message.c_str());
+    return static_cast<int>(error.exit_code);
+  };
+
+  Flags flags;
+  CLI::App app("Computes a language model: token ids in, token ids out.", program);
+  app.set_version_flag("--version", std::string(RUNNEL_VERSION));
+  app.require_subcommand(1);
+  CLI::App& generate_command = *app.add_subcommand("generate", "Continues a prompt");
+  CLI::App& score_command = *app.add_subcommand("score", "Tells how likely given tokens are");
+  CLI::App& inspect_command = *app.add_subcommand("inspect", "Tells what a model file holds");
+  CLI::App& bench_command = *app.add_subcommand("bench", "Measures tokens a second");
+  CLI::App& serving_command = *app.add_subcommand("serve", "Speaks docs/protocol.md on stdin and stdout");
+  for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
+  for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command})
+    add_engine_flags(*command, flags.engine);
+  for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
+    command->add_flag("--json", flags.json, "One JSON object");
+  add_generate_flags(generate_command, flags.generate);
+  score_command.add_option("--tokens-file", flags.tokens_file, "A JSON array of ids")->required();
+  score_command.add_option("--top", flags.num_top, "Most likely ids to show for each position")
+      ->check(CLI::Range(0u, kMaxScoreTop))
+      ->capture_default_str();
+  add_bench_flags(bench_command, flags.bench);
+  add_num_seqs_flag(serving_command, flags.engine);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return fail({ExitCode::kUsage, usage_sentence(argc, argv, error)});
+  }
+  if (flags.engine.num_threads == 0)
+    flags.engine.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
+
+  Result<void> end;
+  if (generate_command.parsed()) end = run_generate(flags, factory);
+  if (score_command.parsed()) end = run_score(flags, factory);
+  if (bench_command.parsed()) end = run_bench(flags, factory);
+  if (serving_command.parsed()) end = serve_command(flags.engine, factory);
+  if (inspect_command.parsed())
+    end = inspect(flags.engine.model, flags.engine.architecture, flags.json, std::cout);
+  if (!end.ok()) return fail(end.error());
+  if (!std::cout.flush()) return fail({ExitCode::kInputOutput, "Writing to stdout failed."});
+  return static_cast<int>(ExitCode::kOk);
+}
+
+}  // namespace runnel

@@ -1,0 +1,106 @@
+#include "runner/commands/serve_command.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+
+#include "runner/channel.h"
+#include "runner/heartbeat.h"
+#include "runner/inbox.h"
+#include "runner/serve.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint32_t kProtocolVersion = 1;
+constexpr std::chrono::milliseconds kLoadProgressInterval{100};
+
+wire::FromRunner hello_from(const Backend& backend, const BackendFactory& factory) {
+  wire::FromRunner message;
+  wire::Hello& hello = *message.mutable_hello();
+  hello.set_protocol_version(kProtocolVersion);
+  hello.set_kind(factory.kind);
+  hello.set_build(RUNNEL_VERSION);
+  hello.set_numerics_id(backend.numerics_id());
+  return message;
+}
+
+wire::FromRunner ready_from(const LoadedModel& loaded) {
+  const EngineConfig& config = loaded.engine->config();
+  wire::FromRunner message;
+  wire::Ready& ready = *message.mutable_ready();
+  ready.set_model_identity(loaded.file.identity());
+  ready.set_architecture(loaded.model->config().architecture);
+  ready.set_device(loaded.backend->device());
+  ready.set_vocab_size(loaded.model->config().vocab_size);
+  ready.set_max_model_len(config.max_model_len);
+  ready.set_max_num_seqs(config.scheduler.max_num_seqs);
+  ready.set_max_num_batched_tokens(config.scheduler.max_num_batched_tokens);
+  ready.set_block_size(config.scheduler.block_size);
+  ready.set_num_blocks(config.scheduler.num_blocks);
+  ready.set_weights_bytes(loaded.backend->weights_bytes());
+  ready.set_kv_cache_bytes(loaded.kv_cache_bytes);
+  return message;
+}
+
+// Sends LoadProgress, but not more often than anybody looks. That writing failed is noticed by the heartbeat.
+LoadProgressFn progress_to(FrameWriter& writer) {
+  return [&writer, last = std::chrono::steady_clock::time_point()](uint64_t loaded_bytes,
+                                                                   uint64_t total_bytes) mutable {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last < kLoadProgressInterval && loaded_bytes < total_bytes) return;
+    last = now;
+    wire::FromRunner message;
+    message.mutable_load_progress()->set_loaded_bytes(loaded_bytes);
+    message.mutable_load_progress()->set_total_bytes(total_bytes);
+    (void)writer.send(message);
+  };
+}
+
+// What came while the model was loading. True: the gateway wants no more.
+Result<bool> take_early_commands(Inbox& inbox) {
+  const Inbox::Contents early = inbox.take();
+  bool is_draining = early.end.has_value();
+  for (const wire::ToRunner& command : early.commands) {
+    if (command.has_generate()) return Error{ExitCode::kProtocol, "A Generate came before Ready."};
+    is_draining |= command.has_drain();
+  }
+  if (early.end && !early.end->ok()) return early.end->error();
+  return is_draining;
+}
+
+Result<void> serve_model(const EngineFlags& flags, const BackendFactory& factory, FrameWriter& writer) {
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.num_threads);
+  if (!backend.ok()) return backend.error();
+  if (const auto sent = writer.send(hello_from(**backend, factory)); !sent.ok()) return sent;
+
+  Inbox inbox;
+  Vitals vitals;
+  const CommandReader reader(STDIN_FILENO, inbox);
+  const Heartbeat heartbeat(writer, vitals, inbox);
+  const Result<LoadedModel> loaded = load(flags, *std::move(backend), progress_to(writer));
+  if (!loaded.ok()) return loaded.error();
+  const Result<bool> is_over = take_early_commands(inbox);
+  if (!is_over.ok()) return is_over.error();
+  if (*is_over) return {};
+  if (const auto sent = writer.send(ready_from(*loaded)); !sent.ok()) return sent;
+  return serve(*loaded->engine, inbox, writer, vitals);
+}
+
+}  // namespace
+
+Result<void> serve_command(const EngineFlags& flags, const BackendFactory& factory) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::signal(SIGPIPE, SIG_IGN);  // writing to a gateway that is gone is an error like others
+  const Result<int> frames = take_stdout();
+  if (!frames.ok()) return frames.error();
+  FrameWriter writer(*frames);
+  Result<void> end = serve_model(flags, factory, writer);
+  // Nobody hears it if writing is what failed.
+  if (!end.ok()) (void)send_failure(writer, end.error());
+  return end;
+}
+
+}  // namespace runnel

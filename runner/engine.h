@@ -1,0 +1,102 @@
+// Owns the requests and computes them, step by step: schedule, forward, sample. serve, generate, score and
+// bench all drive this one; it knows nothing of frames, files or threads.
+//
+// A step computes rows for several sequences; what a sequence gets out of it does not depend on the others.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "runner/batch.h"
+#include "runner/models/model.h"
+#include "runner/request.h"
+#include "runner/sampling/logprobs.h"
+#include "runner/sampling/sampler.h"
+#include "runner/scheduler.h"
+#include "runner/sequence.h"
+
+namespace runnel {
+
+// Requests held at once, waiting and paused ones included.
+constexpr uint32_t kMaxRequests = 1024;
+// Rows whose logits are asked of the model in one call; bounds the memory of logits.
+constexpr uint32_t kMaxHeadRows = 32;
+
+struct EngineConfig {
+  uint32_t max_model_len;  // tokens of prompt and answer together
+  SchedulerConfig scheduler;
+};
+
+struct NewToken {
+  uint32_t request_id;
+  uint32_t index;  // among the generated tokens, those of earlier runners included
+  uint32_t token_id;
+  FinishReason finish_reason;             // kNone: the request goes on
+  std::optional<TokenLogprobs> logprobs;  // if asked for
+};
+
+// For sequences with score_prompt: what the model thought of the prompt's token at position + 1.
+struct ScoredToken {
+  uint32_t request_id;
+  uint32_t position;
+  TokenLogprobs logprobs;
+};
+
+struct StepOutput {
+  std::vector<NewToken> tokens;  // at most one a request
+  std::vector<ScoredToken> scored;
+  std::vector<RequestError> errors;  // requests that this step ended
+};
+
+class Engine {
+ public:
+  // The model must outlive the engine and be made for max_num_batched_tokens rows, kMaxHeadRows rows of
+  // logits, and the scheduler's blocks.
+  Engine(Model& model, const EngineConfig& config);
+
+  // Takes a request over, or says why not: kMaxRequests are there, or its blocks would not fit into an empty
+  // cache. Its id must not be there, and its values within the limits of sequence_from.
+  [[nodiscard]] std::optional<RequestError> add(Sequence sequence);
+  // False if there is no such request.
+  bool cancel(uint32_t request_id);
+  // No such request: nothing happens.
+  void pause(uint32_t request_id);
+  void resume(uint32_t request_id);
+  void resume_all();
+
+  // Whether a request can be computed now; paused ones cannot.
+  bool has_work() const { return scheduler_.has_work(); }
+  Plan schedule() { return scheduler_.schedule(); }
+  StepOutput compute(const Plan& plan);
+  StepOutput step() { return compute(schedule()); }
+
+  bool contains(uint32_t request_id) const { return sequences_.contains(request_id); }
+  uint32_t num_requests() const { return static_cast<uint32_t>(sequences_.size()); }
+  uint32_t num_free_blocks() const { return scheduler_.blocks().num_free_blocks(); }
+  const EngineConfig& config() const { return config_; }
+  RequestLimits limits() const { return {model_.config().vocab_size, config_.max_model_len}; }
+
+ private:
+  // A row whose logits are needed.
+  struct WantedRow {
+    Sequence* sequence;
+    uint32_t row;       // of the batch
+    uint32_t position;  // of its token in the sequence
+  };
+
+  std::vector<WantedRow> build_batch(const Plan& plan);
+  void use_logits(const WantedRow& wanted, std::span<const float> logits, StepOutput& output);
+  NewToken append_token(Sequence& sequence, std::span<const float> logits);
+  FinishReason finish_reason(const Sequence& sequence) const;
+
+  Model& model_;
+  EngineConfig config_;
+  Scheduler scheduler_;
+  Sampler sampler_;
+  std::unordered_map<uint32_t, Sequence> sequences_;
+  Batch batch_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,59 @@
+// Draws the next token of a sequence from its logits.
+//
+// The order is repetition penalty, temperature, top_k, top_p, min_p, draw. The draw is Gumbel-max: the token
+// with the largest logit + g, g = -log(-log u), has the probabilities of the softmax. u comes from a
+// counter-based generator keyed by (seed, position of the token in the sequence, token id) and has no state:
+// a sequence that was preempted, moved or resumed in another process draws what it would have drawn. All
+// arithmetic is in double, in a fixed order, with the functions of runner/numerics.h, so the drawn token
+// depends on nothing but the logits and the parameters.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runner/sequence.h"
+
+namespace runnel {
+
+// Below it the most likely token is taken.
+constexpr float kGreedyTemperature = 1e-6f;
+
+// Not NaN and not infinite. Logits that fail this end their request.
+bool all_finite(std::span<const float> logits);
+
+class Sampler {
+ public:
+  explicit Sampler(uint32_t vocab_size);
+
+  // logits (vocab_size), all finite; token_ids: the sequence so far, whose length is the position of the
+  // drawn token.
+  uint32_t sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
+                  const SamplingParams& params);
+
+ private:
+  // A token that may still be drawn. Candidates stay in the order of ids.
+  struct Candidate {
+    double logit;
+    uint32_t id;
+  };
+  // More likely first, ties to the lower id: the order in which candidates are kept.
+  static bool precedes(const Candidate& a, const Candidate& b);
+
+  void penalize(std::span<const uint32_t> token_ids, double penalty);
+  void keep_top_k(uint32_t k);
+  void keep_top_p(double p);
+  void keep_min_p(double p);
+  // Drops every candidate that comes after the last one to keep.
+  void keep_until(const Candidate& last);
+  const Candidate& most_likely() const;
+  uint32_t draw(uint64_t seed, uint32_t position) const;
+
+  // Sized once; none holds anything between two calls.
+  std::vector<Candidate> candidates_;
+  std::vector<Candidate> scratch_;
+  std::vector<bool> is_seen_;
+};
+
+}  // namespace runnel

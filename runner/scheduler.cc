@@ -1,0 +1,162 @@
+#include "runner/scheduler.h"
+
+#include <algorithm>
+
+#include "runner/check.h"
+
+namespace runnel {
+
+Scheduler::Scheduler(const SchedulerConfig& config)
+    : config_(config), blocks_(config.num_blocks, config.block_size) {
+  CHECK(config.max_num_batched_tokens > 0 && config.max_num_seqs > 0);
+}
+
+void Scheduler::add(Sequence& sequence) {
+  sequence.status = SequenceStatus::kWaiting;
+  waiting_.push_back(&sequence);
+}
+
+Plan Scheduler::schedule() {
+  Plan plan;
+  schedule_prefill(plan);
+  if (plan.sequences.empty()) schedule_decode(plan);
+  CHECK(!plan.sequences.empty() || !has_work());
+  return plan;
+}
+
+void Scheduler::schedule_prefill(Plan& plan) {
+  plan.is_prefill = true;
+  uint32_t num_left = config_.max_num_batched_tokens;
+  while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0) {
+    Sequence& sequence = *waiting_.front();
+    const bool is_new = sequence.block_table.empty();
+    uint32_t num_cached = sequence.num_cached_tokens;
+    if (is_new) {
+      const std::optional<uint32_t> num_cached_blocks = can_allocate(sequence);
+      if (!num_cached_blocks) break;
+      num_cached = *num_cached_blocks * config_.block_size;
+    }
+    const uint32_t num_tokens = sequence.num_tokens() - num_cached;
+    // Only the first sequence of a step may be cut; a later one waits until it can be whole or first.
+    if (num_tokens > num_left && !plan.sequences.empty()) break;
+    if (is_new) blocks_.allocate(sequence, num_cached / config_.block_size);
+    sequence.num_scheduled_tokens = std::min(num_tokens, num_left);
+    num_left -= sequence.num_scheduled_tokens;
+    if (sequence.num_scheduled_tokens == num_tokens) {
+      waiting_.pop_front();
+      sequence.status = SequenceStatus::kRunning;
+      running_.push_back(&sequence);
+    }
+    plan.sequences.push_back(&sequence);
+  }
+}
+
+void Scheduler::schedule_decode(Plan& plan) {
+  plan.is_prefill = false;
+  while (!running_.empty() && plan.sequences.size() < config_.max_num_seqs) {
+    Sequence& sequence = *running_.front();
+    running_.pop_front();
+    bool has_place = true;
+    while (has_place && !blocks_.can_append(sequence)) {
+      if (reclaim_paused()) continue;
+      if (running_.empty()) {
+        preempt(sequence, plan);
+        has_place = false;
+      } else {
+        Sequence& last = *running_.back();
+        running_.pop_back();
+        preempt(last, plan);
+      }
+    }
+    if (!has_place) break;
+    blocks_.may_append(sequence);
+    sequence.num_scheduled_tokens = 1;
+    plan.sequences.push_back(&sequence);
+  }
+  running_.insert(running_.begin(), plan.sequences.begin(), plan.sequences.end());
+}
+
+void Scheduler::preempt(Sequence& sequence, Plan& plan) {
+  blocks_.deallocate(sequence);
+  sequence.status = SequenceStatus::kWaiting;
+  // No waiting sequence holds blocks here, or this would have been a prefill: the front is right.
+  waiting_.push_front(&sequence);
+  plan.preempted.push_back(&sequence);
+}
+
+bool Scheduler::advance(Sequence& sequence) {
+  blocks_.remember(sequence);
+  sequence.num_cached_tokens += sequence.num_scheduled_tokens;
+  sequence.num_scheduled_tokens = 0;
+  return sequence.num_cached_tokens == sequence.num_tokens();
+}
+
+void Scheduler::finish(Sequence& sequence) {
+  std::erase(queue_of(sequence), &sequence);
+  blocks_.deallocate(sequence);
+  sequence.status = SequenceStatus::kFinished;
+}
+
+void Scheduler::pause(Sequence& sequence) {
+  if (sequence.status == SequenceStatus::kPaused) return;
+  std::erase(queue_of(sequence), &sequence);
+  sequence.status = SequenceStatus::kPaused;
+  paused_.push_back(&sequence);
+}
+
+void Scheduler::resume(Sequence& sequence) {
+  if (sequence.status != SequenceStatus::kPaused) return;
+  std::erase(paused_, &sequence);
+  // One that lacks only its last token goes on running. One that lacks more is in the middle of its prompt.
+  const bool holds_blocks = !sequence.block_table.empty();
+  if (holds_blocks && sequence.num_cached_tokens + 1 == sequence.num_tokens()) {
+    sequence.status = SequenceStatus::kRunning;
+    running_.push_back(&sequence);
+    return;
+  }
+  // In front of those that never began, as after a preemption, but behind those that hold blocks.
+  sequence.status = SequenceStatus::kWaiting;
+  const auto place = std::ranges::find_if(
+      waiting_, [&](const Sequence* other) { return holds_blocks || other->block_table.empty(); });
+  waiting_.insert(place, &sequence);
+}
+
+bool Scheduler::reclaim_paused() {
+  for (Sequence* sequence : paused_) {
+    if (sequence->block_table.empty()) continue;
+    blocks_.deallocate(*sequence);
+    return true;
+  }
+  return false;
+}
+
+std::optional<uint32_t> Scheduler::can_allocate(const Sequence& sequence) {
+  std::optional<uint32_t> num_cached_blocks = blocks_.can_allocate(sequence);
+  while (!num_cached_blocks && reclaim_paused()) num_cached_blocks = blocks_.can_allocate(sequence);
+  return num_cached_blocks;
+}
+
+std::deque<Sequence*>& Scheduler::queue_of(const Sequence& sequence) {
+  CHECK(sequence.status != SequenceStatus::kFinished);
+  if (sequence.status == SequenceStatus::kWaiting) return waiting_;
+  return sequence.status == SequenceStatus::kRunning ? running_ : paused_;
+}
+
+void Scheduler::check_integrity() const {
+  std::vector<const Sequence*> all;
+  const auto check_queue = [&](const std::deque<Sequence*>& queue, SequenceStatus status) {
+    for (const Sequence* sequence : queue) {
+      CHECK(sequence->status == status);
+      CHECK(std::ranges::find(all, sequence) == all.end());
+      all.push_back(sequence);
+    }
+  };
+  check_queue(waiting_, SequenceStatus::kWaiting);
+  check_queue(running_, SequenceStatus::kRunning);
+  check_queue(paused_, SequenceStatus::kPaused);
+  CHECK(std::ranges::is_partitioned(waiting_, [](const Sequence* s) { return !s->block_table.empty(); }));
+  for (const Sequence* sequence : running_) CHECK(!sequence->block_table.empty());
+  blocks_.check_integrity(all);
+}
+
+}  // namespace runnel

@@ -1,0 +1,171 @@
+#!/usr/bin/env python3
+"""Writes frames.json: byte vectors that the frame decoders of both languages are tested with.
+
+The bytes are put together by hand from the wire format's rules, so that they check the generated code of either
+language instead of repeating it. Run it after a change of proto/runner.proto: python3 test/golden/make_frames.py
+
+Each vector has
+  name       a sentence, unique
+  direction  to_runner (at most 16 MiB a frame) or from_runner (at most 1 MiB)
+  hex        the bytes of the whole stream
+  frames     the messages a decoder of frames finds, in hex
+  messages   the member of the oneof in each of those that is a message: all, or all but the last if error is garbage
+             or empty
+  error      null, or what is wrong at the end:
+             varint     the length takes more than 5 bytes
+             oversize   the length is over the limit of its direction
+             truncated  the stream ends inside a frame
+             garbage    a frame is not protobuf
+             empty      a frame has no member of the oneof that this version knows
+A test feeds each vector whole, byte by byte, and split at every place.
+"""
+
+import json
+import pathlib
+import struct
+
+TO_RUNNER_LIMIT = 16 << 20
+FROM_RUNNER_LIMIT = 1 << 20
+MAX_U32 = (1 << 32) - 1
+MAX_U64 = (1 << 64) - 1
+
+
+def varint(value: int) -> bytes:
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def number(field: int, value: int) -> bytes:
+    return varint(field << 3) + varint(value)
+
+
+def single(field: int, value: float) -> bytes:
+    return varint(field << 3 | 5) + struct.pack("<f", value)
+
+
+def nested(field: int, payload: bytes) -> bytes:
+    return varint(field << 3 | 2) + varint(len(payload)) + payload
+
+
+def text(field: int, value: str) -> bytes:
+    return nested(field, value.encode())
+
+
+def numbers(field: int, values: list[int]) -> bytes:
+    return nested(field, b"".join(varint(value) for value in values))
+
+
+def singles(field: int, values: list[float]) -> bytes:
+    return nested(field, b"".join(struct.pack("<f", value) for value in values))
+
+
+def frame(message: bytes) -> bytes:
+    return varint(len(message)) + message
+
+
+SAMPLING = (single(1, 0.75) + number(2, 40) + single(3, 0.875) + single(4, 0.0625) + single(5, 1.25)
+            + number(6, MAX_U64))
+GENERATE = nested(1, number(1, 7) + numbers(2, [1, 300, 49151, 16777215]) + number(3, 2) + number(4, 2048)
+                  + numbers(5, [0, 2]) + nested(6, SAMPLING) + number(7, 20))
+# An optional field that holds its type's zero is written, which tells it from one that is not there.
+GENERATE_ZEROS = nested(1, number(1, 1) + numbers(2, [5]) + number(4, 1)
+                        + nested(6, single(1, 0.0) + number(2, 0) + single(3, 0.0) + single(4, 0.0)
+                                 + number(6, 0)) + number(7, 0))
+CANCEL = nested(2, number(1, MAX_U32))
+PAUSE = nested(3, number(1, 8))
+RESUME = nested(4, number(1, 9))
+DRAIN = nested(5, b"")
+
+HELLO = nested(1, number(1, 1) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1"))
+HELLO_999 = nested(1, number(1, 999) + text(2, "cpu") + text(3, "99.0.0") + text(4, "cpu-f32-1"))
+LOAD_PROGRESS = nested(2, number(1, 1 << 33) + number(2, MAX_U64))
+READY = nested(3, text(1, "5f3e-98765432-1700000000-42") + text(2, "llama") + text(3, "cpu, 2 threads ✓")
+               + number(4, 49152) + number(5, 2048) + number(6, 64) + number(7, 256) + number(8, 32)
+               + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30))
+LOGPROBS = single(1, -0.5) + numbers(2, [11, 49151]) + singles(3, [-0.5, -1.25])
+OUTPUT = number(1, 7) + number(2, 3) + numbers(3, [11]) + number(4, 2) + nested(5, LOGPROBS)
+STEP = nested(4, number(1, MAX_U64) + nested(2, OUTPUT) + nested(2, number(1, 8) + numbers(3, [0])))
+STEP_EMPTY = nested(4, number(1, 1))
+HEARTBEAT = nested(5, number(1, 4) + number(2, 12345678901) + number(3, 64) + number(4, 1455))
+REQUEST_ERROR = nested(6, number(1, 7) + number(2, 3) + text(3, "The KV cache holds 512 tokens."))
+FAILURE = nested(7, number(1, 65) + text(2, "model.gguf: the magic is 0x00000000."))
+
+TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("cancel", CANCEL), ("pause", PAUSE),
+             ("resume", RESUME), ("drain", DRAIN)]
+FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
+               ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE)]
+
+vectors = []
+
+
+def add(name, direction, data, frames=(), messages=(), error=None):
+    vectors.append({"name": name, "direction": direction, "hex": data.hex(),
+                    "frames": [message.hex() for message in frames], "messages": list(messages), "error": error})
+
+
+def add_messages(name, direction, members):
+    add(name, direction, b"".join(frame(message) for _, message in members),
+        [message for _, message in members], [member for member, _ in members])
+
+
+def declared(length: int) -> bytes:
+    return varint(length) + b"\x0a"
+
+
+for direction, first, members, limit in (("to_runner", CANCEL, TO_RUNNER, TO_RUNNER_LIMIT),
+                                         ("from_runner", HELLO, FROM_RUNNER, FROM_RUNNER_LIMIT)):
+    name = {CANCEL: "cancel", HELLO: "hello"}[first]
+    add(f"nothing at all, {direction}", direction, b"")
+    add_messages(f"every kind of message in one chunk, {direction}", direction, members)
+    add(f"a length of more bytes than it needs, {direction}", direction,
+        bytes([len(first) | 0x80, 0x80, 0x80, 0x80, 0]) + first, [first], [name])
+    add(f"one byte over the limit, {direction}", direction, frame(first) + declared(limit + 1), [first], [name],
+        "oversize")
+    add(f"exactly the limit, and the stream ends, {direction}", direction, declared(limit), error="truncated")
+    add(f"the largest length of 32 bits, {direction}", direction, declared(MAX_U32), error="oversize")
+    add(f"a length that 32 bits would take for 1, {direction}", direction, declared((1 << 32) + 1), error="oversize")
+    add(f"the largest length of 5 bytes, {direction}", direction, declared((1 << 35) - 1), error="oversize")
+    add(f"a varint of 6 bytes, {direction}", direction, bytes([0x81, 0x80, 0x80, 0x80, 0x80, 0x00]), error="varint")
+    add(f"a varint of 11 bytes after a good frame, {direction}", direction, frame(first) + b"\xff" * 10 + b"\x01",
+        [first], [name], "varint")
+    add(f"the stream ends inside the length, {direction}", direction, frame(first) + b"\x80", [first], [name],
+        "truncated")
+    add(f"the stream ends before the message, {direction}", direction, b"\x05", error="truncated")
+    add(f"the stream ends one byte early, {direction}", direction, frame(first) + frame(first)[:-1], [first], [name],
+        "truncated")
+    add(f"a frame without a message, {direction}", direction, frame(first) + frame(b""),
+        [first, b""], [name], "empty")
+    newer = nested(99, b"\x08\x01")
+    add(f"a member of the oneof that a newer version may have, {direction}", direction, frame(newer), [newer],
+        error="empty")
+    garbage = b"\xff\xff\xff\xff"
+    add(f"a frame of bytes that are no protobuf, {direction}", direction, frame(first) + frame(garbage),
+        [first, garbage], [name], "garbage")
+    longer = b"\x0a\x7f\x08\x01"
+    add(f"a member that is longer than its frame, {direction}", direction, frame(longer), [longer], error="garbage")
+    printed = b"model loaded\n"  # what a library that prints would put there: 'm' is a length of 109
+    add(f"text where frames should be, {direction}", direction, printed, error="truncated")
+
+for member, message in TO_RUNNER + FROM_RUNNER:
+    direction = "to_runner" if (member, message) in TO_RUNNER else "from_runner"
+    suffix = {GENERATE_ZEROS: " whose optional fields are zeros", STEP_EMPTY: " without outputs"}.get(message, "")
+    add_messages(f"one {member}{suffix}", direction, [(member, message)])
+add_messages("a hello of protocol version 999", "from_runner", [("hello", HELLO_999)])
+
+unknown_in_cancel = nested(2, number(1, 8) + number(1000, 5) + text(1001, "later"))
+add("unknown fields in a known message, to_runner", "to_runner", frame(unknown_in_cancel), [unknown_in_cancel],
+    ["cancel"])
+unknown_in_step = nested(4, number(1, 6) + text(77, "later"))
+add("unknown fields in a known message, from_runner", "from_runner", frame(unknown_in_step), [unknown_in_step],
+    ["step"])
+# A list of numbers may also come one number at a time, as old encoders wrote it.
+unpacked = nested(1, number(1, 7) + number(2, 5) + number(2, 6) + number(4, 1))
+add("token ids that are not packed", "to_runner", frame(unpacked), [unpacked], ["generate"])
+
+assert len({vector["name"] for vector in vectors}) == len(vectors)
+lines = ",\n".join(json.dumps(vector) for vector in vectors)
+pathlib.Path(__file__).with_name("frames.json").write_text(f"[\n{lines}\n]\n")

@@ -1,0 +1,96 @@
+#include "runner/channel.h"
+
+#include <future>
+
+#include "runner/heartbeat.h"
+#include "test/fixtures/gateway_end.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+wire::ToRunner cancel_of(uint32_t request_id) {
+  wire::ToRunner command;
+  command.mutable_cancel()->set_request_id(request_id);
+  return command;
+}
+
+}  // namespace
+
+TEST_CASE("inbox: a full one makes its writer wait until something is taken, by number and by bytes") {
+  for (const size_t num_bytes : {size_t{1}, kMaxInboxBytes}) {
+    Inbox inbox;
+    const size_t capacity = num_bytes == 1 ? kMaxInboxCommands : 1;
+    for (size_t i = 0; i < capacity; ++i) CHECK(inbox.put(cancel_of(1), num_bytes));
+    std::promise<void> started;
+    auto late = std::async(std::launch::async, [&] {
+      started.set_value();
+      return inbox.put(cancel_of(2), num_bytes);
+    });
+    started.get_future().wait();
+    CHECK(late.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout);
+    CHECK(inbox.take().commands.size() == capacity);
+    CHECK(late.get());
+    CHECK(inbox.wait().commands.size() == 1);
+  }
+}
+
+TEST_CASE("inbox: closing lets go of everyone who waits, and the first reason stays") {
+  Inbox inbox;
+  auto waiting = std::async(std::launch::async, [&] { return inbox.wait(); });
+  inbox.close(Error{ExitCode::kProtocol, "first"});
+  inbox.close({});
+  const Inbox::Contents contents = waiting.get();
+  REQUIRE(contents.end);
+  CHECK(contents.end->error().message == "first");
+  CHECK_FALSE(inbox.put(cancel_of(1), 1));
+}
+
+TEST_CASE("channel: a reader that is destroyed does not wait for its stream") {
+  GatewayEnd gateway;
+  Inbox inbox;
+  {
+    const CommandReader reader(gateway.runner_stdin(), inbox);
+    gateway.send(cancel_of(5));
+    CHECK(inbox.wait().commands.at(0).cancel().request_id() == 5);
+  }
+  CHECK(inbox.wait().end->ok());
+}
+
+TEST_CASE("channel: a failure names its exit status and is text whatever it quotes") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  CHECK(send_failure(writer, {ExitCode::kBadModel, "bad\xff\nname " + std::string(5000, 'x')}).ok());
+  const wire::FromRunner message = gateway.next().value();
+  CHECK(message.failure().exit_code() == 65);
+  CHECK(message.failure().message().substr(0, 10) == "bad??name ");
+  CHECK(message.failure().message().size() == 4096);
+}
+
+TEST_CASE("heartbeat: beats at once and again, with what the stepping thread last said") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  Inbox inbox;
+  Vitals vitals;
+  const Heartbeat heartbeat(writer, vitals, inbox, std::chrono::milliseconds(1));
+  CHECK(gateway.next().value().heartbeat().phase() == wire::PHASE_LOADING);
+  vitals.step = 7;
+  vitals.num_free_blocks = 9;
+  wire::FromRunner message;
+  do {
+    message = gateway.next().value();
+  } while (message.heartbeat().num_free_blocks() != 9);
+  CHECK(message.heartbeat().step() == 7);
+}
+
+TEST_CASE("heartbeat: one that nobody hears closes the inbox, so that an idle runner ends") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  Inbox inbox;
+  const Vitals vitals;
+  gateway.close_stdout();
+  const Heartbeat heartbeat(writer, vitals, inbox, std::chrono::milliseconds(1));
+  CHECK(inbox.wait().end->error().exit_code == ExitCode::kInputOutput);
+}
+
+}  // namespace runnel

@@ -1,0 +1,185 @@
+// The commands' own work on the fake model, and the command line up to where a model would be loaded.
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "runner/commands/bench.h"
+#include "runner/commands/generate.h"
+#include "runner/commands/run_commands.h"
+#include "runner/commands/score.h"
+#include "test/fixtures/fake_model.h"
+#include "test/fixtures/sequences.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+
+struct Fixture {
+  FakeModel model{8, 60, 16};
+  Engine engine{
+      model,
+      {.max_model_len = 100,
+       .scheduler = {.max_num_batched_tokens = 16, .max_num_seqs = 4, .block_size = 8, .num_blocks = 60}}};
+  std::ostringstream out;
+};
+
+GenerateFlags seeded_flags() {
+  GenerateFlags flags;
+  flags.tokens = count_from(1, 20);
+  flags.max_tokens = 12;
+  flags.sampling.seed = 18446744073709551615u;
+  return flags;
+}
+
+Sequence sequence_for(const GenerateFlags& flags) {
+  Sequence sequence = sequence_of(1, flags.tokens, flags.max_tokens);
+  sequence.sampling = flags.sampling;
+  return sequence;
+}
+
+int status_of(std::vector<const char*> arguments, ExitCode backend_error = ExitCode::kNoDevice) {
+  arguments.insert(arguments.begin(), "cpu-runner");
+  return run_commands(static_cast<int>(arguments.size()), arguments.data(),
+                      {.kind = "cpu", .make = [&](uint32_t) -> Result<std::unique_ptr<Backend>> {
+                         return Error{backend_error, "There is no backend in this test."};
+                       }});
+}
+
+}  // namespace
+
+TEST_CASE("generate: prints an id a line, or one object") {
+  Fixture fixture;
+  GenerateFlags flags = seeded_flags();
+  const std::vector<uint32_t> answer = fake_answer(sequence_for(flags));
+  CHECK(generate(fixture.engine, flags, fixture.out).ok());
+  std::istringstream lines(fixture.out.str());
+  for (const uint32_t id : answer) {
+    std::string line;
+    CHECK(std::getline(lines, line));
+    CHECK(line == std::to_string(id));
+  }
+
+  fixture.out.str("");
+  flags.json = true;
+  flags.logprobs = 2;
+  flags.stop_ids = {answer[5]};
+  CHECK(generate(fixture.engine, flags, fixture.out).ok());
+  const json object = json::parse(fixture.out.str());
+  const size_t num_tokens = std::ranges::find(answer, answer[5]) - answer.begin() + 1;
+  CHECK(object["token_ids"] == json(std::vector(answer.begin(), answer.begin() + num_tokens)));
+  CHECK(object["finish_reason"] == "stop_id");
+  CHECK(object["seed"] == 18446744073709551615u);
+  CHECK(object["prompt_tokens"] == 20);
+  CHECK(object["logprobs"].size() == num_tokens);
+  CHECK(object["logprobs"][0]["top_ids"].size() == 2);
+}
+
+TEST_CASE("generate: refuses by name what serve refuses") {
+  Fixture fixture;
+  GenerateFlags flags = seeded_flags();
+  flags.tokens[2] = 101;
+  const Result<void> refused = generate(fixture.engine, flags, fixture.out);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().exit_code == ExitCode::kUsage);
+  CHECK(refused.error().message == "token_ids[2] is 101; the model's ids are below 101.");
+  CHECK(fixture.out.str() == "");
+}
+
+TEST_CASE("score: has an entry for every id, with the bits that generating gives") {
+  Fixture fixture;
+  GenerateFlags flags = seeded_flags();
+  flags.logprobs = 3;
+  Sequence request = sequence_for(flags);
+  request.top_logprobs = 3;
+  CHECK_FALSE(fixture.engine.add(request));
+  std::vector<TokenLogprobs> generated;
+  std::vector<uint32_t> ids = flags.tokens;
+  while (fixture.engine.has_work()) {
+    for (const NewToken& token : fixture.engine.step().tokens) {
+      ids.push_back(token.token_id);
+      generated.push_back(*token.logprobs);
+    }
+  }
+  CHECK(score(fixture.engine, ids, 3, fixture.out).ok());
+  const json scores = json::parse(fixture.out.str());
+  CHECK(scores["next_logprob"].size() == 31);
+  CHECK(scores["top_ids"].size() == 32);
+  CHECK(scores["top_logprob"].size() == 32);
+  for (size_t i = 0; i < generated.size(); ++i) {
+    CHECK(scores["next_logprob"][19 + i].get<float>() == generated[i].logprob);
+    CHECK(scores["top_ids"][19 + i] == json(generated[i].top_ids));
+    CHECK(scores["top_logprob"][19 + i].get<std::vector<float>>() == generated[i].top_logprobs);
+  }
+  CHECK(scores["top_ids"][31] == json(compute_logprobs(fake_logits(ids), 0, 3).top_ids));
+}
+
+TEST_CASE("score: one id alone has no next one, and no ids are refused") {
+  Fixture fixture;
+  CHECK(score(fixture.engine, {5}, 0, fixture.out).ok());
+  CHECK(fixture.out.str() == "{\"next_logprob\":[],\"top_ids\":[[]],\"top_logprob\":[[]]}\n");
+  CHECK(score(fixture.engine, {}, 0, fixture.out).error().message ==
+        "token_ids is empty; at least one token is needed.");
+  CHECK(score(fixture.engine, count_from(0, 100), 0, fixture.out).error().exit_code == ExitCode::kUsage);
+}
+
+TEST_CASE("score: a file of ids that is none is refused with what is wrong") {
+  const std::string path = "score_tokens_test.json";
+  const auto error_of = [&](const std::string& content) {
+    std::ofstream(path) << content;
+    const Result<std::vector<uint32_t>> ids = read_token_ids(path);
+    return ids.ok() ? "" : ids.error().message;
+  };
+  CHECK(error_of("[1, 2, 4294967295]") == "");
+  CHECK(error_of("{\"a\":1}").find("JSON array") != std::string::npos);
+  CHECK(error_of("[1, 2").find("JSON array") != std::string::npos);
+  CHECK(error_of("[1, -2]").find("Item 1") != std::string::npos);
+  CHECK(error_of("[1, 2.5]").find("Item 1") != std::string::npos);
+  CHECK(error_of("[4294967296]").find("Item 0") != std::string::npos);
+  std::remove(path.c_str());
+  CHECK(read_token_ids(path).error().exit_code == ExitCode::kNoFile);
+}
+
+TEST_CASE("bench: measures a prompt and each batch, and refuses what does not fit") {
+  Fixture fixture;
+  const BenchSubject subject{.model = "fake.gguf", .device = "fake", .num_threads = 2};
+  BenchFlags flags{
+      .num_prompt_tokens = 40, .num_generated = 10, .batches = {1, 4}, .num_repeats = 3, .json = true};
+  CHECK(bench(fixture.engine, flags, subject, fixture.out).ok());
+  const json object = json::parse(fixture.out.str());
+  CHECK(object["prefill_tok_s"].get<double>() > 0);
+  CHECK(object["decode_tok_s"]["1"].get<double>() > 0);
+  CHECK(object["decode_tok_s"]["4"].get<double>() > 0);
+  CHECK(object["spread"]["prefill_tok_s"][0].get<double>() <= object["prefill_tok_s"].get<double>());
+  CHECK(object["threads"] == 2);
+  CHECK(object["repeats"] == 3);
+
+  flags.batches = {5};
+  CHECK(bench(fixture.engine, flags, subject, fixture.out).error().exit_code == ExitCode::kUsage);
+  flags.batches = {1};
+  flags.num_generated = 99;
+  CHECK(bench(fixture.engine, flags, subject, fixture.out).error().exit_code == ExitCode::kUsage);
+}
+
+TEST_CASE("command line: what is wrong with it ends with status 64, what is wrong elsewhere with its own") {
+  CHECK(status_of({}) == 64);
+  CHECK(status_of({"frobnicate"}) == 64);
+  CHECK(status_of({"generate"}) == 64);
+  CHECK(status_of({"generate", "--model", "m"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1,x"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--seed", "18446744073709551616"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--seed", "18446744073709551615"}) == 69);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "4294967296"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--max-tokens", "-1"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--threads", "0"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--batch", "0"}) == 64);
+  CHECK(status_of({"inspect", "--model", "/nonexistent/model.gguf"}) == 66);
+  CHECK(status_of({"score", "--model", "m", "--tokens-file", "/nonexistent/ids.json"}) == 66);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1"}) == 69);
+  CHECK(status_of({"--help"}) == 0);
+  CHECK(status_of({"serve", "--help"}) == 0);
+  CHECK(status_of({"--version"}) == 0);
+}
+
+}  // namespace runnel

@@ -1,0 +1,220 @@
+#include "runner/engine.h"
+
+#include <map>
+#include <random>
+
+#include "test/fixtures/fake_model.h"
+#include "test/fixtures/sequences.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+struct Fixture {
+  explicit Fixture(SchedulerConfig scheduler, uint32_t max_model_len = 200)
+      : model(scheduler.block_size, scheduler.num_blocks, scheduler.max_num_batched_tokens),
+        engine(model, {.max_model_len = max_model_len, .scheduler = scheduler}) {}
+
+  FakeModel model;
+  Engine engine;
+};
+
+SchedulerConfig roomy() {
+  return {.max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 200};
+}
+
+using Answers = std::map<uint32_t, std::vector<uint32_t>>;
+
+void collect(const StepOutput& output, Answers& answers) {
+  for (const NewToken& token : output.tokens) {
+    auto& answer = answers[token.request_id];
+    CHECK(token.index == answer.size());
+    answer.push_back(token.token_id);
+  }
+}
+
+Answers run(Engine& engine) {
+  Answers answers;
+  while (engine.has_work()) collect(engine.step(), answers);
+  return answers;
+}
+
+Sequence sampled(uint32_t request_id, std::vector<uint32_t> prompt, uint32_t max_tokens) {
+  Sequence sequence = sequence_of(request_id, std::move(prompt), max_tokens);
+  sequence.sampling = {.temperature = 0.9f, .top_p = 0.95f, .repetition_penalty = 1.1f, .seed = request_id};
+  return sequence;
+}
+
+}  // namespace
+
+TEST_CASE("engine: a request's tokens are those of its own logits") {
+  Fixture fixture(roomy());
+  const Sequence request = sampled(1, count_from(1, 20), 30);
+  CHECK_FALSE(fixture.engine.add(request));
+  CHECK(run(fixture.engine)[1] == fake_answer(request));
+  CHECK(fixture.engine.num_requests() == 0);
+  CHECK(fixture.engine.num_free_blocks() == 200);
+}
+
+TEST_CASE("engine: ends at a stop id, at max_tokens and at the end of the context, and says which") {
+  Fixture fixture(roomy(), 40);
+  Sequence stopped = sequence_of(1, count_from(1, 5), 30);
+  const uint32_t fourth = fake_answer(stopped)[3];
+  stopped.stop_ids = {90, fourth};
+  CHECK_FALSE(fixture.engine.add(stopped));
+  CHECK_FALSE(fixture.engine.add(sequence_of(2, count_from(50, 5), 3)));
+  CHECK_FALSE(fixture.engine.add(sequence_of(3, count_from(20, 30), 1000)));
+  std::map<uint32_t, NewToken> last;
+  while (fixture.engine.has_work()) {
+    for (const NewToken& token : fixture.engine.step().tokens) {
+      CHECK((!last.contains(token.request_id) ||
+             last.at(token.request_id).finish_reason == FinishReason::kNone));
+      last.insert_or_assign(token.request_id, token);
+    }
+  }
+  CHECK(last.at(1).finish_reason == FinishReason::kStopId);
+  CHECK(last.at(1).token_id == fourth);
+  CHECK(last.at(2).finish_reason == FinishReason::kMaxTokens);
+  CHECK(last.at(2).index == 2);
+  CHECK(last.at(3).finish_reason == FinishReason::kMaxTokens);
+  CHECK(last.at(3).index == 9);  // 30 + 10 tokens fill the context
+}
+
+TEST_CASE("engine: a request continued with its emitted tokens goes on as if nothing had happened") {
+  const Sequence request = sampled(1, count_from(1, 20), 30);
+  const std::vector<uint32_t> whole = fake_answer(request);
+  for (const uint32_t num_emitted : {1u, 7u, 29u}) {
+    Fixture fixture(roomy());
+    Sequence continued = request;
+    continued.token_ids.insert(continued.token_ids.end(), whole.begin(), whole.begin() + num_emitted);
+    CHECK_FALSE(fixture.engine.add(continued));
+    std::vector<uint32_t> rest;
+    while (fixture.engine.has_work()) {
+      for (const NewToken& token : fixture.engine.step().tokens) {
+        CHECK(token.index == num_emitted + rest.size());
+        rest.push_back(token.token_id);
+      }
+    }
+    CHECK(rest == std::vector<uint32_t>(whole.begin() + num_emitted, whole.end()));
+  }
+}
+
+TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preemption, pauses or cancels") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random() % limit); };
+  uint64_t num_preempted = 0;
+  for (uint32_t round = 0; round < 30; ++round) {
+    Fixture fixture({.max_num_batched_tokens = 6 + below(30),
+                     .max_num_seqs = 1 + below(6),
+                     .block_size = 8,
+                     .num_blocks = 10 + below(12)});
+    Engine& engine = fixture.engine;
+    Answers answers;
+    std::map<uint32_t, Sequence> requests;
+    std::vector<uint32_t> cancelled;
+    for (uint32_t i = 0; i < 300; ++i) {
+      const uint32_t action = below(8);
+      const uint32_t request_id = 1 + below(requests.size() + 1);
+      if (action == 0 && requests.size() < 25) {
+        const auto id = static_cast<uint32_t>(requests.size() + 1);
+        requests[id] = sampled(id, count_from(below(3), 1 + below(50)), 1 + below(30));
+        CHECK_FALSE(engine.add(requests[id]));
+      } else if (action == 1 && below(6) == 0 && engine.cancel(request_id)) {
+        cancelled.push_back(request_id);
+      } else if (action == 2) {
+        engine.pause(request_id);
+      } else if (action == 3) {
+        engine.resume(request_id);
+      }
+      if (!engine.has_work()) continue;
+      const Plan plan = engine.schedule();
+      num_preempted += plan.preempted.size();
+      collect(engine.compute(plan), answers);
+    }
+    engine.resume_all();
+    while (engine.has_work()) collect(engine.step(), answers);
+    for (const auto& [id, request] : requests) {
+      std::vector<uint32_t> expected = fake_answer(request);
+      if (std::ranges::count(cancelled, id) > 0) expected.resize(answers[id].size());
+      CHECK(answers[id] == expected);
+    }
+    CHECK(engine.num_requests() == 0);
+  }
+  CHECK(num_preempted > 0);
+}
+
+TEST_CASE("engine: log-probabilities change no token, and scoring gives the same bits as generating") {
+  Fixture fixture(roomy());
+  Sequence request = sampled(1, count_from(1, 20), 30);
+  request.top_logprobs = 5;
+  CHECK_FALSE(fixture.engine.add(request));
+  std::vector<NewToken> generated;
+  while (fixture.engine.has_work())
+    for (const NewToken& token : fixture.engine.step().tokens) generated.push_back(token);
+  const std::vector<uint32_t> answer = fake_answer(request);
+  REQUIRE(generated.size() == answer.size());
+
+  Sequence scored = sequence_of(2, request.token_ids, 1);
+  scored.token_ids.insert(scored.token_ids.end(), answer.begin(), answer.end());
+  scored.num_prompt_tokens = scored.num_tokens();
+  scored.score_prompt = true;
+  scored.top_logprobs = 5;
+  CHECK_FALSE(fixture.engine.add(scored));
+  std::map<uint32_t, TokenLogprobs> of_position;
+  while (fixture.engine.has_work())
+    for (const ScoredToken& score : fixture.engine.step().scored)
+      of_position[score.position] = score.logprobs;
+
+  CHECK(of_position.size() == 49);
+  for (uint32_t i = 0; i < answer.size(); ++i) {
+    CHECK(generated[i].token_id == answer[i]);
+    const TokenLogprobs& score = of_position.at(19 + i);
+    CHECK(generated[i].logprobs->logprob == score.logprob);
+    CHECK(generated[i].logprobs->top_ids == score.top_ids);
+    CHECK(generated[i].logprobs->top_logprobs == score.top_logprobs);
+  }
+}
+
+TEST_CASE("engine: logits that are not finite end their own request only") {
+  Fixture fixture(roomy());
+  fixture.model.poison = 77;
+  const Sequence good = sequence_of(1, count_from(1, 20), 5);
+  CHECK_FALSE(fixture.engine.add(good));
+  CHECK_FALSE(fixture.engine.add(sequence_of(2, {5, 77, 6}, 5)));
+  const StepOutput output = fixture.engine.step();
+  REQUIRE(output.errors.size() == 1);
+  CHECK(output.errors[0].request_id == 2);
+  CHECK(output.errors[0].code == wire::ERROR_CODE_INFERENCE_FAILED);
+  CHECK(output.tokens.size() == 1);
+  CHECK_FALSE(fixture.engine.contains(2));
+  Answers answers;
+  collect(output, answers);
+  while (fixture.engine.has_work()) collect(fixture.engine.step(), answers);
+  CHECK(answers[1] == fake_answer(good));
+}
+
+TEST_CASE("engine: a request that can never fit is refused, one that just fits is served") {
+  const SchedulerConfig small{
+      .max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 4};
+  Fixture fixture(small);
+  const auto refused = fixture.engine.add(sequence_of(1, count_from(1, 20), 14));  // 33 stored tokens
+  REQUIRE(refused);
+  CHECK(refused->code == wire::ERROR_CODE_OUT_OF_MEMORY);
+  CHECK(refused->message.find("33 tokens") != std::string::npos);
+  CHECK(refused->message.find("holds 32") != std::string::npos);
+  const Sequence fits = sequence_of(2, count_from(1, 20), 13);
+  CHECK_FALSE(fixture.engine.add(fits));
+  CHECK(run(fixture.engine)[2] == fake_answer(fits));
+}
+
+TEST_CASE("engine: more requests than the limit are refused") {
+  Fixture fixture(roomy());
+  for (uint32_t id = 1; id <= kMaxRequests; ++id) CHECK_FALSE(fixture.engine.add(sequence_of(id, {1}, 1)));
+  const auto refused = fixture.engine.add(sequence_of(kMaxRequests + 1, {1}, 1));
+  REQUIRE(refused);
+  CHECK(refused->code == wire::ERROR_CODE_QUEUE_FULL);
+}
+
+}  // namespace runnel

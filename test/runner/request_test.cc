@@ -1,0 +1,96 @@
+#include "runner/request.h"
+
+#include <cmath>
+#include <functional>
+
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+constexpr RequestLimits kLimits{.vocab_size = 1000, .max_model_len = 50};
+
+wire::Generate good() {
+  wire::Generate generate;
+  generate.set_request_id(1);
+  for (uint32_t id = 0; id < 10; ++id) generate.add_token_ids(id);
+  generate.set_num_emitted(4);
+  generate.set_max_tokens(20);
+  return generate;
+}
+
+// The sentence that refuses the request, or nothing.
+std::string refusal_of(const std::function<void(wire::Generate&)>& change) {
+  wire::Generate generate = good();
+  change(generate);
+  const Result<Sequence> sequence = sequence_from(generate, kLimits);
+  if (sequence.ok()) return "";
+  CHECK(sequence.error().exit_code == ExitCode::kUsage);
+  return sequence.error().message;
+}
+
+}  // namespace
+
+TEST_CASE("request: defaults are those of the protocol, and emitted tokens count as generated") {
+  const Sequence sequence = sequence_from(good(), kLimits).value();
+  CHECK(sequence.num_prompt_tokens == 6);
+  CHECK(sequence.num_generated() == 4);
+  CHECK(sequence.sampling.temperature == 1.0f);
+  CHECK(sequence.sampling.top_k == 0);
+  CHECK(sequence.sampling.top_p == 1.0f);
+  CHECK(sequence.sampling.min_p == 0.0f);
+  CHECK(sequence.sampling.repetition_penalty == 1.0f);
+  CHECK(sequence.sampling.seed == 0);
+  CHECK_FALSE(sequence.top_logprobs);
+}
+
+TEST_CASE("request: every limit is checked, and the sentence names field, value and limit") {
+  using G = wire::Generate;
+  const float nan = std::nanf("");
+  CHECK(refusal_of([](G& g) { g.clear_token_ids(); }) == "token_ids is empty; at least one token is needed.");
+  CHECK(refusal_of([](G& g) {
+          for (uint32_t i = 0; i < 40; ++i) g.add_token_ids(0);
+        }) == "token_ids has 50 ids; the limit is 49, one less than the context of 50.");
+  CHECK(refusal_of([](G& g) { g.set_token_ids(3, 1000); }) ==
+        "token_ids[3] is 1000; the model's ids are below 1000.");
+  CHECK(refusal_of([](G& g) { g.set_num_emitted(10); }) ==
+        "num_emitted is 10; it must be below the number of token_ids, 10.");
+  CHECK(refusal_of([](G& g) { g.set_max_tokens(4); }) ==
+        "max_tokens is 4; it must be more than num_emitted, 4.");
+  CHECK(refusal_of([](G& g) { g.add_stop_ids(4294967295u); }) ==
+        "stop_ids[0] is 4294967295; the model's ids are below 1000.");
+  CHECK(refusal_of([](G& g) {
+          for (uint32_t i = 0; i < 65; ++i) g.add_stop_ids(1);
+        }) == "stop_ids has 65 ids; the limit is 64.");
+  CHECK(refusal_of([](G& g) { g.set_top_logprobs(21); }) == "top_logprobs is 21; the limit is 20.");
+  CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_temperature(-0.5f); }) ==
+        "temperature is -0.5; the limit is 0 to 100.");
+  CHECK(refusal_of([&](G& g) { g.mutable_sampling()->set_temperature(nan); }) ==
+        "temperature is nan; the limit is 0 to 100.");
+  CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_top_p(1.5f); }) ==
+        "top_p is 1.5; the limit is 0 to 1.");
+  CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_min_p(-1.0f); }) ==
+        "min_p is -1; the limit is 0 to 1.");
+  CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_repetition_penalty(0.0f); }) ==
+        "repetition_penalty is 0; it must be above 0, and 1 turns it off.");
+  CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_repetition_penalty(100.5f); }) ==
+        "repetition_penalty is 100.5; the limit is 0 to 100.");
+}
+
+TEST_CASE("request: values at their limits pass") {
+  CHECK(refusal_of([](wire::Generate& generate) {
+          for (uint32_t i = 0; i < 39; ++i) generate.add_token_ids(999);
+          for (uint32_t i = 0; i < 64; ++i) generate.add_stop_ids(999);
+          generate.set_top_logprobs(20);
+          generate.set_max_tokens(5);
+          wire::Sampling& sampling = *generate.mutable_sampling();
+          sampling.set_temperature(100.0f);
+          sampling.set_top_k(4294967295u);
+          sampling.set_top_p(0.0f);
+          sampling.set_min_p(1.0f);
+          sampling.set_repetition_penalty(100.0f);
+          sampling.set_seed(18446744073709551615u);
+        }) == "");
+}
+
+}  // namespace runnel

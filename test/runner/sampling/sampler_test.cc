@@ -1,0 +1,196 @@
+#include "runner/sampling/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "runner/sampling/philox.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+// The definition, with full sorts and the C library's functions.
+uint32_t reference_sample(const std::vector<float>& logits, const std::vector<uint32_t>& token_ids,
+                          const SamplingParams& params) {
+  struct Entry {
+    double logit;
+    uint32_t id;
+  };
+  std::vector<Entry> entries;
+  for (uint32_t id = 0; id < logits.size(); ++id) {
+    double logit = logits[id];
+    if (std::ranges::count(token_ids, id) > 0) {
+      const double penalty = params.repetition_penalty;
+      logit = logit > 0 ? logit / penalty : logit * penalty;
+    }
+    entries.push_back({params.temperature > 0 ? logit / static_cast<double>(params.temperature) : logit, id});
+  }
+  std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) { return a.logit > b.logit; });
+  if (params.temperature < 1e-6f) return entries[0].id;
+  if (params.top_k > 0 && params.top_k < entries.size()) entries.resize(params.top_k);
+
+  const double max = entries[0].logit;
+  double total = 0;
+  for (const Entry& entry : entries) total += std::exp(entry.logit - max);
+  double mass = 0;
+  size_t num_kept = 0;
+  do {
+    mass += std::exp(entries[num_kept++].logit - max);
+  } while (num_kept < entries.size() && (params.top_p >= 1.0f || mass < params.top_p * total));
+  entries.resize(num_kept);
+  std::erase_if(entries, [&](const Entry& entry) { return std::exp(entry.logit - max) < params.min_p; });
+
+  const auto score = [&](const Entry& entry) {
+    const uint32_t position = static_cast<uint32_t>(token_ids.size());
+    const std::array<uint32_t, 2> key = {static_cast<uint32_t>(params.seed),
+                                         static_cast<uint32_t>(params.seed >> 32)};
+    const uint32_t bits = philox4x32({entry.id / 4, position, 0, 0}, key)[entry.id % 4];
+    return entry.logit - std::log(-std::log((bits + 0.5) / 4294967296.0));
+  };
+  return std::ranges::max_element(entries, {}, score)->id;
+}
+
+std::vector<float> random_logits(std::mt19937_64& random, uint32_t vocab_size, float spread) {
+  std::normal_distribution<float> normal(0.0f, spread);
+  std::vector<float> logits(vocab_size);
+  for (float& logit : logits) logit = normal(random);
+  return logits;
+}
+
+uint32_t sample_one(const std::vector<float>& logits, const SamplingParams& params,
+                    const std::vector<uint32_t>& token_ids = {0}) {
+  return Sampler(static_cast<uint32_t>(logits.size())).sample(logits, token_ids, params);
+}
+
+// Every token that 2,000 draws give.
+std::vector<uint32_t> drawn_ids(const std::vector<float>& logits, SamplingParams params) {
+  std::map<uint32_t, uint32_t> counts;
+  for (params.seed = 0; params.seed < 2000; ++params.seed) ++counts[sample_one(logits, params)];
+  std::vector<uint32_t> ids;
+  for (const auto& [id, count] : counts) ids.push_back(id);
+  return ids;
+}
+
+}  // namespace
+
+TEST_CASE("philox: the test vectors of its authors") {
+  using Numbers = std::array<uint32_t, 4>;
+  CHECK(philox4x32({0, 0, 0, 0}, {0, 0}) == Numbers{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8});
+  CHECK(philox4x32({~0u, ~0u, ~0u, ~0u}, {~0u, ~0u}) ==
+        Numbers{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd});
+  CHECK(philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}) ==
+        Numbers{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
+}
+
+TEST_CASE("sampler: draws what the definition draws, whatever the logits and parameters") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  Sampler sampler(1000);
+  const auto one_of = [&](auto... values) {
+    const std::vector<double> all = {static_cast<double>(values)...};
+    return all[random() % all.size()];
+  };
+  for (uint32_t i = 0; i < 2000; ++i) {
+    const std::vector<float> logits = random_logits(random, 1000, static_cast<float>(one_of(0.1, 2, 8)));
+    std::vector<uint32_t> token_ids(1 + random() % 50);
+    for (uint32_t& id : token_ids) id = random() % 1000;
+    const SamplingParams params{.temperature = static_cast<float>(one_of(0, 0.3, 1, 1.7, 100)),
+                                .top_k = static_cast<uint32_t>(one_of(0, 1, 2, 40, 999, 5000)),
+                                .top_p = static_cast<float>(one_of(0, 0.5, 0.9, 0.999, 1)),
+                                .min_p = static_cast<float>(one_of(0, 0.01, 0.3)),
+                                .repetition_penalty = static_cast<float>(one_of(0.5, 1, 1, 1.3)),
+                                .seed = random()};
+    CAPTURE(i);
+    CHECK(sampler.sample(logits, token_ids, params) == reference_sample(logits, token_ids, params));
+  }
+}
+
+TEST_CASE("sampler: 100,000 draws have the frequencies of the softmax") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  const std::vector<float> logits = random_logits(random, 20, 1.0f);
+  const SamplingParams params{.temperature = 0.8f, .seed = random()};
+  std::vector<double> probabilities;
+  double total = 0;
+  for (const float logit : logits) total += probabilities.emplace_back(std::exp(logit / 0.8));
+
+  constexpr uint32_t kNumDraws = 100000;
+  std::vector<uint32_t> counts(logits.size());
+  Sampler sampler(20);
+  const std::vector<uint32_t> token_ids(kNumDraws);
+  for (uint32_t position = 0; position < kNumDraws; ++position)
+    ++counts[sampler.sample(logits, std::span(token_ids).first(position), params)];
+
+  double chi_square = 0;
+  for (size_t id = 0; id < logits.size(); ++id) {
+    const double expected = kNumDraws * probabilities[id] / total;
+    chi_square += (counts[id] - expected) * (counts[id] - expected) / expected;
+  }
+  CHECK(chi_square < 67.0);  // 19 degrees of freedom: one in a million tests is above 63.7
+}
+
+TEST_CASE("sampler: temperature 0 and close to it take the most likely token, ties the lowest id") {
+  const std::vector<float> logits = {1.0f, 3.0f, -2.0f, 3.0f};
+  CHECK(sample_one(logits, {.temperature = 0.0f}) == 1);
+  CHECK(sample_one(logits, {.temperature = 1e-7f, .seed = 5}) == 1);
+  CHECK(drawn_ids(logits, {.temperature = 1e-6f}) == std::vector<uint32_t>{1, 3});
+}
+
+TEST_CASE("sampler: top_k keeps exactly k, ties by the lowest id") {
+  const std::vector<float> logits = {0.0f, 1.0f, 0.5f, 0.5f, 0.5f, 0.5f};
+  CHECK(drawn_ids(logits, {.top_k = 3}) == std::vector<uint32_t>{1, 2, 3});
+  CHECK(drawn_ids(logits, {.top_k = 1}) == std::vector<uint32_t>{1});
+  CHECK(drawn_ids(logits, {.top_k = 6}).size() == 6);
+}
+
+TEST_CASE("sampler: top_p keeps the smallest set that reaches p, one token at least") {
+  // Probabilities 0.5, 0.25, 0.125, 0.125.
+  const float ln2 = std::log(2.0f);
+  const std::vector<float> logits = {-ln2, 1 * 0.0f, -2 * ln2, -2 * ln2};
+  CHECK(drawn_ids(logits, {.top_p = 0.0f}) == std::vector<uint32_t>{1});
+  CHECK(drawn_ids(logits, {.top_p = 0.49f}) == std::vector<uint32_t>{1});
+  CHECK(drawn_ids(logits, {.top_p = 0.51f}) == std::vector<uint32_t>{0, 1});
+  CHECK(drawn_ids(logits, {.top_p = 0.8f}) == std::vector<uint32_t>{0, 1, 2});
+  CHECK(drawn_ids(logits, {.top_p = 0.9f}).size() == 4);
+  // Of what top_k left: 2/3 and 1/3.
+  CHECK(drawn_ids(logits, {.top_k = 2, .top_p = 0.6f}) == std::vector<uint32_t>{1});
+}
+
+TEST_CASE("sampler: min_p keeps what is likely enough beside the most likely") {
+  const std::vector<float> logits = {0.0f, 2.0f, 1.0f, 2.0f};
+  CHECK(drawn_ids(logits, {.min_p = 0.3f}) == std::vector<uint32_t>{1, 2, 3});
+  CHECK(drawn_ids(logits, {.min_p = 0.4f}) == std::vector<uint32_t>{1, 3});
+  CHECK(drawn_ids(logits, {.min_p = 1.0f}) == std::vector<uint32_t>{1, 3});
+}
+
+TEST_CASE("sampler: the repetition penalty counts every distinct id once, prompt and answer alike") {
+  const std::vector<float> logits = {4.0f, 3.0f, -1.0f, -1.5f};
+  CHECK(sample_one(logits, {.temperature = 0.0f, .repetition_penalty = 1.3f}, {0, 0, 0}) == 0);
+  CHECK(sample_one(logits, {.temperature = 0.0f, .repetition_penalty = 1.4f}, {0}) == 1);
+  CHECK(sample_one(logits, {.temperature = 0.0f, .repetition_penalty = 0.5f}, {1, 2}) == 1);
+  const std::vector<float> negative = {-1.0f, -1.5f};
+  CHECK(sample_one(negative, {.temperature = 0.0f, .repetition_penalty = 1.6f}, {0}) == 1);
+}
+
+TEST_CASE("sampler: the draw depends on all 64 bits of the seed, and on the position") {
+  const std::vector<float> logits(5000, 0.0f);
+  const uint64_t top_bit = uint64_t{1} << 63;
+  CHECK(sample_one(logits, {.seed = 7}) == sample_one(logits, {.seed = 7}));
+  CHECK(sample_one(logits, {.seed = 7}) != sample_one(logits, {.seed = 7 | top_bit}));
+  CHECK(sample_one(logits, {.seed = 18446744073709551615u}) != sample_one(logits, {.seed = 4294967295u}));
+  CHECK(sample_one(logits, {.seed = 7}, {1, 2}) != sample_one(logits, {.seed = 7}, {1, 2, 3}));
+  CHECK(sample_one(logits, {.seed = 7}, {1, 2}) == sample_one(logits, {.seed = 7}, {3, 4}));
+}
+
+TEST_CASE("sampler: logits that are no numbers are noticed") {
+  CHECK(all_finite(std::vector<float>{0.0f, -3e38f}));
+  CHECK_FALSE(all_finite(std::vector<float>{0.0f, std::nanf("")}));
+  CHECK_FALSE(all_finite(std::vector<float>{std::numeric_limits<float>::infinity()}));
+}
+
+}  // namespace runnel
