@@ -59,9 +59,10 @@ void dequantize_row(TensorType type, std::span<const std::byte> row, std::span<f
     const std::byte* from = row.data() + block * block_bytes(type);
     unpack_block(type, from, quants);
     const float scale = half_to_float(read<uint16_t>(from));
-    const float minimum = type == TensorType::kQ4_1 ? half_to_float(read<uint16_t>(from + 2)) : 0.0f;
     for (uint32_t i = 0; i < kBlock; ++i) {
-      out[block * kBlock + i] = scale * static_cast<float>(quants[i]) + minimum;
+      float& value = out[block * kBlock + i];
+      value = scale * static_cast<float>(quants[i]);
+      if (type == TensorType::kQ4_1) value += half_to_float(read<uint16_t>(from + 2));
     }
   }
 }

@@ -137,8 +137,8 @@ Result<void> read_heads(const Metadata& metadata, ModelConfig& config) {
     return metadata.error("has a width of " + std::to_string(config.hidden_size) + ", which its " +
                           std::to_string(*num_heads) + " heads do not divide");
   }
-  if (*head_dim < 1 || *head_dim > kMaxHeadDim) {
-    return metadata.error("has heads of " + std::to_string(*head_dim) + " values; 1 to " +
+  if (*head_dim > kMaxHeadDim) {
+    return metadata.error("has heads of " + std::to_string(*head_dim) + " values; at most " +
                           std::to_string(kMaxHeadDim) + " are supported");
   }
   const auto value_dim = metadata.count("attention.value_length", kMaxHeadDim, *head_dim);
