@@ -1,0 +1,24 @@
+// Attention over the paged cache: rotate and store, then attend, each cut into chunks for the threads. Chunks
+// may differ in which rows share a reading of K and V; what a row computes does not.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu-runner/activation.h"
+#include "cpu-runner/kv_cache.h"
+#include "cpu-runner/product.h"
+#include "cpu-runner/rope_angles.h"
+#include "runner/backend.h"
+
+namespace runnel {
+
+// Rotates queries and keys of the batch in qkv and stores keys and values. angles were prepared for the
+// batch.
+void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
+                    const Rope& rope, const RopeAngles& angles, const KvCache& cache, Activation& qkv);
+
+// out = attention of the batch's queries over what the cache holds, with block sums.
+void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
+                 const KvCache& cache, const Activation& qkv, Activation& out);
+
+}  // namespace runnel

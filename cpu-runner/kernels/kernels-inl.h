@@ -1,0 +1,24 @@
+// One table of kernels: included by a .cc file that has defined RUNNEL_KERNELS, the namespace, and
+// RUNNEL_KERNELS_NAME, and that is compiled for the instruction set it is named after. No function of a
+// common namespace may be instantiated under these headers: the linker keeps one copy of an inline function,
+// and if it kept the one with AVX in it, the portable path would not be. So they use plain pointers and
+// builtins, and what they define is static.
+#include "cpu-runner/kernels/attend-inl.h"
+#include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/kernels/product-inl.h"
+#include "cpu-runner/kernels/rows-inl.h"
+
+namespace runnel::RUNNEL_KERNELS {
+
+static constexpr Kernels kKernels = {
+    .name = RUNNEL_KERNELS_NAME,
+    .multiply = multiply,
+    .block_sums = block_sums,
+    .norm = norm,
+    .silu_multiply = silu_multiply,
+    .rotate = rotate,
+    .to_half = to_half,
+    .attend = attend,
+};
+
+}  // namespace runnel::RUNNEL_KERNELS

@@ -1,0 +1,88 @@
+// The inner loops, compiled once for each instruction set and chosen once, at start. Everything here takes
+// plain pointers: the loops know neither handles nor threads. docs/numerics.md is the definition of what they
+// compute; all tables compute the same bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "runner/formats/tensor.h"
+
+namespace runnel {
+
+// Weights are held in tiles of 16 rows; a lane of a vector is a row.
+inline constexpr uint32_t kTileRows = 16;
+// k of a product runs in blocks of 32.
+inline constexpr uint32_t kBlockColumns = 32;
+// Positions that attention visits together.
+inline constexpr uint32_t kTilePositions = 32;
+// Activations that are ready for a product, and heads in attention, are continued by zeros to a multiple of
+// this.
+inline constexpr uint32_t kLanes = 16;
+// Columns that one call of multiply may have, queries that one call of attend may have: their state is on the
+// stack.
+inline constexpr uint32_t kMaxColumns = 48;
+inline constexpr uint32_t kMaxQueries = 32;
+inline constexpr uint32_t kMaxHeadDim = 256;
+
+// A matrix in tiles, see matrix.h for the layout.
+struct TiledWeights {
+  TensorType type;
+  const std::byte* tiles;
+  size_t tile_bytes;
+  uint32_t columns;
+};
+
+// Rows of an activation.
+struct Columns {
+  const float* values;  // (num_columns, stride)
+  const float* sums;    // (num_columns, sums_stride): of each block of 32 values
+  size_t stride;
+  size_t sums_stride;
+  uint32_t num_columns;  // at most kMaxColumns
+};
+
+// K and V of one layer and one KV head.
+struct KvView {
+  const uint16_t* keys;  // of block 0; position p of a block is head_dim halves at p * head_dim
+  const uint16_t* values;
+  size_t block_stride;          // halves from block to block
+  const uint32_t* block_table;  // of the sequence
+  uint32_t block_size;
+  uint32_t head_dim;  // at most kMaxHeadDim
+};
+
+struct AttendQuery {
+  const float* query;      // (head_dim)
+  float* out;              // (head_dim)
+  uint32_t num_positions;  // it sees positions 0 to num_positions - 1; at least 1
+};
+
+struct Kernels {
+  const char* name;
+
+  // out[column * out_stride + row] for the rows of num_tiles tiles from first_tile.
+  void (*multiply)(const TiledWeights& weights, size_t first_tile, size_t num_tiles, const Columns& columns,
+                   float* out, size_t out_stride);
+  // sums[b] of n values, of which the last block may be short.
+  void (*block_sums)(const float* values, uint32_t n, float* sums);
+  void (*norm)(const float* in, const float* gain, uint32_t n, float epsilon, float* out);
+  // out = silu(gate) x up.
+  void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
+  // Turns the pairs of one head; angles holds cos and sin of each pair in turn, (rotary_dim / 2, 2).
+  void (*rotate)(float* head, const float* angles, uint32_t rotary_dim, bool interleaved);
+  void (*to_half)(const float* in, uint32_t n, uint16_t* out);
+  // The queries share one KV head of one sequence: K and V are read and widened once for all of them.
+  void (*attend)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale);
+};
+
+extern const Kernels kPortableKernels;
+#if defined(__x86_64__)
+extern const Kernels kX8664V3Kernels;
+#endif
+
+// The best table for this machine. The environment variable RUNNEL_CPU=portable asks for the portable one;
+// any other value of it means nothing.
+const Kernels& select_kernels();
+
+}  // namespace runnel

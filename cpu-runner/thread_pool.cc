@@ -1,0 +1,121 @@
+#include "cpu-runner/thread_pool.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <system_error>
+
+#include "runner/check.h"
+
+namespace runnel {
+namespace {
+
+// How long a thread watches a word before it asks the kernel to wake it. The gaps between the loops of one
+// step are a few microseconds, those between steps some tens: spinning covers both, and a core that the
+// gateway needs is not held longer than this.
+constexpr std::chrono::microseconds kSpin{30};
+constexpr int kPausesPerClockRead = 32;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+// Returns when word is no longer value: after a bounded spin the kernel is asked.
+void wait_while(const std::atomic<uint32_t>& word, uint32_t value) {
+  const auto deadline = std::chrono::steady_clock::now() + kSpin;
+  do {
+    for (int i = 0; i < kPausesPerClockRead; ++i) {
+      if (word.load(std::memory_order_acquire) != value) return;
+      pause_briefly();
+    }
+  } while (std::chrono::steady_clock::now() < deadline);
+  word.wait(value, std::memory_order_acquire);
+}
+
+uint32_t usable_processors() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  // With more processors than the set can hold the call fails, and the count is still there.
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ThreadPool>> ThreadPool::create(uint32_t num_threads) {
+  if (num_threads > kMaxThreads) {
+    return Error{ExitCode::kUsage, "The number of threads is " + std::to_string(num_threads) + "; at most " +
+                                       std::to_string(kMaxThreads) + " are possible."};
+  }
+  if (num_threads == 0) num_threads = std::clamp(usable_processors(), 1u, kMaxThreads);
+  std::unique_ptr<ThreadPool> pool(new ThreadPool());
+  try {
+    while (pool->num_threads() < num_threads)
+      pool->workers_.emplace_back([raw = pool.get()] { raw->work(); });
+  } catch (const std::system_error& error) {
+    return Error{ExitCode::kSystem, "Thread " + std::to_string(pool->num_threads() + 1) + " of " +
+                                        std::to_string(num_threads) + " cannot be started: " + error.what() +
+                                        "."};
+  }
+  return pool;
+}
+
+ThreadPool::~ThreadPool() {
+  stopping_.store(true, std::memory_order_relaxed);
+  loop_number_.fetch_add(1);
+  loop_number_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(uint32_t num_chunks, ChunkFn fn, const void* context) {
+  if (num_chunks == 0) return;
+  if (num_chunks == 1 || workers_.empty()) {
+    for (uint32_t chunk = 0; chunk < num_chunks; ++chunk) fn(context, chunk);
+    return;
+  }
+  CHECK(unfinished_chunks_.load(std::memory_order_relaxed) == 0);
+  fn_ = fn;
+  context_ = context;
+  num_chunks_ = num_chunks;
+  unfinished_chunks_.store(num_chunks, std::memory_order_relaxed);
+  const uint64_t number = loop_number_.load(std::memory_order_relaxed) + 1;
+  ticket_.store((number << 32) | num_chunks, std::memory_order_release);
+  // Sequentially consistent, as every write that a sleeper waits for: notify_all looks for sleepers after it,
+  // and that look must not come first.
+  loop_number_.store(static_cast<uint32_t>(number));
+  loop_number_.notify_all();
+
+  take_chunks();
+  for (uint32_t left; (left = unfinished_chunks_.load(std::memory_order_acquire)) != 0;) {
+    wait_while(unfinished_chunks_, left);
+  }
+}
+
+void ThreadPool::take_chunks() {
+  uint64_t ticket = ticket_.load(std::memory_order_acquire);
+  while (static_cast<uint32_t>(ticket) != 0) {
+    if (!ticket_.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acquire)) continue;
+    // The chunk is ours, so the loop cannot end before it and its description stays.
+    fn_(context_, num_chunks_ - static_cast<uint32_t>(ticket));
+    if (unfinished_chunks_.fetch_sub(1) == 1) unfinished_chunks_.notify_all();
+    ticket = ticket_.load(std::memory_order_acquire);
+  }
+}
+
+void ThreadPool::work() {
+  uint32_t seen = 0;
+  while (true) {
+    wait_while(loop_number_, seen);
+    seen = loop_number_.load(std::memory_order_acquire);
+    if (stopping_.load(std::memory_order_relaxed)) return;
+    take_chunks();
+  }
+}
+
+}  // namespace runnel

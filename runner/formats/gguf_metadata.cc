@@ -1,0 +1,164 @@
+// Keys and values of a GGUF file. Arrays are walked, to check them and to find their end, but not kept.
+#include <set>
+#include <string_view>
+
+#include "runner/formats/gguf_parser.h"
+#include "runner/formats/quoted.h"
+
+namespace runnel {
+namespace {
+
+// The format's own numbers.
+enum ValueType : uint32_t {
+  kUint8 = 0,
+  kInt8 = 1,
+  kUint16 = 2,
+  kInt16 = 3,
+  kUint32 = 4,
+  kInt32 = 5,
+  kFloat32 = 6,
+  kBool = 7,
+  kString = 8,
+  kArray = 9,
+  kUint64 = 10,
+  kInt64 = 11,
+  kFloat64 = 12,
+};
+
+// Bytes of a value; 0 for those of no fixed size and for numbers that are no type.
+uint64_t fixed_bytes(uint32_t type) {
+  switch (type) {
+    case kUint8:
+    case kInt8:
+    case kBool:
+      return 1;
+    case kUint16:
+    case kInt16:
+      return 2;
+    case kUint32:
+    case kInt32:
+    case kFloat32:
+      return 4;
+    case kUint64:
+    case kInt64:
+    case kFloat64:
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+template <typename Read, typename Kept>
+std::optional<GgufValue> read_number(ByteReader& reader) {
+  const std::optional<Read> value = reader.read<Read>();
+  if (!value) return std::nullopt;
+  return GgufValue(static_cast<Kept>(*value));
+}
+
+// type is one of fixed size other than bool.
+std::optional<GgufValue> parse_number(ByteReader& reader, uint32_t type) {
+  switch (type) {
+    case kUint8:
+      return read_number<uint8_t, uint64_t>(reader);
+    case kInt8:
+      return read_number<int8_t, int64_t>(reader);
+    case kUint16:
+      return read_number<uint16_t, uint64_t>(reader);
+    case kInt16:
+      return read_number<int16_t, int64_t>(reader);
+    case kUint32:
+      return read_number<uint32_t, uint64_t>(reader);
+    case kInt32:
+      return read_number<int32_t, int64_t>(reader);
+    case kUint64:
+      return read_number<uint64_t, uint64_t>(reader);
+    case kInt64:
+      return read_number<int64_t, int64_t>(reader);
+    case kFloat32:
+      return read_number<float, double>(reader);
+    default:
+      return read_number<double, double>(reader);
+  }
+}
+
+// what: the thing this string is, for the message.
+Result<std::string_view> parse_string(ByteReader& reader, const std::string& what, const std::string& path) {
+  const std::optional<uint64_t> length = reader.read<uint64_t>();
+  if (!length) return gguf_truncated(path, what);
+  if (*length > kMaxGgufStringBytes) {
+    return gguf_error(path, "has a string of " + std::to_string(*length) + " bytes in " + what +
+                                "; at most " + std::to_string(kMaxGgufStringBytes) + " are read");
+  }
+  const std::optional<std::string_view> text = reader.read_text(*length);
+  if (!text) return gguf_truncated(path, what);
+  return *text;
+}
+
+Result<GgufValue> parse_array(ByteReader& reader, const std::string& what, const std::string& path) {
+  const std::optional<uint32_t> type = reader.read<uint32_t>();
+  const std::optional<uint64_t> length = type ? reader.read<uint64_t>() : std::nullopt;
+  if (!length) return gguf_truncated(path, what);
+  if (*type == kArray)
+    return gguf_error(path, "has arrays inside an array in " + what + "; they are not supported");
+  if (*length > kMaxGgufArrayLength) {
+    return gguf_error(path, "has an array of " + std::to_string(*length) + " elements in " + what +
+                                "; at most " + std::to_string(kMaxGgufArrayLength) + " are read");
+  }
+  if (*type == kString) {
+    for (uint64_t i = 0; i < *length; ++i) {
+      const Result<std::string_view> element = parse_string(reader, what, path);
+      if (!element) return element.error();
+    }
+  } else if (fixed_bytes(*type) == 0) {
+    return gguf_error(path, "has an array of unknown type " + std::to_string(*type) + " in " + what);
+  } else if (!reader.skip(*length * fixed_bytes(*type))) {
+    return gguf_truncated(path, what);
+  }
+  return GgufValue(GgufArray{*type, *length});
+}
+
+Result<GgufValue> parse_value(ByteReader& reader, uint32_t type, const std::string& what,
+                              const std::string& path) {
+  if (type == kArray) return parse_array(reader, what, path);
+  if (type == kString) {
+    const Result<std::string_view> text = parse_string(reader, what, path);
+    if (!text) return text.error();
+    return GgufValue(std::string(*text));
+  }
+  if (fixed_bytes(type) == 0) {
+    return gguf_error(path, "has a value of unknown type " + std::to_string(type) + " in " + what);
+  }
+  if (type == kBool) {
+    const std::optional<uint8_t> value = reader.read<uint8_t>();
+    if (!value) return gguf_truncated(path, what);
+    if (*value > 1) return gguf_error(path, "has a truth value of " + std::to_string(*value) + " in " + what);
+    return GgufValue(*value == 1);
+  }
+  std::optional<GgufValue> number = parse_number(reader, type);
+  if (!number) return gguf_truncated(path, what);
+  return *std::move(number);
+}
+
+}  // namespace
+
+Result<std::vector<GgufEntry>> parse_gguf_metadata(ByteReader& reader, uint64_t num_entries,
+                                                   const std::string& path) {
+  std::vector<GgufEntry> entries;
+  entries.reserve(num_entries);
+  std::set<std::string_view> keys;  // views into the file
+  for (uint64_t i = 0; i < num_entries; ++i) {
+    const Result<std::string_view> key =
+        parse_string(reader, "the key of metadata entry " + std::to_string(i), path);
+    if (!key) return key.error();
+    const std::string what = "metadata " + quoted(*key);
+    if (!keys.insert(*key).second) return gguf_error(path, "has " + what + " twice");
+    const std::optional<uint32_t> type = reader.read<uint32_t>();
+    if (!type) return gguf_truncated(path, what);
+    Result<GgufValue> value = parse_value(reader, *type, what, path);
+    if (!value) return value.error();
+    entries.push_back({std::string(*key), *std::move(value)});
+  }
+  return entries;
+}
+
+}  // namespace runnel

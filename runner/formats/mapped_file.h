@@ -1,0 +1,38 @@
+// A regular file, mapped for reading. Only regular files: opening a FIFO would wait for its other end, and a
+// device may never end.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runner/result.h"
+
+namespace runnel {
+
+class MappedFile {
+ public:
+  // Errors: kNoFile, kNoPermission, kBadModel for an empty file, kSystem; the message names the path.
+  static Result<MappedFile> open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  int64_t modified_ns() const { return modified_ns_; }  // since 1970
+  uint64_t inode() const { return inode_; }
+
+  // Lets the pages that lie entirely inside part go; a later read fetches them from the file again.
+  void release_pages(std::span<const std::byte> part) const;
+
+ private:
+  MappedFile() = default;
+
+  std::span<const std::byte> bytes_;
+  int64_t modified_ns_ = 0;
+  uint64_t inode_ = 0;
+};
+
+}  // namespace runnel

@@ -1,0 +1,25 @@
+// Text from an untrusted file, fit for an error message: in double quotes, with what is not printable ASCII
+// escaped (a terminal must not obey it, a protobuf string must hold it), and cut when it is long.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace runnel {
+
+inline std::string quoted(std::string_view text) {
+  constexpr size_t kMaxShown = 80;
+  constexpr char kHex[] = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text.substr(0, kMaxShown)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f && c != '"' && c != '\\') {
+      out += c;
+    } else {
+      out += {'\\', 'x', kHex[byte >> 4], kHex[byte & 15]};
+    }
+  }
+  return out + (text.size() > kMaxShown ? "...\"" : "\"");
+}
+
+}  // namespace runnel

@@ -1,0 +1,42 @@
+#include "runner/formats/tensor.h"
+
+#include <cstddef>
+#include <cstdlib>
+
+namespace runnel {
+namespace {
+
+struct TypeTraits {
+  TensorType type;
+  std::string_view name;
+  uint32_t block_weights;
+  uint32_t block_bytes;
+};
+
+// A quantised block: a half-precision scale, for Q4_1 a half-precision minimum too, then 32 weights.
+constexpr TypeTraits kTypes[] = {
+    {TensorType::kF32, "F32", 1, 4},     {TensorType::kF16, "F16", 1, 2},
+    {TensorType::kQ4_0, "Q4_0", 32, 18}, {TensorType::kQ4_1, "Q4_1", 32, 20},
+    {TensorType::kQ8_0, "Q8_0", 32, 34},
+};
+
+const TypeTraits& traits(TensorType type) {
+  for (const TypeTraits& entry : kTypes) {
+    if (entry.type == type) return entry;
+  }
+  std::abort();  // every TensorType is in the table
+}
+
+}  // namespace
+
+uint32_t block_weights(TensorType type) {
+  return traits(type).block_weights;
+}
+uint32_t block_bytes(TensorType type) {
+  return traits(type).block_bytes;
+}
+std::string_view type_name(TensorType type) {
+  return traits(type).name;
+}
+
+}  // namespace runnel

@@ -1,0 +1,53 @@
+// Hands the tensors of a file to a backend, by name and with the shape the model expects, and keeps count: in
+// the end every tensor of the file must have been used, since one that is left over means that the model is
+// not what its name says.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "runner/backend.h"
+#include "runner/formats/gguf.h"
+#include "runner/models/registry.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+struct MatrixSpec {
+  std::string name;
+  uint64_t rows;
+};
+
+class WeightLoader {
+ public:
+  // All three outlive the loader. progress may be empty.
+  WeightLoader(const GgufFile& file, Backend& backend, const LoadProgressFn& progress);
+
+  bool has(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
+
+  // Matrices of (rows, columns), stacked by rows into one weight. After a failure these return an empty
+  // handle; finish() tells the first one, so that a model lists its weights without an if after each.
+  WeightHandle matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns);
+  WeightHandle vector(const std::string& name, uint64_t size);
+
+  // The first failure of the calls above, or a tensor that none of them took.
+  Result<void> finish() const;
+
+ private:
+  const TensorView* take(const std::string& name, uint32_t num_dims, uint64_t columns, uint64_t rows);
+  void fail(Error error);
+  void done(const TensorView& tensor);
+
+  const GgufFile& file_;
+  Backend& backend_;
+  const LoadProgressFn& progress_;
+  uint64_t loaded_bytes_ = 0;
+  uint64_t total_bytes_ = 0;
+  std::set<const TensorView*> used_;
+  Result<void> status_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,194 @@
+// Files that are wrong, each refused with a sentence that names the fault. The sanitizer build of these tests
+// is what shows that nothing is read outside the file.
+
+#include <functional>
+
+#include "runner/formats/gguf.h"
+#include "test/fixtures/doctest.h"
+#include "test/fixtures/gguf_writer.h"
+#include "test/fixtures/tiny_llama.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+// The message of the refusal without the path before it.
+std::string refusal(const std::string& bytes) {
+  const TemporaryFile file(bytes);
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  if (opened) return "accepted";
+  CHECK(opened.error().exit_code == ExitCode::kBadModel);
+  const std::string& message = opened.error().message;
+  REQUIRE(message.starts_with(file.path() + " "));
+  return message.substr(file.path().size() + 1);
+}
+
+// A small file with one metadata entry and one tensor, bent by change.
+std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
+  GgufWriter writer;
+  writer.u32("key", 1);
+  writer.tensors.push_back({"first", {8, 2}, 0, std::string(64, 'x'), std::nullopt});
+  writer.tensors.push_back({"second", {8}, 0, std::string(32, 'y'), std::nullopt});
+  change(writer);
+  return refusal(writer.bytes());
+}
+
+TEST_CASE("the file that the hostile ones are made from is accepted") {
+  CHECK(refusal_of([](GgufWriter&) {}) == "accepted");
+}
+
+TEST_CASE("a file that begins otherwise is no GGUF file") {
+  CHECK(refusal("") == "is empty.");
+  CHECK(refusal("GG") == "is not a GGUF file: it begins with \"GG\".");
+  CHECK(refusal("PK\x03\x04zip") == "is not a GGUF file: it begins with \"PK\\x03\\x04\".");
+  CHECK(refusal_of([](GgufWriter& w) { w.version = 1; }) ==
+        "is GGUF version 1; versions 2 and 3 are supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.version = 4; }) ==
+        "is GGUF version 4; versions 2 and 3 are supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.version = 0x03000000; }) ==
+        "is a big-endian GGUF file; only little-endian ones are supported.");
+}
+
+TEST_CASE("a file cut anywhere is refused, and says that it is truncated") {
+  TinyLlama small;
+  small.num_layers = 1;
+  small.hidden = 32;
+  small.num_heads = 2;
+  small.num_kv_heads = 1;
+  small.ffn = 32;
+  small.vocab = 4;
+  GgufWriter writer = write_tiny_llama(small);
+  writer.array("strings", kGgufString, 2, raw_text("a") + raw_text("bc"));
+  writer.entry("flag", kGgufBool, raw<uint8_t>(1));
+  const std::string bytes = writer.bytes();
+  const TemporaryFile file(bytes);
+  REQUIRE(GgufFile::open(file.path()).ok());
+  for (size_t size = bytes.size() - 1; size >= 4; --size) {
+    CAPTURE(size);
+    REQUIRE(truncate(file.path().c_str(), static_cast<off_t>(size)) == 0);
+    const Result<GgufFile> opened = GgufFile::open(file.path());
+    REQUIRE_FALSE(opened.ok());
+    REQUIRE(opened.error().exit_code == ExitCode::kBadModel);
+    // Cut near its front, a file may also show that its own counts cannot be true.
+    const bool says_so = opened.error().message.find("is truncated: ") != std::string::npos ||
+                         opened.error().message.find("remaining bytes can hold") != std::string::npos;
+    REQUIRE_MESSAGE(says_so, opened.error().message);
+  }
+}
+
+TEST_CASE("a cut tensor is named with where it ends") {
+  GgufWriter writer;
+  writer.tensors.push_back({"blk.3.attn_q.weight", {8}, 0, std::string(32, 'x'), std::nullopt});
+  const std::string bytes = writer.bytes();
+  CHECK(refusal(bytes.substr(0, bytes.size() - 1)) ==
+        "is truncated: tensor \"blk.3.attn_q.weight\" ends at byte " + std::to_string(bytes.size()) +
+            ", the file has " + std::to_string(bytes.size() - 1) + ".");
+}
+
+TEST_CASE("counts that cannot be true are refused before anything is reserved") {
+  static constexpr uint64_t kHuge = ~uint64_t{0};
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.num_tensors = kHuge;
+        }).starts_with("claims 18446744073709551615 tensors"));
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.num_entries = kHuge;
+        }).starts_with("claims 18446744073709551615 metadata"));
+  CHECK(refusal_of([](GgufWriter& w) { w.num_tensors = 65'536; }).find("remaining bytes can hold") !=
+        std::string::npos);
+  CHECK(refusal_of([](GgufWriter& w) { w.num_entries = 65'537; }).find("at most 65536") != std::string::npos);
+  CHECK(refusal_of([](GgufWriter& w) { w.entry("s", kGgufString, raw(kHuge)); }).find("has a string of") ==
+        0);
+  CHECK(refusal_of([](GgufWriter& w) { w.entry("s", kGgufString, raw<uint64_t>(1 << 20)); }) ==
+        "is truncated: it ends in the middle of metadata \"s\".");
+  CHECK(refusal_of([](GgufWriter& w) { w.array("a", kGgufUint64, kHuge, ""); }).find("has an array of") == 0);
+  CHECK(refusal_of([](GgufWriter& w) { w.array("a", kGgufUint64, 1 << 24, ""); }) ==
+        "is truncated: it ends in the middle of metadata \"a\".");
+  CHECK(refusal_of([](GgufWriter& w) { w.array("a", kGgufString, 1 << 24, ""); }).find("metadata \"a\"") !=
+        std::string::npos);
+}
+
+TEST_CASE("values of no known kind are refused by key") {
+  CHECK(refusal_of([](GgufWriter& w) { w.entry("k", 13, raw<uint64_t>(0)); }) ==
+        "has a value of unknown type 13 in metadata \"k\".");
+  CHECK(refusal_of([](GgufWriter& w) { w.array("k", 99, 0, ""); }) ==
+        "has an array of unknown type 99 in metadata \"k\".");
+  CHECK(refusal_of([](GgufWriter& w) { w.array("k", kGgufArray, 1, ""); }) ==
+        "has arrays inside an array in metadata \"k\"; they are not supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.entry("k", kGgufBool, raw<uint8_t>(2)); }) ==
+        "has a truth value of 2 in metadata \"k\".");
+  CHECK(refusal_of([](GgufWriter& w) { w.repeat_entry("key", kGgufUint32, raw<uint32_t>(2)); }) ==
+        "has metadata \"key\" twice.");
+}
+
+TEST_CASE("keys are quoted so that a terminal stays as it is") {
+  const std::string message =
+      refusal_of([](GgufWriter& w) { w.entry("\x1b[2J\n" + std::string(200, 'k'), 13, ""); });
+  CHECK(message.find('\x1b') == std::string::npos);
+  CHECK(message.find("\"\\x1b[2J\\x0akkk") != std::string::npos);
+  CHECK(message.size() < 200);
+}
+
+TEST_CASE("an alignment that is none is refused") {
+  for (const uint32_t alignment : {0u, 3u, 48u, 131'072u}) {
+    CHECK(refusal_of([&](GgufWriter& w) {
+            w.u32("general.alignment", alignment);
+          }).find("must be a power of two") != std::string::npos);
+  }
+  CHECK(refusal_of([](GgufWriter& w) { w.text("general.alignment", "32"); }) ==
+        "has a general.alignment that is no unsigned integer.");
+}
+
+TEST_CASE("tensors of a wrong kind, shape or place are refused by name") {
+  const auto bent = [](const std::function<void(WrittenTensor&)>& change) {
+    return refusal_of([&](GgufWriter& w) { change(w.tensor("second")); });
+  };
+  CHECK(bent([](WrittenTensor& t) { t.name = "first"; }) == "has tensor \"first\" twice.");
+  CHECK(bent([](WrittenTensor& t) { t.type = 14; }) ==
+        "has tensor \"second\" of type 14 (Q6_K); supported are F32 (0), F16 (1), Q4_0 (2), Q4_1 (3) and "
+        "Q8_0 (8).");
+  CHECK(bent([](WrittenTensor& t) { t.type = 4; }).find("of type 4;") != std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.type = 0xffffffff; }).find("of type 4294967295;") != std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.dims = {}; }).find("0 dimensions; 1 to 4") != std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.dims = {1, 1, 1, 1, 1}; }).find("5 dimensions") != std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.dims = {8, 0}; }).find("dimension 1 of size 0") != std::string::npos);
+  CHECK(bent([](WrittenTensor& t) {
+          t.dims = {8};
+          t.type = 2;
+        }).find("no multiple of the 32 weights in a block of Q4_0") != std::string::npos);
+  CHECK(bent([](WrittenTensor& t) {
+          t.dims = {uint64_t{1} << 32, uint64_t{1} << 32, 2};
+        }).find("size beyond 64 bits") != std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.dims = {uint64_t{1} << 63}; }).find("size beyond 64 bits") !=
+        std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.offset = 65; }).find("no multiple of its alignment 32") !=
+        std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.offset = ~uint64_t{31}; }).find("offset beyond 64 bits") !=
+        std::string::npos);
+  CHECK(bent([](WrittenTensor& t) { t.offset = 96; }).find("is truncated: tensor \"second\"") == 0);
+  CHECK(bent([](WrittenTensor& t) { t.offset = 32; }) == "has tensor \"second\" inside tensor \"first\".");
+  CHECK(bent([](WrittenTensor& t) { t.dims = {9}; }).find("is truncated: tensor \"second\"") == 0);
+}
+
+TEST_CASE("random damage never does more than be refused") {
+  const std::string good = write_tiny_llama({}).bytes();
+  const size_t head = write_tiny_llama({}).head().size();
+  constexpr uint32_t kSeed = 7;
+  CAPTURE(kSeed);
+  std::mt19937 rng(kSeed);
+  const TemporaryFile file(good);
+  int num_refused = 0;
+  for (int round = 0; round < 3000; ++round) {
+    std::string bytes = good;
+    const uint32_t num_changes = 1 + rng() % 4;
+    for (uint32_t i = 0; i < num_changes; ++i) bytes[rng() % head] = static_cast<char>(rng() & 255);
+    // In place: a file system may write a truncated file out before it goes on.
+    std::fstream(file.path(), std::ios::binary | std::ios::in | std::ios::out) << bytes;
+    const Result<GgufFile> opened = GgufFile::open(file.path());
+    if (!opened) ++num_refused;
+  }
+  CHECK(num_refused > 1000);
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,142 @@
+#include "runner/formats/gguf.h"
+
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "test/fixtures/doctest.h"
+#include "test/fixtures/gguf_writer.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+GgufFile open_bytes(const std::string& bytes) {
+  const TemporaryFile file(bytes);
+  Result<GgufFile> opened = GgufFile::open(file.path());
+  if (!opened) FAIL(opened.error().message);
+  return *std::move(opened);
+}
+
+TEST_CASE("metadata of every type is read") {
+  GgufWriter writer;
+  writer.entry("u8", kGgufUint8, raw<uint8_t>(200));
+  writer.entry("i8", kGgufInt8, raw<int8_t>(-100));
+  writer.entry("u16", kGgufUint16, raw<uint16_t>(60'000));
+  writer.entry("i16", kGgufInt16, raw<int16_t>(-30'000));
+  writer.entry("u32", kGgufUint32, raw<uint32_t>(4'000'000'000));
+  writer.entry("i32", kGgufInt32, raw<int32_t>(-2'000'000'000));
+  writer.entry("u64", kGgufUint64, raw(uint64_t{1} << 40));
+  writer.entry("i64", kGgufInt64, raw<int64_t>(-5));
+  writer.entry("f32", kGgufFloat32, raw(1.5f));
+  writer.entry("f64", kGgufFloat64, raw(2.25));
+  writer.entry("yes", kGgufBool, raw<uint8_t>(1));
+  writer.text("text", "smollm");
+  writer.array("strings", kGgufString, 2, raw_text("a") + raw_text("bc"));
+  writer.array("numbers", kGgufInt32, 3, raw<int32_t>(1) + raw<int32_t>(2) + raw<int32_t>(3));
+  writer.u32("last", 7);
+  const GgufFile file = open_bytes(writer.bytes());
+
+  CHECK(file.version() == 3);
+  CHECK(file.entries().size() == 15);
+  CHECK(file.unsigned_integer("u8") == 200);
+  CHECK(std::get<int64_t>(*file.find("i8")) == -100);
+  CHECK(file.unsigned_integer("u16") == 60'000);
+  CHECK(std::get<int64_t>(*file.find("i16")) == -30'000);
+  CHECK(file.unsigned_integer("u32") == 4'000'000'000);
+  CHECK(file.unsigned_integer("u64") == uint64_t{1} << 40);
+  CHECK_FALSE(file.unsigned_integer("i32").has_value());
+  CHECK(std::get<int64_t>(*file.find("i64")) == -5);
+  CHECK(file.number("f32") == 1.5);
+  CHECK(file.number("f64") == 2.25);
+  CHECK(std::get<bool>(*file.find("yes")));
+  CHECK(file.text("text") == "smollm");
+  CHECK(file.array_length("strings") == 2);
+  CHECK(file.array_length("numbers") == 3);
+  CHECK(file.unsigned_integer("last") == 7);
+  CHECK_FALSE(file.text("u8").has_value());
+  CHECK_FALSE(file.number("text").has_value());
+  CHECK(file.find("absent") == nullptr);
+}
+
+TEST_CASE("tensors of every type are found where they are") {
+  for (const uint32_t version : {2u, 3u}) {
+    GgufWriter writer;
+    writer.version = version;
+    writer.write_alignment(64);
+    std::mt19937 rng(6);
+    const TensorType types[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
+                                TensorType::kQ8_0};
+    for (const TensorType type : types) {
+      writer.tensors.push_back({std::string(type_name(type)),
+                                {64, 3},
+                                static_cast<uint32_t>(type),
+                                random_weights(type, 192, 1.0f, rng),
+                                std::nullopt});
+    }
+    const GgufFile file = open_bytes(writer.bytes());
+    CHECK(file.version() == version);
+    REQUIRE(file.tensors().size() == 5);
+    for (const WrittenTensor& written : writer.tensors) {
+      const TensorView* tensor = file.find_tensor(written.name);
+      REQUIRE(tensor != nullptr);
+      CHECK(static_cast<uint32_t>(tensor->type) == written.type);
+      CHECK(tensor->columns() == 64);
+      CHECK(tensor->rows() == 3);
+      CHECK(std::memcmp(tensor->data.data(), written.data.data(), written.data.size()) == 0);
+      file.release_pages(*tensor);  // they come back from the file
+      CHECK(std::memcmp(tensor->data.data(), written.data.data(), written.data.size()) == 0);
+    }
+    CHECK(file.find_tensor("absent") == nullptr);
+  }
+}
+
+TEST_CASE("the identity changes with the header, the size, the time and the file, and with nothing else") {
+  GgufWriter writer;
+  writer.text("general.architecture", "llama");
+  writer.tensors.push_back({"t", {4}, 0, std::string(16, 'x'), std::nullopt});
+  const TemporaryFile file(writer.bytes());
+  const std::string identity = GgufFile::open(file.path())->identity();
+  CHECK(GgufFile::open(file.path())->identity() == identity);
+  CHECK(identity.size() < 128);
+
+  const TemporaryFile copy(writer.bytes());
+  std::filesystem::last_write_time(copy.path(), std::filesystem::last_write_time(file.path()));
+  CHECK(GgufFile::open(copy.path())->identity() != identity);  // another inode
+
+  const auto time = std::filesystem::last_write_time(file.path());
+  std::filesystem::last_write_time(file.path(), time + std::chrono::nanoseconds(1000));
+  CHECK(GgufFile::open(file.path())->identity() != identity);
+  std::filesystem::last_write_time(file.path(), time);
+  CHECK(GgufFile::open(file.path())->identity() == identity);
+
+  writer.text("general.architecture", "mamba");
+  std::ofstream(file.path(), std::ios::binary) << writer.bytes();
+  std::filesystem::last_write_time(file.path(), time);
+  CHECK(GgufFile::open(file.path())->identity() != identity);
+}
+
+TEST_CASE("what is no regular readable file is refused with its own exit code") {
+  CHECK(GgufFile::open("/tmp/runnel-no-such-file").error().exit_code == ExitCode::kNoFile);
+  CHECK(GgufFile::open("/tmp").error().exit_code == ExitCode::kNoFile);
+  CHECK(GgufFile::open("/dev/zero").error().exit_code == ExitCode::kNoFile);
+
+  const TemporaryFile fifo("");
+  unlink(fifo.path().c_str());
+  REQUIRE(mkfifo(fifo.path().c_str(), 0600) == 0);
+  const Result<GgufFile> from_fifo = GgufFile::open(fifo.path());  // must not wait for a writer
+  CHECK(from_fifo.error().exit_code == ExitCode::kNoFile);
+  CHECK(from_fifo.error().message == fifo.path() + " is not a regular file.");
+
+  const TemporaryFile secret("GGUF");
+  REQUIRE(chmod(secret.path().c_str(), 0) == 0);
+  if (geteuid() == 0) {
+    MESSAGE("the permission test is skipped: root may read everything");
+  } else {
+    CHECK(GgufFile::open(secret.path()).error().exit_code == ExitCode::kNoPermission);
+  }
+}
+
+}  // namespace
+}  // namespace runnel

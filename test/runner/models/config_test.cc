@@ -1,0 +1,141 @@
+// Hyper-parameters that do not fit are refused with a sentence that names the key and its value.
+#include <functional>
+#include <limits>
+
+#include "runner/models/registry.h"
+#include "test/fixtures/doctest.h"
+#include "test/fixtures/tiny_llama.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+Result<ModelConfig> config_of(const std::function<void(GgufWriter&)>& change,
+                              const std::string& expected = "") {
+  GgufWriter writer = write_tiny_llama({});
+  change(writer);
+  const TemporaryFile file(writer.bytes());
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  REQUIRE(opened.ok());
+  Result<ModelConfig> config = read_config(*opened, expected);
+  if (config) return config;
+  CHECK(config.error().exit_code == ExitCode::kBadModel);
+  CHECK(config.error().message.starts_with(file.path() + " "));
+  return Error{config.error().exit_code, config.error().message.substr(file.path().size() + 1)};
+}
+
+std::string refusal_of(const std::function<void(GgufWriter&)>& change, const std::string& expected = "") {
+  const Result<ModelConfig> config = config_of(change, expected);
+  return config ? "accepted" : config.error().message;
+}
+
+TEST_CASE("a config holds what the file says, and the usual defaults") {
+  const ModelConfig config = *config_of([](GgufWriter& w) {
+    w.remove("llama.attention.head_count_kv");
+    w.remove("llama.rope.freq_base");
+  });
+  CHECK(config.architecture == "llama");
+  CHECK(config.num_layers == 2);
+  CHECK(config.hidden_size == 64);
+  CHECK(config.num_heads == 4);
+  CHECK(config.num_kv_heads == 4);
+  CHECK(config.head_dim == 16);
+  CHECK(config.rotary_dim == 16);
+  CHECK(config.ffn_size == 96);
+  CHECK(config.vocab_size == 100);
+  CHECK(config.context_length == 512);
+  CHECK(config.rope_theta == 10'000.0);
+  CHECK(config.norm_epsilon == 1e-5f);
+}
+
+TEST_CASE("an architecture that is not there, or not the one asked for, is refused with the names") {
+  CHECK(refusal_of([](GgufWriter& w) { w.text("general.architecture", "mamba"); }) ==
+        "is of architecture \"mamba\", which is not supported; supported: llama.");
+  CHECK(refusal_of([](GgufWriter& w) { w.remove("general.architecture"); }) ==
+        "lacks metadata general.architecture.");
+  CHECK(refusal_of([](GgufWriter&) {}, "qwen2") ==
+        "is of architecture \"llama\", not \"qwen2\" as was asked for.");
+  CHECK(refusal_of([](GgufWriter&) {}, "llama") == "accepted");
+}
+
+TEST_CASE("a count that is missing, zero, too large or no count is refused by name") {
+  for (const char* name :
+       {"block_count", "embedding_length", "feed_forward_length", "context_length", "attention.head_count"}) {
+    const std::string key = std::string("llama.") + name;
+    CAPTURE(key);
+    CHECK(refusal_of([&](GgufWriter& w) { w.remove(key); }) == "lacks metadata " + key + ".");
+    CHECK(refusal_of([&](GgufWriter& w) {
+            w.u32(key, 0);
+          }).starts_with("has " + key + " 0; it must be from 1"));
+    CHECK(refusal_of([&](GgufWriter& w) {
+            w.u32(key, 0xffffffff);
+          }).starts_with("has " + key + " 4294967295;"));
+    CHECK(refusal_of([&](GgufWriter& w) { w.text(key, "8"); }) ==
+          "has a " + key + " that is no unsigned integer.");
+    CHECK(refusal_of([&](GgufWriter& w) { w.entry(key, kGgufInt32, raw<int32_t>(-1)); }) ==
+          "has a " + key + " that is no unsigned integer.");
+  }
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.u32("llama.attention.head_count_kv", 0);
+        }).starts_with("has llama.attention.head_count_kv 0;"));
+}
+
+TEST_CASE("heads that do not divide are refused") {
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.attention.head_count_kv", 3); }) ==
+        "has 4 heads for queries, which 3 for keys do not divide.");
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.attention.head_count", 6); }) ==
+        "has a width of 64, which its 6 heads do not divide.");
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.attention.head_count", 128); }) ==
+        "has a width of 64, which its 128 heads do not divide.");
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.u32("llama.embedding_length", 8192);
+          w.u32("llama.attention.head_count", 2);
+        }) == "has heads of 4096 values; at most 1024 are supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.rope.dimension_count", 15); }) ==
+        "has llama.rope.dimension_count 15; it must be even.");
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.u32("llama.rope.dimension_count", 18);
+        }).starts_with("has llama.rope.dimension_count 18;"));
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.attention.value_length", 8); }) ==
+        "has keys of 16 and values of 8 numbers; they must be equal.");
+}
+
+TEST_CASE("numbers that nothing can be computed with are refused") {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float theta : {0.0f, -1.0f, 0.5f, nan, infinity}) {
+    CHECK(refusal_of([&](GgufWriter& w) {
+            w.f32("llama.rope.freq_base", theta);
+          }).starts_with("has llama.rope.freq_base "));
+  }
+  for (const float epsilon : {0.0f, -1e-5f, 2.0f, nan, infinity}) {
+    CHECK(refusal_of([&](GgufWriter& w) {
+            w.f32("llama.attention.layer_norm_rms_epsilon", epsilon);
+          }).starts_with("has llama.attention.layer_norm_rms_epsilon "));
+  }
+  CHECK(refusal_of([](GgufWriter& w) { w.remove("llama.attention.layer_norm_rms_epsilon"); }) ==
+        "lacks metadata llama.attention.layer_norm_rms_epsilon.");
+}
+
+TEST_CASE("variants that would be computed wrongly are refused by name") {
+  CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "yarn"); }) ==
+        "asks for rope scaling \"yarn\", which is not supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "none"); }) == "accepted");
+  CHECK(refusal_of([](GgufWriter& w) { w.f32("llama.rope.scale_linear", 4.0f); }) ==
+        "has llama.rope.scale_linear; scaled rope is not supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.expert_count", 8); }) ==
+        "has llama.expert_count, which is not supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.expert_count", 0); }) == "accepted");
+}
+
+TEST_CASE("a vocabulary without weights is refused") {
+  CHECK(refusal_of([](GgufWriter& w) { w.remove_tensor("token_embd.weight"); }) ==
+        "lacks tensor \"token_embd.weight\".");
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.array("tokenizer.ggml.tokens", kGgufUint8, 101, std::string(101, 'a'));
+        }) == "names 101 tokens but has weights for 100.");
+}
+
+}  // namespace
+}  // namespace runnel

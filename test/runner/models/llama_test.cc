@@ -1,0 +1,89 @@
+// Loading: every tensor present, in its shape, and none left over.
+#include "runner/models/llama.h"
+
+#include <functional>
+
+#include "cpu-runner/cpu_backend.h"
+#include "test/fixtures/doctest.h"
+#include "test/fixtures/tiny_llama.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
+  GgufWriter writer = write_tiny_llama({});
+  change(writer);
+  const TemporaryFile file(writer.bytes());
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  REQUIRE(opened.ok());
+  const auto backend = make_cpu_backend({.num_threads = 1});
+  REQUIRE(backend.ok());
+  (*backend)->set_max_rows(8, 8);
+  const auto model = load_model(*opened, "llama", **backend, {});
+  if (model) return "accepted";
+  CHECK(model.error().exit_code == ExitCode::kBadModel);
+  CHECK(model.error().message.starts_with(file.path()));
+  return model.error().message.substr(file.path().size() + 1);
+}
+
+TEST_CASE("a llama loads, reports every tensor's bytes and holds as much memory as its file") {
+  const GgufWriter writer = write_tiny_llama({});
+  const TemporaryFile file(writer.bytes());
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  REQUIRE(opened.ok());
+  const auto backend = make_cpu_backend({.num_threads = 1});
+  (*backend)->set_max_rows(8, 8);
+  uint64_t last_bytes = 0;
+  int num_calls = 0;
+  uint64_t tensor_bytes = 0;
+  for (const TensorView& tensor : opened->tensors()) tensor_bytes += tensor.data.size();
+  const auto model = load_model(*opened, "", **backend, [&](uint64_t loaded_bytes, uint64_t total_bytes) {
+    CHECK(loaded_bytes > last_bytes);
+    CHECK(total_bytes == tensor_bytes);
+    last_bytes = loaded_bytes;
+    ++num_calls;
+  });
+  REQUIRE(model.ok());
+  CHECK((*model)->config().num_layers == 2);
+  CHECK(num_calls == static_cast<int>(opened->tensors().size()));
+  CHECK(last_bytes == tensor_bytes);
+  CHECK((*backend)->weights_bytes() >= tensor_bytes);
+  CHECK((*backend)->weights_bytes() <
+        tensor_bytes + tensor_bytes / 8);  // the last tile of a matrix is filled up
+}
+
+TEST_CASE("a missing tensor is named") {
+  for (const char* name : {"blk.1.attn_q.weight", "blk.0.ffn_norm.weight", "output_norm.weight"}) {
+    CHECK(refusal_of([&](GgufWriter& w) { w.remove_tensor(name); }) ==
+          std::string("lacks tensor \"") + name + "\".");
+  }
+}
+
+TEST_CASE("a tensor of another shape is named with both shapes") {
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.tensor("blk.0.attn_k.weight").dims = {32, 64};
+        }) == "has tensor \"blk.0.attn_k.weight\" of shape (32, 64); (64, 32) was expected.");
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.tensor("blk.1.attn_norm.weight").dims = {32, 2};
+        }) == "has tensor \"blk.1.attn_norm.weight\" of shape (32, 2); (64) was expected.");
+}
+
+TEST_CASE("a tensor that this model has no use for is named") {
+  for (const char* name : {"rope_freqs.weight", "blk.0.attn_q.bias", "blk.2.attn_q.weight"}) {
+    const std::string message = refusal_of([&](GgufWriter& w) {
+      w.tensors.push_back({name, {8}, 0, std::string(32, 'x'), std::nullopt});
+    });
+    CHECK(message.starts_with(std::string("has tensor \"") + name + "\", for which"));
+  }
+}
+
+TEST_CASE("gains in a type that they cannot have are refused by name") {
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.tensor("output_norm.weight").type = static_cast<uint32_t>(TensorType::kQ8_0);
+        }).find("tensor \"output_norm.weight\" of type Q8_0 is no vector") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace runnel
