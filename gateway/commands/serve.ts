@@ -90,9 +90,19 @@ async function close(server: Server): Promise<void> {
   clearTimeout(timer);
 }
 
-/** A second signal, while the first is being obeyed, ends the process at once. */
+/**
+ * Resolves with the first SIGTERM or SIGINT; a second one ends the process at once. The listeners stay: execa has one
+ * of its own, which ends the process by the signal when it finds itself alone.
+ */
 function firstSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) process.once(signal, () => resolve(signal));
+    let seen = false;
+    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+      process.on(signal, () => {
+        if (seen) process.exit(ExitCode.internal);
+        seen = true;
+        resolve(signal);
+      });
+    }
   });
 }

@@ -112,9 +112,10 @@ export interface RunnerStatus {
 
 export interface Runner {
   /**
-   * Tokens of the answer, as they come. Ends after the batch with `finish`; throws GenerationError instead if there is
-   * no such batch. Aborting the signal cancels: the iteration then throws CANCELLED. Leaving the loop early cancels
-   * too. A consumer that does not read pauses its own request only.
+   * Takes the request, or throws GenerationError at once. Gives the tokens of the answer as they come; the iteration
+   * ends after the batch with `finish`, and throws GenerationError instead if there is no such batch. Aborting the
+   * signal cancels: the iteration then throws CANCELLED. Leaving the loop early cancels too. A consumer that does not
+   * read pauses its own request only.
    */
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch>;
   status(): RunnerStatus;

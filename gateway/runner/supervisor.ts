@@ -34,6 +34,11 @@ export interface RunnerEvent {
 }
 
 export interface SupervisorOptions {
+  /**
+   * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
+   * error's message is the reason: the same as when the runner itself refuses the file.
+   */
+  readonly prepare?: () => Promise<void>;
   /** Asked anew for each start. */
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
@@ -93,14 +98,15 @@ export class Supervisor implements Runner {
     };
   }
 
-  async *generate(
-    request: GenerateRequest,
-    signal: AbortSignal,
-  ): AsyncGenerator<TokenBatch, void, undefined> {
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<TokenBatch, void, undefined> {
     const open = this.#admit(request);
     const cancel = () => open.cancel();
     signal.addEventListener('abort', cancel, { once: true });
     if (signal.aborted) cancel();
+    return this.#read(open, () => signal.removeEventListener('abort', cancel));
+  }
+
+  async *#read(open: OpenRequest, onLeave: () => void): AsyncGenerator<TokenBatch, void, undefined> {
     try {
       for (;;) {
         const batch = await open.next();
@@ -108,7 +114,7 @@ export class Supervisor implements Runner {
         if (batch.finish !== undefined) return;
       }
     } finally {
-      signal.removeEventListener('abort', cancel);
+      onLeave();
       open.cancel();
     }
   }
@@ -159,12 +165,22 @@ export class Supervisor implements Runner {
   }
 
   #startRunner(): void {
-    const { command, modelPath, limits } = this.#options;
+    const { prepare, modelPath } = this.#options;
     this.#watch?.stop();
     this.#watch = undefined;
-    this.#numStarts += 1;
-    // Before the runner opens the file: whatever is written from now on is another attempt's.
+    // Before anybody opens the file: whatever is written from now on is another attempt's.
     this.#modelBefore = fileIdentity(modelPath);
+    if (prepare === undefined) return this.#spawn();
+    prepare().then(
+      () => this.#spawn(),
+      (error: unknown) => this.#fail(error instanceof Error ? error.message : String(error), true),
+    );
+  }
+
+  #spawn(): void {
+    if (this.#isOver()) return;
+    const { command, limits } = this.#options;
+    this.#numStarts += 1;
     const life = new RunnerLife(
       command(),
       { ...defaultLifeLimits, ...limits },
@@ -221,7 +237,7 @@ export class Supervisor implements Runner {
     this.#onLost();
     this.#life = undefined;
     const policy = exitPolicy(death);
-    const isOver = this.#stopped !== undefined && this.#open.size === 0;
+    const isOver = this.#isOver();
     const level = isOver ? 'info' : policy.action === 'restart' ? 'warn' : 'error';
     this.#log(level, 'runner_exited', {
       pid: life.pid,
@@ -238,6 +254,11 @@ export class Supervisor implements Runner {
     const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
     this.#log('info', 'runner_restarting', { delayMs });
     this.#startTimer = setTimeout(() => this.#startRunner(), delayMs);
+  }
+
+  /** Stopped, and nobody waits for a runner any more. */
+  #isOver(): boolean {
+    return this.#stopped !== undefined && this.#open.size === 0;
   }
 
   /** No runner until the model file changes, or at all. The requests that are open have no use for a changed file. */
