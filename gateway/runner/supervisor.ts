@@ -170,8 +170,8 @@ export class Supervisor implements Runner {
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
     this.#modelBefore = fileIdentity(modelPath);
-    if (prepare === undefined) return this.#spawn();
-    prepare().then(
+    const prepared = prepare?.() ?? Promise.resolve();
+    prepared.then(
       () => this.#spawn(),
       (error: unknown) => this.#fail(error instanceof Error ? error.message : String(error), true),
     );

@@ -14,6 +14,7 @@ import { generateByFrames } from '../fixtures/frames-client.ts';
 
 const MIN_TOP1_AGREEMENT = 0.995;
 const MAX_MEAN_DIFFERENCE = 0.001;
+const MAX_TIE = 0.01;
 
 interface Reference {
   readonly cases: readonly {
@@ -94,22 +95,26 @@ test('serve computes the same bits for the same ids', async () => {
   }
 });
 
-test('greedy continuations follow the reference', () => {
-  for (const { ids, greedy_from_first_32 } of reference.cases) {
-    const args = [
-      'generate',
-      '--model',
-      DEFAULT_MODEL,
-      '--tokens',
-      ids.slice(0, 32).join(','),
-      '--temperature',
-      '0',
-    ];
-    args.push('--max-tokens', String(greedy_from_first_32.length), '--json');
+test('greedy continuations follow the reference up to a tie', () => {
+  for (const { ids, greedy_from_first_32: expected } of reference.cases) {
+    const prompt = ids.slice(0, 32);
+    const args = ['generate', '--model', DEFAULT_MODEL, '--tokens', prompt.join(','), '--temperature', '0'];
+    args.push('--max-tokens', String(expected.length), '--json');
     const { token_ids } = JSON.parse(execFileSync(CPU_RUNNER, args, { encoding: 'utf8' })) as {
       token_ids: number[];
     };
-    assert.equal(token_ids, greedy_from_first_32);
+    const parting = token_ids.findIndex((id, i) => id !== expected[i]);
+    if (parting < 0) continue;
+    // K and V are kept in half precision here and in single there: tokens as likely as each other may change places.
+    const { top_ids, top_logprob } = score([...prompt, ...token_ids.slice(0, parting)]);
+    const [likely = [], logprobs = []] = [top_ids.at(-1), top_logprob.at(-1)];
+    const theirs = likely.indexOf(expected[parting] ?? -1);
+    const gap = (logprobs[0] ?? 0) - (logprobs[theirs] ?? Number.NEGATIVE_INFINITY);
+    console.log(`parts from the reference at token ${parting}, where the two are ${gap.toFixed(4)} apart`);
+    assert.ok(
+      gap <= MAX_TIE,
+      `token ${parting}: ${token_ids[parting]} for ${expected[parting]}, ${gap} apart`,
+    );
   }
 });
 
