@@ -60,6 +60,25 @@ recovery(
   },
 );
 
+recovery('a paused stream is paused on the next runner, too', async () => {
+  await withDirectory(async (directory) => {
+    await supervised(['--echo-file', directory.path('echo')], {}, async ({ supervisor, state, kill }) => {
+      await state('ready');
+      const received = () => directory.jsonLines('echo').flatMap((message) => Object.keys(message));
+      let hasBegun = false;
+      const onBatch = async () => {
+        if (hasBegun) return;
+        hasBegun = true;
+        await until(patienceMs, 'a pause', () => received().includes('pause'));
+        await kill();
+        await until(patienceMs, 'the resumed request', () => received().length === 4);
+      };
+      await collectExact(supervisor, requestOf([1], 2000), { onBatch });
+      assert.equal(received().slice(0, 5), ['generate', 'pause', 'generate', 'pause', 'resume']);
+    });
+  });
+});
+
 for (const lie of ['index', 'id', 'vocab', 'after-end', 'garbage', 'oversize']) {
   recovery(`a runner that lies (${lie}) is killed, and the streams go on`, async () => {
     await withDirectory(async (directory) => {
