@@ -1,7 +1,7 @@
 /** The supervisor over real processes: start, requests, cancel, slow consumers, bounds, stop. Deaths: recovery.test.ts. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { GenerationError, type Runner } from '../../../gateway/runner/runner.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
 import {
   collect,
@@ -38,40 +38,27 @@ function isAlive(pid: number): boolean {
 
 const supervisorSuite = suite('supervisor');
 
-supervisorSuite(
-  'is starting with progress, then ready with the facts; a request in onReady is answered',
-  async () => {
-    let answer: Promise<void> | undefined;
-    const fractions = new Set<number | undefined>();
-    const flags = ['--slow-load', '200', '--split'];
-    await supervised(
-      flags,
-      {
-        onReady: () => {
-          answer = collectExact(run.supervisor, requestOf([1, 2], 20));
-        },
-      },
-      async (supervised) => {
-        run = supervised;
-        const { supervisor, state } = supervised;
-        assert.is(supervisor.status().state, 'starting');
-        const early = await errorOf(collect(supervisor, requestOf([1], 1)));
-        assert.equal([early.code, early.retriable, early.retryAfterSec], ['NOT_READY', true, 1]);
-        await until(patienceMs, 'half of the load', () => {
-          fractions.add(supervisor.status().loadProgress);
-          return (supervisor.status().loadProgress ?? 0) >= 0.5;
-        });
-        await state('ready');
-        const { info, restarts, reason, loadProgress } = supervisor.status();
-        assert.equal([info?.kind, info?.vocabSize, info?.numericsId], ['fake', 1000, 'fake-1']);
-        assert.equal([restarts, reason, loadProgress], [0, undefined, undefined]);
-        await answer;
-        assert.is(supervisor.status().openRequests, 0);
-      },
-    );
-  },
-);
-let run: Parameters<Parameters<typeof supervised>[2]>[0];
+supervisorSuite('is starting with progress, then ready; a request in onReady is answered', async () => {
+  let runner: Runner | undefined;
+  let answer: Promise<void> | undefined;
+  const onReady = () => {
+    if (runner !== undefined) answer = collectExact(runner, requestOf([1, 2], 20));
+  };
+  await supervised(['--slow-load', '200', '--split'], { onReady }, async ({ supervisor, state }) => {
+    runner = supervisor;
+    assert.is(supervisor.status().state, 'starting');
+    const early = await errorOf(collect(supervisor, requestOf([1], 1)));
+    assert.equal([early.code, early.retriable, early.retryAfterSec], ['NOT_READY', true, 1]);
+    await until(patienceMs, 'half of the load', () => (supervisor.status().loadProgress ?? 0) >= 0.5);
+    await state('ready');
+    const { info, restarts, reason, loadProgress } = supervisor.status();
+    assert.equal([info?.kind, info?.vocabSize, info?.numericsId], ['fake', 1000, 'fake-1']);
+    assert.equal([restarts, reason, loadProgress], [0, undefined, undefined]);
+    assert.ok(answer !== undefined, 'onReady was called');
+    await answer;
+    assert.is(supervisor.status().openRequests, 0);
+  });
+});
 
 supervisorSuite('requests: seeds of 64 bits, stop ids, log-probabilities, refusals', async () => {
   await withDirectory(async (directory) => {
@@ -145,10 +132,10 @@ supervisorSuite(
         await collectExact(supervisor, requestOf([4], 5), { signal: late.signal });
         late.abort();
 
-        // The runner still answers, and only the cancelled ones got a Cancel: ids 2, 3 and 4 (1 and 2 were aborted early).
+        // The runner still answers; it never saw the first request, and a Cancel for each of the next three.
         await collectExact(supervisor, requestOf([5], 5));
         const cancelled = directory.jsonLines('echo').flatMap((message) => message.cancel?.requestId ?? []);
-        assert.equal(cancelled, [1, 2, 3, 4]);
+        assert.equal(cancelled, [1, 2, 3]);
         assert.equal([supervisor.status().openRequests, supervisor.status().restarts], [0, 0]);
       });
     });
