@@ -60,7 +60,7 @@ export class OpenRequest implements RequestSink {
   /** The consumer wants no more. It hears CANCELLED at once, whatever the runner says; after the end it does nothing. */
   cancel(): void {
     this.#sent?.client.cancel(this.#sent.requestId);
-    this.#stream.abort(cancelled());
+    this.#stream.abort(new GenerationError('CANCELLED', 'The request was cancelled.', { retriable: false }));
     this.#end();
   }
 
@@ -90,10 +90,6 @@ export class OpenRequest implements RequestSink {
     this.#sent = undefined;
     this.#onEnd(this);
   }
-}
-
-export function cancelled(): GenerationError {
-  return new GenerationError('CANCELLED', 'The request was cancelled.', { retriable: false });
 }
 
 function generationErrorOf({ code, message }: RequestError): GenerationError {

@@ -10,7 +10,7 @@ import type { RunnerClient } from './client.ts';
 import { type Death, exitPolicy } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
 import type { Hello, Ready } from './messages.ts';
-import { cancelled, OpenRequest } from './open-request.ts';
+import { OpenRequest } from './open-request.ts';
 import type { RunnerCommand } from './process.ts';
 import {
   type GenerateRequest,
@@ -97,10 +97,10 @@ export class Supervisor implements Runner {
     request: GenerateRequest,
     signal: AbortSignal,
   ): AsyncGenerator<TokenBatch, void, undefined> {
-    if (signal.aborted) throw cancelled();
     const open = this.#admit(request);
     const cancel = () => open.cancel();
     signal.addEventListener('abort', cancel, { once: true });
+    if (signal.aborted) cancel();
     try {
       for (;;) {
         const batch = await open.next();
