@@ -16,7 +16,9 @@ function slowPipe() {
     },
   });
   const drain = () => {
-    release?.();
+    const done = release;
+    release = undefined;
+    done?.();
     return new Promise((resolve) => setImmediate(resolve));
   };
   return { pipe, written, drain };

@@ -74,8 +74,9 @@ runnerProcess('hands over the lines of stderr and keeps the last', async () => {
 runnerProcess('shows its environment without secrets', async () => {
   process.env.RUNNEL_API_KEY = 'canary';
   process.env.RUNNEL_TEST_PLAIN = 'plain';
-  const child = run('console.log(process.env.RUNNEL_API_KEY, process.env.RUNNEL_TEST_PLAIN)');
-  assert.is(await outputOf(child), 'undefined plain\n');
+  const script = 'const { RUNNEL_API_KEY, RUNNEL_TEST_PLAIN } = process.env;';
+  const child = run(`${script} process.stdout.write(JSON.stringify({ RUNNEL_API_KEY, RUNNEL_TEST_PLAIN }))`);
+  assert.is(await outputOf(child), '{"RUNNEL_TEST_PLAIN":"plain"}');
   delete process.env.RUNNEL_API_KEY;
   delete process.env.RUNNEL_TEST_PLAIN;
 });

@@ -1,0 +1,337 @@
+/** Deaths of the runner, by its own fault and from outside: every stream goes on, or ends with a reason. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { Backoff } from '../../../gateway/runner/backoff.ts';
+import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { answerOf } from '../../fixtures/fake-tokens.ts';
+import {
+  collect,
+  collectExact,
+  fakeCommand,
+  patienceMs,
+  requestOf,
+  supervised,
+  withDirectory,
+} from '../../fixtures/supervised.ts';
+import { until, within } from '../../fixtures/within.ts';
+
+async function errorOf(promise: Promise<unknown>): Promise<GenerationError> {
+  const reason = await within(
+    patienceMs,
+    'the error',
+    promise.then(
+      () => undefined,
+      (error: unknown) => error,
+    ),
+  );
+  assert.instance(reason, GenerationError);
+  return reason as GenerationError;
+}
+
+const recovery = suite('recovery');
+
+recovery(
+  'the resumed frame carries the prompt, the emitted ids, their number, and all else as it was',
+  async () => {
+    await withDirectory(async (directory) => {
+      const flags = ['--delay-ms', '5', '--echo-file', directory.path('echo')];
+      await supervised(flags, {}, async ({ supervisor, state, kill }) => {
+        await state('ready');
+        let emitted: readonly number[] = [];
+        const onBatch = async (ids: readonly number[]) => {
+          if (ids.length < 10 || emitted.length > 0) return;
+          emitted = [...ids];
+          await kill();
+          assert.is(supervisor.status().state, 'recovering');
+        };
+        const prompt = [7, 8, 9];
+        const sampling = { ...requestOf([], 0).sampling, seed: 2n ** 64n - 1n, topK: 5 };
+        await collectExact(supervisor, requestOf(prompt, 60, { sampling, topLogprobs: 3 }), { onBatch });
+        const [first, resumed] = directory.jsonLines('echo').map(({ generate }) => generate ?? {});
+        const ids = resumed?.tokenIds as number[];
+        assert.equal(ids.slice(0, prompt.length), prompt);
+        assert.ok(ids.length >= prompt.length + emitted.length, 'every token the consumer saw is there');
+        assert.equal(ids.slice(prompt.length), answerOf(prompt, sampling.seed, ids.length - prompt.length));
+        const same = { requestId: 1, maxTokens: 60, sampling: first?.sampling, topLogprobs: 3 };
+        assert.equal(resumed, { ...same, tokenIds: ids, numEmitted: ids.length - prompt.length });
+        assert.is(supervisor.status().restarts, 1);
+      });
+    });
+  },
+);
+
+recovery('a paused stream is paused on the next runner, too', async () => {
+  await withDirectory(async (directory) => {
+    await supervised(['--echo-file', directory.path('echo')], {}, async ({ supervisor, state, kill }) => {
+      await state('ready');
+      const received = () => directory.jsonLines('echo').flatMap((message) => Object.keys(message));
+      let hasBegun = false;
+      const onBatch = async () => {
+        if (hasBegun) return;
+        hasBegun = true;
+        await until(patienceMs, 'a pause', () => received().includes('pause'));
+        await kill();
+        await until(patienceMs, 'the resumed request', () => received().length === 4);
+      };
+      await collectExact(supervisor, requestOf([1], 2000), { onBatch });
+      assert.equal(received().slice(0, 5), ['generate', 'pause', 'generate', 'pause', 'resume']);
+    });
+  });
+});
+
+for (const lie of ['index', 'id', 'vocab', 'after-end', 'garbage', 'oversize']) {
+  recovery(`a runner that lies (${lie}) is killed, and the streams go on`, async () => {
+    await withDirectory(async (directory) => {
+      const flags = ['--lie', lie, '--crash-after', '12', '--crash-file', directory.write('fault', '')];
+      await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
+        await state('ready');
+        const lengths = [10, 40, 40];
+        await Promise.all(lengths.map((length, id) => collectExact(supervisor, requestOf([id], length))));
+        await until(patienceMs, 'the restart', () => supervisor.status().restarts === 1);
+        assert.equal(
+          eventsOf('runner_exited').map(({ signal }) => signal),
+          ['SIGKILL'],
+        );
+      });
+    });
+  });
+}
+
+for (const place of ['hello', 'load']) {
+  recovery(`a death at ${place} is followed by another start`, async () => {
+    await withDirectory(async (directory) => {
+      const flags = ['--crash-at', place, '--crash-file', directory.write('fault', '')];
+      await supervised(flags, {}, async ({ supervisor, state }) => {
+        await state('ready');
+        assert.is(supervisor.status().restarts, 1);
+        await collectExact(supervisor, requestOf([1], 5));
+      });
+    });
+  });
+}
+
+recovery('a death between two bytes of a frame loses and repeats nothing', async () => {
+  await withDirectory(async (directory) => {
+    const fault = directory.write('fault', '');
+    const flags = ['--crash-at', 'frame', '--crash-after', '9', '--crash-file', fault, '--split'];
+    await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
+      await state('ready');
+      await Promise.all([1, 2].map((id) => collectExact(supervisor, requestOf([id], 30))));
+      assert.equal(
+        eventsOf('runner_exited').map(({ signal }) => signal),
+        ['SIGSEGV'],
+      );
+    });
+  });
+});
+
+recovery('a double Ready is a lie, too', async () => {
+  await withDirectory(async (directory) => {
+    const flags = ['--lie', 'double-ready', '--crash-file', directory.write('fault', '')];
+    await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
+      await until(patienceMs, 'the restart', () => supervisor.status().restarts === 1);
+      await state('ready');
+      assert.match(String(eventsOf('runner_exited')[0]?.reason), /sent ready in phase serving/);
+    });
+  });
+});
+
+recovery('another protocol version fails for good and names both', async () => {
+  await supervised(['--wrong-version'], {}, async ({ supervisor, state }) => {
+    await state('failed');
+    assert.match(supervisor.status().reason ?? '', /version 999, the gateway version 1/);
+    const error = await errorOf(collect(supervisor, requestOf([1], 1)));
+    assert.equal([error.code, error.retriable], ['NOT_READY', false]);
+    assert.is(supervisor.status().restarts, 0);
+  });
+});
+
+recovery(
+  'a bad model file fails with the runner’s sentence, is not tried again, and is when it changes',
+  async () => {
+    await withDirectory(async (directory) => {
+      const modelPath = directory.write('model', 'bad');
+      const flags = ['--model', modelPath, '--exit-code', '65', '--failure', 'The magic is 0x00.'];
+      const reasons: string[] = [];
+      const options = { modelPath, modelPollMs: 5, onFailed: (reason: string) => reasons.push(reason) };
+      await supervised(flags, options, async ({ supervisor, state, eventsOf }) => {
+        await state('failed');
+        assert.equal([supervisor.status().reason, reasons], ['The magic is 0x00.', ['The magic is 0x00.']]);
+        const error = await errorOf(collect(supervisor, requestOf([1], 1)));
+        assert.equal([error.code, error.retriable, error.message], ['NOT_READY', true, 'The magic is 0x00.']);
+        assert.is(eventsOf('runner_started').length, 1);
+        directory.write('model', 'good');
+        await state('ready');
+        await collectExact(supervisor, requestOf([1], 5));
+        assert.is(eventsOf('runner_started').length, 2);
+      });
+    });
+  },
+);
+
+recovery('open streams fail when their model is gone, and when it is replaced', async () => {
+  await withDirectory(async (directory) => {
+    const modelPath = directory.write('model', 'one');
+    const flags = ['--model', modelPath, '--exit-code', '65', '--delay-ms', '5'];
+    await supervised(flags, { modelPath, modelPollMs: 5 }, async ({ supervisor, state, kill }) => {
+      await state('ready');
+      const replaced = errorOf(
+        collect(supervisor, requestOf([1], 1000), {
+          onBatch: async (ids) => {
+            if (ids.length !== 3) return;
+            directory.write('model', 'two');
+            await kill();
+          },
+        }),
+      );
+      const first = await replaced;
+      assert.equal([first.code, first.retriable], ['INFERENCE_FAILED', true]);
+      assert.match(first.message, /replaced/);
+      await state('ready');
+      assert.is(supervisor.status().info?.modelIdentity, 'two');
+
+      const broken = errorOf(collect(supervisor, requestOf([1], 1000)));
+      directory.write('model', 'bad');
+      await kill();
+      assert.is((await broken).code, 'INFERENCE_FAILED');
+      await state('failed');
+    });
+  });
+});
+
+recovery('a change of numerics is said, and the streams go on', async () => {
+  await withDirectory(async (directory) => {
+    const numerics = directory.write('numerics', 'avx2');
+    await supervised(
+      ['--numerics-file', numerics, '--delay-ms', '5'],
+      {},
+      async ({ supervisor, state, kill, eventsOf }) => {
+        await state('ready');
+        const onBatch = async (ids: readonly number[]) => {
+          if (ids.length !== 3) return;
+          directory.write('numerics', 'avx512');
+          await kill();
+        };
+        await collectExact(supervisor, requestOf([1], 30), { onBatch });
+        assert.equal(
+          eventsOf('numerics_changed').map(({ from, to }) => [from, to]),
+          [['avx2', 'avx512']],
+        );
+        assert.is(supervisor.status().info?.numericsId, 'avx512');
+      },
+    );
+  });
+});
+
+recovery('a request that kills its runner three times without a token is failed', async () => {
+  // The first token never comes: the frame that would carry it is cut in half.
+  const flags = ['--crash-at', 'frame', '--crash-after', '1'];
+  await supervised(flags, {}, async ({ supervisor, state }) => {
+    await state('ready');
+    const error = await errorOf(collect(supervisor, requestOf([1], 10)));
+    assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', false]);
+    assert.match(error.message, /died 3 times/);
+    await state('ready');
+    assert.is(supervisor.status().restarts, 3);
+  });
+});
+
+recovery('a stream that gains a token in each life goes on', async () => {
+  await supervised(['--crash-after', '1', '--crash-signal', 'exit:70'], {}, async ({ supervisor, state }) => {
+    await state('ready');
+    await collectExact(supervisor, requestOf([1], 6));
+    assert.ok(supervisor.status().restarts >= 5);
+  });
+});
+
+recovery('kills from outside cost no attempt and no delay', async () => {
+  const delays: number[] = [];
+  const backoff = new Backoff(
+    () => 0,
+    () => 0.5,
+  );
+  await supervised(
+    ['--hang', 'token', '--crash-after', '0'],
+    { backoff },
+    async ({ supervisor, state, kill, eventsOf }) => {
+      const open = errorOf(collectWhenReady());
+      for (let round = 0; round < 4; round += 1) {
+        await state('ready');
+        await until(patienceMs, 'the request', () => supervisor.status().openRequests === 1);
+        await kill();
+      }
+      await state('ready');
+      assert.is(supervisor.status().openRequests, 1);
+      delays.push(...eventsOf('runner_restarting').map(({ delayMs }) => Number(delayMs)));
+      assert.equal(delays, [0, 0, 0, 0]);
+      void supervisor.stop(0);
+      assert.is((await open).code, 'INFERENCE_FAILED');
+
+      async function collectWhenReady() {
+        await state('ready');
+        return collect(supervisor, requestOf([1], 10));
+      }
+    },
+  );
+});
+
+recovery('while it recovers, requests wait within the bound, and can be cancelled', async () => {
+  await supervised(['--slow-load', '300'], { maxOpenRequests: 2 }, async ({ supervisor, state, kill }) => {
+    await state('ready');
+    await kill();
+    assert.is(supervisor.status().state, 'recovering');
+    const abort = new AbortController();
+    const cancelled = errorOf(collect(supervisor, requestOf([1], 10), { signal: abort.signal }));
+    const waiting = collectExact(supervisor, requestOf([2], 10));
+    assert.is((await errorOf(collect(supervisor, requestOf([3], 10)))).code, 'QUEUE_FULL');
+    abort.abort();
+    assert.is((await cancelled).code, 'CANCELLED');
+    assert.is(supervisor.status().state, 'recovering');
+    await waiting;
+  });
+});
+
+recovery('a Hello that never comes, and a load without progress, are bounded', async () => {
+  for (const [place, limits, sentence] of [
+    ['hello', { helloTimeoutMs: 1500 }, /did not say Hello within 1500 ms/],
+    ['load', { loadStallMs: 300 }, /made no progress in loading for 300 ms/],
+  ] as const) {
+    await withDirectory(async (directory) => {
+      const flags = ['--hang', place, '--crash-file', directory.write('fault', '')];
+      await supervised(flags, { limits }, async ({ state, eventsOf }) => {
+        await state('ready');
+        assert.match(String(eventsOf('runner_exited')[0]?.reason), sentence);
+      });
+    });
+  }
+});
+
+recovery(
+  'a runner that cannot be started, or says nothing and exits, is tried again with a delay',
+  async () => {
+    const commands = [
+      { file: '/no/such/runner', args: [] },
+      { file: process.execPath, args: ['-e', 'console.error("the last words"); process.exit(71)'] },
+      fakeCommand(),
+    ];
+    let index = 0;
+    const command = () => commands[index++] ?? fakeCommand();
+    await supervised([], { command }, async ({ state, eventsOf }) => {
+      await state('ready');
+      const [first, second] = eventsOf('runner_exited');
+      assert.match(String(first?.reason), /could not be started: spawn \/no\/such\/runner ENOENT/);
+      assert.match(String(second?.reason), /status 71: the system refused/);
+      assert.is(second?.stderrTail, 'the last words\n');
+    });
+  },
+);
+
+recovery('a flood on stderr stops neither the runner nor the log', async () => {
+  await supervised(['--stderr-bytes', '3500000'], {}, async ({ supervisor, state, eventsOf }) => {
+    await state('ready');
+    await collectExact(supervisor, requestOf([1], 20));
+    assert.ok(eventsOf('runner_stderr').length < 100_000);
+  });
+});
+
+recovery.run();
