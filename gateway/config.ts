@@ -3,6 +3,7 @@ import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
+import { UsageError } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
 
 /**
@@ -10,7 +11,11 @@ import { LOG_LEVELS } from './ops/log.ts';
  * those before defaults. Merged once, validated, frozen.
  */
 
-const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+const whole = (min: number, max: number) => {
+  const fault = `must be a whole number from ${min} to ${max}`;
+  const inRange = (value: number): boolean => Number.isInteger(value) && value >= min && value <= max;
+  return z.coerce.number(fault).refine(inRange, fault);
+};
 
 const settings = {
   model: {
@@ -64,17 +69,17 @@ const settings = {
     fallback: 30,
     help: 'time open streams get to finish after SIGTERM',
   },
-  'log-level': { schema: z.enum(LOG_LEVELS), fallback: 'info', help: LOG_LEVELS.join(', ') },
+  'log-level': {
+    schema: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`),
+    fallback: 'info',
+    help: LOG_LEVELS.join(', '),
+  },
 } as const satisfies Record<string, { schema: z.ZodType; fallback?: string | number; help: string }>;
 
 type Settings = typeof settings;
 export type Config = Readonly<{ [Name in keyof Settings]: z.output<Settings[Name]['schema']> }>;
 
-/** A flag or variable that cannot be used; the message names it, its value and what it takes. */
-export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
-}
-
+/** UsageError for a flag or variable that cannot be used; the message names it, its value and what it takes. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
   const flags = parseFlags(args);
   const entries = Object.entries(settings).map(([name, setting]) => {
@@ -86,7 +91,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     if (parsed.success) return [name, parsed.data];
     const fault = parsed.error.issues[0]?.message ?? 'is not valid';
     const subject = raw === undefined ? `--${name}` : `${source} ${JSON.stringify(raw)}`;
-    throw new ConfigError(`${subject}: ${fault}`);
+    throw new UsageError(`${subject} ${fault}.`);
   });
   return Object.freeze(Object.fromEntries(entries)) as Config;
 }
@@ -109,7 +114,7 @@ function parseFlags(args: readonly string[]): Record<string, string | undefined>
       string
     >;
   } catch (error) {
-    throw new ConfigError(error instanceof Error ? error.message : String(error));
+    throw new UsageError(error instanceof Error ? error.message : String(error));
   }
 }
 

@@ -1,19 +1,24 @@
-import { pullCommand } from './commands/pull.ts';
-import { serveCommand } from './commands/serve.ts';
-import { tokenizeCommand } from './commands/tokenize.ts';
+import { pullCommand, pullUsage } from './commands/pull.ts';
+import { serveCommand, serveUsage } from './commands/serve.ts';
+import { tokenizeCommand, tokenizeUsage } from './commands/tokenize.ts';
 import { ExitCode } from './ops/exit-code.ts';
 
 /** The command line. Each command takes its own arguments and gives the exit status. */
 
 interface Command {
   readonly run: (args: string[]) => Promise<number>;
+  readonly usage: () => string;
   readonly help: string;
 }
 
 const commands: Record<string, Command> = {
-  serve: { run: serveCommand, help: 'serve a model over HTTP' },
-  pull: { run: pullCommand, help: 'fetch a model by name' },
-  tokenize: { run: tokenizeCommand, help: "print the ids of a text in a model's vocabulary" },
+  serve: { run: serveCommand, usage: serveUsage, help: 'serve a model over HTTP' },
+  pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },
+  tokenize: {
+    run: tokenizeCommand,
+    usage: tokenizeUsage,
+    help: "print the ids of a text in a model's vocabulary",
+  },
 };
 
 export async function main(args: readonly string[]): Promise<number> {
@@ -27,6 +32,10 @@ export async function main(args: readonly string[]): Promise<number> {
     const fault = name === undefined ? 'a command is missing' : `there is no command ${JSON.stringify(name)}`;
     console.error(`runnel: ${fault}.\n${usage()}`);
     return ExitCode.usage;
+  }
+  if (rest.includes('--help')) {
+    console.log(command.usage());
+    return ExitCode.ok;
   }
   return command.run(rest);
 }

@@ -2,29 +2,23 @@ import { once } from 'node:events';
 import type { Server } from 'node:http';
 import { createAdaptorServer } from '@hono/node-server';
 import { createApp } from '../app.ts';
-import { type Config, ConfigError, configHelp, readConfig } from '../config.ts';
+import { type Config, configHelp, readConfig } from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
-import { ModelFileError } from '../model/model-file-error.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { createLog } from '../ops/log.ts';
 import { Supervisor } from '../runner/supervisor.ts';
 import { greeting } from './greeting.ts';
+import { reporting } from './report.ts';
 import { runnerCommand } from './runner-command.ts';
 
+export function serveUsage(): string {
+  return `Usage: runnel serve --model MODEL [options]\n\n${configHelp()}`;
+}
+
 /** `runnel serve`: HTTP first, then the model, until SIGTERM or SIGINT. */
-export async function serveCommand(args: string[]): Promise<number> {
-  if (args.includes('--help')) {
-    console.log(`Usage: runnel serve --model MODEL [options]\n\n${configHelp()}`);
-    return ExitCode.ok;
-  }
-  try {
-    return await serve(readConfig(args, process.env));
-  } catch (error) {
-    if (!(error instanceof ConfigError || error instanceof ModelFileError)) throw error;
-    console.error(`runnel serve: ${error.message}`);
-    return error instanceof ConfigError ? ExitCode.usage : error.exitCode;
-  }
+export function serveCommand(args: string[]): Promise<number> {
+  return reporting(() => serve(readConfig(args, process.env)));
 }
 
 async function serve(config: Config): Promise<number> {
@@ -50,7 +44,7 @@ async function serve(config: Config): Promise<number> {
   const server = createAdaptorServer({ fetch: app.fetch }) as Server;
   const port = await listen(server, config);
   if (port instanceof Error) {
-    console.error(`runnel serve: Failed to bind to ${config.host}:${config.port}: ${port.message}`);
+    console.error(`runnel: Failed to bind to ${config.host}:${config.port}: ${port.message}`);
     return ExitCode.bindFailed;
   }
   url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${port}`;

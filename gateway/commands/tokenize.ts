@@ -3,10 +3,16 @@ import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { loadModel } from '../model/load-model.ts';
 import { resolveModel } from '../model/model-cache.ts';
-import { reporting, UsageError } from './report.ts';
+import { ExitCode, UsageError } from '../ops/exit-code.ts';
+import { reporting } from './report.ts';
 
-const usage =
-  'Usage: runnel tokenize --model NAME_OR_PATH [--add-special] [--parse-special] (--file FILE | TEXT).';
+export function tokenizeUsage(): string {
+  return (
+    'Usage: runnel tokenize --model NAME_OR_PATH [--add-special] [--parse-special] (--file FILE | TEXT)\n\n' +
+    'Prints the ids of the text as a JSON array. --add-special puts BOS in front where the model asks for it;\n' +
+    '--parse-special takes literals of control tokens for those tokens.'
+  );
+}
 
 /** Returns the exit code. */
 export function tokenizeCommand(args: string[]): Promise<number> {
@@ -21,7 +27,7 @@ export function tokenizeCommand(args: string[]): Promise<number> {
       },
       allowPositionals: true,
     });
-    if (values.model === undefined) throw new UsageError(`${usage} --model is missing.`);
+    if (values.model === undefined) throw new UsageError('tokenize needs --model NAME_OR_PATH.');
     const text = textOf(values.file, positionals);
     const { tokenizer } = await loadModel(resolveModel(values.model));
     const ids = tokenizer.encode(text, {
@@ -29,6 +35,7 @@ export function tokenizeCommand(args: string[]): Promise<number> {
       parseSpecial: values['parse-special'],
     });
     process.stdout.write(`${JSON.stringify(ids)}\n`);
+    return ExitCode.ok;
   });
 }
 
@@ -36,5 +43,5 @@ function textOf(file: string | undefined, positionals: readonly string[]): strin
   const [text] = positionals;
   if (file !== undefined && text === undefined) return readFileSync(file, 'utf8');
   if (file === undefined && text !== undefined && positionals.length === 1) return text;
-  throw new UsageError(`${usage} It takes either one file or one text.`);
+  throw new UsageError('tokenize takes either --file FILE or one TEXT.');
 }

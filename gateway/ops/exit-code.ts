@@ -18,3 +18,8 @@ export const ExitCode = {
   /** A file that may not be read. */
   noPermission: 77,
 } as const;
+
+/** A command line that cannot be obeyed; the message says why and how it is meant. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}

@@ -1,6 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ConfigError, readConfig } from '../../gateway/config.ts';
+import { readConfig } from '../../gateway/config.ts';
+import { UsageError } from '../../gateway/ops/exit-code.ts';
 
 const test = suite('config');
 
@@ -30,7 +31,7 @@ test('a setting that cannot be used is named with its value', () => {
     assert.throws(
       () => readConfig(args, env),
       (error: unknown) => {
-        return error instanceof ConfigError && message.test(error.message);
+        return error instanceof UsageError && message.test(error.message);
       },
       args.join(' '),
     );
