@@ -133,7 +133,7 @@ supervisorSuite(
         late.abort();
 
         // The runner still answers, and heard a Cancel for each of the first four only.
-      await collectExact(supervisor, requestOf([5], 5));
+        await collectExact(supervisor, requestOf([5], 5));
         const cancelled = directory.jsonLines('echo').flatMap((message) => message.cancel?.requestId ?? []);
         assert.equal(cancelled, [1, 2, 3, 4]);
         assert.equal([supervisor.status().openRequests, supervisor.status().restarts], [0, 0]);
