@@ -27,7 +27,8 @@ export function sseResponse(c: Context, events: AsyncIterator<string>, hooks: Ss
     hooks.onCancel();
     end();
   };
-  clientGone.addEventListener('abort', cancel);
+  if (clientGone.aborted) cancel();
+  else clientGone.addEventListener('abort', cancel);
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {

@@ -27,7 +27,8 @@ export function chatRoutes(deps: AppDeps): Hono {
     const promptIds = await renderChat(model, messages);
     const left = tokensLeft(promptIds, info, 'messages');
 
-    const controller = new AbortController();
+    const stream = new AbortController();
+    const signal = AbortSignal.any([stream.signal, c.req.raw.signal]);
     const batches = deps.runner.generate(
       {
         promptIds,
@@ -42,7 +43,7 @@ export function chatRoutes(deps: AppDeps): Hono {
           seed: request.seed ?? randomSeed(),
         },
       },
-      controller.signal,
+      signal,
     );
     const answer = readAnswer(batches, { tokenizer: model.tokenizer, stop: request.stop });
 
@@ -55,9 +56,8 @@ export function chatRoutes(deps: AppDeps): Hono {
     if (request.stream) {
       const includeUsage = request.stream_options?.include_usage ?? false;
       const events = chatCompletionEvents(completion, answer, includeUsage);
-      return sseResponse(c, events, { onCancel: () => controller.abort(), onEnd: () => {} });
+      return sseResponse(c, events, { onCancel: () => stream.abort(), onEnd: () => {} });
     }
-    c.req.raw.signal.addEventListener('abort', () => controller.abort());
     return c.json(await chatCompletion(completion, answer));
   });
 

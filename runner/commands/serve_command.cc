@@ -93,6 +93,7 @@ Result<void> serve_model(const EngineFlags& flags, const BackendFactory& factory
 
 Result<void> serve_command(const EngineFlags& flags, const BackendFactory& factory) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::signal(SIGINT, SIG_IGN);   // Ctrl-C in a terminal is for the gateway, which drains its runner
   std::signal(SIGPIPE, SIG_IGN);  // writing to a gateway that is gone is an error like others
   const Result<int> frames = take_stdout();
   if (!frames.ok()) return frames.error();

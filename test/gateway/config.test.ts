@@ -22,7 +22,7 @@ test('a setting that cannot be used is named with its value', () => {
     [['--model', 'm', '--port', '70000'], {}, /--port "70000"/],
     [['--model', 'm', '--port', 'x'], {}, /--port "x"/],
     [['--model', 'm'], { RUNNEL_THREADS: '0' }, /RUNNEL_THREADS "0"/],
-    [['--model', 'm', '--host', '0.0.0.0'], {}, /--host "0.0.0.0": must be a loopback address/],
+    [['--model', 'm', '--host', '0.0.0.0'], {}, /--host "0.0.0.0" must be a loopback address/],
     [['--model', 'm', '--log-level', 'loud'], {}, /--log-level "loud"/],
     [['--model', 'm', '--colour', 'red'], {}, /--colour/],
     [['--model', 'm', 'stray'], {}, /stray/],
