@@ -4,6 +4,7 @@
 
 #include "runner/check.h"
 #include "runner/numerics.h"
+#include "runner/sampling/exp_sum.h"
 
 namespace runnel {
 namespace {
@@ -27,9 +28,7 @@ std::vector<uint32_t> most_likely_ids(std::span<const float> logits, uint32_t nu
 TokenLogprobs compute_logprobs(std::span<const float> logits, uint32_t token_id, uint32_t num_top) {
   CHECK(token_id < logits.size());
   const double max = *std::ranges::max_element(logits);
-  double total = 0.0;
-  for (const float logit : logits) total += exp_f64(logit - max);
-  const double log_total = max + log_f64(total);
+  const double log_total = max + log_f64(exp_sum(logits, max));
 
   TokenLogprobs result;
   result.logprob = static_cast<float>(logits[token_id] - log_total);

@@ -6,6 +6,7 @@
 
 #include "runner/check.h"
 #include "runner/numerics.h"
+#include "runner/sampling/exp_sum.h"
 #include "runner/sampling/philox.h"
 
 namespace runnel {
@@ -35,6 +36,7 @@ bool all_finite(std::span<const float> logits) {
 Sampler::Sampler(uint32_t vocab_size) : is_seen_(vocab_size) {
   candidates_.reserve(vocab_size);
   scratch_.reserve(vocab_size);
+  logits_.reserve(vocab_size);
 }
 
 uint32_t Sampler::sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
@@ -76,8 +78,9 @@ void Sampler::keep_top_k(uint32_t k) {
 
 void Sampler::keep_top_p(double p) {
   const double max = most_likely().logit;
-  double total = 0.0;
-  for (const Candidate& candidate : candidates_) total += exp_f64(candidate.logit - max);
+  logits_.clear();
+  for (const Candidate& candidate : candidates_) logits_.push_back(candidate.logit);
+  const double total = exp_sum(logits_, max);
   // A heap gives as many candidates in order as are needed, without sorting the rest.
   const auto comes_later = [](const Candidate& a, const Candidate& b) { return precedes(b, a); };
   scratch_ = candidates_;

@@ -53,6 +53,7 @@ class Sampler {
   // Sized once; none holds anything between two calls.
   std::vector<Candidate> candidates_;
   std::vector<Candidate> scratch_;
+  std::vector<double> logits_;
   std::vector<bool> is_seen_;
 };
 

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "test/cpu-runner/model_harness.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

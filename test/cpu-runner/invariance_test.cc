@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "test/cpu-runner/model_harness.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 #include "test/fixtures/tiny_llama.h"
 
 namespace runnel {

@@ -10,7 +10,7 @@
 
 #include "cpu-runner/matrix.h"
 #include "test/cpu-runner/reference.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
 
 namespace runnel {

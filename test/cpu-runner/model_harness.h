@@ -10,7 +10,7 @@
 
 #include "cpu-runner/cpu_backend.h"
 #include "runner/models/registry.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 
 namespace runnel::test {
 

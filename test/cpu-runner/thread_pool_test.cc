@@ -7,7 +7,7 @@
 #include <set>
 #include <vector>
 
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <random>
 
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

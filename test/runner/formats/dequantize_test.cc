@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runner/formats/half.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
 
 namespace runnel {

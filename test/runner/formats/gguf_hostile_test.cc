@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "runner/formats/gguf.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/tiny_llama.h"
 

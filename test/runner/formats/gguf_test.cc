@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
 
 namespace runnel {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <random>
 
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "runner/models/registry.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 #include "test/fixtures/tiny_llama.h"
 
 namespace runnel {

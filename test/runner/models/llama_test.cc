@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "cpu-runner/cpu_backend.h"
-#include "test/fixtures/doctest.h"
+#include "test/unit_test.h"
 #include "test/fixtures/tiny_llama.h"
 
 namespace runnel {
