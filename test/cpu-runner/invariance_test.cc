@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "test/cpu-runner/model_harness.h"
-#include "test/unit_test.h"
 #include "test/fixtures/tiny_llama.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

@@ -10,8 +10,8 @@
 
 #include "cpu-runner/matrix.h"
 #include "test/cpu-runner/reference.h"
-#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

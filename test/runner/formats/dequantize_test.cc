@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "runner/formats/half.h"
-#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

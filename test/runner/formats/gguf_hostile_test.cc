@@ -4,9 +4,9 @@
 #include <functional>
 
 #include "runner/formats/gguf.h"
-#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/tiny_llama.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <filesystem>
 
-#include "test/unit_test.h"
 #include "test/fixtures/gguf_writer.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

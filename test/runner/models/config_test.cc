@@ -3,8 +3,8 @@
 #include <limits>
 
 #include "runner/models/registry.h"
-#include "test/unit_test.h"
 #include "test/fixtures/tiny_llama.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {

@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "cpu-runner/cpu_backend.h"
-#include "test/unit_test.h"
 #include "test/fixtures/tiny_llama.h"
+#include "test/unit_test.h"
 
 namespace runnel {
 namespace {
