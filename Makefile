@@ -13,6 +13,8 @@ RUNNEL = node gateway/runnel.js
 
 .PHONY: run test check bench build cpu-runner model format clean
 .DEFAULT_GOAL := build
+# A step that was interrupted leaves nothing that looks finished.
+.DELETE_ON_ERROR:
 
 run: build model
 	@$(RUNNEL) serve --model $(MODEL) --port $(PORT) --log-level warn
@@ -59,7 +61,7 @@ gateway/runner/proto/runner.js: proto/runner.proto node_modules/.stamp
 # $(1): packages. Installs those that are missing when it may, else says how.
 define require_packages
 	@mkdir -p $(BUILD)
-	@missing=$$(for p in $(1); do dpkg -s $$p >/dev/null 2>&1 || echo $$p; done | xargs); \
+	@missing=$$(for p in $(1); do dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || echo $$p; done | xargs); \
 	if [ -n "$$missing" ]; then \
 	  if [ "$$(id -u)" = 0 ]; then \
 	    echo "Installing $$missing"; \

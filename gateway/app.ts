@@ -48,10 +48,16 @@ export function createApp(deps: AppDeps): Hono {
   });
   app.onError((thrown, c) => {
     const error = toApiError(thrown);
-    if (error.status === 500) deps.log.error({ event: 'request_failed', path: c.req.path, err: thrown });
+    // A client that has left made its own failure.
+    if (error.status === 500 && !c.req.raw.signal.aborted) logFault(deps.log, c.req.path, thrown);
     return answerError(c, error);
   });
   return app;
+}
+
+/** Nothing a client did: somebody should look at it. */
+export function logFault(log: Log, path: string, error: unknown): void {
+  log.error({ event: 'request_failed', path, err: error });
 }
 
 function answerError(c: Context, error: ApiError): Response {

@@ -17,6 +17,15 @@ const whole = (min: number, max: number) => {
   return z.coerce.number(fault).refine(inRange, fault);
 };
 
+/** What the runner binaries accept; they check again. */
+const RUNNER_LIMITS = {
+  threads: 256,
+  maxModelLen: 2 ** 20,
+  maxNumSeqs: 1024,
+  maxNumBatchedTokens: 65_536,
+  requests: 1024,
+} as const;
+
 const settings = {
   model: {
     schema: z.string().min(1, 'is missing: name a model file, or a model that `runnel pull` has fetched'),
@@ -36,17 +45,20 @@ const settings = {
     help: 'the runner binary',
   },
   threads: {
-    schema: whole(1, 1024),
-    fallback: availableParallelism(),
+    schema: whole(1, RUNNER_LIMITS.threads),
+    fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
     help: 'threads the runner computes with',
   },
   'max-model-len': {
-    schema: whole(2, 2 ** 24).optional(),
+    schema: whole(2, RUNNER_LIMITS.maxModelLen).optional(),
     help: "tokens of prompt and answer together; default: the model's context",
   },
-  'max-num-seqs': { schema: whole(1, 4096).optional(), help: 'sequences computed in one step at most' },
+  'max-num-seqs': {
+    schema: whole(1, RUNNER_LIMITS.maxNumSeqs).optional(),
+    help: 'sequences computed in one step at most',
+  },
   'max-num-batched-tokens': {
-    schema: whole(1, 2 ** 20).optional(),
+    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
     help: 'rows computed in one step at most',
   },
   'block-size': {
@@ -55,7 +67,7 @@ const settings = {
   },
   'kv-cache-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'memory for the KV cache' },
   'max-open-requests': {
-    schema: whole(1, 2 ** 20),
+    schema: whole(1, RUNNER_LIMITS.requests),
     fallback: 256,
     help: 'requests held at once; one more gets 429',
   },

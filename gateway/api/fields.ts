@@ -14,8 +14,17 @@ interface Rule {
 
 type Refinement = z.RefinementCtx;
 
+/** Errors that one answer lists, and characters of a wrong value that it repeats: an answer is no larger than that. */
+const MAX_LISTED_ERRORS = 16;
+const MAX_SHOWN_CHARACTERS = 64;
+
 function violated(ctx: Refinement, rule: Rule, message: string): void {
   ctx.addIssue({ code: 'custom', message, params: { ...rule } });
+}
+
+function shown(value: unknown): string {
+  const whole = String(value);
+  return whole.length <= MAX_SHOWN_CHARACTERS ? whole : `${whole.slice(0, MAX_SHOWN_CHARACTERS)}…`;
 }
 
 /** Numbers of float fields read back as such: 3 is shown as "3.0". */
@@ -95,6 +104,7 @@ export function stopSequences(name: string) {
     if (stops.length > MAX_STOP_SEQUENCES) {
       const rule = { constraint: `max_count(${MAX_STOP_SEQUENCES})`, value: String(stops.length) };
       violated(ctx, rule, `${name} must have at most ${MAX_STOP_SEQUENCES} sequences (got ${stops.length})`);
+      return;
     }
     for (const [i, stop] of stops.entries()) {
       const characters = [...stop].length;
@@ -161,9 +171,9 @@ export function withoutNulls(body: unknown): unknown {
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
 }
 
-/** The issues of a failed parse, in the order of the schema's fields. */
+/** The first issues of a failed parse, in the order of the schema's fields; one more than are listed, if there are. */
 function fieldErrors(error: z.ZodError): FieldError[] {
-  return error.issues.flatMap((issue): FieldError[] => {
+  return error.issues.slice(0, MAX_LISTED_ERRORS + 1).flatMap((issue): FieldError[] => {
     const field = issue.path.map(String).join('.') || 'body';
     if (issue.code === 'custom') {
       const rule = issue.params as Rule | undefined;
@@ -179,10 +189,10 @@ function fieldErrors(error: z.ZodError): FieldError[] {
     }
     if (issue.code === 'unrecognized_keys') {
       const prefix = issue.path.length === 0 ? '' : `${field}.`;
-      return issue.keys.map((key) => ({
-        field: prefix + key,
+      return issue.keys.slice(0, MAX_LISTED_ERRORS + 1).map((key) => ({
+        field: prefix + shown(key),
         constraint: 'unknown',
-        message: `${prefix}${key} is not a field of this request`,
+        message: `${prefix}${shown(key)} is not a field of this request`,
       }));
     }
     if (issue.code === 'invalid_type') {
@@ -208,11 +218,13 @@ function article(noun: string): string {
 export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
   const parsed = schema.safeParse(withoutNulls(body), { reportInput: true });
   if (parsed.success) return parsed.data;
-  const errors = fieldErrors(parsed.error);
+  const all = fieldErrors(parsed.error);
+  const errors = all.slice(0, MAX_LISTED_ERRORS);
+  const more = all.length > errors.length ? '; and more' : '';
   throw new ApiError({
     status: 400,
     code: errors[0]?.constraint === 'unsupported' ? 'unsupported_parameter' : 'invalid_request',
-    message: errors.map((error) => error.message).join('; '),
+    message: errors.map((error) => error.message).join('; ') + more,
     fieldErrors: errors,
   });
 }

@@ -44,10 +44,14 @@ function invalidJson(fault: string): ApiError {
   });
 }
 
-/** A number if it is exactly one, else a bigint; fractions are numbers as everywhere in JavaScript. */
+/** Digits of the largest 64-bit integer; making a bigint of very many takes seconds. */
+const MAX_INTEGER_DIGITS = 20;
+
+/** A bigint for an integer of up to 20 digits that a number would round; else a number, as everywhere in JavaScript. */
 function parseNumber(text: string): number | bigint {
   const value = Number(text);
-  return /^-?\d+$/.test(text) && !Number.isSafeInteger(value) ? BigInt(text) : value;
+  const isLong = text.length > MAX_INTEGER_DIGITS + 1 || !/^-?\d+$/.test(text);
+  return isLong || Number.isSafeInteger(value) ? value : BigInt(text);
 }
 
 function nestsDeeperThan(text: string, limit: number): boolean {

@@ -32,7 +32,10 @@ export function sseResponse(c: Context, events: AsyncIterator<string>, hooks: Ss
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const next = await events.next();
+        const next = await events.next().catch((error: unknown) => {
+          end();
+          throw error;
+        });
         if (next.done !== true) return controller.enqueue(encoder.encode(next.value));
         end();
         controller.close();

@@ -12,8 +12,16 @@ export interface ChatTemplate {
    * bounds of time, depth or output.
    */
   render(messages: readonly ChatMessage[]): Promise<number[]>;
+  /** Frees what rendering holds; a render that is under way fails. */
+  close(): void;
 }
 
+/** The template refuses the conversation: the client's to mend. */
 export class ChatTemplateError extends Error {
   override readonly name = 'ChatTemplateError';
+}
+
+/** Nothing is known about the conversation, only that it could not be rendered now: sending it again may help. */
+export class ChatTemplateUnavailableError extends Error {
+  override readonly name = 'ChatTemplateUnavailableError';
 }

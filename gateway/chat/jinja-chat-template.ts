@@ -39,6 +39,10 @@ export class JinjaChatTemplate implements ChatTemplate {
     return ids;
   }
 
+  close(): void {
+    this.#process.close();
+  }
+
   #literal(id: number | undefined): string {
     return id === undefined ? '' : Buffer.from(this.#tokenizer.bytes(id)).toString('utf8');
   }

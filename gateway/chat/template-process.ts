@@ -8,7 +8,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ChatTemplateError } from './chat-template.ts';
+import { ChatTemplateError, ChatTemplateUnavailableError } from './chat-template.ts';
 import type { RenderJob, TemplateReply, TemplateSource, TemplateVariables } from './template-messages.ts';
 
 export const templateLimits = {
@@ -44,10 +44,10 @@ export class TemplateProcess {
     this.#source = source;
   }
 
-  /** The rendered prompt. Throws ChatTemplateError. */
+  /** The rendered prompt. Throws ChatTemplateError, or ChatTemplateUnavailableError. */
   async render(variables: TemplateVariables): Promise<string> {
     if (this.#waiting >= templateLimits.waitingRenders) {
-      throw new ChatTemplateError(
+      throw new ChatTemplateUnavailableError(
         `${this.#waiting} conversations already wait for the chat template; send this one again later.`,
       );
     }
@@ -59,6 +59,11 @@ export class TemplateProcess {
     } finally {
       this.#waiting--;
     }
+  }
+
+  close(): void {
+    this.#child?.kill('SIGKILL');
+    this.#child = undefined;
   }
 
   async #renderNow(variables: TemplateVariables): Promise<string> {
@@ -137,8 +142,10 @@ function answerOf(
   return new Promise((resolve, reject) => {
     const fail = (reason: string) => settle(() => reject(new ChatTemplateError(reason)));
     const onMessage = (reply: TemplateReply) => settle(() => resolve(reply));
-    const onError = (error: Error) =>
-      fail(`The process that renders chat templates failed: ${error.message}.`);
+    const onError = (error: Error) => {
+      const message = `The process that renders chat templates failed: ${error.message}.`;
+      settle(() => reject(new ChatTemplateUnavailableError(message)));
+    };
     const onExit = (code: number | null, signal: string | null) =>
       fail(`The chat template used too much memory, or crashed: its process ended with ${signal ?? code}.`);
     const timer = setTimeout(() => fail(`The chat template did not end within ${timeoutMs} ms.`), timeoutMs);

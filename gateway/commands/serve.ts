@@ -31,7 +31,9 @@ async function serve(config: Config): Promise<number> {
     modelPath: slot.path,
     maxOpenRequests: config['max-open-requests'],
     log: ({ level, ...event }) => log[level](event),
-    onReady: () => slot.current && console.log(greeting(url, slot.current)),
+    onReady: () => {
+      if (supervisor.status().restarts === 0 && slot.current) console.log(greeting(url, slot.current));
+    },
   });
   const app = createApp({
     model: () => slot.current,

@@ -24,6 +24,7 @@ export class ModelSlot {
   async refresh(): Promise<void> {
     const identity = await identify(this.path);
     if (this.#model !== undefined && identity !== undefined && identity === this.#identity) return;
+    this.#model?.chatTemplate?.close();
     this.#model = undefined;
     this.#model = await loadModel(this.path);
     this.#identity = identity;

@@ -5,8 +5,8 @@ import { readJson } from '../api/json.ts';
 import { parseChatRequest } from '../api/openai/chat-request.ts';
 import { type Completion, chatCompletion, chatCompletionEvents } from '../api/openai/chat-response.ts';
 import { sseResponse } from '../api/sse.ts';
-import type { AppDeps } from '../app.ts';
-import { type ChatMessage, ChatTemplateError } from '../chat/chat-template.ts';
+import { type AppDeps, logFault } from '../app.ts';
+import { type ChatMessage, ChatTemplateError, ChatTemplateUnavailableError } from '../chat/chat-template.ts';
 import type { Model } from '../model/model.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { requireModelId } from './models.ts';
@@ -32,6 +32,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     const batches = deps.runner.generate(
       {
         promptIds,
+        modelIdentity: info.modelIdentity,
         maxTokens: Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left),
         stopIds: model.stopIds,
         sampling: {
@@ -55,7 +56,9 @@ export function chatRoutes(deps: AppDeps): Hono {
     };
     if (request.stream) {
       const includeUsage = request.stream_options?.include_usage ?? false;
-      const events = chatCompletionEvents(completion, answer, includeUsage);
+      const events = chatCompletionEvents(completion, answer, includeUsage, (error) =>
+        logFault(deps.log, c.req.path, error),
+      );
       return sseResponse(c, events, { onCancel: () => stream.abort(), onEnd: () => {} });
     }
     return c.json(await chatCompletion(completion, answer));
@@ -72,6 +75,17 @@ async function renderChat(model: Model, messages: readonly ChatMessage[]): Promi
   try {
     return await model.chatTemplate.render(messages);
   } catch (error) {
+    if (error instanceof ChatTemplateUnavailableError) {
+      const { message } = error;
+      throw new ApiError({
+        status: 503,
+        code: 'overloaded',
+        message,
+        retriable: true,
+        retryAfterSec: 1,
+        cause: error,
+      });
+    }
     if (!(error instanceof ChatTemplateError)) throw error;
     const message = `The model's chat template refuses these messages: ${error.message}`;
     throw new ApiError({

@@ -5,7 +5,7 @@ import { readJson } from '../api/json.ts';
 import { executeEvents } from '../api/native/events.ts';
 import { parseExecuteRequest } from '../api/native/execute-request.ts';
 import { sseResponse } from '../api/sse.ts';
-import type { AppDeps } from '../app.ts';
+import { type AppDeps, logFault } from '../app.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { Jobs } from './jobs.ts';
 import { requireReady, tokensLeft } from './prompt.ts';
@@ -30,6 +30,7 @@ export function executeRoutes(deps: AppDeps): Hono {
       const batches = deps.runner.generate(
         {
           promptIds,
+          modelIdentity: info.modelIdentity,
           maxTokens,
           stopIds: model.stopIds,
           sampling: {
@@ -46,10 +47,14 @@ export function executeRoutes(deps: AppDeps): Hono {
       const answer = readAnswer(batches, { tokenizer: model.tokenizer, stop: request.stop });
       const started_at = new Date(deps.now()).toISOString();
       const started = { job_id: request.job_id, model: model.id, started_at, seed };
-      return sseResponse(c, executeEvents(started, answer, deps.now), {
-        onCancel: job.cancel,
-        onEnd: job.finish,
-      });
+      return sseResponse(
+        c,
+        executeEvents(started, answer, deps.now, (error) => logFault(deps.log, c.req.path, error)),
+        {
+          onCancel: job.cancel,
+          onEnd: job.finish,
+        },
+      );
     } catch (error) {
       job.finish();
       throw error;

@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 import type { AppDeps } from '../app.ts';
 import type { RunnerState } from '../runner/runner.ts';
-import { requireReady } from './prompt.ts';
+import { notReady } from './prompt.ts';
 
 const HEALTH: Record<RunnerState, 'healthy' | 'starting' | 'recovering' | 'degraded' | 'unhealthy'> = {
   starting: 'starting',
@@ -44,14 +44,8 @@ export function healthRoutes(deps: AppDeps): Hono {
   });
 
   app.get('/ready', (c) => {
-    requireReady(deps);
-    const { state, reason } = deps.runner.status();
-    if (state === 'ready') return c.json({ status: 'ready' });
-    c.header('retry-after', '1');
-    return c.json(
-      { code: 'WORKER_UNHEALTHY', message: reason ?? `The runner is ${state}.`, retriable: true },
-      503,
-    );
+    if (deps.runner.status().state !== 'ready') throw notReady(deps);
+    return c.json({ status: 'ready' });
   });
 
   return app;

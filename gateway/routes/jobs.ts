@@ -8,7 +8,10 @@ export interface Job {
   finish(): void;
 }
 
-/** The running jobs, so that POST /cancel finds them. The runner's queue bounds how many there can be. */
+/**
+ * The jobs whose streams have not ended, so that POST /cancel finds them. A job stays until its client has read the end
+ * or left; the server's bound of connections bounds how many there can be.
+ */
 export class Jobs {
   readonly #running = new Map<string, Job>();
 

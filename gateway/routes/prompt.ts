@@ -3,33 +3,37 @@ import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 
-/** Seconds after which a client that came before the model was ready should try again. */
-const NOT_READY_RETRY_AFTER_SEC = 2;
-
 /** The model and the limits of its runner, or a 503 that says why there are none yet. */
 export function requireReady(deps: AppDeps): { model: Model; info: RunnerInfo } {
   const model = deps.model();
-  const { info, state, reason } = deps.runner.status();
-  if (model === undefined || info === undefined || state === 'failed' || state === 'stopping') {
-    throw new ApiError({
-      status: 503,
-      code: 'worker_unhealthy',
-      message: reason ?? `The model is not ready yet (${state}).`,
-      retriable: true,
-      retryAfterSec: NOT_READY_RETRY_AFTER_SEC,
-    });
-  }
+  const { info, state } = deps.runner.status();
+  const taken = state === 'ready' || state === 'recovering';
+  if (model === undefined || info === undefined || !taken) throw notReady(deps);
   return { model, info };
+}
+
+/** A 503 that says why no request is taken, and whether waiting helps. */
+export function notReady(deps: AppDeps): ApiError {
+  const { state, reason, retryAfterSec } = deps.runner.status();
+  return new ApiError({
+    status: 503,
+    code: 'worker_unhealthy',
+    message: reason ?? `The runner is ${state}.`,
+    retriable: retryAfterSec !== undefined,
+    retryAfterSec,
+  });
 }
 
 /** Tokens that fit behind a prompt, or a 400 on `field` when none does. Nothing is ever cut off a prompt. */
 export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field: string): number {
   const left = info.maxModelLen - promptIds.length;
   if (promptIds.length > 0 && left > 0) return left;
-  const message =
-    promptIds.length === 0
-      ? `${field} has no tokens; send at least one character`
-      : `${field} has ${promptIds.length} tokens, but the context holds ${info.maxModelLen} and an answer needs at least one of them`;
+  if (promptIds.length === 0) {
+    const message = `${field} has no character that this model knows`;
+    const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
+    throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  }
+  const message = `${field} has ${promptIds.length} tokens, but the context holds ${info.maxModelLen} and an answer needs at least one of them`;
   throw new ApiError({
     status: 400,
     code: 'context_length_exceeded',

@@ -6,6 +6,7 @@ import { readJson } from '../api/json.ts';
 import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { notReady } from './prompt.ts';
 
 const tokenizeSchema = z.strictObject({
   content: z.string(),
@@ -59,6 +60,5 @@ function piece(tokenizer: Tokenizer, id: number): string | number[] {
 function requireModel(deps: AppDeps): Model {
   const model = deps.model();
   if (model !== undefined) return model;
-  const message = deps.runner.status().reason ?? 'The model is not loaded yet.';
-  throw new ApiError({ status: 503, code: 'worker_unhealthy', message, retriable: true, retryAfterSec: 2 });
+  throw notReady(deps);
 }

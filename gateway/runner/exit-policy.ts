@@ -12,6 +12,8 @@ export interface Death {
     | undefined;
   /** The runner's last words, if it chose to exit. */
   readonly failure: Failure | undefined;
+  /** The last lines of its stderr. */
+  readonly stderrTail: string;
   /** How long it had been ready; undefined: it never was. */
   readonly readyForMs: number | undefined;
 }
@@ -62,12 +64,15 @@ export function exitPolicy(death: Death): ExitPolicy {
   };
 }
 
-function sentenceOf({ exit, failure }: Death): string {
+function sentenceOf({ exit, failure, stderrTail }: Death): string {
   if (exit.spawnError !== undefined) return `The runner could not be started: ${exit.spawnError}`;
   if (exit.signal !== undefined) return `The runner was ended by ${exit.signal}.`;
   if (failure !== undefined && failure.message !== '' && failure.exitCode === exit.code)
     return failure.message;
   if (exit.code === 0) return 'The runner exited with status 0 without being asked to.';
+  // A command line that does not parse ends the runner before it speaks in frames.
+  const lastLine = stderrTail.trimEnd().split('\n').at(-1) ?? '';
+  if (exit.code === 64 && lastLine !== '') return lastLine;
   const meaning = statusMeanings.get(exit.code ?? -1);
   return `The runner exited with status ${exit.code}${meaning === undefined ? '' : `: ${meaning}`}.`;
 }

@@ -6,15 +6,17 @@ import type { Generate, Output } from './messages.ts';
 import type { GenerateRequest } from './runner.ts';
 
 export class Journal {
-  /** The stream began, or would have begun, on this model; it means nothing to another. */
-  readonly modelIdentity: string;
   readonly #request: GenerateRequest;
   readonly #emittedIds: number[] = [];
   #fruitlessDeaths = 0;
 
-  constructor(request: GenerateRequest, modelIdentity: string) {
+  constructor(request: GenerateRequest) {
     this.#request = request;
-    this.modelIdentity = modelIdentity;
+  }
+
+  /** The request is for this model; its ids mean nothing to another. */
+  get modelIdentity(): string {
+    return this.#request.modelIdentity;
   }
 
   get numEmitted(): number {

@@ -19,8 +19,8 @@ export class OpenRequest implements RequestSink {
   #isOpen = true;
 
   /** onEnd is called once, as soon as nothing more is wanted from a runner. */
-  constructor(request: GenerateRequest, modelIdentity: string, onEnd: (request: OpenRequest) => void) {
-    this.#journal = new Journal(request, modelIdentity);
+  constructor(request: GenerateRequest, onEnd: (request: OpenRequest) => void) {
+    this.#journal = new Journal(request);
     this.#onEnd = onEnd;
   }
 

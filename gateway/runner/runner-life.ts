@@ -168,6 +168,7 @@ export class RunnerLife {
       exit,
       verdict: this.#verdict,
       failure: this.#failure,
+      stderrTail: this.#process.stderrTail,
       readyForMs: this.#readyAt === undefined ? undefined : performance.now() - this.#readyAt,
     });
   }

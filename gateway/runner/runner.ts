@@ -18,6 +18,8 @@ export interface SamplingParams {
 /** Whatever API a request came by, it is turned into one of these. */
 export interface GenerateRequest {
   readonly promptIds: readonly number[];
+  /** RunnerInfo.modelIdentity of the model whose tokenizer made promptIds; another one would misread them. */
+  readonly modelIdentity: string;
   /** Tokens to generate; the context may end it earlier. */
   readonly maxTokens: number;
   readonly stopIds: readonly number[];
@@ -107,6 +109,8 @@ export interface RunnerStatus {
   readonly openRequests: number;
   /** 0 to 1 while a model loads. */
   readonly loadProgress: number | undefined;
+  /** Seconds after which a request that is not taken now may be; undefined when it is taken, or waiting cannot help. */
+  readonly retryAfterSec: number | undefined;
   readonly info: RunnerInfo | undefined;
 }
 

@@ -27,6 +27,9 @@ import { settlesWithin } from './settles-within.ts';
 /** What a client is told to wait before it asks again. */
 const retryAfterSec = 1;
 
+/** After so many runners in a row that died before they were ready, requests stop waiting for the next one. */
+export const maxFruitlessStarts = 3;
+
 export interface RunnerEvent {
   readonly level: 'info' | 'warn' | 'error';
   readonly event: string;
@@ -48,8 +51,6 @@ export interface SupervisorOptions {
   readonly log: (event: RunnerEvent) => void;
   /** Called for every runner that becomes ready, also when its model is not the one before. */
   readonly onReady?: (info: RunnerInfo) => void;
-  /** Called when no runner will come until something changes. */
-  readonly onFailed?: (reason: string) => void;
   readonly backoff?: Backoff;
   readonly limits?: Partial<LifeLimits>;
   readonly modelPollMs?: number;
@@ -70,6 +71,8 @@ export class Supervisor implements Runner {
   #loadProgress: number | undefined;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
+  /** Runners in a row that died before they were ready. */
+  #fruitlessStarts = 0;
   #startTimer: NodeJS.Timeout | undefined;
   #watch: FileWatch | undefined;
   #stopped: Promise<void> | undefined;
@@ -94,6 +97,7 @@ export class Supervisor implements Runner {
       restarts: Math.max(0, this.#numStarts - 1),
       openRequests: this.#open.size,
       loadProgress: this.#loadProgress,
+      retryAfterSec: this.#retryAfterSec(),
       info: this.#info,
     };
   }
@@ -141,19 +145,19 @@ export class Supervisor implements Runner {
   }
 
   #admit(request: GenerateRequest): OpenRequest {
-    if (this.#stopped !== undefined) throw notReady('The server is stopping.', true);
-    if (this.#info === undefined || this.#state === 'starting' || this.#state === 'failed') {
-      throw notReady(
-        this.#reason ?? 'The runner is not ready.',
-        this.#state === 'starting' || this.#watch !== undefined,
-      );
+    const { state, reason } = this.status();
+    if (this.#info === undefined || !(state === 'ready' || state === 'recovering')) {
+      throw this.#notReady(reason ?? 'The runner is not ready.');
+    }
+    if (this.#info.modelIdentity !== request.modelIdentity) {
+      throw this.#notReady('The model was replaced while the request was being prepared; send it again.');
     }
     const { maxOpenRequests } = this.#options;
     if (this.#open.size + (this.#client?.numCancelled ?? 0) >= maxOpenRequests) {
       const message = `${maxOpenRequests} requests are open, and no more may be.`;
       throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
     }
-    const open = new OpenRequest(request, this.#info.modelIdentity, (ended) => this.#onEnd(ended));
+    const open = new OpenRequest(request, (ended) => this.#onEnd(ended));
     this.#open.add(open);
     if (this.#client !== undefined) open.submit(this.#client);
     return open;
@@ -209,6 +213,7 @@ export class Supervisor implements Runner {
     this.#info = info;
     this.#client = life.client;
     this.#state = 'ready';
+    this.#fruitlessStarts = 0;
     this.#reason = undefined;
     this.#loadProgress = undefined;
     this.#log('info', 'runner_ready', { pid: life.pid, openRequests: this.#open.size, ...info });
@@ -221,7 +226,6 @@ export class Supervisor implements Runner {
       else open.fail(inferenceFailed('The model file was replaced while the request was open.', true));
     }
     if (this.#stopped !== undefined) life.client.drain();
-    // Last, because it may ask for tokens.
     this.#options.onReady?.(info);
   }
 
@@ -251,9 +255,27 @@ export class Supervisor implements Runner {
     }
     this.#reason = policy.reason;
     for (const open of this.#open) open.onRunnerDied(policy.countsForRequests);
+    this.#fruitlessStarts = death.readyForMs === undefined ? this.#fruitlessStarts + 1 : 0;
+    if (this.#fruitlessStarts >= maxFruitlessStarts) {
+      // More will be tried, but nobody shall wait for them without end.
+      this.#state = 'starting';
+      this.#failAll(policy.reason, true);
+    }
     const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
     this.#log('info', 'runner_restarting', { delayMs });
     this.#startTimer = setTimeout(() => this.#startRunner(), delayMs);
+  }
+
+  /** undefined while requests are taken, and when no runner will come however long one waits. */
+  #retryAfterSec(): number | undefined {
+    if (this.#stopped !== undefined || this.#watch !== undefined) return retryAfterSec;
+    return this.#state === 'starting' || this.#state === 'recovering' ? retryAfterSec : undefined;
+  }
+
+  #notReady(message: string): GenerationError {
+    const seconds = this.#retryAfterSec() ?? (this.#state === 'ready' ? retryAfterSec : undefined);
+    if (seconds === undefined) return new GenerationError('NOT_READY', message, { retriable: false });
+    return new GenerationError('NOT_READY', message, { retriable: true, retryAfterSec: seconds });
   }
 
   /** Stopped, and nobody waits for a runner any more. */
@@ -265,6 +287,7 @@ export class Supervisor implements Runner {
   #fail(reason: string, canFileHelp: boolean): void {
     this.#state = 'failed';
     this.#reason = reason;
+    this.#log('error', 'model_failed', { reason, retriedWhenFileChanges: canFileHelp });
     this.#failAll(reason, canFileHelp);
     if (this.#stopped !== undefined) return;
     if (canFileHelp) {
@@ -276,7 +299,6 @@ export class Supervisor implements Runner {
         this.#startRunner();
       });
     }
-    this.#options.onFailed?.(reason);
   }
 
   #failAll(reason: string, retriable: boolean): void {
@@ -286,10 +308,6 @@ export class Supervisor implements Runner {
   #log(level: RunnerEvent['level'], event: string, fields: Record<string, unknown>): void {
     this.#options.log({ level, event, ...fields });
   }
-}
-
-function notReady(message: string, retriable: boolean): GenerationError {
-  return new GenerationError('NOT_READY', message, retriable ? { retriable, retryAfterSec } : { retriable });
 }
 
 function inferenceFailed(message: string, retriable: boolean): GenerationError {

@@ -24,6 +24,17 @@ Result<uint32_t> num_blocks_of(const EngineFlags& flags, uint32_t max_model_len,
                                      std::to_string(block_bytes) + "."};
 }
 
+// What one request may have in this cache, so that what is announced can be had: the last token is drawn and
+// not stored. A length that was asked for is not shortened but refused.
+Result<uint32_t> context_that_fits(const EngineFlags& flags, uint32_t max_model_len, uint32_t num_blocks) {
+  const uint64_t num_fitting = uint64_t{num_blocks} * flags.block_size + 1;
+  if (num_fitting >= max_model_len) return max_model_len;
+  if (flags.max_model_len == 0) return static_cast<uint32_t>(num_fitting);
+  return Error{ExitCode::kUsage, "--max-model-len is " + std::to_string(max_model_len) +
+                                     ", but the KV cache holds " + std::to_string(num_fitting - 1) +
+                                     " tokens; start with a larger --kv-cache-bytes."};
+}
+
 }  // namespace
 
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
@@ -49,10 +60,12 @@ Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> back
   const uint64_t block_bytes = backend->kv_block_bytes(shape);
   const Result<uint32_t> num_blocks = num_blocks_of(flags, *max_model_len, block_bytes);
   if (!num_blocks.ok()) return num_blocks.error();
+  const Result<uint32_t> context = context_that_fits(flags, *max_model_len, *num_blocks);
+  if (!context.ok()) return context.error();
   shape.num_blocks = *num_blocks;
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
 
-  const EngineConfig engine_config{.max_model_len = *max_model_len,
+  const EngineConfig engine_config{.max_model_len = *context,
                                    .scheduler = {.max_num_batched_tokens = flags.max_num_batched_tokens,
                                                  .max_num_seqs = flags.max_num_seqs,
                                                  .block_size = flags.block_size,

@@ -12,11 +12,12 @@
 #include "runner/commands/inspect.h"
 #include "runner/commands/score.h"
 #include "runner/commands/serve_command.h"
+#include "runner/commands/system_errors.h"
 
 namespace runnel {
 namespace {
 
-constexpr uint32_t kMaxThreads = 1024;
+constexpr uint32_t kMaxThreads = 256;
 constexpr uint32_t kMaxNumSeqs =
     1024;  // a Step frame of so many outputs with log-probabilities stays below 1 MiB
 constexpr uint32_t kMaxNumBatchedTokens = 65536;
@@ -191,13 +192,13 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   if (flags.engine.num_threads == 0)
     flags.engine.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
 
-  Result<void> end;
-  if (generate_command.parsed()) end = run_generate(flags, factory);
-  if (score_command.parsed()) end = run_score(flags, factory);
-  if (bench_command.parsed()) end = run_bench(flags, factory);
-  if (serving_command.parsed()) end = serve_command(flags.engine, factory);
-  if (inspect_command.parsed())
-    end = inspect(flags.engine.model, flags.engine.architecture, flags.json, std::cout);
+  const Result<void> end = with_system_errors([&]() -> Result<void> {
+    if (generate_command.parsed()) return run_generate(flags, factory);
+    if (score_command.parsed()) return run_score(flags, factory);
+    if (bench_command.parsed()) return run_bench(flags, factory);
+    if (serving_command.parsed()) return serve_command(flags.engine, factory);
+    return inspect(flags.engine.model, flags.engine.architecture, flags.json, std::cout);
+  });
   if (!end.ok()) return fail(end.error());
   if (!std::cout.flush()) return fail({ExitCode::kInputOutput, "Writing to stdout failed."});
   return static_cast<int>(ExitCode::kOk);

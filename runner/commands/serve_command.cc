@@ -7,6 +7,7 @@
 #include <csignal>
 
 #include "runner/channel.h"
+#include "runner/commands/system_errors.h"
 #include "runner/heartbeat.h"
 #include "runner/inbox.h"
 #include "runner/serve.h"
@@ -98,7 +99,7 @@ Result<void> serve_command(const EngineFlags& flags, const BackendFactory& facto
   const Result<int> frames = take_stdout();
   if (!frames.ok()) return frames.error();
   FrameWriter writer(*frames);
-  Result<void> end = serve_model(flags, factory, writer);
+  Result<void> end = with_system_errors([&] { return serve_model(flags, factory, writer); });
   // Nobody hears it if writing is what failed.
   if (!end.ok()) (void)send_failure(writer, end.error());
   return end;

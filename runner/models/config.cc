@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kMaxLayers = 1024;
 constexpr uint64_t kMaxHiddenSize = 1 << 16;
 constexpr uint64_t kMaxHeads = 1024;
-constexpr uint64_t kMaxHeadDim = 1024;
+constexpr uint64_t kMaxHeadDim = 256;
 constexpr uint64_t kMaxFfnSize = 1 << 20;
 constexpr uint64_t kMaxVocabSize = 1 << 24;
 // The first pair of a head turns by one radian a position, and sin_cos_f64 is exact enough below 2^20.
@@ -181,6 +181,9 @@ Result<ModelConfig> read_config(const GgufFile& file, std::string_view expected_
     const Result<uint32_t> value = metadata.count(name, limit_and_field.first);
     if (!value) return value.error();
     *limit_and_field.second = *value;
+  }
+  if (config.context_length < 2) {
+    return metadata.error("has " + metadata.key("context_length") + " 1; a prompt and an answer need 2");
   }
   const Result<void> heads = read_heads(metadata, config);
   if (!heads) return heads.error();

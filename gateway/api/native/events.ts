@@ -31,6 +31,7 @@ export async function* executeEvents(
   started: StartedEvent,
   answer: AsyncIterable<AnswerPart>,
   now: () => number,
+  onFault: (error: unknown) => void,
 ): AsyncGenerator<string> {
   yield event('started', started);
   const startedMs = now();
@@ -42,6 +43,7 @@ export async function* executeEvents(
       if (tokens + end !== '') yield tokens + end;
     }
   } catch (error) {
+    if (!(error instanceof GenerationError)) onFault(error);
     yield errorEvent(error);
   }
 }

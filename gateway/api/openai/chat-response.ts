@@ -1,3 +1,4 @@
+import { GenerationError } from '../../runner/runner.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../tokenizer/answer.ts';
 import { toApiError } from '../error.ts';
 import { dataEvent } from '../sse.ts';
@@ -56,6 +57,7 @@ export async function* chatCompletionEvents(
   completion: Completion,
   answer: AsyncIterable<AnswerPart>,
   includeUsage: boolean,
+  onFault: (error: unknown) => void,
 ): AsyncGenerator<string> {
   const chunk = (choices: object[], usageOrNull: object | null = null): string =>
     dataEvent(
@@ -84,6 +86,7 @@ export async function* chatCompletionEvents(
       if (events !== '') yield events;
     }
   } catch (error) {
+    if (!(error instanceof GenerationError)) onFault(error);
     yield dataEvent(JSON.stringify(openAiErrorBody(toApiError(error))));
   }
   yield dataEvent('[DONE]');

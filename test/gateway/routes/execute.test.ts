@@ -59,6 +59,7 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
   assert.equal(runner.requests, [
     {
       promptIds: bytes('Hi'),
+      modelIdentity: 'bytes',
       maxTokens: 7,
       stopIds: [EOS_ID],
       sampling: {
@@ -150,6 +151,18 @@ test('bodies that are not JSON, not JSON enough, or not said to be JSON', async 
   assert.is((await app.request('/execute', { method: 'POST', headers, body: ' '.repeat(1025) })).status, 413);
 });
 
+test('an answer to a wrong body is no larger than need be', async ({ post }) => {
+  const long = '9'.repeat(100_000);
+  const stops = JSON.stringify(Array.from({ length: 50_000 }, () => ''));
+  const strays = Array.from({ length: 1000 }, (_, i) => `"${'k'.repeat(200)}${i}":1`).join(',');
+  const body = `{"job_id":"a","prompt":"x","seed":${long},"stop":${stops},${strays}}`;
+  const response = await post('/execute', body);
+  assert.is(response.status, 400);
+  const text = await response.text();
+  assert.ok(text.length < 5000, `${text.length} characters`);
+  assert.is((JSON.parse(text) as { errors: unknown[] }).errors.length, 16);
+});
+
 test('a stop string across tokens ends the answer, is not sent, and cancels the rest', async ({
   runner,
   post,
@@ -237,7 +250,7 @@ test('refusals before the stream have a status; failures in it are its last even
 });
 
 test('before the model is ready there is a 503 that says why', async ({ runner, post }) => {
-  runner.current = { ...runner.current, state: 'failed', reason: 'The file is damaged.' };
+  runner.current = { ...runner.current, state: 'failed', reason: 'The file is damaged.', retryAfterSec: 1 };
   const response = await post('/execute', { job_id: 'a', prompt: 'x' });
   assert.is(response.status, 503);
   assert.ok(response.headers.has('retry-after'));

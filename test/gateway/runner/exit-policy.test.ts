@@ -10,6 +10,7 @@ function death(
     exit: { code, signal, spawnError },
     verdict: undefined,
     failure: undefined,
+    stderrTail: '',
     readyForMs: 1000,
     ...rest,
   };
@@ -80,6 +81,11 @@ policy('says it in the runner’s own words if it has any for this exit', () => 
   assert.is(reason({ code: 0 }), 'The runner exited with status 0 without being asked to.');
   assert.is(reason({ code: 3 }), 'The runner exited with status 3.');
   assert.is(reason({ spawnError: 'spawn x ENOENT' }), 'The runner could not be started: spawn x ENOENT');
+});
+
+policy('a command line that does not parse is told in the runner’s own words', () => {
+  const stderrTail = 'something earlier\ncpu-runner: --threads: 0 is not in range.\n';
+  assert.is(exitPolicy(death({ code: 64, stderrTail })).reason, 'cpu-runner: --threads: 0 is not in range.');
 });
 
 policy.run();

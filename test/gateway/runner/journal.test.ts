@@ -5,6 +5,7 @@ import type { GenerateRequest } from '../../../gateway/runner/runner.ts';
 
 const request: GenerateRequest = {
   promptIds: [1, 2, 3],
+  modelIdentity: 'm',
   maxTokens: 10,
   stopIds: [9],
   sampling: { temperature: 0.5, topK: 4, topP: 0.9, minP: 0.1, repetitionPenalty: 1.1, seed: 2n ** 64n - 1n },
@@ -17,23 +18,23 @@ function output(firstIndex: number, ...tokenIds: number[]) {
 const journal = suite('journal');
 
 journal('asks a first runner for what was asked', () => {
-  const { promptIds: tokenIds, ...rest } = request;
-  assert.equal(new Journal(request, 'm').toGenerate(), { ...rest, tokenIds, numEmitted: 0 });
+  const { promptIds: tokenIds, modelIdentity: _, ...rest } = request;
+  assert.equal(new Journal(request).toGenerate(), { ...rest, tokenIds, numEmitted: 0 });
 });
 
 journal('asks the next runner for the same behind what has come', () => {
-  const entry = new Journal({ ...request, topLogprobs: 0 }, 'm');
+  const entry = new Journal({ ...request, topLogprobs: 0 });
   entry.append(output(0, 5, 6));
   entry.append(output(2));
   entry.append(output(2, 7));
-  const { promptIds: _, ...rest } = request;
+  const { promptIds: _promptIds, modelIdentity: _identity, ...rest } = request;
   const resumed = { ...rest, tokenIds: [1, 2, 3, 5, 6, 7], numEmitted: 3, topLogprobs: 0 };
   assert.equal(entry.toGenerate(), resumed);
   assert.equal(request.promptIds, [1, 2, 3], 'the request itself is as it was');
 });
 
 journal('counts deaths only until a token comes', () => {
-  const entry = new Journal(request, 'm');
+  const entry = new Journal(request);
   entry.countDeath();
   entry.countDeath();
   entry.append(output(0));

@@ -1,4 +1,5 @@
 /** Deaths of the runner, by its own fault and from outside: every stream goes on, or ends with a reason. */
+import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Backoff } from '../../../gateway/runner/backoff.ts';
@@ -152,17 +153,16 @@ recovery(
     await withDirectory(async (directory) => {
       const modelPath = directory.write('model', 'bad');
       const flags = ['--model', modelPath, '--exit-code', '65', '--failure', 'The magic is 0x00.'];
-      const reasons: string[] = [];
-      const options = { modelPath, modelPollMs: 5, onFailed: (reason: string) => reasons.push(reason) };
-      await supervised(flags, options, async ({ supervisor, state, eventsOf }) => {
+      await supervised(flags, { modelPath, modelPollMs: 5 }, async ({ supervisor, state, eventsOf }) => {
         await state('failed');
-        assert.equal([supervisor.status().reason, reasons], ['The magic is 0x00.', ['The magic is 0x00.']]);
+        assert.is(supervisor.status().reason, 'The magic is 0x00.');
+        assert.is(eventsOf('model_failed')[0]?.reason, 'The magic is 0x00.');
         const error = await errorOf(collect(supervisor, requestOf([1], 1)));
         assert.equal([error.code, error.retriable, error.message], ['NOT_READY', true, 'The magic is 0x00.']);
         assert.is(eventsOf('runner_started').length, 1);
         directory.write('model', 'good');
         await state('ready');
-        await collectExact(supervisor, requestOf([1], 5));
+        await collectExact(supervisor, requestOf([1], 5, { modelIdentity: 'good' }));
         assert.is(eventsOf('runner_started').length, 2);
       });
     });
@@ -176,7 +176,7 @@ recovery('open streams fail when their model is gone, and when it is replaced', 
     await supervised(flags, { modelPath, modelPollMs: 5 }, async ({ supervisor, state, kill }) => {
       await state('ready');
       const replaced = errorOf(
-        collect(supervisor, requestOf([1], 1000), {
+        collect(supervisor, requestOf([1], 1000, { modelIdentity: 'one' }), {
           onBatch: async (ids) => {
             if (ids.length !== 3) return;
             directory.write('model', 'two');
@@ -190,7 +190,9 @@ recovery('open streams fail when their model is gone, and when it is replaced', 
       await state('ready');
       assert.is(supervisor.status().info?.modelIdentity, 'two');
 
-      const broken = errorOf(collect(supervisor, requestOf([1], 1000)));
+      const stale = await errorOf(collect(supervisor, requestOf([1], 1000, { modelIdentity: 'one' })));
+      assert.equal([stale.code, stale.retriable], ['NOT_READY', true], 'ids of the old model are not sent');
+      const broken = errorOf(collect(supervisor, requestOf([1], 1000, { modelIdentity: 'two' })));
       directory.write('model', 'bad');
       await kill();
       assert.is((await broken).code, 'INFERENCE_FAILED');
@@ -325,6 +327,42 @@ recovery(
     });
   },
 );
+
+recovery('streams do not wait for ever for runners that die before they are ready', async () => {
+  let starts = 0;
+  const dying = { file: process.execPath, args: ['-e', 'process.exit(71)'] };
+  const command = () => (starts++ === 0 ? fakeCommand('--delay-ms', '5') : dying);
+  await supervised([], { command }, async ({ supervisor, state, kill }) => {
+    await state('ready');
+    const error = await errorOf(
+      collect(supervisor, requestOf([1], 1000), {
+        onBatch: async (ids) => {
+          if (ids.length === 3) await kill();
+        },
+      }),
+    );
+    assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
+    assert.is(supervisor.status().openRequests, 0);
+    const refused = await errorOf(collect(supervisor, requestOf([1], 5)));
+    assert.equal([refused.code, refused.retryAfterSec], ['NOT_READY', 1], 'and no new one begins to wait');
+  });
+});
+
+recovery('what keeps a start from being prepared is the reason, until the file changes', async () => {
+  await withDirectory(async (directory) => {
+    const modelPath = directory.write('model', 'broken');
+    const prepare = async () => {
+      if (readFileSync(modelPath, 'utf8') === 'broken') throw new Error('The tokenizer is broken.');
+    };
+    await supervised([], { prepare, modelPath, modelPollMs: 5 }, async ({ supervisor, state, eventsOf }) => {
+      await state('failed');
+      assert.is(supervisor.status().reason, 'The tokenizer is broken.');
+      assert.is(eventsOf('runner_started').length, 0);
+      directory.write('model', 'mended');
+      await state('ready');
+    });
+  });
+});
 
 recovery('a flood on stderr stops neither the runner nor the log', async () => {
   await supervised(['--stderr-bytes', '3500000'], {}, async ({ supervisor, state, eventsOf }) => {

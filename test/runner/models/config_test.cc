@@ -91,7 +91,7 @@ TEST_CASE("heads that do not divide are refused") {
   CHECK(refusal_of([](GgufWriter& w) {
           w.u32("llama.embedding_length", 8192);
           w.u32("llama.attention.head_count", 2);
-        }) == "has heads of 4096 values; at most 1024 are supported.");
+        }) == "has heads of 4096 values; at most 256 are supported.");
   CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.rope.dimension_count", 15); }) ==
         "has llama.rope.dimension_count 15; it must be even.");
   CHECK(refusal_of([](GgufWriter& w) {
@@ -99,6 +99,11 @@ TEST_CASE("heads that do not divide are refused") {
         }).starts_with("has llama.rope.dimension_count 18;"));
   CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.attention.value_length", 8); }) ==
         "has keys of 16 and values of 8 numbers; they must be equal.");
+}
+
+TEST_CASE("a context without room for an answer is refused") {
+  CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.context_length", 1); }) ==
+        "has llama.context_length 1; a prompt and an answer need 2.");
 }
 
 TEST_CASE("numbers that nothing can be computed with are refused") {
