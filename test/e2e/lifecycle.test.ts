@@ -15,8 +15,8 @@ test.after.each(async ({ gateways }) => {
   for (const gateway of gateways) await gateway.stop();
 });
 
-async function started(gateways: Gateway[]): Promise<Gateway> {
-  const gateway = await Gateway.start(DEFAULT_MODEL);
+async function started(gateways: Gateway[], args: string[] = []): Promise<Gateway> {
+  const gateway = await Gateway.start(DEFAULT_MODEL, args);
   gateways.push(gateway);
   return gateway.ready();
 }
@@ -92,6 +92,18 @@ test('a 64-bit seed reaches the sampler unchanged', async ({ gateways }) => {
     texts.add(text);
   }
   assert.is(texts.size, 3, 'seeds that a double would round to one are three');
+});
+
+test('a KV cache smaller than the context announces what it holds, and chats by default', async ({
+  gateways,
+}) => {
+  const gateway = await started(gateways, ['--kv-cache-bytes', '5000000']);
+  const { context_length } = (await (await fetch(`${gateway.url}/health`)).json()) as {
+    context_length: number;
+  };
+  assert.ok(context_length > 100 && context_length < 300, `${context_length}`);
+  const body = { model: 'smollm2', messages: [{ role: 'user', content: 'Say yes.' }], temperature: 0 };
+  assert.is((await gateway.post('/v1/chat/completions', body)).status, 200);
 });
 
 test('a client that leaves frees its place in the runner', async ({ gateways }) => {
