@@ -12,10 +12,16 @@ interface Rule {
   readonly value?: string;
 }
 
-type Refinement = z.RefinementCtx;
+type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 
-function violated(ctx: Refinement, rule: Rule, message: string): void {
-  ctx.addIssue({ code: 'custom', message, params: { ...rule } });
+/** Reports a broken rule; `path` leads to the value from where the check stands. */
+export function violated(
+  ctx: Refinement,
+  rule: Rule,
+  message: string,
+  path: (string | number)[] = [],
+): void {
+  ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
 }
 
 /** Numbers of float fields read back as such: 3 is shown as "3.0". */
