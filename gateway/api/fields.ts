@@ -15,12 +15,7 @@ interface Rule {
 type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 
 /** Reports a broken rule; `path` leads to the value from where the check stands. */
-export function violated(
-  ctx: Refinement,
-  rule: Rule,
-  message: string,
-  path: (string | number)[] = [],
-): void {
+export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
   ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
 }
 

@@ -4,7 +4,8 @@ import { chatLogprobs } from './logprobs.ts';
 
 /** Choices as chat completions have them: a message, or what is new of it. */
 export function chatShape(tokenizer: Tokenizer): Shape {
-  const logprobs = ({ tokens }: ChoiceText) => (tokens === undefined ? null : chatLogprobs(tokenizer, tokens));
+  const logprobs = ({ tokens }: ChoiceText) =>
+    tokens === undefined ? null : chatLogprobs(tokenizer, tokens);
   const chunk = (index: number, delta: object, finish_reason: FinishReason | null = null) => {
     return { index, delta, logprobs: null, finish_reason };
   };

@@ -36,6 +36,12 @@ export interface Shape {
   closing(index: number, finishReason: FinishReason): object;
 }
 
+export interface EventOptions {
+  readonly includeUsage: boolean;
+  /** Sees what ended the stream before its time; the client sees only what toApiError lets through. */
+  readonly onError: (error: unknown) => void;
+}
+
 type Steps = AsyncIterable<readonly IndexedPart[]>;
 
 const FINISH_REASONS: Record<EndReason, FinishReason> = {
@@ -83,8 +89,9 @@ export async function* completionEvents(
   completion: Completion,
   shape: Shape,
   steps: Steps,
-  includeUsage: boolean,
+  options: EventOptions,
 ): AsyncGenerator<string> {
+  const { includeUsage } = options;
   const { id, created, model, numChoices } = completion;
   const chunk = (choices: object[], usageOrNull: object | null = null): string => {
     const common = { id, object: shape.chunkObject, created, model, choices };
@@ -109,6 +116,7 @@ export async function* completionEvents(
       if (events !== '') yield events;
     }
   } catch (error) {
+    options.onError(error);
     yield dataEvent(JSON.stringify(openAiErrorBody(toApiError(error))));
   }
   yield dataEvent('[DONE]');
