@@ -47,7 +47,10 @@ export function sseResponse(
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const next = await chunks.next();
+        const next = await chunks.next().catch((error: unknown) => {
+          end();
+          throw error;
+        });
         if (next.done !== true) return controller.enqueue(encoder.encode(next.value));
         end();
         controller.close();

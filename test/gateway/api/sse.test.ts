@@ -2,6 +2,7 @@ import { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type CallAfter, dataEvent, KEEP_ALIVE_INTERVAL_MS, sseResponse } from '../../../gateway/api/sse.ts';
+import { errorOf } from '../../fixtures/errors.ts';
 import { until, within } from '../../fixtures/within.ts';
 
 const test = suite('server-sent events');
@@ -86,12 +87,20 @@ test('keep-alive: a client that does not read gets none, and one that leaves lea
   await clock.elapse();
   await chunk;
   assert.is(clock.waiting.size, 0, 'nobody reads, so nobody waits');
-  const open_ = reader.read();
+  const unanswered = reader.read();
   await until(PATIENCE_MS, 'a wait for the next event', () => clock.waiting.size === 1);
   await reader.cancel();
-  await open_;
+  await unanswered;
   assert.is(clock.waiting.size, 0);
   assert.equal(ended(), { numEnds: 1, numCancels: 1 });
+});
+
+test('events that fail end the stream, and nothing stays open', async () => {
+  const clock = new FakeClock();
+  const { read, ended } = await open({ next: () => Promise.reject(new Error('a fault')) }, clock);
+  assert.is((await errorOf(read)).message, 'a fault');
+  assert.equal(ended(), { numEnds: 1, numCancels: 0 });
+  assert.is(clock.waiting.size, 0);
 });
 
 test('the stream has the headers of its kind and those set before it', async () => {

@@ -177,6 +177,8 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, co
     assert.is(error.param, name);
     assert.match(error.message, name);
   }
+  const unknownBias = await bodyOf(complete({ logit_bias: { 258: 1 } }));
+  assert.is(unknownBias.error.param, 'logit_bias.258');
   assert.is(runner.requests.length, 0);
   assert.is((await bodyOf(complete({ model: 'other' }))).error.code, 'model_not_found');
 });

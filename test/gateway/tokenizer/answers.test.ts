@@ -1,3 +1,4 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import {
@@ -40,7 +41,8 @@ class SteppedRunner implements Runner {
       this.numCancelled++;
       stream.abort(cancelled);
     });
-    return read(stream);
+    // The answer to every second request passes through more hands, and so arrives a little later.
+    return index % 2 === 0 ? read(stream) : passedOn(passedOn(read(stream)));
   }
 
   /** What one frame brings: text by request. */
@@ -66,6 +68,10 @@ async function* read(stream: TokenStream): AsyncGenerator<TokenBatch> {
     yield batch;
     if (batch.finish !== undefined) return;
   }
+}
+
+async function* passedOn(batches: AsyncIterable<TokenBatch>): AsyncGenerator<TokenBatch> {
+  yield* batches;
 }
 
 const requests = (count: number) => Array.from({ length: count }, () => requestOf([1], 100));
@@ -136,6 +142,8 @@ test('aborting cancels all, and more than ten of them are no leak', async () => 
   controller.abort();
   assert.is((await errorOf(() => first)).message, cancelled.message);
   assert.is(runner.numCancelled, 64);
+  // Node tells of a leak in a later turn.
+  await nextTurn();
   process.off('warning', onWarning);
   assert.equal(warnings, []);
 });
