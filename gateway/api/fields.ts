@@ -12,14 +12,15 @@ interface Rule {
   readonly value?: string;
 }
 
-type Refinement = z.RefinementCtx;
+type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 
 /** Errors that one answer lists, and characters of a wrong value that it repeats: an answer is no larger than that. */
 const MAX_LISTED_ERRORS = 16;
 const MAX_SHOWN_CHARACTERS = 64;
 
-function violated(ctx: Refinement, rule: Rule, message: string): void {
-  ctx.addIssue({ code: 'custom', message, params: { ...rule } });
+/** Reports a broken rule; `path` leads to the value from where the check stands. */
+export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
+  ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
 }
 
 function shown(value: unknown): string {

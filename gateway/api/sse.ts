@@ -1,5 +1,12 @@
 import type { Context } from 'hono';
 
+/** A stream that has been silent for so long gets a comment: clients and proxies in between see that it lives. */
+export const KEEP_ALIVE_INTERVAL_MS = 10_000;
+const KEEP_ALIVE = ': keep-alive\n\n';
+
+/** Calls back after a while, unless the returned function is called before. */
+export type CallAfter = (delayMs: number, callback: () => void) => () => void;
+
 export interface SseHooks {
   /** The client went away; must make the events end. */
   readonly onCancel: () => void;
@@ -9,15 +16,23 @@ export interface SseHooks {
 
 /**
  * Server-sent events as a body that is pulled: the next chunk is asked for only when the socket has taken the last
- * one, so a slow client slows its own stream down and nobody else's.
+ * one, so a slow client slows its own stream down and nobody else's. A chunk is a number of whole events, so a comment
+ * never comes between the bytes of one.
  */
-export function sseResponse(c: Context, events: AsyncIterator<string>, hooks: SseHooks): Response {
+export function sseResponse(
+  c: Context,
+  events: AsyncIterator<string>,
+  hooks: SseHooks,
+  callAfter: CallAfter = callAfterTimeout,
+): Response {
   const encoder = new TextEncoder();
   const clientGone = c.req.raw.signal;
+  const chunks = withKeepAlive(events, callAfter);
   let open = true;
   const end = (): void => {
     if (!open) return;
     open = false;
+    chunks.stop();
     clientGone.removeEventListener('abort', cancel);
     hooks.onEnd();
   };
@@ -32,7 +47,7 @@ export function sseResponse(c: Context, events: AsyncIterator<string>, hooks: Ss
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const next = await events.next().catch((error: unknown) => {
+        const next = await chunks.next().catch((error: unknown) => {
           end();
           throw error;
         });
@@ -44,14 +59,42 @@ export function sseResponse(c: Context, events: AsyncIterator<string>, hooks: Ss
     },
     { highWaterMark: 0 },
   );
-  return new Response(body, {
-    headers: {
-      'content-type': 'text/event-stream',
-      'cache-control': 'no-cache',
-      // Tells nginx and its kin not to collect the stream.
-      'x-accel-buffering': 'no',
-    },
+  return c.body(body, 200, {
+    'content-type': 'text/event-stream',
+    'cache-control': 'no-cache',
+    // Tells nginx and its kin not to collect the stream.
+    'x-accel-buffering': 'no',
   });
+}
+
+interface KeptAlive {
+  /** The next chunk: of the events, or a comment in place of one that does not come. */
+  next(): Promise<IteratorResult<string>>;
+  /** Leaves no timer behind. */
+  stop(): void;
+}
+
+function withKeepAlive(events: AsyncIterator<string>, callAfter: CallAfter): KeptAlive {
+  let pending: Promise<IteratorResult<string>> | undefined;
+  let stop = (): void => {};
+  return {
+    async next() {
+      pending ??= events.next();
+      const silence = new Promise<'silence'>((resolve) => {
+        stop = callAfter(KEEP_ALIVE_INTERVAL_MS, () => resolve('silence'));
+      });
+      const first = await Promise.race([pending, silence]).finally(stop);
+      if (first === 'silence') return { done: false, value: KEEP_ALIVE };
+      pending = undefined;
+      return first;
+    },
+    stop: () => stop(),
+  };
+}
+
+function callAfterTimeout(delayMs: number, callback: () => void): () => void {
+  const timer = setTimeout(callback, delayMs);
+  return () => clearTimeout(timer);
 }
 
 /** An event with a name, as native streams use. */

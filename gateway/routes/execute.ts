@@ -5,9 +5,10 @@ import { readJson } from '../api/json.ts';
 import { executeEvents } from '../api/native/events.ts';
 import { parseExecuteRequest } from '../api/native/execute-request.ts';
 import { sseResponse } from '../api/sse.ts';
-import { type AppDeps, logFault } from '../app.ts';
+import type { AppDeps } from '../app.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { Jobs } from './jobs.ts';
+import { logFailure } from './log-failure.ts';
 import { requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 
@@ -39,6 +40,9 @@ export function executeRoutes(deps: AppDeps): Hono {
             topP: request.top_p,
             minP: request.min_p,
             repetitionPenalty: request.repetition_penalty,
+            presencePenalty: 0,
+            frequencyPenalty: 0,
+            logitBias: new Map(),
             seed,
           },
         },
@@ -49,7 +53,7 @@ export function executeRoutes(deps: AppDeps): Hono {
       const started = { job_id: request.job_id, model: model.id, started_at, seed };
       return sseResponse(
         c,
-        executeEvents(started, answer, deps.now, (error) => logFault(deps.log, c.req.path, error)),
+        executeEvents(started, answer, deps.now, (error) => logFailure(deps.log, c, error)),
         {
           onCancel: job.cancel,
           onEnd: job.finish,

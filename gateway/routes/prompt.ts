@@ -29,7 +29,7 @@ export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field
   const left = info.maxModelLen - promptIds.length;
   if (promptIds.length > 0 && left > 0) return left;
   if (promptIds.length === 0) {
-    const message = `${field} has no character that this model knows`;
+    const message = `${field} has no tokens: nothing in it is known to this model`;
     const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
     throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
   }

@@ -11,6 +11,12 @@ export interface SamplingParams {
   readonly topP: number;
   readonly minP: number;
   readonly repetitionPenalty: number;
+  /** Of tokens generated; 0: off. */
+  readonly presencePenalty: number;
+  /** Of tokens generated, each time; 0: off. */
+  readonly frequencyPenalty: number;
+  /** Token id to what is added to its logit. */
+  readonly logitBias: ReadonlyMap<number, number>;
   /** 0 to 2^64 - 1. */
   readonly seed: bigint;
 }

@@ -77,6 +77,12 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
         minP: sampling.minP,
         repetitionPenalty: sampling.repetitionPenalty,
         seed: u64('seed', sampling.seed),
+        presencePenalty: sampling.presencePenalty,
+        frequencyPenalty: sampling.frequencyPenalty,
+        logitBias: Array.from(sampling.logitBias, ([tokenId, bias]) => ({
+          tokenId: u32('logit_bias', tokenId),
+          bias,
+        })),
       },
       ...(topLogprobs === undefined ? {} : { topLogprobs: u32('top_logprobs', topLogprobs) }),
     },

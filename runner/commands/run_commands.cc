@@ -70,6 +70,26 @@ void add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
 }
 
+// ID=BIAS.
+std::optional<LogitBias> bias_from(const std::string& text) {
+  LogitBias entry;
+  const char* const end = text.data() + text.size();
+  const auto [id_end, id_error] = std::from_chars(text.data(), end, entry.token_id);
+  if (id_error != std::errc() || id_end == end || *id_end != '=') return std::nullopt;
+  const auto [bias_end, bias_error] = std::from_chars(id_end + 1, end, entry.bias);
+  if (bias_error != std::errc() || bias_end != end) return std::nullopt;
+  return entry;
+}
+
+// Throws, as CLI11 wants it of a value that it cannot take.
+void add_biases(const std::vector<std::string>& texts, SamplingParams& sampling) {
+  for (const std::string& text : texts) {
+    const std::optional<LogitBias> entry = bias_from(text);
+    if (!entry) throw CLI::ValidationError("--logit-bias", text + " is not ID=BIAS, such as 42=-1.5");
+    sampling.logit_bias.push_back(*entry);
+  }
+}
+
 void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
   SamplingParams& sampling = flags.sampling;
   command.add_option("--tokens", flags.tokens, "Ids of the prompt, such as 1,2,3")
@@ -83,6 +103,15 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
   command.add_option("--top-p", sampling.top_p, "1: off")->capture_default_str();
   command.add_option("--min-p", sampling.min_p, "0: off")->capture_default_str();
   command.add_option("--repetition-penalty", sampling.repetition_penalty, "1: off")->capture_default_str();
+  command.add_option("--presence-penalty", sampling.presence_penalty, "0: off")->capture_default_str();
+  command.add_option("--frequency-penalty", sampling.frequency_penalty, "0: off")->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias", [&sampling](const std::vector<std::string>& texts) { add_biases(texts, sampling); },
+          "What is added to the logit of an id; can be repeated")
+      ->type_name("ID=BIAS")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--seed", sampling.seed, "Any number of 64 bits")
       ->check(kWholeNumber)
       ->capture_default_str();

@@ -68,13 +68,14 @@ def frame(message: bytes) -> bytes:
 
 
 SAMPLING = (single(1, 0.75) + number(2, 40) + single(3, 0.875) + single(4, 0.0625) + single(5, 1.25)
-            + number(6, MAX_U64))
+            + number(6, MAX_U64) + single(7, 1.5) + single(8, -0.5)
+            + nested(9, number(1, 11) + single(2, -100)) + nested(9, number(1, 49151) + single(2, 2.5)))
 GENERATE = nested(1, number(1, 7) + numbers(2, [1, 300, 49151, 16777215]) + number(3, 2) + number(4, 2048)
                   + numbers(5, [0, 2]) + nested(6, SAMPLING) + number(7, 20))
 # An optional field that holds its type's zero is written, which tells it from one that is not there.
 GENERATE_ZEROS = nested(1, number(1, 1) + numbers(2, [5]) + number(4, 1)
                         + nested(6, single(1, 0.0) + number(2, 0) + single(3, 0.0) + single(4, 0.0)
-                                 + number(6, 0)) + number(7, 0))
+                                 + number(6, 0) + single(7, 0.0) + single(8, 0.0)) + number(7, 0))
 CANCEL = nested(2, number(1, MAX_U32))
 PAUSE = nested(3, number(1, 8))
 RESUME = nested(4, number(1, 9))

@@ -151,6 +151,13 @@ TEST_CASE("frames: every field of a generate arrives, all 64 bits of the seed in
   CHECK(generate.sampling().min_p() == 0.0625f);
   CHECK(generate.sampling().repetition_penalty() == 1.25f);
   CHECK(generate.sampling().seed() == 18446744073709551615u);
+  CHECK(generate.sampling().presence_penalty() == 1.5f);
+  CHECK(generate.sampling().frequency_penalty() == -0.5f);
+  REQUIRE(generate.sampling().logit_bias_size() == 2);
+  CHECK(generate.sampling().logit_bias(0).token_id() == 11);
+  CHECK(generate.sampling().logit_bias(0).bias() == -100.0f);
+  CHECK(generate.sampling().logit_bias(1).token_id() == 49151);
+  CHECK(generate.sampling().logit_bias(1).bias() == 2.5f);
   CHECK(generate.top_logprobs() == 20);
 }
 

@@ -18,6 +18,9 @@ const schema = z.strictObject({
   seed: fields.seed('seed').optional(),
 });
 
+/** The fields of POST /execute. */
+export const executeFields = schema.shape;
+
 /** The body of POST /execute, checked and with its defaults. */
 export type ExecuteRequest = z.output<typeof schema>;
 

@@ -68,6 +68,9 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
         topK: 9,
         minP: 0.125,
         repetitionPenalty: 1.5,
+        presencePenalty: 0,
+        frequencyPenalty: 0,
+        logitBias: new Map(),
         seed: 18446744073709551615n,
       },
     },
@@ -84,7 +87,17 @@ test('defaults: temperature 1, filters off, a random seed that is reported', asy
   assert.is.not(first.started.seed, second.started.seed);
   assert.equal(
     { ...sampling, seed: 0n },
-    { temperature: 1, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, seed: 0n },
+    {
+      temperature: 1,
+      topK: 0,
+      topP: 1,
+      minP: 0,
+      repetitionPenalty: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      logitBias: new Map(),
+      seed: 0n,
+    },
   );
   assert.is(runner.requests[0]?.maxTokens, 510, 'the default of 2048 tokens ends at the context');
 });

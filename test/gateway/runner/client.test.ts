@@ -36,7 +36,17 @@ const request = {
   numEmitted: 0,
   maxTokens: 4,
   stopIds: [99],
-  sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, seed: 5n },
+  sampling: {
+    temperature: 1,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    logitBias: new Map(),
+    seed: 5n,
+  },
 };
 const finishStop = v1.FinishReason.FINISH_REASON_STOP_ID;
 const finishMax = v1.FinishReason.FINISH_REASON_MAX_TOKENS;
