@@ -10,21 +10,21 @@ namespace {
 
 class Replay {
  public:
-  Replay(Engine& engine, const ReplaySubject& subject)
+  Replay(Engine& engine, const ReplaySubject& subject, uint64_t until_step)
       : session_(engine, vitals_,
                  [this](const wire::FromRunner& event) {
                    computed_.push_back(event);
                    return Result<void>();
                  }),
-        subject_(subject) {}
+        subject_(subject),
+        until_step_(until_step) {}
 
-  Result<void> run(Recording& recording, uint64_t until_step) {
+  Result<void> run(Recording& recording) {
     while (true) {
       const Result<std::optional<wire::RecordEntry>> entry = recording.next();
       if (!entry.ok()) return entry.error();
       if (!*entry) return {};
-      is_cut_short_ = (*entry)->event().step().step() > until_step;
-      if (is_cut_short_) return {};
+      if ((*entry)->event().step().step() > until_step_) return {};
       if (const auto followed = follow(**entry); !followed.ok()) return followed;
     }
   }
@@ -32,7 +32,8 @@ class Replay {
   Result<void> report(std::ostream& out) {
     out << num_steps() << " steps, " << num_tokens_ << " tokens, all equal." << std::endl;
     if (is_full_) out << "The recording reached its limit there." << std::endl;
-    if (is_full_ || is_cut_short_ || has_failed_ || !session_.has_work()) return {};
+    const bool ended_at_work = session_.has_work() && !is_full_ && !has_failed_;
+    if (!ended_at_work || num_steps() >= until_step_) return {};
     out << "The recorded process ended in step " << num_steps() + 1 << ", which is computed now."
         << std::endl;
     if (const auto stepped = session_.step(); !stepped.ok()) return stepped;
@@ -104,9 +105,9 @@ class Replay {
   Vitals vitals_;
   Session session_;
   ReplaySubject subject_;
+  uint64_t until_step_;
   std::deque<wire::FromRunner> computed_;  // and not compared yet
   uint64_t num_tokens_ = 0;
-  bool is_cut_short_ = false;  // by --until
   bool is_full_ = false;
   bool has_failed_ = false;  // the recorded process ended by its own decision
 };
@@ -115,8 +116,8 @@ class Replay {
 
 Result<void> replay(Recording& recording, Engine& engine, const ReplaySubject& subject, uint64_t until_step,
                     std::ostream& out) {
-  Replay replay(engine, subject);
-  if (const auto followed = replay.run(recording, until_step); !followed.ok()) return followed;
+  Replay replay(engine, subject, until_step);
+  if (const auto followed = replay.run(recording); !followed.ok()) return followed;
   return replay.report(out);
 }
 
