@@ -3,6 +3,7 @@ import { bodyLimit } from 'hono/body-limit';
 import { ApiError, toApiError } from './api/error.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
+import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
 import type { Log } from './ops/log.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
@@ -22,11 +23,14 @@ export interface AppDeps {
   readonly now: () => number;
   /** Bytes a request body may have. */
   readonly maxBodyBytes: number;
+  /** Who may ask; loopbackOnly when left out. */
+  readonly guard?: GuardRules;
 }
 
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
+  addGuard(app, deps.guard ?? loopbackOnly);
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,
