@@ -52,7 +52,11 @@ export function createApp(deps: AppDeps): Hono {
   });
   app.onError((thrown, c) => {
     const error = toApiError(thrown);
-    if (error.status === 500) deps.log.error({ event: 'request_failed', path: c.req.path, err: thrown });
+    if (error.status === 500) {
+      // A client that leaves, or is too slow, makes the reading of its body fail: that is no fault of ours.
+      const level = c.req.raw.signal.aborted ? 'debug' : 'error';
+      deps.log[level]({ event: 'request_failed', path: c.req.path, err: thrown });
+    }
     return answerError(c, error);
   });
   return app;

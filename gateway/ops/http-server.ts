@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { lstatSync, unlinkSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 
@@ -33,12 +33,20 @@ export function createHttpServer(
       connectionsCheckingInterval: limits.checkIntervalMs,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
     },
-    getRequestListener(fetch),
+    boundedHeaders(getRequestListener(fetch) as RequestListener, limits.maxHeaders),
   );
   server.maxConnections = limits.maxConnections;
   server.maxRequestsPerSocket = limits.maxRequestsPerConnection;
-  server.maxHeadersCount = limits.maxHeaders;
+  server.maxHeadersCount = limits.maxHeaders + 1;
   return server;
+}
+
+/** Node leaves out lines beyond its count in silence, and one of them may be what a check looks at. */
+function boundedHeaders(listener: RequestListener, maxHeaders: number): RequestListener {
+  return (incoming, outgoing) => {
+    if (incoming.rawHeaders.length <= 2 * maxHeaders) return listener(incoming, outgoing);
+    outgoing.writeHead(431, { connection: 'close' }).end();
+  };
 }
 
 /** The address that was taken, with its port. Rejects when it cannot be had. */
