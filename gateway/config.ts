@@ -1,7 +1,17 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import { hostNames, isLoopback, origins, powerOfTwo, socketPath, text, whole } from './config/kinds.ts';
+import {
+  decimal,
+  hostNames,
+  isLoopback,
+  origins,
+  powerOfTwo,
+  seed,
+  socketPath,
+  text,
+  whole,
+} from './config/kinds.ts';
 import {
   type ConfigOf,
   mergeSettings,
@@ -125,6 +135,31 @@ const settings = {
     help: LOG_LEVELS.join(', '),
   },
 } as const satisfies SettingTable;
+
+/** The settings of `runnel generate`; ranges of sampling parameters are those of requests. */
+export const generateSettings = {
+  ...runnerSettings,
+  'max-tokens': { schema: whole(1, 2 ** 31 - 1), fallback: 64, help: 'tokens of an answer' },
+  temperature: { schema: decimal(0, 2), fallback: 1, help: '0 takes the likeliest token' },
+  'top-k': { schema: whole(0, 2 ** 32 - 1), fallback: 0, help: 'tokens to draw from; 0: all' },
+  'top-p': { schema: decimal(0, 1), fallback: 1, help: 'probability of the tokens to draw from, together' },
+  'min-p': { schema: decimal(0, 1), fallback: 0, help: 'least probability, as a share of the likeliest' },
+  'repetition-penalty': {
+    schema: decimal(0, 2).refine((value) => value > 0, 'must be above 0'),
+    fallback: 1,
+    help: 'divides the logits of tokens that were there; 1: none',
+  },
+  seed: {
+    schema: seed().optional(),
+    help: 'of the first prompt, the next one has the next; random unless set',
+  },
+} as const satisfies SettingTable;
+
+export type GenerateConfig = ConfigOf<typeof generateSettings>;
+
+export function generateHelp(): string {
+  return settingsHelp(generateSettings);
+}
 
 /** The settings of `runnel serve`. */
 export type Config = ConfigOf<typeof settings>;

@@ -16,7 +16,7 @@ export function serveUsage(): string {
     'Usage: runnel serve --model MODEL [options]',
     '',
     configHelp(),
-    '--print-config prints the settings that result from all of them, and ends.',
+    '--print-config prints the settings that result from all of them as such a file, and ends.',
   ].join('\n');
 }
 

@@ -16,6 +16,23 @@ export function powerOfTwo(min: number, max: number) {
   return whole(min, max).refine((value) => Number.isInteger(Math.log2(value)), fault);
 }
 
+export function decimal(min: number, max: number) {
+  const fault = `must be a number between ${min} and ${max}`;
+  return z.preprocess(
+    (value) => (typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value),
+    z.number(fault).refine((value) => value >= min && value <= max, fault),
+  );
+}
+
+/** As text, because a number of a file would have been rounded by now; or a number small enough to be exact. */
+export function seed() {
+  const fault = 'must be a whole number between 0 and 18446744073709551615, as text where it is above 2^53';
+  return z
+    .union([z.string(), z.int()], fault)
+    .refine((value) => /^\d{1,20}$/.test(String(value)) && BigInt(value) < 2n ** 64n, fault)
+    .transform((value) => BigInt(value));
+}
+
 /** Text that says something. */
 export function text() {
   return z.string('must be text').min(1, 'must not be empty');

@@ -86,7 +86,7 @@ export function settingsHelp(table: SettingTable): string {
   });
   return [
     ...rows,
-    `  --${'config'.padEnd(31)}file with settings: a JSON object, as --print-config of \`runnel serve\` prints it`,
+    `  --${'config'.padEnd(31)}file with settings: a JSON object with their names`,
     '',
     'Each can be set by an environment variable as well: --max-num-seqs is RUNNEL_MAX_NUM_SEQS. Flags go before',
     'variables, variables before the file.',
