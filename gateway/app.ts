@@ -4,6 +4,7 @@ import { ApiError, toApiError } from './api/error.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
+import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
 import type { Log } from './ops/log.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
@@ -25,12 +26,15 @@ export interface AppDeps {
   readonly now: () => number;
   /** Bytes a request body may have. */
   readonly maxBodyBytes: number;
+  /** Who may ask; loopbackOnly when left out. */
+  readonly guard?: GuardRules;
 }
 
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
   app.use('/v1/*', requestId);
+  addGuard(app, deps.guard ?? loopbackOnly);
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,

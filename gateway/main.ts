@@ -1,3 +1,5 @@
+import { generateCommand, generateUsage } from './commands/generate.ts';
+import { listCommand, listUsage } from './commands/list.ts';
 import { pullCommand, pullUsage } from './commands/pull.ts';
 import { serveCommand, serveUsage } from './commands/serve.ts';
 import { tokenizeCommand, tokenizeUsage } from './commands/tokenize.ts';
@@ -13,7 +15,9 @@ interface Command {
 
 const commands: Record<string, Command> = {
   serve: { run: serveCommand, usage: serveUsage, help: 'serve a model over HTTP' },
+  generate: { run: generateCommand, usage: generateUsage, help: 'answer prompts without a server' },
   pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },
+  list: { run: listCommand, usage: listUsage, help: 'the models that have been fetched' },
   tokenize: {
     run: tokenizeCommand,
     usage: tokenizeUsage,

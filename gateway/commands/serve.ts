@@ -1,30 +1,47 @@
-import { once } from 'node:events';
-import type { Server } from 'node:http';
-import { createAdaptorServer } from '@hono/node-server';
 import { createApp } from '../app.ts';
-import { type Config, configHelp, readConfig } from '../config.ts';
+import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { ExitCode } from '../ops/exit-code.ts';
+import { type Address, close, createHttpServer, listen } from '../ops/http-server.ts';
 import { createLog } from '../ops/log.ts';
 import { Supervisor } from '../runner/supervisor.ts';
-import { greeting } from './greeting.ts';
+import { curlLine, greeting, placeOf } from './greeting.ts';
 import { reporting } from './report.ts';
 import { runnerCommand } from './runner-command.ts';
+import { addressOf, guardRules, httpLimits } from './server-settings.ts';
 
 export function serveUsage(): string {
-  return `Usage: runnel serve --model MODEL [options]\n\n${configHelp()}`;
+  return [
+    'Usage: runnel serve --model MODEL [options]',
+    '',
+    configHelp(),
+    '--print-config prints the settings that result from all of them as such a file, and ends.',
+  ].join('\n');
 }
 
 /** `runnel serve`: HTTP first, then the model, until SIGTERM or SIGINT. */
 export function serveCommand(args: string[]): Promise<number> {
-  return reporting(() => serve(readConfig(args, process.env)));
+  return reporting(async () => {
+    const isPrinted = args.includes(PRINT_CONFIG);
+    const config = readConfig(
+      args.filter((arg) => arg !== PRINT_CONFIG),
+      process.env,
+    );
+    if (!isPrinted) return serve(config);
+    process.stdout.write(printConfig(config));
+    return ExitCode.ok;
+  });
 }
+
+const PRINT_CONFIG = '--print-config';
 
 async function serve(config: Config): Promise<number> {
   const log = createLog(config['log-level']);
   const slot = new ModelSlot(resolveModel(config.model));
-  let url = '';
+  const guard = guardRules(config);
+  let place = '';
+  let curl = '';
   const supervisor = new Supervisor({
     prepare: () => slot.refresh(),
     command: () => runnerCommand(config, slot),
@@ -32,7 +49,8 @@ async function serve(config: Config): Promise<number> {
     maxOpenRequests: config['max-open-requests'],
     log: ({ level, ...event }) => log[level](event),
     onReady: () => {
-      if (supervisor.status().restarts === 0 && slot.current) console.log(greeting(url, slot.current));
+      if (supervisor.status().restarts === 0 && slot.current)
+        console.log(greeting(place, curl, slot.current));
     },
   });
   const app = createApp({
@@ -41,17 +59,22 @@ async function serve(config: Config): Promise<number> {
     log,
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
+    guard,
   });
 
-  const server = createAdaptorServer({ fetch: app.fetch }) as Server;
-  const port = await listen(server, config);
-  if (port instanceof Error) {
-    console.error(`runnel: Failed to bind to ${config.host}:${config.port}: ${port.message}`);
+  const server = createHttpServer(app.fetch, httpLimits(config));
+  let address: Address;
+  try {
+    address = await listen(server, addressOf(config));
+  } catch (error) {
+    const wanted = config.uds ?? `${config.host}:${config.port}`;
+    console.error(`runnel: Failed to bind to ${wanted}: ${(error as Error).message}`);
     return ExitCode.bindFailed;
   }
-  url = `http://${config.host.includes(':') ? `[${config.host}]` : config.host}:${port}`;
-  console.log(`Runnel listens on ${url} and loads ${slot.path}`);
-  log.info({ event: 'listening', url, model: slot.path });
+  place = placeOf(address);
+  curl = curlLine(address, guard.apiKeys !== undefined);
+  console.log(`Runnel listens on ${place} and loads ${slot.path}`);
+  log.info({ event: 'listening', url: place, model: slot.path });
   supervisor.start();
 
   const signal = await firstSignal();
@@ -60,30 +83,6 @@ async function serve(config: Config): Promise<number> {
   await close(server);
   log.info({ event: 'stopped' });
   return ExitCode.ok;
-}
-
-/** The port that was taken, or why none was. */
-async function listen(server: Server, config: Config): Promise<number | Error> {
-  server.listen(config.port, config.host);
-  try {
-    await once(server, 'listening');
-  } catch (error) {
-    return error as Error;
-  }
-  const address = server.address();
-  return typeof address === 'object' && address !== null ? address.port : config.port;
-}
-
-/** How long the last bytes of streams that have ended may take to reach their clients. */
-const FLUSH_MS = 2000;
-
-async function close(server: Server): Promise<void> {
-  const closed = once(server, 'close');
-  server.close();
-  server.closeIdleConnections();
-  const timer = setTimeout(() => server.closeAllConnections(), FLUSH_MS);
-  await closed;
-  clearTimeout(timer);
 }
 
 /**
