@@ -30,6 +30,20 @@ const settings = {
     help: 'address to listen on',
   },
   port: { schema: whole(0, 65_535), fallback: 8080, help: 'port to listen on; 0 lets the system choose' },
+  'worker-id': {
+    schema: z
+      .string()
+      .regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be 1 to 128 letters, digits, dots, underscores and hyphens')
+      .optional(),
+    help: 'name of this worker for logs and the pool manager; default: a random one for each start',
+  },
+  'callback-url': {
+    schema: z
+      .string()
+      .refine(isCallbackUrl, 'must be an http or https URL without user and password')
+      .optional(),
+    help: 'told once by POST when the model is ready; exits if it refuses; localhost:9999: not told',
+  },
   runner: {
     schema: z.string().min(1),
     fallback: fileURLToPath(new URL('../build/cpu-runner', import.meta.url)),
@@ -58,6 +72,11 @@ const settings = {
     schema: whole(1, 2 ** 20),
     fallback: 256,
     help: 'requests held at once; one more gets 429',
+  },
+  'inference-timeout-sec': {
+    schema: whole(1, 86_400),
+    fallback: 300,
+    help: 'time a request gets at most',
   },
   'max-body-bytes': {
     schema: whole(1024, 2 ** 30),
@@ -120,6 +139,13 @@ function parseFlags(args: readonly string[]): Record<string, string | undefined>
 
 function variableName(name: string): string {
   return `RUNNEL_${name.toUpperCase().replaceAll('-', '_')}`;
+}
+
+function isCallbackUrl(text: string): boolean {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return (
+    (url?.protocol === 'http:' || url?.protocol === 'https:') && url.username === '' && url.password === ''
+  );
 }
 
 function isLoopback(host: string): boolean {
