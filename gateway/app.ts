@@ -1,13 +1,16 @@
 import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { ApiError, toApiError } from './api/error.ts';
+import { correlation, correlationIdOf } from './api/native/correlation.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
 import type { Model } from './model/model.ts';
 import type { Log } from './ops/log.ts';
+import type { Metrics } from './ops/metrics.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
 import { executeRoutes } from './routes/execute.ts';
 import { healthRoutes } from './routes/health.ts';
+import { metricsRoutes } from './routes/metrics.ts';
 import { modelRoutes } from './routes/models.ts';
 import { tokenizeRoutes } from './routes/tokenize.ts';
 import type { Runner } from './runner/runner.ts';
@@ -18,6 +21,7 @@ export interface AppDeps {
   readonly model: () => Model | undefined;
   readonly runner: Runner;
   readonly log: Log;
+  readonly metrics: Metrics;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Bytes a request body may have. */
@@ -27,6 +31,7 @@ export interface AppDeps {
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
+  app.use(correlation);
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,
@@ -39,7 +44,14 @@ export function createApp(deps: AppDeps): Hono {
       },
     }),
   );
-  for (const routes of [healthRoutes, executeRoutes, chatRoutes, modelRoutes, tokenizeRoutes]) {
+  for (const routes of [
+    healthRoutes,
+    metricsRoutes,
+    executeRoutes,
+    chatRoutes,
+    modelRoutes,
+    tokenizeRoutes,
+  ]) {
     app.route('/', routes(deps));
   }
   app.notFound((c) => {
@@ -48,7 +60,10 @@ export function createApp(deps: AppDeps): Hono {
   });
   app.onError((thrown, c) => {
     const error = toApiError(thrown);
-    if (error.status === 500) deps.log.error({ event: 'request_failed', path: c.req.path, err: thrown });
+    if (error.status === 500) {
+      const correlation_id = correlationIdOf(c);
+      deps.log.error({ event: 'error', code: error.code, path: c.req.path, correlation_id, err: thrown });
+    }
     return answerError(c, error);
   });
   return app;

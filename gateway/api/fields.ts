@@ -134,6 +134,30 @@ export function text(name: string, maxCharacters: number) {
   });
 }
 
+/** Token ids; they are a text in other words and are not repeated. Who knows the vocabulary checks its end. */
+export function tokenIds(name: string) {
+  return z
+    .array(z.unknown())
+    .superRefine((ids, ctx) => {
+      if (ids.length === 0) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
+      // One fault tells enough of a list that may have a hundred thousand.
+      const index = ids.findIndex((id) => !Number.isSafeInteger(id) || (id as number) < 0);
+      if (index >= 0)
+        violated(ctx, { constraint: 'token_id' }, `${name}[${index}] must be a whole number from 0 on`);
+    })
+    .transform((ids) => ids as number[]);
+}
+
+/** A field that must not come together with another one. */
+export function excludedBy(name: string, other: string) {
+  return z
+    .unknown()
+    .superRefine((_, ctx) => {
+      violated(ctx, { constraint: 'exclusive' }, `${name} and ${other} exclude each other; send one of them`);
+    })
+    .optional();
+}
+
 function countCodePoints(value: string): number {
   let count = 0;
   for (const _ of value) count++;
@@ -160,6 +184,9 @@ export function withoutNulls(body: unknown): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
 }
+
+/** Faults listed in one answer: a body of nothing but faults must not get an answer many times its size. */
+const MAX_FIELD_ERRORS = 64;
 
 /** The issues of a failed parse, in the order of the schema's fields. */
 function fieldErrors(error: z.ZodError): FieldError[] {
@@ -208,7 +235,7 @@ function article(noun: string): string {
 export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
   const parsed = schema.safeParse(withoutNulls(body), { reportInput: true });
   if (parsed.success) return parsed.data;
-  const errors = fieldErrors(parsed.error);
+  const errors = fieldErrors(parsed.error).slice(0, MAX_FIELD_ERRORS);
   throw new ApiError({
     status: 400,
     code: errors[0]?.constraint === 'unsupported' ? 'unsupported_parameter' : 'invalid_request',

@@ -22,6 +22,15 @@ export function requireReady(deps: AppDeps): { model: Model; info: RunnerInfo } 
   return { model, info };
 }
 
+/** A prompt that came as ids, if the runner's vocabulary has all of them; else a 400 on `field`. */
+export function requireInVocabulary(promptIds: readonly number[], info: RunnerInfo, field: string): void {
+  const index = promptIds.findIndex((id) => id >= info.vocabSize);
+  if (index < 0) return;
+  const message = `${field}[${index}] is ${promptIds[index]}, but the vocabulary ends at ${info.vocabSize - 1}`;
+  const fieldErrors = [{ field, constraint: `range(0..${info.vocabSize})`, message }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+}
+
 /** Tokens that fit behind a prompt, or a 400 on `field` when none does. Nothing is ever cut off a prompt. */
 export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field: string): number {
   const left = info.maxModelLen - promptIds.length;
