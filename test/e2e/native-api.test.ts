@@ -85,7 +85,9 @@ test('the first specification’s commands work as they are written', async () =
     );
     assert.match(stream, /^event: started\ndata: {"job_id":"test",/);
     assert.match(stream, /\n\nevent: end\ndata: {"tokens_out":\d+,.*}\n\n$/);
-    assert.match(log, 'Test mode: skipping pool manager callback');
+    await until(PATIENCE_MS, 'the skipped callback', () => {
+      return log.includes('Test mode: skipping pool manager callback');
+    });
   } finally {
     process.kill(-(worker.pid ?? 0), 'SIGTERM');
     await within(PATIENCE_MS, 'the end of the worker', exited);
@@ -104,7 +106,7 @@ test('health has the keys of the first specification first, then all of the othe
   assert.ok(Number(body.memory_bytes) > 50_000_000);
   assert.is(body.state, 'ready');
   assert.is(body.model, 'smollm2');
-  assert.is(body.quant_kind, 'Q4_0');
+  assert.match(String(body.quant_kind), /^Q4_/);
   assert.is(body.tokenizer_kind, 'gguf-bpe');
   assert.is(body.vocab_size, 49_152);
   assert.type(body.context_length, 'number');
@@ -244,26 +246,28 @@ test('a job that takes longer than the server allows ends with TIMEOUT, and the 
     const answer = await readNativeAnswer(await limited.post('/execute', slow));
     assert.is(answer.last.data.code, 'TIMEOUT');
     assert.is(answer.last.data.retriable, true);
-    const next = await readNativeAnswer(
-      await limited.post('/execute', { job_id: 'next', prompt: 'Hi', max_tokens: 2 }),
-    );
-    assert.is(next.last.event, 'end');
+    // On a slow machine the step that was under way takes its time, and the next job's with it.
+    await until(PATIENCE_MS, 'a job in time', async () => {
+      const next = await limited.post('/execute', { job_id: 'next', prompt: 'Hi', max_tokens: 2 });
+      return (await readNativeAnswer(next)).last.event === 'end';
+    });
   } finally {
     await limited.stop();
   }
 });
 
-test('a job that no cache can hold ends with VRAM_OOM, and the next one is served', async () => {
+test('a small cache makes the context small: a prompt beyond it is refused, a shorter one is served', async () => {
   const small = await Gateway.start(DEFAULT_MODEL, ['--kv-cache-bytes', '3000000']);
   try {
     await small.ready();
-    const large = await readNativeAnswer(await small.post('/execute', { job_id: 'large', ...LONG }));
-    assert.is(large.last.data.code, 'VRAM_OOM');
-    assert.is(large.last.data.retriable, false);
-    const next = await readNativeAnswer(
-      await small.post('/execute', { job_id: 'next', prompt: 'Hi', max_tokens: 2 }),
-    );
-    assert.is(next.last.event, 'end');
+    const { context_length } = (await small.health()) as unknown as NativeHealth;
+    assert.ok(Number(context_length) < 200, String(context_length));
+    const refused = await small.post('/execute', { job_id: 'large', prompt: 'word '.repeat(300) });
+    assert.is(refused.status, 400);
+    assert.match(await refused.text(), `the context holds ${context_length}`);
+    const full = await readNativeAnswer(await small.post('/execute', { job_id: 'full', ...LONG }));
+    assert.is(full.last.data.stop_reason, 'max_tokens', 'the context is full');
+    assert.ok(Number(full.last.data.tokens_out) < 200);
   } finally {
     await small.stop();
   }
