@@ -185,9 +185,6 @@ export function withoutNulls(body: unknown): unknown {
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
 }
 
-/** Faults listed in one answer: a body of nothing but faults must not get an answer many times its size. */
-const MAX_FIELD_ERRORS = 64;
-
 /** The issues of a failed parse, in the order of the schema's fields. */
 function fieldErrors(error: z.ZodError): FieldError[] {
   return error.issues.flatMap((issue): FieldError[] => {
@@ -235,7 +232,7 @@ function article(noun: string): string {
 export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
   const parsed = schema.safeParse(withoutNulls(body), { reportInput: true });
   if (parsed.success) return parsed.data;
-  const errors = fieldErrors(parsed.error).slice(0, MAX_FIELD_ERRORS);
+  const errors = fieldErrors(parsed.error);
   throw new ApiError({
     status: 400,
     code: errors[0]?.constraint === 'unsupported' ? 'unsupported_parameter' : 'invalid_request',

@@ -1,54 +1,21 @@
 import type { Context } from 'hono';
+import { type StreamHooks, streamResponse } from './stream.ts';
 
-export interface SseHooks {
-  /** The client went away; must make the events end. */
-  readonly onCancel: () => void;
-  /** Called once, when nothing more will be sent. */
-  readonly onEnd: () => void;
+/** Server-sent events; each chunk is a number of whole ones. */
+export function sseResponse(c: Context, events: AsyncIterator<string>, hooks: StreamHooks): Response {
+  return streamResponse(c, 'text/event-stream', encoded(events), hooks);
 }
 
-/**
- * Server-sent events as a body that is pulled: the next chunk is asked for only when the socket has taken the last
- * one, so a slow client slows its own stream down and nobody else's.
- */
-export function sseResponse(c: Context, events: AsyncIterator<string>, hooks: SseHooks): Response {
+function encoded(events: AsyncIterator<string>): AsyncIterator<Uint8Array> {
   const encoder = new TextEncoder();
-  const clientGone = c.req.raw.signal;
-  let open = true;
-  const end = (): void => {
-    if (!open) return;
-    open = false;
-    clientGone.removeEventListener('abort', cancel);
-    hooks.onEnd();
-  };
-  // Reached through the body, or through the request's signal when the client left before the body was read.
-  const cancel = (): void => {
-    if (!open) return;
-    hooks.onCancel();
-    end();
-  };
-  if (clientGone.aborted) cancel();
-  else clientGone.addEventListener('abort', cancel);
-  const body = new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const next = await events.next();
-        if (next.done !== true) return controller.enqueue(encoder.encode(next.value));
-        end();
-        controller.close();
-      },
-      cancel,
+  return {
+    async next() {
+      const next = await events.next();
+      return next.done
+        ? { done: true, value: undefined }
+        : { done: false, value: encoder.encode(next.value) };
     },
-    { highWaterMark: 0 },
-  );
-  return new Response(body, {
-    headers: {
-      'content-type': 'text/event-stream',
-      'cache-control': 'no-cache',
-      // Tells nginx and its kin not to collect the stream.
-      'x-accel-buffering': 'no',
-    },
-  });
+  };
 }
 
 /** An event with a name, as native streams use. */

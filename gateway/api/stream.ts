@@ -36,7 +36,10 @@ export function streamResponse(
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const next = await chunks.next();
+        const next = await chunks.next().catch((error: unknown) => {
+          end();
+          throw error;
+        });
         if (next.done !== true) return controller.enqueue(next.value);
         end();
         controller.close();
