@@ -48,7 +48,7 @@ async function serve(config: Config): Promise<number> {
       const model = slot.current;
       if (model === undefined) return;
       log.info({ event: 'ready', uri: url, ...memoryOf(info) });
-      console.log(greeting(url, model));
+      if (supervisor.status().restarts === 0) console.log(greeting(url, model));
       void callback.send(readyMessage(workerId, url, model.id, info));
     },
   });

@@ -1,7 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { RunnerState } from '../../../gateway/runner/runner.ts';
+import type { RunnerState, RunnerStatus } from '../../../gateway/runner/runner.ts';
 import { testApp } from '../../fixtures/app.ts';
+import { scriptedInfo } from '../../fixtures/scripted-runner.ts';
 
 const test = suite('health, models and tokenize');
 
@@ -26,6 +27,34 @@ test('health is 200 whatever the runner does, and says what it does', async () =
     failed: 'unhealthy',
     stopping: 'degraded',
   });
+});
+
+test('the worker’s state tells idle from busy, and going from gone', async () => {
+  const { runner, get } = testApp();
+  const stateOf = async (change: Partial<RunnerStatus>): Promise<unknown> => {
+    runner.current = { ...runner.current, openRequests: 0, ...change };
+    return ((await (await get('/health')).json()) as { state: unknown }).state;
+  };
+  assert.is(await stateOf({ state: 'starting' }), 'starting');
+  assert.is(await stateOf({ state: 'ready' }), 'ready');
+  assert.is(await stateOf({ state: 'ready', openRequests: 1 }), 'busy');
+  assert.is(await stateOf({ state: 'recovering', openRequests: 1 }), 'recovering');
+  assert.is(await stateOf({ state: 'stopping', openRequests: 1 }), 'draining');
+  assert.is(await stateOf({ state: 'failed' }), 'failed');
+});
+
+test('memory is the device’s or the host’s, and its old key stays', async () => {
+  const { runner, get } = testApp();
+  const memory = async (kind: string): Promise<unknown> => {
+    runner.current = { ...runner.current, info: { ...scriptedInfo, kind } };
+    const { vram_bytes, memory_type, memory_bytes } = (await (await get('/health')).json()) as Record<
+      string,
+      unknown
+    >;
+    return { vram_bytes, memory_type, memory_bytes };
+  };
+  assert.equal(await memory('cpu'), { vram_bytes: 0, memory_type: 'cpu', memory_bytes: 1500 });
+  assert.equal(await memory('cuda'), { vram_bytes: 1500, memory_type: 'vram-only', memory_bytes: 1500 });
 });
 
 test('/ready says why not, and when to ask again', async () => {
