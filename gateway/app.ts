@@ -1,17 +1,20 @@
 import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { ApiError, toApiError } from './api/error.ts';
+import { correlation } from './api/native/correlation.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
 import type { Log } from './ops/log.ts';
+import type { Metrics } from './ops/metrics.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
 import { completionRoutes } from './routes/completions.ts';
 import { executeRoutes } from './routes/execute.ts';
 import { healthRoutes } from './routes/health.ts';
 import { logFailure } from './routes/log-failure.ts';
+import { metricsRoutes } from './routes/metrics.ts';
 import { modelRoutes } from './routes/models.ts';
 import { tokenizeRoutes } from './routes/tokenize.ts';
 import type { Runner } from './runner/runner.ts';
@@ -22,6 +25,7 @@ export interface AppDeps {
   readonly model: () => Model | undefined;
   readonly runner: Runner;
   readonly log: Log;
+  readonly metrics: Metrics;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Bytes a request body may have. */
@@ -33,6 +37,7 @@ export interface AppDeps {
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
+  app.use(correlation);
   app.use('/v1/*', requestId);
   addGuard(app, deps.guard ?? loopbackOnly);
   app.use(
@@ -47,7 +52,15 @@ export function createApp(deps: AppDeps): Hono {
       },
     }),
   );
-  const families = [healthRoutes, executeRoutes, chatRoutes, completionRoutes, modelRoutes, tokenizeRoutes];
+  const families = [
+    healthRoutes,
+    metricsRoutes,
+    executeRoutes,
+    chatRoutes,
+    completionRoutes,
+    modelRoutes,
+    tokenizeRoutes,
+  ];
   for (const routes of families) app.route('/', routes(deps));
   app.notFound((c) => {
     const message = `There is no ${c.req.method} ${c.req.path} here.`;

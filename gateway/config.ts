@@ -74,6 +74,20 @@ export const runnerSettings = {
 
 const settings = {
   ...runnerSettings,
+  'worker-id': {
+    schema: z
+      .string()
+      .regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be 1 to 128 letters, digits, dots, underscores and hyphens')
+      .optional(),
+    help: 'name of this worker for logs and the pool manager; random for each start unless set',
+  },
+  'callback-url': {
+    schema: z
+      .string()
+      .refine(isCallbackUrl, 'must be an http or https URL without user and password')
+      .optional(),
+    help: 'told once by POST when the model is ready; exits if it refuses; localhost:9999: not told',
+  },
   host: {
     schema: text(),
     fallback: '127.0.0.1',
@@ -99,6 +113,11 @@ const settings = {
     schema: whole(1, RUNNER_LIMITS.requests),
     fallback: 256,
     help: 'requests held at once; one more gets 429',
+  },
+  'inference-timeout-sec': {
+    schema: whole(1, 86_400),
+    fallback: 300,
+    help: 'time a request gets at most',
   },
   'max-body-bytes': {
     schema: whole(1024, 2 ** 30),
@@ -215,4 +234,11 @@ export function printConfig(config: Config): string {
 
 export function configHelp(): string {
   return settingsHelp(settings);
+}
+
+function isCallbackUrl(text: string): boolean {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return (
+    (url?.protocol === 'http:' || url?.protocol === 'https:') && url.username === '' && url.password === ''
+  );
 }

@@ -145,6 +145,30 @@ export function text(name: string, maxCharacters: number) {
   });
 }
 
+/** Token ids; they are a text in other words and are not repeated. Who knows the vocabulary checks its end. */
+export function tokenIds(name: string) {
+  return z
+    .array(z.unknown())
+    .superRefine((ids, ctx) => {
+      if (ids.length === 0) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
+      // One fault tells enough of a list that may have a hundred thousand.
+      const index = ids.findIndex((id) => !Number.isSafeInteger(id) || (id as number) < 0);
+      if (index >= 0)
+        violated(ctx, { constraint: 'token_id' }, `${name}[${index}] must be a whole number from 0 on`);
+    })
+    .transform((ids) => ids as number[]);
+}
+
+/** A field that must not come together with another one. */
+export function excludedBy(name: string, other: string) {
+  return z
+    .unknown()
+    .superRefine((_, ctx) => {
+      violated(ctx, { constraint: 'exclusive' }, `${name} and ${other} exclude each other; send one of them`);
+    })
+    .optional();
+}
+
 function countCodePoints(value: string): number {
   let count = 0;
   for (const _ of value) count++;

@@ -1,4 +1,5 @@
 import type { Context } from 'hono';
+import { type StreamHooks, streamResponse } from './stream.ts';
 
 /** A stream that has been silent for so long gets a comment: clients and proxies in between see that it lives. */
 export const KEEP_ALIVE_INTERVAL_MS = 10_000;
@@ -7,64 +8,33 @@ const KEEP_ALIVE = ': keep-alive\n\n';
 /** Calls back after a while, unless the returned function is called before. */
 export type CallAfter = (delayMs: number, callback: () => void) => () => void;
 
-export interface SseHooks {
-  /** The client went away; must make the events end. */
-  readonly onCancel: () => void;
-  /** Called once, when nothing more will be sent. */
-  readonly onEnd: () => void;
-}
-
-/**
- * Server-sent events as a body that is pulled: the next chunk is asked for only when the socket has taken the last
- * one, so a slow client slows its own stream down and nobody else's. A chunk is a number of whole events, so a comment
- * never comes between the bytes of one.
- */
+/** Server-sent events; each chunk is a number of whole ones, so a comment never comes between the bytes of one. */
 export function sseResponse(
   c: Context,
   events: AsyncIterator<string>,
-  hooks: SseHooks,
+  hooks: StreamHooks,
   callAfter: CallAfter = callAfterTimeout,
 ): Response {
-  const encoder = new TextEncoder();
-  const clientGone = c.req.raw.signal;
   const chunks = withKeepAlive(events, callAfter);
-  let open = true;
-  const end = (): void => {
-    if (!open) return;
-    open = false;
-    chunks.stop();
-    clientGone.removeEventListener('abort', cancel);
-    hooks.onEnd();
-  };
-  // Reached through the body, or through the request's signal when the client left before the body was read.
-  const cancel = (): void => {
-    if (!open) return;
-    hooks.onCancel();
-    end();
-  };
-  if (clientGone.aborted) cancel();
-  else clientGone.addEventListener('abort', cancel);
-  const body = new ReadableStream<Uint8Array>(
-    {
-      async pull(controller) {
-        const next = await chunks.next().catch((error: unknown) => {
-          end();
-          throw error;
-        });
-        if (next.done !== true) return controller.enqueue(encoder.encode(next.value));
-        end();
-        controller.close();
-      },
-      cancel,
+  return streamResponse(c, 'text/event-stream', encoded(chunks), {
+    onCancel: hooks.onCancel,
+    onEnd: () => {
+      chunks.stop();
+      hooks.onEnd();
     },
-    { highWaterMark: 0 },
-  );
-  return c.body(body, 200, {
-    'content-type': 'text/event-stream',
-    'cache-control': 'no-cache',
-    // Tells nginx and its kin not to collect the stream.
-    'x-accel-buffering': 'no',
   });
+}
+
+function encoded(events: KeptAlive): AsyncIterator<Uint8Array> {
+  const encoder = new TextEncoder();
+  return {
+    async next() {
+      const next = await events.next();
+      return next.done
+        ? { done: true, value: undefined }
+        : { done: false, value: encoder.encode(next.value) };
+    },
+  };
 }
 
 interface KeptAlive {

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { createApp } from '../app.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
@@ -5,7 +6,14 @@ import { ModelSlot } from '../model/model-slot.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { type Address, close, createHttpServer, listen } from '../ops/http-server.ts';
 import { createLog } from '../ops/log.ts';
+import { MeteredRunner } from '../ops/metered-runner.ts';
+import { Metrics } from '../ops/metrics.ts';
+import { CallbackError, ReadyCallback, type ReadyMessage } from '../ops/ready-callback.ts';
+import { CAPABILITIES } from '../routes/health.ts';
+import { memoryOf } from '../runner/memory.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
 import { Supervisor } from '../runner/supervisor.ts';
+import { TimeLimitedRunner } from '../runner/time-limited-runner.ts';
 import { curlLine, greeting, placeOf } from './greeting.ts';
 import { reporting } from './report.ts';
 import { runnerCommand } from './runner-command.ts';
@@ -37,26 +45,37 @@ export function serveCommand(args: string[]): Promise<number> {
 const PRINT_CONFIG = '--print-config';
 
 async function serve(config: Config): Promise<number> {
-  const log = createLog(config['log-level']);
+  const workerId = config['worker-id'] ?? randomUUID();
   const slot = new ModelSlot(resolveModel(config.model));
   const guard = guardRules(config);
+  let port = config.port;
   let place = '';
   let curl = '';
+  const log = createLog(config['log-level'], () => ({ worker_id: workerId, model: slot.path, port }));
+  log.info({ event: 'startup', msg: 'Worker starting' });
+
+  const callback = new ReadyCallback(config['callback-url'], log);
   const supervisor = new Supervisor({
     prepare: () => slot.refresh(),
     command: () => runnerCommand(config, slot),
     modelPath: slot.path,
     maxOpenRequests: config['max-open-requests'],
     log: ({ level, ...event }) => log[level](event),
-    onReady: () => {
-      if (supervisor.status().restarts === 0 && slot.current)
-        console.log(greeting(place, curl, slot.current));
+    onReady: (info) => {
+      const model = slot.current;
+      if (model === undefined) return;
+      log.info({ event: 'ready', uri: place, ...memoryOf(info) });
+      if (supervisor.status().restarts === 0) console.log(greeting(place, curl, model));
+      void callback.send(readyMessage(workerId, place, model.id, info));
     },
   });
+  const metrics = new Metrics(() => supervisor.status(), Date.now);
+  const limited = new TimeLimitedRunner(supervisor, config['inference-timeout-sec'] * 1000, Date.now);
   const app = createApp({
     model: () => slot.current,
-    runner: supervisor,
+    runner: new MeteredRunner(limited, metrics),
     log,
+    metrics,
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
     guard,
@@ -68,21 +87,47 @@ async function serve(config: Config): Promise<number> {
     address = await listen(server, addressOf(config));
   } catch (error) {
     const wanted = config.uds ?? `${config.host}:${config.port}`;
-    console.error(`runnel: Failed to bind to ${wanted}: ${(error as Error).message}`);
+    const message = `Failed to bind to ${wanted}: ${(error as Error).message}`;
+    log.error({ event: 'error', msg: message });
+    console.error(`runnel: ${message}`);
     return ExitCode.bindFailed;
   }
+  port = 'port' in address ? address.port : 0;
   place = placeOf(address);
   curl = curlLine(address, guard.apiKeys !== undefined);
   console.log(`Runnel listens on ${place} and loads ${slot.path}`);
-  log.info({ event: 'listening', url: place, model: slot.path });
+  log.info({ event: 'listening', url: place });
   supervisor.start();
 
-  const signal = await firstSignal();
-  log.info({ event: 'stopping', signal, open_requests: supervisor.status().openRequests });
-  await supervisor.stop(config['drain-timeout-sec'] * 1000);
+  const end = await Promise.race([firstSignal(), callback.failed]);
+  const isRefused = end instanceof CallbackError;
+  if (isRefused) {
+    log.error({ event: 'error', msg: end.message });
+    console.error(`runnel: ${end.message}`);
+  }
+  log.info({
+    event: 'shutdown',
+    reason: isRefused ? 'callback' : end,
+    open_requests: supervisor.status().openRequests,
+  });
+  await supervisor.stop(isRefused ? 0 : config['drain-timeout-sec'] * 1000);
   await close(server);
   log.info({ event: 'stopped' });
-  return ExitCode.ok;
+  return isRefused ? ExitCode.unavailable : ExitCode.ok;
+}
+
+function readyMessage(workerId: string, uri: string, modelId: string, info: RunnerInfo): ReadyMessage {
+  const memory = memoryOf(info);
+  return {
+    worker_id: workerId,
+    vram_bytes: memory.vram_bytes,
+    memory_bytes: memory.memory_bytes,
+    uri,
+    memory_type: memory.memory_type,
+    model_ref: modelId,
+    worker_type: info.kind,
+    capabilities: CAPABILITIES,
+  };
 }
 
 /**

@@ -20,6 +20,7 @@ export interface SpecialTokens {
 }
 
 export class ByteLevelTokenizer implements Tokenizer {
+  readonly kind = 'gguf-bpe';
   readonly #vocabulary: Vocabulary;
   readonly #words: RegExp;
   readonly #merger: WordMerger;

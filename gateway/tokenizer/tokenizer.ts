@@ -1,5 +1,7 @@
 /** Text to ids and back. Implementations are exact: the ids are those the model was trained with. */
 export interface Tokenizer {
+  /** Where it comes from and how it works. */
+  readonly kind: 'gguf-bpe';
   /** Ids are 0 to vocabSize - 1. */
   readonly vocabSize: number;
   /** Added in front of a prompt when addSpecial is set and the model asks for it. */

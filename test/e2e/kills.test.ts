@@ -2,7 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { type NativeAnswer, readNativeAnswer } from '../fixtures/sse.ts';
+import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
 
 /**
  * The promise itself: the runner is killed with SIGKILL while four streams are in the middle of their text, and each

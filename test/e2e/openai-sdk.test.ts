@@ -3,6 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createApp } from '../../gateway/app.ts';
 import { createLog } from '../../gateway/ops/log.ts';
+import { Metrics } from '../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../gateway/runner/runner.ts';
 import { byteModel, EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
@@ -167,7 +168,14 @@ function scripted(maxRetries: number): { runner: ScriptedRunner; client: OpenAI;
   const runner = new ScriptedRunner();
   runner.script = [[97], [EOS_ID]];
   const log = createLog('silent');
-  const app = createApp({ model: () => byteModel, runner, log, now: Date.now, maxBodyBytes: 2 ** 20 });
+  const app = createApp({
+    model: () => byteModel,
+    runner,
+    log,
+    metrics: new Metrics(() => runner.status(), Date.now),
+    now: Date.now,
+    maxBodyBytes: 2 ** 20,
+  });
   let numAsked = 0;
   const fetch = async (url: string | URL | Request, init?: RequestInit): Promise<Response> => {
     numAsked++;

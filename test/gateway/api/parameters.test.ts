@@ -6,6 +6,7 @@ import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
 import { createApp } from '../../../gateway/app.ts';
 import { createLog } from '../../../gateway/ops/log.ts';
+import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { Journal } from '../../../gateway/runner/journal.ts';
 import { encodeToRunner } from '../../../gateway/runner/wire.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
@@ -64,6 +65,7 @@ async function ask(path: string, body: object): Promise<Outcome> {
     model: () => byteModel,
     runner,
     log: createLog('silent'),
+    metrics: new Metrics(() => runner.status(), Date.now),
     now: () => 0,
     maxBodyBytes: 2 ** 20,
   });

@@ -4,6 +4,7 @@ import { createApp } from '../../../gateway/app.ts';
 import { ApiKeys } from '../../../gateway/guard/api-keys.ts';
 import { type GuardRules, loopbackOnly } from '../../../gateway/guard/guard.ts';
 import { createLog } from '../../../gateway/ops/log.ts';
+import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
@@ -23,6 +24,7 @@ function setUp(
     model: () => byteModel,
     runner,
     log: createLog('silent'),
+    metrics: new Metrics(() => runner.status(), Date.now),
     now: Date.now,
     maxBodyBytes: 2 ** 20,
     ...(rules === undefined ? {} : { guard: { ...loopbackOnly, ...rules } }),

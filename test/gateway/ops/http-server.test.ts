@@ -8,6 +8,7 @@ import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/ops/http-server.ts';
 import type { Log } from '../../../gateway/ops/log.ts';
+import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
@@ -43,6 +44,7 @@ async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server
     model: () => byteModel,
     runner,
     log: log as unknown as Log,
+    metrics: new Metrics(() => runner.status(), Date.now),
     now: Date.now,
     maxBodyBytes: MAX_BODY_BYTES,
   });
@@ -235,6 +237,7 @@ test('a UNIX socket is for its user alone, and gone afterwards', async () => {
     model: () => byteModel,
     runner,
     log: log as unknown as Log,
+    metrics: new Metrics(() => runner.status(), Date.now),
     now: Date.now,
     maxBodyBytes: MAX_BODY_BYTES,
   });

@@ -2,6 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
 import { createLog } from '../../../gateway/ops/log.ts';
+import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel, EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -15,6 +16,7 @@ test.before.each((context) => {
     model: () => byteModel,
     runner: context.runner,
     log: createLog('silent'),
+    metrics: new Metrics(() => context.runner.status(), Date.now),
     now: () => 1_800_000_000_000,
     maxBodyBytes: 2 ** 20,
   });

@@ -2,6 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
 import type { Log } from '../../../gateway/ops/log.ts';
+import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -29,6 +30,7 @@ test.before.each((context) => {
     model: () => byteModel,
     runner,
     log: log as unknown as Log,
+    metrics: new Metrics(() => runner.status(), Date.now),
     now: Date.now,
     maxBodyBytes: 2 ** 20,
   });
@@ -86,7 +88,7 @@ test('x-request-id: the log of a failure has it, in a stream too', async ({ runn
   }
   assert.equal(
     errors.map(({ event, request_id }) => ({ event, request_id })),
-    Array(2).fill({ event: 'request_failed', request_id: 'find-me' }),
+    Array(2).fill({ event: 'error', request_id: 'find-me' }),
   );
 });
 

@@ -76,6 +76,7 @@ function connect() {
     onHello: () => events.push('hello'),
     onLoadProgress: ({ loadedBytes }) => events.push(`progress ${loadedBytes}`),
     onReady: () => events.push('ready'),
+    onHeartbeat: ({ numFreeBlocks }) => events.push(`heartbeat ${numFreeBlocks}`),
     onFailure: ({ message }) => events.push(`failure ${message}`),
     onClosed: (error) => onClosed(error),
   });
@@ -124,7 +125,7 @@ client('tells hello, progress and ready in their order', () => {
     { heartbeat: { phase: v1.Phase.PHASE_LOADING } },
     ready,
   );
-  assert.equal(events, ['hello', 'progress 5', 'ready']);
+  assert.equal(events, ['hello', 'progress 5', 'heartbeat 0', 'ready']);
 });
 
 client('names both versions when they differ', async () => {
