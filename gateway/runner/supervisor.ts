@@ -275,7 +275,7 @@ export class Supervisor implements Runner {
     }
     this.#reason = policy.reason;
     for (const open of this.#open) open.onRunnerDied(policy.countsForRequests);
-    this.#fruitlessStarts = death.readyForMs === undefined ? this.#fruitlessStarts + 1 : 0;
+    if (death.readyForMs === undefined && policy.countsForRequests) this.#fruitlessStarts += 1;
     if (this.#fruitlessStarts >= maxFruitlessStarts) {
       // More will be tried, but nobody shall wait for them without end.
       this.#state = 'starting';

@@ -63,7 +63,7 @@ test('a setting that cannot be used is named with its source, its value and what
     [
       ['--model', 'm'],
       { RUNNEL_THREADS: '0' },
-      'RUNNEL_THREADS must be a whole number between 1 and 1024, got 0.',
+      'RUNNEL_THREADS must be a whole number between 1 and 256, got 0.',
     ],
     [['--config', path], {}, `"port" in ${path} must be a whole number between 0 and 65535, got "high".`],
     [

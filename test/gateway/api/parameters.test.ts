@@ -30,9 +30,15 @@ const CANDIDATES: readonly unknown[] = [
 /** Without effect, and accepted because SDKs send them. */
 const HARMLESS = ['user', 'metadata', 'store', 'service_tier', 'safety_identifier', 'prompt_cache_key'];
 /** Obeyed by the gateway: they change what the client gets and not what the runner does. */
-const OBEYED_BY_GATEWAY = ['job_id', 'stop', 'stream', 'stream_options'];
+const OBEYED_BY_GATEWAY = ['job_id', 'stop', 'stream', 'stream_options', 'metrics', 'token_ids'];
 /** What a field needs so that it is not refused as one that would be ignored. */
-const NEEDS: Record<string, object> = { stream_options: { stream: true }, top_logprobs: { logprobs: true } };
+const NEEDS: Record<string, object> = {
+  stream_options: { stream: true },
+  top_logprobs: { logprobs: true },
+  prompt_ids: { prompt: undefined, prompt_ids: [9] },
+};
+/** Between two looks at the clock: longer than any interval that events keep. */
+const TICK_MS = 2000;
 
 interface Route {
   readonly path: string;
@@ -59,6 +65,7 @@ interface Outcome {
 }
 
 async function ask(path: string, body: object): Promise<Outcome> {
+  let nowMs = 0;
   const runner = new ScriptedRunner();
   runner.script = [[...Buffer.from(STRINGS.join(' '))], [EOS_ID]];
   const app = createApp({
@@ -66,7 +73,7 @@ async function ask(path: string, body: object): Promise<Outcome> {
     runner,
     log: createLog('silent'),
     metrics: new Metrics(() => runner.status(), Date.now),
-    now: () => 0,
+    now: () => (nowMs += TICK_MS),
     maxBodyBytes: 2 ** 20,
   });
   const response = await app.request(path, {
@@ -74,7 +81,7 @@ async function ask(path: string, body: object): Promise<Outcome> {
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify(body),
   });
-  const answer = (await response.text()).replace(/cmpl-[0-9a-f-]{36}/g, '');
+  const answer = (await response.text()).replace(/cmpl-[0-9a-f-]{36}|"(decode_time_ms|created)":\d+/g, '');
   const frames = runner.requests.map((request) => {
     const generate = { requestId: 1, ...new Journal(request).toGenerate() };
     return Buffer.from(encodeToRunner({ type: 'generate', ...generate })).toString('hex');

@@ -37,7 +37,13 @@ const servers: Server[] = [];
 const runner = new ScriptedRunner();
 const errors: unknown[] = [];
 const quiet = () => {};
-const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => errors.push(fields) };
+const log = {
+  debug: quiet,
+  info: quiet,
+  warn: quiet,
+  error: (fields: unknown) => errors.push(fields),
+  child: () => log,
+};
 
 async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server; port: number }> {
   const app = createApp({
