@@ -1,3 +1,4 @@
+import { framesCommand, framesUsage } from './commands/frames.ts';
 import { pullCommand, pullUsage } from './commands/pull.ts';
 import { serveCommand, serveUsage } from './commands/serve.ts';
 import { tokenizeCommand, tokenizeUsage } from './commands/tokenize.ts';
@@ -19,6 +20,7 @@ const commands: Record<string, Command> = {
     usage: tokenizeUsage,
     help: "print the ids of a text in a model's vocabulary",
   },
+  frames: { run: framesCommand, usage: framesUsage, help: "print a recording of a runner's session" },
 };
 
 export async function main(args: readonly string[]): Promise<number> {
