@@ -1,6 +1,5 @@
 /** `runnel frames FILE`: prints a recording of a runner's session, one line a frame. */
-import { Readable } from 'node:stream';
-import { pipeline } from 'node:stream/promises';
+import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { ExitCode, UsageError } from '../ops/exit-code.ts';
 import { escapeControls } from '../runner/printable.ts';
@@ -27,22 +26,26 @@ export function framesCommand(args: string[]): Promise<number> {
     const { positionals } = parseArgs({ args, options: {}, allowPositionals: true });
     const [file] = positionals;
     if (file === undefined || positionals.length !== 1) throw new UsageError('frames takes one FILE.');
+    process.stdout.off('error', leaveWithReader).on('error', leaveWithReader);
     try {
-      // As fast as it is read: a pager must not make the whole file wait in memory.
-      await pipeline(Readable.from(linesOf(file)), process.stdout, { end: false });
+      for await (const entry of readRecording(file)) await print(lineOf(entry));
     } catch (error) {
-      if (error instanceof ProtocolError) {
-        throw new UsageError(`${file} is not a recording, or a damaged one: ${error.message}`);
-      }
-      const hasReaderLeft = error instanceof Error && 'code' in error && error.code === 'EPIPE';
-      if (!hasReaderLeft) throw error;
+      if (!(error instanceof ProtocolError)) throw error;
+      throw new UsageError(`${file} is not a recording, or a damaged one: ${error.message}`);
     }
     return ExitCode.ok;
   });
 }
 
-async function* linesOf(file: string): AsyncGenerator<string> {
-  for await (const entry of readRecording(file)) yield `${lineOf(entry)}\n`;
+/** As fast as it is read: a pager must not make the whole file wait in memory. */
+async function print(line: string): Promise<void> {
+  if (!process.stdout.write(`${line}\n`)) await once(process.stdout, 'drain');
+}
+
+/** `head` and pagers leave when they have seen enough. */
+function leaveWithReader(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(ExitCode.ok);
 }
 
 function lineOf({ step, direction, name, fields }: RecordedEntry): string {

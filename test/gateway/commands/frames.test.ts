@@ -99,7 +99,7 @@ frames('what is no recording is refused with a sentence and exit status', async 
       ...args.map((name) => join(folder.path, name)),
     );
     assert.is(exitCode, status, args.join(' '));
-    assert.match(stderr, /^runnel: [^\n]+\n$/, args.join(' '));
+    assert.match(stderr, /^runnel: [^\n]+\n$/, `${args.join(' ')}: ${stderr}`);
   }
 });
 
