@@ -1,3 +1,4 @@
+import { framesCommand, framesUsage } from './commands/frames.ts';
 import { generateCommand, generateUsage } from './commands/generate.ts';
 import { listCommand, listUsage } from './commands/list.ts';
 import { pullCommand, pullUsage } from './commands/pull.ts';
@@ -23,6 +24,7 @@ const commands: Record<string, Command> = {
     usage: tokenizeUsage,
     help: "print the ids of a text in a model's vocabulary",
   },
+  frames: { run: framesCommand, usage: framesUsage, help: "print a recording of a runner's session" },
 };
 
 export async function main(args: readonly string[]): Promise<number> {

@@ -65,6 +65,7 @@ void Recorder::write(wire::RecordEntry& entry) {
     full.set_step(step_);
     full.mutable_full();
     write_frame(full);
+    if (!is_open_) return;  // that failed, and was said
     return give_up("it has reached --record-max-bytes, " + std::to_string(max_bytes_));
   }
   write_frame(entry);

@@ -1,6 +1,6 @@
 /**
- * Messages to protobuf and back: the one place of the gateway that touches protobufjs. Decoding checks every limit that
- * shows in one message alone; client.ts checks what needs memory.
+ * Messages to protobuf and back: with recording.ts the one place of the gateway that touches protobufjs. Decoding
+ * checks every limit that shows in one message alone; client.ts checks what needs memory.
  */
 import { atLeast, check, counter, known, text, u32, u64 } from './fields.ts';
 import {

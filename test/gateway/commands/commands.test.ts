@@ -5,6 +5,7 @@ import * as assert from 'uvu/assert';
 import { pullCommand } from '../../../gateway/commands/pull.ts';
 import { tokenizeCommand } from '../../../gateway/commands/tokenize.ts';
 import { writeGguf } from '../../fixtures/gguf-writer.ts';
+import { runCommand as run } from '../../fixtures/run-command.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { tinyId, tinyMetadata } from '../../fixtures/tiny-vocabulary.ts';
 
@@ -14,24 +15,6 @@ const model = folder.write(
   'tiny.gguf',
   writeGguf({ metadata: tinyMetadata({ 'tokenizer.ggml.add_bos_token': { type: 'bool', value: true } }) }),
 );
-
-/** Exit code and output of a command, which writes to this process's streams. */
-async function run(command: (args: string[]) => Promise<number>, ...args: string[]) {
-  const written = { stdout: '', stderr: '' };
-  const writes = { stdout: process.stdout.write, stderr: process.stderr.write };
-  for (const name of ['stdout', 'stderr'] as const) {
-    process[name].write = (text: string | Uint8Array) => {
-      written[name] += String(text);
-      return true;
-    };
-  }
-  try {
-    return { exitCode: await command(args), ...written };
-  } finally {
-    process.stdout.write = writes.stdout;
-    process.stderr.write = writes.stderr;
-  }
-}
 
 test('tokenize prints the ids as JSON', async () => {
   assert.equal(await run(tokenizeCommand, '--model', model, 'hello<|im_end|>'), {

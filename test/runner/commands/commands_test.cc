@@ -197,6 +197,12 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--logit-bias", "5=-1.5", "--logit-bias",
                    "6=100"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--batch", "0"}) == 64);
+  CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "65535"}) == 64);
+  CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "18446744073709551616"}) == 64);
+  CHECK(status_of({"serve", "--model", "m", "--json-frames", "yes"}) == 64);
+  CHECK(status_of({"replay"}) == 64);
+  CHECK(status_of({"replay", "/nonexistent/session.frames", "--until", "0"}) == 64);
+  CHECK(status_of({"replay", "/nonexistent/session.frames", "--until", "3"}) == 66);
   CHECK(status_of({"inspect", "--model", "/nonexistent/model.gguf"}) == 66);
   CHECK(status_of({"score", "--model", "m", "--tokens-file", "/nonexistent/ids.json"}) == 66);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1"}) == 69);
