@@ -41,10 +41,10 @@ export class TimeLimitedRunner implements Runner {
     const timeUp = new AbortController();
     const batches = this.#runner.generate(request, AbortSignal.any([signal, timeUp.signal]));
     const timer = setTimeout(() => timeUp.abort(), Math.min(deadlineLeftMs, this.#limitMs));
-    // Nobody who wants to exit shall wait for it.
-    timer.unref();
-    // A consumer that left need not come back to the loop below.
-    signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
+    // A consumer that left need not come back to the loop below, and nobody who exits shall wait for its timer.
+    const disarm = (): void => clearTimeout(timer);
+    if (signal.aborted) disarm();
+    else signal.addEventListener('abort', disarm, { once: true });
     return read(batches, timer, () => (timeUp.signal.aborted ? elapsed : undefined));
   }
 }
