@@ -31,7 +31,9 @@ export class MeteredRunner implements Runner {
     }
     const meter = this.#metrics.admitted(request.promptIds.length);
     // A consumer that left need not come back to the loop below.
-    signal.addEventListener('abort', () => meter.end('cancelled'), { once: true });
+    const onAbort = (): void => meter.end('cancelled');
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
     return read(batches, meter);
   }
 }

@@ -41,9 +41,11 @@ export class TimeLimitedRunner implements Runner {
     const timeUp = new AbortController();
     const batches = this.#runner.generate(request, AbortSignal.any([signal, timeUp.signal]));
     const timer = setTimeout(() => timeUp.abort(), Math.min(deadlineLeftMs, this.#limitMs));
-    // A consumer that left need not come back to the loop below.
-    signal.addEventListener('abort', () => clearTimeout(timer), { once: true });
-    return read(batches, timer, () => (timeUp.signal.aborted && !signal.aborted ? elapsed : undefined));
+    // A consumer that left need not come back to the loop below, and nobody who exits shall wait for its timer.
+    const disarm = (): void => clearTimeout(timer);
+    if (signal.aborted) disarm();
+    else signal.addEventListener('abort', disarm, { once: true });
+    return read(batches, timer, () => (timeUp.signal.aborted ? elapsed : undefined));
   }
 }
 

@@ -65,7 +65,7 @@ test(`${KILLS} kills change no byte of four streams`, async () => {
     assert.ok(killed, `round ${kill}: no stream was in the middle of its text`);
     for (const [stream, answer] of answers.entries()) {
       const where = `round ${kill}, stream ${stream}`;
-      assert.is(answer.last.event, 'end', `${where}: ${JSON.stringify(answer.last.data)}`);
+      assert.is(answer.last.event, 'end', `${where}: ${answer.last.data.message}`);
       assert.is(answer.text, expected[stream]?.text, where);
       assert.equal(answer.indices, expected[stream]?.indices, where);
       assert.is(answer.last.data.tokens_out, expected[stream]?.last.data.tokens_out, where);

@@ -69,6 +69,14 @@ test('a name that means something to JavaScript means nothing here', () => {
   assert.is((value as { a?: number }).a, undefined);
 });
 
+test('no native code reads what a client sent', () => {
+  const { sharedObjects } = process.report.getReport() as unknown as { sharedObjects: string[] };
+  assert.equal(
+    sharedObjects.filter((path) => path.includes('msgpackr')),
+    [],
+  );
+});
+
 test('random bytes are a value or a fault, never anything else', () => {
   const random = new Random();
   for (let round = 0; round < 5000; round++) {
