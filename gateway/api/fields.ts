@@ -19,6 +19,14 @@ export function violated(ctx: Refinement, rule: Rule, message: string, path: (st
   ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
 }
 
+/** Characters of a wrong value that an answer repeats: it is no larger than that. */
+const MAX_SHOWN_CHARACTERS = 64;
+
+export function shown(value: unknown): string {
+  const whole = String(value);
+  return whole.length <= MAX_SHOWN_CHARACTERS ? whole : `${whole.slice(0, MAX_SHOWN_CHARACTERS)}…`;
+}
+
 /** Numbers of float fields read back as such: 3 is shown as "3.0". */
 function decimal(value: number): string {
   return Number.isInteger(value) ? value.toFixed(1) : String(value);

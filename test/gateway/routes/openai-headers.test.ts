@@ -75,7 +75,7 @@ test('x-request-id: a new one for each request without, and one that cannot be i
     assert.match(response.headers.get('x-request-id') ?? '', /^[0-9a-f-]{36}$/);
     const { error } = (await response.json()) as { error: { param: string; message: string } };
     assert.is(error.param, 'x-request-id');
-    assert.match(error.message, JSON.stringify(id));
+    assert.match(error.message, id.slice(0, 64));
   }
 });
 
