@@ -103,7 +103,7 @@ test('retry headers: how long where waiting helps, and whether it helps', async 
   runner.refuse = undefined;
   runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
   assert.equal(await headersOf(ask('/v1/completions', complete)), [500, null, null, 'false']);
-  runner.current = { ...runner.current, state: 'starting', reason: 'Loading.', info: undefined };
+  runner.refuse = new GenerationError('NOT_READY', 'Loading.', { retriable: true, retryAfterSec: 2 });
   assert.equal(await headersOf(ask('/v1/completions', complete)), [503, '2', '2000', 'true']);
 });
 
