@@ -23,7 +23,7 @@ export function violated(ctx: Refinement, rule: Rule, message: string, path: (st
   ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
 }
 
-function shown(value: unknown): string {
+export function shown(value: unknown): string {
   const whole = String(value);
   return whole.length <= MAX_SHOWN_CHARACTERS ? whole : `${whole.slice(0, MAX_SHOWN_CHARACTERS)}…`;
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { violated } from '../fields.ts';
+import { shown, violated } from '../fields.ts';
 
 const MAX_BIASES = 1024;
 const MAX_BIAS = 100;
@@ -15,8 +15,9 @@ export function logitBias(name: string) {
     }
     for (const [key, bias] of entries) {
       if (!/^(0|[1-9]\d{0,9})$/.test(key)) {
-        const message = `${name} must have token ids as keys, such as "50256" (got ${JSON.stringify(key)})`;
-        violated(ctx, { constraint: 'token_id', value: key }, message, [key]);
+        const value = shown(key);
+        const message = `${name} must have token ids as keys, such as "50256" (got ${JSON.stringify(value)})`;
+        violated(ctx, { constraint: 'token_id', value }, message, [value]);
       } else if (Math.abs(bias) > MAX_BIAS) {
         const rule = { constraint: `range(-${MAX_BIAS}..=${MAX_BIAS})`, value: String(bias) };
         violated(ctx, rule, `${name}.${key} must be from -${MAX_BIAS} to ${MAX_BIAS} (got ${bias})`, [key]);

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { MiddlewareHandler } from 'hono';
 import { ApiError } from '../error.ts';
+import { shown } from '../fields.ts';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -20,7 +21,7 @@ export const requestId: MiddlewareHandler = async (c, next) => {
   c.set('requestId', id);
   c.header(HEADER, id);
   if (given !== undefined && !isGood) {
-    const message = `The header ${HEADER} must be 1 to 128 characters of A-Z, a-z, 0-9, ".", "_" and "-" (got ${JSON.stringify(given)}).`;
+    const message = `The header ${HEADER} must be 1 to 128 characters of A-Z, a-z, 0-9, ".", "_" and "-" (got ${JSON.stringify(shown(given))}).`;
     throw new ApiError({ status: 400, code: 'invalid_request', message, param: HEADER });
   }
   await next();

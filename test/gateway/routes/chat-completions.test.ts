@@ -180,6 +180,7 @@ test('logit_bias is a map of ids below the vocabulary to biases, at most 1024', 
     [{ 5: 100.5 }, 'logit_bias.5', 'logit_bias.5 must be from -100 to 100 (got 100.5)'],
     [{ '05': 1 }, 'logit_bias.05', 'logit_bias must have token ids as keys, such as "50256" (got "05")'],
     [{ hello: 1 }, 'logit_bias.hello', 'token ids as keys'],
+    [{ ['k'.repeat(1000)]: 1 }, `logit_bias.${'k'.repeat(64)}…`, `(got "${'k'.repeat(64)}…")`],
     [{ 5: 'x' }, 'logit_bias.5', 'logit_bias.5 must be a number'],
     [many, 'logit_bias', 'logit_bias must have at most 1024 tokens (got 1025)'],
   ] as const) {

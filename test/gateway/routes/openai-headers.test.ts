@@ -77,7 +77,7 @@ test('x-request-id: a new one for each request without, and one that cannot be i
     assert.match(response.headers.get('x-request-id') ?? '', /^[0-9a-f-]{36}$/);
     const { error } = (await response.json()) as { error: { param: string; message: string } };
     assert.is(error.param, 'x-request-id');
-    assert.match(error.message, JSON.stringify(id));
+    assert.match(error.message, id.slice(0, 64));
   }
 });
 
@@ -105,13 +105,7 @@ test('retry headers: how long where waiting helps, and whether it helps', async 
   runner.refuse = undefined;
   runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
   assert.equal(await headersOf(ask('/v1/completions', complete)), [500, null, null, 'false']);
-  runner.current = {
-    ...runner.current,
-    state: 'starting',
-    reason: 'Loading.',
-    retryAfterSec: 2,
-    info: undefined,
-  };
+  runner.refuse = new GenerationError('NOT_READY', 'Loading.', { retriable: true, retryAfterSec: 2 });
   assert.equal(await headersOf(ask('/v1/completions', complete)), [503, '2', '2000', 'true']);
 });
 
