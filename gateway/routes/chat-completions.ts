@@ -6,11 +6,12 @@ import { parseChatRequest } from '../api/openai/chat-request.ts';
 import { type Completion, chatCompletion, chatCompletionEvents } from '../api/openai/chat-response.ts';
 import { sseResponse } from '../api/sse.ts';
 import type { AppDeps } from '../app.ts';
-import { type ChatMessage, ChatTemplateError } from '../chat/chat-template.ts';
+import { type ChatMessage, ChatTemplateError, PromptTooLongError } from '../chat/chat-template.ts';
 import type { Model } from '../model/model.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { requireModelId } from './models.ts';
-import { requireReady, tokensLeft } from './prompt.ts';
+import { contextExceeded, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
@@ -24,7 +25,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     const messages = request.messages.map(({ role, content }): ChatMessage => {
       return { role: role === 'developer' ? 'system' : role, content };
     });
-    const promptIds = await renderChat(model, messages);
+    const promptIds = await renderChat(model, info, messages);
     const left = tokensLeft(promptIds, info, 'messages');
 
     const stream = new AbortController();
@@ -64,14 +65,19 @@ export function chatRoutes(deps: AppDeps): Hono {
   return app;
 }
 
-async function renderChat(model: Model, messages: readonly ChatMessage[]): Promise<number[]> {
+async function renderChat(
+  model: Model,
+  info: RunnerInfo,
+  messages: readonly ChatMessage[],
+): Promise<number[]> {
   if (model.chatTemplate === undefined) {
     const message = `The model "${model.id}" has no chat template; use POST /execute, which takes a plain prompt.`;
     throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
   }
   try {
-    return await model.chatTemplate.render(messages);
+    return await model.chatTemplate.render(messages, info.maxModelLen);
   } catch (error) {
+    if (error instanceof PromptTooLongError) throw contextExceeded('messages', error.leastTokens, info);
     if (!(error instanceof ChatTemplateError)) throw error;
     const message = `The model's chat template refuses these messages: ${error.message}`;
     throw new ApiError({

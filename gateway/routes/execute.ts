@@ -8,7 +8,7 @@ import { sseResponse } from '../api/sse.ts';
 import type { AppDeps } from '../app.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { Jobs } from './jobs.ts';
-import { requireReady, tokensLeft } from './prompt.ts';
+import { encodePrompt, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 
 const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
@@ -21,7 +21,7 @@ export function executeRoutes(deps: AppDeps): Hono {
   app.post('/execute', async (c) => {
     const request = parseExecuteRequest(await readJson(c));
     const { model, info } = requireReady(deps);
-    const promptIds = model.tokenizer.encode(request.prompt, { addSpecial: true, parseSpecial: false });
+    const promptIds = encodePrompt(request.prompt, model, info, 'prompt');
     const maxTokens = Math.min(request.max_tokens, tokensLeft(promptIds, info, 'prompt'));
     const seed = request.seed ?? randomSeed();
 

@@ -26,11 +26,36 @@ export function requireReady(deps: AppDeps): { model: Model; info: RunnerInfo } 
 export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field: string): number {
   const left = info.maxModelLen - promptIds.length;
   if (promptIds.length > 0 && left > 0) return left;
-  const message =
+  throw contextError(
+    field,
+    info,
     promptIds.length === 0
       ? `${field} has no tokens; send at least one character`
-      : `${field} has ${promptIds.length} tokens, but the context holds ${info.maxModelLen} and an answer needs at least one of them`;
-  throw new ApiError({
+      : `${field} has ${promptIds.length} tokens, ${hint(info)}`,
+  );
+}
+
+/**
+ * The ids of a text. What is too long by its bytes alone is refused before it is tokenized: everything else would wait
+ * for that.
+ */
+export function encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): number[] {
+  const leastTokens = model.tokenizer.leastTokens(text);
+  if (leastTokens > info.maxModelLen) throw contextExceeded(field, leastTokens, info);
+  return model.tokenizer.encode(text, { addSpecial: true, parseSpecial: false });
+}
+
+/** For a prompt whose tokens nobody counted, because there are too many in any case. */
+export function contextExceeded(field: string, leastTokens: number, info: RunnerInfo): ApiError {
+  return contextError(field, info, `${field} has at least ${leastTokens} tokens, ${hint(info)}`);
+}
+
+function hint({ maxModelLen }: RunnerInfo): string {
+  return `but the context holds ${maxModelLen} and an answer needs at least one of them`;
+}
+
+function contextError(field: string, info: RunnerInfo, message: string): ApiError {
+  return new ApiError({
     status: 400,
     code: 'context_length_exceeded',
     message,
