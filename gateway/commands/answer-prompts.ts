@@ -1,6 +1,6 @@
 import type { Model } from '../model/model.ts';
 import { UsageError } from '../ops/exit-code.ts';
-import { tokensLeft } from '../routes/prompt.ts';
+import { encodePrompt, tokensLeft } from '../routes/prompt.ts';
 import type { GenerateRequest, Runner, RunnerInfo, SamplingParams } from '../runner/runner.ts';
 import { type EndReason, readAnswer } from '../tokenizer/answer.ts';
 
@@ -38,7 +38,10 @@ export async function* answerPrompts(
   settings: AnswerSettings,
 ): AsyncGenerator<PromptAnswer> {
   const requests = prompts.map((prompt, index): GenerateRequest => {
-    const promptIds = typeof prompt === 'string' ? encode(model, prompt) : known(model, prompt, index);
+    const promptIds =
+      typeof prompt === 'string'
+        ? encodePrompt(prompt, model, info, `prompt ${index + 1}`)
+        : known(model, prompt, index);
     const seed = (settings.sampling.seed + BigInt(index)) % U64;
     return {
       promptIds,
@@ -62,10 +65,6 @@ export async function* answerPrompts(
   } finally {
     abort.abort();
   }
-}
-
-function encode(model: Model, text: string): number[] {
-  return model.tokenizer.encode(text, { addSpecial: true, parseSpecial: false });
 }
 
 function known({ tokenizer }: Model, ids: readonly number[], index: number): readonly number[] {

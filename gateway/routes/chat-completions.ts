@@ -5,11 +5,19 @@ import { parseChatRequest } from '../api/openai/chat-request.ts';
 import { chatShape } from '../api/openai/chat-shape.ts';
 import { generateRequests } from '../api/openai/generate-requests.ts';
 import type { AppDeps } from '../app.ts';
-import { type ChatMessage, ChatTemplateError, ChatTemplateUnavailableError } from '../chat/chat-template.ts';
+
+import {
+  type ChatMessage,
+  ChatTemplateError,
+  ChatTemplateUnavailableError,
+  PromptTooLongError,
+} from '../chat/chat-template.ts';
 import type { Model } from '../model/model.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
+
 import { requireModelId } from './models.ts';
-import { requireReady, tokensLeft } from './prompt.ts';
+import { contextExceeded, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 import { requireKnownBiases } from './token-ids.ts';
 
@@ -25,7 +33,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     const messages = request.messages.map(({ role, content }): ChatMessage => {
       return { role: role === 'developer' ? 'system' : role, content };
     });
-    const promptIds = await renderChat(model, messages);
+    const promptIds = await renderChat(model, info, messages);
     const left = tokensLeft(promptIds, info, 'messages');
     const requests = generateRequests(request, request.seed ?? randomSeed(), {
       promptIds,
@@ -47,13 +55,17 @@ export function chatRoutes(deps: AppDeps): Hono {
   return app;
 }
 
-async function renderChat(model: Model, messages: readonly ChatMessage[]): Promise<number[]> {
+async function renderChat(
+  model: Model,
+  info: RunnerInfo,
+  messages: readonly ChatMessage[],
+): Promise<number[]> {
   if (model.chatTemplate === undefined) {
     const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
     throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
   }
   try {
-    return await model.chatTemplate.render(messages);
+    return await model.chatTemplate.render(messages, info.maxModelLen);
   } catch (error) {
     if (error instanceof ChatTemplateUnavailableError) {
       const { message } = error;
@@ -66,6 +78,7 @@ async function renderChat(model: Model, messages: readonly ChatMessage[]): Promi
         cause: error,
       });
     }
+    if (error instanceof PromptTooLongError) throw contextExceeded('messages', error.leastTokens, info);
     if (!(error instanceof ChatTemplateError)) throw error;
     const message = `The model's chat template refuses these messages: ${error.message}`;
     throw new ApiError({

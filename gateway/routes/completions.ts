@@ -9,7 +9,7 @@ import type { Model } from '../model/model.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
 import { requireModelId } from './models.ts';
-import { requireReady, tokensLeft } from './prompt.ts';
+import { encodePrompt, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 import { requireKnownBiases, requireKnownIds } from './token-ids.ts';
 
@@ -54,11 +54,10 @@ export function completionRoutes(deps: AppDeps): Hono {
 function promptOf(
   prompt: Prompt,
   field: string,
-  { tokenizer }: Model,
+  model: Model,
   info: RunnerInfo,
 ): { promptIds: readonly number[]; left: number } {
   if (typeof prompt !== 'string') requireKnownIds(prompt, info.vocabSize, (index) => `${field}.${index}`);
-  const promptIds =
-    typeof prompt === 'string' ? tokenizer.encode(prompt, { addSpecial: true, parseSpecial: false }) : prompt;
+  const promptIds = typeof prompt === 'string' ? encodePrompt(prompt, model, info, field) : prompt;
   return { promptIds, left: tokensLeft(promptIds, info, field) };
 }

@@ -15,7 +15,7 @@ import { memoryOf } from '../runner/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { Jobs } from './jobs.ts';
-import { requireReady, tokensLeft } from './prompt.ts';
+import { encodePrompt, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 import { requireKnownIds } from './token-ids.ts';
 
@@ -104,6 +104,5 @@ function promptOf(
     return { promptIds: prompt_ids, field: 'prompt_ids' };
   }
   if (prompt === undefined) throw new Error('A request without a prompt passed its check.');
-  const promptIds = model.tokenizer.encode(prompt, { addSpecial: true, parseSpecial: false });
-  return { promptIds, field: 'prompt' };
+  return { promptIds: encodePrompt(prompt, model, info, 'prompt'), field: 'prompt' };
 }

@@ -72,6 +72,14 @@ export class ByteLevelTokenizer implements Tokenizer {
     return ids;
   }
 
+  leastTokens(text: string): number {
+    let bytes = Buffer.byteLength(text);
+    if (this.missingBytes.length > 0) {
+      for (const byte of Buffer.from(text)) if (this.#vocabulary.byteIds[byte] === -1) bytes--;
+    }
+    return Math.ceil(bytes / this.#vocabulary.maxTokenBytes);
+  }
+
   bytes(id: number): Uint8Array {
     return this.#vocabulary.bytes(id);
   }

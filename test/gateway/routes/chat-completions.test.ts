@@ -371,6 +371,7 @@ test('too many tokens, and messages that the template refuses, are the client’
 }) => {
   for (const [messages, code] of [
     [[{ role: 'user', content: 'x'.repeat(600) }], 'context_length_exceeded'],
+    [[{ role: 'user', content: 'x'.repeat(60_000) }], 'context_length_exceeded'],
     [[{ role: 'assistant', content: 'x' }], 'chat_template_error'],
   ] as const) {
     const response = await chat({ messages });
