@@ -5,7 +5,7 @@ export interface ChatMessage {
 }
 
 /** The model's own template, compiled once. */
-export type ChatTemplate = {}
+export interface ChatTemplate {
   /**
    * Ids of the conversation, ready for an answer by the assistant. Literals of control tokens inside message contents
    * stay text. Throws ChatTemplateError with the template's own message when it refuses, and when it exceeds its
