@@ -5,7 +5,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { readNativeAnswer } from '../fixtures/sse.ts';
+import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 
 const test = suite<{ gateways: Gateway[] }>('settings');
