@@ -38,7 +38,8 @@ const errors: unknown[] = [];
 const quiet = () => {};
 const log = { debug: quiet, info: quiet, warn: quiet, error: (fields: unknown) => errors.push(fields) };
 
-async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server; port: number }> {
+/** Closed after the test, whatever becomes of it. */
+function created(limits: Partial<HttpLimits> = {}): Server {
   const app = createApp({
     model: () => byteModel,
     runner,
@@ -48,6 +49,11 @@ async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server
   });
   const server = createHttpServer(app.fetch, { ...scaled, ...limits });
   servers.push(server);
+  return server;
+}
+
+async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server; port: number }> {
+  const server = created(limits);
   const address = await listen(server, { host: '127.0.0.1', port: 0 });
   return { server, port: 'port' in address ? address.port : 0 };
 }
@@ -67,6 +73,7 @@ test.before.each(() => {
 });
 test.after.each(async () => {
   for (const server of servers.splice(0)) {
+    if (!server.listening) continue;
     server.closeAllConnections();
     await close(server);
   }
@@ -231,14 +238,7 @@ test('a full queue answers 429 and says when to come back', async () => {
 
 test('a UNIX socket is for its user alone, and gone afterwards', async () => {
   const path = join(folder.path, 'a.sock');
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: log as unknown as Log,
-    now: Date.now,
-    maxBodyBytes: MAX_BODY_BYTES,
-  });
-  const server = createHttpServer(app.fetch, scaled);
+  const server = created();
   assert.equal(await listen(server, { path }), { path });
   assert.is(lstatSync(path).mode & 0o777, 0o600);
   const asked = request({ socketPath: path, path: '/health' });
@@ -246,7 +246,7 @@ test('a UNIX socket is for its user alone, and gone afterwards', async () => {
   assert.is(response.statusCode, 200);
   response.resume();
 
-  const second = createHttpServer(app.fetch, scaled);
+  const second = created();
   assert.match((await errorOf(() => listen(second, { path }))).message, 'EADDRINUSE');
   assert.ok(existsSync(path), 'the socket of a living server stays');
   await close(server);
@@ -257,12 +257,12 @@ test('a socket that nobody listens on is taken over, anything else stays', async
   const path = join(folder.path, 'stale.sock');
   await leaveSocket(path);
   assert.ok(lstatSync(path).isSocket());
-  const server = createHttpServer(() => new Response('here'), scaled);
+  const server = created();
   await listen(server, { path });
   await close(server);
 
   writeFileSync(path, 'a letter');
-  const another = createHttpServer(() => new Response('here'), scaled);
+  const another = created();
   assert.match((await errorOf(() => listen(another, { path }))).message, 'EADDRINUSE');
   assert.ok(lstatSync(path).isFile());
 });
