@@ -33,11 +33,13 @@ const RUNNER_LIMITS = {
   requests: 1024,
 } as const;
 
+const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
+
 /** Of every command that starts a runner. */
 export const runnerSettings = {
   model: {
     schema: z
-      .string('is missing: name a model file, or a model that `runnel pull` has fetched')
+      .string({ error: ({ input }) => (input === undefined ? MODEL_MISSING : 'must be text') })
       .min(1, 'must not be empty'),
     help: 'model file (.gguf), or the name of a pulled model',
   },
@@ -207,7 +209,8 @@ export type Config = ConfigOf<typeof settings>;
 
 /** UsageError for a setting that cannot be used; the message names where it was given, its value and what it takes. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
-  const { config, sourceOf } = mergeSettings(settings, parseFlags(settings, args), env);
+  const flags = parseFlags(settings, args);
+  const { config, sourceOf } = mergeSettings(settings, flags, env, flags.config ?? env.RUNNEL_CONFIG);
   const uds = sourceOf('uds');
   const tcp = sourceOf('host') ?? sourceOf('port');
   if (uds !== undefined && tcp !== undefined) {

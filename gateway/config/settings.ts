@@ -43,8 +43,9 @@ export function mergeSettings<Table extends SettingTable>(
   table: Table,
   flags: FlagValues,
   env: NodeJS.ProcessEnv,
+  configPath = flags.config,
 ): Merged<Table> {
-  const file = readConfigFile(table, flags.config ?? env.RUNNEL_CONFIG);
+  const file = readConfigFile(table, configPath);
   const given = new Map<keyof Table, Given>();
   const entries = Object.entries(table).map(([name, setting]) => {
     const found = givenOf(name, flags, env, file);
@@ -119,7 +120,9 @@ function readConfigFile(table: SettingTable, path: unknown): ConfigFile {
   const unknown = Object.keys(values).filter((name) => !Object.hasOwn(table, name));
   if (unknown.length > 0) {
     const names = unknown.map((name) => JSON.stringify(name)).join(', ');
-    throw new UsageError(`The configuration ${path} has ${names}, which no setting is called.`);
+    throw new UsageError(
+      `The configuration ${path} has ${names}, which no setting of this command is called.`,
+    );
   }
   return { path, values };
 }

@@ -89,7 +89,7 @@ test('a file is a JSON object of settings; anything else in it is refused by nam
   for (const values of [[], null, 3]) {
     assert.match(await faultOf(['--config', file(values)]), 'must be a JSON object');
   }
-  assert.match(await faultOf(['--config', file({ model: null })]), '"model" in ');
+  assert.match(await faultOf(['--config', file({ model: null })]), / must be text, got null\.$/);
   const absent = await errorOf(() => readConfig(['--config', '/nowhere/runnel.json'], {}));
   assert.is((absent as NodeJS.ErrnoException).code, 'ENOENT');
 });

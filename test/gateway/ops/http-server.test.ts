@@ -45,7 +45,8 @@ const log = {
   child: () => log,
 };
 
-async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server; port: number }> {
+/** Closed after the test, whatever becomes of it. */
+function created(limits: Partial<HttpLimits> = {}): Server {
   const app = createApp({
     model: () => byteModel,
     runner,
@@ -56,6 +57,11 @@ async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server
   });
   const server = createHttpServer(app.fetch, { ...scaled, ...limits });
   servers.push(server);
+  return server;
+}
+
+async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server; port: number }> {
+  const server = created(limits);
   const address = await listen(server, { host: '127.0.0.1', port: 0 });
   return { server, port: 'port' in address ? address.port : 0 };
 }
@@ -75,6 +81,7 @@ test.before.each(() => {
 });
 test.after.each(async () => {
   for (const server of servers.splice(0)) {
+    if (!server.listening) continue;
     server.closeAllConnections();
     await close(server);
   }
@@ -239,15 +246,7 @@ test('a full queue answers 429 and says when to come back', async () => {
 
 test('a UNIX socket is for its user alone, and gone afterwards', async () => {
   const path = join(folder.path, 'a.sock');
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: log as unknown as Log,
-    metrics: new Metrics(() => runner.status(), Date.now),
-    now: Date.now,
-    maxBodyBytes: MAX_BODY_BYTES,
-  });
-  const server = createHttpServer(app.fetch, scaled);
+  const server = created();
   assert.equal(await listen(server, { path }), { path });
   assert.is(lstatSync(path).mode & 0o777, 0o600);
   const asked = request({ socketPath: path, path: '/health' });
@@ -255,7 +254,7 @@ test('a UNIX socket is for its user alone, and gone afterwards', async () => {
   assert.is(response.statusCode, 200);
   response.resume();
 
-  const second = createHttpServer(app.fetch, scaled);
+  const second = created();
   assert.match((await errorOf(() => listen(second, { path }))).message, 'EADDRINUSE');
   assert.ok(existsSync(path), 'the socket of a living server stays');
   await close(server);
@@ -266,12 +265,12 @@ test('a socket that nobody listens on is taken over, anything else stays', async
   const path = join(folder.path, 'stale.sock');
   await leaveSocket(path);
   assert.ok(lstatSync(path).isSocket());
-  const server = createHttpServer(() => new Response('here'), scaled);
+  const server = created();
   await listen(server, { path });
   await close(server);
 
   writeFileSync(path, 'a letter');
-  const another = createHttpServer(() => new Response('here'), scaled);
+  const another = created();
   assert.match((await errorOf(() => listen(another, { path }))).message, 'EADDRINUSE');
   assert.ok(lstatSync(path).isFile());
 });
