@@ -1,13 +1,20 @@
 import { type Context, Hono } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { ApiError, toApiError } from './api/error.ts';
+import { correlation } from './api/native/correlation.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
+import { requestId } from './api/openai/request-id.ts';
+import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
 import type { Log } from './ops/log.ts';
+import type { Metrics } from './ops/metrics.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
+import { completionRoutes } from './routes/completions.ts';
 import { executeRoutes } from './routes/execute.ts';
 import { healthRoutes } from './routes/health.ts';
+import { logFailure } from './routes/log-failure.ts';
+import { metricsRoutes } from './routes/metrics.ts';
 import { modelRoutes } from './routes/models.ts';
 import { tokenizeRoutes } from './routes/tokenize.ts';
 import type { Runner } from './runner/runner.ts';
@@ -18,15 +25,21 @@ export interface AppDeps {
   readonly model: () => Model | undefined;
   readonly runner: Runner;
   readonly log: Log;
+  readonly metrics: Metrics;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Bytes a request body may have. */
   readonly maxBodyBytes: number;
+  /** Who may ask; loopbackOnly when left out. */
+  readonly guard?: GuardRules;
 }
 
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
+  app.use(correlation);
+  app.use('/v1/*', requestId);
+  addGuard(app, deps.guard ?? loopbackOnly);
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,
@@ -39,25 +52,25 @@ export function createApp(deps: AppDeps): Hono {
       },
     }),
   );
-  for (const routes of [healthRoutes, executeRoutes, chatRoutes, modelRoutes, tokenizeRoutes]) {
-    app.route('/', routes(deps));
-  }
+  const families = [
+    healthRoutes,
+    metricsRoutes,
+    executeRoutes,
+    chatRoutes,
+    completionRoutes,
+    modelRoutes,
+    tokenizeRoutes,
+  ];
+  for (const routes of families) app.route('/', routes(deps));
   app.notFound((c) => {
     const message = `There is no ${c.req.method} ${c.req.path} here.`;
     return answerError(c, new ApiError({ status: 404, code: 'not_found', message }));
   });
   app.onError((thrown, c) => {
-    const error = toApiError(thrown);
-    // A client that has left made its own failure.
-    if (error.status === 500 && !c.req.raw.signal.aborted) logFault(deps.log, c.req.path, thrown);
-    return answerError(c, error);
+    logFailure(deps.log, c, thrown);
+    return answerError(c, toApiError(thrown));
   });
   return app;
-}
-
-/** Nothing a client did: somebody should look at it. */
-export function logFault(log: Log, path: string, error: unknown): void {
-  log.error({ event: 'request_failed', path, err: error });
 }
 
 function answerError(c: Context, error: ApiError): Response {
@@ -65,6 +78,8 @@ function answerError(c: Context, error: ApiError): Response {
     c.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterSec))));
     c.header('retry-after-ms', String(Math.round(error.retryAfterSec * 1000)));
   }
-  const body = c.req.path.startsWith('/v1/') ? openAiErrorBody(error) : nativeErrorBody(error);
-  return c.json(body, error.status);
+  if (!c.req.path.startsWith('/v1/')) return c.json(nativeErrorBody(error), error.status);
+  // OpenAI's clients obey it before any rule of their own.
+  c.header('x-should-retry', String(error.retriable));
+  return c.json(openAiErrorBody(error), error.status);
 }

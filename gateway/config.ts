@@ -1,21 +1,28 @@
-import { isIP } from 'node:net';
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { parseArgs } from 'node:util';
 import { z } from 'zod';
+import {
+  decimal,
+  hostNames,
+  isLoopback,
+  origins,
+  powerOfTwo,
+  seed,
+  socketPath,
+  text,
+  whole,
+} from './config/kinds.ts';
+import {
+  type ConfigOf,
+  mergeSettings,
+  parseFlags,
+  type SettingTable,
+  settingsHelp,
+} from './config/settings.ts';
 import { UsageError } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
 
-/**
- * The settings of `runnel serve`: flags go before environment variables (RUNNEL_ and the flag's name in capitals),
- * those before defaults. Merged once, validated, frozen.
- */
-
-const whole = (min: number, max: number) => {
-  const fault = `must be a whole number from ${min} to ${max}`;
-  const inRange = (value: number): boolean => Number.isInteger(value) && value >= min && value <= max;
-  return z.coerce.number(fault).refine(inRange, fault);
-};
+/** What can be set. How it is read is in config/. */
 
 /** What the runner binaries accept; they check again. */
 const RUNNER_LIMITS = {
@@ -26,27 +33,26 @@ const RUNNER_LIMITS = {
   requests: 1024,
 } as const;
 
-const settings = {
+const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
+
+/** Of every command that starts a runner. */
+export const runnerSettings = {
   model: {
-    schema: z.string().min(1, 'is missing: name a model file, or a model that `runnel pull` has fetched'),
+    schema: z
+      .string({ error: ({ input }) => (input === undefined ? MODEL_MISSING : 'must be text') })
+      .min(1, 'must not be empty'),
     help: 'model file (.gguf), or the name of a pulled model',
   },
-  host: {
-    schema: z
-      .string()
-      .refine(isLoopback, 'must be a loopback address: this version has no keys to let others in by'),
-    fallback: '127.0.0.1',
-    help: 'address to listen on',
-  },
-  port: { schema: whole(0, 65_535), fallback: 8080, help: 'port to listen on; 0 lets the system choose' },
   runner: {
-    schema: z.string().min(1),
+    schema: text(),
     fallback: fileURLToPath(new URL('../build/cpu-runner', import.meta.url)),
+    fallbackHelp: 'build/cpu-runner',
     help: 'the runner binary',
   },
   threads: {
     schema: whole(1, RUNNER_LIMITS.threads),
     fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
+    fallbackHelp: 'one for each processor',
     help: 'threads the runner computes with',
   },
   'max-model-len': {
@@ -62,19 +68,94 @@ const settings = {
     help: 'rows computed in one step at most',
   },
   'block-size': {
-    schema: whole(8, 256).optional(),
+    schema: powerOfTwo(8, 256).optional(),
     help: 'tokens in a block of the KV cache: a power of two',
   },
   'kv-cache-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'memory for the KV cache' },
+} as const satisfies SettingTable;
+
+const settings = {
+  ...runnerSettings,
+  'worker-id': {
+    schema: z
+      .string()
+      .regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be 1 to 128 letters, digits, dots, underscores and hyphens')
+      .optional(),
+    help: 'name of this worker for logs and the pool manager; random for each start unless set',
+  },
+  'callback-url': {
+    schema: z
+      .string()
+      .refine(isCallbackUrl, 'must be an http or https URL without user and password')
+      .optional(),
+    help: 'told once by POST when the model is ready; exits if it refuses; localhost:9999: not told',
+  },
+  host: {
+    schema: text(),
+    fallback: '127.0.0.1',
+    help: 'address to listen on; one that is not loopback needs --api-keys-file',
+  },
+  port: { schema: whole(0, 65_535), fallback: 8080, help: 'port to listen on; 0 lets the system choose' },
+  uds: { schema: socketPath().optional(), help: 'UNIX socket to listen on, instead of --host and --port' },
+  'api-keys-file': {
+    schema: text().optional(),
+    help: 'file with the keys that let clients in, one a line; read once, at the start',
+  },
+  'allowed-hosts': {
+    schema: hostNames(),
+    fallback: [],
+    help: 'names that requests may call this server by, besides localhost and the address it listens on',
+  },
+  'cors-origins': {
+    schema: origins(),
+    fallback: [],
+    help: 'origins of web pages that may send requests; none unless set',
+  },
   'max-open-requests': {
     schema: whole(1, RUNNER_LIMITS.requests),
     fallback: 256,
     help: 'requests held at once; one more gets 429',
   },
+  'inference-timeout-sec': {
+    schema: whole(1, 86_400),
+    fallback: 300,
+    help: 'time a request gets at most',
+  },
   'max-body-bytes': {
     schema: whole(1024, 2 ** 30),
     fallback: 2 ** 20,
     help: 'bytes a request body may have',
+  },
+  'max-connections': {
+    schema: whole(1, 2 ** 20),
+    fallback: 1024,
+    help: 'connections held at once; one more is closed',
+  },
+  'max-requests-per-connection': {
+    schema: whole(1, 2 ** 31 - 1),
+    fallback: 1000,
+    help: 'requests taken on one connection before it is closed',
+  },
+  'max-headers': { schema: whole(16, 2000), fallback: 64, help: 'header lines read of a request' },
+  'headers-timeout-sec': {
+    schema: whole(1, 3600),
+    fallback: 10,
+    help: 'time a client has to send the header of a request',
+  },
+  'request-timeout-sec': {
+    schema: whole(1, 3600),
+    fallback: 30,
+    help: 'time a client has to send a whole request; the answer may take as long as it takes',
+  },
+  'keep-alive-timeout-sec': {
+    schema: whole(1, 3600),
+    fallback: 5,
+    help: 'time a connection may wait for its next request',
+  },
+  'timeouts-check-interval-sec': {
+    schema: whole(1, 60),
+    fallback: 1,
+    help: 'how often these times are looked at',
   },
   'drain-timeout-sec': {
     schema: whole(0, 3600),
@@ -86,54 +167,81 @@ const settings = {
     fallback: 'info',
     help: LOG_LEVELS.join(', '),
   },
-} as const satisfies Record<string, { schema: z.ZodType; fallback?: string | number; help: string }>;
+} as const satisfies SettingTable;
 
-type Settings = typeof settings;
-export type Config = Readonly<{ [Name in keyof Settings]: z.output<Settings[Name]['schema']> }>;
+/** The settings of `runnel generate`; ranges of sampling parameters are those of requests. */
+export const generateSettings = {
+  ...runnerSettings,
+  'max-tokens': { schema: whole(1, 2 ** 31 - 1), fallback: 64, help: 'tokens of an answer' },
+  temperature: { schema: decimal(0, 2), fallback: 1, help: '0 takes the likeliest token' },
+  'top-k': { schema: whole(0, 2 ** 32 - 1), fallback: 0, help: 'tokens to draw from; 0: all' },
+  'top-p': { schema: decimal(0, 1), fallback: 1, help: 'probability of the tokens to draw from, together' },
+  'min-p': { schema: decimal(0, 1), fallback: 0, help: 'least probability, as a share of the likeliest' },
+  'repetition-penalty': {
+    schema: decimal(0, 2).refine((value) => value > 0, 'must be above 0'),
+    fallback: 1,
+    help: 'divides the logits of tokens that were there; 1: none',
+  },
+  'presence-penalty': {
+    schema: decimal(-2, 2),
+    fallback: 0,
+    help: 'lowers the logits of tokens of the answer so far',
+  },
+  'frequency-penalty': {
+    schema: decimal(-2, 2),
+    fallback: 0,
+    help: 'the same, for each time they were there',
+  },
+  seed: {
+    schema: seed().optional(),
+    help: 'of the first prompt, the next one has the next; random unless set',
+  },
+} as const satisfies SettingTable;
 
-/** UsageError for a flag or variable that cannot be used; the message names it, its value and what it takes. */
+export type GenerateConfig = ConfigOf<typeof generateSettings>;
+
+export function generateHelp(): string {
+  return settingsHelp(generateSettings);
+}
+
+/** The settings of `runnel serve`. */
+export type Config = ConfigOf<typeof settings>;
+
+/** UsageError for a setting that cannot be used; the message names where it was given, its value and what it takes. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
-  const flags = parseFlags(args);
-  const entries = Object.entries(settings).map(([name, setting]) => {
-    const variable = variableName(name);
-    const flag = flags[name];
-    const [source, raw] = flag === undefined ? [variable, env[variable]] : [`--${name}`, flag];
-    const fallback = 'fallback' in setting ? setting.fallback : undefined;
-    const parsed = setting.schema.safeParse(raw ?? fallback ?? (name === 'model' ? '' : undefined));
-    if (parsed.success) return [name, parsed.data];
-    const fault = parsed.error.issues[0]?.message ?? 'is not valid';
-    const subject = raw === undefined ? `--${name}` : `${source} ${JSON.stringify(raw)}`;
-    throw new UsageError(`${subject} ${fault}.`);
-  });
-  return Object.freeze(Object.fromEntries(entries)) as Config;
+  const flags = parseFlags(settings, args);
+  const { config, sourceOf } = mergeSettings(settings, flags, env, flags.config ?? env.RUNNEL_CONFIG);
+  const uds = sourceOf('uds');
+  const tcp = sourceOf('host') ?? sourceOf('port');
+  if (uds !== undefined && tcp !== undefined) {
+    throw new UsageError(`${uds} and ${tcp} cannot be obeyed together: leave one of them out.`);
+  }
+  if (!isLoopback(config.host) && config['api-keys-file'] === undefined) {
+    throw new UsageError(
+      `${sourceOf('host')} must be a loopback address, got ${JSON.stringify(config.host)}; to let others in, set --api-keys-file as well.`,
+    );
+  }
+  if (config['headers-timeout-sec'] > config['request-timeout-sec']) {
+    throw new UsageError(
+      `--headers-timeout-sec must be at most --request-timeout-sec, got ${config['headers-timeout-sec']} and ${config['request-timeout-sec']}.`,
+    );
+  }
+  return config;
+}
+
+/** As JSON that --config takes: read again, it is the same configuration. */
+export function printConfig(config: Config): string {
+  const { host, port, ...others } = config;
+  return `${JSON.stringify(config.uds === undefined ? { host, port, ...others } : others, null, 2)}\n`;
 }
 
 export function configHelp(): string {
-  const rows = Object.entries(settings).map(([name, setting]) => {
-    const fallback = 'fallback' in setting ? ` (default ${setting.fallback})` : '';
-    return `  --${name.padEnd(24)}${setting.help}${fallback}`;
-  });
-  return `${rows.join('\n')}\n\nEach can be set by an environment variable as well: --max-num-seqs is RUNNEL_MAX_NUM_SEQS. Flags go first.`;
+  return settingsHelp(settings);
 }
 
-function parseFlags(args: readonly string[]): Record<string, string | undefined> {
-  const options = Object.fromEntries(
-    Object.keys(settings).map((name) => [name, { type: 'string' as const }]),
+function isCallbackUrl(text: string): boolean {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  return (
+    (url?.protocol === 'http:' || url?.protocol === 'https:') && url.username === '' && url.password === ''
   );
-  try {
-    return parseArgs({ args: [...args], options, strict: true, allowPositionals: false }).values as Record<
-      string,
-      string
-    >;
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
-}
-
-function variableName(name: string): string {
-  return `RUNNEL_${name.toUpperCase().replaceAll('-', '_')}`;
-}
-
-function isLoopback(host: string): boolean {
-  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
 }

@@ -1,3 +1,6 @@
+import { framesCommand, framesUsage } from './commands/frames.ts';
+import { generateCommand, generateUsage } from './commands/generate.ts';
+import { listCommand, listUsage } from './commands/list.ts';
 import { pullCommand, pullUsage } from './commands/pull.ts';
 import { serveCommand, serveUsage } from './commands/serve.ts';
 import { tokenizeCommand, tokenizeUsage } from './commands/tokenize.ts';
@@ -13,12 +16,15 @@ interface Command {
 
 const commands: Record<string, Command> = {
   serve: { run: serveCommand, usage: serveUsage, help: 'serve a model over HTTP' },
+  generate: { run: generateCommand, usage: generateUsage, help: 'answer prompts without a server' },
   pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },
+  list: { run: listCommand, usage: listUsage, help: 'the models that have been fetched' },
   tokenize: {
     run: tokenizeCommand,
     usage: tokenizeUsage,
     help: "print the ids of a text in a model's vocabulary",
   },
+  frames: { run: framesCommand, usage: framesUsage, help: "print a recording of a runner's session" },
 };
 
 export async function main(args: readonly string[]): Promise<number> {

@@ -12,6 +12,7 @@
 
 #include "runner/check.h"
 #include "runner/frame.h"
+#include "runner/json/event_to_json.h"
 
 namespace runnel {
 namespace {
@@ -58,10 +59,16 @@ Result<int> take_stdout() {
 
 Result<void> FrameWriter::send(const wire::FromRunner& message) {
   const std::lock_guard lock(mutex_);
-  const std::string bytes = message.SerializeAsString();
-  CHECK(bytes.size() <= kMaxFromRunnerBytes);
+  // Before it is sent, so that a recording has all that anybody can have seen.
+  if (recorder_ != nullptr) recorder_->event(message);
   frame_.clear();
-  append_frame(bytes, frame_);
+  if (form_ == FrameForm::kJson) {
+    frame_ = event_to_json(message) + '\n';
+  } else {
+    const std::string bytes = message.SerializeAsString();
+    CHECK(bytes.size() <= kMaxFromRunnerBytes);
+    append_frame(bytes, frame_);
+  }
   return write_all(fd_, frame_);
 }
 
@@ -72,11 +79,10 @@ Result<void> send_failure(FrameWriter& writer, const Error& error) {
   return writer.send(message);
 }
 
-CommandReader::CommandReader(int fd, Inbox& inbox)
-    : fd_(fd),
-      inbox_(inbox),
-      stop_fd_(eventfd(0, EFD_CLOEXEC)),
-      thread_([this] { inbox_.close(read_all()); }) {
+CommandReader::CommandReader(int fd, Inbox& inbox, FrameForm form)
+    : fd_(fd), inbox_(inbox), form_(form), stop_fd_(eventfd(0, EFD_CLOEXEC)), thread_([this] {
+        inbox_.close(read_all());
+      }) {
   CHECK(stop_fd_ >= 0);
 }
 
@@ -89,9 +95,8 @@ CommandReader::~CommandReader() {
 }
 
 Result<void> CommandReader::read_all() {
-  FrameDecoder decoder(kMaxToRunnerBytes);
+  CommandDecoder decoder(form_);
   std::array<std::byte, kReadBytes> buffer;
-  std::string frame;
   while (true) {
     std::array<pollfd, 2> ready = {pollfd{fd_, POLLIN, 0}, pollfd{stop_fd_, POLLIN, 0}};
     if (poll(ready.data(), ready.size(), -1) < 0) {
@@ -108,12 +113,11 @@ Result<void> CommandReader::read_all() {
     }
     std::span<const std::byte> bytes = std::span(buffer).first(static_cast<size_t>(num_read));
     while (!bytes.empty()) {
-      const Result<bool> is_whole = decoder.next(bytes, frame);
-      if (!is_whole.ok()) return is_whole.error();
-      if (!*is_whole) break;
-      Result<wire::ToRunner> command = parse_message<wire::ToRunner>(frame);
+      Result<std::optional<wire::ToRunner>> command = decoder.next(bytes);
       if (!command.ok()) return command.error();
-      if (!inbox_.put(*std::move(command), frame.size())) return {};
+      if (!*command) break;
+      const size_t num_bytes = (*command)->ByteSizeLong();
+      if (!inbox_.put(**std::move(command), num_bytes)) return {};
     }
   }
 }

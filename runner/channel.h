@@ -7,8 +7,10 @@
 #include <string_view>
 #include <thread>
 
+#include "runner/command_decoder.h"
 #include "runner/inbox.h"
 #include "runner/messages.h"
+#include "runner/recorder.h"
 #include "runner/result.h"
 
 namespace runnel {
@@ -19,7 +21,9 @@ Result<int> take_stdout();
 
 class FrameWriter {
  public:
-  explicit FrameWriter(int fd) : fd_(fd) {}
+  // recorder, if there is one, gets every message first.
+  explicit FrameWriter(int fd, FrameForm form = FrameForm::kBinary, Recorder* recorder = nullptr)
+      : fd_(fd), form_(form), recorder_(recorder) {}
 
   // Writes the whole frame before it returns. Fails with kInputOutput when nobody reads any more; SIGPIPE
   // must be ignored for that. The message must fit its direction's limit.
@@ -27,6 +31,8 @@ class FrameWriter {
 
  private:
   int fd_;
+  FrameForm form_;
+  Recorder* recorder_;
   std::mutex mutex_;  // held while a frame is written
   std::string frame_;
 };
@@ -38,7 +44,7 @@ Result<void> send_failure(FrameWriter& writer, const Error& error);
 // the inbox with the reason. fd stays open.
 class CommandReader {
  public:
-  CommandReader(int fd, Inbox& inbox);
+  CommandReader(int fd, Inbox& inbox, FrameForm form = FrameForm::kBinary);
   ~CommandReader();
   CommandReader(const CommandReader&) = delete;
   CommandReader& operator=(const CommandReader&) = delete;
@@ -48,6 +54,7 @@ class CommandReader {
 
   int fd_;
   Inbox& inbox_;
+  FrameForm form_;
   int stop_fd_;  // readable when the thread shall end
   std::thread thread_;
 };

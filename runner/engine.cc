@@ -115,7 +115,8 @@ void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, 
 }
 
 NewToken Engine::append_token(Sequence& sequence, std::span<const float> logits) {
-  const uint32_t token_id = sampler_.sample(logits, sequence.token_ids, sequence.sampling);
+  const uint32_t token_id =
+      sampler_.sample(logits, sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling);
   NewToken token{.request_id = sequence.request_id,
                  .index = sequence.num_generated(),
                  .token_id = token_id,

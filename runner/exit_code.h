@@ -6,6 +6,7 @@ namespace runnel {
 
 enum class ExitCode : int {
   kOk = 0,
+  kDifferent = 1,      // replay: what was computed is not what was recorded
   kUsage = 64,         // a flag or a value of one
   kBadModel = 65,      // the model file is damaged or of a kind that is not supported
   kNoFile = 66,        // a file that was named does not exist or is not a regular file

@@ -31,13 +31,34 @@ Result<void> check_range(const std::string& field, float value, float min, float
   return refusal(field + " is " + shown(value) + "; the limit is " + shown(min) + " to " + shown(max) + ".");
 }
 
-Result<SamplingParams> sampling_from(const wire::Sampling& sampling) {
+Result<std::vector<LogitBias>> logit_bias_from(const wire::Sampling& sampling, uint32_t vocab_size) {
+  if (static_cast<uint32_t>(sampling.logit_bias_size()) > kMaxLogitBiases) {
+    return refusal("logit_bias has " + std::to_string(sampling.logit_bias_size()) +
+                   " entries; the limit is " + std::to_string(kMaxLogitBiases) + ".");
+  }
+  std::vector<LogitBias> biases;
+  for (const wire::LogitBias& entry : sampling.logit_bias()) {
+    const std::string field = "logit_bias[" + std::to_string(biases.size()) + "]";
+    if (entry.token_id() >= vocab_size) {
+      return refusal(field + ".token_id is " + std::to_string(entry.token_id()) +
+                     "; the model's ids are below " + std::to_string(vocab_size) + ".");
+    }
+    if (const auto check = check_range(field + ".bias", entry.bias(), -100.0f, 100.0f); !check.ok())
+      return check.error();
+    biases.push_back({entry.token_id(), entry.bias()});
+  }
+  return biases;
+}
+
+Result<SamplingParams> sampling_from(const wire::Sampling& sampling, uint32_t vocab_size) {
   SamplingParams params;
   if (sampling.has_temperature()) params.temperature = sampling.temperature();
   if (sampling.has_top_k()) params.top_k = sampling.top_k();
   if (sampling.has_top_p()) params.top_p = sampling.top_p();
   if (sampling.has_min_p()) params.min_p = sampling.min_p();
   if (sampling.has_repetition_penalty()) params.repetition_penalty = sampling.repetition_penalty();
+  if (sampling.has_presence_penalty()) params.presence_penalty = sampling.presence_penalty();
+  if (sampling.has_frequency_penalty()) params.frequency_penalty = sampling.frequency_penalty();
   if (sampling.has_seed()) params.seed = sampling.seed();
 
   const Result<void> checks[] = {
@@ -45,11 +66,16 @@ Result<SamplingParams> sampling_from(const wire::Sampling& sampling) {
       check_range("top_p", params.top_p, 0.0f, 1.0f),
       check_range("min_p", params.min_p, 0.0f, 1.0f),
       check_range("repetition_penalty", params.repetition_penalty, 0.0f, 100.0f),
+      check_range("presence_penalty", params.presence_penalty, -2.0f, 2.0f),
+      check_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f),
   };
   for (const Result<void>& check : checks)
     if (!check.ok()) return check.error();
   if (params.repetition_penalty == 0.0f)
     return refusal("repetition_penalty is 0; it must be above 0, and 1 turns it off.");
+  Result<std::vector<LogitBias>> logit_bias = logit_bias_from(sampling, vocab_size);
+  if (!logit_bias.ok()) return logit_bias.error();
+  params.logit_bias = *std::move(logit_bias);
   return params;
 }
 
@@ -94,9 +120,9 @@ Result<Sequence> sequence_from(const wire::Generate& generate, const RequestLimi
     }
     sequence.top_logprobs = generate.top_logprobs();
   }
-  const Result<SamplingParams> sampling = sampling_from(generate.sampling());
+  Result<SamplingParams> sampling = sampling_from(generate.sampling(), limits.vocab_size);
   if (!sampling.ok()) return sampling.error();
-  sequence.sampling = *sampling;
+  sequence.sampling = *std::move(sampling);
   return sequence;
 }
 

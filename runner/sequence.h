@@ -7,14 +7,22 @@
 
 namespace runnel {
 
-// Applied in this order: repetition penalty, temperature, top_k, top_p, min_p, draw. Limits:
-// proto/runner.proto.
+struct LogitBias {
+  uint32_t token_id = 0;
+  float bias = 0.0f;
+};
+
+// Applied in this order: logit bias, repetition penalty, presence and frequency penalty, temperature, top_k,
+// top_p, min_p, draw. Limits: proto/runner.proto.
 struct SamplingParams {
   float temperature = 1.0f;         // 0: the most likely token, ties to the lowest id
   uint32_t top_k = 0;               // 0: all
   float top_p = 1.0f;               // 1: all
   float min_p = 0.0f;               // 0: all
   float repetition_penalty = 1.0f;  // 1: off; over prompt and generated tokens
+  float presence_penalty = 0.0f;    // 0: off; over generated tokens
+  float frequency_penalty = 0.0f;   // 0: off; over generated tokens, each time
+  std::vector<LogitBias> logit_bias = {};
   uint64_t seed = 0;
 };
 

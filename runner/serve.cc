@@ -1,140 +1,34 @@
 #include "runner/serve.h"
 
+#include "runner/session.h"
+
 namespace runnel {
 namespace {
 
-wire::FinishReason wire_reason(FinishReason reason) {
-  if (reason == FinishReason::kStopId) return wire::FINISH_REASON_STOP_ID;
-  if (reason == FinishReason::kMaxTokens) return wire::FINISH_REASON_MAX_TOKENS;
-  return wire::FINISH_REASON_UNSPECIFIED;
+Result<void> take_commands(Session& session, Inbox& inbox, Recorder* recorder) {
+  if (!session.has_work()) session.show_idle();
+  const Inbox::Contents contents = session.has_work() ? inbox.take() : inbox.wait();
+  for (const wire::ToRunner& command : contents.commands) {
+    if (recorder != nullptr) recorder->command(command);
+    if (const auto obeyed = session.obey(command); !obeyed.ok()) return obeyed;
+  }
+  if (!contents.end || session.commands_ended()) return {};
+  if (!contents.end->ok()) return *contents.end;
+  if (recorder != nullptr) recorder->commands_end();
+  session.end_commands();
+  return {};
 }
-
-void fill_output(const NewToken& token, wire::Output& output) {
-  output.set_request_id(token.request_id);
-  output.set_first_index(token.index);
-  output.add_token_ids(token.token_id);
-  output.set_finish_reason(wire_reason(token.finish_reason));
-  if (!token.logprobs) return;
-  wire::TokenLogprobs& logprobs = *output.add_logprobs();
-  logprobs.set_logprob(token.logprobs->logprob);
-  logprobs.mutable_top_ids()->Assign(token.logprobs->top_ids.begin(), token.logprobs->top_ids.end());
-  logprobs.mutable_top_logprobs()->Assign(token.logprobs->top_logprobs.begin(),
-                                          token.logprobs->top_logprobs.end());
-}
-
-class Server {
- public:
-  Server(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals)
-      : engine_(engine), inbox_(inbox), writer_(writer), vitals_(vitals) {}
-
-  Result<void> run() {
-    while (!is_done()) {
-      if (const auto taken = take_commands(); !taken.ok()) return taken;
-      if (!engine_.has_work()) continue;
-      if (const auto stepped = step(); !stepped.ok()) return stepped;
-    }
-    return {};
-  }
-
- private:
-  bool is_done() const { return is_draining_ && engine_.num_requests() == 0; }
-
-  Result<void> take_commands() {
-    if (!engine_.has_work()) show(wire::PHASE_IDLE);
-    const Inbox::Contents contents = engine_.has_work() ? inbox_.take() : inbox_.wait();
-    for (const wire::ToRunner& command : contents.commands)
-      if (const auto obeyed = obey(command); !obeyed.ok()) return obeyed;
-    if (!contents.end) return {};
-    // Nobody is left who could resume what is paused.
-    engine_.resume_all();
-    is_draining_ = true;
-    return *contents.end;
-  }
-
-  Result<void> obey(const wire::ToRunner& command) {
-    switch (command.message_case()) {
-      case wire::ToRunner::kGenerate:
-        return generate(command.generate());
-      case wire::ToRunner::kCancel:
-        return cancel(command.cancel().request_id());
-      case wire::ToRunner::kPause:
-        engine_.pause(command.pause().request_id());
-        return {};
-      case wire::ToRunner::kResume:
-        engine_.resume(command.resume().request_id());
-        return {};
-      case wire::ToRunner::kDrain:
-        is_draining_ = true;
-        return {};
-      case wire::ToRunner::MESSAGE_NOT_SET:
-        break;  // never: parse_message refuses it
-    }
-    return {};
-  }
-
-  Result<void> generate(const wire::Generate& generate) {
-    const uint32_t request_id = generate.request_id();
-    // These two could not be answered: the answer would name a request that is none, or another one.
-    if (request_id == 0) return Error{ExitCode::kProtocol, "A Generate has no request_id."};
-    if (engine_.contains(request_id)) {
-      return Error{ExitCode::kProtocol,
-                   "A Generate has request_id " + std::to_string(request_id) + ", which is in use."};
-    }
-    if (is_draining_)
-      return send_error({request_id, wire::ERROR_CODE_DRAINING, "The runner takes no new requests."});
-    Result<Sequence> sequence = sequence_from(generate, engine_.limits());
-    if (!sequence.ok())
-      return send_error({request_id, wire::ERROR_CODE_INVALID_REQUEST, sequence.error().message});
-    const std::optional<RequestError> refusal = engine_.add(*std::move(sequence));
-    return refusal ? send_error(*refusal) : Result<void>();
-  }
-
-  Result<void> cancel(uint32_t request_id) {
-    if (!engine_.cancel(request_id)) return {};
-    return send_error({request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled."});
-  }
-
-  Result<void> step() {
-    const Plan plan = engine_.schedule();
-    show(plan.is_prefill ? wire::PHASE_PREFILL : wire::PHASE_DECODE);
-    const StepOutput output = engine_.compute(plan);
-    ++vitals_.step;
-
-    wire::FromRunner message;
-    message.mutable_step()->set_step(vitals_.step);
-    for (const NewToken& token : output.tokens) fill_output(token, *message.mutable_step()->add_outputs());
-    if (const auto sent = writer_.send(message); !sent.ok()) return sent;
-    for (const RequestError& error : output.errors)
-      if (const auto sent = send_error(error); !sent.ok()) return sent;
-    return {};
-  }
-
-  Result<void> send_error(const RequestError& error) {
-    wire::FromRunner message;
-    wire::RequestError& request_error = *message.mutable_request_error();
-    request_error.set_request_id(error.request_id);
-    request_error.set_code(error.code);
-    request_error.set_message(error.message);
-    return writer_.send(message);
-  }
-
-  void show(wire::Phase phase) {
-    vitals_.phase = phase;
-    vitals_.num_requests = engine_.num_requests();
-    vitals_.num_free_blocks = engine_.num_free_blocks();
-  }
-
-  Engine& engine_;
-  Inbox& inbox_;
-  FrameWriter& writer_;
-  Vitals& vitals_;
-  bool is_draining_ = false;
-};
 
 }  // namespace
 
-Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals) {
-  return Server(engine, inbox, writer, vitals).run();
+Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals, Recorder* recorder) {
+  Session session(engine, vitals, [&](const wire::FromRunner& event) { return writer.send(event); });
+  while (!session.is_done()) {
+    if (const auto taken = take_commands(session, inbox, recorder); !taken.ok()) return taken;
+    if (!session.has_work()) continue;
+    if (const auto stepped = session.step(); !stepped.ok()) return stepped;
+  }
+  return {};
 }
 
 }  // namespace runnel

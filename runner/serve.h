@@ -6,12 +6,15 @@
 #include "runner/engine.h"
 #include "runner/heartbeat.h"
 #include "runner/inbox.h"
+#include "runner/recorder.h"
 #include "runner/result.h"
 
 namespace runnel {
 
 // Serves requests from the inbox until Drain or the end of the stream, and until those accepted have ended.
-// Call it after Ready. Fails with kProtocol (the gateway broke the protocol) or kInputOutput (it is gone).
-Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals);
+// Call it after Ready. The recorder, if there is one, gets each command before it is obeyed. Fails with
+// kProtocol (the gateway broke the protocol) or kInputOutput (it is gone).
+Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals,
+                   Recorder* recorder = nullptr);
 
 }  // namespace runnel

@@ -48,6 +48,7 @@ export class ApiError extends Error {
 const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code: string }> = {
   INVALID_REQUEST: { status: 400, code: 'invalid_request' },
   CANCELLED: { status: 500, code: 'cancelled' },
+  TIMEOUT: { status: 504, code: 'timeout' },
   OUT_OF_MEMORY: { status: 503, code: 'vram_oom' },
   QUEUE_FULL: { status: 429, code: 'queue_full' },
   NOT_READY: { status: 503, code: 'worker_unhealthy' },

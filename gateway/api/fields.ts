@@ -12,17 +12,18 @@ interface Rule {
   readonly value?: string;
 }
 
-type Refinement = z.RefinementCtx;
+type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 
 /** Errors that one answer lists, and characters of a wrong value that it repeats: an answer is no larger than that. */
 const MAX_LISTED_ERRORS = 16;
 const MAX_SHOWN_CHARACTERS = 64;
 
-function violated(ctx: Refinement, rule: Rule, message: string): void {
-  ctx.addIssue({ code: 'custom', message, params: { ...rule } });
+/** Reports a broken rule; `path` leads to the value from where the check stands. */
+export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
+  ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
 }
 
-function shown(value: unknown): string {
+export function shown(value: unknown): string {
   const whole = String(value);
   return whole.length <= MAX_SHOWN_CHARACTERS ? whole : `${whole.slice(0, MAX_SHOWN_CHARACTERS)}…`;
 }
@@ -142,6 +143,30 @@ export function text(name: string, maxCharacters: number) {
       );
     }
   });
+}
+
+/** Token ids; they are a text in other words and are not repeated. Who knows the vocabulary checks its end. */
+export function tokenIds(name: string) {
+  return z
+    .array(z.unknown())
+    .superRefine((ids, ctx) => {
+      if (ids.length === 0) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
+      // One fault tells enough of a list that may have a hundred thousand.
+      const index = ids.findIndex((id) => !Number.isSafeInteger(id) || (id as number) < 0);
+      if (index >= 0)
+        violated(ctx, { constraint: 'token_id' }, `${name}[${index}] must be a whole number from 0 on`);
+    })
+    .transform((ids) => ids as number[]);
+}
+
+/** A field that must not come together with another one. */
+export function excludedBy(name: string, other: string) {
+  return z
+    .unknown()
+    .superRefine((_, ctx) => {
+      violated(ctx, { constraint: 'exclusive' }, `${name} and ${other} exclude each other; send one of them`);
+    })
+    .optional();
 }
 
 function countCodePoints(value: string): number {

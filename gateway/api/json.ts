@@ -10,17 +10,25 @@ import { ApiError } from './error.ts';
 /** Brackets a body may nest; the parser recurses, and no request needs more. */
 const MAX_JSON_DEPTH = 64;
 
+export const JSON_TYPE = 'application/json';
+
 export async function readJson(c: Context): Promise<unknown> {
-  const contentType = c.req.header('content-type') ?? '';
-  if (!/^application\/json\s*(;|$)/i.test(contentType)) {
-    const got = contentType === '' ? 'no Content-Type' : `Content-Type "${contentType}"`;
-    throw new ApiError({
-      status: 415,
-      code: 'unsupported_media_type',
-      message: `This endpoint reads application/json; the request has ${got}. Send the header "Content-Type: application/json".`,
-    });
-  }
+  requireMediaType(c, [JSON_TYPE]);
   return parseJson(await c.req.text());
+}
+
+/** The one of these media types that the body is said to have, or a 415. */
+export function requireMediaType(c: Context, accepted: readonly string[]): string {
+  const contentType = c.req.header('content-type') ?? '';
+  const name = contentType.split(';', 1)[0]?.trim().toLowerCase();
+  const type = accepted.find((known) => known === name);
+  if (type !== undefined) return type;
+  const got = contentType === '' ? 'no Content-Type' : `Content-Type "${contentType}"`;
+  throw new ApiError({
+    status: 415,
+    code: 'unsupported_media_type',
+    message: `This endpoint reads ${accepted.join(' and ')}; the request has ${got}. Send the header "Content-Type: ${accepted[0]}".`,
+  });
 }
 
 export function parseJson(text: string): unknown {
@@ -35,12 +43,16 @@ export function parseJson(text: string): unknown {
 }
 
 function invalidJson(fault: string): ApiError {
-  const message = `The body is not valid JSON: ${fault}.`;
+  return invalidBody('json', `The body is not valid JSON: ${fault}.`);
+}
+
+/** A body that cannot be read at all; `encoding` is what it should have been. */
+export function invalidBody(encoding: string, message: string): ApiError {
   return new ApiError({
     status: 400,
-    code: 'invalid_json',
+    code: `invalid_${encoding}`,
     message,
-    fieldErrors: [{ field: 'body', constraint: 'json', message }],
+    fieldErrors: [{ field: 'body', constraint: encoding, message }],
   });
 }
 

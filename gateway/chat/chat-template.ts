@@ -9,11 +9,21 @@ export interface ChatTemplate {
   /**
    * Ids of the conversation, ready for an answer by the assistant. Literals of control tokens inside message contents
    * stay text. Throws ChatTemplateError with the template's own message when it refuses, and when it exceeds its
-   * bounds of time, depth or output.
+   * bounds of time, depth or output; PromptTooLongError, before any text is tokenized, for what must be more than maxTokens.
    */
-  render(messages: readonly ChatMessage[]): Promise<number[]>;
+  render(messages: readonly ChatMessage[], maxTokens?: number): Promise<number[]>;
   /** Frees what rendering holds; a render that is under way fails. */
   close(): void;
+}
+
+export class PromptTooLongError extends Error {
+  override readonly name = 'PromptTooLongError';
+  readonly leastTokens: number;
+
+  constructor(leastTokens: number) {
+    super(`The prompt has at least ${leastTokens} tokens.`);
+    this.leastTokens = leastTokens;
+  }
 }
 
 /** The template refuses the conversation: the client's to mend. */

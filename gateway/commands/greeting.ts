@@ -1,16 +1,32 @@
 import type { Model } from '../model/model.ts';
+import type { Address } from '../ops/http-server.ts';
+
+/** An address as people write it: a URL, or the path of a socket. */
+export function placeOf(address: Address): string {
+  if ('path' in address) return `unix:${address.path}`;
+  const { host, port } = address;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** The beginning of a line that asks this server, up to the path. */
+export function curlLine(address: Address, needsKey: boolean): string {
+  const key = needsKey ? "-H 'Authorization: Bearer KEY' " : '';
+  return 'path' in address
+    ? `curl -sN ${key}--unix-socket ${address.path} http://localhost`
+    : `curl -sN ${key}${placeOf(address)}`;
+}
 
 /** What a person who started the server by hand can do next. */
-export function greeting(url: string, model: Model): string {
+export function greeting(place: string, curl: string, model: Model): string {
   const request = {
     model: model.id,
     stream: true,
     messages: [{ role: 'user', content: 'Tell me about lighthouses.' }],
   };
   return [
-    `Ready: ${model.id} at ${url}. Try:`,
-    `  curl -N ${url}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request)}'`,
+    `Ready: ${model.id} at ${place}. Try:`,
+    `  ${curl}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request)}'`,
     'and while it streams, kill the process that computes; the stream goes on:',
-    `  kill -9 $(curl -s ${url}/health | grep -o '"pid":[0-9]*' | cut -d: -f2)`,
+    `  kill -9 $(${curl}/health | grep -o '"pid":[0-9]*' | cut -d: -f2)`,
   ].join('\n');
 }

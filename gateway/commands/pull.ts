@@ -1,6 +1,8 @@
-/** `runnel pull NAME`: fetches a model of the catalogue and prints its path. */
+/** `runnel pull NAME`: fetches a model of the catalogue, or a file of a hub, and prints its path. */
 import { parseArgs } from 'node:util';
 import { catalogue } from '../model/catalogue.ts';
+import { isHubName } from '../model/hub/hub-file.ts';
+import { DEFAULT_ENDPOINT, pullFromHub } from '../model/hub/pull-from-hub.ts';
 import { pull } from '../model/pull.ts';
 import { ExitCode, UsageError } from '../ops/exit-code.ts';
 import { reporting } from './report.ts';
@@ -9,21 +11,49 @@ export function pullUsage(): string {
   const rows = catalogue.map(
     ({ name, description, licence }) => `  ${name.padEnd(12)}${description}; ${licence}`,
   );
-  return `Usage: runnel pull NAME\n\nFetches a model and prints its path. There are:\n${rows.join('\n')}`;
+  return [
+    'Usage: runnel pull NAME',
+    '       runnel pull [--endpoint URL] hf:OWNER/REPO/FILE.gguf',
+    '',
+    'Fetches a model and prints its path. There are:',
+    ...rows,
+    '',
+    'A file of a hub goes into the cache of Hugging Face’s tools (HF_HUB_CACHE, or hub in HF_HOME, or',
+    '~/.cache/huggingface/hub). A fetch that was interrupted goes on where it ended.',
+    '',
+    `  --endpoint URL   the hub (default HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
+    '',
+    'HF_TOKEN, if set, is sent to the hub and to no other host.',
+  ].join('\n');
 }
 
 /** Returns the exit code. */
 export function pullCommand(args: string[]): Promise<number> {
   return reporting(async () => {
-    const { positionals } = parseArgs({ args, options: {}, allowPositionals: true });
-    const entry = catalogue.find(({ name }) => name === positionals[0]);
-    if (entry === undefined || positionals.length !== 1) {
-      const known = catalogue.map(({ name }) => name).join(', ');
-      throw new UsageError(
-        `pull takes one name of: ${known} (got ${JSON.stringify(positionals.join(' '))}).`,
-      );
-    }
-    process.stdout.write(`${await pull(entry, process.stderr)}\n`);
+    const options = { endpoint: { type: 'string' } } as const;
+    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+    process.stdout.write(`${await pullByName(positionals, values.endpoint)}\n`);
     return ExitCode.ok;
   });
+}
+
+function pullByName(names: readonly string[], endpoint: string | undefined): Promise<string> {
+  const [name] = names;
+  if (name !== undefined && names.length === 1 && isHubName(name)) {
+    const { HF_ENDPOINT, HF_TOKEN } = process.env;
+    return pullFromHub(name, {
+      endpoint: endpoint ?? (HF_ENDPOINT || DEFAULT_ENDPOINT),
+      token: HF_TOKEN || undefined,
+      output: process.stderr,
+    });
+  }
+  if (endpoint !== undefined) throw new UsageError('--endpoint is for names that begin with hf:.');
+  const entry = catalogue.find((candidate) => candidate.name === name);
+  if (entry === undefined || names.length !== 1) {
+    const known = catalogue.map((candidate) => candidate.name).join(', ');
+    throw new UsageError(
+      `pull takes one name of: ${known}, or hf:OWNER/REPO/FILE.gguf (got ${JSON.stringify(names.join(' '))}).`,
+    );
+  }
+  return pull(entry, process.stderr);
 }

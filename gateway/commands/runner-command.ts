@@ -1,4 +1,5 @@
-import type { Config } from '../config.ts';
+import type { ConfigOf } from '../config/settings.ts';
+import type { runnerSettings } from '../config.ts';
 import type { ModelSlot } from '../model/model-slot.ts';
 import type { RunnerCommand } from '../runner/process.ts';
 
@@ -10,10 +11,10 @@ const PASSED_ON = [
   'max-num-batched-tokens',
   'block-size',
   'kv-cache-bytes',
-] as const satisfies (keyof Config)[];
+] as const satisfies (keyof typeof runnerSettings)[];
 
 /** How the runner is started: a line that works by hand as well. */
-export function runnerCommand(config: Config, slot: ModelSlot): RunnerCommand {
+export function runnerCommand(config: ConfigOf<typeof runnerSettings>, slot: ModelSlot): RunnerCommand {
   const args = ['serve', '--model', slot.path];
   if (slot.current !== undefined) args.push('--architecture', slot.current.architecture);
   for (const name of PASSED_ON) {

@@ -53,6 +53,7 @@ function modelFrom(path: string, metadata: Metadata, stats: Stats): Model {
     architecture,
     contextLength,
     tokenizer,
+    quantKind: quantKindOf(metadata),
     chatTemplate: source === undefined ? undefined : new JinjaChatTemplate(source, tokenizer),
     stopIds: stopIdsOf(metadata, tokenizer),
     created: Math.floor(stats.mtimeMs / 1000),
@@ -70,6 +71,20 @@ function stopIdsOf(metadata: Metadata, tokenizer: Tokenizer): number[] {
     ids.add(id);
   }
   return [...ids];
+}
+
+/** Names of general.file_type, for people; a number that is not here is one this program cannot load anyway. */
+const fileTypes: ReadonlyMap<number, string> = new Map([
+  [0, 'F32'],
+  [1, 'F16'],
+  [2, 'Q4_0'],
+  [3, 'Q4_1'],
+  [7, 'Q8_0'],
+]);
+
+function quantKindOf(metadata: Metadata): string | undefined {
+  const fileType = metadata.optionalUint32('general.file_type');
+  return fileType === undefined ? undefined : (fileTypes.get(fileType) ?? `file type ${fileType}`);
 }
 
 function asModelFileError(path: string, error: unknown): unknown {

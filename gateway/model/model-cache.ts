@@ -3,6 +3,8 @@ import { existsSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { type CatalogueEntry, catalogue } from './catalogue.ts';
+import { HubCache } from './hub/hub-cache.ts';
+import { isHubName, parseHubName } from './hub/hub-file.ts';
 import { ModelFileError } from './model-file-error.ts';
 
 /** RUNNEL_CACHE, or ~/.cache/runnel, and in it the folder of models. */
@@ -15,17 +17,22 @@ export function cachePath(entry: Pick<CatalogueEntry, 'name'>): string {
 }
 
 /**
- * The path of a model given by its name in the catalogue, or by its path. ModelFileError (66) for a name that has not
- * been pulled and is no path either.
+ * The path of a model given by its name in the catalogue, its name on a hub, or its path. ModelFileError (66) for a name
+ * that has not been pulled and is no path either; UsageError for a hub's name that is none.
  */
 export function resolveModel(nameOrPath: string): string {
+  if (isHubName(nameOrPath)) return new HubCache(parseHubName(nameOrPath)).find() ?? notFetched(nameOrPath);
   const entry = catalogue.find(({ name }) => name === nameOrPath);
   if (entry === undefined) return nameOrPath;
   const cached = cachePath(entry);
   if (existsSync(cached)) return cached;
   if (existsSync(nameOrPath)) return nameOrPath;
+  return notFetched(entry.name);
+}
+
+function notFetched(name: string): never {
   throw new ModelFileError(
     66,
-    `The model ${entry.name} has not been fetched yet; run \`npx runnel pull ${entry.name}\` first.`,
+    `The model ${name} has not been fetched yet; run \`npx runnel pull ${name}\` first.`,
   );
 }

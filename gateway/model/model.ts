@@ -11,6 +11,8 @@ export interface Model {
   /** Positions the model was trained for. */
   readonly contextLength: number;
   readonly tokenizer: Tokenizer;
+  /** How most tensors are stored, as general.file_type says: "Q4_0"; absent when the file does not say. */
+  readonly quantKind: string | undefined;
   /** Absent when the file has none: chat is then refused by name. */
   readonly chatTemplate: ChatTemplate | undefined;
   /** Tokens that end an answer: EOS, and the end of a turn where it is another. */

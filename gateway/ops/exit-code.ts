@@ -23,3 +23,8 @@ export const ExitCode = {
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
+
+/** Something that a command needs does not answer; the message says what. */
+export class UnavailableError extends Error {
+  override readonly name = 'UnavailableError';
+}

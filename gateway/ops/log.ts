@@ -1,15 +1,20 @@
 import { type Logger, pino } from 'pino';
 
-/** One JSON object a line on stderr. Prompts, answers and keys are never logged: nothing here is given any. */
-export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error'>;
+/**
+ * One JSON object a line on stderr, each with `event`. Prompts, answers and keys are never logged: nothing here is
+ * given any.
+ */
+export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'child'>;
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-export function createLog(level: LogLevel): Log {
+/** fields: asked for each line, and on it. */
+export function createLog(level: LogLevel, fields: () => Record<string, unknown> = () => ({})): Log {
   const options = {
     level,
     base: null,
+    mixin: fields,
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: levelName },
   };

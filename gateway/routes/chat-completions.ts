@@ -1,17 +1,25 @@
-import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
 import { ApiError } from '../api/error.ts';
 import { readJson } from '../api/json.ts';
 import { parseChatRequest } from '../api/openai/chat-request.ts';
-import { type Completion, chatCompletion, chatCompletionEvents } from '../api/openai/chat-response.ts';
-import { sseResponse } from '../api/sse.ts';
-import { type AppDeps, logFault } from '../app.ts';
-import { type ChatMessage, ChatTemplateError, ChatTemplateUnavailableError } from '../chat/chat-template.ts';
+import { chatShape } from '../api/openai/chat-shape.ts';
+import { generateRequests } from '../api/openai/generate-requests.ts';
+import type { AppDeps } from '../app.ts';
+
+import {
+  type ChatMessage,
+  ChatTemplateError,
+  ChatTemplateUnavailableError,
+  PromptTooLongError,
+} from '../chat/chat-template.ts';
 import type { Model } from '../model/model.ts';
-import { readAnswer } from '../tokenizer/answer.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
+import { answerCompletion } from './answer-completion.ts';
+
 import { requireModelId } from './models.ts';
-import { requireReady, tokensLeft } from './prompt.ts';
+import { contextExceeded, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
+import { requireKnownBiases } from './token-ids.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
 export function chatRoutes(deps: AppDeps): Hono {
@@ -21,59 +29,43 @@ export function chatRoutes(deps: AppDeps): Hono {
     const request = parseChatRequest(await readJson(c));
     const { model, info } = requireReady(deps);
     requireModelId(request.model, model);
+    requireKnownBiases(request.logit_bias, info.vocabSize);
     const messages = request.messages.map(({ role, content }): ChatMessage => {
       return { role: role === 'developer' ? 'system' : role, content };
     });
-    const promptIds = await renderChat(model, messages);
+    const promptIds = await renderChat(model, info, messages);
     const left = tokensLeft(promptIds, info, 'messages');
-
-    const stream = new AbortController();
-    const signal = AbortSignal.any([stream.signal, c.req.raw.signal]);
-    const batches = deps.runner.generate(
-      {
-        promptIds,
-        modelIdentity: info.modelIdentity,
-        maxTokens: Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left),
-        stopIds: model.stopIds,
-        sampling: {
-          temperature: request.temperature,
-          topK: request.top_k,
-          topP: request.top_p,
-          minP: request.min_p,
-          repetitionPenalty: request.repetition_penalty,
-          seed: request.seed ?? randomSeed(),
-        },
-      },
-      signal,
-    );
-    const answer = readAnswer(batches, { tokenizer: model.tokenizer, stop: request.stop });
-
-    const completion: Completion = {
-      id: `chatcmpl-${randomUUID()}`,
-      created: Math.floor(deps.now() / 1000),
-      model: model.id,
+    const requests = generateRequests(request, request.seed ?? randomSeed(), {
+      promptIds,
+      modelIdentity: info.modelIdentity,
+      maxTokens: Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left),
+      stopIds: model.stopIds,
+      ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
+    });
+    return answerCompletion(c, deps, {
+      idPrefix: 'chatcmpl-',
+      model,
+      shape: chatShape(model.tokenizer),
       numPromptTokens: promptIds.length,
-    };
-    if (request.stream) {
-      const includeUsage = request.stream_options?.include_usage ?? false;
-      const events = chatCompletionEvents(completion, answer, includeUsage, (error) =>
-        logFault(deps.log, c.req.path, error),
-      );
-      return sseResponse(c, events, { onCancel: () => stream.abort(), onEnd: () => {} });
-    }
-    return c.json(await chatCompletion(completion, answer));
+      requests,
+      request,
+    });
   });
 
   return app;
 }
 
-async function renderChat(model: Model, messages: readonly ChatMessage[]): Promise<number[]> {
+async function renderChat(
+  model: Model,
+  info: RunnerInfo,
+  messages: readonly ChatMessage[],
+): Promise<number[]> {
   if (model.chatTemplate === undefined) {
-    const message = `The model "${model.id}" has no chat template; use POST /execute, which takes a plain prompt.`;
+    const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
     throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
   }
   try {
-    return await model.chatTemplate.render(messages);
+    return await model.chatTemplate.render(messages, info.maxModelLen);
   } catch (error) {
     if (error instanceof ChatTemplateUnavailableError) {
       const { message } = error;
@@ -86,6 +78,7 @@ async function renderChat(model: Model, messages: readonly ChatMessage[]): Promi
         cause: error,
       });
     }
+    if (error instanceof PromptTooLongError) throw contextExceeded('messages', error.leastTokens, info);
     if (!(error instanceof ChatTemplateError)) throw error;
     const message = `The model's chat template refuses these messages: ${error.message}`;
     throw new ApiError({

@@ -1,15 +1,23 @@
 import { Hono } from 'hono';
 import { z } from 'zod';
 import * as fields from '../api/fields.ts';
-import { readJson } from '../api/json.ts';
+import { readBody } from '../api/native/body.ts';
+import { correlationIdOf } from '../api/native/correlation.ts';
+import { DEADLINE_HEADER, parseDeadline } from '../api/native/deadline.ts';
+import { eventStream } from '../api/native/event-stream.ts';
 import { executeEvents } from '../api/native/events.ts';
-import { parseExecuteRequest } from '../api/native/execute-request.ts';
-import { sseResponse } from '../api/sse.ts';
-import { type AppDeps, logFault } from '../app.ts';
+import { type ExecuteRequest, parseExecuteRequest } from '../api/native/execute-request.ts';
+import { unusualSampling } from '../api/native/unusual-sampling.ts';
+import type { AppDeps } from '../app.ts';
+import type { Model } from '../model/model.ts';
+import { executeLog } from '../ops/execute-log.ts';
+import { memoryOf } from '../runner/memory.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { Jobs } from './jobs.ts';
-import { requireReady, tokensLeft } from './prompt.ts';
+import { encodePrompt, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
+import { requireKnownIds } from './token-ids.ts';
 
 const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
 
@@ -19,10 +27,11 @@ export function executeRoutes(deps: AppDeps): Hono {
   const jobs = new Jobs();
 
   app.post('/execute', async (c) => {
-    const request = parseExecuteRequest(await readJson(c));
+    const request = parseExecuteRequest(await readBody(c));
+    const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
     const { model, info } = requireReady(deps);
-    const promptIds = model.tokenizer.encode(request.prompt, { addSpecial: true, parseSpecial: false });
-    const maxTokens = Math.min(request.max_tokens, tokensLeft(promptIds, info, 'prompt'));
+    const { promptIds, field } = promptOf(request, model, info);
+    const maxTokens = Math.min(request.max_tokens, tokensLeft(promptIds, info, field));
     const seed = request.seed ?? randomSeed();
 
     const job = jobs.start(request.job_id);
@@ -39,22 +48,35 @@ export function executeRoutes(deps: AppDeps): Hono {
             topP: request.top_p,
             minP: request.min_p,
             repetitionPenalty: request.repetition_penalty,
+            presencePenalty: 0,
+            frequencyPenalty: 0,
+            logitBias: new Map(),
             seed,
           },
+          ...(deadlineMs === undefined ? {} : { deadlineMs }),
         },
         job.signal,
       );
-      const answer = readAnswer(batches, { tokenizer: model.tokenizer, stop: request.stop });
+      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.now);
+      log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
       const started_at = new Date(deps.now()).toISOString();
-      const started = { job_id: request.job_id, model: model.id, started_at, seed };
-      return sseResponse(
-        c,
-        executeEvents(started, answer, deps.now, (error) => logFault(deps.log, c.req.path, error)),
+      const events = executeEvents(
+        { job_id: request.job_id, model: model.id, started_at, seed },
+        readAnswer(batches, { tokenizer: model.tokenizer, stop: request.stop }),
         {
-          onCancel: job.cancel,
-          onEnd: job.finish,
+          tokenIds: request.token_ids,
+          vramBytes: request.metrics ? () => memoryOf(deps.runner.status().info).vram_bytes : undefined,
+          now: deps.now,
+          onLast: log.last,
         },
       );
+      return eventStream(c, events, {
+        onCancel: job.cancel,
+        onEnd: () => {
+          job.finish();
+          log.end();
+        },
+      });
     } catch (error) {
       job.finish();
       throw error;
@@ -62,10 +84,25 @@ export function executeRoutes(deps: AppDeps): Hono {
   });
 
   app.post('/cancel', async (c) => {
-    const { job_id } = fields.parseBody(cancelSchema, await readJson(c));
+    const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
     jobs.cancel(job_id);
     return c.json({ job_id }, 202);
   });
 
   return app;
+}
+
+/** The prompt's ids, and the field they came by. */
+function promptOf(
+  request: ExecuteRequest,
+  model: Model,
+  info: RunnerInfo,
+): { promptIds: readonly number[]; field: string } {
+  const { prompt, prompt_ids } = request;
+  if (prompt_ids !== undefined) {
+    requireKnownIds(prompt_ids, info.vocabSize, (index) => `prompt_ids.${index}`);
+    return { promptIds: prompt_ids, field: 'prompt_ids' };
+  }
+  if (prompt === undefined) throw new Error('A request without a prompt passed its check.');
+  return { promptIds: encodePrompt(prompt, model, info, 'prompt'), field: 'prompt' };
 }

@@ -1,7 +1,11 @@
 import { Hono } from 'hono';
 import type { AppDeps } from '../app.ts';
-import type { RunnerState } from '../runner/runner.ts';
+import { memoryOf } from '../runner/memory.ts';
+import type { RunnerState, RunnerStatus } from '../runner/runner.ts';
 import { notReady } from './prompt.ts';
+
+/** What a pool manager may send here. */
+export const CAPABILITIES = ['text-gen'];
 
 const HEALTH: Record<RunnerState, 'healthy' | 'starting' | 'recovering' | 'degraded' | 'unhealthy'> = {
   starting: 'starting',
@@ -11,22 +15,38 @@ const HEALTH: Record<RunnerState, 'healthy' | 'starting' | 'recovering' | 'degra
   stopping: 'degraded',
 };
 
+type WorkerState = 'starting' | 'ready' | 'busy' | 'recovering' | 'draining' | 'failed';
+
+function workerState({ state, openRequests }: RunnerStatus): WorkerState {
+  if (state === 'ready') return openRequests > 0 ? 'busy' : 'ready';
+  return state === 'stopping' ? 'draining' : state;
+}
+
 /** /health answers 200 as long as the gateway lives and says the rest in the body; /ready tells a load balancer. */
 export function healthRoutes(deps: AppDeps): Hono {
   const app = new Hono();
   const startedMs = deps.now();
 
+  // Keys are only ever added: the first four are what the oldest clients read.
   app.get('/health', (c) => {
     const model = deps.model();
     const runner = deps.runner.status();
+    const { info } = runner;
+    const memory = memoryOf(info);
     return c.json({
       status: HEALTH[runner.state],
       model_loaded: runner.state === 'ready',
-      vram_bytes: 0,
-      memory_type: 'cpu',
-      memory_bytes: (runner.info?.weightsBytes ?? 0) + (runner.info?.kvCacheBytes ?? 0),
+      vram_bytes: memory.vram_bytes,
+      memory_type: memory.memory_type,
+      memory_bytes: memory.memory_bytes,
+      state: workerState(runner),
       model: model?.id ?? null,
-      context_length: runner.info?.maxModelLen ?? null,
+      quant_kind: model?.quantKind ?? null,
+      tokenizer_kind: model?.tokenizer.kind ?? null,
+      vocab_size: info?.vocabSize ?? model?.tokenizer.vocabSize ?? null,
+      context_length: info?.maxModelLen ?? null,
+      capabilities: CAPABILITIES,
+      protocol: 'sse',
       uptime_seconds: Math.floor((deps.now() - startedMs) / 1000),
       runner: {
         state: runner.state,
@@ -35,10 +55,12 @@ export function healthRoutes(deps: AppDeps): Hono {
         restarts: runner.restarts,
         open_requests: runner.openRequests,
         load_progress: runner.loadProgress ?? null,
-        kind: runner.info?.kind ?? null,
-        build: runner.info?.build ?? null,
-        device: runner.info?.device ?? null,
-        numerics_id: runner.info?.numericsId ?? null,
+        kind: info?.kind ?? null,
+        build: info?.build ?? null,
+        device: info?.device ?? null,
+        numerics_id: info?.numericsId ?? null,
+        kv_blocks: info?.numBlocks ?? null,
+        kv_blocks_free: runner.numFreeBlocks ?? null,
       },
     });
   });

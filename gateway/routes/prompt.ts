@@ -28,13 +28,35 @@ export function notReady(deps: AppDeps): ApiError {
 export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field: string): number {
   const left = info.maxModelLen - promptIds.length;
   if (promptIds.length > 0 && left > 0) return left;
-  if (promptIds.length === 0) {
-    const message = `${field} has no character that this model knows`;
-    const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
-    throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  if (promptIds.length > 0) {
+    throw contextError(field, info, `${field} has ${promptIds.length} tokens, ${hint(info)}`);
   }
-  const message = `${field} has ${promptIds.length} tokens, but the context holds ${info.maxModelLen} and an answer needs at least one of them`;
-  throw new ApiError({
+  const message = `${field} has no tokens: nothing in it is known to this model`;
+  const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+}
+
+/**
+ * The ids of a text. What is too long by its bytes alone is refused before it is tokenized: everything else would wait
+ * for that.
+ */
+export function encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): number[] {
+  const leastTokens = model.tokenizer.leastTokens(text);
+  if (leastTokens > info.maxModelLen) throw contextExceeded(field, leastTokens, info);
+  return model.tokenizer.encode(text, { addSpecial: true, parseSpecial: false });
+}
+
+/** For a prompt whose tokens nobody counted, because there are too many in any case. */
+export function contextExceeded(field: string, leastTokens: number, info: RunnerInfo): ApiError {
+  return contextError(field, info, `${field} has at least ${leastTokens} tokens, ${hint(info)}`);
+}
+
+function hint({ maxModelLen }: RunnerInfo): string {
+  return `but the context holds ${maxModelLen} and an answer needs at least one of them`;
+}
+
+function contextError(field: string, info: RunnerInfo, message: string): ApiError {
+  return new ApiError({
     status: 400,
     code: 'context_length_exceeded',
     message,

@@ -1,12 +1,13 @@
 import { Hono } from 'hono';
 import { z } from 'zod';
-import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
 import { readJson } from '../api/json.ts';
 import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
+import { tokenText } from '../tokenizer/token-text.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { notReady } from './prompt.ts';
+import { requireKnownIds } from './token-ids.ts';
 
 const tokenizeSchema = z.strictObject({
   content: z.string(),
@@ -34,12 +35,7 @@ export function tokenizeRoutes(deps: AppDeps): Hono {
   app.post('/detokenize', async (c) => {
     const { tokens } = fields.parseBody(detokenizeSchema, await readJson(c));
     const { tokenizer } = requireModel(deps);
-    const outside = tokens.find((id) => id >= tokenizer.vocabSize);
-    if (outside !== undefined) {
-      const message = `tokens holds ${outside}, but the vocabulary ends at ${tokenizer.vocabSize - 1}`;
-      const fieldErrors = [{ field: 'tokens', constraint: `range(0..${tokenizer.vocabSize})`, message }];
-      throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
-    }
+    requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const bytes = Buffer.concat(tokens.map((id) => tokenizer.bytes(id)));
     return c.json({ content: new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes) });
   });
@@ -50,11 +46,8 @@ export function tokenizeRoutes(deps: AppDeps): Hono {
 /** A token's text, or its bytes where they are not text by themselves. */
 function piece(tokenizer: Tokenizer, id: number): string | number[] {
   const bytes = tokenizer.bytes(id);
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch {
-    return [...bytes];
-  }
+  const { text, isText } = tokenText(bytes);
+  return isText ? text : [...bytes];
 }
 
 function requireModel(deps: AppDeps): Model {

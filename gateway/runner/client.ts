@@ -7,7 +7,7 @@ import type { Readable, Writable } from 'node:stream';
 import { AnswerCheck } from './answer-check.ts';
 import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
 import { FrameWriter } from './frame-writer.ts';
-import type { Failure, FromRunner, Generate, Hello, LoadProgress } from './messages.ts';
+import type { Failure, FromRunner, Generate, Heartbeat, Hello, LoadProgress } from './messages.ts';
 import { type Output, protocolVersion, type Ready, type RequestError, type Step } from './messages.ts';
 import { ProtocolError } from './protocol-error.ts';
 import { decodeFromRunner, encodeToRunner } from './wire.ts';
@@ -24,6 +24,7 @@ export interface ClientEvents {
   onHello(hello: Hello): void;
   onLoadProgress(progress: LoadProgress): void;
   onReady(ready: Ready): void;
+  onHeartbeat(heartbeat: Heartbeat): void;
   /** The runner is about to exit and says why. */
   onFailure(failure: Failure): void;
   /** The last event: the runner's output has ended, or it broke the protocol and is not listened to any more. */
@@ -176,7 +177,7 @@ export class RunnerClient {
         this.#events.onFailure(message);
         break;
       case 'heartbeat':
-        // Its fields were checked. Nobody here looks at them.
+        this.#events.onHeartbeat(message);
         break;
     }
   }

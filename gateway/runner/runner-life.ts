@@ -4,7 +4,7 @@
  */
 import { RunnerClient } from './client.ts';
 import type { Death } from './exit-policy.ts';
-import type { Failure, Hello, Ready } from './messages.ts';
+import type { Failure, Heartbeat, Hello, Ready } from './messages.ts';
 import { type RunnerCommand, RunnerProcess } from './process.ts';
 import type { ProtocolError } from './protocol-error.ts';
 import { settlesWithin } from './settles-within.ts';
@@ -35,6 +35,8 @@ export interface LifeEvents {
   /** Tensors that are ready, 0 to 1. */
   onLoadProgress(fraction: number): void;
   onReady(ready: Ready): void;
+  /** Once a second while the runner serves. */
+  onHeartbeat(heartbeat: Heartbeat): void;
   /** First sign of the end: nothing can be asked of this runner any more. */
   onLost(): void;
   /** The last event. */
@@ -80,6 +82,9 @@ export class RunnerLife {
         clearTimeout(this.#deadline);
         this.#readyAt = performance.now();
         events.onReady(ready);
+      },
+      onHeartbeat: (heartbeat) => {
+        if (!this.#isLost && this.#readyAt !== undefined) events.onHeartbeat(heartbeat);
       },
       onFailure: (failure) => {
         this.#failure = failure;

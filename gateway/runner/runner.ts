@@ -11,6 +11,12 @@ export interface SamplingParams {
   readonly topP: number;
   readonly minP: number;
   readonly repetitionPenalty: number;
+  /** Of tokens generated; 0: off. */
+  readonly presencePenalty: number;
+  /** Of tokens generated, each time; 0: off. */
+  readonly frequencyPenalty: number;
+  /** Token id to what is added to its logit. */
+  readonly logitBias: ReadonlyMap<number, number>;
   /** 0 to 2^64 - 1. */
   readonly seed: bigint;
 }
@@ -26,6 +32,8 @@ export interface GenerateRequest {
   readonly sampling: SamplingParams;
   /** Log-probabilities of each token and of this many most likely ones; absent: none. */
   readonly topLogprobs?: number;
+  /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */
+  readonly deadlineMs?: number;
 }
 
 export interface TokenLogprobs {
@@ -48,6 +56,7 @@ export interface TokenBatch {
 export type GenerationErrorCode =
   | 'INVALID_REQUEST'
   | 'CANCELLED'
+  | 'TIMEOUT'
   | 'OUT_OF_MEMORY'
   | 'QUEUE_FULL'
   | 'NOT_READY'
@@ -112,6 +121,8 @@ export interface RunnerStatus {
   /** Seconds after which a request that is not taken now may be; undefined when it is taken, or waiting cannot help. */
   readonly retryAfterSec: number | undefined;
   readonly info: RunnerInfo | undefined;
+  /** Blocks of the KV cache nobody uses, as last heard, at most a second or so ago; undefined while no runner serves. */
+  readonly numFreeBlocks: number | undefined;
 }
 
 export interface Runner {

@@ -9,6 +9,7 @@ import { Backoff } from './backoff.ts';
 import type { RunnerClient } from './client.ts';
 import { type Death, exitPolicy } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
+import { LoadLog } from './load-log.ts';
 import type { Hello, Ready } from './messages.ts';
 import { OpenRequest } from './open-request.ts';
 import type { RunnerCommand } from './process.ts';
@@ -69,6 +70,7 @@ export class Supervisor implements Runner {
   #hello: Hello | undefined;
   #info: RunnerInfo | undefined;
   #loadProgress: number | undefined;
+  #numFreeBlocks: number | undefined;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Runners in a row that died before they were ready. */
@@ -99,6 +101,7 @@ export class Supervisor implements Runner {
       loadProgress: this.#loadProgress,
       retryAfterSec: this.#retryAfterSec(),
       info: this.#info,
+      numFreeBlocks: this.#numFreeBlocks,
     };
   }
 
@@ -185,6 +188,7 @@ export class Supervisor implements Runner {
     if (this.#isOver()) return;
     const { command, limits } = this.#options;
     this.#numStarts += 1;
+    const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const life = new RunnerLife(
       command(),
       { ...defaultLifeLimits, ...limits },
@@ -194,15 +198,24 @@ export class Supervisor implements Runner {
         },
         onLoadProgress: (fraction) => {
           this.#loadProgress = fraction;
+          // All bytes are there before the runner is: the last step is Ready's.
+          if (fraction < 1) loadLog.reached(fraction);
         },
-        onReady: (ready) => this.#onReady(life, ready),
+        onReady: (ready) => {
+          loadLog.reached(1);
+          this.#onReady(life, ready);
+        },
+        onHeartbeat: ({ numFreeBlocks }) => {
+          this.#numFreeBlocks = numFreeBlocks;
+        },
         onLost: () => this.#onLost(),
         onDied: (death) => this.#onDied(life, death),
         onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
       },
     );
     this.#life = life;
-    this.#log('info', 'runner_started', { pid: life.pid, start: this.#numStarts });
+    this.#log('info', 'model_load_start', { pid: life.pid, start: this.#numStarts });
+    loadLog.reached(0);
   }
 
   #onReady(life: RunnerLife, { type: _, ...ready }: Ready): void {
@@ -216,7 +229,13 @@ export class Supervisor implements Runner {
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
     this.#loadProgress = undefined;
-    this.#log('info', 'runner_ready', { pid: life.pid, openRequests: this.#open.size, ...info });
+    this.#log('info', 'model_load_complete', {
+      pid: life.pid,
+      msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
+      memory_bytes: info.weightsBytes + info.kvCacheBytes,
+      openRequests: this.#open.size,
+      ...info,
+    });
     if (before !== undefined && before.numericsId !== info.numericsId && this.#open.size > 0) {
       const change = { from: before.numericsId, to: info.numericsId, openRequests: this.#open.size };
       this.#log('warn', 'numerics_changed', change);
@@ -232,6 +251,7 @@ export class Supervisor implements Runner {
   #onLost(): void {
     this.#client = undefined;
     this.#loadProgress = undefined;
+    this.#numFreeBlocks = undefined;
     if (this.#state !== 'ready') return;
     this.#state = 'recovering';
     this.#reason = 'The runner ended unexpectedly; another one is coming.';

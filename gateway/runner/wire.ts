@@ -1,6 +1,6 @@
 /**
- * Messages to protobuf and back: the one place of the gateway that touches protobufjs. Decoding checks every limit that
- * shows in one message alone; client.ts checks what needs memory.
+ * Messages to protobuf and back: with recording.ts the one place of the gateway that touches protobufjs. Decoding
+ * checks every limit that shows in one message alone; client.ts checks what needs memory.
  */
 import { atLeast, check, counter, known, text, u32, u64 } from './fields.ts';
 import {
@@ -77,6 +77,12 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
         minP: sampling.minP,
         repetitionPenalty: sampling.repetitionPenalty,
         seed: u64('seed', sampling.seed),
+        presencePenalty: sampling.presencePenalty,
+        frequencyPenalty: sampling.frequencyPenalty,
+        logitBias: Array.from(sampling.logitBias, ([tokenId, bias]) => ({
+          tokenId: u32('logit_bias', tokenId),
+          bias,
+        })),
       },
       ...(topLogprobs === undefined ? {} : { topLogprobs: u32('top_logprobs', topLogprobs) }),
     },

@@ -1,5 +1,6 @@
-import type { TokenBatch, TokenLogprobs } from '../runner/runner.ts';
+import type { TokenBatch } from '../runner/runner.ts';
 import { StreamingDecoder } from './decoder.ts';
+import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import type { Tokenizer } from './tokenizer.ts';
 
@@ -28,7 +29,8 @@ export interface AnswerEnd {
 export interface AnswerPart {
   readonly pieces: readonly TextPiece[];
   readonly tokenIds: readonly number[];
-  readonly logprobs?: readonly TokenLogprobs[];
+  /** The tokens whose text is in pieces, if the request asked for log-probabilities. Control tokens have no text. */
+  readonly sentTokens?: readonly SentToken[];
   /** Set on the last part. */
   readonly end?: AnswerEnd;
 }
@@ -43,9 +45,10 @@ export interface AnswerOptions {
 export async function* readAnswer(
   batches: AsyncIterable<TokenBatch>,
   { tokenizer, stop }: AnswerOptions,
-): AsyncGenerator<AnswerPart> {
+): AsyncGenerator<AnswerPart, void, undefined> {
   const decoder = new StreamingDecoder(tokenizer);
   const matcher = new StopMatcher(stop);
+  const tokens = new SentTokens();
   for await (const batch of batches) {
     const pieces: TextPiece[] = [];
     const push = (text: string, index: number): string | undefined => {
@@ -53,38 +56,34 @@ export async function* readAnswer(
       if (found.text !== '') pieces.push({ text: found.text, index });
       return found.matched;
     };
+    const part = (tokenIds: readonly number[], end?: AnswerEnd): AnswerPart => {
+      const sent = batch.logprobs && { sentTokens: tokens.take(pieces.map(({ text }) => text).join('')) };
+      return { pieces, tokenIds, ...sent, ...(end === undefined ? {} : { end }) };
+    };
     for (const [offset, id] of batch.tokenIds.entries()) {
       const index = batch.firstIndex + offset;
-      const matched = push(decoder.decode(id), index);
+      const text = decoder.decode(id);
+      const logprobs = batch.logprobs?.[offset];
+      if (logprobs !== undefined && !tokenizer.isControl(id)) tokens.push(id, logprobs, text);
+      const matched = push(text, index);
       if (matched !== undefined) {
-        const tokenIds = batch.tokenIds.slice(0, offset + 1);
         const end: AnswerEnd = { reason: 'stop_sequence', stopMatched: matched, numTokens: index + 1 };
-        yield { pieces, tokenIds, ...logprobsOf(batch, tokenIds.length), end };
+        yield part(batch.tokenIds.slice(0, offset + 1), end);
         return;
       }
     }
-    const { tokenIds } = batch;
     if (batch.finish === undefined) {
-      yield { pieces, tokenIds, ...logprobsOf(batch, tokenIds.length) };
+      yield part(batch.tokenIds);
       continue;
     }
-    const numTokens = batch.firstIndex + tokenIds.length;
+    const numTokens = batch.firstIndex + batch.tokenIds.length;
     const lastIndex = Math.max(numTokens - 1, 0);
     const stopMatched = push(decoder.flush(), lastIndex) ?? null;
     const rest = stopMatched === null ? matcher.flush() : '';
     if (rest !== '') pieces.push({ text: rest, index: lastIndex });
     const ended: EndReason = batch.finish === 'stop_id' ? 'eos' : 'max_tokens';
     const reason = stopMatched === null ? ended : 'stop_sequence';
-    yield {
-      pieces,
-      tokenIds,
-      ...logprobsOf(batch, tokenIds.length),
-      end: { reason, stopMatched, numTokens },
-    };
+    yield part(batch.tokenIds, { reason, stopMatched, numTokens });
     return;
   }
-}
-
-function logprobsOf(batch: TokenBatch, count: number): { logprobs?: readonly TokenLogprobs[] } {
-  return batch.logprobs === undefined ? {} : { logprobs: batch.logprobs.slice(0, count) };
 }

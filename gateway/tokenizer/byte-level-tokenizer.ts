@@ -20,6 +20,7 @@ export interface SpecialTokens {
 }
 
 export class ByteLevelTokenizer implements Tokenizer {
+  readonly kind = 'gguf-bpe';
   readonly #vocabulary: Vocabulary;
   readonly #words: RegExp;
   readonly #merger: WordMerger;
@@ -69,6 +70,14 @@ export class ByteLevelTokenizer implements Tokenizer {
     }
     if (options.addSpecial && addEos && eosId !== undefined) ids.push(eosId);
     return ids;
+  }
+
+  leastTokens(text: string): number {
+    let bytes = Buffer.byteLength(text);
+    if (this.missingBytes.length > 0) {
+      for (const byte of Buffer.from(text)) if (this.#vocabulary.byteIds[byte] === -1) bytes--;
+    }
+    return Math.ceil(bytes / this.#vocabulary.maxTokenBytes);
   }
 
   bytes(id: number): Uint8Array {

@@ -19,6 +19,8 @@ export class Vocabulary {
   readonly userDefined: readonly (readonly [string, number])[];
   /** Id of the token for each byte; -1 where there is none. */
   readonly byteIds: Int32Array;
+  /** No token that text can become stands for more. */
+  readonly maxTokenBytes: number;
 
   /**
    * types: tokenizer.ggml.token_type, as many as tokens, or undefined where all are ordinary. controlIds: tokens that
@@ -50,6 +52,11 @@ export class Vocabulary {
         userDefined.push([tokens[id] ?? '', id]);
       }
     }
+    // A byte has one character of the byte alphabet.
+    const lengths = tokens.map((token, id) =>
+      this.#isLiteral[id] === 1 ? Buffer.byteLength(token) : token.length,
+    );
+    this.maxTokenBytes = lengths.reduce((most, length) => Math.max(most, length), 1);
     this.control = control;
     this.userDefined = userDefined;
     this.byteIds = Int32Array.from(

@@ -21,6 +21,13 @@ wire::Generate request_from(const GenerateFlags& flags) {
   sampling.set_min_p(flags.sampling.min_p);
   sampling.set_repetition_penalty(flags.sampling.repetition_penalty);
   sampling.set_seed(flags.sampling.seed);
+  sampling.set_presence_penalty(flags.sampling.presence_penalty);
+  sampling.set_frequency_penalty(flags.sampling.frequency_penalty);
+  for (const LogitBias& entry : flags.sampling.logit_bias) {
+    wire::LogitBias& bias = *sampling.add_logit_bias();
+    bias.set_token_id(entry.token_id);
+    bias.set_bias(entry.bias);
+  }
   if (flags.logprobs) request.set_top_logprobs(*flags.logprobs);
   return request;
 }

@@ -21,6 +21,11 @@ struct BackendFactory {
   std::function<Result<std::unique_ptr<Backend>>(uint32_t num_threads)> make;
 };
 
+constexpr uint32_t kMaxThreads = 256;
+// A Step frame of so many outputs with log-probabilities stays below 1 MiB.
+constexpr uint32_t kMaxNumSeqs = 1024;
+constexpr uint32_t kMaxNumBatchedTokens = 65536;
+
 struct EngineFlags {
   std::string model;           // path
   std::string architecture;    // expected; empty: whatever the file says

@@ -5,11 +5,14 @@
 #include <charconv>
 #include <cstdio>
 #include <iostream>
+#include <limits>
+#include <optional>
 #include <thread>
 
 #include "runner/commands/bench.h"
 #include "runner/commands/generate.h"
 #include "runner/commands/inspect.h"
+#include "runner/commands/replay_command.h"
 #include "runner/commands/score.h"
 #include "runner/commands/serve_command.h"
 #include "runner/commands/system_errors.h"
@@ -17,10 +20,6 @@
 namespace runnel {
 namespace {
 
-constexpr uint32_t kMaxThreads = 256;
-constexpr uint32_t kMaxNumSeqs =
-    1024;  // a Step frame of so many outputs with log-probabilities stays below 1 MiB
-constexpr uint32_t kMaxNumBatchedTokens = 65536;
 constexpr uint32_t kMaxScoreTop = 1000;
 constexpr uint32_t kMaxRepeats = 1000;
 
@@ -28,6 +27,8 @@ struct Flags {
   EngineFlags engine;
   GenerateFlags generate;
   BenchFlags bench;
+  ServeFlags serve;
+  ReplayFlags replay;
   std::string tokens_file;
   uint32_t num_top = 5;
   bool json = false;
@@ -70,6 +71,26 @@ void add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
 }
 
+// ID=BIAS.
+std::optional<LogitBias> bias_from(const std::string& text) {
+  LogitBias entry;
+  const char* const end = text.data() + text.size();
+  const auto [id_end, id_error] = std::from_chars(text.data(), end, entry.token_id);
+  if (id_error != std::errc() || id_end == end || *id_end != '=') return std::nullopt;
+  const auto [bias_end, bias_error] = std::from_chars(id_end + 1, end, entry.bias);
+  if (bias_error != std::errc() || bias_end != end) return std::nullopt;
+  return entry;
+}
+
+// Throws, as CLI11 wants it of a value that it cannot take.
+void add_biases(const std::vector<std::string>& texts, SamplingParams& sampling) {
+  for (const std::string& text : texts) {
+    const std::optional<LogitBias> entry = bias_from(text);
+    if (!entry) throw CLI::ValidationError("--logit-bias", text + " is not ID=BIAS, such as 42=-1.5");
+    sampling.logit_bias.push_back(*entry);
+  }
+}
+
 void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
   SamplingParams& sampling = flags.sampling;
   command.add_option("--tokens", flags.tokens, "Ids of the prompt, such as 1,2,3")
@@ -83,11 +104,39 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
   command.add_option("--top-p", sampling.top_p, "1: off")->capture_default_str();
   command.add_option("--min-p", sampling.min_p, "0: off")->capture_default_str();
   command.add_option("--repetition-penalty", sampling.repetition_penalty, "1: off")->capture_default_str();
+  command.add_option("--presence-penalty", sampling.presence_penalty, "0: off")->capture_default_str();
+  command.add_option("--frequency-penalty", sampling.frequency_penalty, "0: off")->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias", [&sampling](const std::vector<std::string>& texts) { add_biases(texts, sampling); },
+          "What is added to the logit of an id; can be repeated")
+      ->type_name("ID=BIAS")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   command.add_option("--seed", sampling.seed, "Any number of 64 bits")
       ->check(kWholeNumber)
       ->capture_default_str();
   command.add_option("--logprobs", flags.logprobs,
                      "With --json: log-probabilities, and of so many likely ids");
+}
+
+void add_serve_flags(CLI::App& command, ServeFlags& flags) {
+  command.add_flag_callback(
+      "--json-frames", [&flags] { flags.form = FrameForm::kJson; },
+      "One JSON object a line instead of frames, both ways; for people and scripts");
+  command.add_option("--record", flags.record, "Write what comes in and goes out to this file, for replay");
+  command.add_option("--record-max-bytes", flags.record_max_bytes, "Size at which recording stops")
+      ->check(kWholeNumber)
+      ->check(CLI::Range(kMinRecordMaxBytes, std::numeric_limits<uint64_t>::max()))
+      ->capture_default_str();
+}
+
+void add_replay_flags(CLI::App& command, ReplayFlags& flags) {
+  command.add_option("FILE", flags.file, "A recording that serve --record wrote")->required();
+  command.add_option("--model", flags.model, "Where the model is now, if not where it was");
+  command.add_option("--until", flags.until_step, "The last step to compute; default: all")
+      ->check(kWholeNumber)
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()));
 }
 
 void add_bench_flags(CLI::App& command, BenchFlags& flags) {
@@ -140,7 +189,7 @@ Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
   return bench(*loaded->engine, flags.bench, subject, std::cout);
 }
 
-constexpr const char* kCommands = "the commands are generate, score, inspect, bench and serve.";
+constexpr const char* kCommands = "the commands are generate, score, inspect, bench, serve and replay.";
 
 // The sentence for a command line that does not parse. CLI11's own says of a command it does not know only
 // that one is missing.
@@ -171,6 +220,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   CLI::App& bench_command = *app.add_subcommand("bench", "Measures tokens a second");
   CLI::App& serving_command = *app.add_subcommand("serve", "Speaks docs/protocol.md on stdin and stdout");
   for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
+  CLI::App& replay_app = *app.add_subcommand("replay", "Does again what serve --record recorded");
   for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command})
     add_engine_flags(*command, flags.engine);
   for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
@@ -182,6 +232,8 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
       ->capture_default_str();
   add_bench_flags(bench_command, flags.bench);
   add_num_seqs_flag(serving_command, flags.engine);
+  add_serve_flags(serving_command, flags.serve);
+  add_replay_flags(replay_app, flags.replay);
 
   try {
     app.parse(argc, argv);
@@ -196,7 +248,8 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (generate_command.parsed()) return run_generate(flags, factory);
     if (score_command.parsed()) return run_score(flags, factory);
     if (bench_command.parsed()) return run_bench(flags, factory);
-    if (serving_command.parsed()) return serve_command(flags.engine, factory);
+    if (serving_command.parsed()) return serve_command(flags.engine, flags.serve, factory);
+    if (replay_app.parsed()) return replay_command(flags.replay, factory, std::cout);
     return inspect(flags.engine.model, flags.engine.architecture, flags.json, std::cout);
   });
   if (!end.ok()) return fail(end.error());

@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <optional>
 
 #include "runner/channel.h"
 #include "runner/commands/system_errors.h"
@@ -72,14 +74,34 @@ Result<bool> take_early_commands(Inbox& inbox) {
   return is_draining;
 }
 
-Result<void> serve_model(const EngineFlags& flags, const BackendFactory& factory, FrameWriter& writer) {
+// None if none was asked for.
+Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const ServeFlags& serve_flags) {
+  if (serve_flags.record.empty()) return std::unique_ptr<Recorder>();
+  wire::RecordingStart start;
+  start.set_version(kRecordingVersion);
+  start.set_model(std::filesystem::absolute(flags.model));
+  start.set_threads(flags.num_threads);
+  start.set_max_model_len(flags.max_model_len);
+  start.set_max_num_seqs(flags.max_num_seqs);
+  start.set_max_num_batched_tokens(flags.max_num_batched_tokens);
+  start.set_block_size(flags.block_size);
+  start.set_kv_cache_bytes(flags.kv_cache_bytes);
+  return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
+}
+
+Result<void> serve_model(const EngineFlags& flags, FrameForm form, const BackendFactory& factory,
+                         FrameWriter& writer, Recorder* recorder) {
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.num_threads);
   if (!backend.ok()) return backend.error();
   if (const auto sent = writer.send(hello_from(**backend, factory)); !sent.ok()) return sent;
 
   Inbox inbox;
   Vitals vitals;
-  const CommandReader reader(STDIN_FILENO, inbox);
+  std::optional<CommandReader> reader;
+  // A script that writes its lines at once shall not have to wait for Ready: they stay in the pipe until
+  // then.
+  const bool reads_early = form == FrameForm::kBinary;
+  if (reads_early) reader.emplace(STDIN_FILENO, inbox, form);
   const Heartbeat heartbeat(writer, vitals, inbox);
   const Result<LoadedModel> loaded = load(flags, *std::move(backend), progress_to(writer));
   if (!loaded.ok()) return loaded.error();
@@ -87,19 +109,25 @@ Result<void> serve_model(const EngineFlags& flags, const BackendFactory& factory
   if (!is_over.ok()) return is_over.error();
   if (*is_over) return {};
   if (const auto sent = writer.send(ready_from(*loaded)); !sent.ok()) return sent;
-  return serve(*loaded->engine, inbox, writer, vitals);
+  if (!reads_early) reader.emplace(STDIN_FILENO, inbox, form);
+  return serve(*loaded->engine, inbox, writer, vitals, recorder);
 }
 
 }  // namespace
 
-Result<void> serve_command(const EngineFlags& flags, const BackendFactory& factory) {
+Result<void> serve_command(const EngineFlags& flags, const ServeFlags& serve_flags,
+                           const BackendFactory& factory) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGINT, SIG_IGN);   // Ctrl-C in a terminal is for the gateway, which drains its runner
   std::signal(SIGPIPE, SIG_IGN);  // writing to a gateway that is gone is an error like others
   const Result<int> frames = take_stdout();
   if (!frames.ok()) return frames.error();
-  FrameWriter writer(*frames);
-  Result<void> end = with_system_errors([&] { return serve_model(flags, factory, writer); });
+  const Result<std::unique_ptr<Recorder>> recorder = make_recorder(flags, serve_flags);
+  FrameWriter writer(*frames, serve_flags.form, recorder.ok() ? recorder.value().get() : nullptr);
+  const Result<void> end = with_system_errors([&]() -> Result<void> {
+    if (!recorder.ok()) return recorder.error();
+    return serve_model(flags, serve_flags.form, factory, writer, recorder.value().get());
+  });
   // Nobody hears it if writing is what failed.
   if (!end.ok()) (void)send_failure(writer, end.error());
   return end;

@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
+
+#include "runner/file_error.h"
 
 namespace runnel {
 namespace {
@@ -26,26 +27,19 @@ class Descriptor {
   int fd_;
 };
 
-Error system_error(const std::string& path, const char* what, int error) {
-  const ExitCode code = error == ENOENT || error == ENOTDIR || error == ENXIO ? ExitCode::kNoFile
-                        : error == EACCES || error == EPERM                   ? ExitCode::kNoPermission
-                                                                              : ExitCode::kSystem;
-  return Error{code, path + " cannot be " + what + ": " + std::strerror(error) + "."};
-}
-
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return system_error(path, "opened", errno);
+  if (file.get() < 0) return file_error(path, "opened", errno);
   struct stat status;
-  if (fstat(file.get(), &status) != 0) return system_error(path, "examined", errno);
+  if (fstat(file.get(), &status) != 0) return file_error(path, "examined", errno);
   if (!S_ISREG(status.st_mode)) return Error{ExitCode::kNoFile, path + " is not a regular file."};
   if (status.st_size == 0) return Error{ExitCode::kBadModel, path + " is empty."};
 
   const size_t size = static_cast<size_t>(status.st_size);
   void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) return system_error(path, "mapped", errno);
+  if (address == MAP_FAILED) return file_error(path, "mapped", errno);
   MappedFile mapped;
   mapped.bytes_ = {static_cast<const std::byte*>(address), size};
   mapped.modified_ns_ = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;

@@ -33,19 +33,24 @@ bool all_finite(std::span<const float> logits) {
   return std::ranges::all_of(logits, [](float logit) { return std::isfinite(logit); });
 }
 
-Sampler::Sampler(uint32_t vocab_size) : is_seen_(vocab_size) {
+Sampler::Sampler(uint32_t vocab_size) : counts_(vocab_size) {
   candidates_.reserve(vocab_size);
   scratch_.reserve(vocab_size);
   logits_.reserve(vocab_size);
 }
 
 uint32_t Sampler::sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
-                         const SamplingParams& params) {
-  CHECK(logits.size() == is_seen_.size());
+                         uint32_t num_prompt_tokens, const SamplingParams& params) {
+  CHECK(logits.size() == counts_.size());
   candidates_.clear();
   for (uint32_t id = 0; id < logits.size(); ++id) candidates_.push_back({logits[id], id});
 
-  if (params.repetition_penalty != 1.0f) penalize(token_ids, params.repetition_penalty);
+  add_biases(params.logit_bias);
+  if (params.repetition_penalty != 1.0f) penalize_repetition(token_ids, params.repetition_penalty);
+  if (params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f) {
+    penalize_generated(token_ids.subspan(num_prompt_tokens), params.presence_penalty,
+                       params.frequency_penalty);
+  }
   if (params.temperature < kGreedyTemperature) return most_likely().id;
   for (Candidate& candidate : candidates_) candidate.logit /= static_cast<double>(params.temperature);
   if (params.top_k > 0) keep_top_k(params.top_k);
@@ -58,14 +63,26 @@ bool Sampler::precedes(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }
 
-void Sampler::penalize(std::span<const uint32_t> token_ids, double penalty) {
+void Sampler::add_biases(std::span<const LogitBias> biases) {
+  for (const LogitBias& entry : biases) candidates_[entry.token_id].logit += entry.bias;
+}
+
+void Sampler::penalize_repetition(std::span<const uint32_t> token_ids, double penalty) {
   for (const uint32_t id : token_ids) {
-    if (is_seen_[id]) continue;
-    is_seen_[id] = true;
-    double& logit = candidates_[id].logit;  // nothing is dropped yet: candidate id is token id
+    if (counts_[id]++ > 0) continue;
+    double& logit = candidates_[id].logit;
     logit = logit > 0.0 ? logit / penalty : logit * penalty;
   }
-  for (const uint32_t id : token_ids) is_seen_[id] = false;
+  for (const uint32_t id : token_ids) counts_[id] = 0;
+}
+
+void Sampler::penalize_generated(std::span<const uint32_t> generated_ids, double presence, double frequency) {
+  for (const uint32_t id : generated_ids) ++counts_[id];
+  for (const uint32_t id : generated_ids) {
+    if (counts_[id] == 0) continue;  // not its first time
+    candidates_[id].logit -= presence + frequency * counts_[id];
+    counts_[id] = 0;
+  }
 }
 
 void Sampler::keep_top_k(uint32_t k) {

@@ -1,7 +1,7 @@
 // Draws the next token of a sequence from its logits.
 //
-// The order is repetition penalty, temperature, top_k, top_p, min_p, draw. The draw is Gumbel-max: the token
-// with the largest logit + g, g = -log(-log u), has the probabilities of the softmax. u comes from a
+// The order is logit bias, penalties, temperature, top_k, top_p, min_p, draw. The draw is Gumbel-max: the
+// token with the largest logit + g, g = -log(-log u), has the probabilities of the softmax. u comes from a
 // counter-based generator keyed by (seed, position of the token in the sequence, token id) and has no state:
 // a sequence that was preempted, moved or resumed in another process draws what it would have drawn. All
 // arithmetic is in double, in a fixed order, with the functions of runner/numerics.h, so the drawn token
@@ -28,9 +28,9 @@ class Sampler {
   explicit Sampler(uint32_t vocab_size);
 
   // logits (vocab_size), all finite; token_ids: the sequence so far, whose length is the position of the
-  // drawn token.
+  // drawn token; its first num_prompt_tokens were not generated.
   uint32_t sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
-                  const SamplingParams& params);
+                  uint32_t num_prompt_tokens, const SamplingParams& params);
 
  private:
   // A token that may still be drawn. Candidates stay in the order of ids.
@@ -41,7 +41,10 @@ class Sampler {
   // More likely first, ties to the lower id: the order in which candidates are kept.
   static bool precedes(const Candidate& a, const Candidate& b);
 
-  void penalize(std::span<const uint32_t> token_ids, double penalty);
+  // These need candidate id to be token id: they come before any candidate is dropped.
+  void add_biases(std::span<const LogitBias> biases);
+  void penalize_repetition(std::span<const uint32_t> token_ids, double penalty);
+  void penalize_generated(std::span<const uint32_t> generated_ids, double presence, double frequency);
   void keep_top_k(uint32_t k);
   void keep_top_p(double p);
   void keep_min_p(double p);
@@ -54,7 +57,7 @@ class Sampler {
   std::vector<Candidate> candidates_;
   std::vector<Candidate> scratch_;
   std::vector<double> logits_;
-  std::vector<bool> is_seen_;
+  std::vector<uint32_t> counts_;  // of each token id; zeros between two uses
 };
 
 }  // namespace runnel

@@ -17,7 +17,7 @@ import * as assert from 'uvu/assert';
 import { loadModel } from '../../gateway/model/load-model.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { readNativeAnswer } from '../fixtures/sse.ts';
+import { readNativeAnswer } from '../fixtures/native-stream.ts';
 
 /** What a damaged copy of the default model does: one clear sentence, the right status, and the gateway stays up. */
 

@@ -2,7 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { type NativeAnswer, readNativeAnswer } from '../fixtures/sse.ts';
+import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
 
 /**
  * The promise itself: the runner is killed with SIGKILL while four streams are in the middle of their text, and each
@@ -65,7 +65,7 @@ test(`${KILLS} kills change no byte of four streams`, async () => {
     assert.ok(killed, `round ${kill}: no stream was in the middle of its text`);
     for (const [stream, answer] of answers.entries()) {
       const where = `round ${kill}, stream ${stream}`;
-      assert.is(answer.last.event, 'end', `${where}: ${JSON.stringify(answer.last.data)}`);
+      assert.is(answer.last.event, 'end', `${where}: ${answer.last.data.message}`);
       assert.is(answer.text, expected[stream]?.text, where);
       assert.equal(answer.indices, expected[stream]?.indices, where);
       assert.is(answer.last.data.tokens_out, expected[stream]?.last.data.tokens_out, where);

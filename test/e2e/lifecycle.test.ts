@@ -3,7 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, isAlive } from '../fixtures/gateway.ts';
-import { readNativeAnswer } from '../fixtures/sse.ts';
+import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { until } from '../fixtures/within.ts';
 
 const test = suite<{ gateways: Gateway[] }>('lifecycle');
@@ -58,7 +58,7 @@ test('a 64-bit seed reaches the sampler unchanged', async ({ gateways }) => {
   const sample = async (seed: string): Promise<string> => {
     const body = `{"job_id":"${seed}","prompt":"${prompt}","max_tokens":24,"temperature":1,"seed":${seed}}`;
     const { text, started: event } = await readNativeAnswer(await gateway.post('/execute', body));
-    assert.is(event.seed, Number(seed), 'JSON.parse rounds; the text of the event does not');
+    assert.is(event.seed, BigInt(seed), 'and is reported unchanged');
     return text;
   };
   const byHand = (seed: string): string => {

@@ -1,8 +1,14 @@
-import OpenAI, { BadRequestError, NotFoundError } from 'openai';
+import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { createApp } from '../../gateway/app.ts';
+import { createLog } from '../../gateway/ops/log.ts';
+import { Metrics } from '../../gateway/ops/metrics.ts';
+import { GenerationError } from '../../gateway/runner/runner.ts';
+import { byteModel, EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
+import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
 const test = suite('the official openai client');
 
@@ -74,6 +80,153 @@ test('gets errors it can parse', async () => {
   const tooLong = await raised(client.chat.completions.create({ model: 'smollm2', messages: long }));
   assert.is((tooLong as BadRequestError).code, 'context_length_exceeded');
   assert.instance(await raised(client.chat.completions.create({ model: 'gpt-4', messages })), NotFoundError);
+});
+
+test('completes prompts of every form, whole and streamed alike', async () => {
+  const request = { model: 'smollm2', max_tokens: 8, temperature: 0 };
+  const prompt = 'The capital of France is';
+  const whole = await client.completions.create({ ...request, prompt, logprobs: 2 });
+  const [choice] = whole.choices;
+  assert.ok(choice);
+  assert.match(choice.text, 'Paris');
+  assert.is(choice.finish_reason, 'length');
+  const { tokens, text_offset, token_logprobs, top_logprobs } = choice.logprobs ?? {};
+  assert.is(tokens?.join(''), choice.text);
+  assert.is(tokens?.length, 8);
+  assert.is(text_offset?.[1], tokens?.[0]?.length);
+  assert.is(top_logprobs?.[0]?.[tokens?.[0] ?? ''], token_logprobs?.[0]);
+  assert.equal(whole.usage?.completion_tokens, 8);
+
+  let streamed = '';
+  for await (const chunk of await client.completions.create({ ...request, prompt, stream: true })) {
+    streamed += chunk.choices[0]?.text ?? '';
+  }
+  assert.is(streamed, choice.text);
+
+  const { tokens: ids } = (await (await gateway.post('/tokenize', { content: prompt })).json()) as {
+    tokens: number[];
+  };
+  const several = await client.completions.create({ ...request, prompt: [ids, ids] });
+  assert.equal(
+    several.choices.map(({ index, text }) => ({ index, text })),
+    [0, 1].map((index) => ({ index, text: choice.text })),
+    'ids are the same prompt, and a batch gives the same answer',
+  );
+});
+
+test('gets log-probabilities of a chat, whole and streamed alike', async () => {
+  const request = {
+    model: 'smollm2',
+    messages,
+    temperature: 0,
+    max_completion_tokens: 12,
+    logprobs: true,
+    top_logprobs: 3,
+  };
+  const whole = await client.chat.completions.create(request);
+  const content = whole.choices[0]?.logprobs?.content ?? [];
+  const text = whole.choices[0]?.message.content ?? '';
+  assert.is(Buffer.from(content.flatMap(({ bytes }) => bytes ?? [])).toString(), text);
+  for (const { token, logprob, top_logprobs } of content) {
+    assert.ok(logprob <= 0);
+    assert.is(top_logprobs.length, 3);
+    assert.is(top_logprobs[0]?.token, token, 'temperature 0 takes the most likely one');
+    assert.is(top_logprobs[0]?.logprob, logprob);
+  }
+  const streamed: OpenAI.ChatCompletionTokenLogprob[] = [];
+  for await (const chunk of await client.chat.completions.create({ ...request, stream: true })) {
+    streamed.push(...(chunk.choices[0]?.logprobs?.content ?? []));
+  }
+  assert.equal(streamed, content);
+});
+
+test('gets several choices: the same whole, streamed, and one by one', async () => {
+  const request = { model: 'smollm2', messages, max_completion_tokens: 10 };
+  const whole = await client.chat.completions.create({ ...request, seed: 11, n: 2 });
+  const texts = whole.choices.map(({ message }) => message.content);
+  assert.is(texts.length, 2);
+  assert.is.not(texts[0], texts[1], 'each choice has a seed of its own');
+
+  const streamed = ['', ''];
+  const finished: number[] = [];
+  const stream = await client.chat.completions.create({ ...request, seed: 11, n: 2, stream: true });
+  for await (const { choices } of stream) {
+    for (const { index, delta, finish_reason } of choices) {
+      streamed[index] += delta.content ?? '';
+      if (finish_reason !== null) finished.push(index);
+    }
+  }
+  assert.equal(streamed, texts);
+  assert.equal(finished.sort(), [0, 1]);
+
+  const second = await client.chat.completions.create({ ...request, seed: 12 });
+  assert.is(second.choices[0]?.message.content, texts[1], 'choice 1 is that of the next seed');
+});
+
+/** A client of a gateway in this process, whose runner does as the test says. */
+function scripted(maxRetries: number): { runner: ScriptedRunner; client: OpenAI; numAsked: () => number } {
+  const runner = new ScriptedRunner();
+  runner.script = [[97], [EOS_ID]];
+  const log = createLog('silent');
+  const app = createApp({
+    model: () => byteModel,
+    runner,
+    log,
+    metrics: new Metrics(() => runner.status(), Date.now),
+    now: Date.now,
+    maxBodyBytes: 2 ** 20,
+  });
+  let numAsked = 0;
+  const fetch = async (url: string | URL | Request, init?: RequestInit): Promise<Response> => {
+    numAsked++;
+    const response = await app.request(url, init);
+    // Whatever was wrong is over when the client asks again.
+    runner.refuse = undefined;
+    return response;
+  };
+  const baseURL = 'http://localhost/v1';
+  return {
+    runner,
+    client: new OpenAI({ baseURL, apiKey: 'none', maxRetries, fetch }),
+    numAsked: () => numAsked,
+  };
+}
+
+test('rides out a 503 and a full queue, waiting as long as it is told', async () => {
+  for (const code of ['NOT_READY', 'QUEUE_FULL'] as const) {
+    const { runner, client: patient, numAsked } = scripted(2);
+    runner.refuse = new GenerationError(code, 'Not now.', { retriable: true, retryAfterSec: 0.8 });
+    const startedMs = performance.now();
+    const answer = await patient.chat.completions.create({ model: 'bytes', messages });
+    assert.is(answer.choices[0]?.message.content, 'a');
+    assert.is(numAsked(), 2);
+    // When nobody tells it, its first wait is at most 500 ms.
+    assert.ok(performance.now() - startedMs > 750, `${code}: it did not wait as long as it was told`);
+  }
+});
+
+test('does not repeat what will fail again, and can name the request that failed', async () => {
+  const { runner, client: patient, numAsked } = scripted(2);
+  runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
+  const error = await raised(patient.chat.completions.create({ model: 'bytes', messages }));
+  assert.instance(error, InternalServerError);
+  assert.is(numAsked(), 1);
+  assert.match((error as InternalServerError).requestID ?? '', /^[0-9a-f-]{36}$/);
+});
+
+test('raises the error that ends a stream', async () => {
+  const { runner, client: patient } = scripted(0);
+  runner.script = [[97], new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: true })];
+  const stream = await patient.completions.create({ model: 'bytes', prompt: 'Hi', stream: true });
+  let text = '';
+  const error = await raised(
+    (async () => {
+      for await (const chunk of stream) text += chunk.choices[0]?.text ?? '';
+    })(),
+  );
+  assert.is(text, 'a');
+  assert.instance(error, APIError);
+  assert.is((error as APIError).code, 'inference_failed');
 });
 
 async function raised(promise: Promise<unknown>): Promise<unknown> {

@@ -1,47 +1,174 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readConfig } from '../../gateway/config.ts';
+import { type Config, printConfig, readConfig } from '../../gateway/config.ts';
 import { UsageError } from '../../gateway/ops/exit-code.ts';
+import { errorOf } from '../fixtures/errors.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 
 const test = suite('config');
+const folder = temporaryFolder();
+let files = 0;
 
-test('flags go before variables, variables before defaults', () => {
-  const env = { RUNNEL_PORT: '9000', RUNNEL_MAX_NUM_SEQS: '5', RUNNEL_MODEL: 'from-env.gguf' };
-  const config = readConfig(['--port', '9001', '--model', 'flag.gguf'], env);
-  assert.is(config.port, 9001);
-  assert.is(config['max-num-seqs'], 5);
-  assert.is(config.model, 'flag.gguf');
-  assert.is(config.host, '127.0.0.1');
-  assert.is(config['kv-cache-bytes'], undefined);
-  assert.ok(Object.isFrozen(config));
-});
+function file(values: unknown): string {
+  return folder.write(`config-${files++}.json`, typeof values === 'string' ? values : JSON.stringify(values));
+}
 
-test('a setting that cannot be used is named with its value', () => {
-  const cases: [string[], NodeJS.ProcessEnv, RegExp][] = [
-    [[], {}, /--model/],
-    [['--model', 'm', '--port', '70000'], {}, /--port "70000"/],
-    [['--model', 'm', '--port', 'x'], {}, /--port "x"/],
-    [['--model', 'm'], { RUNNEL_THREADS: '0' }, /RUNNEL_THREADS "0"/],
-    [['--model', 'm', '--host', '0.0.0.0'], {}, /--host "0.0.0.0" must be a loopback address/],
-    [['--model', 'm', '--log-level', 'loud'], {}, /--log-level "loud"/],
-    [['--model', 'm', '--colour', 'red'], {}, /--colour/],
-    [['--model', 'm', 'stray'], {}, /stray/],
-  ];
-  for (const [args, env, message] of cases) {
-    assert.throws(
-      () => readConfig(args, env),
-      (error: unknown) => {
-        return error instanceof UsageError && message.test(error.message);
-      },
-      args.join(' '),
-    );
+async function faultOf(args: string[], env: NodeJS.ProcessEnv = {}): Promise<string> {
+  const error = await errorOf(() => readConfig(args, env));
+  assert.instance(error, UsageError, error.stack ?? '');
+  return error.message;
+}
+
+test('configuration precedence: flags, then variables, then the file, then defaults, for every mix of sources', () => {
+  const values = { flag: 1001, variable: 1002, file: 1003 };
+  for (let mix = 0; mix < 8; mix++) {
+    const has = { flag: (mix & 1) !== 0, variable: (mix & 2) !== 0, file: (mix & 4) !== 0 };
+    const path = file({
+      model: 'm',
+      ...(has.file ? { port: values.file, 'cors-origins': ['https://f'] } : {}),
+    });
+    const args = ['--config', path, ...(has.flag ? ['--port', '1001', '--cors-origins', 'https://a'] : [])];
+    const env = has.variable ? { RUNNEL_PORT: '1002', RUNNEL_CORS_ORIGINS: 'https://v' } : {};
+    const config = readConfig(args, env);
+    const first = (['flag', 'variable', 'file'] as const).find((source) => has[source]);
+    assert.is(config.port, first === undefined ? 8080 : values[first], `${mix}`);
+    const origins = { flag: ['https://a'], variable: ['https://v'], file: ['https://f'] };
+    assert.equal(config['cors-origins'], first === undefined ? [] : origins[first], `${mix}`);
+    assert.ok(Object.isFrozen(config));
   }
 });
 
-test('loopback addresses are allowed', () => {
+test('the file can be named by a variable', () => {
+  const path = file({ model: 'm', port: 1234 });
+  assert.is(readConfig([], { RUNNEL_CONFIG: path }).port, 1234);
+  assert.is(readConfig(['--config', file({ model: 'm' })], { RUNNEL_CONFIG: path }).port, 8080);
+});
+
+test('a setting that cannot be used is named with its source, its value and what it takes', async () => {
+  const path = file({ model: 'm', port: 'high' });
+  const cases: [string[], NodeJS.ProcessEnv, string][] = [
+    [[], {}, '--model is missing: name a model file, or a model that `runnel pull` has fetched.'],
+    [
+      ['--model', 'm', '--port', '70000'],
+      {},
+      '--port must be a whole number between 0 and 65535, got 70000.',
+    ],
+    [['--model', 'm', '--port', 'x'], {}, '--port must be a whole number between 0 and 65535, got "x".'],
+    [['--model', 'm', '--port', ''], {}, '--port must be a whole number between 0 and 65535, got "".'],
+    [
+      ['--model', 'm', '--port', '0x10'],
+      {},
+      '--port must be a whole number between 0 and 65535, got "0x10".',
+    ],
+    [
+      ['--model', 'm'],
+      { RUNNEL_THREADS: '0' },
+      'RUNNEL_THREADS must be a whole number between 1 and 256, got 0.',
+    ],
+    [['--config', path], {}, `"port" in ${path} must be a whole number between 0 and 65535, got "high".`],
+    [
+      ['--model', 'm', '--block-size', '24'],
+      {},
+      '--block-size must be a power of two between 8 and 256, got 24.',
+    ],
+    [['--model', 'm'], { RUNNEL_UDS: '' }, 'RUNNEL_UDS must not be empty, got "".'],
+    [
+      ['--model', 'm', '--log-level', 'loud'],
+      {},
+      '--log-level must be one of debug, info, warn, error, silent, got "loud".',
+    ],
+  ];
+  for (const [args, env, message] of cases) assert.is(await faultOf(args, env), message);
+  assert.match(await faultOf(['--model', 'm', '--colour', 'red']), '--colour');
+  assert.match(await faultOf(['--model', 'm', 'stray']), 'stray');
+});
+
+test('a file is a JSON object of settings; anything else in it is refused by name', async () => {
+  assert.match(await faultOf(['--config', file({ model: 'm', prot: 1, colour: 2 })]), '"prot", "colour"');
+  assert.match(await faultOf(['--config', file('{')]), 'is not JSON');
+  for (const values of [[], null, 3]) {
+    assert.match(await faultOf(['--config', file(values)]), 'must be a JSON object');
+  }
+  assert.match(await faultOf(['--config', file({ model: null })]), / must be text, got null\.$/);
+  const absent = await errorOf(() => readConfig(['--config', '/nowhere/runnel.json'], {}));
+  assert.is((absent as NodeJS.ErrnoException).code, 'ENOENT');
+});
+
+test('what is printed is read back as the same configuration', () => {
+  const many = [
+    '--model',
+    'm',
+    '--port',
+    '0',
+    '--threads',
+    '3',
+    '--max-num-seqs',
+    '7',
+    '--kv-cache-bytes',
+    '1000',
+  ];
+  const cases = [
+    ['--model', 'm'],
+    [
+      ...many,
+      '--allowed-hosts',
+      'a.example,b.example',
+      '--allowed-hosts',
+      'c.example',
+      '--log-level',
+      'warn',
+    ],
+    ['--model', 'm', '--uds', '/run/runnel.sock', '--cors-origins', 'https://chat.example'],
+    ['--model', 'm', '--host', '0.0.0.0', '--api-keys-file', '/etc/runnel/keys'],
+  ];
+  for (const args of cases) {
+    const config: Config = readConfig(args, {});
+    const printed = printConfig(config);
+    assert.equal(readConfig(['--config', file(printed)], {}), config, printed);
+  }
+});
+
+test('lists are repeated flags or have commas, in lower case where case has no meaning', () => {
+  const args = ['--model', 'm', '--allowed-hosts', 'A.example, b.example', '--allowed-hosts', '10.0.0.1'];
+  assert.equal(readConfig(args, {})['allowed-hosts'], ['a.example', 'b.example', '10.0.0.1']);
+});
+
+test('hosts have no port and origins no path, and a star is neither', async () => {
+  for (const host of ['a:80', 'http://a', '*', 'a/b', '', '.']) {
+    assert.match(await faultOf(['--model', 'm', '--allowed-hosts', host]), 'must be host names', host);
+  }
+  for (const origin of ['*', 'https://a/', 'https://a/b', 'a.example', 'null', 'ftp://a', 'https://A']) {
+    assert.match(await faultOf(['--model', 'm', '--cors-origins', origin]), 'must be origins', origin);
+  }
+});
+
+test('an address beyond loopback needs keys', async () => {
   for (const host of ['127.0.0.1', '127.1.2.3', 'localhost', '::1']) {
     assert.is(readConfig(['--model', 'm', '--host', host], {}).host, host);
   }
+  for (const host of ['0.0.0.0', '::', '10.0.0.1', 'models.example', '128.0.0.1', '127.example']) {
+    const message = await faultOf(['--model', 'm', '--host', host]);
+    assert.match(message, `--host must be a loopback address, got "${host}"`);
+    assert.match(message, '--api-keys-file');
+    assert.is(readConfig(['--model', 'm', '--host', host, '--api-keys-file', 'keys'], {}).host, host);
+  }
+});
+
+test('settings that contradict each other are refused by their names', async () => {
+  const socket = ['--model', 'm', '--uds', '/run/runnel.sock'];
+  assert.match(await faultOf([...socket, '--port', '80']), '--uds and --port cannot be obeyed together');
+  assert.match(
+    await faultOf(socket, { RUNNEL_HOST: '::1' }),
+    '--uds and RUNNEL_HOST cannot be obeyed together',
+  );
+  assert.match(
+    await faultOf(['--model', 'm', '--headers-timeout-sec', '31']),
+    '--headers-timeout-sec must be at most --request-timeout-sec, got 31 and 30.',
+  );
+  assert.match(
+    await faultOf(['--model', 'm', '--uds', 'x'.repeat(108)]),
+    'must be a path of at most 107 bytes',
+  );
 });
 
 test.run();

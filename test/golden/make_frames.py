@@ -11,6 +11,7 @@ Each vector has
   frames     the messages a decoder of frames finds, in hex
   messages   the member of the oneof in each of those that is a message: all, or all but the last if error is garbage
              or empty
+  json       what --json-frames has for the same messages; only vectors named "one ..." have it
   error      null, or what is wrong at the end:
              varint     the length takes more than 5 bytes
              oversize   the length is over the limit of its direction
@@ -68,13 +69,14 @@ def frame(message: bytes) -> bytes:
 
 
 SAMPLING = (single(1, 0.75) + number(2, 40) + single(3, 0.875) + single(4, 0.0625) + single(5, 1.25)
-            + number(6, MAX_U64))
+            + number(6, MAX_U64) + single(7, 1.5) + single(8, -0.5)
+            + nested(9, number(1, 11) + single(2, -100)) + nested(9, number(1, 49151) + single(2, 2.5)))
 GENERATE = nested(1, number(1, 7) + numbers(2, [1, 300, 49151, 16777215]) + number(3, 2) + number(4, 2048)
                   + numbers(5, [0, 2]) + nested(6, SAMPLING) + number(7, 20))
 # An optional field that holds its type's zero is written, which tells it from one that is not there.
 GENERATE_ZEROS = nested(1, number(1, 1) + numbers(2, [5]) + number(4, 1)
                         + nested(6, single(1, 0.0) + number(2, 0) + single(3, 0.0) + single(4, 0.0)
-                                 + number(6, 0)) + number(7, 0))
+                                 + number(6, 0) + single(7, 0.0) + single(8, 0.0)) + number(7, 0))
 CANCEL = nested(2, number(1, MAX_U32))
 PAUSE = nested(3, number(1, 8))
 RESUME = nested(4, number(1, 9))
@@ -98,6 +100,42 @@ TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("cancel", CA
              ("resume", RESUME), ("drain", DRAIN)]
 FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
                ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE)]
+
+# What --json-frames has for the same bytes; every field of every message is here.
+JSON = {
+    GENERATE: {"generate": {
+        "request_id": 7, "token_ids": [1, 300, 49151, 16777215], "num_emitted": 2, "max_tokens": 2048,
+        "stop_ids": [0, 2],
+        "sampling": {"temperature": 0.75, "top_k": 40, "top_p": 0.875, "min_p": 0.0625, "repetition_penalty": 1.25,
+                     "seed": str(MAX_U64), "presence_penalty": 1.5, "frequency_penalty": -0.5,
+                     "logit_bias": [{"token_id": 11, "bias": -100}, {"token_id": 49151, "bias": 2.5}]},
+        "top_logprobs": 20}},
+    GENERATE_ZEROS: {"generate": {
+        "request_id": 1, "token_ids": [5], "max_tokens": 1,
+        "sampling": {"temperature": 0, "top_k": 0, "top_p": 0, "min_p": 0, "seed": 0, "presence_penalty": 0,
+                     "frequency_penalty": 0},
+        "top_logprobs": 0}},
+    CANCEL: {"cancel": {"request_id": MAX_U32}},
+    PAUSE: {"pause": {"request_id": 8}},
+    RESUME: {"resume": {"request_id": 9}},
+    DRAIN: {"drain": {}},
+    HELLO: {"hello": {"protocol_version": 1, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1"}},
+    LOAD_PROGRESS: {"load_progress": {"loaded_bytes": 1 << 33, "total_bytes": str(MAX_U64)}},
+    READY: {"ready": {
+        "model_identity": "5f3e-98765432-1700000000-42", "architecture": "llama", "device": "cpu, 2 threads ✓",
+        "vocab_size": 49152, "max_model_len": 2048, "max_num_seqs": 64, "max_num_batched_tokens": 256,
+        "block_size": 32, "num_blocks": 1456, "weights_bytes": 98304000, "kv_cache_bytes": 1 << 30}},
+    STEP: {"step": {"step": str(MAX_U64), "outputs": [
+        {"request_id": 7, "first_index": 3, "token_ids": [11], "finish_reason": "FINISH_REASON_MAX_TOKENS",
+         "logprobs": [{"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]}]},
+        {"request_id": 8, "first_index": 0, "token_ids": [0]}]}},
+    STEP_EMPTY: {"step": {"step": 1, "outputs": []}},
+    HEARTBEAT: {"heartbeat": {"phase": "PHASE_DECODE", "step": 12345678901, "num_requests": 64,
+                              "num_free_blocks": 1455}},
+    REQUEST_ERROR: {"request_error": {"request_id": 7, "code": "ERROR_CODE_OUT_OF_MEMORY",
+                                      "message": "The KV cache holds 512 tokens."}},
+    FAILURE: {"failure": {"exit_code": 65, "message": "model.gguf: the magic is 0x00000000."}},
+}
 
 vectors = []
 
@@ -154,6 +192,7 @@ for member, message in TO_RUNNER + FROM_RUNNER:
     direction = "to_runner" if (member, message) in TO_RUNNER else "from_runner"
     suffix = {GENERATE_ZEROS: " whose optional fields are zeros", STEP_EMPTY: " without outputs"}.get(message, "")
     add_messages(f"one {member}{suffix}", direction, [(member, message)])
+    vectors[-1]["json"] = [JSON[message]]
 add_messages("a hello of protocol version 999", "from_runner", [("hello", HELLO_999)])
 
 unknown_in_cancel = nested(2, number(1, 8) + number(1000, 5) + text(1001, "later"))

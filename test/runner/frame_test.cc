@@ -1,29 +1,15 @@
 // The byte vectors of test/golden/frames.json, which the gateway's decoder is tested with too.
 #include "runner/frame.h"
 
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "runner/messages.h"
+#include "test/fixtures/frame_vectors.h"
 #include "test/unit_test.h"
 
 namespace runnel {
 namespace {
-
-std::string from_hex(const std::string& hex) {
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2)
-    bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-  return bytes;
-}
-
-const nlohmann::json& vectors() {
-  static const nlohmann::json all =
-      nlohmann::json::parse(std::ifstream(RUNNEL_SOURCE_DIR "/test/golden/frames.json"));
-  return all;
-}
 
 struct Decoded {
   std::vector<std::string> frames;
@@ -104,7 +90,7 @@ void check_vector(const nlohmann::json& vector, const std::vector<std::string>& 
 }
 
 wire::Generate generate_of(const std::string& name) {
-  for (const auto& vector : vectors()) {
+  for (const auto& vector : frame_vectors()) {
     if (vector["name"] != name) continue;
     return parse_message<wire::ToRunner>(from_hex(vector["frames"][0])).value().generate();
   }
@@ -115,8 +101,8 @@ wire::Generate generate_of(const std::string& name) {
 }  // namespace
 
 TEST_CASE("frames: every vector decodes as it says, whole, byte by byte and split at every place") {
-  REQUIRE(vectors().size() > 40);
-  for (const auto& vector : vectors()) {
+  REQUIRE(frame_vectors().size() > 40);
+  for (const auto& vector : frame_vectors()) {
     CAPTURE(vector["name"].get<std::string>());
     const std::string bytes = from_hex(vector["hex"]);
     check_vector(vector, {bytes});
@@ -128,7 +114,7 @@ TEST_CASE("frames: every vector decodes as it says, whole, byte by byte and spli
 }
 
 TEST_CASE("frames: what was decoded is encoded to the same bytes") {
-  for (const auto& vector : vectors()) {
+  for (const auto& vector : frame_vectors()) {
     if (!vector["error"].is_null()) continue;
     if (vector["name"].get<std::string>().find("more bytes than it needs") != std::string::npos) continue;
     std::string out;
@@ -151,6 +137,13 @@ TEST_CASE("frames: every field of a generate arrives, all 64 bits of the seed in
   CHECK(generate.sampling().min_p() == 0.0625f);
   CHECK(generate.sampling().repetition_penalty() == 1.25f);
   CHECK(generate.sampling().seed() == 18446744073709551615u);
+  CHECK(generate.sampling().presence_penalty() == 1.5f);
+  CHECK(generate.sampling().frequency_penalty() == -0.5f);
+  REQUIRE(generate.sampling().logit_bias_size() == 2);
+  CHECK(generate.sampling().logit_bias(0).token_id() == 11);
+  CHECK(generate.sampling().logit_bias(0).bias() == -100.0f);
+  CHECK(generate.sampling().logit_bias(1).token_id() == 49151);
+  CHECK(generate.sampling().logit_bias(1).bias() == 2.5f);
   CHECK(generate.top_logprobs() == 20);
 }
 

@@ -19,6 +19,12 @@ wire::Generate good() {
   return generate;
 }
 
+void add_bias(wire::Generate& generate, uint32_t token_id, float bias) {
+  wire::LogitBias& entry = *generate.mutable_sampling()->add_logit_bias();
+  entry.set_token_id(token_id);
+  entry.set_bias(bias);
+}
+
 // The sentence that refuses the request, or nothing.
 std::string refusal_of(const std::function<void(wire::Generate&)>& change) {
   wire::Generate generate = good();
@@ -40,6 +46,9 @@ TEST_CASE("request: defaults are those of the protocol, and emitted tokens count
   CHECK(sequence.sampling.top_p == 1.0f);
   CHECK(sequence.sampling.min_p == 0.0f);
   CHECK(sequence.sampling.repetition_penalty == 1.0f);
+  CHECK(sequence.sampling.presence_penalty == 0.0f);
+  CHECK(sequence.sampling.frequency_penalty == 0.0f);
+  CHECK(sequence.sampling.logit_bias.empty());
   CHECK(sequence.sampling.seed == 0);
   CHECK_FALSE(sequence.top_logprobs);
 }
@@ -75,6 +84,21 @@ TEST_CASE("request: every limit is checked, and the sentence names field, value 
         "repetition_penalty is 0; it must be above 0, and 1 turns it off.");
   CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_repetition_penalty(100.5f); }) ==
         "repetition_penalty is 100.5; the limit is 0 to 100.");
+  CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_presence_penalty(2.5f); }) ==
+        "presence_penalty is 2.5; the limit is -2 to 2.");
+  CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_frequency_penalty(-2.5f); }) ==
+        "frequency_penalty is -2.5; the limit is -2 to 2.");
+  CHECK(refusal_of([](G& g) {
+          add_bias(g, 999, 1.0f);
+          add_bias(g, 1000, 1.0f);
+        }) == "logit_bias[1].token_id is 1000; the model's ids are below 1000.");
+  CHECK(refusal_of([](G& g) { add_bias(g, 5, -100.5f); }) ==
+        "logit_bias[0].bias is -100.5; the limit is -100 to 100.");
+  CHECK(refusal_of([&](G& g) { add_bias(g, 5, nan); }) ==
+        "logit_bias[0].bias is nan; the limit is -100 to 100.");
+  CHECK(refusal_of([](G& g) {
+          for (uint32_t i = 0; i < 1025; ++i) add_bias(g, 5, 0.0f);
+        }) == "logit_bias has 1025 entries; the limit is 1024.");
 }
 
 TEST_CASE("request: values at their limits pass") {
@@ -89,6 +113,9 @@ TEST_CASE("request: values at their limits pass") {
           sampling.set_top_p(0.0f);
           sampling.set_min_p(1.0f);
           sampling.set_repetition_penalty(100.0f);
+          sampling.set_presence_penalty(2.0f);
+          sampling.set_frequency_penalty(-2.0f);
+          for (uint32_t i = 0; i < 1024; ++i) add_bias(generate, 999, i % 2 == 0 ? 100.0f : -100.0f);
           sampling.set_seed(18446744073709551615u);
         }) == "");
 }

@@ -1,10 +1,9 @@
-import { stringify } from 'lossless-json';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
 import type { AnswerEnd, AnswerPart } from '../../tokenizer/answer.ts';
-import { namedEvent } from '../sse.ts';
 
 /**
- * The events of POST /execute: one `started`, then `token`s, then exactly one `end` or `error`, and nothing after.
+ * The events of POST /execute: one `started`, then `token`s with `metrics` among them if asked for, then exactly one
+ * `end` or `error`, and nothing after. encoding.ts has their two forms on the wire.
  */
 
 export type NativeErrorCode = 'VRAM_OOM' | 'CANCELLED' | 'TIMEOUT' | 'INVALID_REQUEST' | 'INFERENCE_FAILED';
@@ -12,13 +11,14 @@ export type NativeErrorCode = 'VRAM_OOM' | 'CANCELLED' | 'TIMEOUT' | 'INVALID_RE
 const ERROR_CODES: Record<GenerationErrorCode, NativeErrorCode> = {
   INVALID_REQUEST: 'INVALID_REQUEST',
   CANCELLED: 'CANCELLED',
+  TIMEOUT: 'TIMEOUT',
   OUT_OF_MEMORY: 'VRAM_OOM',
   QUEUE_FULL: 'INFERENCE_FAILED',
   NOT_READY: 'INFERENCE_FAILED',
   INFERENCE_FAILED: 'INFERENCE_FAILED',
 };
 
-export interface StartedEvent {
+export interface StartedData {
   readonly job_id: string;
   readonly model: string;
   /** ISO 8601, UTC. */
@@ -27,51 +27,159 @@ export interface StartedEvent {
   readonly seed: bigint;
 }
 
+export interface TokenData {
+  readonly t: string;
+  /** Index in the answer of the token that completed the text. */
+  readonly i: number;
+  /** The tokens since the event before; their last one is token i. */
+  readonly ids?: readonly number[];
+}
+
+export interface MetricsData {
+  /** Since the event before of this kind. */
+  readonly tokens_per_sec: number;
+  readonly vram_bytes: number;
+}
+
+export interface EndData {
+  readonly tokens_out: number;
+  readonly decode_time_ms: number;
+  readonly stop_reason: AnswerEnd['reason'];
+  readonly stop_sequence_matched: string | null;
+  readonly seed: bigint;
+  /** Tokens that no `token` event had, because no text came of them: the end of the answer, above all. */
+  readonly ids?: readonly number[];
+}
+
+export interface ErrorData {
+  readonly code: NativeErrorCode;
+  readonly message: string;
+  readonly retriable: boolean;
+}
+
+export type NativeEvent =
+  | { readonly event: 'started'; readonly data: StartedData }
+  | { readonly event: 'token'; readonly data: TokenData }
+  | { readonly event: 'metrics'; readonly data: MetricsData }
+  | { readonly event: 'end'; readonly data: EndData }
+  | { readonly event: 'error'; readonly data: ErrorData };
+
+export interface EventOptions {
+  /** Whether `token` and `end` say their ids. */
+  readonly tokenIds: boolean;
+  /** Device memory for `metrics` events; undefined: none are sent. */
+  readonly vramBytes: (() => number) | undefined;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  /** Told the terminal event before it is sent, and of an error what caused it. */
+  readonly onLast: (event: NativeEvent, cause?: unknown) => void;
+}
+
+/** `metrics` events are at least this far apart. */
+const METRICS_INTERVAL_MS = 1000;
+
+/** Each item is what is sent in one write. */
 export async function* executeEvents(
-  started: StartedEvent,
+  started: StartedData,
   answer: AsyncIterable<AnswerPart>,
-  now: () => number,
-  onFault: (error: unknown) => void,
-): AsyncGenerator<string> {
-  yield event('started', started);
+  { tokenIds, vramBytes, now, onLast }: EventOptions,
+): AsyncGenerator<readonly NativeEvent[]> {
+  yield [{ event: 'started', data: started }];
   const startedMs = now();
+  const unsaid = new UnsaidIds();
+  const rate = new TokenRate(startedMs);
   try {
     for await (const part of answer) {
-      // One write for all that a step brought.
-      const tokens = part.pieces.map(({ text, index }) => event('token', { t: text, i: index })).join('');
-      const end = part.end === undefined ? '' : endEvent(part.end, now() - startedMs, started.seed);
-      if (tokens + end !== '') yield tokens + end;
+      unsaid.push(part.tokenIds);
+      const events: NativeEvent[] = joinSameToken(part.pieces).map(({ text, index }) => {
+        const ids = tokenIds ? { ids: unsaid.takeUpTo(index) } : {};
+        return { event: 'token', data: { t: text, i: index, ...ids } };
+      });
+      const tokensPerSec = rate.sample(part.tokenIds.length, now());
+      if (vramBytes !== undefined && tokensPerSec !== undefined && part.end === undefined) {
+        events.push({ event: 'metrics', data: { tokens_per_sec: tokensPerSec, vram_bytes: vramBytes() } });
+      }
+      if (part.end !== undefined) {
+        const ids = tokenIds ? { ids: unsaid.takeUpTo(part.end.numTokens - 1) } : {};
+        const end = endEvent(part.end, now() - startedMs, started.seed, ids);
+        onLast(end);
+        events.push(end);
+      }
+      if (events.length > 0) yield events;
     }
   } catch (error) {
-    if (!(error instanceof GenerationError)) onFault(error);
-    yield errorEvent(error);
+    const last = errorEvent(error);
+    onLast(last, error);
+    yield [last];
   }
 }
 
-function endEvent(end: AnswerEnd, decodeTimeMs: number, seed: bigint): string {
-  return event('end', {
-    tokens_out: end.numTokens,
-    decode_time_ms: Math.round(decodeTimeMs),
-    stop_reason: end.reason,
-    stop_sequence_matched: end.stopMatched,
-    seed,
-  });
+/** Ids that came and whose text was not sent yet. */
+class UnsaidIds {
+  #ids: number[] = [];
+  #firstIndex = 0;
+
+  push(ids: readonly number[]): void {
+    for (const id of ids) this.#ids.push(id);
+  }
+
+  takeUpTo(index: number): number[] {
+    const taken = this.#ids.splice(0, index + 1 - this.#firstIndex);
+    this.#firstIndex += taken.length;
+    return taken;
+  }
 }
 
-function errorEvent(error: unknown): string {
+class TokenRate {
+  #sinceMs: number;
+  #count = 0;
+
+  constructor(nowMs: number) {
+    this.#sinceMs = nowMs;
+  }
+
+  /** Tokens per second since the last rate given; undefined while that was not long ago. */
+  sample(numTokens: number, nowMs: number): number | undefined {
+    this.#count += numTokens;
+    const elapsedMs = nowMs - this.#sinceMs;
+    if (elapsedMs < METRICS_INTERVAL_MS) return undefined;
+    const tokensPerSec = (this.#count * 1000) / elapsedMs;
+    this.#sinceMs = nowMs;
+    this.#count = 0;
+    return tokensPerSec;
+  }
+}
+
+/** Text of the last token and text that was held back until the end are one event: `i` rises with each. */
+function joinSameToken(pieces: AnswerPart['pieces']): { text: string; index: number }[] {
+  const joined: { text: string; index: number }[] = [];
+  for (const { text, index } of pieces) {
+    const before = joined.at(-1);
+    if (before?.index === index) before.text += text;
+    else joined.push({ text, index });
+  }
+  return joined;
+}
+
+function endEvent(end: AnswerEnd, decodeTimeMs: number, seed: bigint, ids: { ids?: number[] }): NativeEvent {
+  return {
+    event: 'end',
+    data: {
+      tokens_out: end.numTokens,
+      decode_time_ms: Math.round(decodeTimeMs),
+      stop_reason: end.reason,
+      stop_sequence_matched: end.stopMatched,
+      seed,
+      ...ids,
+    },
+  };
+}
+
+function errorEvent(error: unknown): NativeEvent {
   if (!(error instanceof GenerationError)) {
     const message = 'The gateway met an error of its own; its log has the details.';
-    return event('error', { code: 'INFERENCE_FAILED', message, retriable: false });
+    return { event: 'error', data: { code: 'INFERENCE_FAILED', message, retriable: false } };
   }
-  return event('error', {
-    code: ERROR_CODES[error.code],
-    message: error.message,
-    retriable: error.retriable,
-  });
-}
-
-function event(name: string, payload: object): string {
-  const json = stringify(payload);
-  if (json === undefined) throw new TypeError(`the ${name} event has no JSON form`);
-  return namedEvent(name, json);
+  const { code, message, retriable } = error;
+  return { event: 'error', data: { code: ERROR_CODES[code], message, retriable } };
 }

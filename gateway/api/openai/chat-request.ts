@@ -1,8 +1,10 @@
 import { z } from 'zod';
 import * as fields from '../fields.ts';
+import { harmlessFields, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
 
 /** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
 const MAX_MESSAGES = 4096;
+const MAX_TOP_LOGPROBS = 20;
 
 const textPart = z.strictObject({ type: z.literal('text'), text: z.string() });
 
@@ -25,34 +27,16 @@ const message = z.preprocess(
   }),
 );
 
-const maxTokens = (name: string) => fields.integer(name, 1, 2 ** 31 - 1).optional();
-
-const schema = z.strictObject({
-  model: fields.nonEmpty('model'),
+/** The fields of POST /v1/chat/completions. */
+export const chatFields = {
+  ...sharedFields,
   messages: z.array(message).min(1, 'messages must have at least one message').max(MAX_MESSAGES),
-  stream: z.boolean().default(false),
-  stream_options: z
-    .preprocess(fields.withoutNulls, z.strictObject({ include_usage: z.boolean().default(false) }))
-    .optional(),
-  max_completion_tokens: maxTokens('max_completion_tokens'),
-  max_tokens: maxTokens('max_tokens'),
-  temperature: fields.float('temperature', 0, 2).default(1),
-  top_p: fields.float('top_p', 0, 1).default(1),
-  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
-  min_p: fields.float('min_p', 0, 1).default(0),
-  repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
-  seed: fields.seed('seed').optional(),
-  stop: z
-    .preprocess((value) => (typeof value === 'string' ? [value] : value), fields.stopSequences('stop'))
-    .default([]),
+  max_completion_tokens: maxTokens('max_completion_tokens').optional(),
+  max_tokens: maxTokens('max_tokens').optional(),
+  logprobs: z.boolean().default(false),
+  top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
 
   // Known, and refused unless they ask for what happens anyway.
-  n: fields.unsupported('n', (value) => value === 1, '1'),
-  logprobs: fields.unsupported('logprobs', (value) => value === false, 'false'),
-  top_logprobs: fields.unsupported('top_logprobs', (value) => value === 0, '0'),
-  presence_penalty: fields.unsupported('presence_penalty', (value) => value === 0, '0'),
-  frequency_penalty: fields.unsupported('frequency_penalty', (value) => value === 0, '0'),
-  logit_bias: fields.unsupported('logit_bias', isEmptyObject, '{}'),
   response_format: fields.unsupported('response_format', isTextFormat, '{"type":"text"}'),
   tools: fields.unsupported('tools', isEmptyList, '[]'),
   tool_choice: fields.unsupported('tool_choice', (value) => value === 'none' || value === 'auto', '"auto"'),
@@ -62,13 +46,20 @@ const schema = z.strictObject({
     'true',
   ),
 
-  // Sent by SDKs and without meaning here.
-  user: z.unknown().optional(),
-  metadata: z.unknown().optional(),
-  store: z.unknown().optional(),
-  service_tier: z.unknown().optional(),
-  safety_identifier: z.unknown().optional(),
-  prompt_cache_key: z.unknown().optional(),
+  ...harmlessFields,
+};
+
+const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
+  const { stream, stream_options, logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
+  refuseIgnored(ctx, !stream && stream_options !== undefined, 'stream_options', 'needs stream to be true');
+  refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
+  const isSecond = max_completion_tokens !== undefined && max_tokens !== undefined;
+  refuseIgnored(
+    ctx,
+    isSecond && max_tokens !== max_completion_tokens,
+    'max_tokens',
+    'and max_completion_tokens mean the same; send one of them',
+  );
 });
 
 /** The body of POST /v1/chat/completions, checked and with its defaults. */
@@ -81,10 +72,6 @@ export function parseChatRequest(body: unknown): ChatRequest {
 
 function isEmptyList(value: unknown): boolean {
   return Array.isArray(value) && value.length === 0;
-}
-
-function isEmptyObject(value: unknown): boolean {
-  return typeof value === 'object' && value !== null && Object.keys(value).length === 0;
 }
 
 function isTextFormat(value: unknown): boolean {

@@ -1,12 +1,17 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { ChatMessage, ChatTemplate } from '../../../gateway/chat/chat-template.ts';
+import {
+  type ChatMessage,
+  type ChatTemplate,
+  PromptTooLongError,
+} from '../../../gateway/chat/chat-template.ts';
 import { JinjaChatTemplate } from '../../../gateway/chat/jinja-chat-template.ts';
 import { loadModel } from '../../../gateway/model/load-model.ts';
 import type { Model } from '../../../gateway/model/model.ts';
 import { resolveModel } from '../../../gateway/model/model-cache.ts';
 import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
+import { errorOf } from '../../fixtures/errors.ts';
 import { tinyModel, tinyModelWithTemplate } from '../../fixtures/tiny-model.ts';
 import { tinyId } from '../../fixtures/tiny-vocabulary.ts';
 
@@ -114,6 +119,25 @@ test('a long message passes', async () => {
   const content = 'hello <|im_end|> '.repeat(60_000);
   const ids = await templateOf({ ...model, tokenizer }).render([user(content)]);
   assert.ok(textOf(tokenizer, ids).includes(content));
+});
+
+test('what cannot fit is refused before it is tokenized', async () => {
+  const { tokenizer, ...model } = await tinyModel();
+  const encode = tokenizer.encode.bind(tokenizer);
+  let numEncoded = 0;
+  tokenizer.encode = (text, options) => {
+    numEncoded++;
+    return encode(text, options);
+  };
+  const template = templateOf({ ...model, tokenizer });
+  const conversation = [user('<|im_end|>'.repeat(1000))];
+  const error = await errorOf(() => template.render(conversation, 100));
+  assert.instance(error, PromptTooLongError);
+  assert.ok((error as PromptTooLongError).leastTokens > 100);
+  assert.is(numEncoded, 0);
+  const ids = await template.render(conversation);
+  assert.ok((error as PromptTooLongError).leastTokens <= ids.length);
+  assert.equal(await template.render(conversation, ids.length), ids);
 });
 
 test.run();

@@ -1,10 +1,13 @@
-import { chmodSync } from 'node:fs';
-import { join } from 'node:path';
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { listCommand } from '../../../gateway/commands/list.ts';
 import { pullCommand } from '../../../gateway/commands/pull.ts';
 import { tokenizeCommand } from '../../../gateway/commands/tokenize.ts';
+import { COMMIT, FakeHub } from '../../fixtures/fake-hub.ts';
 import { writeGguf } from '../../fixtures/gguf-writer.ts';
+import { runCommand as run } from '../../fixtures/run-command.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { tinyId, tinyMetadata } from '../../fixtures/tiny-vocabulary.ts';
 
@@ -14,24 +17,6 @@ const model = folder.write(
   'tiny.gguf',
   writeGguf({ metadata: tinyMetadata({ 'tokenizer.ggml.add_bos_token': { type: 'bool', value: true } }) }),
 );
-
-/** Exit code and output of a command, which writes to this process's streams. */
-async function run(command: (args: string[]) => Promise<number>, ...args: string[]) {
-  const written = { stdout: '', stderr: '' };
-  const writes = { stdout: process.stdout.write, stderr: process.stderr.write };
-  for (const name of ['stdout', 'stderr'] as const) {
-    process[name].write = (text: string | Uint8Array) => {
-      written[name] += String(text);
-      return true;
-    };
-  }
-  try {
-    return { exitCode: await command(args), ...written };
-  } finally {
-    process.stdout.write = writes.stdout;
-    process.stderr.write = writes.stderr;
-  }
-}
 
 test('tokenize prints the ids as JSON', async () => {
   assert.equal(await run(tokenizeCommand, '--model', model, 'hello<|im_end|>'), {
@@ -96,6 +81,57 @@ test('pull wants one name of the catalogue', async () => {
     assert.match(stderr, /^[^\n]+\n$/);
   }
   assert.match((await run(pullCommand)).stderr, 'smollm2');
+});
+
+test('pull takes an endpoint for a hub only, and a name of a hub that is one', async () => {
+  const cases: [string[], RegExp][] = [
+    [['--endpoint', 'http://localhost:1', 'smollm2'], /--endpoint is for names that begin with hf:/],
+    [['hf:owner/repo/../model.gguf'], /names no model file/],
+    [['hf:owner/repo/model.gguf', 'hf:owner/repo/other.gguf'], /pull takes one name/],
+    [['--endpoint', 'localhost', 'hf:owner/repo/model.gguf'], /is no http or https URL/],
+  ];
+  for (const [args, message] of cases) {
+    const { exitCode, stderr } = await run(pullCommand, ...args);
+    assert.is(exitCode, 64, stderr);
+    assert.match(stderr, message);
+  }
+});
+
+test('the token of the hub comes from HF_TOKEN, and its address from HF_ENDPOINT', async () => {
+  const hub = await FakeHub.start(Buffer.from('a model'));
+  process.env.HF_HUB_CACHE = join(folder.path, 'hub');
+  process.env.HF_TOKEN = 'hf_canary';
+  process.env.HF_ENDPOINT = hub.url;
+  try {
+    const { exitCode, stdout, stderr } = await run(pullCommand, 'hf:owner/repo/model.gguf');
+    assert.is(exitCode, 0, stderr);
+    assert.is(stdout, `${join(folder.path, 'hub/models--owner--repo/snapshots', COMMIT, 'model.gguf')}\n`);
+    assert.is(hub.hubAsked[0]?.authorization, 'Bearer hf_canary');
+    assert.not.match(stderr, 'hf_canary');
+  } finally {
+    for (const name of ['HF_TOKEN', 'HF_ENDPOINT']) delete process.env[name];
+    await hub.stop();
+  }
+});
+
+test('list shows what was pulled, from the catalogue and from hubs, with size and path', async () => {
+  process.env.RUNNEL_CACHE = join(folder.path, 'cache');
+  const smollm2 = join(folder.path, 'cache/models/smollm2.gguf');
+  mkdirSync(dirname(smollm2), { recursive: true });
+  writeFileSync(smollm2, Buffer.alloc(1_500_000));
+  const fromHub = join(folder.path, 'hub/models--owner--repo/snapshots', COMMIT, 'model.gguf');
+  const { exitCode, stdout } = await run(listCommand);
+  assert.is(exitCode, 0);
+  assert.equal(stdout.split('\n'), [
+    `smollm2                        1.5 MB  ${smollm2}`,
+    `hf:owner/repo/model.gguf       0.0 MB  ${fromHub}`,
+    '',
+  ]);
+  assert.equal(JSON.parse((await run(listCommand, '--json')).stdout), [
+    { name: 'smollm2', bytes: 1_500_000, path: smollm2 },
+    { name: 'hf:owner/repo/model.gguf', bytes: 7, path: fromHub },
+  ]);
+  assert.is((await run(listCommand, 'stray')).exitCode, 64);
 });
 
 test.run();

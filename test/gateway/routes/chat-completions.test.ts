@@ -2,6 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
 import { createLog } from '../../../gateway/ops/log.ts';
+import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel, EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -15,6 +16,7 @@ test.before.each((context) => {
     model: () => byteModel,
     runner: context.runner,
     log: createLog('silent'),
+    metrics: new Metrics(() => context.runner.status(), Date.now),
     now: () => 1_800_000_000_000,
     maxBodyBytes: 2 ** 20,
   });
@@ -107,12 +109,10 @@ test('a failure in a stream is an error object, then [DONE]', async ({ runner, c
 
 test('a parameter that cannot be obeyed is refused by name', async ({ runner, chat }) => {
   const refused: Record<string, unknown> = {
-    n: 2,
-    logprobs: true,
+    n: 9,
     top_logprobs: 3,
-    presence_penalty: 0.5,
-    frequency_penalty: 0.5,
-    logit_bias: { 50: 1 },
+    presence_penalty: 2.5,
+    frequency_penalty: -2.5,
     response_format: { type: 'json_object' },
     tools: [{ type: 'function' }],
     tool_choice: 'required',
@@ -121,6 +121,7 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, ch
     max_tokens: 0,
     stop: ['a', 'b', 'c', 'd', 'e'],
     stream: 'yes',
+    stream_options: { include_usage: true },
     colour: 'red',
     messages: [],
     model: '',
@@ -163,6 +164,187 @@ test('what SDKs send without meaning anything by it is accepted, and null is abs
   assert.is(response.status, 200);
 });
 
+test('logit_bias is a map of ids below the vocabulary to biases, at most 1024', async ({ runner, chat }) => {
+  runner.script = [[EOS_ID]];
+  assert.is((await chat({ logit_bias: { 257: -100, 0: 100 } })).status, 200);
+  assert.equal(
+    runner.requests[0]?.sampling.logitBias,
+    new Map([
+      [0, 100],
+      [257, -100],
+    ]),
+  );
+  const many = Object.fromEntries(Array.from({ length: 1025 }, (_, id) => [id, 1]));
+  for (const [logit_bias, param, message] of [
+    [{ 258: 1 }, 'logit_bias.258', 'logit_bias.258 is token 258, but the vocabulary ends at 257'],
+    [{ 5: 100.5 }, 'logit_bias.5', 'logit_bias.5 must be from -100 to 100 (got 100.5)'],
+    [{ '05': 1 }, 'logit_bias.05', 'logit_bias must have token ids as keys, such as "50256" (got "05")'],
+    [{ hello: 1 }, 'logit_bias.hello', 'token ids as keys'],
+    [{ ['k'.repeat(1000)]: 1 }, `logit_bias.${'k'.repeat(64)}…`, `(got "${'k'.repeat(64)}…")`],
+    [{ 5: 'x' }, 'logit_bias.5', 'logit_bias.5 must be a number'],
+    [many, 'logit_bias', 'logit_bias must have at most 1024 tokens (got 1025)'],
+  ] as const) {
+    const response = await chat({ logit_bias });
+    assert.is(response.status, 400, param);
+    const { error } = (await response.json()) as { error: { param: string; message: string } };
+    assert.is(error.param, param);
+    assert.match(error.message, message);
+  }
+});
+
+test('max_tokens and max_completion_tokens mean the same and may not contradict each other', async ({
+  runner,
+  chat,
+}) => {
+  runner.script = [[EOS_ID]];
+  assert.is((await chat({ max_tokens: 5, max_completion_tokens: 5 })).status, 200);
+  const response = await chat({ max_tokens: 5, max_completion_tokens: 6 });
+  assert.is(response.status, 400);
+  const { error } = (await response.json()) as { error: { param: string } };
+  assert.is(error.param, 'max_tokens');
+});
+
+const A = { token: 'a', logprob: -97 / 8, bytes: [97] };
+const B = { token: 'b', logprob: -98 / 8, bytes: [98] };
+const TURN = { token: '<turn>', logprob: -32, bytes: bytes('<turn>') };
+
+test('logprobs: each token of the text with its bytes and the most likely ones', async ({ runner, chat }) => {
+  runner.script = [bytes('a'), [EOS_ID]];
+  const whole = (await (await chat({ logprobs: true, top_logprobs: 2 })).json()) as {
+    choices: { logprobs: unknown }[];
+  };
+  assert.equal(whole.choices[0]?.logprobs, { content: [{ ...A, top_logprobs: [A, B] }], refusal: null });
+  assert.is(runner.requests[0]?.topLogprobs, 2);
+
+  runner.script = [[0xe2], [0x82, 0xac, 255, EOS_ID]];
+  const parts = (await (await chat({ logprobs: true })).json()) as {
+    choices: { message: { content: string }; logprobs: { content: { token: string; bytes: number[] }[] } }[];
+  };
+  assert.is(parts.choices[0]?.message.content, '€\ufffd');
+  assert.equal(
+    parts.choices[0]?.logprobs.content.map(({ token, bytes: raw }) => ({ token, raw })),
+    [
+      { token: '\\xe2', raw: [0xe2] },
+      { token: '\\x82', raw: [0x82] },
+      { token: '\\xac', raw: [0xac] },
+      { token: '\\xff', raw: [0xff] },
+    ],
+  );
+
+  runner.script = [[EOS_ID]];
+  const empty = (await (await chat({ logprobs: true })).json()) as { choices: { logprobs: unknown }[] };
+  assert.equal(empty.choices[0]?.logprobs, { content: [], refusal: null });
+});
+
+test('logprobs: a stream has them beside the text they belong to, and none for what a stop string takes', async ({
+  runner,
+  chat,
+}) => {
+  runner.script = [bytes('a'), [0x82], bytes('bEN'), bytes('D')];
+  const seen = [];
+  for await (const { data } of readEvents(
+    await chat({ stream: true, logprobs: true, top_logprobs: 1, stop: 'END' }),
+  )) {
+    if (data !== '[DONE]') seen.push(JSON.parse(data).choices[0]);
+  }
+  const half = { token: '\\x82', logprob: -0x82 / 8, bytes: [0x82] };
+  const entry = (token: object) => ({ content: [{ ...token, top_logprobs: [token] }], refusal: null });
+  assert.equal(seen, [
+    delta({ role: 'assistant', content: '' }),
+    { ...delta({ content: 'a' }), logprobs: entry(A) },
+    { ...delta({ content: '\ufffd' }), logprobs: entry(half) },
+    { ...delta({ content: 'b' }), logprobs: entry(B) },
+    delta({}, 'stop'),
+  ]);
+});
+
+test('logprobs: minus infinity, which JSON does not have, is -9999, and control tokens show their literal', async ({
+  runner,
+  chat,
+}) => {
+  runner.generate = async function* () {
+    const logprobs = [{ logprob: Number.NEGATIVE_INFINITY, topIds: [TURN_ID], topLogprobs: [-32] }];
+    yield { firstIndex: 0, tokenIds: bytes('a'), logprobs, finish: 'max_tokens' };
+  };
+  const { choices } = (await (await chat({ logprobs: true, top_logprobs: 1 })).json()) as {
+    choices: { logprobs: { content: object[] } }[];
+  };
+  assert.equal(choices[0]?.logprobs.content, [{ ...A, logprob: -9999, top_logprobs: [TURN] }]);
+});
+
+/** Answers that tell the choices apart: "0", "1" and so on, by the seed. */
+function numberedAnswers(runner: ScriptedRunner, seed: bigint): void {
+  runner.scriptOf = ({ sampling }) => [
+    bytes(String(BigInt.asUintN(64, sampling.seed - seed))),
+    bytes('!'),
+    [EOS_ID],
+  ];
+}
+
+test('n: choice i draws with the seed plus i, modulo 2^64', async ({ runner, chat }) => {
+  const seed = 2n ** 64n - 2n;
+  numberedAnswers(runner, seed);
+  // JSON.stringify has no bigint, and the same seed in two's complement is a small number.
+  const whole = (await (await chat({ n: 3, seed: -2 })).json()) as {
+    choices: { index: number; message: { content: string } }[];
+    usage: object;
+  };
+  assert.equal(
+    whole.choices.map(({ index, message }) => [index, message.content]),
+    [
+      [0, '0!'],
+      [1, '1!'],
+      [2, '2!'],
+    ],
+  );
+  assert.equal(
+    runner.requests.map(({ sampling }) => sampling.seed),
+    [seed, seed + 1n, 0n],
+  );
+  assert.equal(whole.usage, { prompt_tokens: 9, completion_tokens: 9, total_tokens: 18 });
+});
+
+test('n: a stream interleaves the choices by index, one write a step', async ({ runner, chat }) => {
+  numberedAnswers(runner, 5n);
+  const response = await chat({ n: 2, seed: 5, stream: true, stream_options: { include_usage: true } });
+  const writes: string[][] = [];
+  for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+    const datas = Buffer.from(chunk).toString().trimEnd().split('\n\n');
+    writes.push(datas.map((data) => data.replace(/^data: /, '')));
+  }
+  const short = (data: string): string => {
+    if (data === '[DONE]') return data;
+    const { choices, usage } = JSON.parse(data);
+    const [choice] = choices;
+    if (choice === undefined) return `usage ${usage.total_tokens}`;
+    return `${choice.index} ${choice.finish_reason ?? choice.delta.role ?? choice.delta.content}`;
+  };
+  assert.equal(
+    writes.map((write) => write.map(short)),
+    [
+      ['0 assistant', '1 assistant'],
+      ['0 0', '1 1'],
+      ['0 !', '1 !'],
+      ['0 stop', '1 stop', 'usage 15'],
+      ['[DONE]'],
+    ],
+  );
+});
+
+test('n: the failure of one choice ends the request with its error', async ({ runner, chat }) => {
+  const failure = new GenerationError('OUT_OF_MEMORY', 'It is too long.', { retriable: false });
+  runner.scriptOf = ({ sampling }) =>
+    sampling.seed === 6n ? [bytes('a'), failure] : [bytes('a'), 'wait', [EOS_ID]];
+  const whole = await chat({ n: 3, seed: 5 });
+  assert.is(whole.status, 503);
+  assert.is(whole.headers.get('x-should-retry'), 'false');
+  const datas = [];
+  for await (const { data } of readEvents(await chat({ n: 3, seed: 5, stream: true }))) datas.push(data);
+  assert.is(datas.pop(), '[DONE]');
+  assert.match(datas.pop() ?? '', '"error":{"message":"It is too long."');
+  assert.is(runner.cancelled, 6, 'the others are cancelled');
+});
+
 test('contents may be lists of text parts; other parts, roles and models are refused', async ({
   runner,
   chat,
@@ -189,6 +371,7 @@ test('too many tokens, and messages that the template refuses, are the client’
 }) => {
   for (const [messages, code] of [
     [[{ role: 'user', content: 'x'.repeat(600) }], 'context_length_exceeded'],
+    [[{ role: 'user', content: 'x'.repeat(60_000) }], 'context_length_exceeded'],
     [[{ role: 'assistant', content: 'x' }], 'chat_template_error'],
   ] as const) {
     const response = await chat({ messages });

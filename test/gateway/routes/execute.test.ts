@@ -1,31 +1,19 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
-import { createLog } from '../../../gateway/ops/log.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
-import { readEvents, readNativeAnswer } from '../../fixtures/sse.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { readNativeAnswer } from '../../fixtures/native-stream.ts';
+import type { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { readEvents } from '../../fixtures/sse.ts';
 
 const test = suite<{ runner: ScriptedRunner; post: (path: string, body: unknown) => Promise<Response> }>(
   'execute',
 );
 
 test.before.each((context) => {
-  context.runner = new ScriptedRunner();
-  const app = createApp({
-    model: () => byteModel,
-    runner: context.runner,
-    log: createLog('silent'),
-    now: () => Date.UTC(2026, 0, 2, 3, 4, 5),
-    maxBodyBytes: 2 ** 20,
-  });
-  context.post = async (path, body) =>
-    app.request(path, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: typeof body === 'string' ? body : JSON.stringify(body),
-    });
+  const { runner, post } = testApp({ now: () => Date.UTC(2026, 0, 2, 3, 4, 5) });
+  Object.assign(context, { runner, post });
 });
 
 const bytes = (text: string): number[] => [...Buffer.from(text)];
@@ -68,6 +56,9 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
         topK: 9,
         minP: 0.125,
         repetitionPenalty: 1.5,
+        presencePenalty: 0,
+        frequencyPenalty: 0,
+        logitBias: new Map(),
         seed: 18446744073709551615n,
       },
     },
@@ -84,7 +75,17 @@ test('defaults: temperature 1, filters off, a random seed that is reported', asy
   assert.is.not(first.started.seed, second.started.seed);
   assert.equal(
     { ...sampling, seed: 0n },
-    { temperature: 1, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, seed: 0n },
+    {
+      temperature: 1,
+      topK: 0,
+      topP: 1,
+      minP: 0,
+      repetitionPenalty: 1,
+      presencePenalty: 0,
+      frequencyPenalty: 0,
+      logitBias: new Map(),
+      seed: 0n,
+    },
   );
   assert.is(runner.requests[0]?.maxTokens, 510, 'the default of 2048 tokens ends at the context');
 });
@@ -132,20 +133,14 @@ test('32,768 emoji pass the length rule and meet the context; one more does not 
   assert.is(await field('😀'.repeat(32_769)), 'length(1..=32768)');
 });
 
-test('bodies that are not JSON, not JSON enough, or not said to be JSON', async ({ post, runner }) => {
+test('bodies that are not JSON, not JSON enough, or not said to be JSON', async ({ post }) => {
   for (const body of ['', '{', '{"a":1,}', `${'['.repeat(65)}${']'.repeat(65)}`, 'null', '[]', '3']) {
     const response = await post('/execute', body);
     assert.is(response.status, 400, body.slice(0, 20));
     const { errors } = (await response.json()) as { errors: { field: string }[] };
     assert.is(errors[0]?.field, 'body', body.slice(0, 20));
   }
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: createLog('silent'),
-    now: Date.now,
-    maxBodyBytes: 1024,
-  });
+  const { app } = testApp({ maxBodyBytes: 1024 });
   assert.is((await app.request('/execute', { method: 'POST', body: '{}' })).status, 415);
   const headers = { 'content-type': 'application/json' };
   assert.is((await app.request('/execute', { method: 'POST', headers, body: ' '.repeat(1025) })).status, 413);

@@ -1,39 +1,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
-import { createLog } from '../../../gateway/ops/log.ts';
-import type { RunnerState } from '../../../gateway/runner/runner.ts';
-import { byteModel } from '../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import type { RunnerState, RunnerStatus } from '../../../gateway/runner/runner.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { scriptedInfo } from '../../fixtures/scripted-runner.ts';
 
 const test = suite('health, models and tokenize');
 
-interface Client {
-  readonly runner: ScriptedRunner;
-  get(path: string): Promise<Response>;
-  post(path: string, body: object): Promise<Response>;
-}
-
-function setUp(): Client {
-  const runner = new ScriptedRunner();
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: createLog('silent'),
-    now: Date.now,
-    maxBodyBytes: 2 ** 20,
-  });
-  const post = async (path: string, body: object): Promise<Response> =>
-    app.request(path, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify(body),
-    });
-  return { runner, get: async (path) => app.request(path), post };
-}
-
 test('health is 200 whatever the runner does, and says what it does', async () => {
-  const { runner, get } = setUp();
+  const { runner, get } = testApp();
   const seen: Record<string, unknown> = {};
   for (const state of ['starting', 'ready', 'recovering', 'failed', 'stopping'] satisfies RunnerState[]) {
     runner.current = { ...runner.current, state };
@@ -55,8 +29,36 @@ test('health is 200 whatever the runner does, and says what it does', async () =
   });
 });
 
+test('the worker’s state tells idle from busy, and going from gone', async () => {
+  const { runner, get } = testApp();
+  const stateOf = async (change: Partial<RunnerStatus>): Promise<unknown> => {
+    runner.current = { ...runner.current, openRequests: 0, ...change };
+    return ((await (await get('/health')).json()) as { state: unknown }).state;
+  };
+  assert.is(await stateOf({ state: 'starting' }), 'starting');
+  assert.is(await stateOf({ state: 'ready' }), 'ready');
+  assert.is(await stateOf({ state: 'ready', openRequests: 1 }), 'busy');
+  assert.is(await stateOf({ state: 'recovering', openRequests: 1 }), 'recovering');
+  assert.is(await stateOf({ state: 'stopping', openRequests: 1 }), 'draining');
+  assert.is(await stateOf({ state: 'failed' }), 'failed');
+});
+
+test('memory is the device’s or the host’s, and its old key stays', async () => {
+  const { runner, get } = testApp();
+  const memory = async (kind: string): Promise<unknown> => {
+    runner.current = { ...runner.current, info: { ...scriptedInfo, kind } };
+    const { vram_bytes, memory_type, memory_bytes } = (await (await get('/health')).json()) as Record<
+      string,
+      unknown
+    >;
+    return { vram_bytes, memory_type, memory_bytes };
+  };
+  assert.equal(await memory('cpu'), { vram_bytes: 0, memory_type: 'cpu', memory_bytes: 1500 });
+  assert.equal(await memory('cuda'), { vram_bytes: 1500, memory_type: 'vram-only', memory_bytes: 1500 });
+});
+
 test('/ready says why not, and when to ask again', async () => {
-  const { runner, get } = setUp();
+  const { runner, get } = testApp();
   runner.current = {
     ...runner.current,
     state: 'starting',
@@ -72,7 +74,7 @@ test('/ready says why not, and when to ask again', async () => {
 });
 
 test('the model is listed, found by id, and another one is not found', async () => {
-  const { get } = setUp();
+  const { get } = testApp();
   const model = { id: 'bytes', object: 'model', created: 1_700_000_000, owned_by: 'runnel' };
   assert.equal(await (await get('/v1/models')).json(), { object: 'list', data: [model] });
   assert.equal(await (await get('/v1/models/bytes')).json(), model);
@@ -89,7 +91,7 @@ test('the model is listed, found by id, and another one is not found', async () 
 });
 
 test('tokenize and detokenize are each other’s inverse; pieces that are no text are bytes', async () => {
-  const { post } = setUp();
+  const { post } = testApp();
   assert.equal(await (await post('/tokenize', { content: 'aé' })).json(), { tokens: [97, 195, 169] });
   assert.equal(await (await post('/tokenize', { content: 'aé', with_pieces: true })).json(), {
     tokens: [
@@ -104,7 +106,7 @@ test('tokenize and detokenize are each other’s inverse; pieces that are no tex
 });
 
 test('a path that is not here is a 404 in the shape of its API', async () => {
-  const { get } = setUp();
+  const { get } = testApp();
   assert.equal(Object.keys((await (await get('/nowhere')).json()) as object), [
     'code',
     'message',

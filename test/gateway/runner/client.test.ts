@@ -36,7 +36,17 @@ const request = {
   numEmitted: 0,
   maxTokens: 4,
   stopIds: [99],
-  sampling: { temperature: 1, topK: 0, topP: 1, minP: 0, repetitionPenalty: 1, seed: 5n },
+  sampling: {
+    temperature: 1,
+    topK: 0,
+    topP: 1,
+    minP: 0,
+    repetitionPenalty: 1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    logitBias: new Map(),
+    seed: 5n,
+  },
 };
 const finishStop = v1.FinishReason.FINISH_REASON_STOP_ID;
 const finishMax = v1.FinishReason.FINISH_REASON_MAX_TOKENS;
@@ -66,6 +76,7 @@ function connect() {
     onHello: () => events.push('hello'),
     onLoadProgress: ({ loadedBytes }) => events.push(`progress ${loadedBytes}`),
     onReady: () => events.push('ready'),
+    onHeartbeat: ({ numFreeBlocks }) => events.push(`heartbeat ${numFreeBlocks}`),
     onFailure: ({ message }) => events.push(`failure ${message}`),
     onClosed: (error) => onClosed(error),
   });
@@ -114,7 +125,7 @@ client('tells hello, progress and ready in their order', () => {
     { heartbeat: { phase: v1.Phase.PHASE_LOADING } },
     ready,
   );
-  assert.equal(events, ['hello', 'progress 5', 'ready']);
+  assert.equal(events, ['hello', 'progress 5', 'heartbeat 0', 'ready']);
 });
 
 client('names both versions when they differ', async () => {

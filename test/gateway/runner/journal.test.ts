@@ -8,7 +8,17 @@ const request: GenerateRequest = {
   modelIdentity: 'm',
   maxTokens: 10,
   stopIds: [9],
-  sampling: { temperature: 0.5, topK: 4, topP: 0.9, minP: 0.1, repetitionPenalty: 1.1, seed: 2n ** 64n - 1n },
+  sampling: {
+    temperature: 0.5,
+    topK: 4,
+    topP: 0.9,
+    minP: 0.1,
+    repetitionPenalty: 1.1,
+    presencePenalty: 0,
+    frequencyPenalty: 0,
+    logitBias: new Map(),
+    seed: 2n ** 64n - 1n,
+  },
 };
 
 function output(firstIndex: number, ...tokenIds: number[]) {

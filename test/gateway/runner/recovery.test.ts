@@ -159,11 +159,11 @@ recovery(
         assert.is(eventsOf('model_failed')[0]?.reason, 'The magic is 0x00.');
         const error = await errorOf(collect(supervisor, requestOf([1], 1)));
         assert.equal([error.code, error.retriable, error.message], ['NOT_READY', true, 'The magic is 0x00.']);
-        assert.is(eventsOf('runner_started').length, 1);
+        assert.is(eventsOf('model_load_start').length, 1);
         directory.write('model', 'good');
         await state('ready');
         await collectExact(supervisor, requestOf([1], 5, { modelIdentity: 'good' }));
-        assert.is(eventsOf('runner_started').length, 2);
+        assert.is(eventsOf('model_load_start').length, 2);
       });
     });
   },

@@ -22,6 +22,12 @@ const generate: Generate = {
     minP: 0.0625,
     repetitionPenalty: 1.25,
     seed: 18446744073709551615n,
+    presencePenalty: 1.5,
+    frequencyPenalty: -0.5,
+    logitBias: new Map([
+      [11, -100],
+      [49151, 2.5],
+    ]),
   },
   topLogprobs: 20,
 };
@@ -78,6 +84,10 @@ wire('a number that its field cannot carry is refused by name, not wrapped', () 
   const bad: [Partial<Generate>, RegExp][] = [
     [{ tokenIds: [1, -1] }, /token_ids must be an integer from 0 to 4294967295, not -1/],
     [{ stopIds: [1.5] }, /stop_ids .* not 1\.5/],
+    [
+      { sampling: { ...generate.sampling, logitBias: new Map([[-1, 1]]) } },
+      /logit_bias must be an integer from 0 to 4294967295, not -1/,
+    ],
     [{ maxTokens: 2 ** 32 }, /max_tokens .* not 4294967296/],
     [{ sampling }, /seed must be an integer from 0 to 18446744073709551615, not 18446744073709551616/],
   ];

@@ -85,6 +85,17 @@ test('bytes without a token are known, and give no id', async () => {
   assert.equal((tokenizer as ByteLevelTokenizer).missingBytes, []);
 });
 
+test('the least number of tokens is what a text has when all of them are the longest', async () => {
+  const longest = '<|im_start|>';
+  assert.is(tokenizer.leastTokens(''), 0);
+  assert.is(tokenizer.leastTokens(longest.repeat(5)), 5);
+  assert.is(tokenizer.leastTokens(`${longest.repeat(5)}x`), 6);
+  assert.is(tokenizer.leastTokens('é'.repeat(6)), 1);
+  const value = tinyTokens.map((token) => (token === charOfByte[4] ? 'replaced' : token));
+  const model = await tinyModel({ 'tokenizer.ggml.tokens': { type: 'array', of: 'string', value } });
+  assert.is(model.tokenizer.leastTokens('\u0004'.repeat(1000)), 0, 'bytes without a token give none');
+});
+
 test('random text comes back from its ids', () => {
   const random = new Random();
   const pieces = [
@@ -109,6 +120,7 @@ test('random text comes back from its ids', () => {
       const ids = encode(text, { addSpecial: false, parseSpecial });
       const bytes = Buffer.concat(ids.map((id) => tokenizer.bytes(id)));
       assert.is(bytes.toString('utf8'), text, `seed ${random.seed}, run ${run}`);
+      assert.ok(tokenizer.leastTokens(text) <= ids.length, `seed ${random.seed}, run ${run}`);
       if (!parseSpecial) assert.is(decodeAll(tokenizer, ids), text);
     }
   }

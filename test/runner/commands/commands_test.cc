@@ -76,6 +76,23 @@ TEST_CASE("generate: prints an id a line, or one object") {
   CHECK(object["logprobs"][0]["top_ids"].size() == 2);
 }
 
+TEST_CASE("generate: every sampling flag reaches the sampler") {
+  Fixture fixture;
+  GenerateFlags flags = seeded_flags();
+  flags.sampling = {.temperature = 1.5f,
+                    .top_k = 50,
+                    .top_p = 0.9f,
+                    .min_p = 0.01f,
+                    .repetition_penalty = 1.2f,
+                    .presence_penalty = 1.0f,
+                    .frequency_penalty = -0.5f,
+                    .logit_bias = {{3, 2.0f}, {4, -100.0f}},
+                    .seed = 7};
+  flags.json = true;
+  CHECK(generate(fixture.engine, flags, fixture.out).ok());
+  CHECK(json::parse(fixture.out.str())["token_ids"] == json(fake_answer(sequence_for(flags))));
+}
+
 TEST_CASE("generate: refuses by name what serve refuses") {
   Fixture fixture;
   GenerateFlags flags = seeded_flags();
@@ -173,7 +190,19 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"generate", "--model", "m", "--tokens", "4294967296"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--max-tokens", "-1"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--threads", "0"}) == 64);
+  for (const char* bad : {"5", "5=", "=1", "x=1", "5=x", "-1=1", "4294967296=1", "5=1=2", ""}) {
+    CAPTURE(bad);
+    CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--logit-bias", bad}) == 64);
+  }
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--logit-bias", "5=-1.5", "--logit-bias",
+                   "6=100"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--batch", "0"}) == 64);
+  CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "65535"}) == 64);
+  CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "18446744073709551616"}) == 64);
+  CHECK(status_of({"serve", "--model", "m", "--json-frames", "yes"}) == 64);
+  CHECK(status_of({"replay"}) == 64);
+  CHECK(status_of({"replay", "/nonexistent/session.frames", "--until", "0"}) == 64);
+  CHECK(status_of({"replay", "/nonexistent/session.frames", "--until", "3"}) == 66);
   CHECK(status_of({"inspect", "--model", "/nonexistent/model.gguf"}) == 66);
   CHECK(status_of({"score", "--model", "m", "--tokens-file", "/nonexistent/ids.json"}) == 66);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1"}) == 69);

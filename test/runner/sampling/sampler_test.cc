@@ -14,7 +14,7 @@ namespace {
 
 // The definition, with full sorts and the C library's functions.
 uint32_t reference_sample(const std::vector<float>& logits, const std::vector<uint32_t>& token_ids,
-                          const SamplingParams& params) {
+                          uint32_t num_prompt_tokens, const SamplingParams& params) {
   struct Entry {
     double logit;
     uint32_t id;
@@ -22,10 +22,15 @@ uint32_t reference_sample(const std::vector<float>& logits, const std::vector<ui
   std::vector<Entry> entries;
   for (uint32_t id = 0; id < logits.size(); ++id) {
     double logit = logits[id];
+    for (const LogitBias& entry : params.logit_bias)
+      if (entry.token_id == id) logit += entry.bias;
     if (std::ranges::count(token_ids, id) > 0) {
       const double penalty = params.repetition_penalty;
       logit = logit > 0 ? logit / penalty : logit * penalty;
     }
+    const auto num_generated = std::count(token_ids.begin() + num_prompt_tokens, token_ids.end(), id);
+    if (num_generated > 0)
+      logit -= params.presence_penalty + static_cast<double>(params.frequency_penalty) * num_generated;
     entries.push_back({params.temperature > 0 ? logit / static_cast<double>(params.temperature) : logit, id});
   }
   std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) { return a.logit > b.logit; });
@@ -61,8 +66,8 @@ std::vector<float> random_logits(std::mt19937_64& random, uint32_t vocab_size, f
 }
 
 uint32_t sample_one(const std::vector<float>& logits, const SamplingParams& params,
-                    const std::vector<uint32_t>& token_ids = {0}) {
-  return Sampler(static_cast<uint32_t>(logits.size())).sample(logits, token_ids, params);
+                    const std::vector<uint32_t>& token_ids = {0}, uint32_t num_prompt_tokens = 1) {
+  return Sampler(static_cast<uint32_t>(logits.size())).sample(logits, token_ids, num_prompt_tokens, params);
 }
 
 // Every token that 2,000 draws give.
@@ -98,14 +103,22 @@ TEST_CASE("sampler: draws what the definition draws, whatever the logits and par
     const std::vector<float> logits = random_logits(random, 1000, static_cast<float>(one_of(0.1, 2, 8)));
     std::vector<uint32_t> token_ids(1 + random() % 50);
     for (uint32_t& id : token_ids) id = random() % 1000;
+    const auto num_prompt_tokens = static_cast<uint32_t>(1 + random() % token_ids.size());
+    std::vector<LogitBias> biases(static_cast<size_t>(one_of(0, 0, 1, 30)));
+    for (LogitBias& entry : biases)
+      entry = {static_cast<uint32_t>(random() % 1000), static_cast<float>(one_of(-100, -1, 0.3, 5))};
     const SamplingParams params{.temperature = static_cast<float>(one_of(0, 0.3, 1, 1.7, 100)),
                                 .top_k = static_cast<uint32_t>(one_of(0, 1, 2, 40, 999, 5000)),
                                 .top_p = static_cast<float>(one_of(0, 0.5, 0.9, 0.999, 1)),
                                 .min_p = static_cast<float>(one_of(0, 0.01, 0.3)),
                                 .repetition_penalty = static_cast<float>(one_of(0.5, 1, 1, 1.3)),
+                                .presence_penalty = static_cast<float>(one_of(-2, 0, 0, 0.7)),
+                                .frequency_penalty = static_cast<float>(one_of(-0.1, 0, 0, 2)),
+                                .logit_bias = biases,
                                 .seed = random()};
     CAPTURE(i);
-    CHECK(sampler.sample(logits, token_ids, params) == reference_sample(logits, token_ids, params));
+    CHECK(sampler.sample(logits, token_ids, num_prompt_tokens, params) ==
+          reference_sample(logits, token_ids, num_prompt_tokens, params));
   }
 }
 
@@ -124,7 +137,7 @@ TEST_CASE("sampler: 100,000 draws have the frequencies of the softmax") {
   Sampler sampler(20);
   const std::vector<uint32_t> token_ids(kNumDraws);
   for (uint32_t position = 0; position < kNumDraws; ++position)
-    ++counts[sampler.sample(logits, std::span(token_ids).first(position), params)];
+    ++counts[sampler.sample(logits, std::span(token_ids).first(position), position, params)];
 
   double chi_square = 0;
   for (size_t id = 0; id < logits.size(); ++id) {
@@ -175,6 +188,33 @@ TEST_CASE("sampler: the repetition penalty counts every distinct id once, prompt
   CHECK(sample_one(logits, {.temperature = 0.0f, .repetition_penalty = 0.5f}, {1, 2}) == 1);
   const std::vector<float> negative = {-1.0f, -1.5f};
   CHECK(sample_one(negative, {.temperature = 0.0f, .repetition_penalty = 1.6f}, {0}) == 1);
+}
+
+TEST_CASE("sampler: presence and frequency penalty count generated tokens only, once and each time") {
+  const std::vector<float> logits = {4.0f, 3.0f, 1.0f};
+  const auto greedy = [&](float presence, float frequency, const std::vector<uint32_t>& token_ids,
+                          uint32_t num_prompt_tokens) {
+    const SamplingParams params{
+        .temperature = 0.0f, .presence_penalty = presence, .frequency_penalty = frequency};
+    return sample_one(logits, params, token_ids, num_prompt_tokens);
+  };
+  CHECK(greedy(2.0f, 0.0f, {0, 0, 0}, 3) == 0);
+  CHECK(greedy(2.0f, 0.0f, {2, 0}, 1) == 1);
+  CHECK(greedy(0.9f, 0.0f, {2, 0, 0, 0, 0}, 1) == 0);
+  CHECK(greedy(0.0f, 0.9f, {0, 0, 0, 0, 2}, 4) == 0);
+  CHECK(greedy(0.0f, 0.9f, {2, 0}, 1) == 0);
+  CHECK(greedy(0.0f, 0.9f, {2, 0, 0}, 1) == 1);
+  CHECK(greedy(-2.0f, 0.0f, {0, 1}, 1) == 1);
+  CHECK(greedy(0.0f, -1.1f, {0, 2, 2, 2}, 1) == 2);
+}
+
+TEST_CASE("sampler: logit bias bans and forces ids, adds up, and comes before the penalties") {
+  const std::vector<float> logits = {4.0f, 3.0f, -20.0f};
+  CHECK(sample_one(logits, {.temperature = 0.0f, .logit_bias = {{0, -100.0f}}}) == 1);
+  CHECK(drawn_ids(logits, {.logit_bias = {{2, 100.0f}}}) == std::vector<uint32_t>{2});
+  CHECK(sample_one(logits, {.temperature = 0.0f, .logit_bias = {{1, 0.6f}, {1, 0.6f}}}) == 1);
+  CHECK(sample_one({4.0f, 3.0f}, {.temperature = 0.0f, .repetition_penalty = 2.0f, .logit_bias = {{0, 1.5f}}},
+                   {0}) == 1);  // (4 + 1.5) / 2 is below 3, 4 / 2 + 1.5 is not
 }
 
 TEST_CASE("sampler: the draw depends on all 64 bits of the seed, and on the position") {

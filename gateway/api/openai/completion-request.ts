@@ -1,0 +1,41 @@
+import { z } from 'zod';
+import * as fields from '../fields.ts';
+import { prompts } from './prompts.ts';
+import { harmlessFields, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
+
+/** Answers to one request, over all its prompts. */
+const MAX_CHOICES = 64;
+const DEFAULT_MAX_TOKENS = 16;
+const MAX_LOGPROBS = 5;
+
+/** The fields of POST /v1/completions. */
+export const completionFields = {
+  ...sharedFields,
+  prompt: prompts('prompt'),
+  max_tokens: maxTokens('max_tokens').default(DEFAULT_MAX_TOKENS),
+  logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
+
+  // Known, and refused unless they ask for what happens anyway.
+  echo: fields.unsupported('echo', (value) => value === false, 'false'),
+  suffix: fields.unsupported('suffix', (value) => value === '', 'an empty string'),
+  best_of: fields.unsupported('best_of', (value) => value === 1, '1'),
+
+  ...harmlessFields,
+};
+
+const schema = z.strictObject(completionFields).superRefine(({ stream, stream_options, prompt, n }, ctx) => {
+  refuseIgnored(ctx, !stream && stream_options !== undefined, 'stream_options', 'needs stream to be true');
+  const numChoices = prompt.length * n;
+  if (numChoices <= MAX_CHOICES) return;
+  const rule = { constraint: `max_count(${MAX_CHOICES})`, value: String(numChoices) };
+  const sentence = `prompt must ask for at most ${MAX_CHOICES} choices, its prompts times n (got ${numChoices})`;
+  fields.violated(ctx, rule, sentence, ['prompt']);
+});
+
+/** The body of POST /v1/completions, checked and with its defaults. */
+export type CompletionRequest = z.output<typeof schema>;
+
+/** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
+export function parseCompletionRequest(body: unknown): CompletionRequest {
+  return fields.parseBody(schema, body);
+}

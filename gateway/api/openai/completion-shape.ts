@@ -1,0 +1,19 @@
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import type { ChoiceText, FinishReason, Shape } from './completion.ts';
+import { completionLogprobs } from './logprobs.ts';
+
+/** Choices as completions have them: their text, or what is new of it. */
+export function completionShape(tokenizer: Tokenizer): Shape {
+  const choice = (index: number, { text, tokens }: ChoiceText, finish_reason: FinishReason | null) => {
+    const logprobs = tokens === undefined ? null : completionLogprobs(tokenizer, tokens);
+    return { index, text, logprobs, finish_reason };
+  };
+  return {
+    object: 'text_completion',
+    chunkObject: 'text_completion',
+    choice,
+    opening: () => undefined,
+    delta: (index, text) => choice(index, text, null),
+    closing: (index, finishReason) => choice(index, { text: '', tokens: undefined }, finishReason),
+  };
+}

@@ -1,0 +1,137 @@
+import type { AnswerEnd, EndReason } from '../../tokenizer/answer.ts';
+import type { IndexedPart } from '../../tokenizer/answers.ts';
+import type { SentToken } from '../../tokenizer/sent-tokens.ts';
+import { toApiError } from '../error.ts';
+import { dataEvent } from '../sse.ts';
+import { openAiErrorBody } from './errors.ts';
+
+/** What answers of OpenAI's generating routes have in common, whole and in chunks; a Shape is what they have not. */
+
+export interface Completion {
+  readonly id: string;
+  /** Seconds since 1970. */
+  readonly created: number;
+  readonly model: string;
+  /** Of all prompts, each counted once however many choices it has. */
+  readonly numPromptTokens: number;
+  readonly numChoices: number;
+}
+
+/** The text of a choice or a piece of it; its tokens if log-probabilities were asked for. */
+export interface ChoiceText {
+  readonly text: string;
+  readonly tokens: readonly SentToken[] | undefined;
+}
+
+export type FinishReason = 'stop' | 'length';
+
+export interface Shape {
+  readonly object: string;
+  readonly chunkObject: string;
+  /** A whole choice. */
+  choice(index: number, text: ChoiceText, finishReason: FinishReason): object;
+  /** What a stream says of a choice before its first text, if anything. */
+  opening(index: number): object | undefined;
+  delta(index: number, text: ChoiceText): object;
+  closing(index: number, finishReason: FinishReason): object;
+}
+
+export interface EventOptions {
+  readonly includeUsage: boolean;
+  /** Sees what ended the stream before its time; the client sees only what toApiError lets through. */
+  readonly onError: (error: unknown) => void;
+}
+
+type Steps = AsyncIterable<readonly IndexedPart[]>;
+
+const FINISH_REASONS: Record<EndReason, FinishReason> = {
+  eos: 'stop',
+  stop_sequence: 'stop',
+  max_tokens: 'length',
+};
+
+class GrowingText implements ChoiceText {
+  text = '';
+  tokens: SentToken[] | undefined;
+
+  append(piece: ChoiceText): void {
+    this.text += piece.text;
+    if (piece.tokens === undefined) return;
+    this.tokens ??= [];
+    for (const token of piece.tokens) this.tokens.push(token);
+  }
+}
+
+/** The whole answer; throws what the generation throws. */
+export async function wholeCompletion(completion: Completion, shape: Shape, steps: Steps): Promise<object> {
+  const texts = Array.from({ length: completion.numChoices }, () => new GrowingText());
+  const ends = new Map<number, AnswerEnd>();
+  for await (const parts of steps) {
+    for (const { index, part } of parts) {
+      texts[index]?.append(choiceText(part));
+      if (part.end !== undefined) ends.set(index, part.end);
+    }
+  }
+  const choices = texts.map((text, index) => {
+    const end = ends.get(index);
+    if (end === undefined) throw new Error('an answer ended without saying why');
+    return shape.choice(index, text, FINISH_REASONS[end.reason]);
+  });
+  const { id, created, model } = completion;
+  return { id, object: shape.object, created, model, choices, usage: usage(completion, ends.values()) };
+}
+
+/**
+ * The same as chunks: for each choice its opening, text, finish_reason; then usage if asked for, and `[DONE]`. A
+ * failure becomes an error object in the stream, which clients raise; a stream never just stops.
+ */
+export async function* completionEvents(
+  completion: Completion,
+  shape: Shape,
+  steps: Steps,
+  options: EventOptions,
+): AsyncGenerator<string> {
+  const { includeUsage } = options;
+  const { id, created, model, numChoices } = completion;
+  const chunk = (choices: object[], usageOrNull: object | null = null): string => {
+    const common = { id, object: shape.chunkObject, created, model, choices };
+    return dataEvent(JSON.stringify({ ...common, ...(includeUsage ? { usage: usageOrNull } : {}) }));
+  };
+  const openings = Array.from({ length: numChoices }, (_, index) => shape.opening(index));
+  const opened = openings.map((choice) => (choice === undefined ? '' : chunk([choice]))).join('');
+  if (opened !== '') yield opened;
+  const ends: AnswerEnd[] = [];
+  try {
+    for await (const parts of steps) {
+      // One write for all that a step brought.
+      let events = '';
+      for (const { index, part } of parts) {
+        const text = choiceText(part);
+        if (text.text !== '') events += chunk([shape.delta(index, text)]);
+        if (part.end === undefined) continue;
+        events += chunk([shape.closing(index, FINISH_REASONS[part.end.reason])]);
+        ends.push(part.end);
+      }
+      if (includeUsage && ends.length === numChoices) events += chunk([], usage(completion, ends));
+      if (events !== '') yield events;
+    }
+  } catch (error) {
+    options.onError(error);
+    yield dataEvent(JSON.stringify(openAiErrorBody(toApiError(error))));
+  }
+  yield dataEvent('[DONE]');
+}
+
+function choiceText({ pieces, sentTokens }: IndexedPart['part']): ChoiceText {
+  return { text: pieces.map((piece) => piece.text).join(''), tokens: sentTokens };
+}
+
+function usage({ numPromptTokens }: Completion, ends: Iterable<AnswerEnd>): object {
+  let numTokens = 0;
+  for (const end of ends) numTokens += end.numTokens;
+  return {
+    prompt_tokens: numPromptTokens,
+    completion_tokens: numTokens,
+    total_tokens: numPromptTokens + numTokens,
+  };
+}

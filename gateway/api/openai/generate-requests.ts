@@ -1,0 +1,28 @@
+import type { GenerateRequest } from '../../runner/runner.ts';
+import type { SharedFields } from './shared-fields.ts';
+
+const NUM_SEEDS = 2n ** 64n;
+
+/**
+ * The choices of one prompt: n requests that differ in their seed alone. Choice i draws with the seed plus i (modulo
+ * 2^64), so that each can be had again by itself, and so that a prompt's choices do not depend on the prompts around it.
+ */
+export function generateRequests(
+  fields: Omit<SharedFields, 'seed'>,
+  seed: bigint,
+  prompt: Omit<GenerateRequest, 'sampling'>,
+): GenerateRequest[] {
+  const sampling = {
+    temperature: fields.temperature,
+    topK: fields.top_k,
+    topP: fields.top_p,
+    minP: fields.min_p,
+    repetitionPenalty: fields.repetition_penalty,
+    presencePenalty: fields.presence_penalty,
+    frequencyPenalty: fields.frequency_penalty,
+    logitBias: fields.logit_bias,
+  };
+  return Array.from({ length: fields.n }, (_, choice) => {
+    return { ...prompt, sampling: { ...sampling, seed: (seed + BigInt(choice)) % NUM_SEEDS } };
+  });
+}

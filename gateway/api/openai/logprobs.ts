@@ -1,0 +1,44 @@
+import type { SentToken } from '../../tokenizer/sent-tokens.ts';
+import { tokenText } from '../../tokenizer/token-text.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+
+/** Log-probabilities in the two shapes OpenAI has for them. */
+
+type TokenBytes = Pick<Tokenizer, 'bytes'>;
+
+/** Stands for minus infinity, which JSON does not have, as in OpenAI's answers. */
+const LOWEST_LOGPROB = -9999;
+
+/** As chat completions have them. */
+export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object {
+  const entry = (id: number, logprob: number) => {
+    const bytes = tokenizer.bytes(id);
+    return { token: tokenText(bytes).text, logprob: finite(logprob), bytes: [...bytes] };
+  };
+  const content = tokens.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => ({
+    ...entry(id, logprob),
+    top_logprobs: topIds.map((topId, rank) => entry(topId, topLogprobs[rank] as number)),
+  }));
+  return { content, refusal: null };
+}
+
+/** As completions have them: four lists side by side, and the token itself always among the most likely. */
+export function completionLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object {
+  const name = (id: number): string => {
+    const { text, isText } = tokenText(tokenizer.bytes(id));
+    return isText ? text : `bytes:${text}`;
+  };
+  return {
+    text_offset: tokens.map(({ textOffset }) => textOffset),
+    token_logprobs: tokens.map(({ logprobs }) => finite(logprobs.logprob)),
+    tokens: tokens.map(({ id }) => name(id)),
+    top_logprobs: tokens.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => {
+      const top = topIds.map((topId, rank) => [name(topId), finite(topLogprobs[rank] as number)] as const);
+      return Object.fromEntries([...top, [name(id), finite(logprob)]]);
+    }),
+  };
+}
+
+function finite(logprob: number): number {
+  return Math.max(logprob, LOWEST_LOGPROB);
+}

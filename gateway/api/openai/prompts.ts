@@ -1,0 +1,54 @@
+import { z } from 'zod';
+import { violated } from '../fields.ts';
+
+/** One prompt of a completions request: text, or the ids of its tokens. */
+export type Prompt = string | readonly number[];
+
+const FORMS = 'a string, a list of strings, a list of token ids, or a list of lists of token ids';
+
+/** The four forms OpenAI gives `prompt`, as the list of prompts they mean. Ids are checked against the model later. */
+export function prompts(name: string) {
+  return z.unknown().transform((value, ctx): readonly Prompt[] => {
+    if (typeof value === 'string') return [value];
+    if (isListOf(value, isString)) return value;
+    if (isListOf(value, isNumber)) return isIds(name, value, [], ctx) ? [value] : z.NEVER;
+    if (isListOf(value, isNumbers)) {
+      return value.every((ids, index) => isIds(name, ids, [index], ctx)) ? value : z.NEVER;
+    }
+    const rule = { constraint: value === undefined ? 'required' : 'type' };
+    violated(ctx, rule, value === undefined ? `${name} is required` : `${name} must be ${FORMS}`);
+    return z.NEVER;
+  });
+}
+
+/** Reports the first number that cannot be an id, with its place. */
+function isIds(
+  name: string,
+  numbers: readonly number[],
+  path: number[],
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+): boolean {
+  const index = numbers.findIndex((number) => !Number.isInteger(number) || number < 0);
+  if (index < 0) return true;
+  const place = [...path, index];
+  const message = `${[name, ...place].join('.')} must be a token id, a whole number from 0 (got ${numbers[index]})`;
+  violated(ctx, { constraint: 'token_id', value: String(numbers[index]) }, message, place);
+  return false;
+}
+
+function isListOf<Item>(value: unknown, isItem: (item: unknown) => item is Item): value is readonly Item[] {
+  return Array.isArray(value) && value.length > 0 && value.every(isItem);
+}
+
+function isString(value: unknown): value is string {
+  return typeof value === 'string';
+}
+
+function isNumber(value: unknown): value is number {
+  return typeof value === 'number';
+}
+
+/** An empty one is refused with the prompts that have no tokens. */
+function isNumbers(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every(isNumber);
+}

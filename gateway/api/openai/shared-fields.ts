@@ -1,0 +1,54 @@
+import { z } from 'zod';
+import * as fields from '../fields.ts';
+import { logitBias } from './logit-bias.ts';
+
+/** Fields that chat completions and completions share. */
+
+const MAX_CHOICES_PER_PROMPT = 8;
+
+export const sharedFields = {
+  model: fields.nonEmpty('model'),
+  stream: z.boolean().default(false),
+  stream_options: z
+    .preprocess(fields.withoutNulls, z.strictObject({ include_usage: z.boolean().default(false) }))
+    .optional(),
+  n: fields.integer('n', 1, MAX_CHOICES_PER_PROMPT).default(1),
+  temperature: fields.float('temperature', 0, 2).default(1),
+  top_p: fields.float('top_p', 0, 1).default(1),
+  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
+  min_p: fields.float('min_p', 0, 1).default(0),
+  repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
+  presence_penalty: fields.float('presence_penalty', -2, 2).default(0),
+  frequency_penalty: fields.float('frequency_penalty', -2, 2).default(0),
+  logit_bias: logitBias('logit_bias').default(new Map()),
+  seed: fields.seed('seed').optional(),
+  stop: z
+    .preprocess((value) => (typeof value === 'string' ? [value] : value), fields.stopSequences('stop'))
+    .default([]),
+};
+
+/** Sent by SDKs and without meaning here. */
+export const harmlessFields = {
+  user: z.unknown().optional(),
+  metadata: z.unknown().optional(),
+  store: z.unknown().optional(),
+  service_tier: z.unknown().optional(),
+  safety_identifier: z.unknown().optional(),
+  prompt_cache_key: z.unknown().optional(),
+};
+
+export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
+
+export function maxTokens(name: string) {
+  return fields.integer(name, 1, 2 ** 31 - 1);
+}
+
+/** Refuses a field that would be ignored, because it needs another that is not there. */
+export function refuseIgnored(
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+  isIgnored: boolean,
+  name: string,
+  remedy: string,
+): void {
+  if (isIgnored) fields.violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
+}

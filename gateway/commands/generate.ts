@@ -1,0 +1,177 @@
+/** `runnel generate`: answers prompts offline, in their order. */
+import { readFileSync } from 'node:fs';
+import { parseArgs } from 'node:util';
+import { z } from 'zod';
+import { ApiError } from '../api/error.ts';
+import * as fields from '../api/fields.ts';
+import { flagOptions, mergeSettings } from '../config/settings.ts';
+import { type GenerateConfig, generateHelp, generateSettings } from '../config.ts';
+import { resolveModel } from '../model/model-cache.ts';
+import { ModelSlot } from '../model/model-slot.ts';
+import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
+import { createLog } from '../ops/log.ts';
+import { randomSeed } from '../routes/random-seed.ts';
+import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
+import { Supervisor } from '../runner/supervisor.ts';
+import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
+import { reporting } from './report.ts';
+import { runnerCommand } from './runner-command.ts';
+
+/** Prompts with the runner at a time; the others wait here. */
+const MAX_OPEN_PROMPTS = 256;
+
+export function generateUsage(): string {
+  return [
+    'Usage: runnel generate --model MODEL [options] (PROMPT… | --prompts-file FILE)',
+    '',
+    'Answers prompts without a server, and prints the answers in the order of the prompts.',
+    '',
+    `  --${'prompts-file'.padEnd(31)}JSON array of prompts: texts, or arrays of token ids`,
+    `  --${'stop'.padEnd(31)}text that ends an answer and is not part of it; may be repeated`,
+    `  --${'ignore-eos'.padEnd(31)}goes on behind the token that ends an answer`,
+    `  --${'json'.padEnd(31)}prints a JSON array of {"text", "token_ids", "finish"}`,
+    generateHelp(),
+  ].join('\n');
+}
+
+/** Returns the exit code. */
+export function generateCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const { values, positionals } = parseArgs({
+      args,
+      options: {
+        ...flagOptions(generateSettings),
+        'prompts-file': { type: 'string' },
+        stop: { type: 'string', multiple: true, default: [] as string[] },
+        'ignore-eos': { type: 'boolean', default: false },
+        json: { type: 'boolean', default: false },
+      },
+      allowPositionals: true,
+    });
+    const { config } = mergeSettings(generateSettings, values, process.env);
+    const prompts = promptsOf(values['prompts-file'], positionals);
+    const settings = answerSettings(config, values.stop, values['ignore-eos']);
+    try {
+      await generate(config, prompts, settings, values.json);
+    } catch (error) {
+      if (error instanceof ApiError) throw new UsageError(`${error.message}.`);
+      if (error instanceof GenerationError) throw new UnavailableError(error.message);
+      throw error;
+    }
+    return ExitCode.ok;
+  });
+}
+
+async function generate(
+  config: GenerateConfig,
+  prompts: readonly Prompt[],
+  settings: AnswerSettings,
+  isJson: boolean,
+): Promise<void> {
+  const slot = new ModelSlot(resolveModel(config.model));
+  // Before any runner is started, so that a model that cannot be used is told by its own exit status.
+  await slot.refresh();
+  const { supervisor, info } = await startRunner(config, slot);
+  try {
+    if (slot.current === undefined) throw new UnavailableError(`The model ${slot.path} has gone.`);
+    const answers = answerPrompts(supervisor, { model: slot.current, info }, prompts, settings);
+    let numPrinted = 0;
+    for await (const answer of answers) {
+      const before = numPrinted++ === 0 ? '[' : ',\n ';
+      process.stdout.write(isJson ? before + JSON.stringify(answer) : `${answer.text}\n`);
+    }
+    if (isJson) process.stdout.write(']\n');
+  } finally {
+    await supervisor.stop(0);
+  }
+}
+
+/** A runner that has its model. UnavailableError when the first one does not come so far: nobody waits for a second. */
+async function startRunner(
+  config: GenerateConfig,
+  slot: ModelSlot,
+): Promise<{ supervisor: Supervisor; info: RunnerInfo }> {
+  const log = createLog('warn');
+  let fail: (reason: string) => void = () => {};
+  let succeed: (info: RunnerInfo) => void = () => {};
+  const ready = new Promise<RunnerInfo>((resolve, reject) => {
+    succeed = resolve;
+    fail = (reason) => reject(new UnavailableError(reason));
+  });
+  const supervisor = new Supervisor({
+    prepare: () => slot.refresh(),
+    command: () => runnerCommand(config, slot),
+    modelPath: slot.path,
+    maxOpenRequests: MAX_OPEN_PROMPTS,
+    log: ({ level, ...event }) => {
+      log[level](event);
+      if (event.event === 'runner_exited' || event.event === 'model_failed') fail(String(event.reason));
+    },
+    onReady: succeed,
+  });
+  supervisor.start();
+  try {
+    return { supervisor, info: await ready };
+  } catch (error) {
+    await supervisor.stop(0);
+    throw error;
+  }
+}
+
+const promptsSchema = z
+  .array(
+    z.union([
+      z.string(),
+      z.array(
+        z
+          .int()
+          .min(0)
+          .max(2 ** 32 - 1),
+      ),
+    ]),
+  )
+  .min(1);
+
+function promptsOf(file: string | undefined, positionals: readonly string[]): readonly Prompt[] {
+  if ((file === undefined) === (positionals.length === 0)) {
+    throw new UsageError('generate takes either PROMPTs or --prompts-file FILE.');
+  }
+  if (file === undefined) return positionals;
+  try {
+    return promptsSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
+  } catch (error) {
+    if (!(error instanceof SyntaxError) && !(error instanceof z.ZodError)) throw error;
+    throw new UsageError(
+      `The prompts file ${file} must be a JSON array of texts, or of arrays of token ids.`,
+    );
+  }
+}
+
+function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreEos: boolean): AnswerSettings {
+  return {
+    maxTokens: config['max-tokens'],
+    ignoreEos,
+    stop: parseStop(stop),
+    sampling: {
+      temperature: config.temperature,
+      topK: config['top-k'],
+      topP: config['top-p'],
+      minP: config['min-p'],
+      repetitionPenalty: config['repetition-penalty'],
+      presencePenalty: config['presence-penalty'],
+      frequencyPenalty: config['frequency-penalty'],
+      logitBias: new Map(),
+      seed: config.seed ?? randomSeed(),
+    },
+    maxOpen: MAX_OPEN_PROMPTS,
+  };
+}
+
+/** By the rules of a request's field. */
+function parseStop(stop: readonly string[]): readonly string[] {
+  try {
+    return fields.parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
+  } catch (error) {
+    throw new UsageError(`${(error as Error).message}.`);
+  }
+}

@@ -1,0 +1,31 @@
+import type { Config } from '../config.ts';
+import { readApiKeys } from '../guard/api-keys.ts';
+import type { GuardRules } from '../guard/guard.ts';
+import type { Address, HttpLimits } from '../ops/http-server.ts';
+
+/** The settings of `runnel serve` in the terms of its parts. */
+
+export function addressOf({ uds, host, port }: Config): Address {
+  return uds === undefined ? { host, port } : { path: uds };
+}
+
+export function guardRules(config: Config): GuardRules {
+  const keysFile = config['api-keys-file'];
+  return {
+    hosts: [config.host, ...config['allowed-hosts']],
+    corsOrigins: config['cors-origins'],
+    apiKeys: keysFile === undefined ? undefined : readApiKeys(keysFile),
+  };
+}
+
+export function httpLimits(config: Config): HttpLimits {
+  return {
+    headersTimeoutMs: config['headers-timeout-sec'] * 1000,
+    requestTimeoutMs: config['request-timeout-sec'] * 1000,
+    checkIntervalMs: config['timeouts-check-interval-sec'] * 1000,
+    keepAliveTimeoutMs: config['keep-alive-timeout-sec'] * 1000,
+    maxConnections: config['max-connections'],
+    maxRequestsPerConnection: config['max-requests-per-connection'],
+    maxHeaders: config['max-headers'],
+  };
+}

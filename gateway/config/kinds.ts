@@ -1,0 +1,84 @@
+import { isIP } from 'node:net';
+import { z } from 'zod';
+
+/** What settings can be. Each takes the text of a flag or a variable, or the value of a file. */
+
+export function whole(min: number, max: number) {
+  const fault = `must be a whole number between ${min} and ${max}`;
+  return z.preprocess(
+    (value) => (typeof value === 'string' && /^-?\d+$/.test(value) ? Number(value) : value),
+    z.number(fault).refine((value) => Number.isInteger(value) && value >= min && value <= max, fault),
+  );
+}
+
+export function powerOfTwo(min: number, max: number) {
+  const fault = `must be a power of two between ${min} and ${max}`;
+  return whole(min, max).refine((value) => Number.isInteger(Math.log2(value)), fault);
+}
+
+export function decimal(min: number, max: number) {
+  const fault = `must be a number between ${min} and ${max}`;
+  return z.preprocess(
+    (value) => (typeof value === 'string' && /^-?\d+(\.\d+)?$/.test(value) ? Number(value) : value),
+    z.number(fault).refine((value) => value >= min && value <= max, fault),
+  );
+}
+
+/** As text, because a number of a file would have been rounded by now; or a number small enough to be exact. */
+export function seed() {
+  const fault = 'must be a whole number between 0 and 18446744073709551615, as text where it is above 2^53';
+  return z
+    .union([z.string(), z.int()], fault)
+    .refine((value) => /^\d{1,20}$/.test(String(value)) && BigInt(value) < 2n ** 64n, fault)
+    .transform((value) => BigInt(value));
+}
+
+/** Text that says something. */
+export function text() {
+  return z.string('must be text').min(1, 'must not be empty');
+}
+
+/** sockaddr_un has room for this and a zero. */
+const MAX_SOCKET_PATH_BYTES = 107;
+
+export function socketPath() {
+  return text().refine(
+    (path) => Buffer.byteLength(path) <= MAX_SOCKET_PATH_BYTES,
+    `must be a path of at most ${MAX_SOCKET_PATH_BYTES} bytes`,
+  );
+}
+
+function listOf<Item extends z.ZodType>(item: Item) {
+  return z.preprocess((value) => {
+    const parts = typeof value === 'string' ? [value] : value;
+    if (!Array.isArray(parts)) return value;
+    return parts.flatMap((part: unknown) =>
+      typeof part === 'string' ? part.split(',').map((name) => name.trim()) : [part],
+    );
+  }, z.array(item, 'must be a list of texts').readonly());
+}
+
+/** Host names and addresses, in lower case, without ports. */
+export function hostNames() {
+  const fault = 'must be host names or addresses without ports, such as models.example.org';
+  return listOf(
+    z
+      .string(fault)
+      .toLowerCase()
+      .refine((host) => isIP(host) !== 0 || /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(host), fault),
+  );
+}
+
+/** Origins of web pages. A star is none: it would let every page of the web in. */
+export function origins() {
+  const fault = 'must be origins such as https://chat.example.org, each by its name';
+  return listOf(z.string(fault).refine((origin) => isOrigin(origin), fault));
+}
+
+function isOrigin(text: string): boolean {
+  return /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
+}
+
+export function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}

@@ -1,0 +1,110 @@
+import type { Context, Hono, MiddlewareHandler } from 'hono';
+import { cors } from 'hono/cors';
+import { ApiError } from '../api/error.ts';
+import type { ApiKeys } from './api-keys.ts';
+import { HostNames } from './host-names.ts';
+
+/** Who may ask. */
+export interface GuardRules {
+  /** Names of this server besides those of loopback. */
+  readonly hosts: readonly string[];
+  /** Origins of web pages that may ask from elsewhere. */
+  readonly corsOrigins: readonly string[];
+  /** Undefined: everybody who can reach the address. */
+  readonly apiKeys: ApiKeys | undefined;
+}
+
+/** Programs on this machine, and nobody by way of a web page. */
+export const loopbackOnly: GuardRules = { hosts: [], corsOrigins: [], apiKeys: undefined };
+
+/** For probes, which have no key. */
+const WITHOUT_KEY: ReadonlySet<string> = new Set(['/health', '/ready']);
+
+/** How long a browser may remember the answer to a preflight. */
+const PREFLIGHT_MAX_AGE_SEC = 600;
+
+/** Puts the checks in front of everything that is added to the app later: the body is not looked at before them. */
+export function addGuard(app: Hono, rules: GuardRules): void {
+  app.use(checkHost(new HostNames(rules.hosts)));
+  app.use(checkOrigin(rules.corsOrigins));
+  if (rules.corsOrigins.length > 0) {
+    app.use(
+      cors({
+        origin: [...rules.corsOrigins],
+        allowMethods: ['GET', 'POST'],
+        exposeHeaders: ['x-request-id', 'x-correlation-id', 'retry-after', 'retry-after-ms'],
+        maxAge: PREFLIGHT_MAX_AGE_SEC,
+      }),
+    );
+  }
+  if (rules.apiKeys !== undefined) app.use(checkKey(rules.apiKeys));
+}
+
+function checkHost(names: HostNames): MiddlewareHandler {
+  return async (c, next) => {
+    const host = hostHeader(c);
+    if (!names.allow(host, localAddress(c))) {
+      throw forbidden(
+        'host_not_allowed',
+        `This server is not called ${JSON.stringify(host)}; its operator can add the name with --allowed-hosts.`,
+      );
+    }
+    await next();
+  };
+}
+
+function checkOrigin(allowed: readonly string[]): MiddlewareHandler {
+  return async (c, next) => {
+    const origin = c.req.header('origin');
+    if (origin !== undefined && !allowed.includes(origin) && !isSameHost(origin, hostHeader(c))) {
+      throw forbidden(
+        'origin_not_allowed',
+        `Web pages of ${JSON.stringify(origin)} may not use this server; its operator can let them with --cors-origins.`,
+      );
+    }
+    await next();
+  };
+}
+
+function checkKey(keys: ApiKeys): MiddlewareHandler {
+  return async (c, next) => {
+    if (!WITHOUT_KEY.has(c.req.path)) {
+      const key = keyOf(c);
+      if (key === undefined || !keys.has(key)) {
+        c.header('www-authenticate', 'Bearer');
+        throw new ApiError({
+          status: 401,
+          code: 'invalid_api_key',
+          message:
+            key === undefined
+              ? 'A key is needed: send the header "Authorization: Bearer KEY".'
+              : 'The key is none of those that this server knows.',
+        });
+      }
+    }
+    await next();
+  };
+}
+
+function keyOf(c: Context): string | undefined {
+  const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('authorization') ?? '')?.[1];
+  return bearer ?? c.req.header('x-api-key');
+}
+
+/** Without a socket there is no header either, and the URL says it. */
+function hostHeader(c: Context): string {
+  return c.req.header('host') ?? new URL(c.req.url).host;
+}
+
+function isSameHost(origin: string, host: string): boolean {
+  return URL.canParse(origin) && new URL(origin).host === host.toLowerCase();
+}
+
+function localAddress(c: Context): string | undefined {
+  const env = c.env as { incoming?: { socket: { localAddress?: string } } } | undefined;
+  return env?.incoming?.socket.localAddress;
+}
+
+function forbidden(code: string, message: string): ApiError {
+  return new ApiError({ status: 403, code, message });
+}

@@ -1,0 +1,91 @@
+import { once } from 'node:events';
+import { lstatSync, unlinkSync } from 'node:fs';
+import { createServer, type RequestListener, type Server } from 'node:http';
+import { connect } from 'node:net';
+import { getRequestListener } from '@hono/node-server';
+
+/** HTTP over a socket, with a bound on everything a client can make us hold or wait for. */
+
+export interface HttpLimits {
+  /** Time to send the header of a request, and the whole of it; the answer may take as long as it takes. */
+  readonly headersTimeoutMs: number;
+  readonly requestTimeoutMs: number;
+  /** How often those are looked at. */
+  readonly checkIntervalMs: number;
+  /** Between two requests on one connection. */
+  readonly keepAliveTimeoutMs: number;
+  readonly maxConnections: number;
+  readonly maxRequestsPerConnection: number;
+  readonly maxHeaders: number;
+}
+
+/** Where to listen: an address and port, or the path of a UNIX socket. */
+export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
+
+export function createHttpServer(
+  fetch: Parameters<typeof getRequestListener>[0],
+  limits: HttpLimits,
+): Server {
+  const server = createServer(
+    {
+      headersTimeout: limits.headersTimeoutMs,
+      requestTimeout: limits.requestTimeoutMs,
+      connectionsCheckingInterval: limits.checkIntervalMs,
+      keepAliveTimeout: limits.keepAliveTimeoutMs,
+    },
+    boundedHeaders(getRequestListener(fetch) as RequestListener, limits.maxHeaders),
+  );
+  server.maxConnections = limits.maxConnections;
+  server.maxRequestsPerSocket = limits.maxRequestsPerConnection;
+  server.maxHeadersCount = limits.maxHeaders + 1;
+  return server;
+}
+
+/** Node leaves out lines beyond its count in silence, and one of them may be what a check looks at. */
+function boundedHeaders(listener: RequestListener, maxHeaders: number): RequestListener {
+  return (incoming, outgoing) => {
+    if (incoming.rawHeaders.length <= 2 * maxHeaders) return listener(incoming, outgoing);
+    outgoing.writeHead(431, { connection: 'close' }).end();
+  };
+}
+
+/** The address that was taken, with its port. Rejects when it cannot be had. */
+export async function listen(server: Server, address: Address): Promise<Address> {
+  if ('path' in address) {
+    await removeStaleSocket(address.path);
+    // Nobody but this user may connect, not even between bind and a chmod.
+    const umask = process.umask(0o177);
+    server.listen(address);
+    process.umask(umask);
+  } else server.listen(address);
+  await once(server, 'listening');
+  const bound = server.address();
+  return typeof bound === 'object' && bound !== null && 'host' in address
+    ? { host: address.host, port: bound.port }
+    : address;
+}
+
+/** What a gateway that was killed has left. One that listens is not touched, nor is anything but a socket. */
+async function removeStaleSocket(path: string): Promise<void> {
+  if (lstatSync(path, { throwIfNoEntry: false })?.isSocket() !== true) return;
+  const socket = connect(path);
+  try {
+    await once(socket, 'connect');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ECONNREFUSED') unlinkSync(path);
+  } finally {
+    socket.destroy();
+  }
+}
+
+/** How long the last bytes of streams that have ended may take to reach their clients. */
+const FLUSH_MS = 2000;
+
+export async function close(server: Server): Promise<void> {
+  const closed = once(server, 'close');
+  server.close();
+  server.closeIdleConnections();
+  const timer = setTimeout(() => server.closeAllConnections(), FLUSH_MS);
+  await closed;
+  clearTimeout(timer);
+}

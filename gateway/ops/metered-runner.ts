@@ -1,0 +1,62 @@
+import {
+  type GenerateRequest,
+  GenerationError,
+  type Runner,
+  type RunnerStatus,
+  type TokenBatch,
+} from '../runner/runner.ts';
+import type { Metrics, RequestMeter } from './metrics.ts';
+
+/** Counts and times every request on its way to a runner: the one place all APIs pass. */
+export class MeteredRunner implements Runner {
+  readonly #runner: Runner;
+  readonly #metrics: Metrics;
+
+  constructor(runner: Runner, metrics: Metrics) {
+    this.#runner = runner;
+    this.#metrics = metrics;
+  }
+
+  status(): RunnerStatus {
+    return this.#runner.status();
+  }
+
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
+    let batches: AsyncIterable<TokenBatch>;
+    try {
+      batches = this.#runner.generate(request, signal);
+    } catch (error) {
+      this.#metrics.refused(outcomeOf(error));
+      throw error;
+    }
+    const meter = this.#metrics.admitted(request.promptIds.length);
+    // A consumer that left need not come back to the loop below.
+    const onAbort = (): void => meter.end('cancelled');
+    if (signal.aborted) onAbort();
+    else signal.addEventListener('abort', onAbort, { once: true });
+    return read(batches, meter);
+  }
+}
+
+async function* read(
+  batches: AsyncIterable<TokenBatch>,
+  meter: RequestMeter,
+): AsyncGenerator<TokenBatch, void, undefined> {
+  try {
+    for await (const batch of batches) {
+      meter.tokens(batch.tokenIds.length);
+      if (batch.finish !== undefined) meter.end(batch.finish === 'stop_id' ? 'eos' : 'max_tokens');
+      yield batch;
+    }
+  } catch (error) {
+    meter.end(outcomeOf(error));
+    throw error;
+  } finally {
+    // Left early without being cancelled: the text met a stop string.
+    meter.end('stop_sequence');
+  }
+}
+
+function outcomeOf(error: unknown): string {
+  return error instanceof GenerationError ? error.code.toLowerCase() : 'internal_error';
+}

@@ -1,0 +1,163 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { memoryOf } from '../runner/memory.ts';
+import type { RunnerState, RunnerStatus } from '../runner/runner.ts';
+
+/** What GET /metrics shows, in Prometheus' text format. Counted in the gateway, so that it outlives every runner. */
+
+const STATES: readonly RunnerState[] = ['starting', 'ready', 'recovering', 'failed', 'stopping'];
+
+const FIRST_TOKEN_BUCKETS_SEC = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const INTER_TOKEN_BUCKETS_SEC = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
+const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+/** One request to a runner, whatever API it came by. */
+export interface RequestMeter {
+  tokens(count: number): void;
+  /** Once; later calls change nothing. */
+  end(outcome: string): void;
+}
+
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #now: () => number;
+
+  readonly #requests = this.#counter('worker_requests_total', 'Requests that ended, by outcome', ['outcome']);
+  readonly #tokens = this.#counter(
+    'worker_tokens_generated_total',
+    'Tokens generated and taken by a consumer',
+  );
+  readonly #promptTokens = this.#counter(
+    'runnel_prompt_tokens_total',
+    'Tokens of prompts that were admitted',
+  );
+  readonly #durationMs = this.#histogram(
+    'worker_inference_duration_ms',
+    'Milliseconds from admission to the end of a request',
+    REQUEST_BUCKETS_SEC.map((seconds) => seconds * 1000),
+  );
+  readonly #durationSec = this.#histogram(
+    'runnel_e2e_request_latency_seconds',
+    'Seconds from admission to the end of a request',
+    REQUEST_BUCKETS_SEC,
+  );
+  readonly #firstTokenSec = this.#histogram(
+    'runnel_time_to_first_token_seconds',
+    'Seconds from admission to the first token',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
+  readonly #interTokenSec = this.#histogram(
+    'runnel_inter_token_latency_seconds',
+    'Seconds between tokens of one answer; of tokens that came together, their mean',
+    INTER_TOKEN_BUCKETS_SEC,
+  );
+
+  /** now: milliseconds, for durations. */
+  constructor(status: () => RunnerStatus, now: () => number) {
+    this.#now = now;
+    const startedMs = now();
+    this.#gauge(
+      'worker_uptime_seconds',
+      'Seconds since the gateway started',
+      () => (now() - startedMs) / 1000,
+    );
+    this.#gauge(
+      'worker_vram_bytes',
+      'Device memory of weights and KV cache',
+      () => memoryOf(status().info).vram_bytes,
+    );
+    this.#gauge('worker_memory_bytes', 'Memory of weights and KV cache, wherever it is', () => {
+      return memoryOf(status().info).memory_bytes;
+    });
+    this.#gauge('runnel_requests_open', 'Requests generating or waiting', () => status().openRequests);
+    this.#gauge('runnel_kv_blocks', 'Blocks in the KV cache', () => status().info?.numBlocks ?? 0);
+    this.#gauge(
+      'runnel_kv_blocks_free',
+      'Blocks of the KV cache that nobody uses',
+      () => status().numFreeBlocks ?? 0,
+    );
+    this.#runnerRestarts(status);
+    this.#runnerState(status);
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  /** A request the runner did not take. */
+  refused(outcome: string): void {
+    this.#requests.inc({ outcome });
+  }
+
+  admitted(numPromptTokens: number): RequestMeter {
+    this.#promptTokens.inc(numPromptTokens);
+    const startMs = this.#now();
+    let lastMs: number | undefined;
+    let isOpen = true;
+    return {
+      tokens: (count) => {
+        if (count === 0) return;
+        const nowMs = this.#now();
+        this.#tokens.inc(count);
+        if (lastMs === undefined) this.#firstTokenSec.observe((nowMs - startMs) / 1000);
+        else for (let i = 0; i < count; i++) this.#interTokenSec.observe((nowMs - lastMs) / 1000 / count);
+        lastMs = nowMs;
+      },
+      end: (outcome) => {
+        if (!isOpen) return;
+        isOpen = false;
+        const durationMs = this.#now() - startMs;
+        this.#requests.inc({ outcome });
+        this.#durationMs.observe(durationMs);
+        this.#durationSec.observe(durationMs / 1000);
+      },
+    };
+  }
+
+  #counter(name: string, help: string, labelNames: string[] = []): Counter {
+    return new Counter({ name, help, labelNames, registers: [this.#registry] });
+  }
+
+  #histogram(name: string, help: string, buckets: number[]): Histogram {
+    return new Histogram({ name, help, buckets, registers: [this.#registry] });
+  }
+
+  #gauge(name: string, help: string, value: () => number): void {
+    new Gauge({
+      name,
+      help,
+      registers: [this.#registry],
+      collect() {
+        this.set(value());
+      },
+    });
+  }
+
+  /** The supervisor counts them; a counter here only shows its number. */
+  #runnerRestarts(status: () => RunnerStatus): void {
+    new Counter({
+      name: 'runnel_runner_restarts_total',
+      help: 'Runner processes started after the first',
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        this.inc(status().restarts);
+      },
+    });
+  }
+
+  #runnerState(status: () => RunnerStatus): void {
+    new Gauge({
+      name: 'runnel_runner_state',
+      help: '1 for the state the runner is in',
+      labelNames: ['state'],
+      registers: [this.#registry],
+      collect() {
+        for (const state of STATES) this.set({ state }, status().state === state ? 1 : 0);
+      },
+    });
+  }
+}

@@ -1,0 +1,47 @@
+import { randomUUID } from 'node:crypto';
+import type { Context } from 'hono';
+import { type Completion, completionEvents, type Shape, wholeCompletion } from '../api/openai/completion.ts';
+import type { SharedFields } from '../api/openai/shared-fields.ts';
+import { sseResponse } from '../api/sse.ts';
+import type { AppDeps } from '../app.ts';
+import type { Model } from '../model/model.ts';
+import type { GenerateRequest } from '../runner/runner.ts';
+import { readAnswers } from '../tokenizer/answers.ts';
+import { logFailure } from './log-failure.ts';
+
+interface CompletionJob {
+  readonly idPrefix: string;
+  readonly model: Model;
+  readonly shape: Shape;
+  readonly numPromptTokens: number;
+  /** One for each choice, in the order of the choices. */
+  readonly requests: readonly GenerateRequest[];
+  readonly request: Pick<SharedFields, 'stream' | 'stream_options' | 'stop'>;
+}
+
+/** The last part of the way of OpenAI's generating routes: generate, and answer whole or as a stream. */
+export async function answerCompletion(c: Context, deps: AppDeps, job: CompletionJob): Promise<Response> {
+  const { model, shape, requests, request } = job;
+  const stream = new AbortController();
+  const signal = AbortSignal.any([stream.signal, c.req.raw.signal]);
+  const steps = readAnswers(
+    deps.runner,
+    requests,
+    { tokenizer: model.tokenizer, stop: request.stop },
+    signal,
+  );
+  const completion: Completion = {
+    id: job.idPrefix + randomUUID(),
+    created: Math.floor(deps.now() / 1000),
+    model: model.id,
+    numPromptTokens: job.numPromptTokens,
+    numChoices: requests.length,
+  };
+  if (!request.stream) return c.json(await wholeCompletion(completion, shape, steps));
+  const includeUsage = request.stream_options?.include_usage ?? false;
+  const events = completionEvents(completion, shape, steps, {
+    includeUsage,
+    onError: (thrown) => logFailure(deps.log, c, thrown),
+  });
+  return sseResponse(c, events, { onCancel: () => stream.abort(), onEnd: () => {} });
+}

@@ -1,0 +1,63 @@
+import { Hono } from 'hono';
+import { readJson } from '../api/json.ts';
+import { parseCompletionRequest } from '../api/openai/completion-request.ts';
+import { completionShape } from '../api/openai/completion-shape.ts';
+import { generateRequests } from '../api/openai/generate-requests.ts';
+import type { Prompt } from '../api/openai/prompts.ts';
+import type { AppDeps } from '../app.ts';
+import type { Model } from '../model/model.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
+import { answerCompletion } from './answer-completion.ts';
+import { requireModelId } from './models.ts';
+import { encodePrompt, requireReady, tokensLeft } from './prompt.ts';
+import { randomSeed } from './random-seed.ts';
+import { requireKnownBiases, requireKnownIds } from './token-ids.ts';
+
+/** OpenAI's completions: plain prompts, one or several, whole and streamed. */
+export function completionRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+
+  app.post('/v1/completions', async (c) => {
+    const request = parseCompletionRequest(await readJson(c));
+    const { model, info } = requireReady(deps);
+    requireModelId(request.model, model);
+    requireKnownBiases(request.logit_bias, info.vocabSize);
+    const seed = request.seed ?? randomSeed();
+    const prompts = request.prompt.map((prompt, index) => {
+      const field = request.prompt.length === 1 ? 'prompt' : `prompt.${index}`;
+      return promptOf(prompt, field, model, info);
+    });
+    // The choices of the first prompt come first: choice = prompt * n + sample.
+    const requests = prompts.flatMap(({ promptIds, left }) =>
+      generateRequests(request, seed, {
+        promptIds,
+        modelIdentity: info.modelIdentity,
+        maxTokens: Math.min(request.max_tokens, left),
+        stopIds: model.stopIds,
+        ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
+      }),
+    );
+    return answerCompletion(c, deps, {
+      idPrefix: 'cmpl-',
+      model,
+      shape: completionShape(model.tokenizer),
+      numPromptTokens: prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0),
+      requests,
+      request,
+    });
+  });
+
+  return app;
+}
+
+/** The ids of a prompt and how many tokens fit behind it, or a 400 on `field`. */
+function promptOf(
+  prompt: Prompt,
+  field: string,
+  model: Model,
+  info: RunnerInfo,
+): { promptIds: readonly number[]; left: number } {
+  if (typeof prompt !== 'string') requireKnownIds(prompt, info.vocabSize, (index) => `${field}.${index}`);
+  const promptIds = typeof prompt === 'string' ? encodePrompt(prompt, model, info, field) : prompt;
+  return { promptIds, left: tokensLeft(promptIds, info, field) };
+}

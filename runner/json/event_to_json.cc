@@ -1,0 +1,116 @@
+#include "runner/json/event_to_json.h"
+
+#include <nlohmann/json.hpp>
+
+namespace runnel {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr uint64_t kMaxExact = uint64_t{1} << 53;  // of the doubles that most readers of JSON have
+
+ordered_json whole64(uint64_t value) {
+  return value <= kMaxExact ? ordered_json(value) : ordered_json(std::to_string(value));
+}
+
+ordered_json array_of(const auto& values) {
+  ordered_json array = ordered_json::array();
+  for (const auto value : values) array.push_back(value);
+  return array;
+}
+
+ordered_json json_of(const wire::Hello& hello) {
+  return {{"protocol_version", hello.protocol_version()},
+          {"kind", hello.kind()},
+          {"build", hello.build()},
+          {"numerics_id", hello.numerics_id()}};
+}
+
+ordered_json json_of(const wire::LoadProgress& progress) {
+  return {{"loaded_bytes", whole64(progress.loaded_bytes())},
+          {"total_bytes", whole64(progress.total_bytes())}};
+}
+
+ordered_json json_of(const wire::Ready& ready) {
+  return {{"model_identity", ready.model_identity()},
+          {"architecture", ready.architecture()},
+          {"device", ready.device()},
+          {"vocab_size", ready.vocab_size()},
+          {"max_model_len", ready.max_model_len()},
+          {"max_num_seqs", ready.max_num_seqs()},
+          {"max_num_batched_tokens", ready.max_num_batched_tokens()},
+          {"block_size", ready.block_size()},
+          {"num_blocks", ready.num_blocks()},
+          {"weights_bytes", whole64(ready.weights_bytes())},
+          {"kv_cache_bytes", whole64(ready.kv_cache_bytes())}};
+}
+
+ordered_json json_of(const wire::TokenLogprobs& logprobs) {
+  return {{"logprob", logprobs.logprob()},
+          {"top_ids", array_of(logprobs.top_ids())},
+          {"top_logprobs", array_of(logprobs.top_logprobs())}};
+}
+
+ordered_json json_of(const wire::Output& output) {
+  ordered_json json = {{"request_id", output.request_id()},
+                       {"first_index", output.first_index()},
+                       {"token_ids", array_of(output.token_ids())}};
+  if (output.finish_reason() != wire::FINISH_REASON_UNSPECIFIED)
+    json["finish_reason"] = wire::FinishReason_Name(output.finish_reason());
+  for (const wire::TokenLogprobs& logprobs : output.logprobs()) json["logprobs"].push_back(json_of(logprobs));
+  return json;
+}
+
+ordered_json json_of(const wire::Step& step) {
+  ordered_json outputs = ordered_json::array();
+  for (const wire::Output& output : step.outputs()) outputs.push_back(json_of(output));
+  return {{"step", whole64(step.step())}, {"outputs", outputs}};
+}
+
+ordered_json json_of(const wire::Heartbeat& heartbeat) {
+  return {{"phase", wire::Phase_Name(heartbeat.phase())},
+          {"step", whole64(heartbeat.step())},
+          {"num_requests", heartbeat.num_requests()},
+          {"num_free_blocks", heartbeat.num_free_blocks()}};
+}
+
+ordered_json json_of(const wire::RequestError& error) {
+  return {{"request_id", error.request_id()},
+          {"code", wire::ErrorCode_Name(error.code())},
+          {"message", error.message()}};
+}
+
+ordered_json json_of(const wire::Failure& failure) {
+  return {{"exit_code", failure.exit_code()}, {"message", failure.message()}};
+}
+
+ordered_json member_of(const wire::FromRunner& event) {
+  switch (event.message_case()) {
+    case wire::FromRunner::kHello:
+      return {{"hello", json_of(event.hello())}};
+    case wire::FromRunner::kLoadProgress:
+      return {{"load_progress", json_of(event.load_progress())}};
+    case wire::FromRunner::kReady:
+      return {{"ready", json_of(event.ready())}};
+    case wire::FromRunner::kStep:
+      return {{"step", json_of(event.step())}};
+    case wire::FromRunner::kHeartbeat:
+      return {{"heartbeat", json_of(event.heartbeat())}};
+    case wire::FromRunner::kRequestError:
+      return {{"request_error", json_of(event.request_error())}};
+    case wire::FromRunner::kFailure:
+      return {{"failure", json_of(event.failure())}};
+    case wire::FromRunner::MESSAGE_NOT_SET:
+      break;
+  }
+  return ordered_json::object();
+}
+
+}  // namespace
+
+std::string event_to_json(const wire::FromRunner& event) {
+  // What a model file names itself need not be UTF-8.
+  return member_of(event).dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+}  // namespace runnel

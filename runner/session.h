@@ -1,0 +1,49 @@
+// What a runner does with commands, step by step; where they come from and where the answers go is its
+// owner's business: serve has a pipe for both, replay a file.
+#pragma once
+
+#include <functional>
+
+#include "runner/engine.h"
+#include "runner/heartbeat.h"
+#include "runner/messages.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+class Session {
+ public:
+  using Send = std::function<Result<void>(const wire::FromRunner&)>;
+
+  // The vitals tell what the session is doing. An error of send ends the call in which it happens.
+  Session(Engine& engine, Vitals& vitals, Send send)
+      : engine_(engine), vitals_(vitals), send_(std::move(send)) {}
+
+  // Fails with kProtocol if the command breaks docs/protocol.md in a way that cannot be answered.
+  Result<void> obey(const wire::ToRunner& command);
+  // No command will follow: what is paused goes on, since nobody is left who could resume it.
+  void end_commands();
+  bool commands_ended() const { return commands_ended_; }
+
+  bool has_work() const { return engine_.has_work(); }
+  // One step of the engine, and the frames that tell of it. There must be work.
+  Result<void> step();
+  // Whether everything accepted has ended and nothing will be accepted any more.
+  bool is_done() const { return is_draining_ && engine_.num_requests() == 0; }
+  // Tells in the vitals that there is nothing to do.
+  void show_idle() { show(wire::PHASE_IDLE); }
+
+ private:
+  Result<void> generate(const wire::Generate& generate);
+  Result<void> cancel(uint32_t request_id);
+  Result<void> send_error(const RequestError& error);
+  void show(wire::Phase phase);
+
+  Engine& engine_;
+  Vitals& vitals_;
+  Send send_;
+  bool is_draining_ = false;
+  bool commands_ended_ = false;
+};
+
+}  // namespace runnel

@@ -1,0 +1,97 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { chmodSync, existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+
+const test = suite<{ gateways: Gateway[] }>('settings');
+const folder = temporaryFolder();
+const KEY = 'canary-key-0123456789';
+
+test.before.each((context) => {
+  context.gateways = [];
+});
+test.after.each(async ({ gateways }) => {
+  for (const gateway of gateways) await gateway.stop();
+});
+
+async function start(gateways: Gateway[], ...args: string[]): Promise<Gateway> {
+  const gateway = await Gateway.start(DEFAULT_MODEL, args);
+  gateways.push(gateway);
+  return gateway.ready();
+}
+
+function runnel(...args: string[]) {
+  return spawnSync('node', ['gateway/runnel.js', ...args], { encoding: 'utf8' });
+}
+
+test('with keys every address may be listened on, and only keys let in; no key is in the log', async ({
+  gateways,
+}) => {
+  const keys = folder.write('keys', `# one of the team\n${KEY}\n`);
+  chmodSync(keys, 0o600);
+  const gateway = await start(gateways, '--host', '0.0.0.0', '--api-keys-file', keys, '--log-level', 'debug');
+  const body = { job_id: 'a', prompt: 'Once', max_tokens: 4 };
+  assert.is((await gateway.post('/execute', body)).status, 401);
+  const headers = { 'content-type': 'application/json', authorization: `Bearer ${KEY}` };
+  const response = await fetch(`${gateway.url}/execute`, {
+    method: 'POST',
+    headers,
+    body: JSON.stringify(body),
+  });
+  assert.is((await readNativeAnswer(response)).last.event, 'end');
+  const rebound = execFileSync(
+    'curl',
+    ['-s', '-o', '/dev/null', '-w', '%{http_code}', '-H', 'Host: evil.example', `${gateway.url}/health`],
+    { encoding: 'utf8' },
+  );
+  assert.is(rebound, '403');
+  await gateway.stop();
+  assert.not.match(gateway.log, KEY);
+});
+
+test('a UNIX socket serves its user, and goes with the gateway', async () => {
+  const path = join(folder.path, 'runnel.sock');
+  const process = await Gateway.startOn(DEFAULT_MODEL, ['--uds', path]);
+  const ask = (what: string) =>
+    execFileSync('curl', ['-s', '--unix-socket', path, `http://localhost/${what}`], { encoding: 'utf8' });
+  assert.match(ask('health'), /"status":"(starting|healthy)"/);
+  await process.stop();
+  assert.not(existsSync(path));
+});
+
+test('the printed configuration is taken as it is, and prints itself', () => {
+  const args = ['serve', '--model', 'm', '--port', '9000', '--cors-origins', 'https://chat.example'];
+  const first = runnel(...args, '--print-config');
+  assert.is(first.status, 0, first.stderr);
+  assert.is((JSON.parse(first.stdout) as { port: number }).port, 9000);
+  const file = folder.write('runnel.json', first.stdout);
+  assert.is(runnel('serve', '--config', file, '--print-config').stdout, first.stdout);
+});
+
+test('a command line that cannot be obeyed ends with status 64 and one sentence', () => {
+  const open = folder.write('open-keys', `${KEY}\n`);
+  chmodSync(open, 0o644);
+  const model = ['--model', DEFAULT_MODEL];
+  const cases: [string[], RegExp][] = [
+    [['serve', ...model, '--host', '0.0.0.0'], /--host must be a loopback address, got "0\.0\.0\.0"/],
+    [['serve', ...model, '--api-keys-file', open], /chmod 600/],
+    [['serve', ...model, '--config', folder.write('typo.json', '{"prot":1}')], /"prot"/],
+    [['serve', '--port', '1'], /--model is missing/],
+  ];
+  for (const [args, message] of cases) {
+    const { status, stdout, stderr } = runnel(...args);
+    assert.is(status, 64, stderr);
+    assert.is(stdout, '');
+    assert.match(stderr, message);
+    assert.match(stderr, /^runnel: [^\n]+\n$/);
+    assert.not.match(stderr, KEY);
+  }
+  assert.is(runnel('serve', ...model, '--api-keys-file', '/nowhere/keys').status, 66);
+});
+
+test.run();

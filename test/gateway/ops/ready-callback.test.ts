@@ -1,0 +1,114 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { createLog, type Log } from '../../../gateway/ops/log.ts';
+import { ReadyCallback, type ReadyMessage } from '../../../gateway/ops/ready-callback.ts';
+import { within } from '../../fixtures/within.ts';
+
+const test = suite<{ manager: PoolManager }>('ready callback');
+
+interface Received {
+  readonly method: string | undefined;
+  readonly type: string | undefined;
+  readonly body: unknown;
+}
+
+/** Answers with `status`; undefined: not at all. */
+class PoolManager {
+  readonly received: Received[] = [];
+  status: number | undefined = 200;
+  readonly #server: Server;
+
+  constructor() {
+    this.#server = createServer(async (request, response) => {
+      const chunks = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      this.received.push({
+        method: request.method,
+        type: request.headers['content-type'],
+        body: JSON.parse(Buffer.concat(chunks).toString()),
+      });
+      if (this.status === undefined) return;
+      response.writeHead(this.status, { location: '/elsewhere' }).end('{}');
+    });
+  }
+
+  async listen(): Promise<void> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/ready`;
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+}
+
+const message: ReadyMessage = {
+  worker_id: 'w-1',
+  vram_bytes: 0,
+  memory_bytes: 8_000_000_000,
+  uri: 'http://127.0.0.1:8080',
+  memory_type: 'cpu',
+  model_ref: 'bytes',
+  worker_type: 'cpu',
+  capabilities: ['text-gen'],
+};
+
+test.before.each(async (context) => {
+  context.manager = new PoolManager();
+  await context.manager.listen();
+});
+test.after.each(({ manager }) => manager.close());
+
+async function failureOf(url: string, timeoutMs?: number): Promise<string> {
+  const callback = new ReadyCallback(url, createLog('silent'), timeoutMs);
+  await within(5000, 'the end of the callback', callback.send(message));
+  return (await within(5000, 'the failure', callback.failed)).message;
+}
+
+test('the callback is one POST of who, how much memory and where, and is not repeated', async ({
+  manager,
+}) => {
+  for (const status of [200, 204]) {
+    manager.received.length = 0;
+    manager.status = status;
+    const callback = new ReadyCallback(manager.url, createLog('silent'));
+    await callback.send(message);
+    await callback.send(message);
+    assert.equal(manager.received, [{ method: 'POST', type: 'application/json', body: { ...message } }]);
+  }
+});
+
+test('a callback that is refused fails with the status and is not tried again', async ({ manager }) => {
+  for (const status of [302, 404, 500, 503]) {
+    manager.status = status;
+    assert.is(await failureOf(manager.url), `Pool manager callback failed: ${status}`);
+  }
+  assert.is(manager.received.length, 4);
+});
+
+test('a pool manager that is not there, or never answers, is a failure in bounded time', async ({
+  manager,
+}) => {
+  assert.match(await failureOf('http://127.0.0.1:1/'), /^Pool manager callback failed: .+/);
+  manager.status = undefined;
+  assert.is(await failureOf(manager.url, 50), 'Pool manager callback failed: no answer within 50 ms');
+});
+
+test('test mode: nobody is called when the URL has localhost:9999 in it', async () => {
+  const lines: unknown[] = [];
+  const log = { info: (line: unknown) => lines.push(line) } as unknown as Log;
+  await new ReadyCallback('http://localhost:9999/callback', log).send(message);
+  assert.equal(lines, [{ event: 'callback_skipped', msg: 'Test mode: skipping pool manager callback' }]);
+  await new ReadyCallback(undefined, log).send(message);
+  assert.is(lines.length, 1);
+});
+
+test.run();

@@ -1,0 +1,226 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { createApp } from '../../../gateway/app.ts';
+import { createLog } from '../../../gateway/ops/log.ts';
+import { Metrics } from '../../../gateway/ops/metrics.ts';
+import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { readEvents } from '../../fixtures/sse.ts';
+
+const test = suite<{ runner: ScriptedRunner; complete: (body: object) => Promise<Response> }>('completions');
+
+test.before.each((context) => {
+  context.runner = new ScriptedRunner();
+  const app = createApp({
+    model: () => byteModel,
+    runner: context.runner,
+    log: createLog('silent'),
+    metrics: new Metrics(() => context.runner.status(), Date.now),
+    now: () => 1_800_000_000_000,
+    maxBodyBytes: 2 ** 20,
+  });
+  context.complete = async (body) =>
+    app.request('/v1/completions', {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body: JSON.stringify({ model: 'bytes', prompt: 'Hi', ...body }),
+    });
+});
+
+const bytes = (text: string): number[] => [...Buffer.from(text)];
+
+interface Body {
+  readonly choices: readonly {
+    index: number;
+    text: string;
+    logprobs: object | null;
+    finish_reason: string;
+  }[];
+  readonly usage: object;
+  readonly error: { readonly param: string; readonly message: string; readonly code: string };
+}
+
+async function bodyOf(response: Response | Promise<Response>): Promise<Body> {
+  return (await (await response).json()) as Body;
+}
+
+test('a whole completion has text, finish_reason and usage', async ({ runner, complete }) => {
+  runner.script = [bytes('Hello'), [EOS_ID]];
+  const response = await complete({ seed: 7 });
+  assert.is(response.status, 200);
+  const { id, ...rest } = (await response.json()) as Record<string, unknown>;
+  assert.match(String(id), /^cmpl-/);
+  assert.equal(rest, {
+    object: 'text_completion',
+    created: 1_800_000_000,
+    model: 'bytes',
+    choices: [{ index: 0, text: 'Hello', logprobs: null, finish_reason: 'stop' }],
+    usage: { prompt_tokens: 2, completion_tokens: 6, total_tokens: 8 },
+  });
+  assert.equal(runner.requests[0]?.promptIds, bytes('Hi'));
+  assert.is(runner.requests[0]?.maxTokens, 16, 'the default');
+});
+
+test('a stream is text, finish_reason, usage when asked for, [DONE]', async ({ runner, complete }) => {
+  runner.script = [bytes('He'), bytes('y')];
+  const chunks = [];
+  const options = { stream: true, stream_options: { include_usage: true }, max_tokens: 3 };
+  for await (const { event, data } of readEvents(await complete(options))) {
+    assert.is(event, undefined, 'the events have no name');
+    chunks.push(data === '[DONE]' ? data : JSON.parse(data));
+  }
+  const chunk = (text: string, finish_reason: string | null = null) => ({
+    choices: [{ index: 0, text, logprobs: null, finish_reason }],
+    usage: null,
+  });
+  assert.is(chunks.pop(), '[DONE]');
+  assert.equal(
+    chunks.map(({ choices, usage }) => ({ choices, usage })),
+    [
+      chunk('He'),
+      chunk('y'),
+      chunk('', 'length'),
+      { choices: [], usage: { prompt_tokens: 2, completion_tokens: 3, total_tokens: 5 } },
+    ],
+  );
+  assert.is(new Set(chunks.map(({ id, object }) => `${id} ${object}`)).size, 1);
+});
+
+test('a failure in a stream is an error object, then [DONE]', async ({ runner, complete }) => {
+  runner.script = [bytes('a'), new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: true })];
+  const datas = [];
+  for await (const { data } of readEvents(await complete({ stream: true }))) datas.push(data);
+  assert.is(datas.pop(), '[DONE]');
+  assert.match(datas.pop() ?? '', '"code":"inference_failed"');
+});
+
+test('prompt may be text, a list of texts, ids, or a list of ids', async ({ runner, complete }) => {
+  const forms: [unknown, number[][]][] = [
+    ['Hi', [bytes('Hi')]],
+    [
+      ['Hi', 'you'],
+      [bytes('Hi'), bytes('you')],
+    ],
+    [[72, 105, 256], [[72, 105, 256]]],
+    [
+      [[72], [105, 0]],
+      [[72], [105, 0]],
+    ],
+  ];
+  for (const [prompt, expected] of forms) {
+    runner.requests.length = 0;
+    runner.script = [[EOS_ID]];
+    const { choices, usage } = await bodyOf(complete({ prompt }));
+    assert.equal(
+      runner.requests.map(({ promptIds }) => promptIds),
+      expected,
+    );
+    assert.is(choices.length, expected.length);
+    assert.is((usage as { prompt_tokens: number }).prompt_tokens, expected.flat().length);
+  }
+});
+
+test('several prompts: the choices of the first come first, and each prompt draws as if it were alone', async ({
+  runner,
+  complete,
+}) => {
+  runner.scriptOf = ({ promptIds, sampling }) => [[...promptIds, ...bytes(`${sampling.seed}`)], [EOS_ID]];
+  const { choices, usage } = await bodyOf(complete({ prompt: ['a', 'b'], n: 2, seed: 3 }));
+  assert.equal(
+    choices.map(({ index, text }) => `${index} ${text}`),
+    ['0 a3', '1 a4', '2 b3', '3 b4'],
+  );
+  assert.equal(usage, { prompt_tokens: 2, completion_tokens: 12, total_tokens: 14 });
+});
+
+test('a prompt that cannot be is refused with its place', async ({ runner, complete }) => {
+  const refused: [unknown, string, string][] = [
+    [[1, 258, 2], 'prompt.1', 'prompt.1 is token 258, but the vocabulary ends at 257'],
+    [[[1], [2, 999]], 'prompt.1.1', 'prompt.1.1 is token 999, but the vocabulary ends at 257'],
+    [[1, -1], 'prompt.1', 'prompt.1 must be a token id, a whole number from 0 (got -1)'],
+    [[[1], [0.5]], 'prompt.1.0', 'prompt.1.0 must be a token id, a whole number from 0 (got 0.5)'],
+    [[1, 'a'], 'prompt', 'prompt must be a string, a list of strings'],
+    [{ text: 'a' }, 'prompt', 'prompt must be a string, a list of strings'],
+    [[], 'prompt', 'prompt must be a string, a list of strings'],
+    [null, 'prompt', 'prompt is required'],
+    ['', 'prompt', 'prompt has no '],
+    [['a', ''], 'prompt.1', 'prompt.1 has no '],
+    [[[1], []], 'prompt.1', 'prompt.1 has no '],
+    [['a', 'x'.repeat(512)], 'prompt.1', 'prompt.1 has 512 tokens, but the context holds 512'],
+    [Array(65).fill('a'), 'prompt', 'at most 64 choices, its prompts times n (got 65)'],
+  ];
+  for (const [prompt, param, message] of refused) {
+    const response = await complete({ prompt });
+    assert.is(response.status, 400, message);
+    const { error } = await bodyOf(response);
+    assert.is(error.param, param);
+    assert.match(error.message, message);
+  }
+  assert.is(runner.requests.length, 0);
+  assert.match((await bodyOf(complete({ prompt: Array(9).fill('a'), n: 8 }))).error.message, '(got 72)');
+});
+
+test('a parameter that cannot be obeyed is refused by name', async ({ runner, complete }) => {
+  const refused: Record<string, unknown> = {
+    suffix: 'end',
+    best_of: 2,
+    echo: true,
+    logprobs: 6,
+    n: 9,
+    max_tokens: 0,
+    stream_options: { include_usage: true },
+    messages: [],
+  };
+  for (const [name, value] of Object.entries(refused)) {
+    const response = await complete({ [name]: value });
+    assert.is(response.status, 400, name);
+    const { error } = await bodyOf(response);
+    assert.is(error.param, name);
+    assert.match(error.message, name);
+  }
+  const unknownBias = await bodyOf(complete({ logit_bias: { 258: 1 } }));
+  assert.is(unknownBias.error.param, 'logit_bias.258');
+  assert.is(runner.requests.length, 0);
+  assert.is((await bodyOf(complete({ model: 'other' }))).error.code, 'model_not_found');
+});
+
+test('the context rule: max_tokens is cut to what fits behind the prompt', async ({ runner, complete }) => {
+  runner.script = [[EOS_ID]];
+  await complete({ prompt: 'x'.repeat(500), max_tokens: 100 });
+  assert.is(runner.requests[0]?.maxTokens, 12);
+});
+
+test('logprobs: four lists side by side, the token itself always among the most likely', async ({
+  runner,
+  complete,
+}) => {
+  runner.script = [bytes('🙂a'), [0x82, EOS_ID]];
+  const logprobsOf = async (body: object): Promise<{ top_logprobs?: object[] }> => {
+    const { choices } = await bodyOf(complete(body));
+    return choices[0]?.logprobs ?? {};
+  };
+  const logprobs = await logprobsOf({ logprobs: 1 });
+  const ids = [...bytes('🙂a'), 0x82];
+  const tokens = ['bytes:\\xf0', 'bytes:\\x9f', 'bytes:\\x99', 'bytes:\\x82', 'a', 'bytes:\\x82'];
+  assert.equal(logprobs, {
+    text_offset: [0, 0, 0, 0, 1, 2],
+    token_logprobs: ids.map((id) => -id / 8),
+    tokens,
+    top_logprobs: ids.map((id, at) => ({ [tokens[at] as string]: -id / 8 })),
+  });
+  assert.is(runner.requests[0]?.topLogprobs, 1);
+  runner.script = [bytes('a'), [EOS_ID]];
+  assert.equal((await logprobsOf({ logprobs: 0 })).top_logprobs, [{ a: -97 / 8 }]);
+});
+
+test('logprobs: offsets in a stream go on from chunk to chunk', async ({ runner, complete }) => {
+  runner.script = [bytes('ab'), bytes('c'), [EOS_ID]];
+  const offsets = [];
+  for await (const { data } of readEvents(await complete({ stream: true, logprobs: 2 }))) {
+    if (data !== '[DONE]') offsets.push(JSON.parse(data).choices[0].logprobs?.text_offset ?? null);
+  }
+  assert.equal(offsets, [[0, 1], [2], null]);
+});
+
+test.run();

@@ -1,0 +1,82 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import type { TokenBatch } from '../../../gateway/runner/runner.ts';
+import { type AnswerPart, readAnswer } from '../../../gateway/tokenizer/answer.ts';
+import { byteTokenizer, EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
+
+const test = suite('tokens that were sent');
+
+const bytes = (text: string): number[] => [...Buffer.from(text)];
+
+/** The parts of an answer whose steps brought these ids. */
+async function partsOf(steps: readonly (readonly number[])[], stop: readonly string[] = []) {
+  async function* batches(): AsyncGenerator<TokenBatch> {
+    let firstIndex = 0;
+    for (const [at, tokenIds] of steps.entries()) {
+      const logprobs = tokenIds.map((id) => ({ logprob: -id, topIds: [], topLogprobs: [] }));
+      const finish = at < steps.length - 1 ? {} : { finish: 'max_tokens' as const };
+      yield { firstIndex, tokenIds, logprobs, ...finish };
+      firstIndex += tokenIds.length;
+    }
+  }
+  const parts: { text: string; ids: number[]; offsets: number[] }[] = [];
+  for await (const part of readAnswer(batches(), { tokenizer: byteTokenizer, stop })) parts.push(seen(part));
+  return parts;
+}
+
+function seen({ pieces, sentTokens }: AnswerPart) {
+  return {
+    text: pieces.map(({ text }) => text).join(''),
+    ids: (sentTokens ?? []).map(({ id }) => id),
+    offsets: (sentTokens ?? []).map(({ textOffset }) => textOffset),
+  };
+}
+
+test('each token comes with its text and its own probabilities', async () => {
+  const parts = await partsOf([bytes('ab'), bytes('c')]);
+  assert.equal(parts, [
+    { text: 'ab', ids: bytes('ab'), offsets: [0, 1] },
+    { text: 'c', ids: bytes('c'), offsets: [2] },
+  ]);
+});
+
+test('the tokens of a character come with it, and stand where it begins', async () => {
+  const [first, second, third] = bytes('€') as [number, number, number];
+  const parts = await partsOf([bytes('🙂'), [first], [second], [third, 97]]);
+  assert.equal(parts, [
+    { text: '🙂', ids: bytes('🙂'), offsets: [0, 0, 0, 0] },
+    { text: '', ids: [], offsets: [] },
+    { text: '', ids: [], offsets: [] },
+    { text: '€a', ids: [first, second, third, 97], offsets: [1, 1, 1, 2] },
+  ]);
+});
+
+test('a token that broke off its character comes with the mark for it', async () => {
+  const [first] = bytes('€') as [number];
+  assert.equal(await partsOf([[first], bytes('a')]), [
+    { text: '', ids: [], offsets: [] },
+    { text: '\ufffda', ids: [first, 97], offsets: [0, 0] },
+  ]);
+});
+
+test('what is held back for a stop string comes when it is sent, or never', async () => {
+  assert.equal(await partsOf([bytes('xE'), bytes('N'), bytes('!')], ['END']), [
+    { text: 'x', ids: bytes('x'), offsets: [0] },
+    { text: '', ids: [], offsets: [] },
+    { text: 'EN!', ids: bytes('EN!'), offsets: [1, 2, 3] },
+  ]);
+  assert.equal(await partsOf([bytes('xE'), bytes('NDz')], ['END']), [
+    { text: 'x', ids: bytes('x'), offsets: [0] },
+    { text: '', ids: [], offsets: [] },
+  ]);
+  assert.equal((await partsOf([bytes('xEN')], ['END']))[0]?.text, 'xEN', 'the end gives out what was held');
+});
+
+test('a character that never became whole, and control tokens, have no text and do not come', async () => {
+  const [first] = bytes('€') as [number];
+  assert.equal(await partsOf([[97, TURN_ID, 98, EOS_ID, first]]), [
+    { text: 'ab', ids: [97, 98], offsets: [0, 1] },
+  ]);
+});
+
+test.run();

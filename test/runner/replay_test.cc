@@ -1,0 +1,261 @@
+#include "runner/replay.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <bit>
+#include <csignal>
+#include <functional>
+#include <map>
+#include <sstream>
+
+#include "test/fixtures/recorded_session.h"
+#include "test/fixtures/sequences.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+const ReplaySubject kSubject{.numerics_id = "fake-1", .model_identity = "fake model"};
+constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+
+Sequence request(uint32_t request_id, uint32_t num_prompt_tokens, uint32_t max_tokens) {
+  Sequence sequence = sequence_of(request_id, count_from(request_id, num_prompt_tokens), max_tokens);
+  sequence.sampling = {.temperature = 0.9f, .top_p = 0.95f, .presence_penalty = 0.5f, .seed = request_id};
+  sequence.top_logprobs = 3;
+  return sequence;
+}
+
+wire::ToRunner generate_of(const Sequence& sequence) {
+  wire::ToRunner command;
+  wire::Generate& generate = *command.mutable_generate();
+  generate.set_request_id(sequence.request_id);
+  generate.mutable_token_ids()->Assign(sequence.token_ids.begin(), sequence.token_ids.end());
+  generate.set_max_tokens(sequence.max_tokens);
+  generate.mutable_sampling()->set_temperature(sequence.sampling.temperature);
+  generate.mutable_sampling()->set_top_p(sequence.sampling.top_p);
+  generate.mutable_sampling()->set_presence_penalty(sequence.sampling.presence_penalty);
+  generate.mutable_sampling()->set_seed(sequence.sampling.seed);
+  generate.set_top_logprobs(*sequence.top_logprobs);
+  return command;
+}
+
+const Sequence kFirst = request(1, 30, 40);
+const Sequence kSecond = request(2, 20, 40);
+const Sequence kThird = request(3, 50, 40);
+const Sequence kRefused = request(4, 40, 4);
+
+// A session in which everything happens: chunks of prompts, a refusal, a pause, a cancel, too few blocks.
+void run_session(FakeEngine& fake, const std::string& path) {
+  wire::RecordingStart start;
+  start.set_version(kRecordingVersion);
+  const auto recorder = Recorder::open(path, kDefaultRecordMaxBytes, start).value();
+  wire::FromRunner hello;
+  hello.mutable_hello()->set_numerics_id(kSubject.numerics_id);
+  recorder->event(hello);
+  wire::FromRunner ready;
+  ready.mutable_ready()->set_model_identity(kSubject.model_identity);
+  recorder->event(ready);
+  RecordedSession session(fake, *recorder);
+  session.obey(generate_of(kFirst));
+  session.step(3);
+  session.obey(generate_of(kSecond));
+  wire::ToRunner refused = generate_of(kRefused);
+  refused.mutable_generate()->mutable_sampling()->set_temperature(-1.0f);
+  session.obey(refused);
+  session.step(4);
+  wire::ToRunner pause;
+  pause.mutable_pause()->set_request_id(1);
+  session.obey(pause);
+  session.obey(generate_of(kThird));
+  session.step(9);
+  wire::FromRunner heartbeat;
+  heartbeat.mutable_heartbeat()->set_num_requests(3);
+  recorder->event(heartbeat);
+  wire::ToRunner cancel;
+  cancel.mutable_cancel()->set_request_id(3);
+  session.obey(cancel);
+  wire::ToRunner resume;
+  resume.mutable_resume()->set_request_id(1);
+  session.obey(resume);
+  session.step(10);
+  session.end_commands();
+  session.step(1000);
+}
+
+struct Replayed {
+  Result<void> end;
+  std::string said;
+};
+
+Replayed replay_it(const std::string& path, uint64_t until_step = kAll,
+                   const ReplaySubject& subject = kSubject) {
+  FakeEngine fake;
+  Result<Recording> recording = Recording::open(path);
+  REQUIRE(recording.ok());
+  std::ostringstream out;
+  const Result<void> end = replay(*recording, fake.engine, subject, until_step, out);
+  return {end, out.str()};
+}
+
+std::vector<wire::RecordEntry> entries_of(const std::string& path) {
+  Result<Recording> recording = Recording::open(path);
+  std::vector<wire::RecordEntry> all(1);
+  *all[0].mutable_start() = recording->start();
+  while (std::optional<wire::RecordEntry> entry = recording->next().value()) all.push_back(*entry);
+  return all;
+}
+
+void write_entries(const std::string& path, const std::vector<wire::RecordEntry>& all) {
+  std::string bytes;
+  for (const wire::RecordEntry& entry : all) append_frame(entry.SerializeAsString(), bytes);
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// Runs it in a process of its own. The signal that ended that, or 0.
+int signal_of(const std::function<void()>& work) {
+  const pid_t child = fork();
+  if (child == 0) {
+    std::signal(SIGABRT, SIG_DFL);  // not the test framework's report
+    work();
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("replay: a whole session gives the same frames again") {
+  const RecordingPath file;
+  FakeEngine fake;
+  run_session(fake, file.path);
+  const Replayed replayed = replay_it(file.path);
+  REQUIRE(replayed.end.ok());
+  const uint64_t num_steps = fake.model.num_forwards;
+  CHECK(replayed.said.find(std::to_string(num_steps) + " steps, ") == 0);
+  CHECK(replayed.said.ends_with(" tokens, all equal.\n"));
+  CHECK(replay_it(file.path, 7).said.find("7 steps, ") == 0);
+  CHECK(replay_it(file.path, num_steps + 1).said == replayed.said);
+}
+
+TEST_CASE("replay: a recorded session with a planted crash replays to the same step with the same bits") {
+  const RecordingPath file;
+  constexpr uint64_t kCrashStep = 21;
+  const auto crash = [&] {
+    FakeEngine fake;
+    fake.model.abort_at_forward = kCrashStep;
+    run_session(fake, file.path);
+  };
+  REQUIRE(signal_of(crash) == SIGABRT);
+
+  // The recording has all that happened before: the tokens are those of the definition.
+  std::map<uint32_t, std::vector<uint32_t>> answers;
+  uint32_t num_tokens = 0;
+  for (const wire::RecordEntry& entry : entries_of(file.path)) {
+    for (const wire::Output& output : entry.event().step().outputs()) {
+      answers[output.request_id()].push_back(output.token_ids(0));
+      ++num_tokens;
+    }
+  }
+  for (const Sequence& sequence : {kFirst, kSecond}) {
+    std::vector<uint32_t> expected = fake_answer(sequence, 100);
+    REQUIRE(answers[sequence.request_id].size() > 5);
+    expected.resize(answers[sequence.request_id].size());
+    CHECK(answers[sequence.request_id] == expected);
+  }
+
+  const Replayed healed = replay_it(file.path);
+  CHECK(healed.end.ok());
+  CHECK(healed.said ==
+        "20 steps, " + std::to_string(num_tokens) +
+            " tokens, all equal.\nThe recorded process ended in step 21, which is computed now.\n"
+            "It went well this time.\n");
+  const auto crash_again = [&](uint64_t until_step) {
+    return signal_of([&] {
+      FakeEngine fake;
+      fake.model.abort_at_forward = kCrashStep;
+      Result<Recording> recording = Recording::open(file.path);
+      std::ostringstream out;
+      (void)replay(*recording, fake.engine, kSubject, until_step, out);
+    });
+  };
+  CHECK(crash_again(kAll) == SIGABRT);
+  CHECK(crash_again(20) == 0);
+}
+
+TEST_CASE("replay: the smallest difference is found and named with both frames") {
+  const RecordingPath file;
+  FakeEngine fake;
+  run_session(fake, file.path);
+  const std::vector<wire::RecordEntry> all = entries_of(file.path);
+  const auto difference_after = [&](const std::function<void(std::vector<wire::RecordEntry>&)>& change) {
+    std::vector<wire::RecordEntry> changed = all;
+    change(changed);
+    write_entries(file.path, changed);
+    const Replayed replayed = replay_it(file.path);
+    if (replayed.end.ok()) return std::string();
+    CHECK(replayed.end.error().exit_code == ExitCode::kDifferent);
+    return replayed.end.error().message;
+  };
+  const auto last_step = [](std::vector<wire::RecordEntry>& changed) {
+    return std::find_if(changed.rbegin(), changed.rend(),
+                        [](const auto& entry) { return entry.event().step().outputs_size() > 0; });
+  };
+  CHECK(difference_after([](auto&) {}) == "");
+  CHECK(difference_after([&](auto& changed) {
+          wire::TokenLogprobs& logprobs =
+              *last_step(changed)->mutable_event()->mutable_step()->mutable_outputs(0)->mutable_logprobs(0);
+          logprobs.set_logprob(std::bit_cast<float>(std::bit_cast<uint32_t>(logprobs.logprob()) ^ 1));
+        }).find("differs.\n  recorded: {\"step\":") != std::string::npos);
+  CHECK(difference_after([&](auto& changed) {
+          last_step(changed)->mutable_event()->mutable_step()->mutable_outputs(0)->set_token_ids(0, 5);
+        }).find("Step " + std::to_string(fake.model.num_forwards)) == 0);
+  CHECK(difference_after([&](auto& changed) { changed.erase(last_step(changed).base() - 1); }) == "");
+  CHECK(difference_after([&](auto& changed) {
+          for (wire::RecordEntry& entry : changed)
+            if (entry.command().generate().request_id() == 2)
+              entry.mutable_command()->mutable_generate()->mutable_sampling()->set_seed(77);
+        }) != "");
+  CHECK(difference_after([&](auto& changed) {
+          std::erase_if(changed, [](const auto& entry) { return entry.command().has_pause(); });
+        }) != "");
+  CHECK(difference_after([&](auto& changed) {
+          std::erase_if(changed, [](const auto& entry) {
+            return entry.event().request_error().code() == wire::ERROR_CODE_CANCELLED;
+          });
+        }).find("recorded: nothing\n  computed: {\"request_error\"") != std::string::npos);
+}
+
+TEST_CASE("replay: a recording that was cut anywhere replays up to there") {
+  const RecordingPath file;
+  FakeEngine fake;
+  run_session(fake, file.path);
+  const std::string whole = bytes_of(file.path);
+  for (size_t num_bytes = whole.size() / 2; num_bytes < whole.size(); num_bytes += 13) {
+    std::ofstream(file.path, std::ios::binary) << whole.substr(0, num_bytes);
+    CAPTURE(num_bytes);
+    const Replayed replayed = replay_it(file.path);
+    CHECK(replayed.end.ok());
+    CHECK(replayed.said.find("all equal") != std::string::npos);
+  }
+}
+
+TEST_CASE("replay: another model or other arithmetic is refused") {
+  const RecordingPath file;
+  FakeEngine fake;
+  run_session(fake, file.path);
+  const Replayed other_model =
+      replay_it(file.path, kAll, {.numerics_id = "fake-1", .model_identity = "other"});
+  REQUIRE_FALSE(other_model.end.ok());
+  CHECK(other_model.end.error().exit_code == ExitCode::kUsage);
+  CHECK(other_model.end.error().message.find("model identity is fake model, this one's is other") !=
+        std::string::npos);
+  const Replayed other_numerics =
+      replay_it(file.path, kAll, {.numerics_id = "fake-2", .model_identity = "fake model"});
+  REQUIRE_FALSE(other_numerics.end.ok());
+  CHECK(other_numerics.end.error().message.find("numerics id is fake-1") != std::string::npos);
+}
+
+}  // namespace runnel
