@@ -2,7 +2,7 @@
  * The messages of proto/runner.proto as the gateway's own types. Names, units and limits are the schema's; wire.ts
  * turns them into bytes and back.
  */
-import type { SamplingParams, TokenLogprobs } from './runner.ts';
+import type { RunnerInfo, SamplingParams, TokenLogprobs } from './runner.ts';
 
 export const protocolVersion = 1;
 
@@ -36,20 +36,8 @@ export interface LoadProgress {
   readonly totalBytes: number;
 }
 
-export interface Ready {
-  readonly type: 'ready';
-  readonly modelIdentity: string;
-  readonly architecture: string;
-  readonly device: string;
-  readonly vocabSize: number;
-  readonly maxModelLen: number;
-  readonly maxNumSeqs: number;
-  readonly maxNumBatchedTokens: number;
-  readonly blockSize: number;
-  readonly numBlocks: number;
-  readonly weightsBytes: number;
-  readonly kvCacheBytes: number;
-}
+/** What a runner says of itself and of its model once it is ready; Hello said the rest. */
+export type Ready = { readonly type: 'ready' } & Omit<RunnerInfo, 'kind' | 'build' | 'numericsId'>;
 
 /** What one step made for one request. */
 export interface Output {
