@@ -72,6 +72,11 @@ export const runnerSettings = {
     help: 'tokens in a block of the KV cache: a power of two',
   },
   'kv-cache-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'memory for the KV cache' },
+  record: {
+    schema: text().optional(),
+    help: 'file to record what the runner is told and says; it holds prompts, as ids',
+  },
+  'record-max-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'where a recording stops' },
 } as const satisfies SettingTable;
 
 const settings = {

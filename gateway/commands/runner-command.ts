@@ -11,6 +11,8 @@ const PASSED_ON = [
   'max-num-batched-tokens',
   'block-size',
   'kv-cache-bytes',
+  'record',
+  'record-max-bytes',
 ] as const satisfies (keyof typeof runnerSettings)[];
 
 /** How the runner is started: a line that works by hand as well. */
