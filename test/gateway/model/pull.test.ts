@@ -14,7 +14,7 @@ import { PullError } from '../../../gateway/model/pull-error.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { fakePip, type PipBehaviour } from '../../fixtures/fake-pip.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
-import { waitUntil } from '../../fixtures/wait.ts';
+import { until } from '../../fixtures/within.ts';
 import { writeZip } from '../../fixtures/zip-writer.ts';
 
 const test = suite('pull');
@@ -187,14 +187,14 @@ test('two at once in one process fetch once', async () => {
 test('killed half-way: no file under the name, and the next run takes over and cleans up', async () => {
   usePrograms({ python3: { kind: 'hangs' } });
   const first = pullInProcess();
-  await waitUntil('the download has begun', () => temporaryFiles().length > 0);
+  await until(10_000, 'the download has begun', () => temporaryFiles().length > 0);
   assert.not.ok(existsSync(cachePath(entry)));
 
   // Another one waits while the first lives.
   const second = pullInProcess();
   let waiting = '';
   second.stderr?.setEncoding('utf8').on('data', (text: string) => (waiting += text));
-  await waitUntil('the second waits', () => waiting.includes(`Process ${first.pid} is fetching tiny`));
+  await until(10_000, 'the second waits', () => waiting.includes(`Process ${first.pid} is fetching tiny`));
   second.kill('SIGKILL');
   await once(second, 'exit');
 

@@ -3,31 +3,18 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Backoff } from '../../../gateway/runner/backoff.ts';
-import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
 import {
   collect,
   collectExact,
   fakeCommand,
+  generationErrorOf,
   patienceMs,
   requestOf,
   supervised,
   withDirectory,
 } from '../../fixtures/supervised.ts';
-import { until, within } from '../../fixtures/within.ts';
-
-async function errorOf(promise: Promise<unknown>): Promise<GenerationError> {
-  const reason = await within(
-    patienceMs,
-    'the error',
-    promise.then(
-      () => undefined,
-      (error: unknown) => error,
-    ),
-  );
-  assert.instance(reason, GenerationError);
-  return reason as GenerationError;
-}
+import { until } from '../../fixtures/within.ts';
 
 const recovery = suite('recovery');
 
@@ -141,7 +128,7 @@ recovery('another protocol version fails for good and names both', async () => {
   await supervised(['--wrong-version'], {}, async ({ supervisor, state }) => {
     await state('failed');
     assert.match(supervisor.status().reason ?? '', /version 999, the gateway version 1/);
-    const error = await errorOf(collect(supervisor, requestOf([1], 1)));
+    const error = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
     assert.equal([error.code, error.retriable], ['NOT_READY', false]);
     assert.is(supervisor.status().restarts, 0);
   });
@@ -157,7 +144,7 @@ recovery(
         await state('failed');
         assert.is(supervisor.status().reason, 'The magic is 0x00.');
         assert.is(eventsOf('model_failed')[0]?.reason, 'The magic is 0x00.');
-        const error = await errorOf(collect(supervisor, requestOf([1], 1)));
+        const error = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
         assert.equal([error.code, error.retriable, error.message], ['NOT_READY', true, 'The magic is 0x00.']);
         assert.is(eventsOf('model_load_start').length, 1);
         directory.write('model', 'good');
@@ -175,7 +162,7 @@ recovery('open streams fail when their model is gone, and when it is replaced', 
     const flags = ['--model', modelPath, '--exit-code', '65', '--delay-ms', '5'];
     await supervised(flags, { modelPath, modelPollMs: 5 }, async ({ supervisor, state, kill }) => {
       await state('ready');
-      const replaced = errorOf(
+      const replaced = generationErrorOf(
         collect(supervisor, requestOf([1], 1000, { modelIdentity: 'one' }), {
           onBatch: async (ids) => {
             if (ids.length !== 3) return;
@@ -190,9 +177,11 @@ recovery('open streams fail when their model is gone, and when it is replaced', 
       await state('ready');
       assert.is(supervisor.status().info?.modelIdentity, 'two');
 
-      const stale = await errorOf(collect(supervisor, requestOf([1], 1000, { modelIdentity: 'one' })));
+      const stale = await generationErrorOf(
+        collect(supervisor, requestOf([1], 1000, { modelIdentity: 'one' })),
+      );
       assert.equal([stale.code, stale.retriable], ['NOT_READY', true], 'ids of the old model are not sent');
-      const broken = errorOf(collect(supervisor, requestOf([1], 1000, { modelIdentity: 'two' })));
+      const broken = generationErrorOf(collect(supervisor, requestOf([1], 1000, { modelIdentity: 'two' })));
       directory.write('model', 'bad');
       await kill();
       assert.is((await broken).code, 'INFERENCE_FAILED');
@@ -230,7 +219,7 @@ recovery('a request that kills its runner three times without a token is failed'
   const flags = ['--crash-at', 'frame', '--crash-after', '1'];
   await supervised(flags, {}, async ({ supervisor, state }) => {
     await state('ready');
-    const error = await errorOf(collect(supervisor, requestOf([1], 10)));
+    const error = await generationErrorOf(collect(supervisor, requestOf([1], 10)));
     assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', false]);
     assert.match(error.message, /died 3 times/);
     await state('ready');
@@ -256,7 +245,7 @@ recovery('kills from outside cost no attempt and no delay', async () => {
     ['--hang', 'token', '--crash-after', '0'],
     { backoff },
     async ({ supervisor, state, kill, eventsOf }) => {
-      const open = errorOf(collectWhenReady());
+      const open = generationErrorOf(collectWhenReady());
       for (let round = 0; round < 4; round += 1) {
         await state('ready');
         await until(patienceMs, 'the request', () => supervisor.status().openRequests === 1);
@@ -283,9 +272,9 @@ recovery('while it recovers, requests wait within the bound, and can be cancelle
     await kill();
     assert.is(supervisor.status().state, 'recovering');
     const abort = new AbortController();
-    const cancelled = errorOf(collect(supervisor, requestOf([1], 10), { signal: abort.signal }));
+    const cancelled = generationErrorOf(collect(supervisor, requestOf([1], 10), { signal: abort.signal }));
     const waiting = collectExact(supervisor, requestOf([2], 10));
-    assert.is((await errorOf(collect(supervisor, requestOf([3], 10)))).code, 'QUEUE_FULL');
+    assert.is((await generationErrorOf(collect(supervisor, requestOf([3], 10)))).code, 'QUEUE_FULL');
     abort.abort();
     assert.is((await cancelled).code, 'CANCELLED');
     assert.is(supervisor.status().state, 'recovering');
@@ -334,7 +323,7 @@ recovery('streams do not wait for ever for runners that die before they are read
   const command = () => (starts++ === 0 ? fakeCommand('--delay-ms', '5') : dying);
   await supervised([], { command }, async ({ supervisor, state, kill }) => {
     await state('ready');
-    const error = await errorOf(
+    const error = await generationErrorOf(
       collect(supervisor, requestOf([1], 1000), {
         onBatch: async (ids) => {
           if (ids.length === 3) await kill();
@@ -343,7 +332,7 @@ recovery('streams do not wait for ever for runners that die before they are read
     );
     assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
     assert.is(supervisor.status().openRequests, 0);
-    const refused = await errorOf(collect(supervisor, requestOf([1], 5)));
+    const refused = await generationErrorOf(collect(supervisor, requestOf([1], 5)));
     assert.equal([refused.code, refused.retryAfterSec], ['NOT_READY', 1], 'and no new one begins to wait');
   });
 });

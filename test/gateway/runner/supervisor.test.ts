@@ -1,30 +1,18 @@
 /** The supervisor over real processes: start, requests, cancel, slow consumers, bounds, stop. Deaths: recovery.test.ts. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { GenerationError, type Runner } from '../../../gateway/runner/runner.ts';
+import type { GenerationError, Runner } from '../../../gateway/runner/runner.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
 import {
   collect,
   collectExact,
+  generationErrorOf,
   patienceMs,
   requestOf,
   supervised,
   withDirectory,
 } from '../../fixtures/supervised.ts';
 import { until, within } from '../../fixtures/within.ts';
-
-async function errorOf(promise: Promise<unknown>): Promise<GenerationError> {
-  const error = await within(
-    patienceMs,
-    'the error',
-    promise.then(
-      () => undefined,
-      (reason: unknown) => reason,
-    ),
-  );
-  assert.instance(error, GenerationError);
-  return error as GenerationError;
-}
 
 /** Whether a process lives; a zombie counts as alive until it is reaped. */
 function isAlive(pid: number): boolean {
@@ -47,7 +35,7 @@ supervisorSuite('is starting with progress, then ready; a request in onReady is 
   await supervised(['--slow-load', '200', '--split'], { onReady }, async ({ supervisor, state }) => {
     runner = supervisor;
     assert.is(supervisor.status().state, 'starting');
-    const early = await errorOf(collect(supervisor, requestOf([1], 1)));
+    const early = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
     assert.equal([early.code, early.retriable, early.retryAfterSec], ['NOT_READY', true, 1]);
     await until(patienceMs, 'half of the load', () => (supervisor.status().loadProgress ?? 0) >= 0.5);
     await state('ready');
@@ -84,9 +72,9 @@ supervisorSuite('requests: seeds of 64 bits, stop ids, log-probabilities, refusa
         );
       }
 
-      const refused = await errorOf(collect(supervisor, requestOf([1000], 1)));
+      const refused = await generationErrorOf(collect(supervisor, requestOf([1000], 1)));
       assert.equal([refused.code, refused.retriable], ['INVALID_REQUEST', false]);
-      const impossible = await errorOf(collect(supervisor, requestOf([-1], 1)));
+      const impossible = await generationErrorOf(collect(supervisor, requestOf([-1], 1)));
       assert.is(impossible.code, 'INVALID_REQUEST');
       assert.match(impossible.message, /token_ids .* not -1/);
       assert.is(supervisor.status().restarts, 0);
@@ -104,12 +92,12 @@ supervisorSuite(
         const before = new AbortController();
         before.abort();
         assert.is(
-          (await errorOf(collect(supervisor, requestOf([1], 50), { signal: before.signal }))).code,
+          (await generationErrorOf(collect(supervisor, requestOf([1], 50), { signal: before.signal }))).code,
           'CANCELLED',
         );
 
         const first = new AbortController();
-        const waiting = errorOf(collect(supervisor, requestOf([1], 50), { signal: first.signal }));
+        const waiting = generationErrorOf(collect(supervisor, requestOf([1], 50), { signal: first.signal }));
         first.abort();
         assert.is((await waiting).code, 'CANCELLED');
 
@@ -122,7 +110,10 @@ supervisorSuite(
             middle.abort();
           },
         };
-        assert.is((await errorOf(collect(supervisor, requestOf([2], 50), options))).code, 'CANCELLED');
+        assert.is(
+          (await generationErrorOf(collect(supervisor, requestOf([2], 50), options))).code,
+          'CANCELLED',
+        );
 
         for await (const batch of supervisor.generate(requestOf([3], 50), new AbortController().signal)) {
           if (batch.firstIndex >= 2) break;
@@ -178,15 +169,15 @@ supervisorSuite(
       await state('ready');
       const abort = new AbortController();
       const open = [1, 2, 3].map((id) =>
-        errorOf(collect(supervisor, requestOf([id], 1000), { signal: abort.signal })),
+        generationErrorOf(collect(supervisor, requestOf([id], 1000), { signal: abort.signal })),
       );
       assert.is(supervisor.status().openRequests, 3);
-      const refused = await errorOf(collect(supervisor, requestOf([4], 1)));
+      const refused = await generationErrorOf(collect(supervisor, requestOf([4], 1)));
       assert.equal([refused.code, refused.retriable, refused.retryAfterSec], ['QUEUE_FULL', true, 1]);
       abort.abort();
       await Promise.all(open);
       assert.is(supervisor.status().openRequests, 0);
-      assert.is((await errorOf(collect(supervisor, requestOf([4], 1)))).code, 'QUEUE_FULL');
+      assert.is((await generationErrorOf(collect(supervisor, requestOf([4], 1)))).code, 'QUEUE_FULL');
       const ask = () =>
         collect(supervisor, requestOf([4], 1)).then(
           () => undefined,
@@ -212,7 +203,7 @@ supervisorSuite('stop lets open requests finish, refuses new ones and leaves not
     const open = collectExact(supervisor, requestOf([1], 40));
     const stopped = supervisor.stop(patienceMs);
     assert.is(supervisor.status().state, 'stopping');
-    assert.is((await errorOf(collect(supervisor, requestOf([2], 1)))).code, 'NOT_READY');
+    assert.is((await generationErrorOf(collect(supervisor, requestOf([2], 1)))).code, 'NOT_READY');
     await open;
     await within(patienceMs, 'the stop', stopped);
     assert.is(isAlive(pid), false);
@@ -247,7 +238,7 @@ supervisorSuite('stop fails what outlasts it, and kills a runner that will not g
   const limits = { terminateAfterMs: 50 };
   await supervised(['--delay-ms', '5', '--stubborn'], { limits }, async ({ supervisor, state, eventsOf }) => {
     await state('ready');
-    const open = errorOf(collect(supervisor, requestOf([1], 4000)));
+    const open = generationErrorOf(collect(supervisor, requestOf([1], 4000)));
     await within(patienceMs, 'the stop', supervisor.stop(30));
     const error = await open;
     assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
