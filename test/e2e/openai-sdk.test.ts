@@ -1,14 +1,12 @@
 import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../gateway/app.ts';
-import { createLog } from '../../gateway/ops/log.ts';
-import { Metrics } from '../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID } from '../fixtures/byte-model.ts';
+import { testApp } from '../fixtures/app.ts';
+import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
+import type { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
 const test = suite('the official openai client');
 
@@ -165,17 +163,8 @@ test('gets several choices: the same whole, streamed, and one by one', async () 
 
 /** A client of a gateway in this process, whose runner does as the test says. */
 function scripted(maxRetries: number): { runner: ScriptedRunner; client: OpenAI; numAsked: () => number } {
-  const runner = new ScriptedRunner();
+  const { app, runner } = testApp();
   runner.script = [[97], [EOS_ID]];
-  const log = createLog('silent');
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log,
-    metrics: new Metrics(() => runner.status(), Date.now),
-    now: Date.now,
-    maxBodyBytes: 2 ** 20,
-  });
   let numAsked = 0;
   const fetch = async (url: string | URL | Request, init?: RequestInit): Promise<Response> => {
     numAsked++;
