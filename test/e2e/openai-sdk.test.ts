@@ -69,6 +69,22 @@ test('stops at a stop string', async () => {
   assert.not.match(whole.choices[0]?.message.content ?? '', 'Paris');
 });
 
+test('penalties and biases reach the sampler', async () => {
+  const request = {
+    model: 'smollm2',
+    prompt: 'one two three one two three one',
+    temperature: 0,
+    max_tokens: 40,
+  };
+  const textOf = async (more: object): Promise<string | undefined> =>
+    (await client.completions.create({ ...request, ...more })).choices[0]?.text;
+  const plain = await textOf({});
+  assert.is(await textOf({ presence_penalty: 0, frequency_penalty: 0, logit_bias: {} }), plain);
+  assert.is.not(await textOf({ presence_penalty: 2 }), plain);
+  assert.is.not(await textOf({ frequency_penalty: 2 }), plain);
+  assert.is(await textOf({ logit_bias: { 504: 100 }, max_tokens: 3 }), 'TheTheThe');
+});
+
 test('gets errors it can parse', async () => {
   const tooHot = await raised(client.chat.completions.create({ model: 'smollm2', messages, temperature: 9 }));
   assert.instance(tooHot, BadRequestError);
