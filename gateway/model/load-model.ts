@@ -102,7 +102,7 @@ function asModelFileError(path: string, error: unknown): unknown {
   switch (errorCode(error)) {
     case 'ENOENT':
     case 'ENOTDIR':
-      return new ModelFileError(66, `The model ${path} does not exist.`, cause);
+      return new ModelFileError(66, `Model path does not exist: ${path}`, cause);
     case 'ENXIO': // a socket, or a device that is not there
       return new ModelFileError(66, `The model ${path} is not a regular file.`, cause);
     case 'EACCES':

@@ -1,4 +1,4 @@
-import { type Logger, pino } from 'pino';
+import { type DestinationStream, type Logger, pino } from 'pino';
 
 /**
  * One JSON object a line on stderr, each with `event`. Prompts, answers and keys are never logged: nothing here is
@@ -9,8 +9,12 @@ export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'child'>;
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-/** fields: asked for each line, and on it. */
-export function createLog(level: LogLevel, fields: () => Record<string, unknown> = () => ({})): Log {
+/** fields: asked for each line, and on it. destination: takes the lines. */
+export function createLog(
+  level: LogLevel,
+  fields: () => Record<string, unknown> = () => ({}),
+  destination: DestinationStream = pino.destination({ fd: 2, sync: true }),
+): Log {
   const options = {
     level,
     base: null,
@@ -18,7 +22,7 @@ export function createLog(level: LogLevel, fields: () => Record<string, unknown>
     timestamp: pino.stdTimeFunctions.isoTime,
     formatters: { level: levelName },
   };
-  return pino(options, pino.destination({ fd: 2, sync: true }));
+  return pino(options, destination);
 }
 
 function levelName(label: string): { level: string } {

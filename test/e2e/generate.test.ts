@@ -1,8 +1,12 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { until, within } from '../fixtures/within.ts';
 
 const test = suite('generate');
 const folder = temporaryFolder();
@@ -10,6 +14,12 @@ const folder = temporaryFolder();
 function runnel(...args: string[]) {
   const { status, stdout, stderr } = spawnSync('node', ['gateway/runnel.js', ...args], { encoding: 'utf8' });
   return { status, stdout, stderr };
+}
+
+const PATIENCE_MS = 30_000;
+
+function recordedBytes(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.size ?? 0;
 }
 
 interface Answer {
@@ -61,6 +71,28 @@ test('the offline command answers each prompt as the runner by hand does, in the
     assert.equal(answers[index]?.token_ids, byHand.token_ids, `prompt ${index}`);
     assert.ok(answers[index]?.text);
   }
+});
+
+test('a runner that is killed under an offline prompt changes nothing but the time', async () => {
+  const args = ['generate', '--model', DEFAULT_MODEL, '--temperature', '0', '--max-tokens', '200', '--json'];
+  const whole = runnel(...args, 'Once upon a time').stdout;
+  const recording = join(folder.path, 'killed.frames');
+  const child = spawn('node', ['gateway/runnel.js', ...args, '--record', recording, 'Once upon a time'], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  let printed = '';
+  child.stdout.on('data', (chunk: Buffer) => {
+    printed += chunk.toString();
+  });
+  const closed = once(child, 'close');
+  // It is its only child; the recording grows with each token.
+  await until(PATIENCE_MS, 'some tokens', () => recordedBytes(recording) > 1000);
+  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8');
+  process.kill(Number(children.trim()), 'SIGKILL');
+  const [code] = (await within(PATIENCE_MS, 'the end of the command', closed)) as [number];
+  assert.is(code, 0);
+  assert.equal(JSON.parse(printed), JSON.parse(whole));
+  assert.ok(recordedBytes(`${recording}.previous`) > 1000, 'the first runner had begun');
 });
 
 test('what cannot be done is said by its exit status, and nothing is printed', () => {

@@ -186,6 +186,23 @@ test('many jobs at once have the answers they have alone', async () => {
     assert.is(await run(prompt, `alone-${i}`), together[i], prompt);
 });
 
+test('health is cheap: answered at once while every sequence is busy', async () => {
+  const jobs = Array.from({ length: 8 }, async (_, index) => {
+    const response = await gateway.post('/execute', { job_id: `load-${index}`, ...LONG, max_tokens: 120 });
+    return readNativeAnswer(response);
+  });
+  const latenciesMs: number[] = [];
+  for (let i = 0; i < 200; i++) {
+    const askedMs = performance.now();
+    await gateway.health();
+    latenciesMs.push(performance.now() - askedMs);
+  }
+  await Promise.all(jobs);
+  latenciesMs.sort((a, b) => a - b);
+  // Ten times what is wanted of a machine that has nothing else to do.
+  assert.ok(Number(latenciesMs[197]) < 100, `p99 of 200: ${latenciesMs[197]?.toFixed(1)} ms`);
+});
+
 test('metrics events come on request while the real model works', async () => {
   const response = await gateway.post('/execute', {
     job_id: 'metrics',

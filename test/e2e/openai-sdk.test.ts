@@ -1,14 +1,12 @@
 import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../gateway/app.ts';
-import { createLog } from '../../gateway/ops/log.ts';
-import { Metrics } from '../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID } from '../fixtures/byte-model.ts';
+import { testApp } from '../fixtures/app.ts';
+import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
+import type { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
 const test = suite('the official openai client');
 
@@ -69,6 +67,22 @@ test('stops at a stop string', async () => {
   });
   assert.is(whole.choices[0]?.finish_reason, 'stop');
   assert.not.match(whole.choices[0]?.message.content ?? '', 'Paris');
+});
+
+test('penalties and biases reach the sampler', async () => {
+  const request = {
+    model: 'smollm2',
+    prompt: 'one two three one two three one',
+    temperature: 0,
+    max_tokens: 40,
+  };
+  const textOf = async (more: object): Promise<string | undefined> =>
+    (await client.completions.create({ ...request, ...more })).choices[0]?.text;
+  const plain = await textOf({});
+  assert.is(await textOf({ presence_penalty: 0, frequency_penalty: 0, logit_bias: {} }), plain);
+  assert.is.not(await textOf({ presence_penalty: 2 }), plain);
+  assert.is.not(await textOf({ frequency_penalty: 2 }), plain);
+  assert.is(await textOf({ logit_bias: { 504: 100 }, max_tokens: 3 }), 'TheTheThe');
 });
 
 test('gets errors it can parse', async () => {
@@ -165,17 +179,8 @@ test('gets several choices: the same whole, streamed, and one by one', async () 
 
 /** A client of a gateway in this process, whose runner does as the test says. */
 function scripted(maxRetries: number): { runner: ScriptedRunner; client: OpenAI; numAsked: () => number } {
-  const runner = new ScriptedRunner();
+  const { app, runner } = testApp();
   runner.script = [[97], [EOS_ID]];
-  const log = createLog('silent');
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log,
-    metrics: new Metrics(() => runner.status(), Date.now),
-    now: Date.now,
-    maxBodyBytes: 2 ** 20,
-  });
   let numAsked = 0;
   const fetch = async (url: string | URL | Request, init?: RequestInit): Promise<Response> => {
     numAsked++;

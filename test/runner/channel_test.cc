@@ -1,6 +1,13 @@
 #include "runner/channel.h"
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
 #include <future>
+#include <iostream>
+#include <string>
 
 #include "runner/heartbeat.h"
 #include "test/fixtures/gateway_end.h"
@@ -15,7 +22,49 @@ wire::ToRunner cancel_of(uint32_t request_id) {
   return command;
 }
 
+std::string read_to_end(int fd) {
+  std::string bytes;
+  char buffer[4096];
+  for (ssize_t n = read(fd, buffer, sizeof buffer); n > 0; n = read(fd, buffer, sizeof buffer))
+    bytes.append(buffer, static_cast<size_t>(n));
+  return bytes;
+}
+
 }  // namespace
+
+TEST_CASE("channel: what a library prints on stdout goes to stderr, and the pipe has frames only") {
+  int out[2];
+  int err[2];
+  REQUIRE(pipe(out) == 0);
+  REQUIRE(pipe(err) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    dup2(err[1], STDERR_FILENO);
+    const Result<int> frames = take_stdout();
+    if (!frames.ok()) _exit(1);
+    FrameWriter writer(*frames, FrameForm::kJson);
+    wire::FromRunner event;
+    event.mutable_step()->set_step(1);
+    std::printf("printed\n");
+    std::cout << "streamed" << std::endl;
+    (void)!write(STDOUT_FILENO, "written\n", 8);
+    std::fflush(stdout);
+    _exit(writer.send(event).ok() ? 0 : 1);
+  }
+  close(out[1]);
+  close(err[1]);
+  CHECK(read_to_end(out[0]) == "{\"step\":{\"step\":1,\"outputs\":[]}}\n");
+  const std::string printed = read_to_end(err[0]);
+  for (const char* line : {"printed\n", "streamed\n", "written\n"})
+    CHECK(printed.find(line) != std::string::npos);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  close(out[0]);
+  close(err[0]);
+}
 
 TEST_CASE("inbox: a full one makes its writer wait until something is taken, by number and by bytes") {
   for (const size_t num_bytes : {size_t{1}, kMaxInboxBytes}) {

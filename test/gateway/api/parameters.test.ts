@@ -4,12 +4,10 @@ import type { z } from 'zod';
 import { executeFields } from '../../../gateway/api/native/execute-request.ts';
 import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
-import { createApp } from '../../../gateway/app.ts';
-import { createLog } from '../../../gateway/ops/log.ts';
-import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { Journal } from '../../../gateway/runner/journal.ts';
 import { encodeToRunner } from '../../../gateway/runner/wire.ts';
-import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
 /**
@@ -68,19 +66,8 @@ async function ask(path: string, body: object): Promise<Outcome> {
   let nowMs = 0;
   const runner = new ScriptedRunner();
   runner.script = [[...Buffer.from(STRINGS.join(' '))], [EOS_ID]];
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: createLog('silent'),
-    metrics: new Metrics(() => runner.status(), Date.now),
-    now: () => (nowMs += TICK_MS),
-    maxBodyBytes: 2 ** 20,
-  });
-  const response = await app.request(path, {
-    method: 'POST',
-    headers: { 'content-type': 'application/json' },
-    body: JSON.stringify(body),
-  });
+  const { post } = testApp({ runner, now: () => (nowMs += TICK_MS) });
+  const response = await post(path, body);
   const answer = (await response.text()).replace(/cmpl-[0-9a-f-]{36}|"(decode_time_ms|created)":\d+/g, '');
   const frames = runner.requests.map((request) => {
     const generate = { requestId: 1, ...new Journal(request).toGenerate() };

@@ -1,12 +1,10 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
 import { ApiKeys } from '../../../gateway/guard/api-keys.ts';
 import { type GuardRules, loopbackOnly } from '../../../gateway/guard/guard.ts';
-import { createLog } from '../../../gateway/ops/log.ts';
-import { Metrics } from '../../../gateway/ops/metrics.ts';
-import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import type { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
 const test = suite('guard');
 const KEY = 'correct-horse-battery';
@@ -19,16 +17,7 @@ function setUp(
   rules: Partial<GuardRules> | undefined,
   localAddress?: string,
 ): Ask & { runner: ScriptedRunner } {
-  const runner = new ScriptedRunner();
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: createLog('silent'),
-    metrics: new Metrics(() => runner.status(), Date.now),
-    now: Date.now,
-    maxBodyBytes: 2 ** 20,
-    ...(rules === undefined ? {} : { guard: { ...loopbackOnly, ...rules } }),
-  });
+  const { app, runner } = testApp(rules === undefined ? {} : { guard: { ...loopbackOnly, ...rules } });
   const ask: Ask = async (method, path, headers = {}) => {
     const body = method === 'POST' ? '{"job_id":"a","prompt":"x","max_tokens":5}' : null;
     const type = method === 'POST' ? { 'content-type': 'application/json' } : undefined;

@@ -5,12 +5,11 @@ import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/ops/http-server.ts';
 import type { Log } from '../../../gateway/ops/log.ts';
-import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -47,14 +46,7 @@ const log = {
 
 /** Closed after the test, whatever becomes of it. */
 function created(limits: Partial<HttpLimits> = {}): Server {
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: log as unknown as Log,
-    metrics: new Metrics(() => runner.status(), Date.now),
-    now: Date.now,
-    maxBodyBytes: MAX_BODY_BYTES,
-  });
+  const { app } = testApp({ runner, log: log as unknown as Log, maxBodyBytes: MAX_BODY_BYTES });
   const server = createHttpServer(app.fetch, { ...scaled, ...limits });
   servers.push(server);
   return server;

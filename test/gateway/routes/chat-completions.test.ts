@@ -1,30 +1,21 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
-import { createLog } from '../../../gateway/ops/log.ts';
-import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
+import type { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../fixtures/sse.ts';
 
 const test = suite<{ runner: ScriptedRunner; chat: (body: object) => Promise<Response> }>('chat completions');
 
 test.before.each((context) => {
-  context.runner = new ScriptedRunner();
-  const app = createApp({
-    model: () => byteModel,
-    runner: context.runner,
-    log: createLog('silent'),
-    metrics: new Metrics(() => context.runner.status(), Date.now),
-    now: () => 1_800_000_000_000,
-    maxBodyBytes: 2 ** 20,
-  });
+  const { runner, post } = testApp({ now: () => 1_800_000_000_000 });
+  context.runner = runner;
   context.chat = async (body) =>
-    app.request('/v1/chat/completions', {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ model: 'bytes', messages: [{ role: 'user', content: 'Hi' }], ...body }),
+    post('/v1/chat/completions', {
+      model: 'bytes',
+      messages: [{ role: 'user', content: 'Hi' }],
+      ...body,
     });
 });
 

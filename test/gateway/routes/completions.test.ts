@@ -1,31 +1,17 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
-import { createLog } from '../../../gateway/ops/log.ts';
-import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import type { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../fixtures/sse.ts';
 
 const test = suite<{ runner: ScriptedRunner; complete: (body: object) => Promise<Response> }>('completions');
 
 test.before.each((context) => {
-  context.runner = new ScriptedRunner();
-  const app = createApp({
-    model: () => byteModel,
-    runner: context.runner,
-    log: createLog('silent'),
-    metrics: new Metrics(() => context.runner.status(), Date.now),
-    now: () => 1_800_000_000_000,
-    maxBodyBytes: 2 ** 20,
-  });
-  context.complete = async (body) =>
-    app.request('/v1/completions', {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ model: 'bytes', prompt: 'Hi', ...body }),
-    });
+  const { runner, post } = testApp({ now: () => 1_800_000_000_000 });
+  context.runner = runner;
+  context.complete = async (body) => post('/v1/completions', { model: 'bytes', prompt: 'Hi', ...body });
 });
 
 const bytes = (text: string): number[] => [...Buffer.from(text)];

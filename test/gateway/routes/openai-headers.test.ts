@@ -1,10 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
 import type { Log } from '../../../gateway/ops/log.ts';
-import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
 interface Context {
@@ -26,14 +25,7 @@ test.before.each((context) => {
     warn: quiet,
     error: (fields: Record<string, unknown>) => errors.push(fields),
   };
-  const app = createApp({
-    model: () => byteModel,
-    runner,
-    log: log as unknown as Log,
-    metrics: new Metrics(() => runner.status(), Date.now),
-    now: Date.now,
-    maxBodyBytes: 2 ** 20,
-  });
+  const { app } = testApp({ runner, log: log as unknown as Log });
   const ask: Context['ask'] = async (path, body, headers = {}) =>
     app.request(path, {
       ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),

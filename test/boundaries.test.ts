@@ -1,0 +1,81 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { CPU_RUNNER } from './fixtures/default-model.ts';
+
+/** Who may know what: the lines between the parts of the tree, read off their sources. */
+
+const test = suite('boundaries');
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+interface Source {
+  readonly path: string;
+  readonly text: string;
+}
+
+function sourcesOf(...patterns: string[]): Source[] {
+  const args = ['ls-files', '--cached', '--others', '--exclude-standard', ...patterns];
+  const paths = execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).trim().split('\n');
+  assert.ok(paths.length > 5, patterns.join(' '));
+  return paths.map((path) => ({ path, text: readFileSync(ROOT + path, 'utf8') }));
+}
+
+/** What the sources include or import, but for what `allowed` lets through. */
+function requireOnly(sources: readonly Source[], pattern: RegExp, allowed: (name: string) => boolean): void {
+  for (const { path, text } of sources) {
+    for (const [, name = ''] of text.matchAll(pattern))
+      assert.ok(allowed(name), `${path} must not use ${name}`);
+  }
+}
+
+const INCLUDE = /^#include [<"](.+)[>"]/gm;
+const IMPORT = /(?:^import|^} from|^export .* from|import\() ?'?.*?'([^']+)'/gm;
+
+test('cpu-runner links no CUDA, and the gateway imports no native code', () => {
+  assert.not.match(execFileSync('ldd', [CPU_RUNNER], { encoding: 'utf8' }), /cuda|nvidia/i);
+  requireOnly(sourcesOf('gateway/*.ts'), IMPORT, (name) => !/\.node$|^bindings$|ffi/.test(name));
+  for (const { path, text } of sourcesOf('gateway/*.ts'))
+    assert.not.match(text, /process\.dlopen|createRequire/, path);
+});
+
+test('what both runners share knows neither a device nor an instruction set', () => {
+  const shared = sourcesOf('runner/*.cc', 'runner/*.h');
+  requireOnly(shared, INCLUDE, (name) => !/intrin|cuda|^cpu-runner\//.test(name));
+  requireOnly(sourcesOf('cpu-runner/*.cc', 'cpu-runner/*.h'), INCLUDE, (name) => !/cuda/.test(name));
+});
+
+test('a model sees of what computes it the seam and nothing else', () => {
+  const models = sourcesOf('runner/models/*.cc', 'runner/models/*.h');
+  const seam = /^runner\/(backend|batch|check|result)\.h$|^runner\/(models|formats)\//;
+  requireOnly(models, INCLUDE, (name) => !name.includes('/') || seam.test(name));
+});
+
+test('each fact of the two languages is on its side', () => {
+  // The runner counts the vocabulary, and reads no spelling of it; the gateway finds tensors, and reads no weight.
+  for (const { path, text } of sourcesOf('runner/*.cc', 'cpu-runner/*.cc')) {
+    for (const [key] of text.matchAll(/tokenizer\.[\w.]+/g))
+      assert.ok(
+        path === 'runner/models/config.cc' && key === 'tokenizer.ggml.tokens',
+        `${path} reads ${key}`,
+      );
+  }
+  for (const { path, text } of sourcesOf('gateway/*.ts'))
+    assert.not.match(text, /\bdequantize|\.weight\b/, path);
+});
+
+test('the project stands alone: nothing in it names the machine it was made on', () => {
+  for (const { path, text } of sourcesOf(
+    'gateway/*.ts',
+    'runner/*',
+    'cpu-runner/*',
+    'docs/*',
+    'README.md',
+    'Makefile',
+  ))
+    assert.not.match(text, /\/work\/|\/root\//, path);
+});
+
+test.run();
