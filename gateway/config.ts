@@ -33,6 +33,8 @@ const RUNNER_LIMITS = {
   requests: 1024,
 } as const;
 
+const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
+
 const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
 
 /** Of every command that starts a runner. */
@@ -71,7 +73,18 @@ export const runnerSettings = {
     schema: powerOfTwo(8, 256).optional(),
     help: 'tokens in a block of the KV cache: a power of two',
   },
-  'kv-cache-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'memory for the KV cache' },
+  'kv-cache-bytes': {
+    schema: whole(1, 2 ** 50).optional(),
+    help: 'memory for the KV cache; default: 1 GiB, or less where more is of no use',
+  },
+  'memory-bytes': {
+    schema: whole(1, 2 ** 50).optional(),
+    help: 'memory of the whole runner, instead of --kv-cache-bytes',
+  },
+  'kv-cache-type': {
+    schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
+    help: `what the KV cache stores: ${KV_CACHE_TYPES.join(', ')}; default: f16`,
+  },
   record: {
     schema: text().optional(),
     help: 'file to record what the runner is told and says; it holds prompts, as ids',
@@ -216,6 +229,7 @@ export type Config = ConfigOf<typeof settings>;
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
   const flags = parseFlags(settings, args);
   const { config, sourceOf } = mergeSettings(settings, flags, env, flags.config ?? env.RUNNEL_CONFIG);
+  checkRunnerSettings(sourceOf);
   const uds = sourceOf('uds');
   const tcp = sourceOf('host') ?? sourceOf('port');
   if (uds !== undefined && tcp !== undefined) {
@@ -232,6 +246,17 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     );
   }
   return config;
+}
+
+/** UsageError for settings of the runner that contradict each other. */
+export function checkRunnerSettings(
+  sourceOf: (name: keyof typeof runnerSettings) => string | undefined,
+): void {
+  const memory = sourceOf('memory-bytes');
+  const cache = sourceOf('kv-cache-bytes');
+  if (memory !== undefined && cache !== undefined) {
+    throw new UsageError(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
+  }
 }
 
 /** As JSON that --config takes: read again, it is the same configuration. */

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
 import { flagOptions, mergeSettings } from '../config/settings.ts';
-import { type GenerateConfig, generateHelp, generateSettings } from '../config.ts';
+import { checkRunnerSettings, type GenerateConfig, generateHelp, generateSettings } from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
@@ -48,7 +48,8 @@ export function generateCommand(args: string[]): Promise<number> {
       },
       allowPositionals: true,
     });
-    const { config } = mergeSettings(generateSettings, values, process.env);
+    const { config, sourceOf } = mergeSettings(generateSettings, values, process.env);
+    checkRunnerSettings(sourceOf);
     const prompts = promptsOf(values['prompts-file'], positionals);
     const settings = answerSettings(config, values.stop, values['ignore-eos']);
     try {

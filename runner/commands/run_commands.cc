@@ -49,6 +49,13 @@ void add_model_flags(CLI::App& command, Flags& flags) {
   command.add_option("--architecture", flags.engine.architecture, "Refuse a file of any other architecture");
 }
 
+// Throws, as CLI11 wants it of a value that it cannot take.
+KvType kv_type_from(const std::string& name) {
+  const std::optional<KvType> type = kv_type_named(name);
+  if (!type) throw CLI::ValidationError("--kv-cache-type", name + " is none of " + kv_type_names());
+  return *type;
+}
+
 void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--threads", flags.num_threads, "Threads that compute; default: every processor it may use")
@@ -60,9 +67,23 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
   command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")
       ->capture_default_str();
-  command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
+  CLI::Option* const kv_cache_bytes =
+      command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
+          ->check(kWholeNumber)
+          ->capture_default_str();
+  command
+      .add_option(
+          "--memory-bytes", flags.memory_bytes,
+          "Memory of the whole process: the KV cache gets what the model and a 32nd for requests leave")
       ->check(kWholeNumber)
-      ->capture_default_str();
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
+      ->excludes(kv_cache_bytes);
+  command
+      .add_option_function<std::string>(
+          "--kv-cache-type", [&flags](const std::string& name) { flags.kv_cache_type = kv_type_from(name); },
+          "What keys and values are stored as: " + kv_type_names() + "; q8_0 takes about half of f16")
+      ->type_name("TYPE")
+      ->default_str(std::string(kv_type_name(flags.kv_cache_type)));
 }
 
 void add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
@@ -156,7 +177,7 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
 }
 
 Result<LoadedModel> load_by_hand(const EngineFlags& flags, const BackendFactory& factory) {
-  Result<std::unique_ptr<Backend>> backend = factory.make(flags.num_threads);
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();
   return load(flags, *std::move(backend), [](uint64_t, uint64_t) {});
 }

@@ -42,7 +42,8 @@ ordered_json json_of(const wire::Ready& ready) {
           {"block_size", ready.block_size()},
           {"num_blocks", ready.num_blocks()},
           {"weights_bytes", whole64(ready.weights_bytes())},
-          {"kv_cache_bytes", whole64(ready.kv_cache_bytes())}};
+          {"kv_cache_bytes", whole64(ready.kv_cache_bytes())},
+          {"kv_cache_type", ready.kv_cache_type()}};
 }
 
 ordered_json json_of(const wire::TokenLogprobs& logprobs) {
@@ -100,6 +101,8 @@ ordered_json member_of(const wire::FromRunner& event) {
       return {{"request_error", json_of(event.request_error())}};
     case wire::FromRunner::kFailure:
       return {{"failure", json_of(event.failure())}};
+    case wire::FromRunner::kPromptLogprobs:
+    case wire::FromRunner::kStats:
     case wire::FromRunner::MESSAGE_NOT_SET:
       break;
   }

@@ -19,6 +19,7 @@ struct HarnessOptions {
   uint32_t block_size = 32;
   bool portable = false;
   uint32_t shuffle_seed = 0;  // 0: blocks are handed out in order
+  KvType kv_type = KvType::kF16;
 };
 
 // A sequence that is being computed, in pieces of any size.
@@ -38,7 +39,7 @@ class ModelHarness {
     Result<GgufFile> file = GgufFile::open(path);
     if (!file) FAIL(file.error().message);
     if (options.portable) setenv("RUNNEL_CPU", "portable", 1);
-    auto backend = make_cpu_backend({.num_threads = options.num_threads});
+    auto backend = make_cpu_backend({.num_threads = options.num_threads, .kv_type = options.kv_type});
     unsetenv("RUNNEL_CPU");
     REQUIRE(backend.ok());
     backend_ = *std::move(backend);
@@ -50,7 +51,7 @@ class ModelHarness {
     const uint32_t num_blocks = kCacheTokens / options.block_size;
     const auto cache = backend_->allocate_kv(
         {config.num_layers, config.num_kv_heads, config.head_dim, options.block_size, num_blocks});
-    REQUIRE(cache.ok());
+    if (!cache.ok()) FAIL(cache.error().message);
     free_blocks_.resize(num_blocks);
     std::iota(free_blocks_.rbegin(), free_blocks_.rend(), 0u);
     if (options.shuffle_seed != 0) std::ranges::shuffle(free_blocks_, std::mt19937(options.shuffle_seed));
@@ -89,6 +90,7 @@ class ModelHarness {
         stream->logits.emplace_back(one.begin(), one.end());
       }
       stream->num_done += num_rows;
+      give_back_unseen(*stream);
     }
   }
 
@@ -103,11 +105,25 @@ class ModelHarness {
   }
 
   void release(Stream& stream) {
-    free_blocks_.insert(free_blocks_.begin(), stream.block_table.begin(), stream.block_table.end());
+    for (const uint32_t block : stream.block_table)
+      if (block != kNoBlock) free_blocks_.insert(free_blocks_.begin(), block);
     stream.block_table.clear();
   }
 
  private:
+  static constexpr uint32_t kNoBlock = 0xffffffff;  // whoever reads it leaves the cache
+
+  // The next row sees the window's last positions, its own among them.
+  void give_back_unseen(Stream& stream) {
+    const uint32_t window = config().sliding_window;
+    if (window == 0 || stream.num_done < window) return;
+    const uint32_t num_unseen = (stream.num_done - window + 1) / options_.block_size;
+    for (uint32_t i = 0; i < num_unseen; ++i) {
+      if (stream.block_table[i] != kNoBlock) free_blocks_.insert(free_blocks_.begin(), stream.block_table[i]);
+      stream.block_table[i] = kNoBlock;
+    }
+  }
+
   HarnessOptions options_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;

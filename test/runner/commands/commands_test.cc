@@ -42,7 +42,7 @@ Sequence sequence_for(const GenerateFlags& flags) {
 int status_of(std::vector<const char*> arguments, ExitCode backend_error = ExitCode::kNoDevice) {
   arguments.insert(arguments.begin(), "cpu-runner");
   return run_commands(static_cast<int>(arguments.size()), arguments.data(),
-                      {.kind = "cpu", .make = [&](uint32_t) -> Result<std::unique_ptr<Backend>> {
+                      {.kind = "cpu", .make = [&](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
                          return Error{backend_error, "There is no backend in this test."};
                        }});
 }
@@ -196,6 +196,11 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   }
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--logit-bias", "5=-1.5", "--logit-bias",
                    "6=100"}) == 69);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--kv-cache-type", "F16"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--kv-cache-type", "q8_0"}) == 69);
+  CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "0"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1"}) == 69);
+  CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1", "--kv-cache-bytes", "1"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--batch", "0"}) == 64);
   CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "65535"}) == 64);
   CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "18446744073709551616"}) == 64);
