@@ -36,7 +36,7 @@ class CpuBackend final : public Backend {
   }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so one name serves
   // all.
-  std::string numerics_id() const override { return "cpu-f32-1"; }
+  std::string numerics_id() const override { return "cpu-f32-2"; }
 
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;

@@ -159,18 +159,17 @@ TEST_CASE("engine: log-probabilities change no token, and scoring gives the same
   Sequence scored = sequence_of(2, request.token_ids, 1);
   scored.token_ids.insert(scored.token_ids.end(), answer.begin(), answer.end());
   scored.num_prompt_tokens = scored.num_tokens();
-  scored.score_prompt = true;
-  scored.top_logprobs = 5;
+  scored.prompt_logprobs = 5;
   CHECK_FALSE(fixture.engine.add(scored));
-  std::map<uint32_t, TokenLogprobs> of_position;
+  std::map<uint32_t, TokenLogprobs> of_index;
   while (fixture.engine.has_work())
     for (const ScoredToken& score : fixture.engine.step().scored)
-      of_position[score.position] = score.logprobs;
+      of_index[score.index] = score.logprobs;
 
-  CHECK(of_position.size() == 49);
+  CHECK(of_index.size() == 49);
   for (uint32_t i = 0; i < answer.size(); ++i) {
     CHECK(generated[i].token_id == answer[i]);
-    const TokenLogprobs& score = of_position.at(19 + i);
+    const TokenLogprobs& score = of_index.at(20 + i);
     CHECK(generated[i].logprobs->logprob == score.logprob);
     CHECK(generated[i].logprobs->top_ids == score.top_ids);
     CHECK(generated[i].logprobs->top_logprobs == score.top_logprobs);
