@@ -45,7 +45,7 @@ struct ScoredToken {
 };
 
 struct StepOutput {
-  std::vector<NewToken> tokens;  // at most one a request
+  std::vector<NewToken> tokens;      // at most one a request
   std::vector<ScoredToken> scored;   // at most one a row; each request's one after the other, in order
   std::vector<RequestError> errors;  // requests that this step ended
 };

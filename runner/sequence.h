@@ -40,7 +40,7 @@ struct Sequence {
   uint32_t min_tokens = 0;  // generated tokens before which none of stop_ids is drawn
   std::vector<uint32_t> stop_ids;
   SamplingParams sampling;
-  std::optional<uint32_t> top_logprobs;  // unset: no log-probabilities
+  std::optional<uint32_t> top_logprobs;     // unset: no log-probabilities
   std::optional<uint32_t> prompt_logprobs;  // the same for the prompt's own tokens
   uint32_t num_scored_tokens = 1;  // leading prompt tokens that were told of; of the first there is nothing
 

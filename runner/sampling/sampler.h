@@ -4,8 +4,8 @@
 // the token with the largest logit + g, g = -log(-log u), has the probabilities of the softmax. u comes from
 // a counter-based generator keyed by (seed, position of the token in the sequence, token id) and has no
 // state: a sequence that was preempted, moved or resumed in another process draws what it would have drawn.
-// All arithmetic is in double, in a fixed order, with the functions of runner/numerics.h, so the drawn token
-// depends on nothing but the logits and the parameters.
+// All arithmetic is in double or in whole numbers, in a fixed order, with the functions of runner/numerics.h,
+// so the drawn token depends on nothing but the logits and the parameters.
 #pragma once
 
 #include <cstdint>

@@ -177,23 +177,29 @@ TEST_CASE("engine: log-probabilities change no token, and scoring gives the same
 
 TEST_CASE("engine: stop ids are drawn only after min_tokens, also by a request that is continued") {
   Sequence request = sampled(1, count_from(1, 20), 60);
-  for (uint32_t id = 0; id < 40; ++id) request.stop_ids.push_back(id);
-  CHECK(fake_answer(request).size() < 10);
-  request.min_tokens = 25;
-  const std::vector<uint32_t> whole = fake_answer(request);
-  REQUIRE(whole.size() > 25);
-  for (uint32_t i = 0; i < 25; ++i) CHECK(whole[i] >= 40);
-  for (const uint32_t num_emitted : {0u, 10u, 24u, 25u}) {
-    Fixture fixture(roomy());
-    Sequence continued = request;
-    continued.token_ids.insert(continued.token_ids.end(), whole.begin(), whole.begin() + num_emitted);
-    CHECK_FALSE(fixture.engine.add(continued));
-    std::vector<NewToken> rest;
-    while (fixture.engine.has_work())
-      for (const NewToken& token : fixture.engine.step().tokens) rest.push_back(token);
-    REQUIRE(rest.size() == whole.size() - num_emitted);
-    for (uint32_t i = 0; i < rest.size(); ++i) CHECK(rest[i].token_id == whole[num_emitted + i]);
-    CHECK(rest.back().finish_reason == FinishReason::kStopId);
+  request.stop_ids = count_from(0, 64);
+  for (const uint32_t min_tokens : {1u, 2u, 5u, 24u, 25u}) {
+    CAPTURE(min_tokens);
+    request.min_tokens = min_tokens;
+    const std::vector<uint32_t> whole = fake_answer(request);
+    REQUIRE(whole.size() > min_tokens);
+    for (uint32_t i = 0; i < min_tokens; ++i) CHECK(whole[i] >= 64);
+    for (const uint32_t num_emitted : {0u, min_tokens - 1, min_tokens}) {
+      Fixture fixture(roomy());
+      Sequence continued = request;
+      continued.token_ids.insert(continued.token_ids.end(), whole.begin(), whole.begin() + num_emitted);
+      CHECK_FALSE(fixture.engine.add(continued));
+      std::vector<uint32_t> answer(whole.begin(), whole.begin() + num_emitted);
+      FinishReason finish_reason = FinishReason::kNone;
+      while (fixture.engine.has_work()) {
+        for (const NewToken& token : fixture.engine.step().tokens) {
+          answer.push_back(token.token_id);
+          finish_reason = token.finish_reason;
+        }
+      }
+      CHECK(answer == whole);
+      CHECK(finish_reason == FinishReason::kStopId);
+    }
   }
 }
 

@@ -174,17 +174,20 @@ TEST_CASE("replay: a recorded session with a planted crash replays to the same s
         "20 steps, " + std::to_string(num_tokens) +
             " tokens, all equal.\nThe recorded process ended in step 21, which is computed now.\n"
             "It went well this time.\n");
-  const auto crash_again = [&](uint64_t until_step) {
+  const auto crash_again = [&](uint64_t until_step, uint64_t crash_step) {
     return signal_of([&] {
       FakeEngine fake;
-      fake.model.abort_at_forward = kCrashStep;
+      fake.model.abort_at_forward = crash_step;
       Result<Recording> recording = Recording::open(file.path);
       std::ostringstream out;
       (void)replay(*recording, fake.engine, kSubject, until_step, out);
     });
   };
-  CHECK(crash_again(kAll) == SIGABRT);
-  CHECK(crash_again(20) == 0);
+  CHECK(crash_again(kAll, kCrashStep) == SIGABRT);
+  CHECK(crash_again(20, kCrashStep) == 0);
+  // A step that begins with scores of a prompt is not computed before its turn either.
+  CHECK(crash_again(2, 2) == SIGABRT);
+  CHECK(crash_again(1, 2) == 0);
 }
 
 TEST_CASE("replay: the smallest difference is found and named with both frames") {
