@@ -40,7 +40,7 @@ class CpuBackend final : public Backend {
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so one name serves
   // all; what the cache rounds to is the only choice there is.
   std::string numerics_id() const override {
-    const std::string name = "cpu-f32-1";
+    const std::string name = "cpu-f32-2";
     return kv_type_ == KvType::kF16 ? name : name + "-kv-" + std::string(kv_type_name(kv_type_));
   }
 

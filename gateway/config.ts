@@ -191,6 +191,11 @@ const settings = {
 export const generateSettings = {
   ...runnerSettings,
   'max-tokens': { schema: whole(1, 2 ** 31 - 1), fallback: 64, help: 'tokens of an answer' },
+  'min-tokens': {
+    schema: whole(0, 2 ** 31 - 1),
+    fallback: 0,
+    help: 'tokens before which the model may not end an answer',
+  },
   temperature: { schema: decimal(0, 2), fallback: 1, help: '0 takes the likeliest token' },
   'top-k': { schema: whole(0, 2 ** 32 - 1), fallback: 0, help: 'tokens to draw from; 0: all' },
   'top-p': { schema: decimal(0, 1), fallback: 1, help: 'probability of the tokens to draw from, together' },

@@ -149,8 +149,14 @@ function promptsOf(file: string | undefined, positionals: readonly string[]): re
 }
 
 function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreEos: boolean): AnswerSettings {
+  if (config['min-tokens'] > config['max-tokens']) {
+    throw new UsageError(
+      `--min-tokens must be at most --max-tokens, got ${config['min-tokens']} and ${config['max-tokens']}.`,
+    );
+  }
   return {
     maxTokens: config['max-tokens'],
+    minTokens: config['min-tokens'],
     ignoreEos,
     stop: parseStop(stop),
     sampling: {

@@ -40,13 +40,14 @@ export class Journal {
 
   /** The request as the next runner must see it: for the first one, and for each that comes after a death. */
   toGenerate(): Omit<Generate, 'requestId'> {
-    const { promptIds, maxTokens, stopIds, sampling, topLogprobs } = this.#request;
+    const { promptIds, maxTokens, minTokens, stopIds, sampling, topLogprobs } = this.#request;
     return {
       tokenIds: this.#emittedIds.length === 0 ? promptIds : promptIds.concat(this.#emittedIds),
       numEmitted: this.#emittedIds.length,
       maxTokens,
       stopIds,
       sampling,
+      ...(minTokens === undefined ? {} : { minTokens }),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
     };
   }

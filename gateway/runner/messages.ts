@@ -11,6 +11,7 @@ export interface Generate {
   readonly tokenIds: readonly number[];
   readonly numEmitted: number;
   readonly maxTokens: number;
+  readonly minTokens?: number;
   readonly stopIds: readonly number[];
   readonly sampling: SamplingParams;
   readonly topLogprobs?: number;

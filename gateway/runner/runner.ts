@@ -28,6 +28,8 @@ export interface GenerateRequest {
   readonly modelIdentity: string;
   /** Tokens to generate; the context may end it earlier. */
   readonly maxTokens: number;
+  /** None of stopIds is drawn before this many; absent: 0. */
+  readonly minTokens?: number;
   readonly stopIds: readonly number[];
   readonly sampling: SamplingParams;
   /** Log-probabilities of each token and of this many most likely ones; absent: none. */

@@ -69,6 +69,7 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
       tokenIds: message.tokenIds as number[],
       numEmitted: u32('num_emitted', message.numEmitted),
       maxTokens: u32('max_tokens', message.maxTokens),
+      minTokens: u32('min_tokens', message.minTokens ?? 0),
       stopIds: message.stopIds as number[],
       sampling: {
         temperature: sampling.temperature,

@@ -118,7 +118,11 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
       ->delimiter(',')
       ->required();
   command.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")->capture_default_str();
+  command.add_option("--min-tokens", flags.min_tokens, "Tokens before which none of --stop-ids is drawn")
+      ->capture_default_str();
   command.add_option("--stop-ids", flags.stop_ids, "Ids that end the answer")->delimiter(',');
+  command.add_option("--allowed-ids", sampling.allowed_ids, "Ids to draw from; default: all")->delimiter(',');
+  command.add_option("--banned-ids", sampling.banned_ids, "Ids that are not drawn")->delimiter(',');
   command.add_option("--temperature", sampling.temperature, "0: the most likely token")
       ->capture_default_str();
   command.add_option("--top-k", sampling.top_k, "0: off")->capture_default_str();
@@ -139,6 +143,8 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
       ->capture_default_str();
   command.add_option("--logprobs", flags.logprobs,
                      "With --json: log-probabilities, and of so many likely ids");
+  command.add_option("--prompt-logprobs", flags.prompt_logprobs,
+                     "With --json: the same for the prompt, from its second id on");
 }
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {

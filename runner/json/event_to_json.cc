@@ -68,6 +68,12 @@ ordered_json json_of(const wire::Step& step) {
   return {{"step", whole64(step.step())}, {"outputs", outputs}};
 }
 
+ordered_json json_of(const wire::PromptLogprobs& prompt) {
+  ordered_json logprobs = ordered_json::array();
+  for (const wire::TokenLogprobs& entry : prompt.logprobs()) logprobs.push_back(json_of(entry));
+  return {{"request_id", prompt.request_id()}, {"first_index", prompt.first_index()}, {"logprobs", logprobs}};
+}
+
 ordered_json json_of(const wire::Heartbeat& heartbeat) {
   return {{"phase", wire::Phase_Name(heartbeat.phase())},
           {"step", whole64(heartbeat.step())},
@@ -102,6 +108,7 @@ ordered_json member_of(const wire::FromRunner& event) {
     case wire::FromRunner::kFailure:
       return {{"failure", json_of(event.failure())}};
     case wire::FromRunner::kPromptLogprobs:
+      return {{"prompt_logprobs", json_of(event.prompt_logprobs())}};
     case wire::FromRunner::kStats:
     case wire::FromRunner::MESSAGE_NOT_SET:
       break;

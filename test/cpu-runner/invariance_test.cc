@@ -152,9 +152,9 @@ TEST_CASE("the cache's type changes the logits, and the name of the arithmetic s
   ModelHarness f16(file.path(), {.kv_type = KvType::kF16});
   ModelHarness f32(file.path(), {.kv_type = KvType::kF32});
   ModelHarness q8_0(file.path(), {.kv_type = KvType::kQ8_0});
-  CHECK(f16.backend().numerics_id() == "cpu-f32-1");
-  CHECK(f32.backend().numerics_id() == "cpu-f32-1-kv-f32");
-  CHECK(q8_0.backend().numerics_id() == "cpu-f32-1-kv-q8_0");
+  CHECK(f16.backend().numerics_id() == "cpu-f32-2");
+  CHECK(f32.backend().numerics_id() == "cpu-f32-2-kv-f32");
+  CHECK(q8_0.backend().numerics_id() == "cpu-f32-2-kv-q8_0");
   const Logits wanted = f16.run(ids, 8);
   CHECK_FALSE(same_bits(f32.run(ids, 8), wanted));
   CHECK_FALSE(same_bits(q8_0.run(ids, 8), wanted));
@@ -164,8 +164,8 @@ TEST_CASE("the backend names its arithmetic and what it runs on") {
   const TemporaryFile file(write_tiny_llama({}).bytes());
   ModelHarness fast(file.path(), {.num_threads = 2});
   ModelHarness portable(file.path(), {.portable = true});
-  CHECK(fast.backend().numerics_id() == "cpu-f32-1");
-  CHECK(portable.backend().numerics_id() == "cpu-f32-1");
+  CHECK(fast.backend().numerics_id() == "cpu-f32-2");
+  CHECK(portable.backend().numerics_id() == "cpu-f32-2");
   CHECK(fast.backend().device().starts_with("cpu, "));
   CHECK(fast.backend().device().ends_with(", 2 threads"));
   CHECK(portable.backend().device() == "cpu, portable, 1 thread");

@@ -87,10 +87,37 @@ TEST_CASE("generate: every sampling flag reaches the sampler") {
                     .presence_penalty = 1.0f,
                     .frequency_penalty = -0.5f,
                     .logit_bias = {{3, 2.0f}, {4, -100.0f}},
+                    .allowed_ids = count_from(0, 80),
+                    .banned_ids = count_from(20, 30),
                     .seed = 7};
+  flags.stop_ids = count_from(0, 20);
+  flags.min_tokens = 6;
   flags.json = true;
   CHECK(generate(fixture.engine, flags, fixture.out).ok());
-  CHECK(json::parse(fixture.out.str())["token_ids"] == json(fake_answer(sequence_for(flags))));
+  Sequence sequence = sequence_for(flags);
+  sequence.stop_ids = flags.stop_ids;
+  sequence.min_tokens = flags.min_tokens;
+  const std::vector<uint32_t> answer = fake_answer(sequence);
+  CHECK(json::parse(fixture.out.str())["token_ids"] == json(answer));
+  sequence.min_tokens = 0;
+  CHECK(fake_answer(sequence) != answer);
+}
+
+TEST_CASE("generate: scores of the prompt are those that the score command prints") {
+  Fixture fixture;
+  GenerateFlags flags = seeded_flags();
+  flags.json = true;
+  flags.prompt_logprobs = 2;
+  CHECK(generate(fixture.engine, flags, fixture.out).ok());
+  const json generated = json::parse(fixture.out.str())["prompt_logprobs"];
+  fixture.out.str("");
+  CHECK(score(fixture.engine, flags.tokens, 2, fixture.out).ok());
+  const json scores = json::parse(fixture.out.str());
+  REQUIRE(generated.size() == 19);
+  for (size_t i = 0; i < 19; ++i) {
+    CHECK(generated[i]["logprob"].get<float>() == scores["next_logprob"][i].get<float>());
+    CHECK(generated[i]["top_ids"] == scores["top_ids"][i]);
+  }
 }
 
 TEST_CASE("generate: refuses by name what serve refuses") {
