@@ -47,8 +47,10 @@ export async function* answerPrompts(
       promptIds,
       modelIdentity: info.modelIdentity,
       maxTokens: Math.min(settings.maxTokens, tokensLeft(promptIds, info, `prompt ${index + 1}`)),
+      minTokens: 0,
       stopIds: settings.ignoreEos ? [] : model.stopIds,
       sampling: { ...settings.sampling, seed },
+      cacheSalt: new Uint8Array(),
     };
   });
   const abort = new AbortController();
@@ -84,7 +86,8 @@ async function answerOne(
 ): Promise<PromptAnswer> {
   let text = '';
   const tokenIds: number[] = [];
-  for await (const part of readAnswer(runner.generate(request, signal), { tokenizer, stop })) {
+  const options = { tokenizer, stop, minTokens: request.minTokens };
+  for await (const part of readAnswer(runner.generate(request, signal), options)) {
     for (const piece of part.pieces) text += piece.text;
     tokenIds.push(...part.tokenIds);
     if (part.end !== undefined) return { text, token_ids: tokenIds, finish: part.end.reason };

@@ -41,7 +41,8 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
   runner.script = [[EOS_ID]];
   const body =
     '{"job_id":"a","prompt":"Hi","max_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":9,"min_p":0.125,' +
-    '"repetition_penalty":1.5,"seed":18446744073709551615}';
+    '"repetition_penalty":1.5,"seed":18446744073709551615,"min_tokens":3,"stop_token_ids":[5,5],' +
+    `"allowed_token_ids":[5,6,${EOS_ID}],"banned_token_ids":[7]}`;
   const answer = await readNativeAnswer(await post('/execute', body));
   assert.is(answer.last.event, 'end');
   assert.equal(runner.requests, [
@@ -49,7 +50,9 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
       promptIds: bytes('Hi'),
       modelIdentity: 'bytes',
       maxTokens: 7,
-      stopIds: [EOS_ID],
+      minTokens: 3,
+      stopIds: [EOS_ID, 5],
+      cacheSalt: new Uint8Array(),
       sampling: {
         temperature: 0.5,
         topP: 0.25,
@@ -59,6 +62,8 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
         presencePenalty: 0,
         frequencyPenalty: 0,
         logitBias: new Map(),
+        allowedTokenIds: [5, 6, EOS_ID],
+        bannedTokenIds: [7],
         seed: 18446744073709551615n,
       },
     },
@@ -84,6 +89,8 @@ test('defaults: temperature 1, filters off, a random seed that is reported', asy
       presencePenalty: 0,
       frequencyPenalty: 0,
       logitBias: new Map(),
+      allowedTokenIds: [],
+      bannedTokenIds: [],
       seed: 0n,
     },
   );

@@ -9,7 +9,7 @@ import {
   maxBytesFromRunner,
   maxBytesToRunner,
 } from '../../../gateway/runner/frame.ts';
-import type { Output } from '../../../gateway/runner/messages.ts';
+import type { Output, PromptLogprobs } from '../../../gateway/runner/messages.ts';
 import { runner } from '../../../gateway/runner/proto/runner.js';
 import type { ProtocolError } from '../../../gateway/runner/protocol-error.ts';
 import { within } from '../../fixtures/within.ts';
@@ -29,12 +29,14 @@ const ready = {
     maxNumBatchedTokens: 64,
     blockSize: 32,
     numBlocks: 4,
+    kvCacheType: 'f16',
   },
 };
 const request = {
   tokenIds: [1, 2, 3],
   numEmitted: 0,
   maxTokens: 4,
+  minTokens: 0,
   stopIds: [99],
   sampling: {
     temperature: 1,
@@ -45,8 +47,11 @@ const request = {
     presencePenalty: 0,
     frequencyPenalty: 0,
     logitBias: new Map(),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
     seed: 5n,
   },
+  cacheSalt: new Uint8Array(),
 };
 const finishStop = v1.FinishReason.FINISH_REASON_STOP_ID;
 const finishMax = v1.FinishReason.FINISH_REASON_MAX_TOKENS;
@@ -72,11 +77,13 @@ function connect() {
     onClosed = resolve;
   });
   const events: string[] = [];
+  const begun = new Set<number>();
   const client = new RunnerClient(input, output, {
     onHello: () => events.push('hello'),
     onLoadProgress: ({ loadedBytes }) => events.push(`progress ${loadedBytes}`),
     onReady: () => events.push('ready'),
     onHeartbeat: ({ numFreeBlocks }) => events.push(`heartbeat ${numFreeBlocks}`),
+    onStats: ({ numRunning, numGeneratedTokens }) => events.push(`stats ${numRunning} ${numGeneratedTokens}`),
     onFailure: ({ message }) => events.push(`failure ${message}`),
     onClosed: (error) => onClosed(error),
   });
@@ -85,9 +92,13 @@ function connect() {
     heard,
     events,
     input,
-    /** Delivered before it returns: the client listens to 'data', which a flowing stream passes on at once. */
+    /**
+     * Delivered before it returns: the client listens to 'data', which a flowing stream passes on at once. A step
+     * without first_outputs gets those that belong to it.
+     */
     say(...messages: FromRunner[]) {
       for (const message of messages) {
+        if (message.step) message.step.firstOutputs ??= firstsOf(message.step.outputs ?? [], begun);
         input.emit('data', encodeFrame(v1.FromRunner.encode(message).finish(), maxBytesFromRunner));
       }
     },
@@ -95,12 +106,23 @@ function connect() {
   };
 }
 
+function firstsOf(outputs: readonly runner.v1.Output.$Properties[], begun: Set<number>) {
+  const ids = new Set(outputs.map(({ requestId }) => requestId ?? 0));
+  const firsts = [...ids].filter((id) => !begun.has(id));
+  for (const id of firsts) begun.add(id);
+  return firsts.map((requestId) => ({ requestId }));
+}
+
 function sinkOf() {
   const outputs: Output[] = [];
   const errors: string[] = [];
+  const promptLogprobs: number[] = [];
   return {
     outputs,
     errors,
+    promptLogprobs,
+    onPromptLogprobs: (frame: PromptLogprobs) =>
+      promptLogprobs.push(...frame.logprobs.map(({ logprob }) => logprob)),
     onOutput: (output: Output) => outputs.push(output),
     onError: ({ code, message }: { code: string; message: string }) => errors.push(`${code} ${message}`),
   };

@@ -7,6 +7,7 @@ const request: GenerateRequest = {
   promptIds: [1, 2, 3],
   modelIdentity: 'm',
   maxTokens: 10,
+  minTokens: 2,
   stopIds: [9],
   sampling: {
     temperature: 0.5,
@@ -17,8 +18,11 @@ const request: GenerateRequest = {
     presencePenalty: 0,
     frequencyPenalty: 0,
     logitBias: new Map(),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
     seed: 2n ** 64n - 1n,
   },
+  cacheSalt: Uint8Array.of(7),
 };
 
 function output(firstIndex: number, ...tokenIds: number[]) {

@@ -14,6 +14,7 @@ const generate: Generate = {
   tokenIds: [1, 300, 49151, 16777215],
   numEmitted: 2,
   maxTokens: 2048,
+  minTokens: 0,
   stopIds: [0, 2],
   sampling: {
     temperature: 0.75,
@@ -28,8 +29,11 @@ const generate: Generate = {
       [11, -100],
       [49151, 2.5],
     ]),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
   },
   topLogprobs: 20,
+  cacheSalt: new Uint8Array(),
 };
 
 const hello = { protocolVersion: 1, kind: 'cpu', numericsId: 'cpu-1' };
@@ -42,6 +46,7 @@ const ready = {
   maxNumBatchedTokens: 64,
   blockSize: 32,
   numBlocks: 4,
+  kvCacheType: 'f16',
 };
 
 function decode(message: runner.v1.FromRunner.$Properties) {

@@ -9,18 +9,23 @@ const test = suite('tokens that were sent');
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 
 /** The parts of an answer whose steps brought these ids. */
-async function partsOf(steps: readonly (readonly number[])[], stop: readonly string[] = []) {
+async function partsOf(
+  steps: readonly (readonly number[])[],
+  stop: readonly string[] = [],
+  { minTokens = 0, finish: last = 'max_tokens' as TokenBatch['finish'] } = {},
+) {
   async function* batches(): AsyncGenerator<TokenBatch> {
     let firstIndex = 0;
     for (const [at, tokenIds] of steps.entries()) {
       const logprobs = tokenIds.map((id) => ({ logprob: -id, topIds: [], topLogprobs: [] }));
-      const finish = at < steps.length - 1 ? {} : { finish: 'max_tokens' as const };
+      const finish = at < steps.length - 1 ? {} : { finish: last };
       yield { firstIndex, tokenIds, logprobs, ...finish };
       firstIndex += tokenIds.length;
     }
   }
   const parts: { text: string; ids: number[]; offsets: number[] }[] = [];
-  for await (const part of readAnswer(batches(), { tokenizer: byteTokenizer, stop })) parts.push(seen(part));
+  for await (const part of readAnswer(batches(), { tokenizer: byteTokenizer, stop, minTokens }))
+    parts.push(seen(part));
   return parts;
 }
 
