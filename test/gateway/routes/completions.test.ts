@@ -56,7 +56,12 @@ test('a whole completion has text, finish_reason and usage', async ({ runner, co
     created: 1_800_000_000,
     model: 'bytes',
     choices: [{ index: 0, text: 'Hello', logprobs: null, finish_reason: 'stop' }],
-    usage: { prompt_tokens: 2, completion_tokens: 6, total_tokens: 8 },
+    usage: {
+      prompt_tokens: 2,
+      completion_tokens: 6,
+      total_tokens: 8,
+      prompt_tokens_details: { cached_tokens: 0 },
+    },
   });
   assert.equal(runner.requests[0]?.promptIds, bytes('Hi'));
   assert.is(runner.requests[0]?.maxTokens, 16, 'the default');
@@ -81,7 +86,15 @@ test('a stream is text, finish_reason, usage when asked for, [DONE]', async ({ r
       chunk('He'),
       chunk('y'),
       chunk('', 'length'),
-      { choices: [], usage: { prompt_tokens: 2, completion_tokens: 3, total_tokens: 5 } },
+      {
+        choices: [],
+        usage: {
+          prompt_tokens: 2,
+          completion_tokens: 3,
+          total_tokens: 5,
+          prompt_tokens_details: { cached_tokens: 0 },
+        },
+      },
     ],
   );
   assert.is(new Set(chunks.map(({ id, object }) => `${id} ${object}`)).size, 1);
@@ -131,7 +144,12 @@ test('several prompts: the choices of the first come first, and each prompt draw
     choices.map(({ index, text }) => `${index} ${text}`),
     ['0 a3', '1 a4', '2 b3', '3 b4'],
   );
-  assert.equal(usage, { prompt_tokens: 2, completion_tokens: 12, total_tokens: 14 });
+  assert.equal(usage, {
+    prompt_tokens: 2,
+    completion_tokens: 12,
+    total_tokens: 14,
+    prompt_tokens_details: { cached_tokens: 0 },
+  });
 });
 
 test('a prompt that cannot be is refused with its place', async ({ runner, complete }) => {
@@ -165,7 +183,6 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, co
   const refused: Record<string, unknown> = {
     suffix: 'end',
     best_of: 2,
-    echo: true,
     logprobs: 6,
     n: 9,
     max_tokens: 0,

@@ -33,7 +33,7 @@ test('a stream is started, token, end, each with its name, and its data', async 
   );
   assert.equal(events[6], {
     event: 'end',
-    data: '{"tokens_out":6,"decode_time_ms":0,"stop_reason":"eos","stop_sequence_matched":null,"seed":42}',
+    data: '{"tokens_out":6,"decode_time_ms":0,"stop_reason":"eos","stop_sequence_matched":null,"seed":42,"cached_tokens":0}',
   });
 });
 

@@ -8,11 +8,13 @@ const test = suite('tokens that were sent');
 
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 
+type Finish = NonNullable<TokenBatch['finish']>;
+
 /** The parts of an answer whose steps brought these ids. */
 async function partsOf(
   steps: readonly (readonly number[])[],
   stop: readonly string[] = [],
-  { minTokens = 0, finish: last = 'max_tokens' as TokenBatch['finish'] } = {},
+  { minTokens = 0, finish: last = 'max_tokens' }: { minTokens?: number; finish?: Finish } = {},
 ) {
   async function* batches(): AsyncGenerator<TokenBatch> {
     let firstIndex = 0;
