@@ -57,4 +57,28 @@ journal('counts deaths only until a token comes', () => {
   assert.is(entry.fruitlessDeaths, 0);
 });
 
+journal('asks for scores of the prompt until all have come, and takes each once', () => {
+  const entry = new Journal({ ...request, promptIds: [1, 2, 3, 4], promptLogprobs: 2 });
+  const scores = (firstIndex: number, count: number) => ({
+    type: 'prompt_logprobs' as const,
+    requestId: 1,
+    firstIndex,
+    logprobs: Array.from({ length: count }, (_, offset) => {
+      return { logprob: -(firstIndex + offset), topIds: [], topLogprobs: [] };
+    }),
+  });
+  const taken = (firstIndex: number, count: number) =>
+    entry.takeNew(scores(firstIndex, count)).map(({ logprob }) => logprob);
+  assert.equal(taken(1, 2), [-1, -2]);
+  assert.is(entry.toGenerate().promptLogprobs, 2, 'the next runner tells them from the beginning');
+  assert.equal(taken(1, 1), []);
+  assert.equal(taken(2, 2), [-3]);
+  assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
+});
+
+journal('a prompt of one token has no scores to ask for', () => {
+  const entry = new Journal({ ...request, promptIds: [1], promptLogprobs: 2 });
+  assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
+});
+
 journal.run();

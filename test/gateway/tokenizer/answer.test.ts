@@ -86,4 +86,18 @@ test('a character that never became whole, and control tokens, have no text and 
   ]);
 });
 
+test('a stop string counts from the first token behind min_tokens on, wherever it began', async () => {
+  const textOf = async (text: string, minTokens: number) =>
+    (await partsOf([bytes(text)], ['END'], { minTokens })).map((part) => part.text).join('');
+  assert.is(await textOf('aENDb', 3), 'a', 'its last letter is the fourth token');
+  assert.is(await textOf('aENDb', 4), 'aENDb');
+  assert.is(await textOf('aENDbEND!', 4), 'aENDb');
+});
+
+test('the token that ends an answer gives no text, whatever it is', async () => {
+  const parts = await partsOf([bytes('ab'), bytes('c')], [], { finish: 'stop_id' });
+  assert.equal(parts.at(-1), { text: '', ids: [], offsets: [] });
+  assert.equal((await partsOf([bytes('ab')], ['b'], { finish: 'stop_id' }))[0]?.text, 'a');
+});
+
 test.run();
