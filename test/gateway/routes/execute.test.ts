@@ -263,4 +263,36 @@ test('before the model is ready there is a 503 that says why', async ({ runner, 
   });
 });
 
+test('the end tells how much of the prompt was cached', async ({ runner, post }) => {
+  runner.script = [[EOS_ID]];
+  runner.cachedOf = () => 1;
+  const { last } = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'Hi' }));
+  assert.is(last.data.cached_tokens, 1);
+});
+
+test('a stop token that the request names is told among the ids, and not in the text', async ({
+  runner,
+  post,
+}) => {
+  runner.script = [bytes('ab')];
+  const asked = { job_id: 'a', prompt: 'Hi', stop_token_ids: bytes('b'), token_ids: true };
+  const { text, ids, last } = await readNativeAnswer(await post('/execute', asked));
+  assert.equal([text, ids, last.data.stop_reason], ['a', bytes('ab'), 'eos']);
+});
+
+test('min_tokens of more than max_tokens is refused', async ({ post }) => {
+  const asked = { job_id: 'a', prompt: 'Hi', min_tokens: 9, max_tokens: 8 };
+  const response = await post('/execute', asked);
+  assert.is(response.status, 400);
+  const { errors } = (await response.json()) as { errors: object[] };
+  assert.equal(errors, [
+    {
+      field: 'min_tokens',
+      constraint: 'range(0..=8)',
+      message: 'min_tokens must be at most max_tokens, which is 8 (got 9)',
+      value: '9',
+    },
+  ]);
+});
+
 test.run();
