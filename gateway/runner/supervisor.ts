@@ -356,7 +356,7 @@ export class Supervisor implements Runner {
 function requireRoomFor(what: string, numWanted: number, numHeld: number, limit: number): void {
   if (numHeld + numWanted <= limit) return;
   if (numWanted > limit) {
-    const message = `The request asks for ${numWanted} ${what}, and this server holds at most ${limit} at once.`;
+    const message = `The request asks for ${numWanted} ${what}, and this server holds at most ${limit} at once; ask for fewer.`;
     throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
   }
   const message = `${numHeld} ${what} are held; ${numWanted} more would exceed the limit of ${limit}.`;

@@ -24,7 +24,7 @@ export interface AnswerEnd {
   readonly stopMatched: string | null;
   /** Tokens the model generated, the one that ended the answer included. */
   readonly numTokens: number;
-  /** Tokens of the prompt that had not to be computed when the answer was begun. */
+  /** Tokens of the prompt that were found in the KV cache when the answer was begun. */
   readonly numCachedTokens: number;
 }
 

@@ -47,7 +47,7 @@ export interface EndData {
   readonly stop_reason: AnswerEnd['reason'];
   readonly stop_sequence_matched: string | null;
   readonly seed: bigint;
-  /** Tokens of the prompt that had not to be computed. */
+  /** Tokens of the prompt that were found in the KV cache. */
   readonly cached_tokens: number;
   /** Tokens that no `token` event had, because no text came of them: the end of the answer, above all. */
   readonly ids?: readonly number[];
