@@ -19,13 +19,14 @@ import {
   type SettingTable,
   settingsHelp,
 } from './config/settings.ts';
+import { CACHE_SHARINGS } from './guard/cache-salt.ts';
 import { UsageError } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
 
 /** What can be set. How it is read is in config/. */
 
 /** What the runner binaries accept; they check again. */
-const RUNNER_LIMITS = {
+export const RUNNER_LIMITS = {
   threads: 256,
   maxModelLen: 2 ** 20,
   maxNumSeqs: 1024,
@@ -119,6 +120,11 @@ const settings = {
     schema: text().optional(),
     help: 'file with the keys that let clients in, one a line; read once, at the start',
   },
+  'prefix-cache-sharing': {
+    schema: z.enum(CACHE_SHARINGS, `must be one of ${CACHE_SHARINGS.join(', ')}`),
+    fallback: 'per-key',
+    help: 'per-key: no key finds out what others ask, by how fast it is answered; all: faster',
+  },
   'allowed-hosts': {
     schema: hostNames(),
     fallback: [],
@@ -133,6 +139,11 @@ const settings = {
     schema: whole(1, RUNNER_LIMITS.requests),
     fallback: 256,
     help: 'requests held at once; one more gets 429',
+  },
+  'max-queued-tokens': {
+    schema: whole(1, 2 ** 30),
+    fallback: 2 ** 18,
+    help: 'prompt tokens of these together; one more request gets 429',
   },
   'inference-timeout-sec': {
     schema: whole(1, 86_400),

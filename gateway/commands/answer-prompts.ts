@@ -53,6 +53,7 @@ export async function* answerPrompts(
       minTokens: Math.min(settings.minTokens, maxTokens),
       stopIds: settings.ignoreEos ? [] : model.stopIds,
       sampling: { ...settings.sampling, seed },
+      cacheSalt: new Uint8Array(),
     };
   });
   const abort = new AbortController();
@@ -88,7 +89,8 @@ async function answerOne(
 ): Promise<PromptAnswer> {
   let text = '';
   const tokenIds: number[] = [];
-  for await (const part of readAnswer(runner.generate(request, signal), { tokenizer, stop })) {
+  const options = { tokenizer, stop, minTokens: request.minTokens };
+  for await (const part of readAnswer(runner.generate(request, signal), options)) {
     for (const piece of part.pieces) text += piece.text;
     tokenIds.push(...part.tokenIds);
     if (part.end !== undefined) return { text, token_ids: tokenIds, finish: part.end.reason };
