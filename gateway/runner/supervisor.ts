@@ -242,7 +242,13 @@ export class Supervisor implements Runner {
     const hello = this.#hello;
     if (hello === undefined) throw new Error('A runner was ready before its Hello.');
     const before = this.#info;
-    const info = { kind: hello.kind, build: hello.build, numericsId: hello.numericsId, ...ready };
+    const info = {
+      kind: hello.kind,
+      build: hello.build,
+      numericsId: hello.numericsId,
+      sandbox: hello.sandbox,
+      ...ready,
+    };
     this.#info = info;
     this.#client = life.client;
     this.#state = 'ready';
