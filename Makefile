@@ -28,11 +28,15 @@ test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
-# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, and twenty kills.
+# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, those with threads under
+# ThreadSanitizer, hostile files and frames by the hundred thousand, and twenty kills.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize
-	@node --import tsx test/run.ts --build $(BUILD)/sanitize --check
+	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
+	@ninja -C $(BUILD)/threads thread-tests
+	@ninja -C $(BUILD) fuzz-events
+	@node --import tsx test/run.ts --build $(BUILD)/sanitize --threads-build $(BUILD)/threads --check
 
 bench: build model
 	@$(BUILD)/cpu-runner bench --model "$$($(RUNNEL) pull $(MODEL))" --prompt 512 --generate 128 --batch 1,8,32

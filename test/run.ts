@@ -9,12 +9,17 @@ import { parseArgs } from 'node:util';
  * not the end of the run.
  *
  * --build DIR   the CMake build whose tests to run
- * --check       the slower gates instead: the C++ tests (of a sanitizer build), and the kill test at full length
+ * --check       the slower gates instead: the C++ tests (of a sanitizer build), the fuzzers of that build, the kill test
+ *               at full length
+ * --threads-build DIR   with --check: the build of the tests that ThreadSanitizer watches
  * PATTERN       only TypeScript files whose path contains it, and nothing else
  */
 
 const FILE_TIMEOUT_MS = 300_000;
 const KILLS_IN_CHECK = 20;
+/** What each fuzzer must have read in --check. */
+const FUZZED_IN_CHECK = { 'fuzz-gguf': 200_000, 'fuzz-commands': 1_000_000 };
+const FUZZED_TOWARDS_GATEWAY_IN_CHECK = 1_000_000;
 
 interface Outcome {
   readonly passed: number;
@@ -29,7 +34,11 @@ interface Finished {
 }
 
 const { values, positionals } = parseArgs({
-  options: { build: { type: 'string', default: 'build' }, check: { type: 'boolean', default: false } },
+  options: {
+    build: { type: 'string', default: 'build' },
+    'threads-build': { type: 'string' },
+    check: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 
@@ -89,10 +98,10 @@ async function staticCheck(name: string, command: string, args: readonly string[
   report(name, { passed: good ? 1 : 0, failed: good ? 0 : 1, skipped: 0 }, finished);
 }
 
-async function ctest(): Promise<void> {
+async function ctest(name: string, build: string): Promise<void> {
   const finished = await run('ctest', [
     '--test-dir',
-    values.build,
+    build,
     '-j',
     '2',
     '--output-on-failure',
@@ -103,7 +112,16 @@ async function ctest(): Promise<void> {
   const failed = Number(summary?.[1] ?? 0);
   const ran = Number(summary?.[2] ?? 0);
   const broken = ran === 0 || (finished.code !== 0 && failed === 0);
-  report('C++ tests', { passed: ran - failed, failed: broken ? 1 : failed, skipped: 0 }, finished);
+  report(name, { passed: ran - failed, failed: broken ? 1 : failed, skipped: 0 }, finished);
+}
+
+/** Fails also when it read less than it was asked to. The first number of its last line is how much that was. */
+async function fuzz(name: string, units: number): Promise<void> {
+  const finished = await run(`${values.build}/${name}`, ['--units', String(units)]);
+  const lastLine = finished.output.trimEnd().split('\n').at(-1) ?? '';
+  const good = finished.code === 0 && Number.parseInt(lastLine, 10) >= units;
+  report(name, { passed: good ? 1 : 0, failed: good ? 0 : 1, skipped: 0 }, finished);
+  console.log(`     ${lastLine}`);
 }
 
 async function testFile(file: string, env: NodeJS.ProcessEnv): Promise<void> {
@@ -150,7 +168,13 @@ if (positionals.length > 0) {
   if (chosen.length === 0) throw new Error(`No test file has ${positionals.join(' or ')} in its path.`);
   await testFiles(chosen);
 } else if (values.check) {
-  await ctest();
+  await ctest('C++ tests', values.build);
+  const threadsBuild = values['threads-build'];
+  if (threadsBuild !== undefined) await ctest('C++ tests with threads', threadsBuild);
+  await Promise.all(Object.entries(FUZZED_IN_CHECK).map(([name, units]) => fuzz(name, units)));
+  await testFiles(['test/fuzz/gateway-frames.test.ts'], {
+    RUNNEL_TEST_FUZZ_FRAMES: String(FUZZED_TOWARDS_GATEWAY_IN_CHECK),
+  });
   await testFiles(['test/e2e/kills.test.ts'], { RUNNEL_TEST_KILLS: String(KILLS_IN_CHECK) });
 } else {
   await staticCheck('types', 'npx', ['tsc']);
@@ -160,7 +184,7 @@ if (positionals.length > 0) {
     '-Werror',
     ...(await listFiles('*.cc', '*.h')),
   ]);
-  await ctest();
+  await ctest('C++ tests', values.build);
   // Those that start the real runner go last and alone: they want the machine for themselves.
   await testFiles(files.filter((file) => !file.startsWith('test/e2e/')));
   for (const file of files.filter((name) => name.startsWith('test/e2e/'))) await testFile(file, {});

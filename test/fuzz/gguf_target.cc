@@ -15,12 +15,15 @@
 namespace runnel::fuzz {
 namespace {
 
-constexpr EngineFlags kFlags{.num_threads = 1,
-                             .max_model_len = 0,
-                             .max_num_seqs = 1,
-                             .max_num_batched_tokens = 8,
-                             .block_size = 8,
-                             .kv_cache_bytes = 1u << 20};
+EngineFlags small_flags() {
+  EngineFlags flags;
+  flags.num_threads = 1;
+  flags.max_num_seqs = 1;
+  flags.max_num_batched_tokens = 8;
+  flags.block_size = 8;
+  flags.kv_cache_bytes = 1u << 20;
+  return flags;
+}
 
 // A file in memory that is opened by path, as models are.
 class MemoryFile {
@@ -67,9 +70,10 @@ std::string outcome_of(const std::string& path) {
   touch_ends(*file);
   const Result<ModelConfig> config = read_config(*file, "");
   if (!config.ok()) return config.error().message;
-  Result<std::unique_ptr<Backend>> backend = make_cpu_backend(kFlags.backend_options());
+  const EngineFlags flags = small_flags();
+  Result<std::unique_ptr<Backend>> backend = make_cpu_backend(flags.backend_options());
   if (!backend.ok()) finding(backend.error().message);
-  Result<LoadedModel> loaded = load(kFlags, *opened, *std::move(backend), [](uint64_t, uint64_t) {});
+  Result<LoadedModel> loaded = load(flags, *opened, *std::move(backend), [](uint64_t, uint64_t) {});
   if (!loaded.ok()) return loaded.error().message;
   compute(*loaded);
   return "computed";
@@ -79,8 +83,8 @@ std::string outcome_of(const std::string& path) {
 
 std::vector<std::string> seed_corpus() {
   std::vector<std::string> corpus;
-  for (const TensorType type : {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
-                                TensorType::kQ8_0}) {
+  for (const TensorType type :
+       {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
     test::GgufWriter file = test::write_tiny_llama({.matrix_type = type,
                                                     .embedding_type = type,
                                                     .num_layers = 1,
