@@ -28,7 +28,7 @@ extern "C" {
 void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
 // No input is near this; whatever reserves more has believed one. Status 86 is the sanitizer's alone.
 const char* __asan_default_options() {
-  return "exitcode=86:max_allocation_size_mb=72:malloc_context_size=3:detect_leaks=1";
+  return "exitcode=86:max_allocation_size_mb=72:malloc_context_size=3:quarantine_size_mb=8:detect_leaks=1";
 }
 const char* __ubsan_default_options() {
   return "print_stacktrace=1:halt_on_error=1";
@@ -99,12 +99,11 @@ void run_input(std::string input) {
 }
 
 std::string mutation_of(const std::string& input, uint64_t seed) {
-  std::string bytes = input;
-  bytes.resize(kMaxInputBytes);
-  const size_t size = LLVMFuzzerCustomMutator(reinterpret_cast<uint8_t*>(bytes.data()), input.size(),
-                                              kMaxInputBytes, static_cast<unsigned int>(seed));
-  bytes.resize(size);
-  return bytes;
+  static std::vector<uint8_t> buffer(kMaxInputBytes);  // large, so it is made once
+  std::copy(input.begin(), input.end(), buffer.begin());
+  const size_t size =
+      LLVMFuzzerCustomMutator(buffer.data(), input.size(), kMaxInputBytes, static_cast<unsigned int>(seed));
+  return {buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(size)};
 }
 
 void write_input(const std::string& input) {
