@@ -1,0 +1,62 @@
+// The model under test, and what its answers are made of: the engine that computes a request, watched.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runner/commands/loaded_model.h"
+#include "runner/messages.h"
+#include "test/cpu-runner/exactness/answer.h"
+#include "test/cpu-runner/exactness/watched_model.h"
+
+namespace runnel::exactness {
+
+// What may not change a bit. What may, such as the file, belongs to Subject.
+struct Setting {
+  EngineFlags flags;
+  bool portable_kernels = false;
+};
+
+// A model in memory as a setting says. Ends the program if it cannot be had.
+LoadedModel load(const Setting& setting);
+
+// A fresh engine over a loaded model.
+class WatchedEngine {
+ public:
+  WatchedEngine(Model& model, const EngineConfig& config) : model_(model), engine_(model_, config) {}
+
+  // Ends the program if the request is refused: every case is one that can be computed.
+  void add(const wire::Generate& request);
+  StepOutput compute(const Plan& plan);
+  // The bits that a token was drawn from; num_prompt_tokens of its request.
+  uint64_t logits_hash(const NewToken& token, uint32_t num_prompt_tokens) const {
+    return model_.logits_hash(token.request_id, num_prompt_tokens + token.index - 1);
+  }
+  Engine& engine() { return engine_; }
+
+ private:
+  WatchedModel model_;
+  Engine engine_;
+};
+
+// Adds a token to the answer it belongs to. Ends the program if it is not the next one.
+void append(Answer& answer, const NewToken& token, uint64_t logits_hash);
+
+class Subject {
+ public:
+  explicit Subject(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  uint32_t vocab_size() const { return plain_.model->config().vocab_size; }
+  // Memory that the KV of one token takes.
+  uint64_t kv_token_bytes() const;
+
+  // The request computed plainly: nothing else in the engine, one thread, the whole prompt in one step.
+  Answer answer_alone(const wire::Generate& request, uint32_t max_model_len) const;
+
+ private:
+  std::string path_;
+  LoadedModel plain_;
+};
+
+}  // namespace runnel::exactness
