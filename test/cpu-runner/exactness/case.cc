@@ -49,7 +49,7 @@ wire::Generate random_request(Random& random, const Sizes& sizes, uint32_t vocab
   wire::Generate request;
   request.set_request_id(request_id);
   choose_prompt(random, sizes, vocab_size, under_test, request);
-  request.set_max_tokens(random.between(2, sizes.max_answer_tokens));
+  request.set_max_tokens(random.between(sizes.max_answer_tokens / 4, sizes.max_answer_tokens));
   if (random.one_in(3))
     for (const uint32_t id : random.ids(random.between(1, 4), vocab_size)) request.add_stop_ids(id);
   if (random.one_in(6)) request.set_min_tokens(random.between(1, request.max_tokens()));

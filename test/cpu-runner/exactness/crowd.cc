@@ -12,11 +12,12 @@ constexpr uint32_t kMaxSteps = 200'000;
 
 }  // namespace
 
-Crowd::Crowd(const Subject& subject, const Case& of_case, Random& random)
+Crowd::Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Random& random)
     : subject_(subject),
+      sizes_(sizes),
       max_model_len_(of_case.max_model_len),
       random_(random),
-      num_kills_left_(random.pick({0u, 1u, 2u, 2u})) {
+      num_kills_left_(random.pick({0u, 0u, 1u, 2u, 2u})) {
   for (const Arrival& arrival : of_case.arrivals)
     members_.push_back({.request = arrival.request, .arrival_step = arrival.step, .answer = {}});
   if (random.one_in(2)) {
@@ -33,7 +34,7 @@ Answer Crowd::run() {
       if (!member.is_inside && !member.has_ended && member.arrival_step <= step_number) submit(member);
     meddle();
     if (engine().has_work()) step();
-    if (num_kills_left_ > 0 && random_.one_in(8)) kill_runner();
+    if (num_kills_left_ > 0 && random_.one_in(16)) kill_runner();
   }
   clear_out();
   return under_test().answer;
@@ -41,7 +42,7 @@ Answer Crowd::run() {
 
 void Crowd::start_runner() {
   runner_.reset();  // two at once would need the memory of two
-  runner_.emplace(random_setting(random_, subject_, max_model_len_));
+  runner_.emplace(random_setting(random_, subject_, sizes_, max_model_len_));
   was_scheduled_ = false;
 }
 
@@ -74,7 +75,7 @@ void Crowd::meddle() {
   for (Member& member : members_) {
     if (!member.is_inside) continue;
     if (member.is_paused ? random_.one_in(6) : random_.one_in(24)) set_paused(member, !member.is_paused);
-    if (&member == &under_test() || !random_.one_in(40)) continue;
+    if (&member == &under_test() || !random_.one_in(100)) continue;
     CHECK(engine().cancel(member.request.request_id()));
     member.is_inside = false;
     member.has_ended = true;

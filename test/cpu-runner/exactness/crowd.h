@@ -18,7 +18,7 @@ namespace runnel::exactness {
 class Crowd {
  public:
   // All must outlive it.
-  Crowd(const Subject& subject, const Case& of_case, Random& random);
+  Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Random& random);
 
   // Goes on until the request under test has ended.
   Answer run();
@@ -55,6 +55,7 @@ class Crowd {
   void clear_out();
 
   const Subject& subject_;
+  const Sizes& sizes_;
   const uint32_t max_model_len_;
   Random& random_;
   std::vector<Member> members_;
