@@ -1,6 +1,7 @@
 // What a request got: the very thing that must not depend on anything but the request and the model.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@ struct Answer {
   std::vector<uint32_t> token_ids;
   std::vector<uint64_t> logits_hashes;  // of all bits of the row of logits that each token was drawn from
   FinishReason finish_reason = FinishReason::kNone;
+  bool is_in_order = true;  // no index was left out or came twice, and nothing after the end
 
   uint32_t size() const { return static_cast<uint32_t>(token_ids.size()); }
 };
@@ -28,6 +30,7 @@ inline std::string difference(const Answer& alone, const Answer& together) {
   if (alone.size() != together.size())
     return "the length: " + std::to_string(alone.size()) + " tokens alone, " +
            std::to_string(together.size()) + " among others";
+  if (!alone.is_in_order || !together.is_in_order) return "the order of the tokens";
   if (alone.finish_reason != together.finish_reason) return "the finish reason";
   return "";
 }

@@ -116,7 +116,7 @@ void Crowd::notice(const Plan& plan) {
 void Crowd::take(const NewToken& token) {
   Member& member = members_.at(token.request_id - kRequestUnderTest);
   const auto num_prompt_tokens = static_cast<uint32_t>(member.request.token_ids_size());
-  append(member.answer, token, runner_->watched.logits_hash(token, num_prompt_tokens));
+  runner_->watched.append(token, num_prompt_tokens, member.answer);
   if (token.finish_reason != FinishReason::kNone) {
     member.is_inside = false;
     member.has_ended = true;

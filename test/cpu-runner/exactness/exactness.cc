@@ -5,11 +5,15 @@
 //   exactness --cases 2000                       tiny models of every type of weights
 //   exactness --cases 50 --model model.gguf      a real one
 //   exactness --seed 7 --case 12                 one case again
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <random>
 #include <vector>
@@ -35,6 +39,16 @@ struct Flags {
   std::string model;
 };
 
+// Of the case that is computed, here so that it can be said even when the program dies of a CHECK.
+char how_to_repeat[4096];
+
+void say_how_to_repeat(int signal_number) {
+  [[maybe_unused]] const ssize_t num_written =
+      write(STDERR_FILENO, how_to_repeat, std::strlen(how_to_repeat));
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
+
 class Exactness {
  public:
   Exactness(const Flags& flags, const std::vector<std::string>& models)
@@ -43,6 +57,10 @@ class Exactness {
   }
 
   void run_case(uint32_t number) {
+    std::snprintf(how_to_repeat, sizeof how_to_repeat,
+                  "To see it alone: exactness --seed %llu --case %u%s%s\n",
+                  static_cast<unsigned long long>(flags_.seed), number,
+                  flags_.model.empty() ? "" : " --model ", flags_.model.c_str());
     Random random(flags_.seed, number);
     const Subject& subject = subjects_[random.below(static_cast<uint32_t>(subjects_.size()))];
     const Case of_case = random_case(random, sizes_, subject.vocab_size());
@@ -52,11 +70,8 @@ class Exactness {
     num_tokens_ += alone.size();
     for (size_t i = 0; i < kNumEvents; ++i) num_cases_with_[i] += crowd.events().has(i);
     const std::string what = difference(alone, together);
-    if (!what.empty() && ++num_failed_ <= kMaxFailuresShown) {
-      std::printf("FAILED: %s. Alone: exactness --seed %llu --case %u%s%s\n", what.c_str(),
-                  static_cast<unsigned long long>(flags_.seed), number,
-                  flags_.model.empty() ? "" : " --model ", flags_.model.c_str());
-    }
+    if (!what.empty() && ++num_failed_ <= kMaxFailuresShown)
+      std::printf("FAILED, not the same: %s. %s", what.c_str(), how_to_repeat);
   }
 
   // What the cases met. False if one of them differed or too few met something.
@@ -87,6 +102,8 @@ int run(const Flags& flags) {
   const auto start = std::chrono::steady_clock::now();
   std::printf("seed %llu\n", static_cast<unsigned long long>(flags.seed));
   std::fflush(stdout);
+  for (const int signal_number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE})
+    std::signal(signal_number, say_how_to_repeat);
   const TinyModels tiny;
   Exactness exactness(flags, flags.model.empty() ? tiny.paths() : std::vector{flags.model});
   const uint32_t first = flags.only_case.value_or(0);

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "runner/check.h"
 #include "test/cpu-runner/cpu_backend_of.h"
 
 namespace runnel::exactness {
@@ -14,7 +13,7 @@ constexpr uint32_t kPlainRows = 512;
 
 [[noreturn]] void give_up(const std::string& sentence) {
   std::fprintf(stderr, "exactness: %s\n", sentence.c_str());
-  std::exit(EXIT_FAILURE);
+  std::abort();
 }
 
 Setting plain_setting(const std::string& path) {
@@ -50,10 +49,11 @@ StepOutput WatchedEngine::compute(const Plan& plan) {
   return output;
 }
 
-void append(Answer& answer, const NewToken& token, uint64_t logits_hash) {
-  CHECK(token.index == answer.size() && answer.finish_reason == FinishReason::kNone);
+void WatchedEngine::append(const NewToken& token, uint32_t num_prompt_tokens, Answer& answer) const {
+  answer.is_in_order &= token.index == answer.size() && answer.finish_reason == FinishReason::kNone;
+  const uint32_t position = num_prompt_tokens + answer.size() - 1;
+  answer.logits_hashes.push_back(model_.logits_hash(token.request_id, position));
   answer.token_ids.push_back(token.token_id);
-  answer.logits_hashes.push_back(logits_hash);
   answer.finish_reason = token.finish_reason;
 }
 
@@ -73,7 +73,7 @@ Answer Subject::answer_alone(const wire::Generate& request, uint32_t max_model_l
   while (engine.engine().has_work()) {
     const Plan plan = engine.engine().schedule();
     for (const NewToken& token : engine.compute(plan).tokens)
-      append(answer, token, engine.logits_hash(token, static_cast<uint32_t>(request.token_ids_size())));
+      engine.append(token, static_cast<uint32_t>(request.token_ids_size()), answer);
   }
   return answer;
 }

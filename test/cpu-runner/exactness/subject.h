@@ -28,19 +28,14 @@ class WatchedEngine {
   // Ends the program if the request is refused: every case is one that can be computed.
   void add(const wire::Generate& request);
   StepOutput compute(const Plan& plan);
-  // The bits that a token was drawn from; num_prompt_tokens of its request.
-  uint64_t logits_hash(const NewToken& token, uint32_t num_prompt_tokens) const {
-    return model_.logits_hash(token.request_id, num_prompt_tokens + token.index - 1);
-  }
+  // Adds a token of the last step to its request's answer, with the bits it was drawn from.
+  void append(const NewToken& token, uint32_t num_prompt_tokens, Answer& answer) const;
   Engine& engine() { return engine_; }
 
  private:
   WatchedModel model_;
   Engine engine_;
 };
-
-// Adds a token to the answer it belongs to. Ends the program if it is not the next one.
-void append(Answer& answer, const NewToken& token, uint64_t logits_hash);
 
 class Subject {
  public:
