@@ -13,7 +13,7 @@ struct Sizes {
   uint32_t max_prompt_tokens;
   uint32_t max_answer_tokens;
   uint32_t max_neighbours;
-  bool portable_kernels;  // without a processor's fma they take seconds for a token of a real model
+  bool portable_kernels;  // without a processor's fma a token of a real model takes them seconds
 };
 
 struct Arrival {

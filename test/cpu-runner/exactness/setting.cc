@@ -11,7 +11,7 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
   flags.max_model_len = max_model_len;
 
   // One line for each thing that may be different every time.
-  setting.portable_kernels = sizes.portable_kernels && random.one_in(4);
+  setting.portable_kernels = sizes.portable_kernels && random.one_in(9);
   flags.num_threads = random.pick({1u, 2u, 3u});
   flags.max_num_seqs = random.one_in(8) ? 1 : random.between(2, 8);
   flags.max_num_batched_tokens = random.one_in(8) ? flags.max_num_seqs : random.between(8, max_model_len + 8);
