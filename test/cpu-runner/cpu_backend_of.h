@@ -8,9 +8,9 @@
 
 namespace runnel::test {
 
-inline Result<std::unique_ptr<Backend>> cpu_backend_of(uint32_t num_threads, bool portable) {
+inline Result<std::unique_ptr<Backend>> cpu_backend_of(const CpuOptions& options, bool portable) {
   if (portable) setenv("RUNNEL_CPU", "portable", 1);
-  auto backend = make_cpu_backend({.num_threads = num_threads});
+  auto backend = make_cpu_backend(options);
   unsetenv("RUNNEL_CPU");
   return backend;
 }

@@ -37,7 +37,7 @@ class ModelHarness {
   ModelHarness(const std::string& path, const HarnessOptions& options) : options_(options) {
     Result<GgufFile> file = GgufFile::open(path);
     if (!file) FAIL(file.error().message);
-    auto backend = cpu_backend_of(options.num_threads, options.portable);
+    auto backend = cpu_backend_of({.num_threads = options.num_threads}, options.portable);
     REQUIRE(backend.ok());
     backend_ = *std::move(backend);
     backend_->set_max_rows(kMaxRows, kMaxRows);

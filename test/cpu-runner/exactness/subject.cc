@@ -29,7 +29,7 @@ Setting plain_setting(const std::string& path) {
 
 LoadedModel load(const Setting& setting) {
   Result<std::unique_ptr<Backend>> backend =
-      test::cpu_backend_of(setting.flags.num_threads, setting.portable_kernels);
+      test::cpu_backend_of({.num_threads = setting.flags.num_threads}, setting.portable_kernels);
   if (!backend.ok()) give_up(backend.error().message);
   Result<LoadedModel> loaded = runnel::load(setting.flags, *std::move(backend), [](uint64_t, uint64_t) {});
   if (!loaded.ok()) give_up(loaded.error().message);
