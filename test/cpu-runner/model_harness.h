@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/cpu_backend.h"
 #include "runner/models/registry.h"
+#include "test/cpu-runner/cpu_backend_of.h"
 #include "test/unit_test.h"
 
 namespace runnel::test {
@@ -38,9 +38,8 @@ class ModelHarness {
   ModelHarness(const std::string& path, const HarnessOptions& options) : options_(options) {
     Result<GgufFile> file = GgufFile::open(path);
     if (!file) FAIL(file.error().message);
-    if (options.portable) setenv("RUNNEL_CPU", "portable", 1);
-    auto backend = make_cpu_backend({.num_threads = options.num_threads, .kv_type = options.kv_type});
-    unsetenv("RUNNEL_CPU");
+    auto backend =
+        cpu_backend_of({.num_threads = options.num_threads, .kv_type = options.kv_type}, options.portable);
     REQUIRE(backend.ok());
     backend_ = *std::move(backend);
     backend_->set_max_rows(kMaxRows, kMaxRows);

@@ -229,6 +229,16 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1", "--kv-cache-bytes", "1"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--batch", "0"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--fraction", "0"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--batch", "1"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--long-prompt", "100"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--streams", "2"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--long-prompt", "100", "--repeats", "2"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--fraction", "0.1"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--iters", "1"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--max-num-seqs", "4"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--fraction", "0.1", "--iters", "2"}) == 69);
+  CHECK(status_of({"bench", "--model", "m", "--long-prompt", "100", "--streams", "2"}) == 69);
   CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "65535"}) == 64);
   CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "18446744073709551616"}) == 64);
   CHECK(status_of({"serve", "--model", "m", "--json-frames", "yes"}) == 64);
