@@ -113,6 +113,12 @@ Result<Sequence> sequence_from(const wire::Generate& generate, const RequestLimi
   if (const auto check = check_ids("stop_ids", sequence.stop_ids, limits.vocab_size); !check.ok())
     return check.error();
 
+  sequence.cache_salt = generate.cache_salt();
+  if (sequence.cache_salt.size() > kMaxCacheSaltBytes) {
+    return refusal("cache_salt has " + std::to_string(sequence.cache_salt.size()) + " bytes; the limit is " +
+                   std::to_string(kMaxCacheSaltBytes) + ".");
+  }
+
   if (generate.has_top_logprobs()) {
     if (generate.top_logprobs() > kMaxTopLogprobs) {
       return refusal("top_logprobs is " + std::to_string(generate.top_logprobs()) + "; the limit is " +

@@ -12,8 +12,7 @@ void fill(BlockManager& blocks, Sequence& sequence) {
   REQUIRE(num_cached);
   blocks.allocate(sequence, *num_cached);
   sequence.num_scheduled_tokens = sequence.num_tokens() - sequence.num_cached_tokens;
-  blocks.remember(sequence);
-  sequence.num_cached_tokens = sequence.num_tokens();
+  blocks.advance(sequence);
   sequence.num_scheduled_tokens = 0;
 }
 

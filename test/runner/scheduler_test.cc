@@ -12,7 +12,8 @@ namespace {
 // Does what an engine does with a plan, with a token that depends on everything before it.
 void compute(Scheduler& scheduler, const Plan& plan) {
   for (Sequence* sequence : plan.sequences) {
-    if (!scheduler.advance(*sequence)) continue;
+    scheduler.advance(*sequence);
+    if (sequence->num_cached_tokens < sequence->num_tokens()) continue;
     const uint32_t next = sequence->token_ids.back() * 31 + sequence->num_tokens();
     sequence->token_ids.push_back(next % 100);
     if (sequence->num_generated() == sequence->max_tokens) scheduler.finish(*sequence);
