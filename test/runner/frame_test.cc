@@ -57,8 +57,8 @@ std::string name_of_command(wire::ToRunner::MessageCase member) {
 }
 
 std::string name_of_event(wire::FromRunner::MessageCase member) {
-  const char* names[] = {"",     "hello",     "load_progress", "ready",
-                         "step", "heartbeat", "request_error", "failure"};
+  const char* names[] = {"",          "hello",         "load_progress", "ready",           "step",
+                         "heartbeat", "request_error", "failure",       "prompt_logprobs", "stats"};
   return names[member];
 }
 
