@@ -52,7 +52,8 @@ Result<void> Heartbeat::beat() {
   const std::optional<wire::Stats> stats = vitals_.stats();
   if (!stats) return {};
   *message.mutable_stats() = *stats;
-  if (const auto num_bytes = anonymous_memory_bytes()) message.mutable_stats()->set_memory_bytes(*num_bytes);
+  const Result<uint64_t> memory_bytes = private_memory_bytes();
+  if (memory_bytes.ok()) message.mutable_stats()->set_memory_bytes(*memory_bytes);
   return writer_.send(message);
 }
 

@@ -1,18 +1,19 @@
 #include "runner/process_memory.h"
 
 #include <fstream>
+#include <limits>
 #include <string>
 
 namespace runnel {
 
-std::optional<uint64_t> anonymous_memory_bytes() {
+Result<uint64_t> private_memory_bytes() {
   std::ifstream status("/proc/self/status");
   for (std::string name; status >> name;) {
-    uint64_t num_kib = 0;
-    if (name == "RssAnon:" && status >> num_kib) return num_kib * 1024;
-    std::getline(status, name);
+    uint64_t kib = 0;
+    if (name == "RssAnon:" && status >> kib) return kib * 1024;
+    status.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
   }
-  return std::nullopt;
+  return Error{ExitCode::kSystem, "/proc/self/status does not tell RssAnon, the memory of this process."};
 }
 
 }  // namespace runnel

@@ -1,12 +1,15 @@
-// How much memory the process holds that is not a file's: what the system could not take away and read again.
+// What this process takes of the machine's memory.
 #pragma once
 
 #include <cstdint>
-#include <optional>
+
+#include "runner/result.h"
 
 namespace runnel {
 
-// In bytes; none where the system does not tell.
-std::optional<uint64_t> anonymous_memory_bytes();
+// Bytes that are in memory now and are no file's: weights as laid out, KV cache, heap and stacks. Pages of
+// the model file are left out, since the system takes those back when it likes. Fails with kSystem without
+// /proc.
+Result<uint64_t> private_memory_bytes();
 
 }  // namespace runnel
