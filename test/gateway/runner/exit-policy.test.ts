@@ -12,6 +12,7 @@ function death(
     failure: undefined,
     stderrTail: '',
     readyForMs: 1000,
+    isOutOfMemory: false,
     ...rest,
   };
 }
