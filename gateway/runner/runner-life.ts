@@ -244,11 +244,11 @@ export class RunnerLife {
     const { limits, clock, oomKills } = this.#support;
     this.#hasExited = true;
     this.#deadline?.cancel();
-    this.#watchdog?.stop();
+    // A grandchild may hold the pipes open, and what is written into them now nobody reads.
+    this.#lose();
     // What the runner said last, Failure above all, may still be in the pipes.
     if (!(await settlesWithin(this.#process.outputClosed, limits.exitGraceMs, clock)))
       this.#process.dropOutput();
-    this.#isLost = true;
     this.#events.onDied({
       exit,
       verdict: this.#verdict,

@@ -67,7 +67,9 @@ export class Watchdog {
 
   onStep(step: number): void {
     const now = this.#clock.now();
-    if (this.#steppedAt !== undefined) this.#times.add(now - this.#steppedAt);
+    // By the ticks as well: a sleep of the machine, or our own, is not the step's.
+    const mostMs = (this.#frozenTicks + 1) * tickMs;
+    if (this.#steppedAt !== undefined) this.#times.add(Math.min(now - this.#steppedAt, mostMs));
     this.#steppedAt = now;
     this.#step = step;
     this.#silentTicks = 0;
