@@ -9,12 +9,14 @@ import { parseArgs } from 'node:util';
  * not the end of the run.
  *
  * --build DIR   the CMake build whose tests to run
- * --check       the slower gates instead: the C++ tests (of a sanitizer build), and the kill test at full length
+ * --check       the slower gates instead: the C++ tests (of a sanitizer build), and kills, poison and simulation at full length
  * PATTERN       only TypeScript files whose path contains it, and nothing else
  */
 
 const FILE_TIMEOUT_MS = 300_000;
 const KILLS_IN_CHECK = 20;
+const POISON_ROUNDS_IN_CHECK = 100;
+const SIMULATED_SEEDS_IN_CHECK = 5000;
 
 interface Outcome {
   readonly passed: number;
@@ -152,6 +154,12 @@ if (positionals.length > 0) {
 } else if (values.check) {
   await ctest();
   await testFiles(['test/e2e/kills.test.ts'], { RUNNEL_TEST_KILLS: String(KILLS_IN_CHECK) });
+  await testFile('test/gateway/runner/simulation.test.ts', {
+    RUNNEL_TEST_SEEDS: String(SIMULATED_SEEDS_IN_CHECK),
+  });
+  await testFile('test/gateway/runner/poison.test.ts', {
+    RUNNEL_TEST_ROUNDS: String(POISON_ROUNDS_IN_CHECK),
+  });
 } else {
   await staticCheck('types', 'npx', ['tsc']);
   await staticCheck('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);

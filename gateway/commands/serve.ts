@@ -60,6 +60,7 @@ async function serve(config: Config): Promise<number> {
     command: () => runnerCommand(config, slot),
     modelPath: slot.path,
     maxOpenRequests: config['max-open-requests'],
+    limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
     log: ({ level, ...event }) => log[level](event),
     onReady: (info) => {
       const model = slot.current;

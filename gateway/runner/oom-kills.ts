@@ -5,15 +5,15 @@
 import { readFileSync } from 'node:fs';
 
 /** undefined where the system does not count, or does not let us read it. */
-export function readOomKills(root = '/'): number | undefined {
-  const groups = contentOf(`${root}proc/self/cgroup`)?.split('\n') ?? [];
+export function readOomKills(root = ''): number | undefined {
+  const groups = contentOf(`${root}/proc/self/cgroup`)?.split('\n') ?? [];
   for (const group of groups) {
     const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(group) ?? [];
     if (path === undefined) continue;
     const isUnified = controllers === '';
     if (!isUnified && !controllers?.split(',').includes('memory')) continue;
     const file = isUnified ? `${path}/memory.events` : `memory${path}/memory.oom_control`;
-    const count = /^oom_kill (\d+)$/m.exec(contentOf(`${root}sys/fs/cgroup/${file}`) ?? '')?.[1];
+    const count = /^oom_kill (\d+)$/m.exec(contentOf(`${root}/sys/fs/cgroup/${file}`) ?? '')?.[1];
     if (count !== undefined) return Number(count);
   }
   return undefined;
