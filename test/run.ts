@@ -117,6 +117,8 @@ async function testFile(file: string, env: NodeJS.ProcessEnv): Promise<void> {
   // A file that ends well without having run a test has forgotten its `.run()`.
   const failed = Math.max(ran - passed, finished.code !== 0 || ran === 0 ? 1 : 0);
   report(file, { passed, failed, skipped: count('Skipped') }, finished);
+  // A gate says what it has counted.
+  if (values.check && failed === 0) console.log(finished.output.trim().replace(/^/gm, '     '));
 }
 
 async function testFiles(files: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<void> {

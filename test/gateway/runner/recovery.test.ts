@@ -67,6 +67,33 @@ recovery('a paused stream is paused on the next runner, too', async () => {
   });
 });
 
+recovery('a consumer that does not read holds up nobody when its stream is a suspect', async () => {
+  await withDirectory(async (directory) => {
+    await supervised(['--echo-file', directory.path('echo')], {}, async ({ supervisor, state }) => {
+      await state('ready');
+      let release: () => void = () => {};
+      const gate = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      const slow = collectExact(supervisor, requestOf([1], 2000), { onBatch: () => gate });
+      const isPaused = () => directory.jsonLines('echo').some((message) => message.pause !== undefined);
+      await until(patienceMs, 'a pause', isPaused);
+      process.kill(supervisor.status().pid ?? 0, 'SIGSEGV');
+      await until(patienceMs, 'the restart', () => supervisor.status().restarts === 1);
+      await state('ready');
+      await collectExact(supervisor, requestOf([2], 50));
+      release();
+      await slow;
+      const asked = directory
+        .jsonLines('echo')
+        .flatMap(({ generate }) => (generate === undefined ? [] : [generate]));
+      const ids = asked.map(({ tokenIds }) => (tokenIds as number[])[0]);
+      assert.equal(ids, [1, 0, 1, 1, 2], 'the canary, the suspect alone, then all');
+      assert.is(Number(asked[2]?.maxTokens), Number(asked[2]?.numEmitted) + 1);
+    });
+  });
+});
+
 for (const lie of ['index', 'id', 'vocab', 'after-end', 'garbage', 'oversize']) {
   recovery(`a runner that lies (${lie}) is killed, and the streams go on`, async () => {
     await withDirectory(async (directory) => {
