@@ -28,7 +28,7 @@ test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
-# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, and twenty kills.
+# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, kills, poison, simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize
