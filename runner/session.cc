@@ -1,5 +1,10 @@
 #include "runner/session.h"
 
+#include <algorithm>
+
+#include "runner/check.h"
+#include "runner/stats.h"
+
 namespace runnel {
 namespace {
 
@@ -9,22 +14,41 @@ wire::FinishReason wire_reason(FinishReason reason) {
   return wire::FINISH_REASON_UNSPECIFIED;
 }
 
+void fill_logprobs(const TokenLogprobs& logprobs, wire::TokenLogprobs& entry) {
+  entry.set_logprob(logprobs.logprob);
+  entry.mutable_top_ids()->Assign(logprobs.top_ids.begin(), logprobs.top_ids.end());
+  entry.mutable_top_logprobs()->Assign(logprobs.top_logprobs.begin(), logprobs.top_logprobs.end());
+}
+
 void fill_output(const NewToken& token, wire::Output& output) {
   output.set_request_id(token.request_id);
   output.set_first_index(token.index);
   output.add_token_ids(token.token_id);
   output.set_finish_reason(wire_reason(token.finish_reason));
-  if (!token.logprobs) return;
-  wire::TokenLogprobs& logprobs = *output.add_logprobs();
-  logprobs.set_logprob(token.logprobs->logprob);
-  logprobs.mutable_top_ids()->Assign(token.logprobs->top_ids.begin(), token.logprobs->top_ids.end());
-  logprobs.mutable_top_logprobs()->Assign(token.logprobs->top_logprobs.begin(),
-                                          token.logprobs->top_logprobs.end());
+  if (token.logprobs) fill_logprobs(*token.logprobs, *output.add_logprobs());
+}
+
+void fill_first_output(const NewToken& token, wire::FirstOutput& output) {
+  output.set_request_id(token.request_id);
+  output.set_num_cached_tokens(token.first->num_reused_tokens);
+  output.set_queued_us(static_cast<uint64_t>(token.first->queued.count()));
+  output.set_prefill_us(static_cast<uint64_t>(token.first->prefill.count()));
+}
+
+wire::Phase phase_of(const Plan& plan) {
+  if (plan.is_prefill) return wire::PHASE_PREFILL;
+  return plan.num_decoding == plan.sequences.size() ? wire::PHASE_DECODE : wire::PHASE_MIXED;
 }
 
 }  // namespace
 
+Session::Session(Engine& engine, Vitals& vitals, Send send)
+    : engine_(engine), vitals_(vitals), send_(std::move(send)) {
+  show_idle();
+}
+
 Result<void> Session::obey(const wire::ToRunner& command) {
+  CHECK(!is_stepping() || command.has_cancel());
   switch (command.message_case()) {
     case wire::ToRunner::kGenerate:
       return generate(command.generate());
@@ -73,18 +97,51 @@ Result<void> Session::cancel(uint32_t request_id) {
   return send_error({request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled."});
 }
 
-Result<void> Session::step() {
-  const Plan plan = engine_.schedule();
-  show(plan.is_prefill ? wire::PHASE_PREFILL : wire::PHASE_DECODE);
-  const StepOutput output = engine_.compute(plan);
+void Session::begin_step() {
+  plan_ = engine_.schedule();
+  show(phase_of(*plan_));
+}
+
+Result<void> Session::step(const DuringStep& during_step) {
+  if (!is_stepping()) begin_step();
+  Result<void> heard;
+  const StepOutput output = engine_.compute(*plan_, [&] {
+    if (heard.ok()) heard = during_step();
+  });
+  plan_.reset();
+  if (!heard.ok()) return heard;
   ++vitals_.step;
 
+  // Before the Step, which may have the first output of the same request.
+  if (const auto sent = send_scores(output.scored); !sent.ok()) return sent;
   wire::FromRunner message;
-  message.mutable_step()->set_step(vitals_.step);
-  for (const NewToken& token : output.tokens) fill_output(token, *message.mutable_step()->add_outputs());
+  wire::Step& step = *message.mutable_step();
+  step.set_step(vitals_.step);
+  for (const NewToken& token : output.tokens) {
+    fill_output(token, *step.add_outputs());
+    if (token.first) fill_first_output(token, *step.add_first_outputs());
+  }
   if (const auto sent = send_(message); !sent.ok()) return sent;
   for (const RequestError& error : output.errors)
     if (const auto sent = send_error(error); !sent.ok()) return sent;
+  return {};
+}
+
+Result<void> Session::send_scores(std::span<const ScoredToken> scored) {
+  while (!scored.empty()) {
+    const uint32_t request_id = scored.front().request_id;
+    wire::FromRunner message;
+    wire::PromptLogprobs& prompt = *message.mutable_prompt_logprobs();
+    prompt.set_request_id(request_id);
+    prompt.set_first_index(scored.front().index);
+    const auto is_other = [&](const ScoredToken& token) { return token.request_id != request_id; };
+    const auto end =
+        std::ranges::find_if(scored.first(std::min<size_t>(scored.size(), kMaxFrameScores)), is_other);
+    const auto of_frame = std::span(scored.begin(), end);
+    for (const ScoredToken& token : of_frame) fill_logprobs(token.logprobs, *prompt.add_logprobs());
+    if (const auto sent = send_(message); !sent.ok()) return sent;
+    scored = scored.subspan(of_frame.size());
+  }
   return {};
 }
 
@@ -101,6 +158,7 @@ void Session::show(wire::Phase phase) {
   vitals_.phase = phase;
   vitals_.num_requests = engine_.num_requests();
   vitals_.num_free_blocks = engine_.num_free_blocks();
+  vitals_.set_stats(stats_of(engine_));
 }
 
 }  // namespace runnel

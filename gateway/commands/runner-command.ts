@@ -9,8 +9,12 @@ const PASSED_ON = [
   'max-model-len',
   'max-num-seqs',
   'max-num-batched-tokens',
+  'mixed-batches',
+  'mixed-prefill-tokens',
   'block-size',
   'kv-cache-bytes',
+  'memory-bytes',
+  'kv-cache-type',
   'record',
   'record-max-bytes',
 ] as const satisfies (keyof typeof runnerSettings)[];

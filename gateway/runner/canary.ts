@@ -9,6 +9,7 @@ const request: Omit<Generate, 'requestId'> = {
   tokenIds: [0],
   numEmitted: 0,
   maxTokens: 1,
+  minTokens: 0,
   stopIds: [],
   sampling: {
     temperature: 0,
@@ -19,8 +20,11 @@ const request: Omit<Generate, 'requestId'> = {
     presencePenalty: 0,
     frequencyPenalty: 0,
     logitBias: new Map(),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
     seed: 0n,
   },
+  cacheSalt: new Uint8Array(),
 };
 
 export interface CanaryEvents {
@@ -33,6 +37,7 @@ export function sendCanary(client: RunnerClient, events: CanaryEvents): void {
     onOutput: ({ finish }) => {
       if (finish !== undefined) events.onAnswered();
     },
+    onPromptLogprobs: () => {},
     onError: ({ code, message }) => {
       events.onRefused(`The runner could not answer a request of one token: ${code} ${message}`.trimEnd());
     },

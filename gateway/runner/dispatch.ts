@@ -27,6 +27,7 @@ export class Dispatch {
   /** While a runner takes requests. */
   #client: RunnerClient | undefined;
   #trial: OpenRequest | undefined;
+  #numOpenTokens = 0;
   /** A trial has ended, perhaps by a Cancel that the runner has not obeyed yet. */
   #isClearing = false;
   #isOnProbation = false;
@@ -46,14 +47,28 @@ export class Dispatch {
     return this.#open.size + (this.#client?.numCancelled ?? 0);
   }
 
+  /** Of the prompts of the open ones. */
+  get numOpenTokens(): number {
+    return this.#numOpenTokens;
+  }
+
+  /** Of those that are held. */
+  get numHeldTokens(): number {
+    return this.#numOpenTokens + (this.#client?.numCancelledTokens ?? 0);
+  }
+
   /** GenerationError for one that has been found to kill runners. */
-  admit(request: GenerateRequest): OpenRequest {
+  requireHarmless(request: GenerateRequest): void {
     if (this.#quarantine.has(request)) throw runnerCrashed();
+  }
+
+  admit(request: GenerateRequest): OpenRequest {
     const open = new OpenRequest(request, {
       onEnd: (ended) => this.#onEnd(ended),
       onTrialPassed: () => this.#endTrial(),
     });
     this.#open.add(open);
+    this.#numOpenTokens += open.numPromptTokens;
     this.#pump();
     return open;
   }
@@ -105,13 +120,14 @@ export class Dispatch {
     for (const open of this.#open) {
       const isSame = open === culprit || (open.strikes > 0 && fingerprintOf(open.request) === fingerprint);
       if (!isSame) continue;
-      this.#events.onQuarantined(open.request.promptIds.length, open.numEmitted);
+      this.#events.onQuarantined(open.numPromptTokens, open.numEmitted);
       open.fail(runnerCrashed());
     }
   }
 
   #onEnd(ended: OpenRequest): void {
     this.#open.delete(ended);
+    this.#numOpenTokens -= ended.numPromptTokens;
     if (ended === this.#trial) this.#endTrial();
     if (this.#open.size === 0) this.#events.onIdle();
   }

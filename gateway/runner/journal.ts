@@ -2,12 +2,14 @@
  * All that is needed to go on with one request on another runner: what was asked, and every token that has come. The
  * random generator has no state and penalties count the ids, so nothing else is (docs/protocol.md, "Continuing a stream").
  */
-import type { Generate, Output } from './messages.ts';
-import type { GenerateRequest } from './runner.ts';
+import type { Generate, Output, PromptLogprobs } from './messages.ts';
+import type { GenerateRequest, TokenLogprobs } from './runner.ts';
 
 export class Journal {
   readonly #request: GenerateRequest;
   readonly #emittedIds: number[] = [];
+  /** Tokens of the prompt whose log-probabilities have come. */
+  #numScored = 0;
   #fruitlessDeaths = 0;
 
   constructor(request: GenerateRequest) {
@@ -16,6 +18,10 @@ export class Journal {
 
   get request(): GenerateRequest {
     return this.#request;
+  }
+
+  get numPromptTokens(): number {
+    return this.#request.promptIds.length;
   }
 
   get numEmitted(): number {
@@ -39,6 +45,13 @@ export class Journal {
     this.#fruitlessDeaths = 0;
   }
 
+  /** Those that had not come yet: a runner that comes after another one begins anew. */
+  takeNew({ firstIndex, logprobs }: PromptLogprobs): readonly TokenLogprobs[] {
+    const numKnown = this.#numScored - (firstIndex - 1);
+    this.#numScored = Math.max(this.#numScored, firstIndex - 1 + logprobs.length);
+    return logprobs.slice(numKnown);
+  }
+
   countDeath(): void {
     this.#fruitlessDeaths += 1;
   }
@@ -48,14 +61,22 @@ export class Journal {
    * one token, which is the one that would come anyway.
    */
   toGenerate(isTrial = false): Omit<Generate, 'requestId'> {
-    const { promptIds, maxTokens, stopIds, sampling, topLogprobs } = this.#request;
+    const { promptIds, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt } = this.#request;
+    const isScored = this.#numScored >= promptIds.length - 1;
+    const maxTokens = Math.min(
+      this.#request.maxTokens,
+      isTrial ? this.numEmitted + 1 : Number.POSITIVE_INFINITY,
+    );
     return {
       tokenIds: this.#emittedIds.length === 0 ? promptIds : promptIds.concat(this.#emittedIds),
       numEmitted: this.#emittedIds.length,
-      maxTokens: isTrial ? Math.min(maxTokens, this.numEmitted + 1) : maxTokens,
+      maxTokens,
+      minTokens: Math.min(minTokens, maxTokens),
       stopIds,
       sampling,
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
+      ...(promptLogprobs === undefined || isScored ? {} : { promptLogprobs }),
+      cacheSalt,
     };
   }
 }

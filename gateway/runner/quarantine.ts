@@ -44,9 +44,9 @@ export class Quarantine {
   }
 }
 
-/** Of the prompt and every parameter but the seed: most seeds are drawn at random, and the same prompt comes with another. */
+/** Of the prompt and every parameter, but not of the seed: most are drawn at random, and the same prompt comes with another. */
 export function fingerprintOf(request: GenerateRequest): string {
-  const { modelIdentity: _model, deadlineMs: _deadline, sampling, ...asked } = request;
+  const { modelIdentity: _model, deadlineMs: _deadline, cacheSalt: _salt, sampling, ...asked } = request;
   const { seed: _seed, ...parameters } = sampling;
   const plain = JSON.stringify({ ...asked, ...parameters }, (_key, value: unknown) =>
     value instanceof Map ? [...value] : value,

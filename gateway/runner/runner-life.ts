@@ -6,7 +6,7 @@ import { sendCanary } from './canary.ts';
 import { RunnerClient } from './client.ts';
 import type { Clock, Timer } from './clock.ts';
 import type { Death } from './exit-policy.ts';
-import type { Failure, Heartbeat, Hello, Ready } from './messages.ts';
+import type { Failure, Heartbeat, Hello, Ready, Stats } from './messages.ts';
 import type { RunnerCommand, RunnerProcess, Spawn } from './process.ts';
 import type { ProtocolError } from './protocol-error.ts';
 import { settlesWithin } from './settles-within.ts';
@@ -61,6 +61,8 @@ export interface LifeEvents {
   onHeartbeat(heartbeat: Heartbeat): void;
   /** A cancelled request is held no longer. */
   onLetGo(): void;
+  /** Likewise. */
+  onStats(stats: Stats): void;
   /** First sign of the end: nothing can be asked of this runner any more. */
   onLost(): void;
   /** The last event. */
@@ -119,6 +121,9 @@ export class RunnerLife {
       },
       onStep: (step) => this.#watchdog?.onStep(step),
       onLetGo: () => events.onLetGo(),
+      onStats: (stats) => {
+        if (!this.#isLost) events.onStats(stats);
+      },
       onFailure: (failure) => {
         this.#failure = failure;
       },

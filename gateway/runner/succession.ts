@@ -17,6 +17,7 @@ import { readOomKills } from './oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
 import type { RunnerInfo, RunnerState } from './runner.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
+import { CountersOverLives, type SchedulerCounters, type SchedulerStats } from './scheduler-stats.ts';
 import { StepTimes } from './step-times.ts';
 
 /** What a client is told to wait before it asks again, when another runner is about to come. */
@@ -78,6 +79,7 @@ export class Succession {
   readonly #backoff: Backoff;
   readonly #breaker: Breaker;
   readonly #stepTimes = new StepTimes();
+  readonly #counters = new CountersOverLives();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
   #life: RunnerLife | undefined;
@@ -85,6 +87,7 @@ export class Succession {
   #info: RunnerInfo | undefined;
   #loadProgress: number | undefined;
   #numFreeBlocks: number | undefined;
+  #stats: SchedulerStats | undefined;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Runners in a row that died before they were ready. */
@@ -131,6 +134,16 @@ export class Succession {
 
   get numFreeBlocks(): number | undefined {
     return this.#numFreeBlocks;
+  }
+
+  /** Of the runner that serves, as last heard. */
+  get stats(): SchedulerStats | undefined {
+    return this.#stats;
+  }
+
+  /** Over all runners there were. */
+  get counters(): SchedulerCounters {
+    return this.#counters.sum();
   }
 
   /** undefined while requests are taken, and when no runner will come however long one waits. */
@@ -199,6 +212,10 @@ export class Succession {
       onHeartbeat: ({ numFreeBlocks }) => {
         this.#numFreeBlocks = numFreeBlocks;
       },
+      onStats: ({ type: _, ...stats }) => {
+        this.#stats = stats;
+        this.#counters.update(stats);
+      },
       onLetGo: () => this.#events.onLetGo(),
       onLost: () => this.#onLost(),
       onDied: (death) => this.#onDied(life, death),
@@ -235,6 +252,8 @@ export class Succession {
     this.#events.onLost();
     this.#loadProgress = undefined;
     this.#numFreeBlocks = undefined;
+    this.#stats = undefined;
+    this.#counters.endLife();
     if (this.#state !== 'ready') return;
     this.#state = 'recovering';
     this.#reason = 'The runner ended unexpectedly; another one is coming.';

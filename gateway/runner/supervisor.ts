@@ -20,6 +20,8 @@ import { type Failing, retryAfterSec, Succession, type SuccessionOptions } from 
 export interface SupervisorOptions extends SuccessionOptions {
   /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */
   readonly maxOpenRequests: number;
+  /** Prompt tokens of these. */
+  readonly maxQueuedTokens: number;
   /** Called for every runner that becomes ready, also when its model is not the one before. */
   readonly onReady?: (info: RunnerInfo) => void;
 }
@@ -61,22 +63,26 @@ export class Supervisor implements Runner {
 
   status(): RunnerStatus {
     const isStopping = this.#stopped !== undefined;
-    const { state, reason, pid, restarts, loadProgress, info, numFreeBlocks } = this.#succession;
+    const { state, reason, pid, restarts, loadProgress, info, numFreeBlocks, stats, counters } =
+      this.#succession;
     return {
       state: isStopping ? 'stopping' : state,
       reason: isStopping ? 'The server is stopping.' : reason,
       pid,
       restarts,
       openRequests: this.#dispatch.numOpen,
+      openTokens: this.#dispatch.numOpenTokens,
       loadProgress,
       retryAfterSec: isStopping ? retryAfterSec : this.#succession.retryAfterSec,
       info,
       numFreeBlocks,
+      stats,
+      counters,
     };
   }
 
   generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<TokenBatch, void, undefined> {
-    this.#requireRoom(request);
+    this.requireRoom([request]);
     const open = this.#dispatch.admit(request);
     const cancel = () => open.cancel();
     signal.addEventListener('abort', cancel, { once: true });
@@ -120,19 +126,19 @@ export class Supervisor implements Runner {
     await this.#succession.end();
   }
 
-  #requireRoom(request: GenerateRequest): void {
+  requireRoom(requests: readonly GenerateRequest[]): void {
     const { state, reason, info } = this.status();
     if (info === undefined || !(state === 'ready' || state === 'recovering')) {
       throw this.#notReady(reason ?? 'The runner is not ready.');
     }
-    if (info.modelIdentity !== request.modelIdentity) {
+    if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity)) {
       throw this.#notReady('The model was replaced while the request was being prepared; send it again.');
     }
-    const { maxOpenRequests } = this.#options;
-    if (this.#dispatch.numHeld >= maxOpenRequests) {
-      const message = `${maxOpenRequests} requests are open, and no more may be.`;
-      throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
-    }
+    for (const request of requests) this.#dispatch.requireHarmless(request);
+    const { maxOpenRequests, maxQueuedTokens } = this.#options;
+    const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
+    requireRoomFor('answers', requests.length, this.#dispatch.numHeld, maxOpenRequests);
+    requireRoomFor('prompt tokens', numTokens, this.#dispatch.numHeldTokens, maxQueuedTokens);
   }
 
   #notReady(message: string): GenerationError {
@@ -148,4 +154,14 @@ function errorOf({ reason, isRetriable, retryAfterSec: seconds }: Failing): Gene
   if (seconds === undefined)
     return new GenerationError('INFERENCE_FAILED', reason, { retriable: isRetriable });
   return new GenerationError('NOT_READY', reason, { retriable: isRetriable, retryAfterSec: seconds });
+}
+
+function requireRoomFor(what: string, numWanted: number, numHeld: number, limit: number): void {
+  if (numHeld + numWanted <= limit) return;
+  if (numWanted > limit) {
+    const message = `The request asks for ${numWanted} ${what}, and this server holds at most ${limit} at once; ask for fewer.`;
+    throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
+  }
+  const message = `${numHeld} ${what} are held; ${numWanted} more would exceed the limit of ${limit}.`;
+  throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
 }

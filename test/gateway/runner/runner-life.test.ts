@@ -38,6 +38,7 @@ function live(oomKills: () => number | undefined) {
     onLoadProgress: ignore,
     onReady: ignore,
     onHeartbeat: ignore,
+    onStats: ignore,
     onLetGo: ignore,
     onStderrLine: ignore,
     onLost: () => heard.push('lost'),

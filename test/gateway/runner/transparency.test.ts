@@ -41,7 +41,7 @@ async function tell(
   let told = '';
   let end: unknown;
   const batches = asBytes(runner.generate(request, never), text, onTokens);
-  for await (const part of readAnswer(batches, { tokenizer: byteModel.tokenizer, stop })) {
+  for await (const part of readAnswer(batches, { tokenizer: byteModel.tokenizer, stop, minTokens: 0 })) {
     for (const piece of part.pieces) told += piece.text;
     end = part.end ?? end;
   }
@@ -96,9 +96,10 @@ test('sampling parameters, log-probabilities and the choices of one request are 
       { sampling: { ...sampling, repetitionPenalty: 1.5, presencePenalty: 1, frequencyPenalty: -1 } },
       { sampling: { ...sampling, logitBias: new Map([[5, -100]]), topK: 3, topP: 0.5, minP: 0.1 } },
       { topLogprobs: 2 },
+      { minTokens: 30 },
       // Choices: one prompt, another seed each.
       ...[1n, 2n, 3n, 4n].map((seed) => ({ sampling: { ...sampling, seed } })),
-    ].map((change, index) => requestOf([Math.min(index, 4), 9], 40, change));
+    ].map((change, index) => requestOf([Math.min(index, 5), 9], 40, change));
     const told = asked.map((): number[] => []);
     const answers = asked.map(async (request, index) => {
       const ids = told[index] ?? [];
