@@ -29,7 +29,7 @@ test: build model $(BUILD)/.test-packages
 	@node --import tsx test/run.ts --build $(BUILD)
 
 # Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, exactness on the default
-# model, and twenty kills.
+# model, kills, poison and simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize

@@ -194,6 +194,11 @@ const settings = {
     fallback: 1,
     help: 'how often these times are looked at',
   },
+  'wedge-timeout-sec': {
+    schema: whole(0, 3600),
+    fallback: 10,
+    help: 'least time without a step after which a busy runner is taken for hung; 0: none is, however silent',
+  },
   'drain-timeout-sec': {
     schema: whole(0, 3600),
     fallback: 30,

@@ -11,12 +11,14 @@ import { DEFAULT_MODEL, EXACTNESS } from './fixtures/default-model.ts';
  *
  * --build DIR   the CMake build whose tests to run
  * --check       the slower gates instead: the C++ tests (of a sanitizer build), exactness on the default model, and
- *               the kill test at full length
+ *               kills, poison and simulation at full length
  * PATTERN       only TypeScript files whose path contains it, and nothing else
  */
 
 const FILE_TIMEOUT_MS = 300_000;
 const KILLS_IN_CHECK = 20;
+const POISON_ROUNDS_IN_CHECK = 100;
+const SIMULATED_SEEDS_IN_CHECK = 5000;
 /** So few cases might meet too few events by chance: the seed is always the same. */
 const EXACTNESS_IN_CHECK = ['--cases', '50', '--seed', '1', '--model', DEFAULT_MODEL];
 
@@ -121,6 +123,8 @@ async function testFile(file: string, env: NodeJS.ProcessEnv): Promise<void> {
   // A file that ends well without having run a test has forgotten its `.run()`.
   const failed = Math.max(ran - passed, finished.code !== 0 || ran === 0 ? 1 : 0);
   report(file, { passed, failed, skipped: count('Skipped') }, finished);
+  // A gate says what it has counted.
+  if (values.check && failed === 0) console.log(finished.output.trim().replace(/^/gm, '     '));
 }
 
 async function testFiles(files: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<void> {
@@ -161,6 +165,12 @@ if (positionals.length > 0) {
   const { code, output } = await check('exactness on the default model', EXACTNESS, EXACTNESS_IN_CHECK);
   if (code === 0) console.log(output.replace(/^/gm, '     '));
   await testFiles(['test/e2e/kills.test.ts'], { RUNNEL_TEST_KILLS: String(KILLS_IN_CHECK) });
+  await testFile('test/gateway/runner/simulation.test.ts', {
+    RUNNEL_TEST_SEEDS: String(SIMULATED_SEEDS_IN_CHECK),
+  });
+  await testFile('test/gateway/runner/poison.test.ts', {
+    RUNNEL_TEST_ROUNDS: String(POISON_ROUNDS_IN_CHECK),
+  });
 } else {
   await check('types', 'npx', ['tsc']);
   await check('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);
