@@ -29,6 +29,11 @@ std::vector<RowGroup> group_rows(const Batch& batch, uint32_t max_rows) {
   return groups;
 }
 
+// The first position that the row at this one sees.
+uint32_t first_seen(uint32_t position, uint32_t window) {
+  return window == 0 || position < window ? 0 : position - window + 1;
+}
+
 void check_shape(const AttentionShape& shape, const Activation& qkv) {
   CHECK(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0);
   CHECK(qkv.width() == (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
@@ -54,9 +59,10 @@ void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer
       const float* keys = values + shape.num_heads * shape.head_dim;
       for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
         const KvCache::Slot slot = cache.slot(layer, head, group.sequence->block_table, group.position(row));
-        executor.kernels.to_half(keys + head * shape.head_dim, shape.head_dim, slot.key);
-        executor.kernels.to_half(keys + (shape.num_kv_heads + head) * shape.head_dim, shape.head_dim,
-                                 slot.value);
+        const float* key = keys + head * shape.head_dim;
+        const float* value = key + shape.num_kv_heads * shape.head_dim;
+        executor.kernels.store_kv(cache.type(), key, shape.head_dim, slot.key);
+        executor.kernels.store_kv(cache.type(), value, shape.head_dim, slot.value);
       }
     }
   });
@@ -83,7 +89,9 @@ void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, c
     for (uint32_t row = group.first_row; row < group.first_row + group.num_rows; ++row) {
       for (uint32_t i = 0; i < queries_per_kv; ++i) {
         const size_t offset = size_t{kv_head * queries_per_kv + i} * shape.head_dim;
-        queries[num_queries++] = {qkv.row(row) + offset, out.row(row) + offset, group.position(row) + 1};
+        const uint32_t position = group.position(row);
+        queries[num_queries++] = {qkv.row(row) + offset, out.row(row) + offset,
+                                  first_seen(position, shape.window), position + 1};
         if (num_queries == kMaxQueries) {
           executor.kernels.attend(view, queries.data(), num_queries, shape.scale);
           num_queries = 0;

@@ -26,8 +26,11 @@ using Vector = std::vector<float>;
 // Handles are indices into these vectors; CHECK catches one that is of another backend or another kind.
 class CpuBackend final : public Backend {
  public:
-  explicit CpuBackend(std::unique_ptr<ThreadPool> threads)
-      : threads_(std::move(threads)), kernels_(select_kernels()), executor_{kernels_, *threads_} {}
+  CpuBackend(std::unique_ptr<ThreadPool> threads, KvType kv_type)
+      : threads_(std::move(threads)),
+        kernels_(select_kernels()),
+        executor_{kernels_, *threads_},
+        kv_type_(kv_type) {}
 
   std::string device() const override {
     const uint32_t count = threads_->num_threads();
@@ -35,14 +38,19 @@ class CpuBackend final : public Backend {
            (count == 1 ? " thread" : " threads");
   }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so one name serves
-  // all.
-  std::string numerics_id() const override { return "cpu-f32-1"; }
+  // all; what the cache rounds to is the only choice there is.
+  std::string numerics_id() const override {
+    const std::string name = "cpu-f32-2";
+    return kv_type_ == KvType::kF16 ? name : name + "-kv-" + std::string(kv_type_name(kv_type_));
+  }
 
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
   ActivationHandle new_activation(uint32_t width) override;
   void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) override;
-  uint64_t kv_block_bytes(const KvShape& shape) const override { return KvCache::block_bytes(shape); }
+  uint64_t kv_block_bytes(const KvShape& shape) const override {
+    return KvCache::block_bytes(shape, kv_type_);
+  }
   Result<void> allocate_kv(const KvShape& shape) override;
   uint64_t weights_bytes() const override;
 
@@ -99,6 +107,7 @@ class CpuBackend final : public Backend {
   const std::unique_ptr<ThreadPool> threads_;
   const Kernels& kernels_;
   const Executor executor_;
+  const KvType kv_type_;
 
   uint32_t max_rows_ = 0;
   uint32_t max_head_rows_ = 0;
@@ -152,8 +161,7 @@ void CpuBackend::set_max_rows(uint32_t max_rows, uint32_t max_head_rows) {
 }
 
 Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
-  CHECK(!has_cache_);
-  Result<KvCache> cache = KvCache::allocate(shape);
+  Result<KvCache> cache = KvCache::allocate(shape, kv_type_);
   if (!cache) return cache.error();
   cache_ = *std::move(cache);
   has_cache_ = true;
@@ -241,10 +249,10 @@ std::span<const float> CpuBackend::head(ActivationHandle in, std::span<const uin
 
 }  // namespace
 
-Result<std::unique_ptr<Backend>> make_cpu_backend(const CpuOptions& options) {
+Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options) {
   Result<std::unique_ptr<ThreadPool>> threads = ThreadPool::create(options.num_threads);
   if (!threads) return threads.error();
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*std::move(threads)));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*std::move(threads), options.kv_type));
 }
 
 }  // namespace runnel

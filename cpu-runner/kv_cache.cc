@@ -8,12 +8,28 @@
 
 namespace runnel {
 
-uint64_t KvCache::block_bytes(const KvShape& shape) {
-  return uint64_t{2} * sizeof(uint16_t) * shape.num_layers * shape.num_kv_heads * shape.block_size *
-         shape.head_dim;
+namespace {
+
+size_t row_bytes(uint32_t head_dim, KvType type) {
+  switch (type) {
+    case KvType::kF16:
+      return head_dim * sizeof(uint16_t);
+    case KvType::kF32:
+      return head_dim * sizeof(float);
+    case KvType::kQ8_0:
+      return (head_dim + kKvBlockValues - 1) / kKvBlockValues * kKvBlockBytes;
+  }
+  CHECK(false);
 }
 
-Result<KvCache> KvCache::allocate(const KvShape& shape) {
+}  // namespace
+
+uint64_t KvCache::block_bytes(const KvShape& shape, KvType type) {
+  return uint64_t{2} * shape.num_layers * shape.num_kv_heads * shape.block_size *
+         row_bytes(shape.head_dim, type);
+}
+
+Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
   CHECK(std::has_single_bit(shape.block_size) && shape.block_size >= 8 && shape.block_size <= 256);
   CHECK(shape.num_blocks > 0);
   if (shape.head_dim > kMaxHeadDim) {
@@ -21,10 +37,15 @@ Result<KvCache> KvCache::allocate(const KvShape& shape) {
                                           " values; the CPU backend supports at most " +
                                           std::to_string(kMaxHeadDim) + "."};
   }
+  if (type == KvType::kQ8_0 && shape.head_dim % kKvBlockValues != 0) {
+    return Error{ExitCode::kUsage, "--kv-cache-type is q8_0, which stores heads in blocks of " +
+                                       std::to_string(kKvBlockValues) + " values; the model's have " +
+                                       std::to_string(shape.head_dim) + ". Start with f16 or f32."};
+  }
   uint64_t bytes;
-  if (__builtin_mul_overflow(block_bytes(shape), shape.num_blocks, &bytes)) {
+  if (__builtin_mul_overflow(block_bytes(shape, type), shape.num_blocks, &bytes)) {
     return Error{ExitCode::kSystem, "A KV cache of " + std::to_string(shape.num_blocks) + " blocks of " +
-                                        std::to_string(block_bytes(shape)) +
+                                        std::to_string(block_bytes(shape, type)) +
                                         " bytes is larger than any memory."};
   }
   Result<Memory> memory = Memory::allocate(bytes, "the KV cache");
@@ -32,12 +53,14 @@ Result<KvCache> KvCache::allocate(const KvShape& shape) {
   KvCache cache;
   cache.memory_ = *std::move(memory);
   cache.shape_ = shape;
+  cache.type_ = type;
+  cache.row_bytes_ = row_bytes(shape.head_dim, type);
   return cache;
 }
 
-uint16_t* KvCache::keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const {
+std::byte* KvCache::keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const {
   const size_t index = size_t{layer} * shape_.num_blocks + block;
-  return reinterpret_cast<uint16_t*>(memory_.data()) + index * block_halves() + kv_head * head_halves();
+  return memory_.data() + index * layer_block_bytes() + kv_head * head_bytes();
 }
 
 KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table,
@@ -45,16 +68,17 @@ KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const ui
   const uint32_t index = position / shape_.block_size;
   CHECK(layer < shape_.num_layers && kv_head < shape_.num_kv_heads);
   CHECK(index < block_table.size() && block_table[index] < shape_.num_blocks);
-  uint16_t* key =
-      keys_of(layer, block_table[index], kv_head) + size_t{position % shape_.block_size} * shape_.head_dim;
-  return {key, key + shape_.num_kv_heads * head_halves()};
+  std::byte* key = keys_of(layer, block_table[index], kv_head) + position % shape_.block_size * row_bytes_;
+  return {key, key + shape_.num_kv_heads * head_bytes()};
 }
 
 KvView KvCache::view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table) const {
-  const uint16_t* keys = keys_of(layer, 0, kv_head);
-  return {keys,
-          keys + shape_.num_kv_heads * head_halves(),
-          block_halves(),
+  const std::byte* keys = keys_of(layer, 0, kv_head);
+  return {type_,
+          keys,
+          keys + shape_.num_kv_heads * head_bytes(),
+          row_bytes_,
+          layer_block_bytes(),
           block_table.data(),
           shape_.block_size,
           shape_.head_dim};

@@ -19,6 +19,7 @@ import {
   type SettingTable,
   settingsHelp,
 } from './config/settings.ts';
+import { CACHE_SHARINGS } from './guard/cache-salt.ts';
 import { UsageError } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
 import { passedSocket } from './ops/systemd/passed-socket.ts';
@@ -26,13 +27,15 @@ import { passedSocket } from './ops/systemd/passed-socket.ts';
 /** What can be set. How it is read is in config/. */
 
 /** What the runner binaries accept; they check again. */
-const RUNNER_LIMITS = {
+export const RUNNER_LIMITS = {
   threads: 256,
   maxModelLen: 2 ** 20,
   maxNumSeqs: 1024,
   maxNumBatchedTokens: 65_536,
   requests: 1024,
 } as const;
+
+const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
 
 const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
 
@@ -72,7 +75,18 @@ export const runnerSettings = {
     schema: powerOfTwo(8, 256).optional(),
     help: 'tokens in a block of the KV cache: a power of two',
   },
-  'kv-cache-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'memory for the KV cache' },
+  'kv-cache-bytes': {
+    schema: whole(1, 2 ** 50).optional(),
+    help: 'memory for the KV cache; default: 1 GiB, or less where more is of no use',
+  },
+  'memory-bytes': {
+    schema: whole(1, 2 ** 50).optional(),
+    help: 'memory of the whole runner, instead of --kv-cache-bytes',
+  },
+  'kv-cache-type': {
+    schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
+    help: `what the KV cache stores: ${KV_CACHE_TYPES.join(', ')}; default: f16`,
+  },
   record: {
     schema: text().optional(),
     help: 'file to record what the runner is told and says; it holds prompts, as ids',
@@ -107,6 +121,11 @@ const settings = {
     schema: text().optional(),
     help: 'file with the keys that let clients in, one a line; read once, at the start',
   },
+  'prefix-cache-sharing': {
+    schema: z.enum(CACHE_SHARINGS, `must be one of ${CACHE_SHARINGS.join(', ')}`),
+    fallback: 'per-key',
+    help: 'per-key: no key finds out what others ask, by how fast it is answered; all: faster',
+  },
   'allowed-hosts': {
     schema: hostNames(),
     fallback: [],
@@ -121,6 +140,11 @@ const settings = {
     schema: whole(1, RUNNER_LIMITS.requests),
     fallback: 256,
     help: 'requests held at once; one more gets 429',
+  },
+  'max-queued-tokens': {
+    schema: whole(1, 2 ** 30),
+    fallback: 2 ** 18,
+    help: 'prompt tokens of these together; one more request gets 429',
   },
   'inference-timeout-sec': {
     schema: whole(1, 86_400),
@@ -179,6 +203,11 @@ const settings = {
 export const generateSettings = {
   ...runnerSettings,
   'max-tokens': { schema: whole(1, 2 ** 31 - 1), fallback: 64, help: 'tokens of an answer' },
+  'min-tokens': {
+    schema: whole(0, 2 ** 31 - 1),
+    fallback: 0,
+    help: 'tokens before which the model may not end an answer',
+  },
   temperature: { schema: decimal(0, 2), fallback: 1, help: '0 takes the likeliest token' },
   'top-k': { schema: whole(0, 2 ** 32 - 1), fallback: 0, help: 'tokens to draw from; 0: all' },
   'top-p': { schema: decimal(0, 1), fallback: 1, help: 'probability of the tokens to draw from, together' },
@@ -217,6 +246,7 @@ export type Config = ConfigOf<typeof settings>;
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
   const flags = parseFlags(settings, args);
   const { config, sourceOf } = mergeSettings(settings, flags, env, flags.config ?? env.RUNNEL_CONFIG);
+  checkRunnerSettings(sourceOf);
   const uds = sourceOf('uds');
   const tcp = sourceOf('host') ?? sourceOf('port');
   if (uds !== undefined && tcp !== undefined) {
@@ -239,6 +269,17 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     );
   }
   return config;
+}
+
+/** UsageError for settings of the runner that contradict each other. */
+export function checkRunnerSettings(
+  sourceOf: (name: keyof typeof runnerSettings) => string | undefined,
+): void {
+  const memory = sourceOf('memory-bytes');
+  const cache = sourceOf('kv-cache-bytes');
+  if (memory !== undefined && cache !== undefined) {
+    throw new UsageError(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
+  }
 }
 
 /** As JSON that --config takes: read again, it is the same configuration. */

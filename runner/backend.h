@@ -18,6 +18,7 @@
 
 #include "runner/batch.h"
 #include "runner/formats/tensor.h"
+#include "runner/kv_type.h"
 #include "runner/result.h"
 
 namespace runnel {
@@ -52,13 +53,22 @@ struct AttentionShape {
   uint32_t num_kv_heads;  // divides num_heads
   uint32_t head_dim;
   float scale;  // of q . k, usually 1 / sqrt(head_dim)
+  // A row sees so many positions, its own the last; 0: all up to its own.
+  uint32_t window = 0;
+};
+
+// What a backend is made with.
+struct BackendOptions {
+  uint32_t num_threads = 0;  // 0: as many as this process may run on
+  KvType kv_type = KvType::kF16;
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // For people: "cpu, x86-64-v3, 2 threads". And the name of the arithmetic, see Hello.numerics_id.
+  // For people: "cpu, x86-64-v3, 2 threads". And the name of the arithmetic, see Hello.numerics_id: the type
+  // of the KV cache is part of it.
   virtual std::string device() const = 0;
   virtual std::string numerics_id() const = 0;
 
@@ -74,7 +84,7 @@ class Backend {
   virtual ActivationHandle new_activation(uint32_t width) = 0;
   // Rows that new_activation reserves and a batch may have; and rows that one call of head may ask for.
   virtual void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) = 0;
-  // Bytes one block of this shape takes, then the cache itself. Called once.
+  // Bytes one block of this shape takes, then the cache itself, in place of the one before.
   virtual uint64_t kv_block_bytes(const KvShape& shape) const = 0;
   virtual Result<void> allocate_kv(const KvShape& shape) = 0;
   // Memory held by weights, in bytes.
@@ -99,8 +109,9 @@ class Backend {
   // rows' blocks of layer.
   virtual void rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
                           ActivationHandle qkv) = 0;
-  // out = softmax(scale * q . K) V over positions 0 to the row's own, K and V as stored; made ready for a
-  // product. Runs after rope_store of the same layer.
+  // out = softmax(scale * q . K) V over the positions that the row sees, K and V as stored; made ready for a
+  // product. Runs after rope_store of the same layer. Entries of a block table are not looked at if no row of
+  // the batch sees a position of theirs: with a window, those of blocks that were given back.
   virtual void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
                       ActivationHandle out) = 0;
   // Logits of the chosen rows of the batch: norm, then the output matrix. rows has at most max_head_rows

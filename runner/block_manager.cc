@@ -33,7 +33,7 @@ std::optional<uint32_t> BlockManager::can_allocate(const Sequence& sequence) con
   uint32_t num_cached = 0;
   uint32_t num_from_free = num_needed;
   std::optional<uint64_t> hash;
-  for (uint32_t i = 0; i + 1 < num_needed && !sequence.score_prompt; ++i) {
+  for (uint32_t i = 0; i + 1 < num_needed && !sequence.wants_scores(); ++i) {
     const auto token_ids = tokens_of_block(sequence, i);
     hash = hash_block(hash, token_ids);
     const std::optional<uint32_t> block = find(*hash, token_ids);

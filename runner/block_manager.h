@@ -25,7 +25,7 @@ class BlockManager {
 
   // Whether the blocks of all tokens the sequence has can be had now, and if so how many of them, from the
   // first on, need not be computed. The last block is never among these: its last row gives the next token. A
-  // sequence with score_prompt finds none, since it needs every row.
+  // sequence that still wants scores of its prompt finds none, since it needs every row.
   std::optional<uint32_t> can_allocate(const Sequence& sequence) const;
   // Takes them, with the answer of can_allocate. The sequence holds no block before.
   void allocate(Sequence& sequence, uint32_t num_cached_blocks);

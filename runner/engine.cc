@@ -75,7 +75,7 @@ StepOutput Engine::compute(const Plan& plan) {
 }
 
 // The rows of the plan's sequences one after the other. Returns those that give a token or a score: the last
-// row of a sequence that is then complete, and all rows of one whose prompt is scored.
+// row of a sequence that is then complete, and the rows before prompt tokens that are to be told of.
 std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
   batch_.token_ids.clear();
   batch_.positions.clear();
@@ -87,7 +87,7 @@ std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
     batch_.sequences.push_back(
         {batch_.num_rows(), sequence->num_scheduled_tokens, first_position, sequence->block_table});
     for (uint32_t position = first_position; position < end_position; ++position) {
-      if (position + 1 == sequence->num_tokens() || sequence->score_prompt)
+      if (position + 1 == sequence->num_tokens() || sequence->wants_score(position + 1))
         wanted.push_back({sequence, batch_.num_rows(), position});
       batch_.token_ids.push_back(sequence->token_ids[position]);
       batch_.positions.push_back(position);
@@ -105,9 +105,11 @@ void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, 
                                  " of the request are not all finite numbers."});
     scheduler_.finish(sequence);
   } else if (wanted.position + 1 < sequence.num_tokens()) {
-    const uint32_t next = sequence.token_ids[wanted.position + 1];
-    output.scored.push_back({sequence.request_id, wanted.position,
-                             compute_logprobs(logits, next, sequence.top_logprobs.value_or(0))});
+    const uint32_t index = wanted.position + 1;
+    CHECK(index == sequence.num_scored_tokens);
+    output.scored.push_back({sequence.request_id, index,
+                             compute_logprobs(logits, sequence.token_ids[index], *sequence.prompt_logprobs)});
+    ++sequence.num_scored_tokens;
   } else {
     output.tokens.push_back(append_token(sequence, logits));
     if (output.tokens.back().finish_reason != FinishReason::kNone) scheduler_.finish(sequence);
@@ -115,8 +117,10 @@ void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, 
 }
 
 NewToken Engine::append_token(Sequence& sequence, std::span<const float> logits) {
+  std::span<const uint32_t> masked_ids;
+  if (sequence.num_generated() < sequence.min_tokens) masked_ids = sequence.stop_ids;
   const uint32_t token_id =
-      sampler_.sample(logits, sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling);
+      sampler_.sample(logits, sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling, masked_ids);
   NewToken token{.request_id = sequence.request_id,
                  .index = sequence.num_generated(),
                  .token_id = token_id,

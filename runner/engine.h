@@ -37,16 +37,16 @@ struct NewToken {
   std::optional<TokenLogprobs> logprobs;  // if asked for
 };
 
-// For sequences with score_prompt: what the model thought of the prompt's token at position + 1.
+// For sequences with prompt_logprobs: what the model thought of a token of the prompt.
 struct ScoredToken {
   uint32_t request_id;
-  uint32_t position;
+  uint32_t index;  // of the token, from 1; each is told of once, however often its row is computed
   TokenLogprobs logprobs;
 };
 
 struct StepOutput {
-  std::vector<NewToken> tokens;  // at most one a request
-  std::vector<ScoredToken> scored;
+  std::vector<NewToken> tokens;      // at most one a request
+  std::vector<ScoredToken> scored;   // at most one a row; each request's one after the other, in order
   std::vector<RequestError> errors;  // requests that this step ended
 };
 

@@ -1,5 +1,6 @@
 #include "runner/replay.h"
 
+#include <algorithm>
 #include <deque>
 
 #include "runner/json/event_to_json.h"
@@ -24,25 +25,34 @@ class Replay {
       const Result<std::optional<wire::RecordEntry>> entry = recording.next();
       if (!entry.ok()) return entry.error();
       if (!*entry) return {};
-      if ((*entry)->event().step().step() > until_step_) return {};
+      if (step_of(**entry) > until_step_) return {};
       if (const auto followed = follow(**entry); !followed.ok()) return followed;
     }
   }
 
   Result<void> report(std::ostream& out) {
-    out << num_steps() << " steps, " << num_tokens_ << " tokens, all equal." << std::endl;
+    // Its Step is still to be compared: the recording ends among the scores of prompts before it.
+    const bool is_cut = std::ranges::any_of(computed_, &wire::FromRunner::has_step);
+    const uint64_t num_told = num_steps() - (is_cut ? 1 : 0);
+    out << num_told << " steps, " << num_tokens_ << " tokens, all equal." << std::endl;
     if (is_full_) out << "The recording reached its limit there." << std::endl;
-    const bool ended_at_work = session_.has_work() && !is_full_ && !has_failed_;
-    if (!ended_at_work || num_steps() >= until_step_) return {};
-    out << "The recorded process ended in step " << num_steps() + 1 << ", which is computed now."
-        << std::endl;
-    if (const auto stepped = session_.step(); !stepped.ok()) return stepped;
+    const bool ended_at_work = (is_cut || session_.has_work()) && !is_full_ && !has_failed_;
+    if (!ended_at_work || num_told >= until_step_) return {};
+    out << "The recorded process ended in step " << num_told + 1 << ", which is computed now." << std::endl;
+    if (!is_cut)
+      if (const auto stepped = session_.step(); !stepped.ok()) return stepped;
     out << "It went well this time." << std::endl;
     return {};
   }
 
  private:
   uint64_t num_steps() const { return vitals_.step; }
+
+  // The step that a frame is about; 0 for what may come at any time. Scores of a prompt come before the Step
+  // of the step that computed them.
+  static uint64_t step_of(const wire::RecordEntry& entry) {
+    return entry.event().has_prompt_logprobs() ? entry.step() + 1 : entry.event().step().step();
+  }
 
   Result<void> follow(const wire::RecordEntry& entry) {
     switch (entry.entry_case()) {
@@ -72,7 +82,7 @@ class Replay {
     if (recorded.has_ready())
       return same("model identity", recorded.ready().model_identity(), subject_.model_identity);
     has_failed_ |= recorded.has_failure();
-    if (!recorded.has_step() && !recorded.has_request_error()) return {};
+    if (!recorded.has_step() && !recorded.has_request_error() && !recorded.has_prompt_logprobs()) return {};
 
     if (computed_.empty() && session_.has_work())
       if (const auto stepped = session_.step(); !stepped.ok()) return stepped;

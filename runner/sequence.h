@@ -12,8 +12,8 @@ struct LogitBias {
   float bias = 0.0f;
 };
 
-// Applied in this order: logit bias, repetition penalty, presence and frequency penalty, temperature, top_k,
-// top_p, min_p, draw. Limits: proto/runner.proto.
+// Applied in this order: masks, logit bias, repetition penalty, presence and frequency penalty, temperature,
+// top_k, top_p, min_p, draw. Limits: proto/runner.proto.
 struct SamplingParams {
   float temperature = 1.0f;         // 0: the most likely token, ties to the lowest id
   uint32_t top_k = 0;               // 0: all
@@ -23,6 +23,8 @@ struct SamplingParams {
   float presence_penalty = 0.0f;    // 0: off; over generated tokens
   float frequency_penalty = 0.0f;   // 0: off; over generated tokens, each time
   std::vector<LogitBias> logit_bias = {};
+  std::vector<uint32_t> allowed_ids = {};  // empty: all
+  std::vector<uint32_t> banned_ids = {};   // also of those allowed
   uint64_t seed = 0;
 };
 
@@ -35,10 +37,12 @@ struct Sequence {
   uint32_t num_prompt_tokens =
       0;                    // of the original prompt; tokens emitted by earlier runners are generated ones
   uint32_t max_tokens = 0;  // generated tokens in all
+  uint32_t min_tokens = 0;  // generated tokens before which none of stop_ids is drawn
   std::vector<uint32_t> stop_ids;
   SamplingParams sampling;
-  std::optional<uint32_t> top_logprobs;  // unset: no log-probabilities
-  bool score_prompt = false;  // log-probabilities of the prompt's own tokens too (the score command)
+  std::optional<uint32_t> top_logprobs;     // unset: no log-probabilities
+  std::optional<uint32_t> prompt_logprobs;  // the same for the prompt's own tokens
+  uint32_t num_scored_tokens = 1;  // leading prompt tokens that were told of; of the first there is nothing
 
   SequenceStatus status = SequenceStatus::kWaiting;
   uint32_t num_cached_tokens = 0;     // leading tokens whose K and V are stored
@@ -47,6 +51,11 @@ struct Sequence {
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(token_ids.size()); }
   uint32_t num_generated() const { return num_tokens() - num_prompt_tokens; }
+  // Whether the token of this index is still to be told of, by the row before it.
+  bool wants_score(uint32_t index) const {
+    return prompt_logprobs && index >= num_scored_tokens && index < num_prompt_tokens;
+  }
+  bool wants_scores() const { return wants_score(num_scored_tokens); }
 };
 
 }  // namespace runnel

@@ -1,5 +1,7 @@
 #include "runner/session.h"
 
+#include <algorithm>
+
 namespace runnel {
 namespace {
 
@@ -9,17 +11,18 @@ wire::FinishReason wire_reason(FinishReason reason) {
   return wire::FINISH_REASON_UNSPECIFIED;
 }
 
+void fill_logprobs(const TokenLogprobs& logprobs, wire::TokenLogprobs& entry) {
+  entry.set_logprob(logprobs.logprob);
+  entry.mutable_top_ids()->Assign(logprobs.top_ids.begin(), logprobs.top_ids.end());
+  entry.mutable_top_logprobs()->Assign(logprobs.top_logprobs.begin(), logprobs.top_logprobs.end());
+}
+
 void fill_output(const NewToken& token, wire::Output& output) {
   output.set_request_id(token.request_id);
   output.set_first_index(token.index);
   output.add_token_ids(token.token_id);
   output.set_finish_reason(wire_reason(token.finish_reason));
-  if (!token.logprobs) return;
-  wire::TokenLogprobs& logprobs = *output.add_logprobs();
-  logprobs.set_logprob(token.logprobs->logprob);
-  logprobs.mutable_top_ids()->Assign(token.logprobs->top_ids.begin(), token.logprobs->top_ids.end());
-  logprobs.mutable_top_logprobs()->Assign(token.logprobs->top_logprobs.begin(),
-                                          token.logprobs->top_logprobs.end());
+  if (token.logprobs) fill_logprobs(*token.logprobs, *output.add_logprobs());
 }
 
 }  // namespace
@@ -79,12 +82,32 @@ Result<void> Session::step() {
   const StepOutput output = engine_.compute(plan);
   ++vitals_.step;
 
+  // Before the Step, which may have the first output of the same request.
+  if (const auto sent = send_scores(output.scored); !sent.ok()) return sent;
   wire::FromRunner message;
   message.mutable_step()->set_step(vitals_.step);
   for (const NewToken& token : output.tokens) fill_output(token, *message.mutable_step()->add_outputs());
   if (const auto sent = send_(message); !sent.ok()) return sent;
   for (const RequestError& error : output.errors)
     if (const auto sent = send_error(error); !sent.ok()) return sent;
+  return {};
+}
+
+Result<void> Session::send_scores(std::span<const ScoredToken> scored) {
+  while (!scored.empty()) {
+    const uint32_t request_id = scored.front().request_id;
+    wire::FromRunner message;
+    wire::PromptLogprobs& prompt = *message.mutable_prompt_logprobs();
+    prompt.set_request_id(request_id);
+    prompt.set_first_index(scored.front().index);
+    const auto is_other = [&](const ScoredToken& token) { return token.request_id != request_id; };
+    const auto end =
+        std::ranges::find_if(scored.first(std::min<size_t>(scored.size(), kMaxFrameScores)), is_other);
+    const auto of_frame = std::span(scored.begin(), end);
+    for (const ScoredToken& token : of_frame) fill_logprobs(token.logprobs, *prompt.add_logprobs());
+    if (const auto sent = send_(message); !sent.ok()) return sent;
+    scored = scored.subspan(of_frame.size());
+  }
   return {};
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 #include "runner/engine.h"
 #include "runner/heartbeat.h"
@@ -10,6 +11,9 @@
 #include "runner/result.h"
 
 namespace runnel {
+
+// Tokens that one PromptLogprobs frame tells of at most.
+constexpr uint32_t kMaxFrameScores = 256;
 
 class Session {
  public:
@@ -36,6 +40,7 @@ class Session {
  private:
   Result<void> generate(const wire::Generate& generate);
   Result<void> cancel(uint32_t request_id);
+  Result<void> send_scores(std::span<const ScoredToken> scored);
   Result<void> send_error(const RequestError& error);
   void show(wire::Phase phase);
 

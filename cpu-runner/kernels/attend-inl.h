@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/kernels/kv-inl.h"
 #include "cpu-runner/kernels/vector-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
@@ -15,20 +16,13 @@ struct AttendState {
   float sum;
 };
 
-// Widens num positions from first on; each row of out has dim floats, those beyond head_dim are left alone.
-static void widen_tile(const uint16_t* pool, const KvView& kv, uint32_t first, uint32_t num, uint32_t dim,
+// Widens positions begin to end - 1; each row of out has dim floats, those beyond head_dim are left alone.
+static void widen_rows(const std::byte* pool, const KvView& kv, uint32_t begin, uint32_t end, uint32_t dim,
                        float* out) {
-  for (uint32_t i = 0; i < num; ++i) {
-    const uint32_t position = first + i;
-    const uint16_t* from = pool + kv.block_table[position / kv.block_size] * kv.block_stride +
-                           size_t{position % kv.block_size} * kv.head_dim;
-    float* row = out + i * dim;
-    uint32_t d = 0;
-    for (; d + 8 <= kv.head_dim; d += 8) store(row + d, load_half(from + d));
-    if (d == kv.head_dim) continue;
-    uint16_t rest[8] = {};
-    for (uint32_t lane = 0; d + lane < kv.head_dim; ++lane) rest[lane] = from[d + lane];
-    store(row + d, load_half(rest));
+  for (uint32_t position = begin; position < end; ++position, out += dim) {
+    const std::byte* from = pool + kv.block_table[position / kv.block_size] * kv.block_stride +
+                            position % kv.block_size * kv.row_bytes;
+    widen_kv(kv.type, from, kv.head_dim, out);
   }
 }
 
@@ -88,22 +82,27 @@ static void accumulate(const float* values, uint32_t dim, const float* weights, 
   for (int v = 0; v < kVectors; ++v) store(acc + v * 8, sum[v]);
 }
 
-// One tile for one query; num of its positions are seen.
-static void attend_tile(const float* keys, const float* values, uint32_t dim, uint32_t num, float scale,
-                        AttendState& state) {
+// Which of the 8 positions from first on are seen: begin to end - 1.
+RUNNEL_INLINE Int8Lanes seen_lanes(uint32_t first, uint32_t begin, uint32_t end) {
+  const Int8Lanes position = Int8Lanes{0, 1, 2, 3, 4, 5, 6, 7} + static_cast<int32_t>(first);
+  return (position >= static_cast<int32_t>(begin)) & (position < static_cast<int32_t>(end));
+}
+
+// One tile for one query, which sees its positions begin to end - 1.
+static void attend_tile(const float* keys, const float* values, uint32_t dim, uint32_t begin, uint32_t end,
+                        float scale, AttendState& state) {
   alignas(32) float weights[kTilePositions];
-  const Int8Lanes lane = {0, 1, 2, 3, 4, 5, 6, 7};
   const Float8 lowest = broadcast(-__builtin_inff());
   Float8 scores[kTilePositions / 8];
   Float8 maxima = lowest;
   for (uint32_t first = 0; first < kTilePositions; first += 8) {
     Float8 score = lowest;
-    if (first < num) {
+    if (first < end && first + 8 > begin) {
       Float8 rows[8];
       dot_four(state.query, keys + first * dim, dim, rows);
       dot_four(state.query, keys + (first + 4) * dim, dim, rows + 4);
       score = sum_rows(rows) * broadcast(scale);
-      score = lane < static_cast<int32_t>(num - first) ? score : lowest;
+      score = seen_lanes(first, begin, end) ? score : lowest;
     }
     scores[first / 8] = score;
     maxima = max(maxima, score);
@@ -115,17 +114,21 @@ static void attend_tile(const float* keys, const float* values, uint32_t dim, ui
   for (uint32_t first = 0; first < kTilePositions; first += 8) {
     const Float8 weight = exp(scores[first / 8] - broadcast(new_max));
     // exp of minus infinity is clamped and above 0, so positions that are not seen are cleared by hand.
-    const Int8Lanes seen = lane < static_cast<int32_t>(num) - static_cast<int32_t>(first);
-    store(weights + first, seen ? weight : broadcast(0.0f));
+    store(weights + first, seen_lanes(first, begin, end) ? weight : broadcast(0.0f));
   }
   const Float8 low = load(weights) + load(weights + 16);
   const Float8 high = load(weights + 8) + load(weights + 24);
   state.sum = __builtin_fmaf(state.sum, correction, sum_lanes(low + high));
   state.max = new_max;
 
+  const float* seen_values = values + begin * dim;
+  const float* seen_weights = weights + begin;
+  const uint32_t num = end - begin;
   uint32_t d = 0;
-  for (; d + 64 <= dim; d += 64) accumulate<8>(values + d, dim, weights, num, correction, state.acc + d);
-  for (; d < dim; d += kLanes) accumulate<2>(values + d, dim, weights, num, correction, state.acc + d);
+  for (; d + 64 <= dim; d += 64)
+    accumulate<8>(seen_values + d, dim, seen_weights, num, correction, state.acc + d);
+  for (; d < dim; d += kLanes)
+    accumulate<2>(seen_values + d, dim, seen_weights, num, correction, state.acc + d);
 }
 
 static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale) {
@@ -136,7 +139,8 @@ static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_qu
   const uint32_t dim = (kv.head_dim + kLanes - 1) / kLanes * kLanes;
   __builtin_memset(keys, 0, kTilePositions * dim * sizeof(float));
   __builtin_memset(values, 0, kTilePositions * dim * sizeof(float));
-  uint32_t num_positions = 0;
+  uint32_t begin = queries[0].first_position;
+  uint32_t end = 0;
   for (uint32_t i = 0; i < num_queries; ++i) {
     AttendState& state = states[i];
     __builtin_memset(state.query, 0, dim * sizeof(float));
@@ -144,18 +148,23 @@ static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_qu
     __builtin_memcpy(state.query, queries[i].query, kv.head_dim * sizeof(float));
     state.max = -__builtin_inff();
     state.sum = 0.0f;
-    if (queries[i].num_positions > num_positions) num_positions = queries[i].num_positions;
+    if (queries[i].first_position < begin) begin = queries[i].first_position;
+    if (queries[i].end_position > end) end = queries[i].end_position;
   }
 
-  for (uint32_t first = 0; first < num_positions; first += kTilePositions) {
-    const uint32_t left = num_positions - first;
-    const uint32_t num = left < kTilePositions ? left : kTilePositions;
-    widen_tile(kv.keys, kv, first, num, dim, keys);
-    widen_tile(kv.values, kv, first, num, dim, values);
+  for (uint32_t first = begin / kTilePositions * kTilePositions; first < end; first += kTilePositions) {
+    // Positions before begin may have no block any more.
+    const uint32_t tile_begin = first < begin ? begin : first;
+    const uint32_t tile_end = end - first < kTilePositions ? end : first + kTilePositions;
+    const uint32_t unread = (tile_begin - first) * dim;
+    widen_rows(kv.keys, kv, tile_begin, tile_end, dim, keys + unread);
+    widen_rows(kv.values, kv, tile_begin, tile_end, dim, values + unread);
     for (uint32_t i = 0; i < num_queries; ++i) {
-      if (queries[i].num_positions <= first) continue;
-      const uint32_t seen = queries[i].num_positions - first;
-      attend_tile(keys, values, dim, seen < num ? seen : num, scale, states[i]);
+      const AttendQuery& query = queries[i];
+      if (query.end_position <= first || query.first_position >= tile_end) continue;
+      const uint32_t seen_begin = query.first_position > first ? query.first_position - first : 0;
+      const uint32_t seen_end = query.end_position < tile_end ? query.end_position : tile_end;
+      attend_tile(keys, values, dim, seen_begin, seen_end - first, scale, states[i]);
     }
   }
   for (uint32_t i = 0; i < num_queries; ++i) {

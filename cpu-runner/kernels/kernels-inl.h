@@ -5,6 +5,7 @@
 // builtins, and what they define is static.
 #include "cpu-runner/kernels/attend-inl.h"
 #include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/kernels/kv-inl.h"
 #include "cpu-runner/kernels/product-inl.h"
 #include "cpu-runner/kernels/rows-inl.h"
 
@@ -17,7 +18,7 @@ static constexpr Kernels kKernels = {
     .norm = norm,
     .silu_multiply = silu_multiply,
     .rotate = rotate,
-    .to_half = to_half,
+    .store_kv = store_kv,
     .attend = attend,
 };
 

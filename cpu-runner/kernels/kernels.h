@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "runner/formats/tensor.h"
+#include "runner/kv_type.h"
 
 namespace runnel {
 
@@ -24,6 +25,9 @@ inline constexpr uint32_t kLanes = 16;
 inline constexpr uint32_t kMaxColumns = 48;
 inline constexpr uint32_t kMaxQueries = 32;
 inline constexpr uint32_t kMaxHeadDim = 256;
+// Values of a head that share a scale in a Q8_0 cache, and the bytes they take: a half and as many bytes.
+inline constexpr uint32_t kKvBlockValues = 32;
+inline constexpr uint32_t kKvBlockBytes = 34;
 
 // A matrix in tiles, see matrix.h for the layout.
 struct TiledWeights {
@@ -44,18 +48,22 @@ struct Columns {
 
 // K and V of one layer and one KV head.
 struct KvView {
-  const uint16_t* keys;  // of block 0; position p of a block is head_dim halves at p * head_dim
-  const uint16_t* values;
-  size_t block_stride;          // halves from block to block
+  KvType type;
+  const std::byte* keys;  // of block 0; position p of a block is the row at p * row_bytes
+  const std::byte* values;
+  size_t row_bytes;
+  size_t block_stride;          // bytes from block to block
   const uint32_t* block_table;  // of the sequence
   uint32_t block_size;
   uint32_t head_dim;  // at most kMaxHeadDim
 };
 
 struct AttendQuery {
-  const float* query;      // (head_dim)
-  float* out;              // (head_dim)
-  uint32_t num_positions;  // it sees positions 0 to num_positions - 1; at least 1
+  const float* query;  // (head_dim)
+  float* out;          // (head_dim)
+  // It sees positions first_position to end_position - 1: at least one.
+  uint32_t first_position;
+  uint32_t end_position;
 };
 
 struct Kernels {
@@ -71,8 +79,10 @@ struct Kernels {
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   // Turns the pairs of one head; angles holds cos and sin of each pair in turn, (rotary_dim / 2, 2).
   void (*rotate)(float* head, const float* angles, uint32_t rotary_dim, bool interleaved);
-  void (*to_half)(const float* in, uint32_t n, uint16_t* out);
-  // The queries share one KV head of one sequence: K and V are read and widened once for all of them.
+  // Rounds a key or value of n values, for Q8_0 a multiple of kKvBlockValues, to the cache's type.
+  void (*store_kv)(KvType type, const float* in, uint32_t n, std::byte* out);
+  // The queries share one KV head of one sequence: K and V are read and widened once for all of them. Entries
+  // of the block table wholly before the first position that one of them sees are not looked at.
   void (*attend)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale);
 };
 

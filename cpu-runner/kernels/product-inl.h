@@ -18,10 +18,6 @@ RUNNEL_INLINE Int8Lanes load_word(const std::byte* quants, uint32_t group, uint3
   return *reinterpret_cast<const AliasingInt8Lanes*>(quants + (group * 2 + half) * sizeof(Int8Lanes));
 }
 
-RUNNEL_INLINE Float8 to_float(Int8Lanes x) {
-  return __builtin_convertvector(x, Float8);
-}
-
 struct Q4_0 {
   using Word = Int8Lanes;
   static constexpr uint32_t kGroup = 8;

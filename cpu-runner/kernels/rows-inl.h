@@ -1,4 +1,4 @@
-// Loops over one row: norm, silu, rotation, block sums, rounding to half precision.
+// Loops over one row: norm, silu, rotation, block sums.
 #pragma once
 
 #include "cpu-runner/kernels/kernels.h"
@@ -65,15 +65,6 @@ static void rotate(float* head, const float* angles, uint32_t rotary_dim, bool i
     first = __builtin_fmaf(a, cosine, -(b * sine));
     second = __builtin_fmaf(b, cosine, a * sine);
   }
-}
-
-static void to_half(const float* in, uint32_t n, uint16_t* out) {
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) store_half(out + i, load(in + i));
-  if (i == n) return;
-  uint16_t rest[8];
-  store_half(rest, load_part(in + i, n - i));
-  for (uint32_t lane = 0; i + lane < n; ++lane) out[i + lane] = rest[lane];
 }
 
 }  // namespace runnel::RUNNEL_KERNELS

@@ -51,6 +51,20 @@ RUNNEL_INLINE Float8 fma(Float8 a, Float8 b, Float8 c) {
 #endif
 }
 
+RUNNEL_INLINE Float8 to_float(Int8Lanes x) {
+  return __builtin_convertvector(x, Float8);
+}
+
+RUNNEL_INLINE Float8 load_bytes(const int8_t* from) {
+#if RUNNEL_HAS_AVX2
+  return to_float((Int8Lanes)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+#else
+  Float8 value;
+  for (int lane = 0; lane < 8; ++lane) value[lane] = from[lane];
+  return value;
+#endif
+}
+
 RUNNEL_INLINE Float8 load_half(const uint16_t* from) {
 #if RUNNEL_HAS_AVX2
   return (Float8)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));

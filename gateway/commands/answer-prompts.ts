@@ -17,6 +17,8 @@ export interface PromptAnswer {
 
 export interface AnswerSettings {
   readonly maxTokens: number;
+  /** An answer that the context cuts off earlier has fewer. */
+  readonly minTokens: number;
   readonly ignoreEos: boolean;
   readonly stop: readonly string[];
   /** The seed is the first prompt's; each next one has the next seed, so that equal prompts may differ. */
@@ -43,12 +45,15 @@ export async function* answerPrompts(
         ? encodePrompt(prompt, model, info, `prompt ${index + 1}`)
         : known(model, prompt, index);
     const seed = (settings.sampling.seed + BigInt(index)) % U64;
+    const maxTokens = Math.min(settings.maxTokens, tokensLeft(promptIds, info, `prompt ${index + 1}`));
     return {
       promptIds,
       modelIdentity: info.modelIdentity,
-      maxTokens: Math.min(settings.maxTokens, tokensLeft(promptIds, info, `prompt ${index + 1}`)),
+      maxTokens,
+      minTokens: Math.min(settings.minTokens, maxTokens),
       stopIds: settings.ignoreEos ? [] : model.stopIds,
       sampling: { ...settings.sampling, seed },
+      cacheSalt: new Uint8Array(),
     };
   });
   const abort = new AbortController();
@@ -84,7 +89,8 @@ async function answerOne(
 ): Promise<PromptAnswer> {
   let text = '';
   const tokenIds: number[] = [];
-  for await (const part of readAnswer(runner.generate(request, signal), { tokenizer, stop })) {
+  const options = { tokenizer, stop, minTokens: request.minTokens };
+  for await (const part of readAnswer(runner.generate(request, signal), options)) {
     for (const piece of part.pieces) text += piece.text;
     tokenIds.push(...part.tokenIds);
     if (part.end !== undefined) return { text, token_ids: tokenIds, finish: part.end.reason };

@@ -5,7 +5,13 @@ import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
 import { flagOptions, mergeSettings } from '../config/settings.ts';
-import { type GenerateConfig, generateHelp, generateSettings } from '../config.ts';
+import {
+  checkRunnerSettings,
+  type GenerateConfig,
+  generateHelp,
+  generateSettings,
+  RUNNER_LIMITS,
+} from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
@@ -19,6 +25,8 @@ import { runnerCommand } from './runner-command.ts';
 
 /** Prompts with the runner at a time; the others wait here. */
 const MAX_OPEN_PROMPTS = 256;
+/** No prompt is longer than a context can be, and all of them are in memory already. */
+const MAX_QUEUED_TOKENS = MAX_OPEN_PROMPTS * RUNNER_LIMITS.maxModelLen;
 
 export function generateUsage(): string {
   return [
@@ -48,7 +56,8 @@ export function generateCommand(args: string[]): Promise<number> {
       },
       allowPositionals: true,
     });
-    const { config } = mergeSettings(generateSettings, values, process.env);
+    const { config, sourceOf } = mergeSettings(generateSettings, values, process.env);
+    checkRunnerSettings(sourceOf);
     const prompts = promptsOf(values['prompts-file'], positionals);
     const settings = answerSettings(config, values.stop, values['ignore-eos']);
     try {
@@ -103,6 +112,7 @@ async function startRunner(
     command: () => runnerCommand(config, slot),
     modelPath: slot.path,
     maxOpenRequests: MAX_OPEN_PROMPTS,
+    maxQueuedTokens: MAX_QUEUED_TOKENS,
     log: ({ level, ...event }) => {
       log[level](event);
       if (event.event === 'runner_exited' || event.event === 'model_failed') fail(String(event.reason));
@@ -148,8 +158,14 @@ function promptsOf(file: string | undefined, positionals: readonly string[]): re
 }
 
 function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreEos: boolean): AnswerSettings {
+  if (config['min-tokens'] > config['max-tokens']) {
+    throw new UsageError(
+      `--min-tokens must be at most --max-tokens, got ${config['min-tokens']} and ${config['max-tokens']}.`,
+    );
+  }
   return {
     maxTokens: config['max-tokens'],
+    minTokens: config['min-tokens'],
     ignoreEos,
     stop: parseStop(stop),
     sampling: {
@@ -161,6 +177,8 @@ function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreE
       presencePenalty: config['presence-penalty'],
       frequencyPenalty: config['frequency-penalty'],
       logitBias: new Map(),
+      allowedTokenIds: [],
+      bannedTokenIds: [],
       seed: config.seed ?? randomSeed(),
     },
     maxOpen: MAX_OPEN_PROMPTS,

@@ -11,6 +11,8 @@ const PASSED_ON = [
   'max-num-batched-tokens',
   'block-size',
   'kv-cache-bytes',
+  'memory-bytes',
+  'kv-cache-type',
   'record',
   'record-max-bytes',
 ] as const satisfies (keyof typeof runnerSettings)[];

@@ -64,6 +64,7 @@ async function serve(config: Config): Promise<number> {
     command: () => runnerCommand(config, slot),
     modelPath: slot.path,
     maxOpenRequests: config['max-open-requests'],
+    maxQueuedTokens: config['max-queued-tokens'],
     log: ({ level, ...event }) => log[level](event),
     onReady: (info) => {
       const model = slot.current;

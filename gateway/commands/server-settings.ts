@@ -24,6 +24,7 @@ export function guardRules(config: Config): GuardRules {
   return {
     hosts: [config.host, ...config['allowed-hosts']],
     corsOrigins: config['cors-origins'],
+    cacheSharing: config['prefix-cache-sharing'],
     apiKeys: keysFile === undefined ? undefined : readApiKeys(keysFile),
   };
 }

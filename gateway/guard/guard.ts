@@ -2,6 +2,7 @@ import type { Context, Hono, MiddlewareHandler } from 'hono';
 import { cors } from 'hono/cors';
 import { ApiError } from '../api/error.ts';
 import type { ApiKeys } from './api-keys.ts';
+import { type CacheSharing, cacheSaltOf } from './cache-salt.ts';
 import { HostNames } from './host-names.ts';
 
 /** Who may ask. */
@@ -12,10 +13,17 @@ export interface GuardRules {
   readonly corsOrigins: readonly string[];
   /** Undefined: everybody who can reach the address. */
   readonly apiKeys: ApiKeys | undefined;
+  /** Among the holders of keys; without keys everybody shares. */
+  readonly cacheSharing: CacheSharing;
 }
 
 /** Programs on this machine, and nobody by way of a web page. */
-export const loopbackOnly: GuardRules = { hosts: [], corsOrigins: [], apiKeys: undefined };
+export const loopbackOnly: GuardRules = {
+  hosts: [],
+  corsOrigins: [],
+  apiKeys: undefined,
+  cacheSharing: 'per-key',
+};
 
 /** For probes, which have no key. */
 const WITHOUT_KEY: ReadonlySet<string> = new Set(['/health', '/ready']);
@@ -37,7 +45,7 @@ export function addGuard(app: Hono, rules: GuardRules): void {
       }),
     );
   }
-  if (rules.apiKeys !== undefined) app.use(checkKey(rules.apiKeys));
+  if (rules.apiKeys !== undefined) app.use(checkKey(rules.apiKeys, rules.cacheSharing));
 }
 
 function checkHost(names: HostNames): MiddlewareHandler {
@@ -66,7 +74,7 @@ function checkOrigin(allowed: readonly string[]): MiddlewareHandler {
   };
 }
 
-function checkKey(keys: ApiKeys): MiddlewareHandler {
+function checkKey(keys: ApiKeys, sharing: CacheSharing): MiddlewareHandler {
   return async (c, next) => {
     if (!WITHOUT_KEY.has(c.req.path)) {
       const key = keyOf(c);
@@ -81,6 +89,7 @@ function checkKey(keys: ApiKeys): MiddlewareHandler {
               : 'The key is none of those that this server knows.',
         });
       }
+      c.set('cacheSalt', cacheSaltOf(sharing, key));
     }
     await next();
   };

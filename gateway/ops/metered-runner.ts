@@ -21,6 +21,15 @@ export class MeteredRunner implements Runner {
     return this.#runner.status();
   }
 
+  requireRoom(requests: readonly GenerateRequest[]): void {
+    try {
+      this.#runner.requireRoom(requests);
+    } catch (error) {
+      for (const _ of requests) this.#metrics.refused(outcomeOf(error));
+      throw error;
+    }
+  }
+
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
     let batches: AsyncIterable<TokenBatch>;
     try {
@@ -44,6 +53,7 @@ async function* read(
 ): AsyncGenerator<TokenBatch, void, undefined> {
   try {
     for await (const batch of batches) {
+      if (batch.first !== undefined) meter.first(batch.first);
       meter.tokens(batch.tokenIds.length);
       if (batch.finish !== undefined) meter.end(batch.finish === 'stop_id' ? 'eos' : 'max_tokens');
       yield batch;

@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { memoryOf } from '../runner/memory.ts';
-import type { RunnerState, RunnerStatus } from '../runner/runner.ts';
+import type { FirstOutput, RunnerState, RunnerStatus } from '../runner/runner.ts';
+import { addSchedulerMetrics } from './scheduler-metrics.ts';
 
 /** What GET /metrics shows, in Prometheus' text format. Counted in the gateway, so that it outlives every runner. */
 
@@ -12,6 +13,8 @@ const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 3
 
 /** One request to a runner, whatever API it came by. */
 export interface RequestMeter {
+  /** Once, with the first tokens. */
+  first(first: FirstOutput): void;
   tokens(count: number): void;
   /** Once; later calls change nothing. */
   end(outcome: string): void;
@@ -45,6 +48,21 @@ export class Metrics {
     'Seconds from admission to the first token',
     FIRST_TOKEN_BUCKETS_SEC,
   );
+  readonly #queueSec = this.#histogram(
+    'runnel_request_queue_time_seconds',
+    'Seconds in which the runner had a request and computed nothing for it, by its own clock',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
+  readonly #prefillSec = this.#histogram(
+    'runnel_request_prefill_time_seconds',
+    'Seconds from there to the first token, by the clock of the runner',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
+  readonly #runnerFirstTokenSec = this.#histogram(
+    'runnel_runner_time_to_first_token_seconds',
+    'Both together',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
   readonly #interTokenSec = this.#histogram(
     'runnel_inter_token_latency_seconds',
     'Seconds between tokens of one answer; of tokens that came together, their mean',
@@ -69,6 +87,7 @@ export class Metrics {
       return memoryOf(status().info).memory_bytes;
     });
     this.#gauge('runnel_requests_open', 'Requests generating or waiting', () => status().openRequests);
+    this.#gauge('runnel_prompt_tokens_open', 'Tokens of their prompts', () => status().openTokens);
     this.#gauge('runnel_kv_blocks', 'Blocks in the KV cache', () => status().info?.numBlocks ?? 0);
     this.#gauge(
       'runnel_kv_blocks_free',
@@ -77,6 +96,7 @@ export class Metrics {
     );
     this.#runnerRestarts(status);
     this.#runnerState(status);
+    addSchedulerMetrics(this.#registry, status);
   }
 
   get contentType(): string {
@@ -98,6 +118,11 @@ export class Metrics {
     let lastMs: number | undefined;
     let isOpen = true;
     return {
+      first: ({ queuedUs, prefillUs }) => {
+        this.#queueSec.observe(queuedUs / 1e6);
+        this.#prefillSec.observe(prefillUs / 1e6);
+        this.#runnerFirstTokenSec.observe((queuedUs + prefillUs) / 1e6);
+      },
       tokens: (count) => {
         if (count === 0) return;
         const nowMs = this.#now();

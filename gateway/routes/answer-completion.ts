@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import { type Completion, completionEvents, type Shape, wholeCompletion } from '../api/openai/completion.ts';
+import { type EchoOptions, withPrompts } from '../api/openai/echo.ts';
 import type { SharedFields } from '../api/openai/shared-fields.ts';
 import { sseResponse } from '../api/sse.ts';
 import type { AppDeps } from '../app.ts';
@@ -16,26 +17,28 @@ interface CompletionJob {
   readonly numPromptTokens: number;
   /** One for each choice, in the order of the choices. */
   readonly requests: readonly GenerateRequest[];
-  readonly request: Pick<SharedFields, 'stream' | 'stream_options' | 'stop'>;
+  readonly request: Pick<SharedFields, 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n'>;
+  /** Undefined unless each answer is to begin with its prompt. */
+  readonly echo?: Pick<EchoOptions, 'isPromptOnly'> | undefined;
 }
 
 /** The last part of the way of OpenAI's generating routes: generate, and answer whole or as a stream. */
 export async function answerCompletion(c: Context, deps: AppDeps, job: CompletionJob): Promise<Response> {
-  const { model, shape, requests, request } = job;
+  const { model, shape, requests, request, echo } = job;
+  const { tokenizer } = model;
   const stream = new AbortController();
   const signal = AbortSignal.any([stream.signal, c.req.raw.signal]);
-  const steps = readAnswers(
-    deps.runner,
-    requests,
-    { tokenizer: model.tokenizer, stop: request.stop },
-    signal,
-  );
+  const options = { tokenizer, stop: request.stop, minTokens: request.min_tokens };
+  const answers = readAnswers(deps.runner, requests, options, signal);
+  const promptIds = requests.map((each) => each.promptIds);
+  const steps = echo === undefined ? answers : withPrompts(answers, { tokenizer, promptIds, ...echo });
   const completion: Completion = {
     id: job.idPrefix + randomUUID(),
     created: Math.floor(deps.now() / 1000),
     model: model.id,
     numPromptTokens: job.numPromptTokens,
     numChoices: requests.length,
+    numChoicesPerPrompt: request.n,
   };
   if (!request.stream) return c.json(await wholeCompletion(completion, shape, steps));
   const includeUsage = request.stream_options?.include_usage ?? false;

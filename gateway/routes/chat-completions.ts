@@ -12,14 +12,15 @@ import {
   ChatTemplateUnavailableError,
   PromptTooLongError,
 } from '../chat/chat-template.ts';
+import { cacheSalt } from '../guard/cache-salt.ts';
 import type { Model } from '../model/model.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
 
 import { requireModelId } from './models.ts';
-import { contextExceeded, requireReady, tokensLeft } from './prompt.ts';
+import { contextExceeded, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
-import { requireKnownBiases } from './token-ids.ts';
+import { requireKnownBiases, stopIdsOf } from './token-ids.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
 export function chatRoutes(deps: AppDeps): Hono {
@@ -30,16 +31,20 @@ export function chatRoutes(deps: AppDeps): Hono {
     const { model, info } = requireReady(deps);
     requireModelId(request.model, model);
     requireKnownBiases(request.logit_bias, info.vocabSize);
+    const stopIds = stopIdsOf(request, model, info.vocabSize);
     const messages = request.messages.map(({ role, content }): ChatMessage => {
       return { role: role === 'developer' ? 'system' : role, content };
     });
     const promptIds = await renderChat(model, info, messages);
     const left = tokensLeft(promptIds, info, 'messages');
+    const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? left;
     const requests = generateRequests(request, request.seed ?? randomSeed(), {
       promptIds,
       modelIdentity: info.modelIdentity,
-      maxTokens: Math.min(request.max_completion_tokens ?? request.max_tokens ?? left, left),
-      stopIds: model.stopIds,
+      maxTokens: maxTokensWithin(left, request.min_tokens, maxTokens),
+      minTokens: request.min_tokens,
+      stopIds,
+      cacheSalt: cacheSalt(c),
       ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
     });
     return answerCompletion(c, deps, {

@@ -5,13 +5,14 @@ import { completionShape } from '../api/openai/completion-shape.ts';
 import { generateRequests } from '../api/openai/generate-requests.ts';
 import type { Prompt } from '../api/openai/prompts.ts';
 import type { AppDeps } from '../app.ts';
+import { cacheSalt } from '../guard/cache-salt.ts';
 import type { Model } from '../model/model.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
 import { requireModelId } from './models.ts';
-import { encodePrompt, requireReady, tokensLeft } from './prompt.ts';
+import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
-import { requireKnownBiases, requireKnownIds } from './token-ids.ts';
+import { requireKnownBiases, requireKnownIds, stopIdsOf } from './token-ids.ts';
 
 /** OpenAI's completions: plain prompts, one or several, whole and streamed. */
 export function completionRoutes(deps: AppDeps): Hono {
@@ -22,6 +23,7 @@ export function completionRoutes(deps: AppDeps): Hono {
     const { model, info } = requireReady(deps);
     requireModelId(request.model, model);
     requireKnownBiases(request.logit_bias, info.vocabSize);
+    const stopIds = stopIdsOf(request, model, info.vocabSize);
     const seed = request.seed ?? randomSeed();
     const prompts = request.prompt.map((prompt, index) => {
       const field = request.prompt.length === 1 ? 'prompt' : `prompt.${index}`;
@@ -32,9 +34,13 @@ export function completionRoutes(deps: AppDeps): Hono {
       generateRequests(request, seed, {
         promptIds,
         modelIdentity: info.modelIdentity,
-        maxTokens: Math.min(request.max_tokens, left),
-        stopIds: model.stopIds,
+        // None cannot be asked of a runner; what it makes then is dropped where the prompt is echoed.
+        maxTokens: Math.max(1, maxTokensWithin(left, request.min_tokens, request.max_tokens)),
+        minTokens: request.min_tokens,
+        stopIds,
+        cacheSalt: cacheSalt(c),
         ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
+        ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),
       }),
     );
     return answerCompletion(c, deps, {
@@ -44,6 +50,7 @@ export function completionRoutes(deps: AppDeps): Hono {
       numPromptTokens: prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0),
       requests,
       request,
+      echo: request.echo ? { isPromptOnly: request.max_tokens === 0 } : undefined,
     });
   });
 

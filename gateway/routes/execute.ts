@@ -9,15 +9,16 @@ import { executeEvents } from '../api/native/events.ts';
 import { type ExecuteRequest, parseExecuteRequest } from '../api/native/execute-request.ts';
 import { unusualSampling } from '../api/native/unusual-sampling.ts';
 import type { AppDeps } from '../app.ts';
+import { cacheSalt } from '../guard/cache-salt.ts';
 import type { Model } from '../model/model.ts';
 import { executeLog } from '../ops/execute-log.ts';
 import { memoryOf } from '../runner/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { Jobs } from './jobs.ts';
-import { encodePrompt, requireReady, tokensLeft } from './prompt.ts';
+import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
-import { requireKnownIds } from './token-ids.ts';
+import { requireKnownIds, stopIdsOf } from './token-ids.ts';
 
 const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
 
@@ -31,7 +32,9 @@ export function executeRoutes(deps: AppDeps): Hono {
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
     const { model, info } = requireReady(deps);
     const { promptIds, field } = promptOf(request, model, info);
-    const maxTokens = Math.min(request.max_tokens, tokensLeft(promptIds, info, field));
+    const stopIds = stopIdsOf(request, model, info.vocabSize);
+    const left = tokensLeft(promptIds, info, field);
+    const maxTokens = maxTokensWithin(left, request.min_tokens, request.max_tokens);
     const seed = request.seed ?? randomSeed();
 
     const job = jobs.start(request.job_id);
@@ -41,7 +44,8 @@ export function executeRoutes(deps: AppDeps): Hono {
           promptIds,
           modelIdentity: info.modelIdentity,
           maxTokens,
-          stopIds: model.stopIds,
+          minTokens: request.min_tokens,
+          stopIds,
           sampling: {
             temperature: request.temperature,
             topK: request.top_k,
@@ -51,8 +55,11 @@ export function executeRoutes(deps: AppDeps): Hono {
             presencePenalty: 0,
             frequencyPenalty: 0,
             logitBias: new Map(),
+            allowedTokenIds: request.allowed_token_ids,
+            bannedTokenIds: request.banned_token_ids,
             seed,
           },
+          cacheSalt: cacheSalt(c),
           ...(deadlineMs === undefined ? {} : { deadlineMs }),
         },
         job.signal,
@@ -62,7 +69,11 @@ export function executeRoutes(deps: AppDeps): Hono {
       const started_at = new Date(deps.now()).toISOString();
       const events = executeEvents(
         { job_id: request.job_id, model: model.id, started_at, seed },
-        readAnswer(batches, { tokenizer: model.tokenizer, stop: request.stop }),
+        readAnswer(batches, {
+          tokenizer: model.tokenizer,
+          stop: request.stop,
+          minTokens: request.min_tokens,
+        }),
         {
           tokenIds: request.token_ids,
           vramBytes: request.metrics ? () => memoryOf(deps.runner.status().info).vram_bytes : undefined,

@@ -1,7 +1,8 @@
 import { Hono } from 'hono';
 import type { AppDeps } from '../app.ts';
 import { memoryOf } from '../runner/memory.ts';
-import type { RunnerState, RunnerStatus } from '../runner/runner.ts';
+import type { RunnerInfo, RunnerState, RunnerStatus } from '../runner/runner.ts';
+import type { SchedulerStats } from '../runner/scheduler-stats.ts';
 import { notReady } from './prompt.ts';
 
 /** What a pool manager may send here. */
@@ -20,6 +21,38 @@ type WorkerState = 'starting' | 'ready' | 'busy' | 'recovering' | 'draining' | '
 function workerState({ state, openRequests }: RunnerStatus): WorkerState {
   if (state === 'ready') return openRequests > 0 ? 'busy' : 'ready';
   return state === 'stopping' ? 'draining' : state;
+}
+
+/** Counted by the runner of now since it started. */
+function schedulerOf(stats: SchedulerStats, info: RunnerInfo | undefined): object {
+  const { numWaiting, numRunning, numPaused, numFinished, numFailed } = stats;
+  const { numPrefillSteps, numDecodeSteps, numMixedSteps } = stats;
+  return {
+    total: numWaiting + numRunning + numPaused + numFinished + numFailed,
+    waiting: numWaiting,
+    running: numRunning,
+    paused: numPaused,
+    finished: numFinished,
+    failed: numFailed,
+    preemptions: stats.numPreemptions,
+    prefill_batches: numPrefillSteps,
+    decode_batches: numDecodeSteps,
+    mixed_batches: numMixedSteps,
+    mean_prefill_batch_size: mean(stats.numPrefillSequences, numPrefillSteps + numMixedSteps),
+    mean_decode_batch_size: mean(stats.numDecodeSequences, numDecodeSteps + numMixedSteps),
+    prefill_tokens: stats.numPrefillTokens,
+    cached_tokens: stats.numCachedTokens,
+    generated_tokens: stats.numGeneratedTokens,
+    blocks_total: info?.numBlocks ?? null,
+    blocks_free: stats.numFreeBlocks,
+    blocks_reusable: stats.numReusableBlocks,
+    busy_seconds: stats.busyUs / 1e6,
+    memory_bytes: stats.memoryBytes === 0 ? null : stats.memoryBytes,
+  };
+}
+
+function mean(sum: number, count: number): number {
+  return count === 0 ? 0 : sum / count;
 }
 
 /** /health answers 200 as long as the gateway lives and says the rest in the body; /ready tells a load balancer. */
@@ -61,7 +94,9 @@ export function healthRoutes(deps: AppDeps): Hono {
         numerics_id: info?.numericsId ?? null,
         kv_blocks: info?.numBlocks ?? null,
         kv_blocks_free: runner.numFreeBlocks ?? null,
+        kv_cache_type: info?.kvCacheType ?? null,
       },
+      scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),
     });
   });
 

@@ -36,6 +36,16 @@ export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field
   throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
 }
 
+/** `max_tokens` as far as the context allows it, or a 400 where `min_tokens` do not fit any more. */
+export function maxTokensWithin(left: number, minTokens: number, maxTokens: number): number {
+  if (minTokens <= left) return Math.min(maxTokens, left);
+  const message = `min_tokens is ${minTokens}, but the context holds ${left} tokens behind the prompt`;
+  const fieldErrors = [
+    { field: 'min_tokens', constraint: `range(0..=${left})`, message, value: String(minTokens) },
+  ];
+  throw new ApiError({ status: 400, code: 'context_length_exceeded', message, fieldErrors });
+}
+
 /**
  * The ids of a text. What is too long by its bytes alone is refused before it is tokenized: everything else would wait
  * for that.

@@ -1,4 +1,6 @@
 import { ApiError } from '../api/error.ts';
+import type { TokenConstraints } from '../api/token-constraints.ts';
+import type { Model } from '../model/model.ts';
 
 /** 400 unless the model has every one of these ids; says which field, by its place, holds the first it has not. */
 export function requireKnownIds(
@@ -17,4 +19,25 @@ export function requireKnownIds(
 export function requireKnownBiases(biases: ReadonlyMap<number, number>, vocabSize: number): void {
   const ids = [...biases.keys()];
   requireKnownIds(ids, vocabSize, (index) => `logit_bias.${ids[index]}`);
+}
+
+/** The ids that end an answer; 400 unless the model has each token that the request names, and one is left to draw. */
+export function stopIdsOf(request: TokenConstraints, model: Model, vocabSize: number): number[] {
+  for (const field of ['stop_token_ids', 'allowed_token_ids', 'banned_token_ids'] as const)
+    requireKnownIds(request[field], vocabSize, (index) => `${field}.${index}`);
+  const stopIds = [...new Set([...model.stopIds, ...request.stop_token_ids])];
+  requireDrawable(request, stopIds, vocabSize);
+  return stopIds;
+}
+
+function requireDrawable(request: TokenConstraints, stopIds: readonly number[], vocabSize: number): void {
+  const { min_tokens, allowed_token_ids, banned_token_ids } = request;
+  const masked = new Set([...banned_token_ids, ...(min_tokens > 0 ? stopIds : [])]);
+  const isLimited = allowed_token_ids.length > 0;
+  const isDrawable = isLimited ? !allowed_token_ids.every((id) => masked.has(id)) : masked.size < vocabSize;
+  if (isDrawable) return;
+  const field = isLimited ? 'allowed_token_ids' : 'banned_token_ids';
+  const message = `${field} leaves no token to draw: each one is banned, or ends an answer before min_tokens`;
+  const fieldErrors = [{ field, constraint: 'drawable', message }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
 }

@@ -8,14 +8,27 @@ import { AnswerCheck } from './answer-check.ts';
 import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
 import { FrameWriter } from './frame-writer.ts';
 import type { Failure, FromRunner, Generate, Heartbeat, Hello, LoadProgress } from './messages.ts';
-import { type Output, protocolVersion, type Ready, type RequestError, type Step } from './messages.ts';
+import {
+  type Output,
+  type PromptLogprobs,
+  protocolVersion,
+  type Ready,
+  type RequestError,
+  type Stats,
+  type Step,
+} from './messages.ts';
 import { ProtocolError } from './protocol-error.ts';
+import { schedulerCounters } from './scheduler-stats.ts';
 import { decodeFromRunner, encodeToRunner } from './wire.ts';
 
 const maxRequestId = 2 ** 32 - 1;
 
-/** What the runner says about one request: outputs, the last of them with a finish, or one error. */
+/**
+ * What the runner says about one request: log-probabilities of its prompt if it asked, then outputs, the last of them
+ * with a finish; or one error.
+ */
 export interface RequestSink {
+  onPromptLogprobs(frame: PromptLogprobs): void;
   onOutput(output: Output): void;
   onError(error: RequestError): void;
 }
@@ -25,6 +38,7 @@ export interface ClientEvents {
   onLoadProgress(progress: LoadProgress): void;
   onReady(ready: Ready): void;
   onHeartbeat(heartbeat: Heartbeat): void;
+  onStats(stats: Stats): void;
   /** The runner is about to exit and says why. */
   onFailure(failure: Failure): void;
   /** The last event: the runner's output has ended, or it broke the protocol and is not listened to any more. */
@@ -32,6 +46,7 @@ export interface ClientEvents {
 }
 
 interface SentRequest {
+  readonly numTokens: number;
   readonly check: AnswerCheck;
   readonly sink: RequestSink;
   isCancelled: boolean;
@@ -43,8 +58,8 @@ type Phase = 'unknown' | 'loading' | 'serving' | 'exiting' | 'closed';
 const allowedIn: Record<Phase, readonly FromRunner['type'][]> = {
   unknown: ['hello', 'failure'],
   loading: ['load_progress', 'ready', 'heartbeat', 'failure'],
-  serving: ['step', 'request_error', 'heartbeat', 'failure'],
-  exiting: ['heartbeat'],
+  serving: ['step', 'prompt_logprobs', 'request_error', 'heartbeat', 'stats', 'failure'],
+  exiting: ['heartbeat', 'stats'],
   closed: [],
 };
 
@@ -60,6 +75,8 @@ export class RunnerClient {
   #lastStep = 0;
   #lastRequestId = 0;
   #numCancelled = 0;
+  #numCancelledTokens = 0;
+  #stats: Stats | undefined;
 
   /** input: the runner's stdout. output: its stdin, whose 'error' is the caller's to handle. */
   constructor(input: Readable, output: Writable, events: ClientEvents) {
@@ -80,6 +97,11 @@ export class RunnerClient {
     return this.#numCancelled;
   }
 
+  /** The tokens they were sent with. */
+  get numCancelledTokens(): number {
+    return this.#numCancelledTokens;
+  }
+
   /** Sends a request and returns the id it got. After Ready only. RangeError if a value does not fit its field. */
   generate(request: Omit<Generate, 'requestId'>, sink: RequestSink): number {
     if (this.#ready === undefined) throw new Error('generate() was called before the runner was ready.');
@@ -87,6 +109,7 @@ export class RunnerClient {
     const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
     this.#lastRequestId = generate.requestId;
     this.#requests.set(generate.requestId, {
+      numTokens: generate.tokenIds.length,
       check: new AnswerCheck(generate, this.#ready),
       sink,
       isCancelled: false,
@@ -105,6 +128,7 @@ export class RunnerClient {
     if (request === undefined || request.isCancelled) return;
     request.isCancelled = true;
     this.#numCancelled += 1;
+    this.#numCancelledTokens += request.numTokens;
     this.#send(`cancel ${requestId}`, { type: 'cancel', requestId });
   }
 
@@ -146,6 +170,7 @@ export class RunnerClient {
     this.#phase = 'closed';
     this.#requests.clear();
     this.#numCancelled = 0;
+    this.#numCancelledTokens = 0;
     this.#input.destroy();
     this.#events.onClosed(error);
   }
@@ -168,6 +193,12 @@ export class RunnerClient {
         break;
       case 'step':
         this.#onStep(message);
+        break;
+      case 'prompt_logprobs':
+        this.#onPromptLogprobs(message);
+        break;
+      case 'stats':
+        this.#onStats(message);
         break;
       case 'request_error':
         this.#onRequestError(message);
@@ -211,6 +242,22 @@ export class RunnerClient {
     }
   }
 
+  #onPromptLogprobs(frame: PromptLogprobs): void {
+    const request = this.#find(frame.requestId);
+    request.check.acceptPromptLogprobs(frame);
+    if (!request.isCancelled) request.sink.onPromptLogprobs(frame);
+  }
+
+  #onStats(stats: Stats): void {
+    for (const name of schedulerCounters) {
+      const before = this.#stats?.[name] ?? 0;
+      if (stats[name] >= before) continue;
+      throw new ProtocolError('order', `The counter ${name} went back from ${before} to ${stats[name]}.`);
+    }
+    this.#stats = stats;
+    this.#events.onStats(stats);
+  }
+
   #onRequestError(error: RequestError): void {
     const request = this.#find(error.requestId);
     this.#forget(error.requestId, request);
@@ -232,6 +279,8 @@ export class RunnerClient {
 
   #forget(requestId: number, request: SentRequest): void {
     this.#requests.delete(requestId);
-    if (request.isCancelled) this.#numCancelled -= 1;
+    if (!request.isCancelled) return;
+    this.#numCancelled -= 1;
+    this.#numCancelledTokens -= request.numTokens;
   }
 }

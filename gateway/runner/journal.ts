@@ -2,12 +2,14 @@
  * All that is needed to go on with one request on another runner: what was asked, and every token that has come. The
  * random generator has no state and penalties count the ids, so nothing else is (docs/protocol.md, "Continuing a stream").
  */
-import type { Generate, Output } from './messages.ts';
-import type { GenerateRequest } from './runner.ts';
+import type { Generate, Output, PromptLogprobs } from './messages.ts';
+import type { GenerateRequest, TokenLogprobs } from './runner.ts';
 
 export class Journal {
   readonly #request: GenerateRequest;
   readonly #emittedIds: number[] = [];
+  /** Tokens of the prompt whose log-probabilities have come. */
+  #numScored = 0;
   #fruitlessDeaths = 0;
 
   constructor(request: GenerateRequest) {
@@ -17,6 +19,10 @@ export class Journal {
   /** The request is for this model; its ids mean nothing to another. */
   get modelIdentity(): string {
     return this.#request.modelIdentity;
+  }
+
+  get numPromptTokens(): number {
+    return this.#request.promptIds.length;
   }
 
   get numEmitted(): number {
@@ -34,20 +40,32 @@ export class Journal {
     this.#fruitlessDeaths = 0;
   }
 
+  /** Those that had not come yet: a runner that comes after another one begins anew. */
+  takeNew({ firstIndex, logprobs }: PromptLogprobs): readonly TokenLogprobs[] {
+    const numKnown = this.#numScored - (firstIndex - 1);
+    this.#numScored = Math.max(this.#numScored, firstIndex - 1 + logprobs.length);
+    return logprobs.slice(numKnown);
+  }
+
   countDeath(): void {
     this.#fruitlessDeaths += 1;
   }
 
   /** The request as the next runner must see it: for the first one, and for each that comes after a death. */
   toGenerate(): Omit<Generate, 'requestId'> {
-    const { promptIds, maxTokens, stopIds, sampling, topLogprobs } = this.#request;
+    const { promptIds, maxTokens, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt } =
+      this.#request;
+    const isScored = this.#numScored >= promptIds.length - 1;
     return {
       tokenIds: this.#emittedIds.length === 0 ? promptIds : promptIds.concat(this.#emittedIds),
       numEmitted: this.#emittedIds.length,
       maxTokens,
+      minTokens,
       stopIds,
       sampling,
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
+      ...(promptLogprobs === undefined || isScored ? {} : { promptLogprobs }),
+      cacheSalt,
     };
   }
 }

@@ -2,7 +2,8 @@
  * The messages of proto/runner.proto as the gateway's own types. Names, units and limits are the schema's; wire.ts
  * turns them into bytes and back.
  */
-import type { RunnerInfo, SamplingParams, TokenLogprobs } from './runner.ts';
+import type { FirstOutput, RunnerInfo, SamplingParams, TokenLogprobs } from './runner.ts';
+import type { SchedulerStats } from './scheduler-stats.ts';
 
 export const protocolVersion = 1;
 
@@ -11,9 +12,12 @@ export interface Generate {
   readonly tokenIds: readonly number[];
   readonly numEmitted: number;
   readonly maxTokens: number;
+  readonly minTokens: number;
   readonly stopIds: readonly number[];
   readonly sampling: SamplingParams;
   readonly topLogprobs?: number;
+  readonly promptLogprobs?: number;
+  readonly cacheSalt: Uint8Array;
 }
 
 export type ToRunner =
@@ -46,6 +50,8 @@ export interface Output {
   readonly tokenIds: readonly number[];
   readonly finish?: 'stop_id' | 'max_tokens';
   readonly logprobs?: readonly TokenLogprobs[];
+  /** With the first output that a request gets from a runner. */
+  readonly first?: FirstOutput;
 }
 
 export interface Step {
@@ -54,9 +60,19 @@ export interface Step {
   readonly outputs: readonly Output[];
 }
 
+export interface PromptLogprobs {
+  readonly type: 'prompt_logprobs';
+  readonly requestId: number;
+  /** Index in the prompt of the first token told of. */
+  readonly firstIndex: number;
+  readonly logprobs: readonly TokenLogprobs[];
+}
+
+export type Stats = { readonly type: 'stats' } & SchedulerStats;
+
 export interface Heartbeat {
   readonly type: 'heartbeat';
-  readonly phase: 'loading' | 'idle' | 'prefill' | 'decode';
+  readonly phase: 'loading' | 'idle' | 'prefill' | 'decode' | 'mixed';
   readonly step: number;
   readonly numRequests: number;
   readonly numFreeBlocks: number;
@@ -83,4 +99,13 @@ export interface Failure {
   readonly message: string;
 }
 
-export type FromRunner = Hello | LoadProgress | Ready | Step | Heartbeat | RequestError | Failure;
+export type FromRunner =
+  | Hello
+  | LoadProgress
+  | Ready
+  | Step
+  | PromptLogprobs
+  | Stats
+  | Heartbeat
+  | RequestError
+  | Failure;

@@ -4,7 +4,7 @@
  */
 import type { RequestSink, RunnerClient } from './client.ts';
 import { Journal } from './journal.ts';
-import type { Output, RequestError } from './messages.ts';
+import type { Output, PromptLogprobs, RequestError } from './messages.ts';
 import { type GenerateRequest, GenerationError, type TokenBatch } from './runner.ts';
 import { TokenStream } from './token-stream.ts';
 
@@ -26,6 +26,10 @@ export class OpenRequest implements RequestSink {
 
   get modelIdentity(): string {
     return this.#journal.modelIdentity;
+  }
+
+  get numPromptTokens(): number {
+    return this.#journal.numPromptTokens;
   }
 
   /** The next tokens; rejects with a GenerationError if there are none any more. */
@@ -68,6 +72,10 @@ export class OpenRequest implements RequestSink {
   fail(error: GenerationError): void {
     this.#stream.fail(error);
     this.#end();
+  }
+
+  onPromptLogprobs(frame: PromptLogprobs): void {
+    this.#stream.pushPromptLogprobs(this.#journal.takeNew(frame));
   }
 
   onOutput(output: Output): void {

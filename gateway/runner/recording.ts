@@ -12,7 +12,7 @@ const { RecordEntry } = runner.v1;
 /** An entry holds one message, the step, and the lengths of both. */
 const maxEntryBytes = maxBytesToRunner + 64;
 
-/** Plain values under the names of the schema's fields, in camelCase; enumerations and 64-bit numbers are strings. */
+/** Plain values under the names of the schema's fields, in camelCase; enumerations, 64-bit numbers and bytes (base64) are strings. */
 export type Fields = Readonly<Record<string, unknown>>;
 
 export interface RecordedEntry {
@@ -62,7 +62,7 @@ function decodeEntry(bytes: Uint8Array): RecordedEntry {
 
 function decodeFields(bytes: Uint8Array): Fields {
   try {
-    return RecordEntry.toObject(RecordEntry.decode(bytes), { enums: String, longs: String });
+    return RecordEntry.toObject(RecordEntry.decode(bytes), { enums: String, longs: String, bytes: String });
   } catch (error) {
     throw new ProtocolError('garbage', 'An entry is not a protobuf message.', { cause: error });
   }

@@ -4,7 +4,7 @@
  */
 import { RunnerClient } from './client.ts';
 import type { Death } from './exit-policy.ts';
-import type { Failure, Heartbeat, Hello, Ready } from './messages.ts';
+import type { Failure, Heartbeat, Hello, Ready, Stats } from './messages.ts';
 import { type RunnerCommand, RunnerProcess } from './process.ts';
 import type { ProtocolError } from './protocol-error.ts';
 import { settlesWithin } from './settles-within.ts';
@@ -37,6 +37,8 @@ export interface LifeEvents {
   onReady(ready: Ready): void;
   /** Once a second while the runner serves. */
   onHeartbeat(heartbeat: Heartbeat): void;
+  /** Likewise. */
+  onStats(stats: Stats): void;
   /** First sign of the end: nothing can be asked of this runner any more. */
   onLost(): void;
   /** The last event. */
@@ -85,6 +87,9 @@ export class RunnerLife {
       },
       onHeartbeat: (heartbeat) => {
         if (!this.#isLost && this.#readyAt !== undefined) events.onHeartbeat(heartbeat);
+      },
+      onStats: (stats) => {
+        if (!this.#isLost) events.onStats(stats);
       },
       onFailure: (failure) => {
         this.#failure = failure;

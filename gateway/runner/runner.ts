@@ -2,6 +2,7 @@
  * What the rest of the gateway knows of a runner: ask for tokens, read them in batches, see how it is. The supervisor
  * is the real one; tests pass a fake. Crashes do not show here: a stream pauses and goes on.
  */
+import type { SchedulerCounters, SchedulerStats } from './scheduler-stats.ts';
 
 /** Sampling parameters as the runner applies them; ranges are proto/runner.proto's. */
 export interface SamplingParams {
@@ -17,6 +18,10 @@ export interface SamplingParams {
   readonly frequencyPenalty: number;
   /** Token id to what is added to its logit. */
   readonly logitBias: ReadonlyMap<number, number>;
+  /** Only these may be drawn; empty: all. */
+  readonly allowedTokenIds: readonly number[];
+  /** These are not drawn, allowed or not. */
+  readonly bannedTokenIds: readonly number[];
   /** 0 to 2^64 - 1. */
   readonly seed: bigint;
 }
@@ -28,10 +33,16 @@ export interface GenerateRequest {
   readonly modelIdentity: string;
   /** Tokens to generate; the context may end it earlier. */
   readonly maxTokens: number;
+  /** None of stopIds is drawn before this many. */
+  readonly minTokens: number;
   readonly stopIds: readonly number[];
   readonly sampling: SamplingParams;
   /** Log-probabilities of each token and of this many most likely ones; absent: none. */
   readonly topLogprobs?: number;
+  /** The same of the prompt's own tokens, from the second on. */
+  readonly promptLogprobs?: number;
+  /** What was computed for a prompt is shared only among requests with the same salt: at most 32 bytes. */
+  readonly cacheSalt: Uint8Array;
   /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
 }
@@ -42,6 +53,16 @@ export interface TokenLogprobs {
   readonly topLogprobs: readonly number[];
 }
 
+/** How a request came to its first token, by the runner's own clock. */
+export interface FirstOutput {
+  /** Tokens of the prompt that were found in the KV cache and not computed. */
+  readonly numCachedTokens: number;
+  /** Until the first step that computed for it. */
+  readonly queuedUs: number;
+  /** From then to the first token. */
+  readonly prefillUs: number;
+}
+
 /** Tokens that arrived since the last batch was taken. */
 export interface TokenBatch {
   /** Index of the first of tokenIds in the answer, from 0, without gaps. */
@@ -49,6 +70,10 @@ export interface TokenBatch {
   readonly tokenIds: readonly number[];
   /** As many as tokenIds if the request asked, else absent. */
   readonly logprobs?: readonly TokenLogprobs[];
+  /** Set on the first batch: of the runner that began the answer, whichever went on with it. */
+  readonly first?: FirstOutput;
+  /** Those of the prompt from its second token on, on the first batch if the request asked and there are any. */
+  readonly promptLogprobs?: readonly TokenLogprobs[];
   /** Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full. */
   readonly finish?: 'stop_id' | 'max_tokens';
 }
@@ -105,6 +130,8 @@ export interface RunnerInfo {
   readonly numBlocks: number;
   readonly weightsBytes: number;
   readonly kvCacheBytes: number;
+  /** What it stores: f16, f32 or q8_0. */
+  readonly kvCacheType: string;
 }
 
 export interface RunnerStatus {
@@ -116,6 +143,8 @@ export interface RunnerStatus {
   /** Runner processes started after the first. */
   readonly restarts: number;
   readonly openRequests: number;
+  /** Of the prompts of these. */
+  readonly openTokens: number;
   /** 0 to 1 while a model loads. */
   readonly loadProgress: number | undefined;
   /** Seconds after which a request that is not taken now may be; undefined when it is taken, or waiting cannot help. */
@@ -123,6 +152,10 @@ export interface RunnerStatus {
   readonly info: RunnerInfo | undefined;
   /** Blocks of the KV cache nobody uses, as last heard, at most a second or so ago; undefined while no runner serves. */
   readonly numFreeBlocks: number | undefined;
+  /** As last heard of the runner that serves; undefined while none does, and until it has said it once. */
+  readonly stats: SchedulerStats | undefined;
+  /** Over all runners there were. */
+  readonly counters: SchedulerCounters;
 }
 
 export interface Runner {
@@ -133,5 +166,10 @@ export interface Runner {
    * read pauses its own request only.
    */
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch>;
+  /**
+   * Throws the GenerationError that one of these would get if they all came now, and takes none: for several requests
+   * of which none shall be begun unless all can be. What is asked in the same turn of the event loop still holds.
+   */
+  requireRoom(requests: readonly GenerateRequest[]): void;
   status(): RunnerStatus;
 }

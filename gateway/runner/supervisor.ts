@@ -23,6 +23,7 @@ import {
   type TokenBatch,
 } from './runner.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
+import { CountersOverLives, type SchedulerStats } from './scheduler-stats.ts';
 import { settlesWithin } from './settles-within.ts';
 
 /** What a client is told to wait before it asks again. */
@@ -49,6 +50,8 @@ export interface SupervisorOptions {
   readonly modelPath: string;
   /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */
   readonly maxOpenRequests: number;
+  /** Prompt tokens of these. */
+  readonly maxQueuedTokens: number;
   readonly log: (event: RunnerEvent) => void;
   /** Called for every runner that becomes ready, also when its model is not the one before. */
   readonly onReady?: (info: RunnerInfo) => void;
@@ -71,6 +74,9 @@ export class Supervisor implements Runner {
   #info: RunnerInfo | undefined;
   #loadProgress: number | undefined;
   #numFreeBlocks: number | undefined;
+  #stats: SchedulerStats | undefined;
+  readonly #counters = new CountersOverLives();
+  #numOpenTokens = 0;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Runners in a row that died before they were ready. */
@@ -98,10 +104,13 @@ export class Supervisor implements Runner {
       pid: this.#life?.pid,
       restarts: Math.max(0, this.#numStarts - 1),
       openRequests: this.#open.size,
+      openTokens: this.#numOpenTokens,
       loadProgress: this.#loadProgress,
       retryAfterSec: this.#retryAfterSec(),
       info: this.#info,
       numFreeBlocks: this.#numFreeBlocks,
+      stats: this.#stats,
+      counters: this.#counters.sum(),
     };
   }
 
@@ -147,27 +156,34 @@ export class Supervisor implements Runner {
     await this.#life?.end();
   }
 
-  #admit(request: GenerateRequest): OpenRequest {
+  requireRoom(requests: readonly GenerateRequest[]): void {
     const { state, reason } = this.status();
     if (this.#info === undefined || !(state === 'ready' || state === 'recovering')) {
       throw this.#notReady(reason ?? 'The runner is not ready.');
     }
-    if (this.#info.modelIdentity !== request.modelIdentity) {
+    const { modelIdentity } = this.#info;
+    if (requests.some((request) => request.modelIdentity !== modelIdentity)) {
       throw this.#notReady('The model was replaced while the request was being prepared; send it again.');
     }
-    const { maxOpenRequests } = this.#options;
-    if (this.#open.size + (this.#client?.numCancelled ?? 0) >= maxOpenRequests) {
-      const message = `${maxOpenRequests} requests are open, and no more may be.`;
-      throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
-    }
+    const { maxOpenRequests, maxQueuedTokens } = this.#options;
+    const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
+    const { numCancelled = 0, numCancelledTokens = 0 } = this.#client ?? {};
+    requireRoomFor('answers', requests.length, this.#open.size + numCancelled, maxOpenRequests);
+    requireRoomFor('prompt tokens', numTokens, this.#numOpenTokens + numCancelledTokens, maxQueuedTokens);
+  }
+
+  #admit(request: GenerateRequest): OpenRequest {
+    this.requireRoom([request]);
     const open = new OpenRequest(request, (ended) => this.#onEnd(ended));
     this.#open.add(open);
+    this.#numOpenTokens += open.numPromptTokens;
     if (this.#client !== undefined) open.submit(this.#client);
     return open;
   }
 
   #onEnd(ended: OpenRequest): void {
     this.#open.delete(ended);
+    this.#numOpenTokens -= ended.numPromptTokens;
     if (this.#open.size === 0) this.#onIdle?.();
   }
 
@@ -207,6 +223,10 @@ export class Supervisor implements Runner {
         },
         onHeartbeat: ({ numFreeBlocks }) => {
           this.#numFreeBlocks = numFreeBlocks;
+        },
+        onStats: ({ type: _, ...stats }) => {
+          this.#stats = stats;
+          this.#counters.update(stats);
         },
         onLost: () => this.#onLost(),
         onDied: (death) => this.#onDied(life, death),
@@ -252,6 +272,8 @@ export class Supervisor implements Runner {
     this.#client = undefined;
     this.#loadProgress = undefined;
     this.#numFreeBlocks = undefined;
+    this.#stats = undefined;
+    this.#counters.endLife();
     if (this.#state !== 'ready') return;
     this.#state = 'recovering';
     this.#reason = 'The runner ended unexpectedly; another one is coming.';
@@ -328,6 +350,17 @@ export class Supervisor implements Runner {
   #log(level: RunnerEvent['level'], event: string, fields: Record<string, unknown>): void {
     this.#options.log({ level, event, ...fields });
   }
+}
+
+/** What could not be held even alone is the request's own fault; waiting helps with the rest. */
+function requireRoomFor(what: string, numWanted: number, numHeld: number, limit: number): void {
+  if (numHeld + numWanted <= limit) return;
+  if (numWanted > limit) {
+    const message = `The request asks for ${numWanted} ${what}, and this server holds at most ${limit} at once; ask for fewer.`;
+    throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
+  }
+  const message = `${numHeld} ${what} are held; ${numWanted} more would exceed the limit of ${limit}.`;
+  throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
 }
 
 function inferenceFailed(message: string, retriable: boolean): GenerationError {

@@ -26,6 +26,10 @@ export class TimeLimitedRunner implements Runner {
     return this.#runner.status();
   }
 
+  requireRoom(requests: readonly GenerateRequest[]): void {
+    this.#runner.requireRoom(requests);
+  }
+
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
     const deadlineLeftMs = (request.deadlineMs ?? Number.POSITIVE_INFINITY) - this.#now();
     const isOwnDeadline = deadlineLeftMs < this.#limitMs;

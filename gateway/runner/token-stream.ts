@@ -4,7 +4,7 @@
  * its way still comes, and never more than max_tokens in all, so that the buffer is bounded.
  */
 import type { Output } from './messages.ts';
-import type { GenerationError, TokenBatch, TokenLogprobs } from './runner.ts';
+import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs } from './runner.ts';
 
 /** A take empties the buffer, so that there is no need for a second, lower mark to resume at. */
 export const pauseAboveTokens = 256;
@@ -19,6 +19,9 @@ export class TokenStream {
   #firstIndex = 0;
   #tokenIds: number[] = [];
   #logprobs: TokenLogprobs[] | undefined;
+  /** Until the first tokens come; as many as the prompt has tokens at most. */
+  #promptLogprobs: TokenLogprobs[] | undefined;
+  #first: FirstOutput | undefined;
   #finish: TokenBatch['finish'];
   #error: GenerationError | undefined;
   #waiter: Waiter | undefined;
@@ -32,7 +35,14 @@ export class TokenStream {
     return this.#isPaused;
   }
 
+  pushPromptLogprobs(logprobs: readonly TokenLogprobs[]): void {
+    this.#promptLogprobs ??= [];
+    for (const entry of logprobs) this.#promptLogprobs.push(entry);
+  }
+
   push(output: Output): void {
+    // What a runner that goes on with an answer says of its own start is not about the answer's.
+    if (output.firstIndex === 0) this.#first ??= output.first;
     for (const id of output.tokenIds) this.#tokenIds.push(id);
     if (output.logprobs !== undefined) {
       this.#logprobs ??= [];
@@ -85,11 +95,15 @@ export class TokenStream {
       firstIndex: this.#firstIndex,
       tokenIds: this.#tokenIds,
       ...(this.#logprobs === undefined ? {} : { logprobs: this.#logprobs }),
+      ...(this.#first === undefined ? {} : { first: this.#first }),
+      ...(this.#promptLogprobs === undefined ? {} : { promptLogprobs: this.#promptLogprobs }),
       ...(this.#finish === undefined ? {} : { finish: this.#finish }),
     };
     this.#firstIndex += batch.tokenIds.length;
     this.#tokenIds = [];
     this.#logprobs = undefined;
+    this.#first = undefined;
+    this.#promptLogprobs = undefined;
     if (this.#isPaused) {
       this.#isPaused = false;
       this.#onFlow('resume');

@@ -10,21 +10,26 @@ import {
   type Hello,
   type LoadProgress,
   type Output,
+  type PromptLogprobs,
   protocolVersion,
   type Ready,
   type RequestError,
   type RequestErrorCode,
+  type Stats,
   type Step,
   type ToRunner,
 } from './messages.ts';
 import { runner } from './proto/runner.js';
 import { ProtocolError } from './protocol-error.ts';
-import type { TokenLogprobs } from './runner.ts';
+import type { FirstOutput, TokenLogprobs } from './runner.ts';
+import { countersOf } from './scheduler-stats.ts';
 
 const { v1 } = runner;
 
 const maxOutputTokens = 64;
 const maxTopLogprobs = 20;
+const maxPromptLogprobs = 256;
+const maxSaltBytes = 32;
 const maxVocabSize = 2 ** 24;
 const maxSentenceBytes = 4096;
 
@@ -39,6 +44,7 @@ const phases: ReadonlyMap<number, Heartbeat['phase']> = new Map([
   [v1.Phase.PHASE_IDLE, 'idle'],
   [v1.Phase.PHASE_PREFILL, 'prefill'],
   [v1.Phase.PHASE_DECODE, 'decode'],
+  [v1.Phase.PHASE_MIXED, 'mixed'],
 ]);
 
 const errorCodes: ReadonlyMap<number, RequestErrorCode> = new Map([
@@ -59,17 +65,17 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
   if (message.type === 'drain') return { drain: {} };
   const requestId = u32('request_id', message.requestId);
   if (message.type !== 'generate') return { [message.type]: { requestId } };
-  const { sampling, topLogprobs } = message;
-  for (const id of message.tokenIds) u32('token_ids', id);
-  for (const id of message.stopIds) u32('stop_ids', id);
+  const { sampling, topLogprobs, promptLogprobs, cacheSalt } = message;
+  if (cacheSalt.length > maxSaltBytes) {
+    throw new RangeError(`cache_salt must have at most ${maxSaltBytes} bytes, not ${cacheSalt.length}.`);
+  }
   return {
     generate: {
       requestId,
-      // protobufjs only reads them, but its types want mutable arrays.
-      tokenIds: message.tokenIds as number[],
+      tokenIds: ids('token_ids', message.tokenIds),
       numEmitted: u32('num_emitted', message.numEmitted),
       maxTokens: u32('max_tokens', message.maxTokens),
-      stopIds: message.stopIds as number[],
+      stopIds: ids('stop_ids', message.stopIds),
       sampling: {
         temperature: sampling.temperature,
         topK: u32('top_k', sampling.topK),
@@ -83,10 +89,21 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
           tokenId: u32('logit_bias', tokenId),
           bias,
         })),
+        allowedTokenIds: ids('allowed_token_ids', sampling.allowedTokenIds),
+        bannedTokenIds: ids('banned_token_ids', sampling.bannedTokenIds),
       },
       ...(topLogprobs === undefined ? {} : { topLogprobs: u32('top_logprobs', topLogprobs) }),
+      ...(promptLogprobs === undefined ? {} : { promptLogprobs: u32('prompt_logprobs', promptLogprobs) }),
+      minTokens: u32('min_tokens', message.minTokens),
+      cacheSalt,
     },
   };
+}
+
+function ids(name: string, values: readonly number[]): number[] {
+  for (const id of values) u32(name, id);
+  // protobufjs only reads them, but its types want mutable arrays.
+  return values as number[];
 }
 
 /** ProtocolError if the bytes are not protobuf, hold no known member, or break a limit. */
@@ -96,6 +113,8 @@ export function decodeFromRunner(bytes: Uint8Array): FromRunner {
   if (message.loadProgress) return readLoadProgress(message.loadProgress);
   if (message.ready) return readReady(message.ready);
   if (message.step) return readStep(message.step);
+  if (message.promptLogprobs) return readPromptLogprobs(message.promptLogprobs);
+  if (message.stats) return readStats(message.stats);
   if (message.heartbeat) return readHeartbeat(message.heartbeat);
   if (message.requestError) return readRequestError(message.requestError);
   if (message.failure) return readFailure(message.failure);
@@ -150,16 +169,39 @@ function readReady(ready: runner.v1.Ready.$Properties): Ready {
     numBlocks: atLeast(1, 'Ready.num_blocks', ready.numBlocks),
     weightsBytes: counter(ready.weightsBytes),
     kvCacheBytes: counter(ready.kvCacheBytes),
+    kvCacheType: text('Ready.kv_cache_type', ready.kvCacheType, 64, { required: true }),
   };
 }
 
 function readStep(step: runner.v1.Step.$Properties): Step {
   const number = counter(step.step);
   check(number >= 1, 'Step.step', number, 'at least 1');
-  return { type: 'step', step: number, outputs: (step.outputs ?? []).map(readOutput) };
+  const firsts = readFirstOutputs(step.firstOutputs ?? []);
+  const outputs = (step.outputs ?? []).map((output) => readOutput(output, firsts));
+  const [requestId] = firsts.keys();
+  check(requestId === undefined, 'FirstOutput.request_id', requestId ?? 0, 'that of an output of its step');
+  return { type: 'step', step: number, outputs };
 }
 
-function readOutput(output: runner.v1.Output.$Properties): Output {
+function readFirstOutputs(entries: readonly runner.v1.FirstOutput.$Properties[]): Map<number, FirstOutput> {
+  const firsts = new Map<number, FirstOutput>();
+  for (const entry of entries) {
+    const requestId = atLeast(1, 'FirstOutput.request_id', entry.requestId);
+    check(!firsts.has(requestId), 'FirstOutput.request_id', requestId, 'there once a step');
+    firsts.set(requestId, {
+      numCachedTokens: entry.numCachedTokens ?? 0,
+      queuedUs: counter(entry.queuedUs),
+      prefillUs: counter(entry.prefillUs),
+    });
+  }
+  return firsts;
+}
+
+/** Takes what it finds out of firsts. */
+function readOutput(output: runner.v1.Output.$Properties, firsts: Map<number, FirstOutput>): Output {
+  const requestId = atLeast(1, 'Output.request_id', output.requestId);
+  const first = firsts.get(requestId);
+  firsts.delete(requestId);
   const tokenIds = output.tokenIds ?? [];
   const logprobs = output.logprobs ?? [];
   const reason = output.finishReason ?? 0;
@@ -167,9 +209,10 @@ function readOutput(output: runner.v1.Output.$Properties): Output {
   check(finishReasons.has(reason), 'Output.finish_reason', reason, 'a known reason');
   const finish = finishReasons.get(reason);
   return {
-    requestId: atLeast(1, 'Output.request_id', output.requestId),
+    requestId,
     firstIndex: output.firstIndex ?? 0,
     tokenIds,
+    ...(first === undefined ? {} : { first }),
     ...(finish === undefined ? {} : { finish }),
     ...(logprobs.length === 0 ? {} : { logprobs: logprobs.map(readLogprobs) }),
   };
@@ -189,6 +232,31 @@ function readLogprobs(entry: runner.v1.TokenLogprobs.$Properties): TokenLogprobs
   const values = [logprob, ...topLogprobs];
   check(!values.some(Number.isNaN), 'a log-probability', Number.NaN, 'a number');
   return { logprob, topIds, topLogprobs };
+}
+
+function readPromptLogprobs(frame: runner.v1.PromptLogprobs.$Properties): PromptLogprobs {
+  const logprobs = frame.logprobs ?? [];
+  const isGood = logprobs.length >= 1 && logprobs.length <= maxPromptLogprobs;
+  check(isGood, 'the number of PromptLogprobs.logprobs', logprobs.length, `1 to ${maxPromptLogprobs}`);
+  return {
+    type: 'prompt_logprobs',
+    requestId: atLeast(1, 'PromptLogprobs.request_id', frame.requestId),
+    firstIndex: atLeast(1, 'PromptLogprobs.first_index', frame.firstIndex),
+    logprobs: logprobs.map(readLogprobs),
+  };
+}
+
+function readStats(stats: runner.v1.Stats.$Properties): Stats {
+  return {
+    type: 'stats',
+    numWaiting: stats.numWaiting ?? 0,
+    numRunning: stats.numRunning ?? 0,
+    numPaused: stats.numPaused ?? 0,
+    ...countersOf((name) => counter(stats[name])),
+    numFreeBlocks: stats.numFreeBlocks ?? 0,
+    numReusableBlocks: stats.numReusableBlocks ?? 0,
+    memoryBytes: counter(stats.memoryBytes),
+  };
 }
 
 function readHeartbeat(heartbeat: runner.v1.Heartbeat.$Properties): Heartbeat {

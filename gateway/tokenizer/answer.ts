@@ -1,4 +1,4 @@
-import type { TokenBatch } from '../runner/runner.ts';
+import type { TokenBatch, TokenLogprobs } from '../runner/runner.ts';
 import { StreamingDecoder } from './decoder.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
@@ -24,6 +24,8 @@ export interface AnswerEnd {
   readonly stopMatched: string | null;
   /** Tokens the model generated, the one that ended the answer included. */
   readonly numTokens: number;
+  /** Tokens of the prompt that were found in the KV cache when the answer was begun. */
+  readonly numCachedTokens: number;
 }
 
 export interface AnswerPart {
@@ -31,6 +33,8 @@ export interface AnswerPart {
   readonly tokenIds: readonly number[];
   /** The tokens whose text is in pieces, if the request asked for log-probabilities. Control tokens have no text. */
   readonly sentTokens?: readonly SentToken[];
+  /** Those of the prompt from its second token on: on the first part, if the request asked and there are any. */
+  readonly promptLogprobs?: readonly TokenLogprobs[];
   /** Set on the last part. */
   readonly end?: AnswerEnd;
 }
@@ -39,36 +43,46 @@ export interface AnswerOptions {
   readonly tokenizer: Tokenizer;
   /** Text that ends the answer and is not part of it. */
   readonly stop: readonly string[];
+  /** A stop string that is complete with one of so many first tokens is text like any other. */
+  readonly minTokens: number;
 }
 
 /** One part for each batch; leaving early, or meeting a stop string, closes `batches` and so cancels the request. */
 export async function* readAnswer(
   batches: AsyncIterable<TokenBatch>,
-  { tokenizer, stop }: AnswerOptions,
+  { tokenizer, stop, minTokens }: AnswerOptions,
 ): AsyncGenerator<AnswerPart, void, undefined> {
   const decoder = new StreamingDecoder(tokenizer);
   const matcher = new StopMatcher(stop);
   const tokens = new SentTokens();
+  let numCachedTokens = 0;
   for await (const batch of batches) {
+    numCachedTokens = batch.first?.numCachedTokens ?? numCachedTokens;
+    const { promptLogprobs } = batch;
     const pieces: TextPiece[] = [];
     const push = (text: string, index: number): string | undefined => {
-      const found = matcher.push(text);
+      const found = matcher.push(text, index >= minTokens);
       if (found.text !== '') pieces.push({ text: found.text, index });
       return found.matched;
     };
-    const part = (tokenIds: readonly number[], end?: AnswerEnd): AnswerPart => {
-      const sent = batch.logprobs && { sentTokens: tokens.take(pieces.map(({ text }) => text).join('')) };
-      return { pieces, tokenIds, ...sent, ...(end === undefined ? {} : { end }) };
-    };
-    for (const [offset, id] of batch.tokenIds.entries()) {
+    const part = (tokenIds: readonly number[], end?: Omit<AnswerEnd, 'numCachedTokens'>): AnswerPart => ({
+      pieces,
+      tokenIds,
+      ...(batch.logprobs && { sentTokens: tokens.take(pieces.map(({ text }) => text).join('')) }),
+      ...(promptLogprobs && { promptLogprobs }),
+      ...(end && { end: { ...end, numCachedTokens } }),
+    });
+    // The token that ends an answer is not part of its text, be it a control token or another that the request named.
+    const numTexts = batch.tokenIds.length - (batch.finish === 'stop_id' ? 1 : 0);
+    for (const [offset, id] of batch.tokenIds.slice(0, numTexts).entries()) {
       const index = batch.firstIndex + offset;
       const text = decoder.decode(id);
       const logprobs = batch.logprobs?.[offset];
       if (logprobs !== undefined && !tokenizer.isControl(id)) tokens.push(id, logprobs, text);
       const matched = push(text, index);
       if (matched !== undefined) {
-        const end: AnswerEnd = { reason: 'stop_sequence', stopMatched: matched, numTokens: index + 1 };
-        yield part(batch.tokenIds.slice(0, offset + 1), end);
+        const end = { stopMatched: matched, numTokens: index + 1 };
+        yield part(batch.tokenIds.slice(0, offset + 1), { reason: 'stop_sequence', ...end });
         return;
       }
     }

@@ -29,6 +29,7 @@ export function readAnswers(
   const either = AbortSignal.any([signal, failure.signal]);
   // Each request listens, and Node takes more than ten listeners for a leak.
   setMaxListeners(requests.length + 1, either);
+  runner.requireRoom(requests);
   try {
     const answers = requests.map((request) => readAnswer(runner.generate(request, either), options));
     return readTogether(answers, () => failure.abort());

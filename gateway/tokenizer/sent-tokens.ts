@@ -1,11 +1,12 @@
 import type { TokenLogprobs } from '../runner/runner.ts';
 
-/** A token of the answer that was sent, with its probabilities. */
+/** A token of the answer that was sent, or of a prompt that is sent before it. */
 export interface SentToken {
   readonly id: number;
   /** Unicode characters of the answer in front of the one that the token begins in. */
   readonly textOffset: number;
-  readonly logprobs: TokenLogprobs;
+  /** Absent for the first token of a prompt. */
+  readonly logprobs: TokenLogprobs | undefined;
 }
 
 interface WaitingToken extends SentToken {

@@ -23,13 +23,16 @@ export class StopMatcher {
     this.#automata = stops.map((stop) => new StopAutomaton(stop));
   }
 
-  /** After a match, every further text gives no text and the same match. */
-  push(text: string): StopResult {
+  /**
+   * After a match, every further text gives no text and the same match. Unless mayMatch, a stop string that this text
+   * completes is text like any other; one that it begins may still be completed later.
+   */
+  push(text: string, mayMatch = true): StopResult {
     if (this.#matched !== undefined) return { text: '', matched: this.#matched };
     const seen = this.#held + text;
     for (let at = this.#held.length; at < seen.length; at++) {
       const stop = this.#step(seen.charCodeAt(at));
-      if (stop === undefined) continue;
+      if (stop === undefined || !mayMatch) continue;
       this.#matched = stop;
       this.#held = '';
       return { text: seen.slice(0, at + 1 - stop.length), matched: stop };
@@ -67,20 +70,21 @@ class StopAutomaton {
   constructor(stop: string) {
     if (stop.length === 0) throw new RangeError('A stop string is empty.');
     this.stop = stop;
-    this.#fallback = new Int32Array(stop.length);
+    this.#fallback = new Int32Array(stop.length + 1);
     for (let i = 1, matched = 0; i < stop.length; i++) {
-      this.#fallback[i] = matched;
       while (matched > 0 && stop[i] !== stop[matched]) matched = this.#fallback[matched] as number;
       if (stop[i] === stop[matched]) matched++;
+      this.#fallback[i + 1] = matched;
     }
   }
 
-  /** Whether `stop` is complete with this unit. */
+  /** Whether `stop` is complete with this unit; then only what could begin it again stays matched. */
   step(unit: number): boolean {
     let matched = this.matchedUnits;
     while (matched > 0 && this.stop.charCodeAt(matched) !== unit) matched = this.#fallback[matched] as number;
     if (this.stop.charCodeAt(matched) === unit) matched++;
-    this.matchedUnits = matched;
-    return matched === this.stop.length;
+    const isComplete = matched === this.stop.length;
+    this.matchedUnits = isComplete ? (this.#fallback[matched] as number) : matched;
+    return isComplete;
   }
 }

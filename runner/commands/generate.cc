@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <span>
 
 namespace runnel {
 namespace {
@@ -13,6 +14,7 @@ wire::Generate request_from(const GenerateFlags& flags) {
   request.set_request_id(1);
   request.mutable_token_ids()->Assign(flags.tokens.begin(), flags.tokens.end());
   request.set_max_tokens(flags.max_tokens);
+  request.set_min_tokens(flags.min_tokens);
   request.mutable_stop_ids()->Assign(flags.stop_ids.begin(), flags.stop_ids.end());
   wire::Sampling& sampling = *request.mutable_sampling();
   sampling.set_temperature(flags.sampling.temperature);
@@ -28,7 +30,12 @@ wire::Generate request_from(const GenerateFlags& flags) {
     bias.set_token_id(entry.token_id);
     bias.set_bias(entry.bias);
   }
+  sampling.mutable_allowed_token_ids()->Assign(flags.sampling.allowed_ids.begin(),
+                                               flags.sampling.allowed_ids.end());
+  sampling.mutable_banned_token_ids()->Assign(flags.sampling.banned_ids.begin(),
+                                              flags.sampling.banned_ids.end());
   if (flags.logprobs) request.set_top_logprobs(*flags.logprobs);
+  if (flags.prompt_logprobs) request.set_prompt_logprobs(*flags.prompt_logprobs);
   return request;
 }
 
@@ -41,7 +48,8 @@ nlohmann::ordered_json logprobs_json(const TokenLogprobs& logprobs) {
       {"logprob", logprobs.logprob}, {"top_ids", logprobs.top_ids}, {"top_logprobs", logprobs.top_logprobs}};
 }
 
-nlohmann::ordered_json summary(const std::vector<NewToken>& tokens, const GenerateFlags& flags) {
+nlohmann::ordered_json summary(const std::vector<NewToken>& tokens, std::span<const ScoredToken> scored,
+                               const GenerateFlags& flags) {
   nlohmann::ordered_json json;
   json["token_ids"] = nlohmann::json::array();
   for (const NewToken& token : tokens) json["token_ids"].push_back(token.token_id);
@@ -49,6 +57,10 @@ nlohmann::ordered_json summary(const std::vector<NewToken>& tokens, const Genera
   json["seed"] = flags.sampling.seed;
   if (flags.logprobs) {
     for (const NewToken& token : tokens) json["logprobs"].push_back(logprobs_json(*token.logprobs));
+  }
+  if (flags.prompt_logprobs) {
+    json["prompt_logprobs"] = nlohmann::json::array();
+    for (const ScoredToken& token : scored) json["prompt_logprobs"].push_back(logprobs_json(token.logprobs));
   }
   json["prompt_tokens"] = flags.tokens.size();
   return json;
@@ -62,11 +74,13 @@ Result<void> generate(Engine& engine, const GenerateFlags& flags, std::ostream& 
   if (const auto refusal = engine.add(*std::move(sequence))) return Error{ExitCode::kUsage, refusal->message};
 
   std::vector<NewToken> tokens;
+  std::vector<ScoredToken> scored;
   const Clock::time_point start = Clock::now();
   Clock::time_point first_token = start;
   while (engine.has_work()) {
     const StepOutput output = engine.step();
     if (!output.errors.empty()) return Error{ExitCode::kInternal, output.errors.front().message};
+    scored.insert(scored.end(), output.scored.begin(), output.scored.end());
     for (const NewToken& token : output.tokens) {
       if (tokens.empty()) first_token = Clock::now();
       tokens.push_back(token);
@@ -76,7 +90,7 @@ Result<void> generate(Engine& engine, const GenerateFlags& flags, std::ostream& 
   if (!flags.json) return {};
 
   const Clock::time_point end = Clock::now();
-  nlohmann::ordered_json json = summary(tokens, flags);
+  nlohmann::ordered_json json = summary(tokens, scored, flags);
   json["prefill_tok_s"] = static_cast<double>(flags.tokens.size()) / seconds_between(start, first_token);
   // The first token belongs to the prefill.
   const auto num_decoded = static_cast<double>(tokens.size() - 1);

@@ -14,9 +14,11 @@ namespace runnel {
 struct GenerateFlags {
   std::vector<uint32_t> tokens;
   uint32_t max_tokens = 128;
+  uint32_t min_tokens = 0;
   std::vector<uint32_t> stop_ids;
   SamplingParams sampling;
   std::optional<uint32_t> logprobs;
+  std::optional<uint32_t> prompt_logprobs;
   bool json = false;
 };
 

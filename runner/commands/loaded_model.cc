@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <string>
+
+#include "runner/commands/memory_budget.h"
 
 namespace runnel {
 namespace {
@@ -14,25 +17,44 @@ Result<uint32_t> context_of(const EngineFlags& flags, const ModelConfig& config)
                                      "; this model allows 2 to " + std::to_string(context) + "."};
 }
 
-Result<uint32_t> num_blocks_of(const EngineFlags& flags, uint32_t max_model_len, uint64_t block_bytes) {
+// Bytes for the cache, and the flag that gave them.
+struct KvBudget {
+  uint64_t bytes;
+  std::string flag;
+};
+
+Result<KvBudget> budget_of(const EngineFlags& flags, Model& model, Backend& backend, const KvShape& shape) {
+  if (flags.memory_bytes == 0) return KvBudget{flags.kv_cache_bytes, "--kv-cache-bytes"};
+  const Result<uint64_t> bytes =
+      kv_bytes_within(flags.memory_bytes, model, backend, shape, flags.max_num_batched_tokens);
+  if (!bytes.ok()) return bytes.error();
+  return KvBudget{*bytes, "--memory-bytes"};
+}
+
+Result<uint32_t> num_blocks_of(const EngineFlags& flags, const KvBudget& budget, uint32_t max_model_len,
+                               uint64_t block_bytes) {
   const uint64_t num_useful =
       uint64_t{flags.max_num_seqs} * ((max_model_len + flags.block_size - 1) / flags.block_size);
-  const uint64_t num_blocks = std::min(flags.kv_cache_bytes / block_bytes, num_useful);
+  const uint64_t num_blocks = std::min(budget.bytes / block_bytes, num_useful);
   if (num_blocks > 0) return static_cast<uint32_t>(num_blocks);
-  return Error{ExitCode::kUsage, "--kv-cache-bytes is " + std::to_string(flags.kv_cache_bytes) +
-                                     "; one block of " + std::to_string(flags.block_size) + " tokens takes " +
+  return Error{ExitCode::kUsage, budget.flag + " is " + std::to_string(budget.bytes) + "; one block of " +
+                                     std::to_string(flags.block_size) + " tokens takes " +
                                      std::to_string(block_bytes) + "."};
 }
 
 // What one request may have in this cache, so that what is announced can be had: the last token is drawn and
 // not stored. A length that was asked for is not shortened but refused.
-Result<uint32_t> context_that_fits(const EngineFlags& flags, uint32_t max_model_len, uint32_t num_blocks) {
+Result<uint32_t> context_that_fits(const EngineFlags& flags, const KvBudget& budget, uint32_t max_model_len,
+                                   uint64_t block_bytes, uint32_t num_blocks) {
   const uint64_t num_fitting = uint64_t{num_blocks} * flags.block_size + 1;
   if (num_fitting >= max_model_len) return max_model_len;
   if (flags.max_model_len == 0) return static_cast<uint32_t>(num_fitting);
-  return Error{ExitCode::kUsage, "--max-model-len is " + std::to_string(max_model_len) +
-                                     ", but the KV cache holds " + std::to_string(num_fitting - 1) +
-                                     " tokens; start with a larger --kv-cache-bytes."};
+  const uint64_t num_needed = (uint64_t{max_model_len} - 1 + flags.block_size - 1) / flags.block_size;
+  return Error{ExitCode::kUsage,
+               "--max-model-len is " + std::to_string(max_model_len) + ", which takes a KV cache of " +
+                   std::to_string(num_needed * block_bytes) + " bytes; there are " +
+                   std::to_string(budget.bytes) + ", for " + std::to_string(num_fitting - 1) +
+                   " tokens. Start with a larger " + budget.flag + "."};
 }
 
 }  // namespace
@@ -58,9 +80,12 @@ Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> back
                 .block_size = flags.block_size,
                 .num_blocks = 0};
   const uint64_t block_bytes = backend->kv_block_bytes(shape);
-  const Result<uint32_t> num_blocks = num_blocks_of(flags, *max_model_len, block_bytes);
+  const Result<KvBudget> budget = budget_of(flags, **model, *backend, shape);
+  if (!budget.ok()) return budget.error();
+  const Result<uint32_t> num_blocks = num_blocks_of(flags, *budget, *max_model_len, block_bytes);
   if (!num_blocks.ok()) return num_blocks.error();
-  const Result<uint32_t> context = context_that_fits(flags, *max_model_len, *num_blocks);
+  const Result<uint32_t> context =
+      context_that_fits(flags, *budget, *max_model_len, block_bytes, *num_blocks);
   if (!context.ok()) return context.error();
   shape.num_blocks = *num_blocks;
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();

@@ -18,7 +18,7 @@ namespace runnel {
 // What a binary brings: its kind, "cpu" or "cuda", and how to make its backend.
 struct BackendFactory {
   std::string kind;
-  std::function<Result<std::unique_ptr<Backend>>(uint32_t num_threads)> make;
+  std::function<Result<std::unique_ptr<Backend>>(const BackendOptions& options)> make;
 };
 
 constexpr uint32_t kMaxThreads = 256;
@@ -35,6 +35,10 @@ struct EngineFlags {
   uint32_t max_num_batched_tokens = 256;
   uint32_t block_size = 32;
   uint64_t kv_cache_bytes = uint64_t{1} << 30;
+  uint64_t memory_bytes = 0;  // of the process, instead of kv_cache_bytes; 0: kv_cache_bytes
+  KvType kv_cache_type = KvType::kF16;
+
+  BackendOptions backend_options() const { return {num_threads, kv_cache_type}; }
 };
 
 // Where positions still have exact angles, see numerics.h.
@@ -48,8 +52,9 @@ struct LoadedModel {
   uint64_t kv_cache_bytes;
 };
 
-// Opens, loads, and reserves the KV cache: as many blocks as kv_cache_bytes holds, but no more than
-// max_num_seqs full contexts need. Fails with the exit code of what is wrong: the file, a flag, or memory.
+// Opens, loads, and reserves the KV cache: as many blocks as kv_cache_bytes holds, or as memory_bytes leaves
+// room for, but no more than max_num_seqs full contexts need. Fails with the exit code of what is wrong: the
+// file, a flag, or memory.
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress);
 

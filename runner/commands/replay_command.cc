@@ -1,5 +1,8 @@
 #include "runner/commands/replay_command.h"
 
+#include <optional>
+
+#include "runner/formats/quoted.h"
 #include "runner/replay.h"
 
 namespace runnel {
@@ -20,6 +23,11 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
   };
   for (const Result<void>& check : checks)
     if (!check.ok()) return check.error();
+  const std::optional<KvType> kv_cache_type = kv_type_named(start.kv_cache_type());
+  if (!kv_cache_type) {
+    return Error{ExitCode::kUsage, "The recording's --kv-cache-type is " + quoted(start.kv_cache_type()) +
+                                       "; it must be one of " + kv_type_names() + "."};
+  }
   return EngineFlags{.model = start.model(),
                      .architecture = "",
                      .num_threads = start.threads(),
@@ -27,7 +35,21 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
                      .max_num_seqs = start.max_num_seqs(),
                      .max_num_batched_tokens = start.max_num_batched_tokens(),
                      .block_size = start.block_size(),
-                     .kv_cache_bytes = start.kv_cache_bytes()};
+                     .kv_cache_bytes = start.kv_cache_bytes(),
+                     .kv_cache_type = *kv_cache_type};
+}
+
+// The KV cache that the recorded process announced: what a --memory-bytes left then, it may not leave now. As
+// the flag said, if it never came so far.
+Result<uint64_t> recorded_kv_cache_bytes(const std::string& path) {
+  Result<Recording> recording = Recording::open(path);
+  if (!recording.ok()) return recording.error();
+  while (true) {
+    const Result<std::optional<wire::RecordEntry>> entry = recording->next();
+    if (!entry.ok()) return entry.error();
+    if (!*entry) return recording->start().kv_cache_bytes();
+    if ((*entry)->event().has_ready()) return (*entry)->event().ready().kv_cache_bytes();
+  }
 }
 
 }  // namespace
@@ -38,8 +60,11 @@ Result<void> replay_command(const ReplayFlags& flags, const BackendFactory& fact
   Result<EngineFlags> engine_flags = engine_flags_from(recording->start());
   if (!engine_flags.ok()) return engine_flags.error();
   if (!flags.model.empty()) engine_flags->model = flags.model;
+  const Result<uint64_t> kv_cache_bytes = recorded_kv_cache_bytes(flags.file);
+  if (!kv_cache_bytes.ok()) return kv_cache_bytes.error();
+  engine_flags->kv_cache_bytes = *kv_cache_bytes;
 
-  Result<std::unique_ptr<Backend>> backend = factory.make(engine_flags->num_threads);
+  Result<std::unique_ptr<Backend>> backend = factory.make(engine_flags->backend_options());
   if (!backend.ok()) return backend.error();
   const std::string numerics_id = (*backend)->numerics_id();
   const Result<LoadedModel> loaded = load(*engine_flags, *std::move(backend), [](uint64_t, uint64_t) {});

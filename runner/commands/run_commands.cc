@@ -10,23 +10,30 @@
 #include <thread>
 
 #include "runner/commands/bench.h"
+#include "runner/commands/gap_bench.h"
 #include "runner/commands/generate.h"
 #include "runner/commands/inspect.h"
 #include "runner/commands/replay_command.h"
 #include "runner/commands/score.h"
 #include "runner/commands/serve_command.h"
 #include "runner/commands/system_errors.h"
+#include "runner/commands/workload_bench.h"
 
 namespace runnel {
 namespace {
 
 constexpr uint32_t kMaxScoreTop = 1000;
 constexpr uint32_t kMaxRepeats = 1000;
+constexpr double kMinFraction = 0.001;
 
 struct Flags {
   EngineFlags engine;
   GenerateFlags generate;
   BenchFlags bench;
+  bool is_workload_bench = false;
+  WorkloadFlags workload;
+  bool is_gap_bench = false;
+  GapFlags gap;
   ServeFlags serve;
   ReplayFlags replay;
   std::string tokens_file;
@@ -49,6 +56,13 @@ void add_model_flags(CLI::App& command, Flags& flags) {
   command.add_option("--architecture", flags.engine.architecture, "Refuse a file of any other architecture");
 }
 
+// Throws, as CLI11 wants it of a value that it cannot take.
+KvType kv_type_from(const std::string& name) {
+  const std::optional<KvType> type = kv_type_named(name);
+  if (!type) throw CLI::ValidationError("--kv-cache-type", name + " is none of " + kv_type_names());
+  return *type;
+}
+
 void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--threads", flags.num_threads, "Threads that compute; default: every processor it may use")
@@ -60,13 +74,27 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
   command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")
       ->capture_default_str();
-  command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
+  CLI::Option* const kv_cache_bytes =
+      command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
+          ->check(kWholeNumber)
+          ->capture_default_str();
+  command
+      .add_option(
+          "--memory-bytes", flags.memory_bytes,
+          "Memory of the whole process: the KV cache gets what the model and a 32nd for requests leave")
       ->check(kWholeNumber)
-      ->capture_default_str();
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
+      ->excludes(kv_cache_bytes);
+  command
+      .add_option_function<std::string>(
+          "--kv-cache-type", [&flags](const std::string& name) { flags.kv_cache_type = kv_type_from(name); },
+          "What keys and values are stored as: " + kv_type_names() + "; q8_0 takes about half of f16")
+      ->type_name("TYPE")
+      ->default_str(std::string(kv_type_name(flags.kv_cache_type)));
 }
 
-void add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
-  command.add_option("--max-num-seqs", flags.max_num_seqs, "Sequences computed in one step")
+CLI::Option* add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
+  return command.add_option("--max-num-seqs", flags.max_num_seqs, "Sequences computed in one step")
       ->check(CLI::Range(1u, kMaxNumSeqs))
       ->capture_default_str();
 }
@@ -97,7 +125,11 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
       ->delimiter(',')
       ->required();
   command.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")->capture_default_str();
+  command.add_option("--min-tokens", flags.min_tokens, "Tokens before which none of --stop-ids is drawn")
+      ->capture_default_str();
   command.add_option("--stop-ids", flags.stop_ids, "Ids that end the answer")->delimiter(',');
+  command.add_option("--allowed-ids", sampling.allowed_ids, "Ids to draw from; default: all")->delimiter(',');
+  command.add_option("--banned-ids", sampling.banned_ids, "Ids that are not drawn")->delimiter(',');
   command.add_option("--temperature", sampling.temperature, "0: the most likely token")
       ->capture_default_str();
   command.add_option("--top-k", sampling.top_k, "0: off")->capture_default_str();
@@ -118,6 +150,8 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
       ->capture_default_str();
   command.add_option("--logprobs", flags.logprobs,
                      "With --json: log-probabilities, and of so many likely ids");
+  command.add_option("--prompt-logprobs", flags.prompt_logprobs,
+                     "With --json: the same for the prompt, from its second id on");
 }
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
@@ -139,24 +173,52 @@ void add_replay_flags(CLI::App& command, ReplayFlags& flags) {
       ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()));
 }
 
-void add_bench_flags(CLI::App& command, BenchFlags& flags) {
-  command.add_option("--prompt", flags.num_prompt_tokens, "Tokens of the prompt")
-      ->check(CLI::Range(1u, kMaxModelLen))
+// A flag of one kind of benchmark is refused in the others.
+void add_bench_flags(CLI::App& command, Flags& flags) {
+  CLI::Option* const workload =
+      command.add_flag("--workload", flags.is_workload_bench, "Serve nano-vLLM's 256 requests instead");
+  CLI::Option* const long_prompt =
+      command
+          .add_option("--long-prompt", flags.gap.num_prompt_tokens,
+                      "Measure instead the gaps of running streams when a prompt of so many tokens arrives")
+          ->check(CLI::Range(1u, kMaxModelLen))
+          ->excludes(workload);
+
+  const auto for_table = [&](CLI::Option* option) {
+    option->excludes(workload)->excludes(long_prompt)->capture_default_str();
+  };
+  for_table(command.add_option("--prompt", flags.bench.num_prompt_tokens, "Tokens of the prompt")
+                ->check(CLI::Range(1u, kMaxModelLen)));
+  for_table(command.add_option("--generate", flags.bench.num_generated, "Tokens to decode")
+                ->check(CLI::Range(1u, kMaxModelLen)));
+  for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once, such as 1,8,32")
+                ->delimiter(',')
+                ->check(CLI::Range(1u, kMaxNumSeqs)));
+  for_table(command.add_option("--repeats", flags.bench.num_repeats, "Runs; the median counts")
+                ->check(CLI::Range(1u, kMaxRepeats)));
+
+  command
+      .add_option("--fraction", flags.workload.fraction, "With --workload: how much of it, from the first on")
+      ->check(CLI::Range(kMinFraction, 1.0))
+      ->needs(workload)
       ->capture_default_str();
-  command.add_option("--generate", flags.num_generated, "Tokens to decode")
-      ->check(CLI::Range(1u, kMaxModelLen))
+  command.add_option("--warmup", flags.workload.num_warmups, "With --workload: times that do not count")
+      ->check(CLI::Range(0u, kMaxRepeats))
+      ->needs(workload)
       ->capture_default_str();
-  command.add_option("--batch", flags.batches, "Sequences decoded at once, such as 1,8,32")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, kMaxNumSeqs))
-      ->capture_default_str();
-  command.add_option("--repeats", flags.num_repeats, "Runs; the median counts")
+  command.add_option("--iters", flags.workload.num_iterations, "With --workload: times that count")
       ->check(CLI::Range(1u, kMaxRepeats))
+      ->needs(workload)
+      ->capture_default_str();
+  add_num_seqs_flag(command, flags.engine)->needs(workload);
+  command.add_option("--streams", flags.gap.num_streams, "With --long-prompt: streams that are running")
+      ->check(CLI::Range(1u, kMaxNumSeqs - 1))
+      ->needs(long_prompt)
       ->capture_default_str();
 }
 
 Result<LoadedModel> load_by_hand(const EngineFlags& flags, const BackendFactory& factory) {
-  Result<std::unique_ptr<Backend>> backend = factory.make(flags.num_threads);
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();
   return load(flags, *std::move(backend), [](uint64_t, uint64_t) {});
 }
@@ -179,14 +241,22 @@ Result<void> run_score(Flags& flags, const BackendFactory& factory) {
 }
 
 Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
-  flags.engine.max_num_seqs = std::ranges::max(flags.bench.batches);
-  flags.bench.json = flags.json;
+  if (flags.is_gap_bench) {
+    flags.engine.max_num_seqs = flags.gap.num_streams + 1;
+  } else if (!flags.is_workload_bench) {
+    flags.engine.max_num_seqs = std::ranges::max(flags.bench.batches);
+  }
+  flags.bench.json = flags.workload.json = flags.gap.json = flags.json;
   const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
   if (!loaded.ok()) return loaded.error();
   const BenchSubject subject{.model = flags.engine.model,
                              .device = loaded->backend->device(),
                              .num_threads = flags.engine.num_threads};
-  return bench(*loaded->engine, flags.bench, subject, std::cout);
+  Engine& engine = *loaded->engine;
+  if (flags.is_gap_bench) return gap_bench(engine, flags.gap, subject, std::cout);
+  if (flags.is_workload_bench)
+    return workload_bench(*loaded->model, engine.config(), flags.workload, subject, std::cout);
+  return bench(engine, flags.bench, subject, std::cout);
 }
 
 constexpr const char* kCommands = "the commands are generate, score, inspect, bench, serve and replay.";
@@ -230,7 +300,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   score_command.add_option("--top", flags.num_top, "Most likely ids to show for each position")
       ->check(CLI::Range(0u, kMaxScoreTop))
       ->capture_default_str();
-  add_bench_flags(bench_command, flags.bench);
+  add_bench_flags(bench_command, flags);
   add_num_seqs_flag(serving_command, flags.engine);
   add_serve_flags(serving_command, flags.serve);
   add_replay_flags(replay_app, flags.replay);
@@ -241,6 +311,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return fail({ExitCode::kUsage, usage_sentence(argc, argv, error)});
   }
+  flags.is_gap_bench = bench_command.count("--long-prompt") > 0;
   if (flags.engine.num_threads == 0)
     flags.engine.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
 

@@ -78,14 +78,15 @@ Result<void> score(Engine& engine, std::vector<uint32_t> token_ids, uint32_t num
   request.mutable_sampling()->set_temperature(0.0f);
   Result<Sequence> sequence = sequence_from(request, engine.limits());
   if (!sequence.ok()) return sequence.error();
-  sequence->score_prompt = true;
+  // More likely ids than a request may ask for, and no frame to put them in.
+  sequence->prompt_logprobs = num_top;
   sequence->top_logprobs = num_top;
   if (const auto refusal = engine.add(*std::move(sequence))) return Error{ExitCode::kUsage, refusal->message};
 
   while (engine.has_work()) {
     const StepOutput output = engine.step();
     if (!output.errors.empty()) return Error{ExitCode::kInternal, output.errors.front().message};
-    for (const ScoredToken& scored : output.scored) scores[scored.position] = scored.logprobs;
+    for (const ScoredToken& scored : output.scored) scores[scored.index - 1] = scored.logprobs;
     for (const NewToken& token : output.tokens) scores.back() = *token.logprobs;
   }
   print_scores(out, scores);

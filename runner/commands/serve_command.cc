@@ -30,7 +30,7 @@ wire::FromRunner hello_from(const Backend& backend, const BackendFactory& factor
   return message;
 }
 
-wire::FromRunner ready_from(const LoadedModel& loaded) {
+wire::FromRunner ready_from(const LoadedModel& loaded, KvType kv_cache_type) {
   const EngineConfig& config = loaded.engine->config();
   wire::FromRunner message;
   wire::Ready& ready = *message.mutable_ready();
@@ -45,6 +45,7 @@ wire::FromRunner ready_from(const LoadedModel& loaded) {
   ready.set_num_blocks(config.scheduler.num_blocks);
   ready.set_weights_bytes(loaded.backend->weights_bytes());
   ready.set_kv_cache_bytes(loaded.kv_cache_bytes);
+  ready.set_kv_cache_type(std::string(kv_type_name(kv_cache_type)));
   return message;
 }
 
@@ -86,12 +87,13 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   start.set_max_num_batched_tokens(flags.max_num_batched_tokens);
   start.set_block_size(flags.block_size);
   start.set_kv_cache_bytes(flags.kv_cache_bytes);
+  start.set_kv_cache_type(std::string(kv_type_name(flags.kv_cache_type)));
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }
 
 Result<void> serve_model(const EngineFlags& flags, FrameForm form, const BackendFactory& factory,
                          FrameWriter& writer, Recorder* recorder) {
-  Result<std::unique_ptr<Backend>> backend = factory.make(flags.num_threads);
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();
   if (const auto sent = writer.send(hello_from(**backend, factory)); !sent.ok()) return sent;
 
@@ -108,7 +110,7 @@ Result<void> serve_model(const EngineFlags& flags, FrameForm form, const Backend
   const Result<bool> is_over = take_early_commands(inbox);
   if (!is_over.ok()) return is_over.error();
   if (*is_over) return {};
-  if (const auto sent = writer.send(ready_from(*loaded)); !sent.ok()) return sent;
+  if (const auto sent = writer.send(ready_from(*loaded, flags.kv_cache_type)); !sent.ok()) return sent;
   if (!reads_early) reader.emplace(STDIN_FILENO, inbox, form);
   return serve(*loaded->engine, inbox, writer, vitals, recorder);
 }

@@ -27,6 +27,8 @@ void read_sampling(Fields& fields, wire::Sampling& sampling) {
   fields.whole64("seed", [&](uint64_t value) { sampling.set_seed(value); });
   fields.single("presence_penalty", [&](float value) { sampling.set_presence_penalty(value); });
   fields.single("frequency_penalty", [&](float value) { sampling.set_frequency_penalty(value); });
+  fields.whole32s("allowed_token_ids", [&](uint32_t value) { sampling.add_allowed_token_ids(value); });
+  fields.whole32s("banned_token_ids", [&](uint32_t value) { sampling.add_banned_token_ids(value); });
   fields.objects("logit_bias", [&](Fields& entry) { read_logit_bias(entry, *sampling.add_logit_bias()); });
 }
 
@@ -38,6 +40,8 @@ void read_generate(Fields& fields, wire::Generate& generate) {
   fields.whole32s("stop_ids", [&](uint32_t value) { generate.add_stop_ids(value); });
   fields.object("sampling", [&](Fields& sampling) { read_sampling(sampling, *generate.mutable_sampling()); });
   fields.whole32("top_logprobs", [&](uint32_t value) { generate.set_top_logprobs(value); });
+  fields.whole32("prompt_logprobs", [&](uint32_t value) { generate.set_prompt_logprobs(value); });
+  fields.whole32("min_tokens", [&](uint32_t value) { generate.set_min_tokens(value); });
 }
 
 void read_request_id(Fields& fields, auto& message) {

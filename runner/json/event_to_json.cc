@@ -42,7 +42,8 @@ ordered_json json_of(const wire::Ready& ready) {
           {"block_size", ready.block_size()},
           {"num_blocks", ready.num_blocks()},
           {"weights_bytes", whole64(ready.weights_bytes())},
-          {"kv_cache_bytes", whole64(ready.kv_cache_bytes())}};
+          {"kv_cache_bytes", whole64(ready.kv_cache_bytes())},
+          {"kv_cache_type", ready.kv_cache_type()}};
 }
 
 ordered_json json_of(const wire::TokenLogprobs& logprobs) {
@@ -65,6 +66,12 @@ ordered_json json_of(const wire::Step& step) {
   ordered_json outputs = ordered_json::array();
   for (const wire::Output& output : step.outputs()) outputs.push_back(json_of(output));
   return {{"step", whole64(step.step())}, {"outputs", outputs}};
+}
+
+ordered_json json_of(const wire::PromptLogprobs& prompt) {
+  ordered_json logprobs = ordered_json::array();
+  for (const wire::TokenLogprobs& entry : prompt.logprobs()) logprobs.push_back(json_of(entry));
+  return {{"request_id", prompt.request_id()}, {"first_index", prompt.first_index()}, {"logprobs", logprobs}};
 }
 
 ordered_json json_of(const wire::Heartbeat& heartbeat) {
@@ -100,6 +107,9 @@ ordered_json member_of(const wire::FromRunner& event) {
       return {{"request_error", json_of(event.request_error())}};
     case wire::FromRunner::kFailure:
       return {{"failure", json_of(event.failure())}};
+    case wire::FromRunner::kPromptLogprobs:
+      return {{"prompt_logprobs", json_of(event.prompt_logprobs())}};
+    case wire::FromRunner::kStats:
     case wire::FromRunner::MESSAGE_NOT_SET:
       break;
   }

@@ -2,6 +2,7 @@
 // reserves memory with is bounded here, so that nothing after it has to ask again.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -81,11 +82,9 @@ Result<void> refuse_variants(const GgufFile& file, const Metadata& metadata) {
       return metadata.error("has " + metadata.key(name) + "; scaled rope is not supported");
     }
   }
-  for (const char* name : {"expert_count", "attention.sliding_window"}) {
-    if (file.find(metadata.key(name)) != nullptr && file.unsigned_integer(metadata.key(name)) != 0) {
-      return metadata.error("has " + metadata.key(name) + ", which is not supported");
-    }
-  }
+  const std::string experts = metadata.key("expert_count");
+  if (file.find(experts) != nullptr && file.unsigned_integer(experts) != 0)
+    return metadata.error("has " + experts + ", which is not supported");
   return {};
 }
 
@@ -160,6 +159,13 @@ Result<void> read_heads(const Metadata& metadata, ModelConfig& config) {
   return {};
 }
 
+// Mistral's files have one, of 4096 positions. Zero is how some say that they have none.
+Result<uint32_t> sliding_window(const GgufFile& file, const Metadata& metadata) {
+  constexpr const char* kName = "attention.sliding_window";
+  if (file.unsigned_integer(metadata.key(kName)) == 0) return 0u;
+  return metadata.count(kName, std::numeric_limits<uint32_t>::max(), 0u);
+}
+
 }  // namespace
 
 Result<ModelConfig> read_config(const GgufFile& file, std::string_view expected_architecture) {
@@ -195,6 +201,9 @@ Result<ModelConfig> read_config(const GgufFile& file, std::string_view expected_
   const Result<double> epsilon = metadata.number("attention.layer_norm_rms_epsilon", 1e-30, 1.0, {});
   if (!epsilon) return epsilon.error();
   config.norm_epsilon = static_cast<float>(*epsilon);
+  const Result<uint32_t> window = sliding_window(file, metadata);
+  if (!window) return window.error();
+  config.sliding_window = *window;
   const Result<uint32_t> vocab_size = vocabulary_size(file, metadata);
   if (!vocab_size) return vocab_size.error();
   config.vocab_size = *vocab_size;

@@ -32,7 +32,7 @@ class Llama final : public Model {
   Llama(const ModelConfig& config, Weights weights, Backend& backend)
       : config_(config),
         attention_{config.num_heads, config.num_kv_heads, config.head_dim,
-                   1.0f / std::sqrt(static_cast<float>(config.head_dim))},
+                   1.0f / std::sqrt(static_cast<float>(config.head_dim)), config.sliding_window},
         // GGUF stores the rows of this architecture's queries and keys so that a pair's two values are
         // neighbours.
         rope_{config.rotary_dim, config.rope_theta, /*interleaved=*/true},

@@ -25,6 +25,7 @@ struct ModelConfig {
   uint32_t rotary_dim;      // values of a head that are rotated
   double rope_theta;
   float norm_epsilon;
+  uint32_t sliding_window;  // positions that a token attends to, its own the last; 0: all
 };
 
 class Model {

@@ -10,23 +10,24 @@
 #endif
 
 namespace runnel {
-namespace {
 
-template <typename T>
-[[gnu::always_inline]] inline double sum_in_order(std::span<const T> logits, double max) {
+RUNNEL_WITH_AND_WITHOUT_FMA double exp_sum(std::span<const float> logits, double max) {
   double sum = 0.0;
-  for (const T logit : logits) sum += exp_f64(logit - max);
+  for (const float logit : logits) sum += exp_f64(logit - max);
   return sum;
 }
 
-}  // namespace
-
-RUNNEL_WITH_AND_WITHOUT_FMA double exp_sum(std::span<const double> logits, double max) {
-  return sum_in_order(logits, max);
-}
-
-RUNNEL_WITH_AND_WITHOUT_FMA double exp_sum(std::span<const float> logits, double max) {
-  return sum_in_order(logits, max);
+RUNNEL_WITH_AND_WITHOUT_FMA uint64_t exp_weights(std::span<const double> logits, double max,
+                                                 std::span<uint64_t> weights) {
+  // exp(-28) · 2^39 is below 1: of a sure model's vocabulary nearly nothing is above.
+  constexpr double kWeightless = -28.0;
+  uint64_t total = 0;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double x = logits[i] - max;
+    weights[i] = x < kWeightless ? 0 : static_cast<uint64_t>(exp_f64(x) * 0x1p39);
+    total += weights[i];
+  }
+  return total;
 }
 
 }  // namespace runnel

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
+#include <numeric>
 
 #include "runner/check.h"
 #include "runner/numerics.h"
@@ -27,6 +29,12 @@ double gumbel_bound(uint32_t bits) {
 }
 constexpr double kMaxGumbel = 33 * kLn2 + 1e-9;
 
+// The logit of a masked token. Biases, penalties and temperature leave it as it is.
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
+
+// Up to so many, a heap of the best is cheaper than moving the whole vocabulary about.
+constexpr uint32_t kMaxHeapK = 1024;
+
 }  // namespace
 
 bool all_finite(std::span<const float> logits) {
@@ -36,21 +44,28 @@ bool all_finite(std::span<const float> logits) {
 Sampler::Sampler(uint32_t vocab_size) : counts_(vocab_size) {
   candidates_.reserve(vocab_size);
   scratch_.reserve(vocab_size);
+  weighted_.reserve(vocab_size);
   logits_.reserve(vocab_size);
+  weights_.reserve(vocab_size);
 }
 
 uint32_t Sampler::sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
-                         uint32_t num_prompt_tokens, const SamplingParams& params) {
+                         uint32_t num_prompt_tokens, const SamplingParams& params,
+                         std::span<const uint32_t> masked_ids) {
   CHECK(logits.size() == counts_.size());
   candidates_.clear();
   for (uint32_t id = 0; id < logits.size(); ++id) candidates_.push_back({logits[id], id});
 
+  if (!params.allowed_ids.empty()) mask_all_but(params.allowed_ids);
+  mask(params.banned_ids);
+  mask(masked_ids);
   add_biases(params.logit_bias);
   if (params.repetition_penalty != 1.0f) penalize_repetition(token_ids, params.repetition_penalty);
   if (params.presence_penalty != 0.0f || params.frequency_penalty != 0.0f) {
     penalize_generated(token_ids.subspan(num_prompt_tokens), params.presence_penalty,
                        params.frequency_penalty);
   }
+  drop_masked();
   if (params.temperature < kGreedyTemperature) return most_likely().id;
   for (Candidate& candidate : candidates_) candidate.logit /= static_cast<double>(params.temperature);
   if (params.top_k > 0) keep_top_k(params.top_k);
@@ -61,6 +76,22 @@ uint32_t Sampler::sample(std::span<const float> logits, std::span<const uint32_t
 
 bool Sampler::precedes(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+}
+
+void Sampler::mask(std::span<const uint32_t> ids) {
+  for (const uint32_t id : ids) candidates_[id].logit = kMasked;
+}
+
+void Sampler::mask_all_but(std::span<const uint32_t> ids) {
+  scratch_.clear();
+  for (const uint32_t id : ids) scratch_.push_back(candidates_[id]);
+  for (Candidate& candidate : candidates_) candidate.logit = kMasked;
+  for (const Candidate& allowed : scratch_) candidates_[allowed.id] = allowed;
+}
+
+void Sampler::drop_masked() {
+  std::erase_if(candidates_, [](const Candidate& candidate) { return candidate.logit == kMasked; });
+  CHECK(!candidates_.empty());
 }
 
 void Sampler::add_biases(std::span<const LogitBias> biases) {
@@ -87,30 +118,46 @@ void Sampler::penalize_generated(std::span<const uint32_t> generated_ids, double
 
 void Sampler::keep_top_k(uint32_t k) {
   if (k >= candidates_.size()) return;
-  scratch_ = candidates_;
-  const auto last = scratch_.begin() + (k - 1);
-  std::nth_element(scratch_.begin(), last, scratch_.end(), precedes);
-  keep_until(*last);
+  if (k <= kMaxHeapK) {
+    scratch_.resize(k);
+    std::ranges::partial_sort_copy(candidates_, scratch_, precedes);
+  } else {
+    scratch_ = candidates_;
+    std::nth_element(scratch_.begin(), scratch_.begin() + (k - 1), scratch_.end(), precedes);
+  }
+  keep_until(scratch_[k - 1]);
 }
 
 void Sampler::keep_top_p(double p) {
-  const double max = most_likely().logit;
   logits_.clear();
   for (const Candidate& candidate : candidates_) logits_.push_back(candidate.logit);
-  const double total = exp_sum(logits_, max);
-  // A heap gives as many candidates in order as are needed, without sorting the rest.
-  const auto comes_later = [](const Candidate& a, const Candidate& b) { return precedes(b, a); };
-  scratch_ = candidates_;
-  std::ranges::make_heap(scratch_, comes_later);
-  double mass = 0.0;
-  while (true) {
-    std::ranges::pop_heap(scratch_, comes_later);
-    const Candidate next = scratch_.back();
-    scratch_.pop_back();
-    mass += exp_f64(next.logit - max);
-    // The last candidate ends it too: rounding may leave the mass of all below total.
-    if (mass >= p * total || scratch_.empty()) return keep_until(next);
+  weights_.resize(candidates_.size());
+  const uint64_t total = exp_weights(logits_, most_likely().logit, weights_);
+  const auto needed = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(p * static_cast<double>(total))));
+  // All that weigh no more than this weigh together at most total - needed, so none of them is needed.
+  const uint64_t negligible = (total - needed) / candidates_.size();
+  weighted_.clear();
+  for (size_t i = 0; i < candidates_.size(); ++i)
+    if (weights_[i] > negligible) weighted_.push_back({candidates_[i], weights_[i]});
+
+  // Looks for the last one to keep by halves: begin to middle come before middle to end, in no order inside.
+  auto begin = weighted_.begin();
+  auto end = weighted_.end();
+  uint64_t before = 0;  // the weight of all before begin
+  while (end - begin > 1) {
+    const auto middle = begin + (end - begin) / 2;
+    std::nth_element(begin, middle, end,
+                     [](const Weighted& a, const Weighted& b) { return precedes(a.candidate, b.candidate); });
+    const uint64_t with_half = std::accumulate(
+        begin, middle, before, [](uint64_t sum, const Weighted& entry) { return sum + entry.weight; });
+    if (with_half >= needed) {
+      end = middle;
+    } else {
+      before = with_half;
+      begin = middle;
+    }
   }
+  keep_until(begin->candidate);
 }
 
 void Sampler::keep_min_p(double p) {
@@ -123,7 +170,8 @@ void Sampler::keep_until(const Candidate& last) {
 }
 
 const Sampler::Candidate& Sampler::most_likely() const {
-  return *std::ranges::min_element(candidates_, precedes);
+  // The first of equals, which has the lowest id.
+  return *std::ranges::max_element(candidates_, {}, &Candidate::logit);
 }
 
 uint32_t Sampler::draw(uint64_t seed, uint32_t position) const {

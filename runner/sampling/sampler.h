@@ -1,11 +1,11 @@
 // Draws the next token of a sequence from its logits.
 //
-// The order is logit bias, penalties, temperature, top_k, top_p, min_p, draw. The draw is Gumbel-max: the
-// token with the largest logit + g, g = -log(-log u), has the probabilities of the softmax. u comes from a
-// counter-based generator keyed by (seed, position of the token in the sequence, token id) and has no state:
-// a sequence that was preempted, moved or resumed in another process draws what it would have drawn. All
-// arithmetic is in double, in a fixed order, with the functions of runner/numerics.h, so the drawn token
-// depends on nothing but the logits and the parameters.
+// The order is masks, logit bias, penalties, temperature, top_k, top_p, min_p, draw. The draw is Gumbel-max:
+// the token with the largest logit + g, g = -log(-log u), has the probabilities of the softmax. u comes from
+// a counter-based generator keyed by (seed, position of the token in the sequence, token id) and has no
+// state: a sequence that was preempted, moved or resumed in another process draws what it would have drawn.
+// All arithmetic is in double or in whole numbers, in a fixed order, with the functions of runner/numerics.h,
+// so the drawn token depends on nothing but the logits and the parameters.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,11 @@ class Sampler {
   explicit Sampler(uint32_t vocab_size);
 
   // logits (vocab_size), all finite; token_ids: the sequence so far, whose length is the position of the
-  // drawn token; its first num_prompt_tokens were not generated.
+  // drawn token; its first num_prompt_tokens were not generated. masked_ids are banned for this draw, besides
+  // those of params. Together they must leave something to draw.
   uint32_t sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
-                  uint32_t num_prompt_tokens, const SamplingParams& params);
+                  uint32_t num_prompt_tokens, const SamplingParams& params,
+                  std::span<const uint32_t> masked_ids = {});
 
  private:
   // A token that may still be drawn. Candidates stay in the order of ids.
@@ -42,9 +44,12 @@ class Sampler {
   static bool precedes(const Candidate& a, const Candidate& b);
 
   // These need candidate id to be token id: they come before any candidate is dropped.
+  void mask(std::span<const uint32_t> ids);
+  void mask_all_but(std::span<const uint32_t> ids);
   void add_biases(std::span<const LogitBias> biases);
   void penalize_repetition(std::span<const uint32_t> token_ids, double penalty);
   void penalize_generated(std::span<const uint32_t> generated_ids, double presence, double frequency);
+  void drop_masked();
   void keep_top_k(uint32_t k);
   void keep_top_p(double p);
   void keep_min_p(double p);
@@ -53,10 +58,18 @@ class Sampler {
   const Candidate& most_likely() const;
   uint32_t draw(uint64_t seed, uint32_t position) const;
 
+  // A candidate with its share of the probability, as exp_weights has it.
+  struct Weighted {
+    Candidate candidate;
+    uint64_t weight;
+  };
+
   // Sized once; none holds anything between two calls.
   std::vector<Candidate> candidates_;
   std::vector<Candidate> scratch_;
+  std::vector<Weighted> weighted_;
   std::vector<double> logits_;
+  std::vector<uint64_t> weights_;
   std::vector<uint32_t> counts_;  // of each token id; zeros between two uses
 };
 

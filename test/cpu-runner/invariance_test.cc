@@ -29,28 +29,44 @@ bool same_bits(const Logits& a, const Logits& b) {
   return true;
 }
 
-// One model file for each kind of weights.
-std::vector<std::unique_ptr<TemporaryFile>> models() {
-  std::vector<std::unique_ptr<TemporaryFile>> files;
-  const std::pair<TensorType, TensorType> types[] = {{TensorType::kQ4_1, TensorType::kQ8_0},
-                                                     {TensorType::kQ4_0, TensorType::kF16},
-                                                     {TensorType::kF32, TensorType::kF32}};
-  for (const auto& [matrix_type, embedding_type] : types) {
-    TinyLlama model;
-    model.matrix_type = matrix_type;
-    model.embedding_type = embedding_type;
-    if (matrix_type == TensorType::kF32) model.ffn = 72;
-    files.push_back(std::make_unique<TemporaryFile>(write_tiny_llama(model).bytes()));
+struct Subject {
+  std::unique_ptr<TemporaryFile> file;
+  KvType kv_type;
+
+  HarnessOptions with(HarnessOptions options) const {
+    options.kv_type = kv_type;
+    return options;
   }
-  return files;
+};
+
+// A model file for each kind of weights; a cache of each type, with and without a window. Heads of 32 values,
+// which every type of cache can hold, where the cache is not F16.
+std::vector<Subject> subjects() {
+  using enum TensorType;
+  constexpr uint32_t kWindow = 37;  // more than a tile, no multiple of any block
+  const std::pair<TinyLlama, KvType> models[] = {
+      {{.matrix_type = kQ4_1, .embedding_type = kQ8_0}, KvType::kF16},
+      {{.matrix_type = kQ4_0, .embedding_type = kF16, .window = kWindow}, KvType::kF16},
+      {{.matrix_type = kF32, .embedding_type = kF32, .ffn = 72}, KvType::kF32},
+      {{.num_heads = 2, .num_kv_heads = 1, .window = kWindow}, KvType::kF32},
+      {{.num_heads = 2, .num_kv_heads = 1}, KvType::kQ8_0},
+      {{.num_heads = 2, .num_kv_heads = 1, .window = kWindow}, KvType::kQ8_0},
+  };
+  std::vector<Subject> all;
+  for (const auto& [model, kv_type] : models)
+    all.push_back({std::make_unique<TemporaryFile>(write_tiny_llama(model).bytes()), kv_type});
+  return all;
 }
 
 TEST_CASE("logits do not depend on threads, blocks, chunks or the instruction set") {
   constexpr uint32_t kSeed = 21;
   CAPTURE(kSeed);
   std::mt19937 rng(kSeed);
-  for (const auto& file : models()) {
-    ModelHarness plain(file->path(), {});
+  for (const Subject& subject : subjects()) {
+    const std::string path = subject.file->path();
+    CAPTURE(kv_type_name(subject.kv_type));
+    ModelHarness plain(path, subject.with({}));
+    CAPTURE(plain.config().sliding_window);
     const std::vector<uint32_t> ids = random_ids(kNumIds, plain.config().vocab_size, rng);
     const Logits wanted = plain.run(ids, 1);  // as decode steps would
     REQUIRE(wanted.size() == kNumIds);
@@ -63,7 +79,8 @@ TEST_CASE("logits do not depend on threads, blocks, chunks or the instruction se
           CAPTURE(num_threads);
           CAPTURE(block_size);
           CAPTURE(chunk);
-          ModelHarness harness(file->path(), {num_threads, block_size, portable, /*shuffle_seed=*/chunk});
+          ModelHarness harness(path,
+                               subject.with({num_threads, block_size, portable, /*shuffle_seed=*/chunk}));
           REQUIRE(same_bits(harness.run(ids, chunk), wanted));
         }
       }
@@ -75,9 +92,11 @@ TEST_CASE("logits do not depend on what else is in the batch") {
   constexpr uint32_t kSeed = 22;
   CAPTURE(kSeed);
   std::mt19937 rng(kSeed);
-  for (const auto& file : models()) {
-    ModelHarness alone(file->path(), {});
-    ModelHarness together(file->path(), {.num_threads = 2, .block_size = 16, .shuffle_seed = 5});
+  for (const Subject& subject : subjects()) {
+    const std::string path = subject.file->path();
+    CAPTURE(kv_type_name(subject.kv_type));
+    ModelHarness alone(path, subject.with({}));
+    ModelHarness together(path, subject.with({.num_threads = 2, .block_size = 16, .shuffle_seed = 5}));
     std::vector<Stream> streams(7);
     std::vector<Logits> wanted;
     for (Stream& stream : streams) {
@@ -115,12 +134,38 @@ TEST_CASE("one weight changed changes the logits") {
   CHECK_FALSE(same_bits(first.run(ids, 8), second.run(ids, 8)));
 }
 
+TEST_CASE("a window changes what comes after it, and nothing before") {
+  constexpr uint32_t kWindow = 37;
+  const TemporaryFile without(write_tiny_llama({}).bytes());
+  const TemporaryFile with(write_tiny_llama({.window = kWindow}).bytes());
+  std::mt19937 rng(23);
+  const std::vector<uint32_t> ids = random_ids(kNumIds, 100, rng);
+  const Logits all = ModelHarness(without.path(), {}).run(ids, kNumIds);
+  const Logits windowed = ModelHarness(with.path(), {}).run(ids, kNumIds);
+  for (uint32_t position = 0; position < kNumIds; ++position)
+    CHECK((windowed[position] == all[position]) == (position < kWindow));
+}
+
+TEST_CASE("the cache's type changes the logits, and the name of the arithmetic says so") {
+  const TemporaryFile file(write_tiny_llama({.num_heads = 2, .num_kv_heads = 1}).bytes());
+  const std::vector<uint32_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
+  ModelHarness f16(file.path(), {.kv_type = KvType::kF16});
+  ModelHarness f32(file.path(), {.kv_type = KvType::kF32});
+  ModelHarness q8_0(file.path(), {.kv_type = KvType::kQ8_0});
+  CHECK(f16.backend().numerics_id() == "cpu-f32-2");
+  CHECK(f32.backend().numerics_id() == "cpu-f32-2-kv-f32");
+  CHECK(q8_0.backend().numerics_id() == "cpu-f32-2-kv-q8_0");
+  const Logits wanted = f16.run(ids, 8);
+  CHECK_FALSE(same_bits(f32.run(ids, 8), wanted));
+  CHECK_FALSE(same_bits(q8_0.run(ids, 8), wanted));
+}
+
 TEST_CASE("the backend names its arithmetic and what it runs on") {
   const TemporaryFile file(write_tiny_llama({}).bytes());
   ModelHarness fast(file.path(), {.num_threads = 2});
   ModelHarness portable(file.path(), {.portable = true});
-  CHECK(fast.backend().numerics_id() == "cpu-f32-1");
-  CHECK(portable.backend().numerics_id() == "cpu-f32-1");
+  CHECK(fast.backend().numerics_id() == "cpu-f32-2");
+  CHECK(portable.backend().numerics_id() == "cpu-f32-2");
   CHECK(fast.backend().device().starts_with("cpu, "));
   CHECK(fast.backend().device().ends_with(", 2 threads"));
   CHECK(portable.backend().device() == "cpu, portable, 1 thread");

@@ -1,14 +1,13 @@
 // Every table of kernels against the scalar reference, bit for bit, on random data of awkward sizes.
 #include "cpu-runner/kernels/kernels.h"
 
-#include <algorithm>
 #include <bit>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "cpu-runner/matrix.h"
+#include "test/cpu-runner/kernel_tables.h"
 #include "test/cpu-runner/reference.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/unit_test.h"
@@ -20,25 +19,6 @@ using namespace test;
 
 constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
                                  TensorType::kQ8_0};
-
-// The tables that this machine can run.
-std::vector<const Kernels*> tables() {
-  std::vector<const Kernels*> all = {&kPortableKernels};
-  unsetenv("RUNNEL_CPU");
-  if (&select_kernels() != &kPortableKernels) all.push_back(&select_kernels());
-  return all;
-}
-
-std::vector<float> random_floats(size_t count, std::mt19937& rng, float magnitude = 1.0f) {
-  std::normal_distribution<float> normal(0.0f, magnitude);
-  std::vector<float> out(count);
-  for (float& value : out) value = normal(rng);
-  return out;
-}
-
-bool same_bits(std::span<const float> a, std::span<const float> b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
-}
 
 TEST_CASE(
     "the fast table is used where the processor has it, unless the environment asks for the portable one") {
@@ -64,7 +44,7 @@ TEST_CASE("products of every type, of any number of columns, have the bits of th
       for (const uint32_t num_columns : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 13u, 48u}) {
         const std::vector<float> x = random_floats(size_t{num_columns} * columns, rng);
         const uint32_t num_blocks = (columns + 31) / 32;
-        for (const Kernels* kernels : tables()) {
+        for (const Kernels* kernels : kernel_tables()) {
           std::vector<float> sums(num_columns * num_blocks);
           for (uint32_t c = 0; c < num_columns; ++c) {
             kernels->block_sums(x.data() + c * columns, columns, sums.data() + c * num_blocks);
@@ -94,7 +74,7 @@ TEST_CASE("products of every type, of any number of columns, have the bits of th
 
 TEST_CASE("norm and silu have the bits of the reference at every length") {
   std::mt19937 rng(12);
-  for (const Kernels* kernels : tables()) {
+  for (const Kernels* kernels : kernel_tables()) {
     for (uint32_t n = 1; n <= 100; ++n) {
       const std::vector<float> x = random_floats(n, rng);
       const std::vector<float> y = random_floats(n, rng, 20.0f);
@@ -109,7 +89,7 @@ TEST_CASE("norm and silu have the bits of the reference at every length") {
 
 // silu(g) is a function of exp(-g) alone, so it shows exp's bits.
 TEST_CASE("the vector exp has the operations of exp_f32 over its whole range") {
-  for (const Kernels* kernels : tables()) {
+  for (const Kernels* kernels : kernel_tables()) {
     std::vector<float> gates;
     for (float x = -120.0f; x < 120.0f; x += 0.00093f) gates.push_back(x);
     const std::vector<float> ones(gates.size(), 1.0f);
@@ -124,7 +104,7 @@ TEST_CASE("the vector exp has the operations of exp_f32 over its whole range") {
 
 TEST_CASE("rotation turns the pairs of its kind and leaves the rest") {
   std::mt19937 rng(13);
-  for (const Kernels* kernels : tables()) {
+  for (const Kernels* kernels : kernel_tables()) {
     for (const bool interleaved : {true, false}) {
       const std::vector<float> before = random_floats(20, rng);
       const std::vector<float> angles = random_floats(16, rng);
@@ -139,67 +119,6 @@ TEST_CASE("rotation turns the pairs of its kind and leaves the rest") {
         CHECK(head[b] == std::fma(before[b], cosine, before[a] * sine));
       }
       for (int i = 16; i < 20; ++i) CHECK(head[i] == before[i]);
-    }
-  }
-}
-
-TEST_CASE("rounding to half is that of half.h at every length") {
-  std::mt19937 rng(14);
-  for (const Kernels* kernels : tables()) {
-    for (uint32_t n = 1; n < 40; ++n) {
-      const std::vector<float> x = random_floats(n, rng, 1000.0f);
-      std::vector<uint16_t> out(n + 1, 0x1234);
-      kernels->to_half(x.data(), n, out.data());
-      for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == float_to_half(x[i]));
-      REQUIRE(out[n] == 0x1234);
-    }
-  }
-}
-
-TEST_CASE("attention over shuffled blocks has the bits of the reference, whoever shares the tiles") {
-  std::mt19937 rng(15);
-  for (const uint32_t head_dim : {4u, 16u, 24u, 64u, 80u, 256u}) {
-    for (const uint32_t block_size : {8u, 32u, 256u}) {
-      constexpr uint32_t kPositions = 150;
-      const uint32_t num_blocks = (kPositions + block_size - 1) / block_size;
-      std::vector<uint32_t> block_table(num_blocks);
-      for (uint32_t i = 0; i < num_blocks; ++i) block_table[i] = num_blocks - 1 - i;
-      std::vector<uint16_t> keys, values;
-      for (const float value : random_floats(size_t{kPositions} * head_dim, rng))
-        keys.push_back(float_to_half(value));
-      for (const float value : random_floats(size_t{kPositions} * head_dim, rng))
-        values.push_back(float_to_half(value));
-      const size_t block_halves = size_t{block_size} * head_dim;
-      std::vector<uint16_t> pool(num_blocks * block_halves * 2);
-      for (uint32_t position = 0; position < kPositions; ++position) {
-        uint16_t* to = pool.data() + block_table[position / block_size] * block_halves * 2 +
-                       position % block_size * head_dim;
-        std::copy_n(keys.data() + position * head_dim, head_dim, to);
-        std::copy_n(values.data() + position * head_dim, head_dim, to + block_halves);
-      }
-      const KvView view{pool.data(),      pool.data() + block_halves,
-                        block_halves * 2, block_table.data(),
-                        block_size,       head_dim};
-      const std::vector<uint32_t> seen = {1, 7, 8, 31, 32, 33, 64, 65, 149, 150};
-      const std::vector<float> query = random_floats(seen.size() * head_dim, rng, 2.0f);
-      for (const Kernels* kernels : tables()) {
-        std::vector<float> out(query.size());
-        std::vector<AttendQuery> queries;
-        for (size_t i = 0; i < seen.size(); ++i) {
-          queries.push_back({query.data() + i * head_dim, out.data() + i * head_dim, seen[i]});
-        }
-        kernels->attend(view, queries.data(), static_cast<uint32_t>(queries.size()), 0.25f);
-        for (size_t i = 0; i < seen.size(); ++i) {
-          CAPTURE(kernels->name);
-          CAPTURE(head_dim);
-          CAPTURE(seen[i]);
-          const size_t num_halves = size_t{seen[i]} * head_dim;
-          const auto one = std::span(query).subspan(i * head_dim, head_dim);
-          const std::vector<float> wanted = reference::attend(one, std::span(keys).first(num_halves),
-                                                              std::span(values).first(num_halves), 0.25f);
-          REQUIRE(same_bits(std::span(out).subspan(i * head_dim, head_dim), wanted));
-        }
-      }
     }
   }
 }

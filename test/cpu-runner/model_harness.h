@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/cpu_backend.h"
 #include "runner/models/registry.h"
+#include "test/cpu-runner/cpu_backend_of.h"
 #include "test/unit_test.h"
 
 namespace runnel::test {
@@ -19,6 +19,7 @@ struct HarnessOptions {
   uint32_t block_size = 32;
   bool portable = false;
   uint32_t shuffle_seed = 0;  // 0: blocks are handed out in order
+  KvType kv_type = KvType::kF16;
 };
 
 // A sequence that is being computed, in pieces of any size.
@@ -37,9 +38,8 @@ class ModelHarness {
   ModelHarness(const std::string& path, const HarnessOptions& options) : options_(options) {
     Result<GgufFile> file = GgufFile::open(path);
     if (!file) FAIL(file.error().message);
-    if (options.portable) setenv("RUNNEL_CPU", "portable", 1);
-    auto backend = make_cpu_backend({.num_threads = options.num_threads});
-    unsetenv("RUNNEL_CPU");
+    auto backend =
+        cpu_backend_of({.num_threads = options.num_threads, .kv_type = options.kv_type}, options.portable);
     REQUIRE(backend.ok());
     backend_ = *std::move(backend);
     backend_->set_max_rows(kMaxRows, kMaxRows);
@@ -50,7 +50,7 @@ class ModelHarness {
     const uint32_t num_blocks = kCacheTokens / options.block_size;
     const auto cache = backend_->allocate_kv(
         {config.num_layers, config.num_kv_heads, config.head_dim, options.block_size, num_blocks});
-    REQUIRE(cache.ok());
+    if (!cache.ok()) FAIL(cache.error().message);
     free_blocks_.resize(num_blocks);
     std::iota(free_blocks_.rbegin(), free_blocks_.rend(), 0u);
     if (options.shuffle_seed != 0) std::ranges::shuffle(free_blocks_, std::mt19937(options.shuffle_seed));
@@ -89,6 +89,7 @@ class ModelHarness {
         stream->logits.emplace_back(one.begin(), one.end());
       }
       stream->num_done += num_rows;
+      give_back_unseen(*stream);
     }
   }
 
@@ -103,11 +104,25 @@ class ModelHarness {
   }
 
   void release(Stream& stream) {
-    free_blocks_.insert(free_blocks_.begin(), stream.block_table.begin(), stream.block_table.end());
+    for (const uint32_t block : stream.block_table)
+      if (block != kNoBlock) free_blocks_.insert(free_blocks_.begin(), block);
     stream.block_table.clear();
   }
 
  private:
+  static constexpr uint32_t kNoBlock = 0xffffffff;  // whoever reads it leaves the cache
+
+  // The next row sees the window's last positions, its own among them.
+  void give_back_unseen(Stream& stream) {
+    const uint32_t window = config().sliding_window;
+    if (window == 0 || stream.num_done < window) return;
+    const uint32_t num_unseen = (stream.num_done - window + 1) / options_.block_size;
+    for (uint32_t i = 0; i < num_unseen; ++i) {
+      if (stream.block_table[i] != kNoBlock) free_blocks_.insert(free_blocks_.begin(), stream.block_table[i]);
+      stream.block_table[i] = kNoBlock;
+    }
+  }
+
   HarnessOptions options_;
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Model> model_;

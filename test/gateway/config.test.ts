@@ -71,6 +71,11 @@ test('a setting that cannot be used is named with its source, its value and what
       {},
       '--block-size must be a power of two between 8 and 256, got 24.',
     ],
+    [
+      ['--model', 'm', '--kv-cache-type', 'q4_0'],
+      {},
+      '--kv-cache-type must be one of f16, f32, q8_0, got "q4_0".',
+    ],
     [['--model', 'm'], { RUNNEL_UDS: '' }, 'RUNNEL_UDS must not be empty, got "".'],
     [
       ['--model', 'm', '--log-level', 'loud'],
@@ -155,6 +160,10 @@ test('an address beyond loopback needs keys', async () => {
 });
 
 test('settings that contradict each other are refused by their names', async () => {
+  assert.is(
+    await faultOf(['--model', 'm', '--memory-bytes', '2000'], { RUNNEL_KV_CACHE_BYTES: '1000' }),
+    '--memory-bytes and RUNNEL_KV_CACHE_BYTES cannot be obeyed together: leave one of them out.',
+  );
   const socket = ['--model', 'm', '--uds', '/run/runnel.sock'];
   assert.match(await faultOf([...socket, '--port', '80']), '--uds and --port cannot be obeyed together');
   assert.match(

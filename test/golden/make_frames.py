@@ -77,6 +77,8 @@ GENERATE = nested(1, number(1, 7) + numbers(2, [1, 300, 49151, 16777215]) + numb
 GENERATE_ZEROS = nested(1, number(1, 1) + numbers(2, [5]) + number(4, 1)
                         + nested(6, single(1, 0.0) + number(2, 0) + single(3, 0.0) + single(4, 0.0)
                                  + number(6, 0) + single(7, 0.0) + single(8, 0.0)) + number(7, 0))
+GENERATE_MASKED = nested(1, number(1, 3) + numbers(2, [5, 6]) + number(4, 9) + numbers(5, [2])
+                         + nested(6, numbers(10, [2, 300, 49151]) + numbers(11, [300])) + number(8, 20) + number(9, 4))
 CANCEL = nested(2, number(1, MAX_U32))
 PAUSE = nested(3, number(1, 8))
 RESUME = nested(4, number(1, 9))
@@ -87,19 +89,21 @@ HELLO_999 = nested(1, number(1, 999) + text(2, "cpu") + text(3, "99.0.0") + text
 LOAD_PROGRESS = nested(2, number(1, 1 << 33) + number(2, MAX_U64))
 READY = nested(3, text(1, "5f3e-98765432-1700000000-42") + text(2, "llama") + text(3, "cpu, 2 threads ✓")
                + number(4, 49152) + number(5, 2048) + number(6, 64) + number(7, 256) + number(8, 32)
-               + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30))
+               + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30) + text(12, "q8_0"))
 LOGPROBS = single(1, -0.5) + numbers(2, [11, 49151]) + singles(3, [-0.5, -1.25])
 OUTPUT = number(1, 7) + number(2, 3) + numbers(3, [11]) + number(4, 2) + nested(5, LOGPROBS)
 STEP = nested(4, number(1, MAX_U64) + nested(2, OUTPUT) + nested(2, number(1, 8) + numbers(3, [0])))
 STEP_EMPTY = nested(4, number(1, 1))
 HEARTBEAT = nested(5, number(1, 4) + number(2, 12345678901) + number(3, 64) + number(4, 1455))
 REQUEST_ERROR = nested(6, number(1, 7) + number(2, 3) + text(3, "The KV cache holds 512 tokens."))
+PROMPT_LOGPROBS = nested(8, number(1, 7) + number(2, 257) + nested(3, LOGPROBS) + nested(3, single(1, -12.5)))
 FAILURE = nested(7, number(1, 65) + text(2, "model.gguf: the magic is 0x00000000."))
 
-TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("cancel", CANCEL), ("pause", PAUSE),
-             ("resume", RESUME), ("drain", DRAIN)]
+TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("generate", GENERATE_MASKED),
+             ("cancel", CANCEL), ("pause", PAUSE), ("resume", RESUME), ("drain", DRAIN)]
 FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
-               ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE)]
+               ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE),
+               ("prompt_logprobs", PROMPT_LOGPROBS)]
 
 # What --json-frames has for the same bytes; every field of every message is here.
 JSON = {
@@ -115,6 +119,10 @@ JSON = {
         "sampling": {"temperature": 0, "top_k": 0, "top_p": 0, "min_p": 0, "seed": 0, "presence_penalty": 0,
                      "frequency_penalty": 0},
         "top_logprobs": 0}},
+    GENERATE_MASKED: {"generate": {
+        "request_id": 3, "token_ids": [5, 6], "max_tokens": 9, "stop_ids": [2],
+        "sampling": {"allowed_token_ids": [2, 300, 49151], "banned_token_ids": [300]},
+        "prompt_logprobs": 20, "min_tokens": 4}},
     CANCEL: {"cancel": {"request_id": MAX_U32}},
     PAUSE: {"pause": {"request_id": 8}},
     RESUME: {"resume": {"request_id": 9}},
@@ -124,7 +132,8 @@ JSON = {
     READY: {"ready": {
         "model_identity": "5f3e-98765432-1700000000-42", "architecture": "llama", "device": "cpu, 2 threads ✓",
         "vocab_size": 49152, "max_model_len": 2048, "max_num_seqs": 64, "max_num_batched_tokens": 256,
-        "block_size": 32, "num_blocks": 1456, "weights_bytes": 98304000, "kv_cache_bytes": 1 << 30}},
+        "block_size": 32, "num_blocks": 1456, "weights_bytes": 98304000, "kv_cache_bytes": 1 << 30,
+        "kv_cache_type": "q8_0"}},
     STEP: {"step": {"step": str(MAX_U64), "outputs": [
         {"request_id": 7, "first_index": 3, "token_ids": [11], "finish_reason": "FINISH_REASON_MAX_TOKENS",
          "logprobs": [{"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]}]},
@@ -134,6 +143,9 @@ JSON = {
                               "num_free_blocks": 1455}},
     REQUEST_ERROR: {"request_error": {"request_id": 7, "code": "ERROR_CODE_OUT_OF_MEMORY",
                                       "message": "The KV cache holds 512 tokens."}},
+    PROMPT_LOGPROBS: {"prompt_logprobs": {"request_id": 7, "first_index": 257, "logprobs": [
+        {"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]},
+        {"logprob": -12.5, "top_ids": [], "top_logprobs": []}]}},
     FAILURE: {"failure": {"exit_code": 65, "message": "model.gguf: the magic is 0x00000000."}},
 }
 
@@ -190,7 +202,8 @@ for direction, first, members, limit in (("to_runner", CANCEL, TO_RUNNER, TO_RUN
 
 for member, message in TO_RUNNER + FROM_RUNNER:
     direction = "to_runner" if (member, message) in TO_RUNNER else "from_runner"
-    suffix = {GENERATE_ZEROS: " whose optional fields are zeros", STEP_EMPTY: " without outputs"}.get(message, "")
+    suffix = {GENERATE_ZEROS: " whose optional fields are zeros", GENERATE_MASKED: " with masks and prompt scores",
+              STEP_EMPTY: " without outputs"}.get(message, "")
     add_messages(f"one {member}{suffix}", direction, [(member, message)])
     vectors[-1]["json"] = [JSON[message]]
 add_messages("a hello of protocol version 999", "from_runner", [("hello", HELLO_999)])

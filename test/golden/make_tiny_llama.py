@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes the tiny llama models and their logits: test/golden/tiny-llama-<type>.gguf and .json.
+"""Writes the tiny llama models and their logits: test/golden/tiny-llama-<name>.gguf and .json.
 
 The reference that the C++ forward pass is compared with. It is written from the papers, in double precision, and
 shares nothing with the C++: Llama (arXiv 2302.13971), RMSNorm (1910.07467), RoPE (2104.09864), SwiGLU (2002.05202),
 grouped queries (2305.13245). Heads are rotated as the original checkpoints are, value i with value i + dim / 2; GGUF
 stores the rows of queries and keys in another order, with the two next to each other, so equal logits prove that the
-reader of the file rotates the right pairs. Keys and values are rounded to half precision after rotation, since that is
-what the cache holds; nothing else is rounded. Weights are those that the file holds: quantised, written, then read back.
+reader of the file rotates the right pairs. Keys and values are rounded after rotation to what the cache holds, half
+precision or as the name of the logits says; nothing else is rounded. Weights are those that the file holds: quantised, written, then read back.
 
 The files also carry a tokenizer (bytes and a few merges) and a chat template, so that they can be served.
 
@@ -16,24 +16,42 @@ The files also carry a tokenizer (bytes and a few merges) and a chat template, s
 import json
 import pathlib
 import struct
+from typing import NamedTuple
 
 import numpy as np
 
 HERE = pathlib.Path(__file__).parent
 SEED = 20240229
-LAYERS, HIDDEN, HEADS, KV_HEADS, CONTEXT = 2, 64, 4, 2, 512
-HEAD_DIM = HIDDEN // HEADS
+LAYERS, HIDDEN, CONTEXT = 2, 64, 512
 THETA, EPSILON = 10000.0, 1e-5
 F32, F16, Q4_0, Q4_1, Q8_0 = 0, 1, 2, 3, 8
 
-# name: (matrices, embedding, width of the feed-forward layer, output matrix of its own)
+
+
+class Shape(NamedTuple):
+    matrices: int
+    embedding: int
+    ffn: int  # width of the feed-forward layer
+    own_output: bool = False  # an output matrix of its own
+    heads: int = 4
+    kv_heads: int = 2
+    window: int = 0  # positions that a token sees; 0: all before it
+    caches: tuple = ("f16",)
+
+    @property
+    def head_dim(self):
+        return HIDDEN // self.heads
+
+
 # 72 is no multiple of 32: F32 and F16 rows may end in a short block, and in a tile that is not full.
 MODELS = {
-    "f32": (F32, F32, 72, False),
-    "f16": (F16, F16, 72, False),
-    "q4_0": (Q4_0, Q8_0, 96, False),
-    "q4_1": (Q4_1, Q8_0, 96, False),
-    "q8_0": (Q8_0, Q8_0, 96, True),
+    "f32": Shape(F32, F32, 72, caches=("f16", "f32")),
+    "f16": Shape(F16, F16, 72),
+    "q4_0": Shape(Q4_0, Q8_0, 96),
+    "q4_1": Shape(Q4_1, Q8_0, 96),
+    "q8_0": Shape(Q8_0, Q8_0, 96, own_output=True),
+    # As Mistral 7B has a window (arXiv 2310.06825); with heads of 32 values, which a Q8_0 cache can hold.
+    "window": Shape(Q8_0, Q8_0, 96, heads=2, kv_heads=1, window=20, caches=("f16", "f32", "q8_0")),
 }
 NUM_IDS = 70  # more than two of attention's tiles of 32 positions
 CHECKED_POSITIONS = [0, 1, 31, 32, 33, 63, 64, 69]
@@ -100,10 +118,10 @@ def decode(data, kind, shape):
     return (scale * nibbles + blocks[:, 2:4].copy().view("<f2").astype(np.float64)).reshape(shape)
 
 
-def file_row_order(num_heads):
+def file_row_order(num_heads, head_dim):
     """For each row of queries or keys in a GGUF file, its row in the original order."""
-    half = HEAD_DIM // 2
-    return [head * HEAD_DIM + part * half + i for head in range(num_heads) for i in range(half) for part in range(2)]
+    half = head_dim // 2
+    return [head * head_dim + part * half + i for head in range(num_heads) for i in range(half) for part in range(2)]
 
 
 # --- the file -----------------------------------------------------------------------------------------------------
@@ -128,19 +146,19 @@ def entry(key, value):
     return text(key) + struct.pack("<IIQ", 9, kind, len(value)) + body
 
 
-def metadata(name, ffn):
-    return {
+def metadata(name, shape):
+    entries = {
         "general.architecture": "llama",
         "general.name": f"Tiny llama {name}",
         "llama.block_count": LAYERS,
         "llama.context_length": CONTEXT,
         "llama.embedding_length": HIDDEN,
-        "llama.feed_forward_length": ffn,
-        "llama.attention.head_count": HEADS,
-        "llama.attention.head_count_kv": KV_HEADS,
+        "llama.feed_forward_length": shape.ffn,
+        "llama.attention.head_count": shape.heads,
+        "llama.attention.head_count_kv": shape.kv_heads,
         "llama.attention.layer_norm_rms_epsilon": EPSILON,
         "llama.rope.freq_base": THETA,
-        "llama.rope.dimension_count": HEAD_DIM,
+        "llama.rope.dimension_count": shape.head_dim,
         "llama.vocab_size": VOCAB,
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "smollm",
@@ -155,11 +173,14 @@ def metadata(name, ffn):
         "tokenizer.ggml.add_space_prefix": False,
         "tokenizer.chat_template": CHAT_TEMPLATE,
     }
+    if shape.window:
+        entries["llama.attention.sliding_window"] = shape.window
+    return entries
 
 
-def write_gguf(path, name, ffn, tensors):
+def write_gguf(path, name, model, tensors):
     """tensors: name -> (bytes, kind, shape with columns last)."""
-    entries = metadata(name, ffn)
+    entries = metadata(name, model)
     out = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
     out += b"".join(entry(key, value) for key, value in entries.items())
     offset = 0
@@ -182,27 +203,39 @@ def rms_norm(x, gain):
 
 def rotate(x, positions):
     """x: (positions, heads, head_dim); value i turns with value i + head_dim / 2."""
-    half = HEAD_DIM // 2
-    angles = positions[:, None] * THETA ** (-2.0 * np.arange(half) / HEAD_DIM)
+    half = x.shape[-1] // 2
+    angles = positions[:, None] * THETA ** (-2.0 * np.arange(half) / (2 * half))
     cosine, sine = np.cos(angles)[:, None, :], np.sin(angles)[:, None, :]
     a, b = x[..., :half], x[..., half:]
     return np.concatenate([a * cosine - b * sine, b * cosine + a * sine], axis=-1)
 
 
-def forward(w, ids):
-    length = len(ids)
+def as_stored(x, cache):
+    """x: (positions, heads, head_dim), rounded to the type of the cache."""
+    if cache == "f16":
+        return x.astype(np.float16).astype(np.float64)
+    if cache == "f32":
+        return x.astype(np.float32).astype(np.float64)
+    blocks = x.astype(np.float32).reshape(-1, 32)
+    scale = (np.abs(blocks).max(-1, keepdims=True) / np.float32(127)).astype(np.float16).astype(np.float64)
+    return (scale * np.clip(np.rint(blocks / scale), -127, 127)).reshape(x.shape)
+
+
+def forward(w, ids, shape, cache):
+    length, head_dim = len(ids), shape.head_dim
     positions = np.arange(length)
-    visible = positions[None, :] <= positions[:, None]
+    distance = positions[:, None] - positions[None, :]
+    visible = (distance >= 0) & (distance < (shape.window or length))
     x = w["token_embd.weight"][ids]
     for layer in range(LAYERS):
         p = f"blk.{layer}."
         h = rms_norm(x, w[p + "attn_norm.weight"])
-        q = rotate((h @ w[p + "attn_q.weight"].T).reshape(length, HEADS, HEAD_DIM), positions)
-        k = rotate((h @ w[p + "attn_k.weight"].T).reshape(length, KV_HEADS, HEAD_DIM), positions)
-        v = (h @ w[p + "attn_v.weight"].T).reshape(length, KV_HEADS, HEAD_DIM)
-        k = np.repeat(k.astype(np.float16).astype(np.float64), HEADS // KV_HEADS, axis=1)
-        v = np.repeat(v.astype(np.float16).astype(np.float64), HEADS // KV_HEADS, axis=1)
-        scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(HEAD_DIM)
+        q = rotate((h @ w[p + "attn_q.weight"].T).reshape(length, shape.heads, head_dim), positions)
+        k = rotate((h @ w[p + "attn_k.weight"].T).reshape(length, shape.kv_heads, head_dim), positions)
+        v = (h @ w[p + "attn_v.weight"].T).reshape(length, shape.kv_heads, head_dim)
+        k = np.repeat(as_stored(k, cache), shape.heads // shape.kv_heads, axis=1)
+        v = np.repeat(as_stored(v, cache), shape.heads // shape.kv_heads, axis=1)
+        scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(head_dim)
         scores = np.where(visible[None], scores, -np.inf)
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
@@ -214,13 +247,15 @@ def forward(w, ids):
     return rms_norm(x, w["output_norm.weight"]) @ w.get("output.weight", w["token_embd.weight"]).T
 
 
-def make(name, kind, embedding_kind, ffn, own_output):
+def make(name, model):
+    kind, embedding_kind, ffn = model.matrices, model.embedding, model.ffn
+    query_rows, kv_rows = model.heads * model.head_dim, model.kv_heads * model.head_dim
     rng = np.random.default_rng(SEED)
     tensors, weights = {}, {}
 
     def matrix(tensor, rows, columns, kind, heads=0):
         original = rng.normal(size=(rows, columns)) / np.sqrt(columns)
-        order = file_row_order(heads) if heads else list(range(rows))
+        order = file_row_order(heads, model.head_dim) if heads else list(range(rows))
         data = encode(original[order], kind)
         tensors[tensor] = (data, kind, (rows, columns))
         weights[tensor] = np.empty((rows, columns))
@@ -235,28 +270,27 @@ def make(name, kind, embedding_kind, ffn, own_output):
     for layer in range(LAYERS):
         p = f"blk.{layer}."
         vector(p + "attn_norm.weight", HIDDEN)
-        matrix(p + "attn_q.weight", HEADS * HEAD_DIM, HIDDEN, kind, HEADS)
-        matrix(p + "attn_k.weight", KV_HEADS * HEAD_DIM, HIDDEN, kind, KV_HEADS)
-        matrix(p + "attn_v.weight", KV_HEADS * HEAD_DIM, HIDDEN, kind)
-        matrix(p + "attn_output.weight", HIDDEN, HEADS * HEAD_DIM, kind)
+        matrix(p + "attn_q.weight", query_rows, HIDDEN, kind, model.heads)
+        matrix(p + "attn_k.weight", kv_rows, HIDDEN, kind, model.kv_heads)
+        matrix(p + "attn_v.weight", kv_rows, HIDDEN, kind)
+        matrix(p + "attn_output.weight", HIDDEN, query_rows, kind)
         vector(p + "ffn_norm.weight", HIDDEN)
         matrix(p + "ffn_gate.weight", ffn, HIDDEN, kind)
         matrix(p + "ffn_up.weight", ffn, HIDDEN, kind)
         matrix(p + "ffn_down.weight", HIDDEN, ffn, kind)
     vector("output_norm.weight", HIDDEN)
-    if own_output:
+    if model.own_output:
         matrix("output.weight", VOCAB, HIDDEN, embedding_kind)
 
     ids = rng.integers(0, VOCAB, NUM_IDS)
-    logits = forward(weights, ids)
-    write_gguf(HERE / f"tiny-llama-{name}.gguf", name, ffn, tensors)
-    golden = {
-        "ids": ids.tolist(),
-        "positions": CHECKED_POSITIONS,
-        "logits": [[round(float(value), 7) for value in logits[position]] for position in CHECKED_POSITIONS],
-    }
+    write_gguf(HERE / f"tiny-llama-{name}.gguf", name, model, tensors)
+    golden = {"ids": ids.tolist(), "positions": CHECKED_POSITIONS}
+    for cache in model.caches:
+        logits = forward(weights, ids, model, cache)
+        rows = [[round(float(value), 7) for value in logits[position]] for position in CHECKED_POSITIONS]
+        golden["logits" if cache == "f16" else f"logits_{cache}"] = rows
     (HERE / f"tiny-llama-{name}.json").write_text(json.dumps(golden) + "\n")
 
 
-for model, options in MODELS.items():
-    make(model, *options)
+for model_name, model_shape in MODELS.items():
+    make(model_name, model_shape)

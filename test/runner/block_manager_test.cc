@@ -53,7 +53,7 @@ TEST_CASE("blocks: a sequence shares the full blocks it has in common with anoth
 TEST_CASE("blocks: a sequence that needs every row finds nothing to share, but leaves something") {
   BlockManager blocks(16, 4);
   Sequence scored = sequence_of(1, count_from(10, 12));
-  scored.score_prompt = true;
+  scored.prompt_logprobs = 0;
   fill(blocks, scored);
   Sequence again = scored;
   again.block_table.clear();

@@ -57,8 +57,8 @@ std::string name_of_command(wire::ToRunner::MessageCase member) {
 }
 
 std::string name_of_event(wire::FromRunner::MessageCase member) {
-  const char* names[] = {"",     "hello",     "load_progress", "ready",
-                         "step", "heartbeat", "request_error", "failure"};
+  const char* names[] = {"",          "hello",         "load_progress", "ready",           "step",
+                         "heartbeat", "request_error", "failure",       "prompt_logprobs", "stats"};
   return names[member];
 }
 
@@ -145,6 +145,14 @@ TEST_CASE("frames: every field of a generate arrives, all 64 bits of the seed in
   CHECK(generate.sampling().logit_bias(1).token_id() == 49151);
   CHECK(generate.sampling().logit_bias(1).bias() == 2.5f);
   CHECK(generate.top_logprobs() == 20);
+
+  const wire::Generate masked = generate_of("one generate with masks and prompt scores");
+  CHECK(masked.prompt_logprobs() == 20);
+  CHECK(masked.min_tokens() == 4);
+  CHECK(masked.sampling().allowed_token_ids_size() == 3);
+  CHECK(masked.sampling().allowed_token_ids(2) == 49151);
+  REQUIRE(masked.sampling().banned_token_ids_size() == 1);
+  CHECK(masked.sampling().banned_token_ids(0) == 300);
 }
 
 TEST_CASE("frames: a zero that was sent is told from a field that was not") {

@@ -23,6 +23,7 @@ Sequence request(uint32_t request_id, uint32_t num_prompt_tokens, uint32_t max_t
   Sequence sequence = sequence_of(request_id, count_from(request_id, num_prompt_tokens), max_tokens);
   sequence.sampling = {.temperature = 0.9f, .top_p = 0.95f, .presence_penalty = 0.5f, .seed = request_id};
   sequence.top_logprobs = 3;
+  sequence.prompt_logprobs = 2;
   return sequence;
 }
 
@@ -37,6 +38,7 @@ wire::ToRunner generate_of(const Sequence& sequence) {
   generate.mutable_sampling()->set_presence_penalty(sequence.sampling.presence_penalty);
   generate.mutable_sampling()->set_seed(sequence.sampling.seed);
   generate.set_top_logprobs(*sequence.top_logprobs);
+  generate.set_prompt_logprobs(*sequence.prompt_logprobs);
   return command;
 }
 
@@ -172,17 +174,20 @@ TEST_CASE("replay: a recorded session with a planted crash replays to the same s
         "20 steps, " + std::to_string(num_tokens) +
             " tokens, all equal.\nThe recorded process ended in step 21, which is computed now.\n"
             "It went well this time.\n");
-  const auto crash_again = [&](uint64_t until_step) {
+  const auto crash_again = [&](uint64_t until_step, uint64_t crash_step) {
     return signal_of([&] {
       FakeEngine fake;
-      fake.model.abort_at_forward = kCrashStep;
+      fake.model.abort_at_forward = crash_step;
       Result<Recording> recording = Recording::open(file.path);
       std::ostringstream out;
       (void)replay(*recording, fake.engine, kSubject, until_step, out);
     });
   };
-  CHECK(crash_again(kAll) == SIGABRT);
-  CHECK(crash_again(20) == 0);
+  CHECK(crash_again(kAll, kCrashStep) == SIGABRT);
+  CHECK(crash_again(20, kCrashStep) == 0);
+  // A step that begins with scores of a prompt is not computed before its turn either.
+  CHECK(crash_again(2, 2) == SIGABRT);
+  CHECK(crash_again(1, 2) == 0);
 }
 
 TEST_CASE("replay: the smallest difference is found and named with both frames") {
@@ -212,6 +217,11 @@ TEST_CASE("replay: the smallest difference is found and named with both frames")
   CHECK(difference_after([&](auto& changed) {
           last_step(changed)->mutable_event()->mutable_step()->mutable_outputs(0)->set_token_ids(0, 5);
         }).find("Step " + std::to_string(fake.model.num_forwards)) == 0);
+  CHECK(difference_after([&](auto& changed) {
+          for (wire::RecordEntry& entry : changed)
+            if (entry.event().has_prompt_logprobs())
+              entry.mutable_event()->mutable_prompt_logprobs()->mutable_logprobs(0)->set_logprob(0.5f);
+        }).find("differs.\n  recorded: {\"prompt_logprobs\":") != std::string::npos);
   CHECK(difference_after([&](auto& changed) { changed.erase(last_step(changed).base() - 1); }) == "");
   CHECK(difference_after([&](auto& changed) {
           for (wire::RecordEntry& entry : changed)
@@ -233,11 +243,14 @@ TEST_CASE("replay: a recording that was cut anywhere replays up to there") {
   FakeEngine fake;
   run_session(fake, file.path);
   const std::string whole = bytes_of(file.path);
-  for (size_t num_bytes = whole.size() / 2; num_bytes < whole.size(); num_bytes += 13) {
+  for (size_t num_bytes = whole.size() / 5; num_bytes < whole.size(); num_bytes += 13) {
     std::ofstream(file.path, std::ios::binary) << whole.substr(0, num_bytes);
     CAPTURE(num_bytes);
+    const auto num_steps = std::ranges::count_if(
+        entries_of(file.path), [](const wire::RecordEntry& entry) { return entry.event().has_step(); });
     const Replayed replayed = replay_it(file.path);
     CHECK(replayed.end.ok());
+    CHECK(replayed.said.find(std::to_string(num_steps) + " steps, ") == 0);
     CHECK(replayed.said.find("all equal") != std::string::npos);
   }
 }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "test/unit_test.h"
 
@@ -50,6 +51,10 @@ TEST_CASE("request: defaults are those of the protocol, and emitted tokens count
   CHECK(sequence.sampling.frequency_penalty == 0.0f);
   CHECK(sequence.sampling.logit_bias.empty());
   CHECK(sequence.sampling.seed == 0);
+  CHECK(sequence.sampling.allowed_ids.empty());
+  CHECK(sequence.sampling.banned_ids.empty());
+  CHECK(sequence.min_tokens == 0);
+  CHECK_FALSE(sequence.prompt_logprobs);
   CHECK_FALSE(sequence.top_logprobs);
 }
 
@@ -99,14 +104,63 @@ TEST_CASE("request: every limit is checked, and the sentence names field, value 
   CHECK(refusal_of([](G& g) {
           for (uint32_t i = 0; i < 1025; ++i) add_bias(g, 5, 0.0f);
         }) == "logit_bias has 1025 entries; the limit is 1024.");
+  CHECK(refusal_of([](G& g) { g.set_prompt_logprobs(21); }) == "prompt_logprobs is 21; the limit is 20.");
+  CHECK(refusal_of([](G& g) { g.set_min_tokens(21); }) == "min_tokens is 21; the limit is max_tokens, 20.");
+  for (const std::string field : {"allowed_token_ids", "banned_token_ids"}) {
+    const auto ids_of = [&](G& g) {
+      wire::Sampling& sampling = *g.mutable_sampling();
+      return field == "allowed_token_ids" ? sampling.mutable_allowed_token_ids()
+                                          : sampling.mutable_banned_token_ids();
+    };
+    CHECK(refusal_of([&](G& g) {
+            ids_of(g)->Add(999);
+            ids_of(g)->Add(1000);
+          }) == field + "[1] is 1000; the model's ids are below 1000.");
+    CHECK(refusal_of([&](G& g) {
+            for (uint32_t i = 0; i < 1025; ++i) ids_of(g)->Add(5);
+          }) == field + " has 1025 ids; the limit is 1024.");
+  }
+}
+
+TEST_CASE("request: masks that could leave nothing to draw are refused, whenever they would") {
+  const auto refusal = [](std::vector<uint32_t> allowed, std::vector<uint32_t> banned,
+                          std::vector<uint32_t> stop_ids, uint32_t min_tokens) {
+    return refusal_of([&](wire::Generate& generate) {
+      generate.mutable_sampling()->mutable_allowed_token_ids()->Assign(allowed.begin(), allowed.end());
+      generate.mutable_sampling()->mutable_banned_token_ids()->Assign(banned.begin(), banned.end());
+      generate.mutable_stop_ids()->Assign(stop_ids.begin(), stop_ids.end());
+      generate.set_min_tokens(min_tokens);
+    });
+  };
+  const std::string nothing =
+      "allowed_token_ids and banned_token_ids leave no token to draw; allow one that is not banned.";
+  const std::string only_stops =
+      "min_tokens is 9, but allowed_token_ids and banned_token_ids leave nothing to draw besides stop_ids; "
+      "make it 0, or allow another token.";
+  CHECK(refusal({1, 2}, {2, 1, 3}, {}, 0) == nothing);
+  CHECK(refusal({1, 2}, {2, 3}, {}, 0) == "");
+  CHECK(refusal({1, 2}, {}, {2, 1, 3}, 0) == "");
+  CHECK(refusal({1, 2}, {}, {2, 1, 3}, 9) == only_stops);
+  CHECK(refusal({1, 2, 4}, {4}, {2, 1, 3}, 9) == only_stops);
+  CHECK(refusal({1, 2, 4}, {}, {2, 1, 3}, 9) == "");
+  // The whole vocabulary of 1000, id by id.
+  std::vector<uint32_t> all(1000);
+  std::iota(all.begin(), all.end(), 0u);
+  CHECK(refusal({}, all, {}, 0) == nothing);
+  const std::vector<uint32_t> all_but_one(all.begin() + 1, all.end());
+  CHECK(refusal({}, all_but_one, {}, 9) == "");
+  CHECK(refusal({}, all_but_one, {0}, 0) == "");
+  CHECK(refusal({}, all_but_one, {0}, 9) == only_stops);
 }
 
 TEST_CASE("request: values at their limits pass") {
   CHECK(refusal_of([](wire::Generate& generate) {
           for (uint32_t i = 0; i < 39; ++i) generate.add_token_ids(999);
-          for (uint32_t i = 0; i < 64; ++i) generate.add_stop_ids(999);
+          for (uint32_t i = 0; i < 64; ++i) generate.add_stop_ids(998);
           generate.set_top_logprobs(20);
+          generate.set_prompt_logprobs(20);
           generate.set_max_tokens(5);
+          generate.set_min_tokens(5);
           wire::Sampling& sampling = *generate.mutable_sampling();
           sampling.set_temperature(100.0f);
           sampling.set_top_k(4294967295u);
@@ -116,6 +170,8 @@ TEST_CASE("request: values at their limits pass") {
           sampling.set_presence_penalty(2.0f);
           sampling.set_frequency_penalty(-2.0f);
           for (uint32_t i = 0; i < 1024; ++i) add_bias(generate, 999, i % 2 == 0 ? 100.0f : -100.0f);
+          for (uint32_t i = 0; i < 1024; ++i) sampling.add_allowed_token_ids(i % 1000);
+          for (uint32_t i = 0; i < 1024; ++i) sampling.add_banned_token_ids(i % 999);
           sampling.set_seed(18446744073709551615u);
         }) == "");
 }

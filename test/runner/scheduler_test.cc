@@ -148,7 +148,7 @@ TEST_CASE(
         const uint32_t request_id = next_request_id++;
         Sequence& added = live[request_id];
         added = sequence_of(request_id, count_from(below(3) * 50, num_prompt_tokens), 1 + below(18));
-        added.score_prompt = below(5) == 0;
+        if (below(5) == 0) added.prompt_logprobs = 0;
         scheduler.add(added);
       } else if (action < 5 && !live.empty()) {
         auto chosen = std::next(live.begin(), below(live.size()));

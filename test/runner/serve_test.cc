@@ -66,6 +66,7 @@ wire::ToRunner generate_of(const Sequence& sequence) {
   generate.mutable_sampling()->set_temperature(sequence.sampling.temperature);
   generate.mutable_sampling()->set_seed(sequence.sampling.seed);
   if (sequence.top_logprobs) generate.set_top_logprobs(*sequence.top_logprobs);
+  if (sequence.prompt_logprobs) generate.set_prompt_logprobs(*sequence.prompt_logprobs);
   return command;
 }
 
@@ -105,6 +106,8 @@ struct Answer {
   std::vector<uint32_t> token_ids;
   wire::FinishReason finish_reason = wire::FINISH_REASON_UNSPECIFIED;
   std::optional<wire::RequestError> error;
+  std::vector<int> scores_of_frame;  // how many each PromptLogprobs had
+  uint32_t num_scores = 0;
 
   bool has_ended() const { return error || finish_reason != wire::FINISH_REASON_UNSPECIFIED; }
 };
@@ -122,6 +125,16 @@ class Listener {
       Answer& answer = answers[message->request_error().request_id()];
       CHECK_FALSE(answer.has_ended());
       answer.error = message->request_error();
+      return true;
+    }
+    if (message->has_prompt_logprobs()) {
+      Answer& answer = answers[message->prompt_logprobs().request_id()];
+      CHECK_FALSE(answer.has_ended());
+      CHECK(answer.token_ids.empty());
+      CHECK(message->prompt_logprobs().first_index() == answer.num_scores + 1);
+      answer.scores_of_frame.push_back(message->prompt_logprobs().logprobs_size());
+      answer.num_scores += static_cast<uint32_t>(message->prompt_logprobs().logprobs_size());
+      max_frame_bytes = std::max(max_frame_bytes, message->ByteSizeLong());
       return true;
     }
     REQUIRE(message->has_step());
@@ -148,6 +161,7 @@ class Listener {
 
   std::map<uint32_t, Answer> answers;
   uint64_t num_steps = 0;
+  size_t max_frame_bytes = 0;  // of PromptLogprobs
   wire::FromRunner last;
 
  private:
@@ -250,6 +264,26 @@ TEST_CASE("serve: log-probabilities come with each token if asked for, and chang
   CHECK(std::vector<uint32_t>(logprobs.top_ids().begin(), logprobs.top_ids().end()) == expected.top_ids);
   CHECK(std::vector<float>(logprobs.top_logprobs().begin(), logprobs.top_logprobs().end()) ==
         expected.top_logprobs);
+}
+
+TEST_CASE("serve: scores of prompts come in frames of 256 at most, before the first token") {
+  Runner runner({.max_num_batched_tokens = 600, .max_num_seqs = 8, .block_size = 16, .num_blocks = 600});
+  Listener listener(runner.gateway);
+  Sequence first = seeded(1, 900, 3);
+  first.prompt_logprobs = 20;
+  Sequence second = seeded(2, 40, 3);
+  second.prompt_logprobs = 0;
+  runner.gateway.send(generate_of(first));
+  runner.gateway.send(generate_of(second));
+  runner.gateway.send(generate_of(seeded(3, 40, 3)));
+  for (const uint32_t request_id : {1u, 2u, 3u}) listener.until_ended(request_id);
+  CHECK(listener.answers[1].token_ids == fake_answer(first, kContext));
+  CHECK(listener.answers[2].token_ids == fake_answer(second, kContext));
+  // 600 rows, of which the last has no next token in sight yet, then the rest.
+  CHECK(listener.answers[1].scores_of_frame == std::vector<int>{256, 256, 88, 256, 43});
+  CHECK(listener.answers[2].scores_of_frame == std::vector<int>{39});
+  CHECK(listener.answers[3].scores_of_frame.empty());
+  CHECK(listener.max_frame_bytes < kMaxFromRunnerBytes / 8);
 }
 
 TEST_CASE("serve: a Generate outside its limits is answered, and the others go on") {

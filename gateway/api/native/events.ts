@@ -47,6 +47,8 @@ export interface EndData {
   readonly stop_reason: AnswerEnd['reason'];
   readonly stop_sequence_matched: string | null;
   readonly seed: bigint;
+  /** Tokens of the prompt that were found in the KV cache. */
+  readonly cached_tokens: number;
   /** Tokens that no `token` event had, because no text came of them: the end of the answer, above all. */
   readonly ids?: readonly number[];
 }
@@ -170,6 +172,7 @@ function endEvent(end: AnswerEnd, decodeTimeMs: number, seed: bigint, ids: { ids
       stop_reason: end.reason,
       stop_sequence_matched: end.stopMatched,
       seed,
+      cached_tokens: end.numCachedTokens,
       ...ids,
     },
   };

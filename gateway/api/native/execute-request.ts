@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import * as fields from '../fields.ts';
+import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
 
 export const MAX_PROMPT_CHARACTERS = 32_768;
 export const MAX_EXECUTE_TOKENS = 2048;
 
 const prompt = fields.text('prompt', MAX_PROMPT_CHARACTERS);
-const promptIds = fields.tokenIds('prompt_ids');
+const promptIds = fields.tokenIds('prompt_ids', 1, Number.POSITIVE_INFINITY);
 
 // In the order in which faults are reported.
 const schema = z.strictObject({
@@ -20,6 +21,7 @@ const schema = z.strictObject({
   stop: fields.stopSequences('stop').default([]),
   min_p: fields.float('min_p', 0, 1).default(0),
   seed: fields.seed('seed').optional(),
+  ...tokenConstraints,
   /** Adds `metrics` events to the stream. */
   metrics: z.boolean().default(false),
   /** Adds the ids of the tokens to `token` and `end` events. */
@@ -33,8 +35,17 @@ export const executeFields = schema.shape;
 export type ExecuteRequest = z.output<typeof schema>;
 
 // Two schemas, because a rule across fields is only looked at when each field is good, and all faults come at once.
-const withText = schema.extend({ prompt });
-const withIds = schema.extend({ prompt: fields.excludedBy('prompt', 'prompt_ids'), prompt_ids: promptIds });
+const withText = schema.extend({ prompt }).superRefine(checkRequest);
+const withIds = schema
+  .extend({ prompt: fields.excludedBy('prompt', 'prompt_ids'), prompt_ids: promptIds })
+  .superRefine(checkRequest);
+
+function checkRequest(
+  request: Pick<ExecuteRequest, 'min_tokens' | 'max_tokens'>,
+  ctx: z.RefinementCtx,
+): void {
+  checkMinTokens(ctx, request.min_tokens, request.max_tokens);
+}
 
 /** Throws a 400 that lists every field at fault. */
 export function parseExecuteRequest(body: unknown): ExecuteRequest {

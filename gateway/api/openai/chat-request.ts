@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import * as fields from '../fields.ts';
+import { checkMinTokens } from '../token-constraints.ts';
 import { harmlessFields, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
 
 /** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
@@ -60,6 +61,7 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
     'max_tokens',
     'and max_completion_tokens mean the same; send one of them',
   );
+  checkMinTokens(ctx, request.min_tokens, max_completion_tokens ?? max_tokens);
 });
 
 /** The body of POST /v1/chat/completions, checked and with its defaults. */

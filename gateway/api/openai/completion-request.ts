@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import * as fields from '../fields.ts';
+import { checkMinTokens } from '../token-constraints.ts';
 import { prompts } from './prompts.ts';
-import { harmlessFields, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
+import { harmlessFields, MAX_TOKENS, refuseIgnored, sharedFields } from './shared-fields.ts';
 
 /** Answers to one request, over all its prompts. */
 const MAX_CHOICES = 64;
@@ -12,18 +13,25 @@ const MAX_LOGPROBS = 5;
 export const completionFields = {
   ...sharedFields,
   prompt: prompts('prompt'),
-  max_tokens: maxTokens('max_tokens').default(DEFAULT_MAX_TOKENS),
+  max_tokens: fields.integer('max_tokens', 0, MAX_TOKENS).default(DEFAULT_MAX_TOKENS),
   logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
+  /** The prompt comes before its answer, its log-probabilities too. */
+  echo: z.boolean().default(false),
 
   // Known, and refused unless they ask for what happens anyway.
-  echo: fields.unsupported('echo', (value) => value === false, 'false'),
   suffix: fields.unsupported('suffix', (value) => value === '', 'an empty string'),
   best_of: fields.unsupported('best_of', (value) => value === 1, '1'),
 
   ...harmlessFields,
 };
 
-const schema = z.strictObject(completionFields).superRefine(({ stream, stream_options, prompt, n }, ctx) => {
+const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
+  const { stream, stream_options, prompt, n, echo, min_tokens, max_tokens } = request;
+  if (max_tokens === 0 && !echo) {
+    const rule = { constraint: `range(1..=${MAX_TOKENS})`, value: '0' };
+    fields.violated(ctx, rule, 'max_tokens must be at least 1, unless echo is true (got 0)', ['max_tokens']);
+  }
+  checkMinTokens(ctx, min_tokens, max_tokens);
   refuseIgnored(ctx, !stream && stream_options !== undefined, 'stream_options', 'needs stream to be true');
   const numChoices = prompt.length * n;
   if (numChoices <= MAX_CHOICES) return;

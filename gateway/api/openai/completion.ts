@@ -15,6 +15,8 @@ export interface Completion {
   /** Of all prompts, each counted once however many choices it has. */
   readonly numPromptTokens: number;
   readonly numChoices: number;
+  /** The choices of a prompt stand together. */
+  readonly numChoicesPerPrompt: number;
 }
 
 /** The text of a choice or a piece of it; its tokens if log-probabilities were asked for. */
@@ -78,7 +80,7 @@ export async function wholeCompletion(completion: Completion, shape: Shape, step
     return shape.choice(index, text, FINISH_REASONS[end.reason]);
   });
   const { id, created, model } = completion;
-  return { id, object: shape.object, created, model, choices, usage: usage(completion, ends.values()) };
+  return { id, object: shape.object, created, model, choices, usage: usage(completion, ends) };
 }
 
 /**
@@ -100,7 +102,7 @@ export async function* completionEvents(
   const openings = Array.from({ length: numChoices }, (_, index) => shape.opening(index));
   const opened = openings.map((choice) => (choice === undefined ? '' : chunk([choice]))).join('');
   if (opened !== '') yield opened;
-  const ends: AnswerEnd[] = [];
+  const ends = new Map<number, AnswerEnd>();
   try {
     for await (const parts of steps) {
       // One write for all that a step brought.
@@ -110,9 +112,9 @@ export async function* completionEvents(
         if (text.text !== '') events += chunk([shape.delta(index, text)]);
         if (part.end === undefined) continue;
         events += chunk([shape.closing(index, FINISH_REASONS[part.end.reason])]);
-        ends.push(part.end);
+        ends.set(index, part.end);
       }
-      if (includeUsage && ends.length === numChoices) events += chunk([], usage(completion, ends));
+      if (includeUsage && ends.size === numChoices) events += chunk([], usage(completion, ends));
       if (events !== '') yield events;
     }
   } catch (error) {
@@ -126,12 +128,19 @@ function choiceText({ pieces, sentTokens }: IndexedPart['part']): ChoiceText {
   return { text: pieces.map((piece) => piece.text).join(''), tokens: sentTokens };
 }
 
-function usage({ numPromptTokens }: Completion, ends: Iterable<AnswerEnd>): object {
+function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): object {
+  const { numPromptTokens, numChoicesPerPrompt } = completion;
   let numTokens = 0;
-  for (const end of ends) numTokens += end.numTokens;
+  let numCachedTokens = 0;
+  for (const [index, end] of ends) {
+    numTokens += end.numTokens;
+    // A prompt counts once: the later choices find in the cache what the first one had to compute.
+    if (index % numChoicesPerPrompt === 0) numCachedTokens += end.numCachedTokens;
+  }
   return {
     prompt_tokens: numPromptTokens,
     completion_tokens: numTokens,
     total_tokens: numPromptTokens + numTokens,
+    prompt_tokens_details: { cached_tokens: numCachedTokens },
   };
 }

@@ -21,6 +21,8 @@ export function generateRequests(
     presencePenalty: fields.presence_penalty,
     frequencyPenalty: fields.frequency_penalty,
     logitBias: fields.logit_bias,
+    allowedTokenIds: fields.allowed_token_ids,
+    bannedTokenIds: fields.banned_token_ids,
   };
   return Array.from({ length: fields.n }, (_, choice) => {
     return { ...prompt, sampling: { ...sampling, seed: (seed + BigInt(choice)) % NUM_SEEDS } };

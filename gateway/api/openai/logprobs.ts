@@ -15,14 +15,19 @@ export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]
     const bytes = tokenizer.bytes(id);
     return { token: tokenText(bytes).text, logprob: finite(logprob), bytes: [...bytes] };
   };
-  const content = tokens.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => ({
+  // Only prompts that are echoed have a token without, and chats echo none.
+  const scored = tokens.flatMap(({ id, logprobs }) => (logprobs === undefined ? [] : [{ id, logprobs }]));
+  const content = scored.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => ({
     ...entry(id, logprob),
     top_logprobs: topIds.map((topId, rank) => entry(topId, topLogprobs[rank] as number)),
   }));
   return { content, refusal: null };
 }
 
-/** As completions have them: four lists side by side, and the token itself always among the most likely. */
+/**
+ * As completions have them: four lists side by side, and the token itself always among the most likely. The first token
+ * of an echoed prompt has null: nothing comes before it.
+ */
 export function completionLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object {
   const name = (id: number): string => {
     const { text, isText } = tokenText(tokenizer.bytes(id));
@@ -30,9 +35,11 @@ export function completionLogprobs(tokenizer: TokenBytes, tokens: readonly SentT
   };
   return {
     text_offset: tokens.map(({ textOffset }) => textOffset),
-    token_logprobs: tokens.map(({ logprobs }) => finite(logprobs.logprob)),
+    token_logprobs: tokens.map(({ logprobs }) => (logprobs === undefined ? null : finite(logprobs.logprob))),
     tokens: tokens.map(({ id }) => name(id)),
-    top_logprobs: tokens.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => {
+    top_logprobs: tokens.map(({ id, logprobs }) => {
+      if (logprobs === undefined) return null;
+      const { logprob, topIds, topLogprobs } = logprobs;
       const top = topIds.map((topId, rank) => [name(topId), finite(topLogprobs[rank] as number)] as const);
       return Object.fromEntries([...top, [name(id), finite(logprob)]]);
     }),

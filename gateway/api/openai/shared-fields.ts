@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import * as fields from '../fields.ts';
+import { tokenConstraints } from '../token-constraints.ts';
 import { logitBias } from './logit-bias.ts';
 
 /** Fields that chat completions and completions share. */
@@ -22,6 +23,7 @@ export const sharedFields = {
   frequency_penalty: fields.float('frequency_penalty', -2, 2).default(0),
   logit_bias: logitBias('logit_bias').default(new Map()),
   seed: fields.seed('seed').optional(),
+  ...tokenConstraints,
   stop: z
     .preprocess((value) => (typeof value === 'string' ? [value] : value), fields.stopSequences('stop'))
     .default([]),
@@ -39,8 +41,10 @@ export const harmlessFields = {
 
 export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 
+export const MAX_TOKENS = 2 ** 31 - 1;
+
 export function maxTokens(name: string) {
-  return fields.integer(name, 1, 2 ** 31 - 1);
+  return fields.integer(name, 1, MAX_TOKENS);
 }
 
 /** Refuses a field that would be ignored, because it needs another that is not there. */

@@ -28,7 +28,7 @@ const CANDIDATES: readonly unknown[] = [
 /** Without effect, and accepted because SDKs send them. */
 const HARMLESS = ['user', 'metadata', 'store', 'service_tier', 'safety_identifier', 'prompt_cache_key'];
 /** Obeyed by the gateway: they change what the client gets and not what the runner does. */
-const OBEYED_BY_GATEWAY = ['job_id', 'stop', 'stream', 'stream_options', 'metrics', 'token_ids'];
+const OBEYED_BY_GATEWAY = ['job_id', 'stop', 'stream', 'stream_options', 'metrics', 'token_ids', 'echo'];
 /** What a field needs so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
   stream_options: { stream: true },

@@ -11,6 +11,7 @@ const test = suite('answer prompts');
 
 const settings: AnswerSettings = {
   maxTokens: 9,
+  minTokens: 0,
   ignoreEos: false,
   stop: [],
   sampling: { ...requestOf([1], 1).sampling, seed: 2n ** 64n - 1n },
@@ -103,6 +104,19 @@ test('a prompt that cannot be answered is named before any is sent', async () =>
     assert.match((await errorOf(() => answersOf(runner, ['good', prompt]))).message, message);
   }
   assert.is(runner.requests.length, 0);
+});
+
+test('an answer has min tokens, or as many as the context has room for', async () => {
+  const runner = new ScriptedRunner();
+  runner.script = [[97, EOS_ID]];
+  await answersOf(runner, ['a', 'x'.repeat(509)], { minTokens: 7 });
+  assert.equal(
+    runner.requests.map(({ minTokens, maxTokens }) => [minTokens, maxTokens]),
+    [
+      [7, 9],
+      [3, 3],
+    ],
+  );
 });
 
 test('one that fails ends the others', async () => {

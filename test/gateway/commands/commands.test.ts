@@ -2,6 +2,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { generateCommand } from '../../../gateway/commands/generate.ts';
 import { listCommand } from '../../../gateway/commands/list.ts';
 import { pullCommand } from '../../../gateway/commands/pull.ts';
 import { tokenizeCommand } from '../../../gateway/commands/tokenize.ts';
@@ -71,6 +72,15 @@ test('each mistake is one sentence on stderr and its exit code', async () => {
     assert.is(stdout, '');
     assert.match(stderr, /^[^\n]+\n$/, args.join(' '));
   }
+});
+
+test('generate refuses to want more tokens at least than at most', async () => {
+  const flags = ['--model', model, '--min-tokens', '9', '--max-tokens', '8'];
+  assert.equal(await run(generateCommand, ...flags, 'hello'), {
+    exitCode: 64,
+    stdout: '',
+    stderr: 'runnel: --min-tokens must be at most --max-tokens, got 9 and 8.\n',
+  });
 });
 
 test('pull wants one name of the catalogue', async () => {

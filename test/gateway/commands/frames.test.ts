@@ -38,6 +38,7 @@ frames('a recording is printed one line a frame, with the step and the direction
         requestId: 7,
         tokenIds: Array.from({ length: 2000 }, (_, i) => i),
         maxTokens: 5,
+        cacheSalt: Uint8Array.of(1, 2, 255),
         sampling: {
           temperature: 0.8,
           seed: Long.MAX_UNSIGNED_VALUE,
@@ -52,7 +53,7 @@ frames('a recording is printed one line a frame, with the step and the direction
   assert.equal((await print('good.frames')).stdout.split('\n'), [
     '     0 - start version 1, model /m.gguf, kv_cache_bytes 1073741824',
     '     0 > generate request_id 7, token_ids [0 1 2 3 4 5 6 7 and 1992 more], max_tokens 5, ' +
-      'sampling {temperature 0.8, seed 18446744073709551615, logit_bias [{token_id 5, bias -100}]}',
+      'sampling {temperature 0.8, seed 18446744073709551615, logit_bias [{token_id 5, bias -100}]}, cache_salt AQL/',
     '     0 < failure exit_code 70, message a\\u000ab\\u001b[2J',
     '    12 < step step 12, outputs [{request_id 4294967295, first_index 3, token_ids [11], ' +
       'finish_reason FINISH_REASON_MAX_TOKENS}]',

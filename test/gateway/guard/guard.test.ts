@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ApiKeys } from '../../../gateway/guard/api-keys.ts';
@@ -206,6 +207,25 @@ test('nothing about other origins is said unless some are let in', async () => {
     403,
     'the default is loopback only',
   );
+});
+
+test('each key has a cache of its own, without keys or by choice all share one', async () => {
+  const other = `${KEY}-2`;
+  const saltsOf = async (rules: Partial<GuardRules>): Promise<string[]> => {
+    const ask = setUp(rules);
+    ask.runner.script = [[EOS_ID]];
+    for (const key of [KEY, other, KEY]) await (await ask('POST', '/execute', { 'x-api-key': key })).text();
+    return ask.runner.requests.map(({ cacheSalt }) => Buffer.from(cacheSalt).toString('hex'));
+  };
+  const apiKeys = new ApiKeys([KEY, other]);
+  const [first, second, again] = await saltsOf({ apiKeys });
+  assert.match(first ?? '', /^[0-9a-f]{64}$/);
+  assert.is(again, first);
+  assert.is.not(second, first);
+  assert.is((await saltsOf({ apiKeys }))[0], first, 'as long as the process lives');
+  assert.is.not(first, createHash('sha256').update(KEY).digest('hex'), 'the key does not tell it');
+  assert.equal(await saltsOf({ apiKeys, cacheSharing: 'all' }), ['', '', '']);
+  assert.equal(await saltsOf({}), ['', '', '']);
 });
 
 test.run();

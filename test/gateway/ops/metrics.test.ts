@@ -3,6 +3,7 @@ import * as assert from 'uvu/assert';
 import { MeteredRunner } from '../../../gateway/ops/metered-runner.ts';
 import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { countersOf, schedulerCounters } from '../../../gateway/runner/scheduler-stats.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
@@ -108,6 +109,56 @@ test('counters outlive runners; state, restarts and blocks are the runner’s of
   assert.is(samples.get('runnel_kv_blocks'), 64);
   assert.is(samples.get('runnel_kv_blocks_free'), 60);
   assert.is((await samplesOf(metrics)).get('runnel_runner_restarts_total'), 3, 'asking counts nothing');
+});
+
+test('a request is timed by the clock of its runner, once', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.script = [[1], [2, 3]];
+  await collect(runner, requestOf([1, 2], 3));
+  const samples = await samplesOf(metrics);
+  const of = (name: string) => [samples.get(`runnel_${name}_count`), samples.get(`runnel_${name}_sum`)];
+  assert.equal(of('request_queue_time_seconds'), [1, 0.001]);
+  assert.equal(of('request_prefill_time_seconds'), [1, 0.002]);
+  assert.equal(of('runner_time_to_first_token_seconds'), [1, 0.003]);
+});
+
+test('the scheduler is shown: counters over all runners, the rest of the one that serves', async () => {
+  const { inner, metrics } = metered();
+  const counters = countersOf((name) => schedulerCounters.indexOf(name) + 1);
+  const gauges = { numWaiting: 21, numRunning: 22, numPaused: 23, numFreeBlocks: 24, numReusableBlocks: 25 };
+  const stats = { ...countersOf(() => 0), ...gauges, memoryBytes: 26 };
+  inner.current = { ...inner.current, counters, stats, openTokens: 27 };
+  const samples = await samplesOf(metrics);
+  const expected: Record<string, number> = {
+    'sequences_total{outcome="finished"}': 1,
+    'sequences_total{outcome="failed"}': 2,
+    preemptions_total: 3,
+    'steps_total{kind="prefill"}': 4,
+    'steps_total{kind="decode"}': 5,
+    'steps_total{kind="mixed"}': 6,
+    'step_sequences_total{kind="prefill"}': 7,
+    'step_sequences_total{kind="decode"}': 8,
+    prefill_tokens_total: 9,
+    prefix_cache_hit_tokens_total: 10,
+    generated_tokens_total: 11,
+    step_seconds_total: 12e-6,
+    sequences_waiting: 21,
+    sequences_running: 22,
+    sequences_paused: 23,
+    kv_blocks_reusable: 25,
+    runner_memory_bytes: 26,
+    prompt_tokens_open: 27,
+  };
+  for (const [name, value] of Object.entries(expected)) assert.is(samples.get(`runnel_${name}`), value, name);
+  const again = await samplesOf(metrics);
+  assert.is(again.get('runnel_preemptions_total'), 3, 'asking counts nothing');
+});
+
+test('requests of which none can be begun are counted as refused, each', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true });
+  assert.throws(() => runner.requireRoom([requestOf([1], 2), requestOf([1], 2)]));
+  assert.is((await samplesOf(metrics)).get('worker_requests_total{outcome="queue_full"}'), 2);
 });
 
 test('GET /metrics is Prometheus text, and holds no prompt', async () => {

@@ -39,7 +39,12 @@ test('a whole completion has content, finish_reason and usage', async ({ runner,
         finish_reason: 'stop',
       },
     ],
-    usage: { prompt_tokens: 9, completion_tokens: 6, total_tokens: 15 },
+    usage: {
+      prompt_tokens: 9,
+      completion_tokens: 6,
+      total_tokens: 15,
+      prompt_tokens_details: { cached_tokens: 0 },
+    },
   });
   assert.equal(runner.requests[0]?.promptIds, [TURN_ID, ...bytes('user: Hi')]);
   assert.is(runner.requests[0]?.maxTokens, 20);
@@ -62,7 +67,15 @@ test('a stream is role, content, finish_reason, usage when asked for, [DONE]', a
       { choices: [delta({ content: 'He' })], usage: null },
       { choices: [delta({ content: 'y' })], usage: null },
       { choices: [delta({}, 'length')], usage: null },
-      { choices: [], usage: { prompt_tokens: 9, completion_tokens: 3, total_tokens: 12 } },
+      {
+        choices: [],
+        usage: {
+          prompt_tokens: 9,
+          completion_tokens: 3,
+          total_tokens: 12,
+          prompt_tokens_details: { cached_tokens: 0 },
+        },
+      },
     ],
   );
   assert.is(new Set(chunks.map(({ id, created }) => `${id} ${created}`)).size, 1);
@@ -292,7 +305,12 @@ test('n: choice i draws with the seed plus i, modulo 2^64', async ({ runner, cha
     runner.requests.map(({ sampling }) => sampling.seed),
     [seed, seed + 1n, 0n],
   );
-  assert.equal(whole.usage, { prompt_tokens: 9, completion_tokens: 9, total_tokens: 18 });
+  assert.equal(whole.usage, {
+    prompt_tokens: 9,
+    completion_tokens: 9,
+    total_tokens: 18,
+    prompt_tokens_details: { cached_tokens: 0 },
+  });
 });
 
 test('n: a stream interleaves the choices by index, one write a step', async ({ runner, chat }) => {

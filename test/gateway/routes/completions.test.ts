@@ -2,7 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { testApp } from '../../fixtures/app.ts';
-import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
 import type { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../fixtures/sse.ts';
 
@@ -42,7 +42,12 @@ test('a whole completion has text, finish_reason and usage', async ({ runner, co
     created: 1_800_000_000,
     model: 'bytes',
     choices: [{ index: 0, text: 'Hello', logprobs: null, finish_reason: 'stop' }],
-    usage: { prompt_tokens: 2, completion_tokens: 6, total_tokens: 8 },
+    usage: {
+      prompt_tokens: 2,
+      completion_tokens: 6,
+      total_tokens: 8,
+      prompt_tokens_details: { cached_tokens: 0 },
+    },
   });
   assert.equal(runner.requests[0]?.promptIds, bytes('Hi'));
   assert.is(runner.requests[0]?.maxTokens, 16, 'the default');
@@ -67,7 +72,15 @@ test('a stream is text, finish_reason, usage when asked for, [DONE]', async ({ r
       chunk('He'),
       chunk('y'),
       chunk('', 'length'),
-      { choices: [], usage: { prompt_tokens: 2, completion_tokens: 3, total_tokens: 5 } },
+      {
+        choices: [],
+        usage: {
+          prompt_tokens: 2,
+          completion_tokens: 3,
+          total_tokens: 5,
+          prompt_tokens_details: { cached_tokens: 0 },
+        },
+      },
     ],
   );
   assert.is(new Set(chunks.map(({ id, object }) => `${id} ${object}`)).size, 1);
@@ -117,7 +130,12 @@ test('several prompts: the choices of the first come first, and each prompt draw
     choices.map(({ index, text }) => `${index} ${text}`),
     ['0 a3', '1 a4', '2 b3', '3 b4'],
   );
-  assert.equal(usage, { prompt_tokens: 2, completion_tokens: 12, total_tokens: 14 });
+  assert.equal(usage, {
+    prompt_tokens: 2,
+    completion_tokens: 12,
+    total_tokens: 14,
+    prompt_tokens_details: { cached_tokens: 0 },
+  });
 });
 
 test('a prompt that cannot be is refused with its place', async ({ runner, complete }) => {
@@ -151,7 +169,6 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, co
   const refused: Record<string, unknown> = {
     suffix: 'end',
     best_of: 2,
-    echo: true,
     logprobs: 6,
     n: 9,
     max_tokens: 0,
@@ -207,6 +224,128 @@ test('logprobs: offsets in a stream go on from chunk to chunk', async ({ runner,
     if (data !== '[DONE]') offsets.push(JSON.parse(data).choices[0].logprobs?.text_offset ?? null);
   }
   assert.equal(offsets, [[0, 1], [2], null]);
+});
+
+test('echo: the prompt comes first, whole and streamed, once a choice', async ({ runner, complete }) => {
+  runner.scriptOf = ({ promptIds }) => [[...promptIds.slice(0, 1)], bytes('!'), [EOS_ID]];
+  const { choices, usage } = await bodyOf(complete({ prompt: ['Hé', 'you'], echo: true, n: 2 }));
+  assert.equal(
+    choices.map(({ text }) => text),
+    ['HéH!', 'HéH!', 'youy!', 'youy!'],
+  );
+  assert.is((usage as { completion_tokens: number }).completion_tokens, 12);
+  assert.is(runner.requests[0]?.promptLogprobs, undefined, 'nobody asked for log-probabilities');
+  const texts = [];
+  for await (const { data } of readEvents(await complete({ prompt: 'Hé', echo: true, stream: true }))) {
+    if (data !== '[DONE]') texts.push(JSON.parse(data).choices[0].text);
+  }
+  assert.equal(texts, ['HéH', '!', '']);
+});
+
+test('echo with logprobs: the first token has none, offsets go on behind the prompt', async ({
+  runner,
+  complete,
+}) => {
+  runner.script = [bytes('cé'), [EOS_ID]];
+  const asked = { prompt: [TURN_ID, ...bytes('éb')], echo: true, logprobs: 1 };
+  const { choices } = await bodyOf(complete(asked));
+  assert.is(choices[0]?.text, 'ébcé', 'a control token has no text');
+  const tokens = ['<turn>', 'bytes:\\xc3', 'bytes:\\xa9', 'b', 'c', 'bytes:\\xc3', 'bytes:\\xa9'];
+  const logprobs = [null, ...bytes('ébcé').map((id) => -id / 8)];
+  assert.equal(choices[0]?.logprobs, {
+    text_offset: [0, 0, 0, 1, 2, 3, 3],
+    token_logprobs: logprobs,
+    tokens,
+    top_logprobs: logprobs.map((value, at) => (value === null ? null : { [tokens[at] as string]: value })),
+  });
+  assert.is(runner.requests[0]?.promptLogprobs, 1);
+  const chunks = [];
+  for await (const { data } of readEvents(await complete({ ...asked, stream: true })))
+    if (data !== '[DONE]') chunks.push(JSON.parse(data).choices[0].logprobs?.text_offset ?? null);
+  assert.equal(chunks, [[0, 0, 0, 1, 2, 3, 3], null]);
+});
+
+test('echo without an answer: max_tokens 0 scores the prompt alone', async ({ runner, complete }) => {
+  for (const script of [[bytes('x')], [[EOS_ID]]]) {
+    runner.requests.length = 0;
+    runner.script = script;
+    const { choices, usage } = await bodyOf(
+      complete({ prompt: 'Hi', echo: true, max_tokens: 0, logprobs: 0 }),
+    );
+    assert.is(runner.requests[0]?.maxTokens, 1, 'a runner cannot be asked for none');
+    assert.equal(choices, [
+      {
+        index: 0,
+        text: 'Hi',
+        logprobs: {
+          text_offset: [0, 1],
+          token_logprobs: [null, -105 / 8],
+          tokens: ['H', 'i'],
+          top_logprobs: [null, { i: -105 / 8 }],
+        },
+        finish_reason: 'length',
+      },
+    ]);
+    const prompt_tokens_details = { cached_tokens: 0 };
+    assert.equal(usage, { prompt_tokens: 2, completion_tokens: 0, total_tokens: 2, prompt_tokens_details });
+  }
+});
+
+test('cached tokens are those of each prompt’s first choice', async ({ runner, complete }) => {
+  runner.script = [[EOS_ID]];
+  runner.cachedOf = ({ promptIds, sampling }) => promptIds.length + 100 * Number(sampling.seed);
+  const { usage } = await bodyOf(complete({ prompt: ['abc', 'de'], n: 2, seed: 0 }));
+  assert.equal((usage as { prompt_tokens_details: object }).prompt_tokens_details, { cached_tokens: 5 });
+});
+
+test('min_tokens: stop strings wait as long, and what cannot be is refused', async ({ runner, complete }) => {
+  runner.script = [bytes('a.b.c'), [EOS_ID]];
+  assert.is((await bodyOf(complete({ stop: '.', min_tokens: 2 }))).choices[0]?.text, 'a.b');
+  assert.is(runner.requests[0]?.minTokens, 2);
+  const refused: [object, RegExp][] = [
+    [{ min_tokens: 17 }, /min_tokens must be at most max_tokens, which is 16 \(got 17\)/],
+    [{ min_tokens: 1, max_tokens: 0, echo: true }, /which is 0 \(got 1\)/],
+    [
+      { prompt: 'x'.repeat(500), max_tokens: 20, min_tokens: 13 },
+      /min_tokens is 13, but the context holds 12/,
+    ],
+  ];
+  for (const [body, message] of refused) {
+    const response = await complete(body);
+    assert.is(response.status, 400);
+    const { error } = await bodyOf(response);
+    assert.is(error.param, 'min_tokens');
+    assert.match(error.message, message);
+  }
+});
+
+test('masks must name tokens that there are, and leave one to draw', async ({ runner, complete }) => {
+  const refused: [object, string, RegExp][] = [
+    [{ stop_token_ids: [258] }, 'stop_token_ids.0', /is token 258, but the vocabulary ends at 257/],
+    [{ allowed_token_ids: [1, 300] }, 'allowed_token_ids.1', /is token 300/],
+    [{ banned_token_ids: [1, 300] }, 'banned_token_ids.1', /is token 300/],
+    [{ stop_token_ids: Array(33).fill(1) }, 'stop_token_ids', /at most 32 tokens \(got 33\)/],
+    [{ allowed_token_ids: [] }, 'allowed_token_ids', /must not be empty/],
+    [{ banned_token_ids: [-1] }, 'banned_token_ids', /must be a whole number from 0 on/],
+    [{ allowed_token_ids: [1, 2], banned_token_ids: [2, 1] }, 'allowed_token_ids', /leaves no token to draw/],
+    [
+      { allowed_token_ids: [5, EOS_ID], stop_token_ids: [5], min_tokens: 1 },
+      'allowed_token_ids',
+      /leaves no token/,
+    ],
+    [{ banned_token_ids: Array.from({ length: 258 }, (_, id) => id) }, 'banned_token_ids', /leaves no token/],
+  ];
+  for (const [body, param, message] of refused) {
+    const response = await complete(body);
+    assert.is(response.status, 400, param);
+    const { error } = await bodyOf(response);
+    assert.is(error.param, param);
+    assert.match(error.message, message);
+  }
+  assert.is(runner.requests.length, 0);
+  runner.script = [bytes('ab')];
+  const { choices } = await bodyOf(complete({ stop_token_ids: bytes('b') }));
+  assert.equal([choices[0]?.text, choices[0]?.finish_reason], ['a', 'stop'], 'it is not part of the text');
 });
 
 test.run();

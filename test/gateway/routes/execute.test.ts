@@ -33,7 +33,7 @@ test('a stream is started, token, end, each with its name, and its data', async 
   );
   assert.equal(events[6], {
     event: 'end',
-    data: '{"tokens_out":6,"decode_time_ms":0,"stop_reason":"eos","stop_sequence_matched":null,"seed":42}',
+    data: '{"tokens_out":6,"decode_time_ms":0,"stop_reason":"eos","stop_sequence_matched":null,"seed":42,"cached_tokens":0}',
   });
 });
 
@@ -41,7 +41,8 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
   runner.script = [[EOS_ID]];
   const body =
     '{"job_id":"a","prompt":"Hi","max_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":9,"min_p":0.125,' +
-    '"repetition_penalty":1.5,"seed":18446744073709551615}';
+    '"repetition_penalty":1.5,"seed":18446744073709551615,"min_tokens":3,"stop_token_ids":[5,5],' +
+    `"allowed_token_ids":[5,6,${EOS_ID}],"banned_token_ids":[7]}`;
   const answer = await readNativeAnswer(await post('/execute', body));
   assert.is(answer.last.event, 'end');
   assert.equal(runner.requests, [
@@ -49,7 +50,9 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
       promptIds: bytes('Hi'),
       modelIdentity: 'bytes',
       maxTokens: 7,
-      stopIds: [EOS_ID],
+      minTokens: 3,
+      stopIds: [EOS_ID, 5],
+      cacheSalt: new Uint8Array(),
       sampling: {
         temperature: 0.5,
         topP: 0.25,
@@ -59,6 +62,8 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
         presencePenalty: 0,
         frequencyPenalty: 0,
         logitBias: new Map(),
+        allowedTokenIds: [5, 6, EOS_ID],
+        bannedTokenIds: [7],
         seed: 18446744073709551615n,
       },
     },
@@ -84,6 +89,8 @@ test('defaults: temperature 1, filters off, a random seed that is reported', asy
       presencePenalty: 0,
       frequencyPenalty: 0,
       logitBias: new Map(),
+      allowedTokenIds: [],
+      bannedTokenIds: [],
       seed: 0n,
     },
   );
@@ -254,6 +261,38 @@ test('before the model is ready there is a 503 that says why', async ({ runner, 
     message: 'The file is damaged.',
     retriable: true,
   });
+});
+
+test('the end tells how much of the prompt was cached', async ({ runner, post }) => {
+  runner.script = [[EOS_ID]];
+  runner.cachedOf = () => 1;
+  const { last } = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'Hi' }));
+  assert.is(last.data.cached_tokens, 1);
+});
+
+test('a stop token that the request names is told among the ids, and not in the text', async ({
+  runner,
+  post,
+}) => {
+  runner.script = [bytes('ab')];
+  const asked = { job_id: 'a', prompt: 'Hi', stop_token_ids: bytes('b'), token_ids: true };
+  const { text, ids, last } = await readNativeAnswer(await post('/execute', asked));
+  assert.equal([text, ids, last.data.stop_reason], ['a', bytes('ab'), 'eos']);
+});
+
+test('min_tokens of more than max_tokens is refused', async ({ post }) => {
+  const asked = { job_id: 'a', prompt: 'Hi', min_tokens: 9, max_tokens: 8 };
+  const response = await post('/execute', asked);
+  assert.is(response.status, 400);
+  const { errors } = (await response.json()) as { errors: object[] };
+  assert.equal(errors, [
+    {
+      field: 'min_tokens',
+      constraint: 'range(0..=8)',
+      message: 'min_tokens must be at most max_tokens, which is 8 (got 9)',
+      value: '9',
+    },
+  ]);
 });
 
 test.run();

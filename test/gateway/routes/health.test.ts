@@ -1,6 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { RunnerState, RunnerStatus } from '../../../gateway/runner/runner.ts';
+import { countersOf, schedulerCounters } from '../../../gateway/runner/scheduler-stats.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { scriptedInfo } from '../../fixtures/scripted-runner.ts';
 
@@ -55,6 +56,41 @@ test('memory is the device’s or the host’s, and its old key stays', async ()
   };
   assert.equal(await memory('cpu'), { vram_bytes: 0, memory_type: 'cpu', memory_bytes: 1500 });
   assert.equal(await memory('cuda'), { vram_bytes: 1500, memory_type: 'vram-only', memory_bytes: 1500 });
+});
+
+test('the scheduler shows once the runner has told of it, with mean batches', async () => {
+  const { runner, get } = testApp();
+  const scheduler = async () => ((await (await get('/health')).json()) as { scheduler: unknown }).scheduler;
+  assert.is(await scheduler(), null);
+  const counters = countersOf((name) => schedulerCounters.indexOf(name) + 10);
+  const gauges = { numWaiting: 1, numRunning: 2, numPaused: 3, numFreeBlocks: 4, numReusableBlocks: 5 };
+  runner.current = { ...runner.current, stats: { ...counters, ...gauges, memoryBytes: 6 } };
+  assert.equal(await scheduler(), {
+    total: 1 + 2 + 3 + 10 + 11,
+    waiting: 1,
+    running: 2,
+    paused: 3,
+    finished: 10,
+    failed: 11,
+    preemptions: 12,
+    prefill_batches: 13,
+    decode_batches: 14,
+    mixed_batches: 15,
+    mean_prefill_batch_size: 16 / (13 + 15),
+    mean_decode_batch_size: 17 / (14 + 15),
+    prefill_tokens: 18,
+    cached_tokens: 19,
+    generated_tokens: 20,
+    blocks_total: 64,
+    blocks_free: 4,
+    blocks_reusable: 5,
+    busy_seconds: 21e-6,
+    memory_bytes: 6,
+  });
+  const idle = { ...countersOf(() => 0), ...gauges, memoryBytes: 0 };
+  runner.current = { ...runner.current, stats: idle };
+  const { mean_prefill_batch_size, memory_bytes } = (await scheduler()) as Record<string, unknown>;
+  assert.equal([mean_prefill_batch_size, memory_bytes], [0, null]);
 });
 
 test('/ready says why not, and when to ask again', async () => {

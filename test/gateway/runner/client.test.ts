@@ -9,7 +9,7 @@ import {
   maxBytesFromRunner,
   maxBytesToRunner,
 } from '../../../gateway/runner/frame.ts';
-import type { Output } from '../../../gateway/runner/messages.ts';
+import type { Output, PromptLogprobs } from '../../../gateway/runner/messages.ts';
 import { runner } from '../../../gateway/runner/proto/runner.js';
 import type { ProtocolError } from '../../../gateway/runner/protocol-error.ts';
 import { within } from '../../fixtures/within.ts';
@@ -29,12 +29,14 @@ const ready = {
     maxNumBatchedTokens: 64,
     blockSize: 32,
     numBlocks: 4,
+    kvCacheType: 'f16',
   },
 };
 const request = {
   tokenIds: [1, 2, 3],
   numEmitted: 0,
   maxTokens: 4,
+  minTokens: 0,
   stopIds: [99],
   sampling: {
     temperature: 1,
@@ -45,8 +47,11 @@ const request = {
     presencePenalty: 0,
     frequencyPenalty: 0,
     logitBias: new Map(),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
     seed: 5n,
   },
+  cacheSalt: new Uint8Array(),
 };
 const finishStop = v1.FinishReason.FINISH_REASON_STOP_ID;
 const finishMax = v1.FinishReason.FINISH_REASON_MAX_TOKENS;
@@ -72,11 +77,13 @@ function connect() {
     onClosed = resolve;
   });
   const events: string[] = [];
+  const begun = new Set<number>();
   const client = new RunnerClient(input, output, {
     onHello: () => events.push('hello'),
     onLoadProgress: ({ loadedBytes }) => events.push(`progress ${loadedBytes}`),
     onReady: () => events.push('ready'),
     onHeartbeat: ({ numFreeBlocks }) => events.push(`heartbeat ${numFreeBlocks}`),
+    onStats: ({ numRunning, numGeneratedTokens }) => events.push(`stats ${numRunning} ${numGeneratedTokens}`),
     onFailure: ({ message }) => events.push(`failure ${message}`),
     onClosed: (error) => onClosed(error),
   });
@@ -85,9 +92,13 @@ function connect() {
     heard,
     events,
     input,
-    /** Delivered before it returns: the client listens to 'data', which a flowing stream passes on at once. */
+    /**
+     * Delivered before it returns: the client listens to 'data', which a flowing stream passes on at once. A step
+     * without first_outputs gets those that belong to it.
+     */
     say(...messages: FromRunner[]) {
       for (const message of messages) {
+        if (message.step) message.step.firstOutputs ??= firstsOf(message.step.outputs ?? [], begun);
         input.emit('data', encodeFrame(v1.FromRunner.encode(message).finish(), maxBytesFromRunner));
       }
     },
@@ -95,12 +106,23 @@ function connect() {
   };
 }
 
+function firstsOf(outputs: readonly runner.v1.Output.$Properties[], begun: Set<number>) {
+  const ids = new Set(outputs.map(({ requestId }) => requestId ?? 0));
+  const firsts = [...ids].filter((id) => !begun.has(id));
+  for (const id of firsts) begun.add(id);
+  return firsts.map((requestId) => ({ requestId }));
+}
+
 function sinkOf() {
   const outputs: Output[] = [];
   const errors: string[] = [];
+  const promptLogprobs: number[] = [];
   return {
     outputs,
     errors,
+    promptLogprobs,
+    onPromptLogprobs: (frame: PromptLogprobs) =>
+      promptLogprobs.push(...frame.logprobs.map(({ logprob }) => logprob)),
     onOutput: (output: Output) => outputs.push(output),
     onError: ({ code, message }: { code: string; message: string }) => errors.push(`${code} ${message}`),
   };
@@ -188,6 +210,45 @@ client('takes a finish that crosses a cancel for the end', () => {
   assert.is(connection.numCancelled, 0);
   assert.equal(sink.outputs, []);
 });
+
+client('passes on the scores of a prompt before its first token', () => {
+  const { say, sink, requestId } = connectAndAsk({ promptLogprobs: 0, tokenIds: [1, 2, 3, 4] });
+  say(scores(requestId, 1, 2), scores(requestId, 3, 1), step(1, { requestId, tokenIds: [7] }));
+  assert.equal(sink.promptLogprobs, [-1, -2, -3]);
+  assert.is(sink.outputs.length, 1);
+});
+
+client('takes masked ids where they are allowed', () => {
+  const { say, sink, requestId } = connectAndAsk({ ...masks([7, 99], [8]), minTokens: 1 });
+  say(step(1, { requestId, tokenIds: [7, 99], finishReason: finishStop }));
+  assert.is(sink.outputs.length, 1);
+});
+
+client('tells statistics as long as the runner speaks', () => {
+  const { say, events } = connect();
+  const stats = { numRunning: 2, numGeneratedTokens: Long.fromInt(9) };
+  say(hello, ready, { stats }, { failure: { exitCode: 70, message: 'x' } }, { stats });
+  assert.equal(events, ['hello', 'ready', 'stats 2 9', 'failure x', 'stats 2 9']);
+});
+
+client('counts the tokens of cancelled requests until their end', () => {
+  const { say, requestId, client: connection } = connectAndAsk();
+  assert.is(connection.numCancelledTokens, 0);
+  connection.cancel(requestId);
+  assert.is(connection.numCancelledTokens, 3);
+  say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } });
+  assert.is(connection.numCancelledTokens, 0);
+});
+
+function masks(allowedTokenIds: number[], bannedTokenIds: number[]) {
+  return { sampling: { ...request.sampling, allowedTokenIds, bannedTokenIds } };
+}
+
+/** A token's log-probability is minus its index. */
+function scores(requestId: number, firstIndex: number, count: number): FromRunner {
+  const logprobs = Array.from({ length: count }, (_, offset) => ({ logprob: -(firstIndex + offset) }));
+  return { promptLogprobs: { requestId, firstIndex, logprobs } };
+}
 
 const lies: [name: string, change: object, says: (requestId: number) => FromRunner[], sentence: RegExp][] = [
   [
@@ -315,6 +376,107 @@ const lies: [name: string, change: object, says: (requestId: number) => FromRunn
     {},
     (requestId) => [{ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } }],
     /cancelled; nobody had asked/,
+  ],
+  [
+    'a first output without its times',
+    {},
+    (requestId) => [{ step: { step: Long.ONE, outputs: [{ requestId, tokenIds: [1] }], firstOutputs: [] } }],
+    /got its first output without its times/,
+  ],
+  [
+    'a second first output',
+    {},
+    (requestId) => [
+      step(1, { requestId, tokenIds: [1] }),
+      {
+        step: {
+          step: Long.fromInt(2),
+          outputs: [{ requestId, firstIndex: 1, tokenIds: [1] }],
+          firstOutputs: [{ requestId }],
+        },
+      },
+    ],
+    /got a second first output/,
+  ],
+  [
+    'a whole prompt in the cache',
+    {},
+    (requestId) => [
+      {
+        step: {
+          step: Long.ONE,
+          outputs: [{ requestId, tokenIds: [1] }],
+          firstOutputs: [{ requestId, numCachedTokens: 3 }],
+        },
+      },
+    ],
+    /found 3 of 3 tokens in the cache/,
+  ],
+  [
+    'a banned token',
+    masks([], [7]),
+    (requestId) => [step(1, { requestId, tokenIds: [7] })],
+    /got token 7, which it must not draw/,
+  ],
+  [
+    'a token that is not allowed',
+    masks([7, 8], []),
+    (requestId) => [step(1, { requestId, tokenIds: [8, 9] })],
+    /got token 9, which it must not draw/,
+  ],
+  [
+    'a stop id before its time',
+    { minTokens: 2 },
+    (requestId) => [step(1, { requestId, tokenIds: [1, 99], finishReason: finishStop })],
+    /got token 99, which it must not draw/,
+  ],
+  [
+    'scores of a prompt that nobody asked for',
+    {},
+    (requestId) => [scores(requestId, 1, 2)],
+    /got its prompt's log-probabilities when none were due/,
+  ],
+  [
+    'scores of a prompt behind the first token',
+    { promptLogprobs: 0 },
+    (requestId) => [scores(requestId, 1, 2), step(1, { requestId, tokenIds: [1] }), scores(requestId, 1, 2)],
+    /got its prompt's log-probabilities when none were due/,
+  ],
+  [
+    'a gap in the scores of a prompt',
+    { promptLogprobs: 0 },
+    (requestId) => [scores(requestId, 2, 1)],
+    /of prompt token 2 where 1 comes next/,
+  ],
+  [
+    'more scores than the prompt has tokens',
+    { promptLogprobs: 0, tokenIds: [1, 2, 3, 4], numEmitted: 1 },
+    (requestId) => [scores(requestId, 1, 3)],
+    /of 3 prompt tokens where 2 were left/,
+  ],
+  [
+    'a prompt that is not scored to its end',
+    { promptLogprobs: 0 },
+    (requestId) => [scores(requestId, 1, 1), step(1, { requestId, tokenIds: [1] })],
+    /without the log-probabilities of prompt token 2/,
+  ],
+  [
+    'more top ids of a prompt than asked for',
+    { promptLogprobs: 0 },
+    (requestId) => [
+      { promptLogprobs: { requestId, firstIndex: 1, logprobs: [{ topIds: [1], topLogprobs: [-1] }] } },
+    ],
+    /got 1 top ids; 0 were asked for/,
+  ],
+  ['scores of an unknown request', {}, () => [scores(77, 1, 1)], /request 77, which is not open/],
+  [
+    'a counter that goes back',
+    {},
+    () => [
+      { stats: { numGeneratedTokens: Long.fromInt(5) } },
+      { stats: { numGeneratedTokens: Long.fromInt(4) } },
+    ],
+    /counter numGeneratedTokens went back from 5 to 4/,
   ],
   ['a second ready', {}, () => [ready], /sent ready in phase serving/],
   ['a second hello', {}, () => [hello], /sent hello in phase serving/],

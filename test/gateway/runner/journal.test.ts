@@ -7,6 +7,7 @@ const request: GenerateRequest = {
   promptIds: [1, 2, 3],
   modelIdentity: 'm',
   maxTokens: 10,
+  minTokens: 2,
   stopIds: [9],
   sampling: {
     temperature: 0.5,
@@ -17,8 +18,11 @@ const request: GenerateRequest = {
     presencePenalty: 0,
     frequencyPenalty: 0,
     logitBias: new Map(),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
     seed: 2n ** 64n - 1n,
   },
+  cacheSalt: Uint8Array.of(7),
 };
 
 function output(firstIndex: number, ...tokenIds: number[]) {
@@ -51,6 +55,30 @@ journal('counts deaths only until a token comes', () => {
   assert.is(entry.fruitlessDeaths, 2);
   entry.append(output(0, 5));
   assert.is(entry.fruitlessDeaths, 0);
+});
+
+journal('asks for scores of the prompt until all have come, and takes each once', () => {
+  const entry = new Journal({ ...request, promptIds: [1, 2, 3, 4], promptLogprobs: 2 });
+  const scores = (firstIndex: number, count: number) => ({
+    type: 'prompt_logprobs' as const,
+    requestId: 1,
+    firstIndex,
+    logprobs: Array.from({ length: count }, (_, offset) => {
+      return { logprob: -(firstIndex + offset), topIds: [], topLogprobs: [] };
+    }),
+  });
+  const taken = (firstIndex: number, count: number) =>
+    entry.takeNew(scores(firstIndex, count)).map(({ logprob }) => logprob);
+  assert.equal(taken(1, 2), [-1, -2]);
+  assert.is(entry.toGenerate().promptLogprobs, 2, 'the next runner tells them from the beginning');
+  assert.equal(taken(1, 1), []);
+  assert.equal(taken(2, 2), [-3]);
+  assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
+});
+
+journal('a prompt of one token has no scores to ask for', () => {
+  const entry = new Journal({ ...request, promptIds: [1], promptLogprobs: 2 });
+  assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
 });
 
 journal.run();

@@ -361,4 +361,66 @@ recovery('a flood on stderr stops neither the runner nor the log', async () => {
   });
 });
 
+recovery('scores of a prompt whose runner died among them are told once', async () => {
+  await withDirectory(async (directory) => {
+    const crash = [
+      '--crash-at',
+      'prompt',
+      '--crash-after',
+      '0',
+      '--crash-file',
+      directory.write('fault', ''),
+    ];
+    await supervised([...crash, '--echo-file', directory.path('echo')], {}, async ({ supervisor, state }) => {
+      await state('ready');
+      const promptIds = [1, 2, 3, 4, 5, 6, 7];
+      const scores: number[][] = [];
+      const request = requestOf(promptIds, 20, { promptLogprobs: 0 });
+      for await (const batch of supervisor.generate(request, new AbortController().signal)) {
+        if (batch.promptLogprobs) scores.push(batch.promptLogprobs.map(({ logprob }) => logprob));
+      }
+      assert.equal(scores, [[-1, -2, -3, -4, -5, -6]]);
+      assert.is(supervisor.status().restarts, 1);
+      const asked = directory.jsonLines('echo').map(({ generate }) => generate?.promptLogprobs);
+      assert.equal(asked, [0, 0]);
+    });
+  });
+});
+
+recovery('what was cached is what the first runner found', async () => {
+  await supervised(['--delay-ms', '5'], {}, async ({ supervisor, state, kill }) => {
+    await state('ready');
+    const cached: number[] = [];
+    let isKilled = false;
+    for await (const { first, firstIndex } of supervisor.generate(
+      requestOf([1, 2, 3], 30),
+      new AbortController().signal,
+    )) {
+      if (first !== undefined) cached.push(first.numCachedTokens);
+      if (firstIndex < 5 || isKilled) continue;
+      isKilled = true;
+      await kill();
+    }
+    assert.equal(cached, [2]);
+    assert.is(supervisor.status().restarts, 1);
+  });
+});
+
+recovery('statistics are the runner’s of now, counters go on', async () => {
+  await supervised(['--stats-ms', '10'], {}, async ({ supervisor, state, kill }) => {
+    await state('ready');
+    const generated = () => supervisor.status().counters.numGeneratedTokens;
+    await collect(supervisor, requestOf([1], 30));
+    await until(patienceMs, 'the counts', () => generated() === 30);
+    assert.is(supervisor.status().stats?.numFinished, 1);
+    await kill();
+    assert.equal([generated(), supervisor.status().stats], [30, undefined]);
+    await state('ready');
+    await collect(supervisor, requestOf([1], 12));
+    await until(patienceMs, 'the counts of both', () => generated() === 42);
+    assert.is(supervisor.status().stats?.numGeneratedTokens, 12);
+    assert.is(supervisor.status().counters.numFinished, 2);
+  });
+});
+
 recovery.run();

@@ -193,6 +193,51 @@ supervisorSuite(
   },
 );
 
+supervisorSuite(
+  'prompt tokens have a bound together, and what can never fit is no matter of waiting',
+  async () => {
+    const limits = { maxOpenRequests: 3, maxQueuedTokens: 10 };
+    await supervised(['--delay-ms', '5'], limits, async ({ supervisor, state }) => {
+      await state('ready');
+      const abort = new AbortController();
+      const six = requestOf([1, 2, 3, 4, 5, 6], 1000);
+      const open = generationErrorOf(collect(supervisor, six, { signal: abort.signal }));
+      assert.is(supervisor.status().openTokens, 6);
+      const refusal = async (...sizes: number[]) => {
+        const requests = sizes.map((size) => requestOf(new Array(size).fill(1), 1));
+        const reading = async () => supervisor.requireRoom(requests);
+        const { code, retriable, retryAfterSec } = await generationErrorOf(reading());
+        return [code, retriable, retryAfterSec];
+      };
+      assert.equal(await refusal(5), ['QUEUE_FULL', true, 1], 'too many tokens now');
+      assert.equal(await refusal(1, 1, 3), ['QUEUE_FULL', true, 1], 'too many requests now');
+      assert.equal(await refusal(11), ['INVALID_REQUEST', false, undefined], 'too many tokens ever');
+      assert.equal(await refusal(6, 5), ['INVALID_REQUEST', false, undefined]);
+      assert.equal(
+        await refusal(1, 1, 1, 1),
+        ['INVALID_REQUEST', false, undefined],
+        'too many requests ever',
+      );
+      assert.equal([supervisor.status().openRequests, supervisor.status().openTokens], [1, 6]);
+      assert.is(
+        (await generationErrorOf(collect(supervisor, requestOf([1, 2, 3, 4, 5], 1)))).code,
+        'QUEUE_FULL',
+      );
+      await collectExact(supervisor, requestOf([1, 2, 3, 4], 5));
+      abort.abort();
+      await open;
+      assert.is(supervisor.status().openTokens, 0);
+      const next = requestOf([1, 2, 3, 4, 5], 1);
+      const isTaken = () =>
+        collect(supervisor, next).then(
+          () => true,
+          () => false,
+        );
+      await until(patienceMs, 'room again, once the runner lets go', isTaken);
+    });
+  },
+);
+
 supervisorSuite('stop lets open requests finish, refuses new ones and leaves nothing behind', async () => {
   const handles = () =>
     process.getActiveResourcesInfo().filter((name) => name !== 'Timeout' && name !== 'Immediate');

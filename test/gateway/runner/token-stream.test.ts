@@ -92,4 +92,17 @@ tokenStream('aborts at once, for a consumer that waits and for one that does not
   assert.is(await rejection(late.next()), failure);
 });
 
+tokenStream('says once how the answer began, whoever goes on with it', async () => {
+  const { stream, next } = streamOf();
+  const first = (numCachedTokens: number) => ({ numCachedTokens, queuedUs: 1, prefillUs: 2 });
+  const scores = [{ logprob: -1, topIds: [], topLogprobs: [] }];
+  stream.pushPromptLogprobs(scores);
+  stream.push({ requestId: 1, firstIndex: 0, tokenIds: [5], first: first(3) });
+  stream.push({ requestId: 2, firstIndex: 1, tokenIds: [6], first: first(9) });
+  const batch = await next();
+  assert.equal([batch.first, batch.promptLogprobs], [first(3), scores]);
+  stream.push({ requestId: 3, firstIndex: 2, tokenIds: [7], first: first(9) });
+  assert.equal(await next(), { firstIndex: 2, tokenIds: [7] });
+});
+
 tokenStream.run();

@@ -14,6 +14,7 @@ const generate: Generate = {
   tokenIds: [1, 300, 49151, 16777215],
   numEmitted: 2,
   maxTokens: 2048,
+  minTokens: 0,
   stopIds: [0, 2],
   sampling: {
     temperature: 0.75,
@@ -28,8 +29,11 @@ const generate: Generate = {
       [11, -100],
       [49151, 2.5],
     ]),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
   },
   topLogprobs: 20,
+  cacheSalt: new Uint8Array(),
 };
 
 const hello = { protocolVersion: 1, kind: 'cpu', numericsId: 'cpu-1' };
@@ -42,6 +46,7 @@ const ready = {
   maxNumBatchedTokens: 64,
   blockSize: 32,
   numBlocks: 4,
+  kvCacheType: 'f16',
 };
 
 function decode(message: runner.v1.FromRunner.$Properties) {
@@ -88,6 +93,16 @@ wire('a number that its field cannot carry is refused by name, not wrapped', () 
       { sampling: { ...generate.sampling, logitBias: new Map([[-1, 1]]) } },
       /logit_bias must be an integer from 0 to 4294967295, not -1/,
     ],
+    [
+      { sampling: { ...generate.sampling, allowedTokenIds: [-2] } },
+      /allowed_token_ids must be an integer .* not -2/,
+    ],
+    [
+      { sampling: { ...generate.sampling, bannedTokenIds: [0.5] } },
+      /banned_token_ids must be an integer .* not 0\.5/,
+    ],
+    [{ minTokens: -1 }, /min_tokens .* not -1/],
+    [{ promptLogprobs: 1.5 }, /prompt_logprobs .* not 1\.5/],
     [{ maxTokens: 2 ** 32 }, /max_tokens .* not 4294967296/],
     [{ sampling }, /seed must be an integer from 0 to 18446744073709551615, not 18446744073709551616/],
   ];
@@ -155,6 +170,58 @@ wire('sentences of a runner cannot forge lines or clear a terminal', () => {
   const message = decode({ failure: { exitCode: 65, message: 'a\nb\u001b[2J\u202e' } });
   assert.is(message.type === 'failure' && message.message, 'a\\u000ab\\u001b[2J\\u202e');
   refuses({ failure: { exitCode: 65, message: 'x'.repeat(4097) } }, /4097 as the length of Failure\.message/);
+});
+
+wire('masks, min_tokens, scores of the prompt and the salt reach the runner', () => {
+  const sampling = { ...generate.sampling, allowedTokenIds: [1, 2], bannedTokenIds: [3] };
+  const cacheSalt = Uint8Array.from({ length: 32 }, (_, byte) => byte);
+  const sent: Generate = { ...generate, sampling, minTokens: 9, promptLogprobs: 0, cacheSalt };
+  const got = v1.ToRunner.decode(encodeToRunner({ type: 'generate', ...sent })).generate;
+  assert.equal([got?.minTokens, got?.promptLogprobs], [9, 0]);
+  assert.equal([got?.sampling?.allowedTokenIds, got?.sampling?.bannedTokenIds], [[1, 2], [3]]);
+  assert.equal([...(got?.cacheSalt ?? [])], [...cacheSalt]);
+  const tooLong = { ...sent, cacheSalt: new Uint8Array(33) };
+  assert.throws(() => encodeToRunner({ type: 'generate', ...tooLong }), /cache_salt .* 32 bytes, not 33/);
+});
+
+wire('a first output belongs to an output of its step', () => {
+  const step = (...firstOutputs: runner.v1.FirstOutput.$Properties[]) => ({
+    step: { step: Long.ONE, outputs: [{ requestId: 7, tokenIds: [1] }], firstOutputs },
+  });
+  const times = { queuedUs: Long.fromInt(5), prefillUs: Long.fromInt(6) };
+  const message = decode(step({ requestId: 7, numCachedTokens: 4, ...times }));
+  const first = { numCachedTokens: 4, queuedUs: 5, prefillUs: 6 };
+  assert.equal(message.type === 'step' && message.outputs, [
+    { requestId: 7, firstIndex: 0, tokenIds: [1], first },
+  ]);
+  refuses(step({}), /0 as FirstOutput\.request_id/);
+  refuses(step({ requestId: 8 }), /8 as FirstOutput\.request_id; it must be that of an output/);
+  refuses(step({ requestId: 7 }, { requestId: 7 }), /7 as FirstOutput\.request_id; it must be there once/);
+});
+
+wire('scores of a prompt are bounded, and begin behind its first token', () => {
+  const frame = (firstIndex: number, count: number) => ({
+    promptLogprobs: { requestId: 7, firstIndex, logprobs: new Array(count).fill({ logprob: -1 }) },
+  });
+  const message = decode(frame(1, 256));
+  assert.is(message.type === 'prompt_logprobs' && message.logprobs.length, 256);
+  refuses(frame(1, 257), /257 as the number of PromptLogprobs\.logprobs; it must be 1 to 256/);
+  refuses(frame(1, 0), /0 as the number of PromptLogprobs\.logprobs/);
+  refuses(frame(0, 1), /0 as PromptLogprobs\.first_index/);
+  refuses({ promptLogprobs: { firstIndex: 1, logprobs: [{}] } }, /0 as PromptLogprobs\.request_id/);
+  const nan = { requestId: 7, firstIndex: 1, logprobs: [{ logprob: Number.NaN }] };
+  refuses({ promptLogprobs: nan }, /NaN as a log-probability/);
+});
+
+wire('statistics and the mixed phase arrive', () => {
+  const busyUs = Long.fromString('12345678901');
+  const message = decode({ stats: { numWaiting: 1, numPreemptions: Long.fromInt(2), busyUs } });
+  assert.is(message.type, 'stats');
+  if (message.type !== 'stats') return;
+  assert.equal([message.numWaiting, message.numPreemptions, message.busyUs], [1, 2, 12345678901]);
+  assert.equal([message.numRunning, message.numGeneratedTokens, message.memoryBytes], [0, 0, 0]);
+  const heartbeat = decode({ heartbeat: { phase: v1.Phase.PHASE_MIXED } });
+  assert.is(heartbeat.type === 'heartbeat' && heartbeat.phase, 'mixed');
 });
 
 wire.run();

@@ -8,19 +8,26 @@ const test = suite('tokens that were sent');
 
 const bytes = (text: string): number[] => [...Buffer.from(text)];
 
+type Finish = NonNullable<TokenBatch['finish']>;
+
 /** The parts of an answer whose steps brought these ids. */
-async function partsOf(steps: readonly (readonly number[])[], stop: readonly string[] = []) {
+async function partsOf(
+  steps: readonly (readonly number[])[],
+  stop: readonly string[] = [],
+  { minTokens = 0, finish: last = 'max_tokens' }: { minTokens?: number; finish?: Finish } = {},
+) {
   async function* batches(): AsyncGenerator<TokenBatch> {
     let firstIndex = 0;
     for (const [at, tokenIds] of steps.entries()) {
       const logprobs = tokenIds.map((id) => ({ logprob: -id, topIds: [], topLogprobs: [] }));
-      const finish = at < steps.length - 1 ? {} : { finish: 'max_tokens' as const };
+      const finish = at < steps.length - 1 ? {} : { finish: last };
       yield { firstIndex, tokenIds, logprobs, ...finish };
       firstIndex += tokenIds.length;
     }
   }
   const parts: { text: string; ids: number[]; offsets: number[] }[] = [];
-  for await (const part of readAnswer(batches(), { tokenizer: byteTokenizer, stop })) parts.push(seen(part));
+  for await (const part of readAnswer(batches(), { tokenizer: byteTokenizer, stop, minTokens }))
+    parts.push(seen(part));
   return parts;
 }
 
@@ -77,6 +84,20 @@ test('a character that never became whole, and control tokens, have no text and 
   assert.equal(await partsOf([[97, TURN_ID, 98, EOS_ID, first]]), [
     { text: 'ab', ids: [97, 98], offsets: [0, 1] },
   ]);
+});
+
+test('a stop string counts from the first token behind min_tokens on, wherever it began', async () => {
+  const textOf = async (text: string, minTokens: number) =>
+    (await partsOf([bytes(text)], ['END'], { minTokens })).map((part) => part.text).join('');
+  assert.is(await textOf('aENDb', 3), 'a', 'its last letter is the fourth token');
+  assert.is(await textOf('aENDb', 4), 'aENDb');
+  assert.is(await textOf('aENDbEND!', 4), 'aENDb');
+});
+
+test('the token that ends an answer gives no text, whatever it is', async () => {
+  const parts = await partsOf([bytes('ab'), bytes('c')], [], { finish: 'stop_id' });
+  assert.equal(parts.at(-1), { text: '', ids: [], offsets: [] });
+  assert.equal((await partsOf([bytes('ab')], ['b'], { finish: 'stop_id' }))[0]?.text, 'a');
 });
 
 test.run();

@@ -20,7 +20,7 @@ const test = suite('answers side by side');
 
 const PATIENCE_MS = 5000;
 const never = new AbortController().signal;
-const options = { tokenizer: byteTokenizer, stop: [] };
+const options = { tokenizer: byteTokenizer, stop: [], minTokens: 0 };
 const cancelled = new GenerationError('CANCELLED', 'The request was cancelled.', { retriable: false });
 
 /** A runner whose steps the test makes: one frame with something for some of the requests. */
@@ -29,6 +29,8 @@ class SteppedRunner implements Runner {
   readonly flows: string[] = [];
   numCancelled = 0;
   maxRequests = Number.POSITIVE_INFINITY;
+
+  requireRoom(): void {}
 
   generate(_request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
     if (this.streams.length >= this.maxRequests) {

@@ -83,8 +83,12 @@ test('how text is cut into pieces makes no difference, and what is held stays be
   }
 });
 
-function matchNaively(stops: readonly string[], text: string): { text: string; matched: string | undefined } {
-  for (let end = 1; end <= text.length; end++) {
+function matchNaively(
+  stops: readonly string[],
+  text: string,
+  firstUnits = 0,
+): { text: string; matched: string | undefined } {
+  for (let end = firstUnits + 1; end <= text.length; end++) {
     const complete = stops.filter((stop) => text.slice(0, end).endsWith(stop));
     const longest = complete.sort((a, b) => b.length - a.length)[0];
     if (longest !== undefined) return { text: text.slice(0, end - longest.length), matched: longest };
@@ -97,6 +101,26 @@ test('time is linear in text and stop string', () => {
   const matcher = new StopMatcher([`${'a'.repeat(10_000)}b`]);
   for (let i = 0; i < 100; i++) matcher.push('a'.repeat(10_000));
   assert.ok(performance.now() - start < 5_000);
+});
+
+test('where nothing may match, a stop string is text, and one that it begins still matches later', () => {
+  const random = new Random();
+  for (let count = 0; count < 3_000; count++) {
+    const word = (length: number) => Array.from({ length }, () => random.pick(['a', 'b'])).join('');
+    const stops = Array.from({ length: 1 + random.below(3) }, () => word(1 + random.below(4)));
+    const text = word(random.below(20));
+    const firstUnits = random.below(text.length + 1);
+    const matcher = new StopMatcher(stops);
+    let sent = matcher.push(text.slice(0, firstUnits), false).text;
+    const result = matcher.push(text.slice(firstUnits));
+    sent += result.text + matcher.flush();
+    const expected = matchNaively(stops, text, firstUnits);
+    assert.equal(
+      { text: sent, matched: result.matched },
+      expected,
+      `seed ${random.seed}, run ${count}: ${stops} in ${text} from ${firstUnits}`,
+    );
+  }
 });
 
 test.run();

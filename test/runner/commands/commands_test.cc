@@ -42,7 +42,7 @@ Sequence sequence_for(const GenerateFlags& flags) {
 int status_of(std::vector<const char*> arguments, ExitCode backend_error = ExitCode::kNoDevice) {
   arguments.insert(arguments.begin(), "cpu-runner");
   return run_commands(static_cast<int>(arguments.size()), arguments.data(),
-                      {.kind = "cpu", .make = [&](uint32_t) -> Result<std::unique_ptr<Backend>> {
+                      {.kind = "cpu", .make = [&](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
                          return Error{backend_error, "There is no backend in this test."};
                        }});
 }
@@ -87,10 +87,37 @@ TEST_CASE("generate: every sampling flag reaches the sampler") {
                     .presence_penalty = 1.0f,
                     .frequency_penalty = -0.5f,
                     .logit_bias = {{3, 2.0f}, {4, -100.0f}},
+                    .allowed_ids = count_from(0, 80),
+                    .banned_ids = count_from(20, 30),
                     .seed = 7};
+  flags.stop_ids = count_from(0, 20);
+  flags.min_tokens = 6;
   flags.json = true;
   CHECK(generate(fixture.engine, flags, fixture.out).ok());
-  CHECK(json::parse(fixture.out.str())["token_ids"] == json(fake_answer(sequence_for(flags))));
+  Sequence sequence = sequence_for(flags);
+  sequence.stop_ids = flags.stop_ids;
+  sequence.min_tokens = flags.min_tokens;
+  const std::vector<uint32_t> answer = fake_answer(sequence);
+  CHECK(json::parse(fixture.out.str())["token_ids"] == json(answer));
+  sequence.min_tokens = 0;
+  CHECK(fake_answer(sequence) != answer);
+}
+
+TEST_CASE("generate: scores of the prompt are those that the score command prints") {
+  Fixture fixture;
+  GenerateFlags flags = seeded_flags();
+  flags.json = true;
+  flags.prompt_logprobs = 2;
+  CHECK(generate(fixture.engine, flags, fixture.out).ok());
+  const json generated = json::parse(fixture.out.str())["prompt_logprobs"];
+  fixture.out.str("");
+  CHECK(score(fixture.engine, flags.tokens, 2, fixture.out).ok());
+  const json scores = json::parse(fixture.out.str());
+  REQUIRE(generated.size() == 19);
+  for (size_t i = 0; i < 19; ++i) {
+    CHECK(generated[i]["logprob"].get<float>() == scores["next_logprob"][i].get<float>());
+    CHECK(generated[i]["top_ids"] == scores["top_ids"][i]);
+  }
 }
 
 TEST_CASE("generate: refuses by name what serve refuses") {
@@ -196,7 +223,22 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   }
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--logit-bias", "5=-1.5", "--logit-bias",
                    "6=100"}) == 69);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--kv-cache-type", "F16"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--kv-cache-type", "q8_0"}) == 69);
+  CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "0"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1"}) == 69);
+  CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1", "--kv-cache-bytes", "1"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--batch", "0"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--fraction", "0"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--batch", "1"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--long-prompt", "100"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--streams", "2"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--long-prompt", "100", "--repeats", "2"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--fraction", "0.1"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--iters", "1"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--max-num-seqs", "4"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--workload", "--fraction", "0.1", "--iters", "2"}) == 69);
+  CHECK(status_of({"bench", "--model", "m", "--long-prompt", "100", "--streams", "2"}) == 69);
   CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "65535"}) == 64);
   CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "18446744073709551616"}) == 64);
   CHECK(status_of({"serve", "--model", "m", "--json-frames", "yes"}) == 64);

@@ -134,6 +134,21 @@ TEST_CASE("variants that would be computed wrongly are refused by name") {
   CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.expert_count", 0); }) == "accepted");
 }
 
+TEST_CASE("a sliding window is read where there is one") {
+  const auto window_of = [](const std::function<void(GgufWriter&)>& change) {
+    return config_of(change)->sliding_window;
+  };
+  const std::string key = "llama.attention.sliding_window";
+  CHECK(window_of([](GgufWriter&) {}) == 0);
+  CHECK(window_of([&](GgufWriter& w) { w.u32(key, 0); }) == 0);
+  CHECK(window_of([&](GgufWriter& w) { w.u32(key, 1); }) == 1);
+  CHECK(window_of([&](GgufWriter& w) { w.u32(key, 4096); }) == 4096);
+  CHECK(refusal_of([&](GgufWriter& w) { w.text(key, "8"); }) ==
+        "has a " + key + " that is no unsigned integer.");
+  CHECK(refusal_of([&](GgufWriter& w) { w.entry(key, kGgufInt32, raw<int32_t>(-1)); }) ==
+        "has a " + key + " that is no unsigned integer.");
+}
+
 TEST_CASE("a vocabulary without weights is refused") {
   CHECK(refusal_of([](GgufWriter& w) { w.remove_tensor("token_embd.weight"); }) ==
         "lacks tensor \"token_embd.weight\".");

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <string>
 
 #include "runner/sampling/philox.h"
 #include "test/unit_test.h"
@@ -12,19 +13,27 @@
 namespace runnel {
 namespace {
 
-// The definition, with full sorts and the C library's functions.
-uint32_t reference_sample(const std::vector<float>& logits, const std::vector<uint32_t>& token_ids,
-                          uint32_t num_prompt_tokens, const SamplingParams& params) {
-  struct Entry {
-    double logit;
-    uint32_t id;
+struct Entry {
+  double logit;
+  uint32_t id;
+};
+
+// The definition, with full sorts and the C library's functions: what may be drawn, most likely first.
+std::vector<Entry> reference_candidates(const std::vector<float>& logits,
+                                        const std::vector<uint32_t>& token_ids, uint32_t num_prompt_tokens,
+                                        const SamplingParams& params,
+                                        const std::vector<uint32_t>& masked_ids) {
+  const auto contains = [](const std::vector<uint32_t>& ids, uint32_t id) {
+    return std::ranges::find(ids, id) != ids.end();
   };
   std::vector<Entry> entries;
   for (uint32_t id = 0; id < logits.size(); ++id) {
+    if (!params.allowed_ids.empty() && !contains(params.allowed_ids, id)) continue;
+    if (contains(params.banned_ids, id) || contains(masked_ids, id)) continue;
     double logit = logits[id];
     for (const LogitBias& entry : params.logit_bias)
       if (entry.token_id == id) logit += entry.bias;
-    if (std::ranges::count(token_ids, id) > 0) {
+    if (contains(token_ids, id)) {
       const double penalty = params.repetition_penalty;
       logit = logit > 0 ? logit / penalty : logit * penalty;
     }
@@ -34,7 +43,7 @@ uint32_t reference_sample(const std::vector<float>& logits, const std::vector<ui
     entries.push_back({params.temperature > 0 ? logit / static_cast<double>(params.temperature) : logit, id});
   }
   std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) { return a.logit > b.logit; });
-  if (params.temperature < 1e-6f) return entries[0].id;
+  if (params.temperature < 1e-6f) entries.resize(1);
   if (params.top_k > 0 && params.top_k < entries.size()) entries.resize(params.top_k);
 
   const double max = entries[0].logit;
@@ -47,7 +56,12 @@ uint32_t reference_sample(const std::vector<float>& logits, const std::vector<ui
   } while (num_kept < entries.size() && (params.top_p >= 1.0f || mass < params.top_p * total));
   entries.resize(num_kept);
   std::erase_if(entries, [&](const Entry& entry) { return std::exp(entry.logit - max) < params.min_p; });
+  return entries;
+}
 
+uint32_t reference_sample(const std::vector<float>& logits, const std::vector<uint32_t>& token_ids,
+                          uint32_t num_prompt_tokens, const SamplingParams& params,
+                          const std::vector<uint32_t>& masked_ids) {
   const auto score = [&](const Entry& entry) {
     const uint32_t position = static_cast<uint32_t>(token_ids.size());
     const std::array<uint32_t, 2> key = {static_cast<uint32_t>(params.seed),
@@ -55,6 +69,7 @@ uint32_t reference_sample(const std::vector<float>& logits, const std::vector<ui
     const uint32_t bits = philox4x32({entry.id / 4, position, 0, 0}, key)[entry.id % 4];
     return entry.logit - std::log(-std::log((bits + 0.5) / 4294967296.0));
   };
+  const auto entries = reference_candidates(logits, token_ids, num_prompt_tokens, params, masked_ids);
   return std::ranges::max_element(entries, {}, score)->id;
 }
 
@@ -100,14 +115,26 @@ TEST_CASE("sampler: draws what the definition draws, whatever the logits and par
     return all[random() % all.size()];
   };
   for (uint32_t i = 0; i < 2000; ++i) {
-    const std::vector<float> logits = random_logits(random, 1000, static_cast<float>(one_of(0.1, 2, 8)));
+    std::vector<float> logits = random_logits(random, 1000, static_cast<float>(one_of(0.1, 2, 8)));
+    // Ties, some of them at the edge of what is kept.
+    const auto num_steps = static_cast<float>(one_of(0, 0, 1, 4));
+    if (num_steps > 0)
+      for (float& logit : logits) logit = std::round(logit * num_steps) / num_steps;
     std::vector<uint32_t> token_ids(1 + random() % 50);
     for (uint32_t& id : token_ids) id = random() % 1000;
     const auto num_prompt_tokens = static_cast<uint32_t>(1 + random() % token_ids.size());
     std::vector<LogitBias> biases(static_cast<size_t>(one_of(0, 0, 1, 30)));
     for (LogitBias& entry : biases)
       entry = {static_cast<uint32_t>(random() % 1000), static_cast<float>(one_of(-100, -1, 0.3, 5))};
-    const SamplingParams params{.temperature = static_cast<float>(one_of(0, 0.3, 1, 1.7, 100)),
+    const auto some_ids = [&](size_t num_ids) {
+      std::vector<uint32_t> ids(num_ids);
+      for (uint32_t& id : ids) id = random() % 999;  // 999 is never banned
+      return ids;
+    };
+    std::vector<uint32_t> allowed = some_ids(static_cast<size_t>(one_of(0, 0, 5, 600)));
+    if (!allowed.empty()) allowed.push_back(999);
+    const std::vector<uint32_t> masked = some_ids(static_cast<size_t>(one_of(0, 0, 3)));
+    const SamplingParams params{.temperature = static_cast<float>(one_of(0, 1e-7, 0.3, 1, 1.7, 100)),
                                 .top_k = static_cast<uint32_t>(one_of(0, 1, 2, 40, 999, 5000)),
                                 .top_p = static_cast<float>(one_of(0, 0.5, 0.9, 0.999, 1)),
                                 .min_p = static_cast<float>(one_of(0, 0.01, 0.3)),
@@ -115,36 +142,55 @@ TEST_CASE("sampler: draws what the definition draws, whatever the logits and par
                                 .presence_penalty = static_cast<float>(one_of(-2, 0, 0, 0.7)),
                                 .frequency_penalty = static_cast<float>(one_of(-0.1, 0, 0, 2)),
                                 .logit_bias = biases,
+                                .allowed_ids = allowed,
+                                .banned_ids = some_ids(static_cast<size_t>(one_of(0, 0, 1, 500))),
                                 .seed = random()};
     CAPTURE(i);
-    CHECK(sampler.sample(logits, token_ids, num_prompt_tokens, params) ==
-          reference_sample(logits, token_ids, num_prompt_tokens, params));
+    CHECK(sampler.sample(logits, token_ids, num_prompt_tokens, params, masked) ==
+          reference_sample(logits, token_ids, num_prompt_tokens, params, masked));
   }
 }
 
-TEST_CASE("sampler: 100,000 draws have the frequencies of the softmax") {
-  const uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  const std::vector<float> logits = random_logits(random, 20, 1.0f);
-  const SamplingParams params{.temperature = 0.8f, .seed = random()};
-  std::vector<double> probabilities;
-  double total = 0;
-  for (const float logit : logits) total += probabilities.emplace_back(std::exp(logit / 0.8));
-
+TEST_CASE("sampler: 100,000 draws have the frequencies of what each filter leaves") {
+  std::mt19937_64 random(20250101);
+  const std::vector<float> logits = random_logits(random, 40, 1.5f);
+  const std::vector<uint32_t> even = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+  const std::vector<uint32_t> banned = {4, 11, 20, 39};
+  const std::pair<std::string, SamplingParams> settings[] = {
+      {"plain", {.temperature = 0.8f}},
+      {"top_k", {.top_k = 12}},
+      {"top_p", {.top_p = 0.9f}},
+      {"min_p", {.min_p = 0.03f}},
+      {"allowed, banned", {.allowed_ids = even, .banned_ids = banned}},
+      {"all of it", {.temperature = 1.4f, .top_k = 25, .top_p = 0.95f, .min_p = 0.02f, .banned_ids = banned}},
+  };
   constexpr uint32_t kNumDraws = 100000;
-  std::vector<uint32_t> counts(logits.size());
-  Sampler sampler(20);
   const std::vector<uint32_t> token_ids(kNumDraws);
-  for (uint32_t position = 0; position < kNumDraws; ++position)
-    ++counts[sampler.sample(logits, std::span(token_ids).first(position), position, params)];
+  const std::vector<uint32_t> masked = {7, 13};
+  Sampler sampler(static_cast<uint32_t>(logits.size()));
+  for (auto [name, params] : settings) {
+    CAPTURE(name);
+    params.seed = 77;
+    std::vector<uint32_t> counts(logits.size());
+    for (uint32_t position = 0; position < kNumDraws; ++position)
+      ++counts[sampler.sample(logits, std::span(token_ids).first(position), position, params, masked)];
 
-  double chi_square = 0;
-  for (size_t id = 0; id < logits.size(); ++id) {
-    const double expected = kNumDraws * probabilities[id] / total;
-    chi_square += (counts[id] - expected) * (counts[id] - expected) / expected;
+    const std::vector<Entry> left = reference_candidates(logits, {}, 0, params, masked);
+    REQUIRE(left.size() > 5);
+    double total = 0;
+    for (const Entry& entry : left) total += std::exp(entry.logit);
+    double chi_square = 0;
+    uint32_t num_counted = 0;
+    for (const Entry& entry : left) {
+      const double expected = kNumDraws * std::exp(entry.logit) / total;
+      chi_square += (counts[entry.id] - expected) * (counts[entry.id] - expected) / expected;
+      num_counted += counts[entry.id];
+    }
+    CHECK(num_counted == kNumDraws);
+    // Its mean is the degrees of freedom n, its variance 2n: five deviations above is one in a million or so.
+    const auto num_degrees = static_cast<double>(left.size() - 1);
+    CHECK(chi_square < num_degrees + 5 * std::sqrt(2 * num_degrees) + 5);
   }
-  CHECK(chi_square < 67.0);  // 19 degrees of freedom: one in a million tests is above 63.7
 }
 
 TEST_CASE("sampler: temperature 0 and close to it take the most likely token, ties the lowest id") {
@@ -215,6 +261,41 @@ TEST_CASE("sampler: logit bias bans and forces ids, adds up, and comes before th
   CHECK(sample_one(logits, {.temperature = 0.0f, .logit_bias = {{1, 0.6f}, {1, 0.6f}}}) == 1);
   CHECK(sample_one({4.0f, 3.0f}, {.temperature = 0.0f, .repetition_penalty = 2.0f, .logit_bias = {{0, 1.5f}}},
                    {0}) == 1);  // (4 + 1.5) / 2 is below 3, 4 / 2 + 1.5 is not
+}
+
+TEST_CASE("sampler: only allowed ids are drawn, banned and masked ones never, whatever their bias") {
+  const std::vector<float> logits = {4.0f, 3.0f, 2.0f, 1.0f, 0.0f};
+  CHECK(drawn_ids(logits, {.allowed_ids = {2, 4, 2}}) == std::vector<uint32_t>{2, 4});
+  CHECK(drawn_ids(logits, {.banned_ids = {0, 3}}) == std::vector<uint32_t>{1, 2, 4});
+  CHECK(drawn_ids(logits, {.allowed_ids = {2, 3, 4}, .banned_ids = {3}}) == std::vector<uint32_t>{2, 4});
+  const SamplingParams forced{.temperature = 0.0f, .logit_bias = {{0, 100.0f}}, .allowed_ids = {3, 4}};
+  CHECK(sample_one(logits, forced) == 3);
+  // Filters see what the masks leave: the two most likely, and probabilities among them.
+  CHECK(drawn_ids(logits, {.top_k = 2, .banned_ids = {0}}) == std::vector<uint32_t>{1, 2});
+  CHECK(drawn_ids(logits, {.top_p = 0.7f, .banned_ids = {0, 1, 2}}) == std::vector<uint32_t>{3});
+  CHECK(drawn_ids(logits, {.min_p = 0.9f, .allowed_ids = {4}}) == std::vector<uint32_t>{4});
+  const std::vector<uint32_t> token_ids = {0, 0};
+  const std::vector<uint32_t> masked = {0, 1};
+  Sampler sampler(5);
+  CHECK(sampler.sample(logits, token_ids, 1, {.temperature = 0.0f, .presence_penalty = -2.0f}, masked) == 2);
+  // Nothing of it stays for the next draw.
+  CHECK(sampler.sample(logits, token_ids, 1, {.temperature = 0.0f}) == 0);
+}
+
+TEST_CASE("sampler: over a large vocabulary the filters keep what the definition keeps") {
+  std::mt19937_64 random(5);
+  const std::vector<float> logits = random_logits(random, 60000, 0.05f);
+  const std::vector<uint32_t> token_ids = {1, 2, 3};
+  Sampler sampler(60000);
+  for (const float top_p : {0.0f, 0.3f, 0.95f, 0.9999f}) {
+    for (const uint32_t top_k : {0u, 1024u, 1025u, 59999u}) {
+      CAPTURE(top_p);
+      CAPTURE(top_k);
+      const SamplingParams params{.top_k = top_k, .top_p = top_p, .seed = random()};
+      CHECK(sampler.sample(logits, token_ids, 3, params) ==
+            reference_sample(logits, token_ids, 3, params, {}));
+    }
+  }
 }
 
 TEST_CASE("sampler: the draw depends on all 64 bits of the seed, and on the position") {

@@ -1,0 +1,87 @@
+import type { TokenLogprobs } from '../../runner/runner.ts';
+import type { AnswerPart } from '../../tokenizer/answer.ts';
+import type { IndexedPart } from '../../tokenizer/answers.ts';
+import { StreamingDecoder } from '../../tokenizer/decoder.ts';
+import type { SentToken } from '../../tokenizer/sent-tokens.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+
+/** Answers that begin with their prompt, as `echo` asks for. */
+
+type Steps = AsyncIterable<readonly IndexedPart[]>;
+
+export interface EchoOptions {
+  readonly tokenizer: Tokenizer;
+  /** Of each choice. */
+  readonly promptIds: readonly (readonly number[])[];
+  /** `max_tokens` is 0. No runner generates nothing: each choice has one token, which is dropped here. */
+  readonly isPromptOnly: boolean;
+}
+
+export async function* withPrompts(
+  steps: Steps,
+  options: EchoOptions,
+): AsyncGenerator<readonly IndexedPart[]> {
+  const prompts = options.promptIds.map((ids) => new EchoedPrompt(options.tokenizer, ids));
+  for await (const parts of steps) {
+    yield parts.map(({ index, part }) => {
+      const kept = options.isPromptOnly ? withoutAnswer(part) : part;
+      return { index, part: prompts[index]?.putBefore(kept) ?? kept };
+    });
+  }
+}
+
+class EchoedPrompt {
+  readonly #ids: readonly number[];
+  readonly #texts: readonly string[];
+  readonly #numCharacters: number;
+  #isSaid = false;
+
+  constructor(tokenizer: Tokenizer, ids: readonly number[]) {
+    const decoder = new StreamingDecoder(tokenizer);
+    this.#ids = ids;
+    this.#texts = ids.map((id) => decoder.decode(id));
+    this.#numCharacters = this.#texts.reduce((sum, text) => sum + lengthOf(text), 0);
+  }
+
+  /** The first part gets the prompt in front; in all of them, tokens stand where the whole text has them. */
+  putBefore(part: AnswerPart): AnswerPart {
+    const sentTokens = part.sentTokens?.map((token) => {
+      return { ...token, textOffset: token.textOffset + this.#numCharacters };
+    });
+    const moved = sentTokens === undefined ? part : { ...part, sentTokens };
+    if (this.#isSaid) return moved;
+    this.#isSaid = true;
+    const pieces = [{ text: this.#texts.join(''), index: 0 }, ...part.pieces];
+    const scored = part.sentTokens === undefined ? undefined : this.#tokens(part.promptLogprobs ?? []);
+    return { ...moved, pieces, ...(scored && { sentTokens: [...scored, ...(sentTokens ?? [])] }) };
+  }
+
+  /** All of them, unlike in an answer: whoever scores a prompt counts its tokens. */
+  #tokens(logprobs: readonly TokenLogprobs[]): SentToken[] {
+    let textOffset = 0;
+    return this.#ids.map((id, index) => {
+      // Nothing comes before the first token that could tell how likely it is.
+      const token = { id, textOffset, logprobs: logprobs[index - 1] };
+      textOffset += lengthOf(this.#texts[index] ?? '');
+      return token;
+    });
+  }
+}
+
+function withoutAnswer(part: AnswerPart): AnswerPart {
+  const { end, sentTokens } = part;
+  return {
+    ...part,
+    pieces: [],
+    tokenIds: [],
+    ...(sentTokens && { sentTokens: [] }),
+    ...(end && { end: { ...end, reason: 'max_tokens', stopMatched: null, numTokens: 0 } }),
+  };
+}
+
+/** In Unicode characters, as offsets are counted. */
+function lengthOf(text: string): number {
+  let length = 0;
+  for (const _ of text) length++;
+  return length;
+}

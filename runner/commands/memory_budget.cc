@@ -1,0 +1,59 @@
+#include "runner/commands/memory_budget.h"
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "runner/engine.h"
+#include "runner/process_memory.h"
+
+namespace runnel {
+namespace {
+
+// One sequence's rows in block 0, and as many rows of logits as are ever asked for at once.
+void compute_a_step(Model& model, uint32_t num_rows) {
+  const std::vector<uint32_t> block_table = {0};
+  Batch batch;
+  batch.token_ids.assign(num_rows, 0);
+  batch.positions.resize(num_rows);
+  std::iota(batch.positions.begin(), batch.positions.end(), 0u);
+  batch.sequences.push_back({0, num_rows, 0, block_table});
+  model.forward(batch);
+  const std::vector<uint32_t> rows(kMaxHeadRows, 0);
+  (void)model.logits(rows);
+}
+
+uint64_t reserve_of(uint64_t memory_bytes) {
+  return std::max(kMinReserveBytes, memory_bytes / kReserveShare);
+}
+
+// The smallest budget that leaves so much beside its reserve.
+uint64_t smallest_budget(uint64_t bytes) {
+  return bytes + std::max(kMinReserveBytes, bytes / (kReserveShare - 1) + 1);
+}
+
+}  // namespace
+
+Result<uint64_t> kv_bytes_within(uint64_t memory_bytes, Model& model, Backend& backend, KvShape shape,
+                                 uint32_t max_rows) {
+  shape.num_blocks = 1;
+  const uint64_t block_bytes = backend.kv_block_bytes(shape);
+  if (const auto allocated = backend.allocate_kv(shape); !allocated.ok()) return allocated.error();
+  const uint32_t num_rows = std::min(shape.block_size, max_rows);
+  compute_a_step(model, num_rows);
+  const Result<uint64_t> measured_bytes = private_memory_bytes();
+  if (!measured_bytes.ok()) return measured_bytes.error();
+  // The rows that were stored go with the block that holds them.
+  const uint64_t used_bytes = *measured_bytes - block_bytes / shape.block_size * num_rows;
+  const uint64_t least = smallest_budget(used_bytes + block_bytes);
+  if (memory_bytes < least) {
+    return Error{ExitCode::kUsage, "--memory-bytes is " + std::to_string(memory_bytes) +
+                                       "; the process with the model takes " + std::to_string(used_bytes) +
+                                       " and one block of the KV cache " + std::to_string(block_bytes) +
+                                       ". Start with " + std::to_string(least) + " or more."};
+  }
+  return memory_bytes - used_bytes - reserve_of(memory_bytes);
+}
+
+}  // namespace runnel

@@ -1,0 +1,18 @@
+// What the KV cache stores a key or value as; docs/numerics.md says how it is rounded.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace runnel {
+
+enum class KvType { kF16, kF32, kQ8_0 };
+
+// "f16": what flags and frames call it.
+std::string_view kv_type_name(KvType type);
+std::optional<KvType> kv_type_named(std::string_view name);
+// "f16, f32, q8_0", for messages.
+std::string kv_type_names();
+
+}  // namespace runnel

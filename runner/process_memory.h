@@ -1,0 +1,15 @@
+// What this process takes of the machine's memory.
+#pragma once
+
+#include <cstdint>
+
+#include "runner/result.h"
+
+namespace runnel {
+
+// Bytes that are in memory now and are no file's: weights as laid out, KV cache, heap and stacks. Pages of
+// the model file are left out, since the system takes those back when it likes. Fails with kSystem without
+// /proc.
+Result<uint64_t> private_memory_bytes();
+
+}  // namespace runnel

@@ -1,0 +1,123 @@
+// How large a KV cache a model is loaded with, given a flag or a budget for the process. On the real backend.
+#include "runner/commands/loaded_model.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+
+#include "cpu-runner/cpu_backend.h"
+#include "cpu-runner/memory.h"
+#include "runner/commands/memory_budget.h"
+#include "runner/process_memory.h"
+#include "test/fixtures/tiny_llama.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+constexpr uint64_t kMegabyte = 1'000'000;
+
+class Fixture {
+ public:
+  Fixture() {
+    flags.model = file_.path();
+    flags.num_threads = 1;
+  }
+
+  Result<LoadedModel> load_it() const {
+    return load(flags, *make_cpu_backend(flags.backend_options()), [](uint64_t, uint64_t) {});
+  }
+  Error refusal() const {
+    const Result<LoadedModel> loaded = load_it();
+    if (loaded.ok()) FAIL("it was loaded");
+    return loaded.error();
+  }
+
+  EngineFlags flags;
+
+ private:
+  TemporaryFile file_{write_tiny_llama({.num_heads = 2, .num_kv_heads = 1}).bytes()};
+};
+
+// Of one token: K and V of one head of 32 values in each of 2 layers.
+constexpr uint64_t kValuesPerToken = 2 * 2 * 32;
+
+TEST_CASE_FIXTURE(Fixture, "load: the cache has the blocks its bytes hold, for each type") {
+  flags.kv_cache_bytes = kMegabyte;
+  const std::pair<KvType, uint64_t> types[] = {{KvType::kF16, kValuesPerToken * 2},
+                                               {KvType::kF32, kValuesPerToken * 4},
+                                               {KvType::kQ8_0, kValuesPerToken / 32 * 34}};
+  for (const auto& [type, token_bytes] : types) {
+    flags.kv_cache_type = type;
+    const Result<LoadedModel> loaded = load_it();
+    REQUIRE(loaded.ok());
+    CHECK(loaded->engine->config().scheduler.num_blocks == kMegabyte / (token_bytes * 32));
+    CHECK(loaded->kv_cache_bytes == kMegabyte / (token_bytes * 32) * token_bytes * 32);
+  }
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "load: never more blocks than full contexts can use, whatever the flag or budget") {
+  flags.max_model_len = 100;
+  flags.max_num_seqs = 3;
+  CHECK(load_it()->engine->config().scheduler.num_blocks == 3 * 4);
+  flags.memory_bytes = uint64_t{1} << 40;
+  CHECK(load_it()->engine->config().scheduler.num_blocks == 3 * 4);
+}
+
+TEST_CASE_FIXTURE(Fixture,
+                  "load: a cache without room for one block or for the length asked for is refused") {
+  flags.kv_cache_bytes = 8191;
+  CHECK(refusal().message == "--kv-cache-bytes is 8191; one block of 32 tokens takes 8192.");
+  flags.kv_cache_bytes = 3 * 8192;
+  CHECK(load_it()->engine->config().max_model_len == 97);
+  flags.max_model_len = 98;
+  CHECK(refusal().exit_code == ExitCode::kUsage);
+  CHECK(refusal().message ==
+        "--max-model-len is 98, which takes a KV cache of 32768 bytes; there are 24576, for 96 tokens. Start "
+        "with a larger --kv-cache-bytes.");
+}
+
+TEST_CASE_FIXTURE(Fixture, "load: a budget that the model fills is refused with one that is enough") {
+  flags.memory_bytes = 1;
+  const Error refused = refusal();
+  CHECK(refused.exit_code == ExitCode::kUsage);
+  CHECK(refused.message.starts_with("--memory-bytes is 1; the process with the model takes "));
+  CHECK(refused.message.find("and one block of the KV cache 8192. Start with ") != std::string::npos);
+  const size_t number = refused.message.find("Start with ") + 11;
+  const uint64_t enough = std::stoull(refused.message.substr(number));
+  // What this process takes differs from one load to the next, more so under a sanitizer.
+  flags.memory_bytes = enough + enough / 2;
+  CHECK(load_it().ok());
+  flags.memory_bytes = enough / 2;
+  CHECK_FALSE(load_it().ok());
+}
+
+TEST_CASE_FIXTURE(Fixture, "load: a budget is divided into what the process takes, a reserve and the cache") {
+  flags.max_num_seqs = kMaxNumSeqs;
+  const uint64_t before = *private_memory_bytes();
+  flags.memory_bytes = before + 60 * kMegabyte;
+  const Result<LoadedModel> loaded = load_it();
+  REQUIRE(loaded.ok());
+  const uint64_t reserve = std::max(kMinReserveBytes, flags.memory_bytes / kReserveShare);
+  const uint64_t most = flags.memory_bytes - before - reserve;
+  CHECK(loaded->kv_cache_bytes <= most);
+  CHECK(loaded->kv_cache_bytes >= most - 20 * kMegabyte);
+}
+
+TEST_CASE("memory: what is touched is counted, and what is given back is not") {
+  constexpr uint64_t kBytes = 64 << 20;
+  const uint64_t before = *private_memory_bytes();
+  {
+    const Result<Memory> touched = Memory::allocate(kBytes, "a test");
+    REQUIRE(touched.ok());
+    std::fill_n(touched->data(), kBytes, std::byte{1});
+    CHECK(*private_memory_bytes() - before > kBytes * 9 / 10);
+  }
+  CHECK(*private_memory_bytes() < before + kBytes / 10);
+}
+
+}  // namespace
+}  // namespace runnel
