@@ -51,15 +51,25 @@ class Activator {
     return until(PATIENCE_MS, 'The socket to listen', () => this.output.includes('Listening on'));
   }
 
+  get(path: string): Promise<Answer> {
+    return this.#ask(path);
+  }
+
+  execute(jobId: string, maxTokens: number): Promise<Answer> {
+    const body = { job_id: jobId, prompt: 'Once', max_tokens: maxTokens, temperature: 0 };
+    return this.#ask('/execute', JSON.stringify(body));
+  }
+
   /** On a connection of its own. */
-  async get(path: string): Promise<Answer> {
-    const asked = request({ host: '127.0.0.1', path, agent: false, ...this.#where }).end();
+  async #ask(path: string, body?: string): Promise<Answer> {
+    const how = body === undefined ? {} : { method: 'POST', headers: { 'content-type': 'application/json' } };
+    const asked = request({ host: '127.0.0.1', path, agent: false, ...how, ...this.#where }).end(body);
     const [response] = (await within(PATIENCE_MS, `An answer to ${path}`, once(asked, 'response'))) as [
       IncomingMessage,
     ];
-    let body = '';
-    for await (const chunk of response) body += String(chunk);
-    return { status: response.statusCode, body };
+    let text = '';
+    for await (const chunk of response) text += String(chunk);
+    return { status: response.statusCode, body: text };
   }
 
   async health(): Promise<Health> {
@@ -124,18 +134,30 @@ test('a restart of the gateway refuses no connection', async (context) => {
   await activator.ready();
   const first = (await activator.health()).runner.pid ?? 0;
   const gateway = parentOf(first);
-
-  const answers: Promise<Answer>[] = [];
+  const stream = activator.execute('of the first', 200);
+  await until(PATIENCE_MS, 'The stream', async () => (await activator.health()).runner.open_requests === 1);
   process.kill(gateway, 'SIGTERM');
-  await until(PATIENCE_MS, 'The next gateway', async () => {
-    answers.push(activator.get('/health'));
-    // While nobody accepts, the answers must not be waited for.
-    if (isAlive(gateway) || answers.length < 20) return false;
-    const { runner } = await activator.health();
-    return runner.pid !== null && runner.pid !== first;
+  await until(PATIENCE_MS, 'The end to begin', () => activator.output.includes('"event":"shutdown"'));
+
+  const whileDraining = activator.get('/health');
+  const answers = [activator.get('/health')];
+  await until(PATIENCE_MS, 'The end of the first gateway', () => {
+    // While nobody accepts, answers must not be waited for.
+    if (answers.length < 100) answers.push(activator.get('/health'));
+    return !isAlive(gateway);
   });
-  for (const { status } of await Promise.all(answers)) assert.is(status, 200);
-  assert.ok(activator.output.split('Runnel listens on').length === 3, 'there were two');
+  answers.push(activator.get('/health'));
+  for (const { status, body } of await Promise.all([whileDraining, ...answers])) {
+    assert.is(status, 200);
+    assert.is.not(
+      (JSON.parse(body) as Health).runner.pid,
+      first,
+      'the first one is stopping, and takes no more',
+    );
+  }
+  assert.match((await stream).body, /event: end\n.*"tokens_out":200/s, 'what it had, it finished');
+  await activator.ready();
+  assert.match((await activator.execute('of the second', 5)).body, /event: end\n/);
 });
 
 test('an address beyond loopback needs keys, wherever it comes from', async (context) => {
