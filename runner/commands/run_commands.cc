@@ -72,6 +72,17 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command.add_option("--max-num-batched-tokens", flags.max_num_batched_tokens, "Rows computed in one step")
       ->check(CLI::Range(1u, kMaxNumBatchedTokens))
       ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--mixed-batches", [&flags](const std::string& value) { flags.mixed_batches = value == "on"; },
+          "Whether next tokens and parts of prompts share a step; default: on")
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}).description(""));
+  command
+      .add_option("--mixed-prefill-tokens", flags.mixed_prefill_tokens,
+                  "Rows of prompts in a step that also has next tokens")
+      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
+      ->capture_default_str();
   command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")
       ->capture_default_str();
   CLI::Option* const kv_cache_bytes =

@@ -78,7 +78,7 @@ class ModelHarness {
       }
       batch.sequences.push_back({first_row, num_rows, stream->num_done, stream->block_table});
     }
-    model_->forward(batch);
+    model_->forward(batch, [](Batch&) {});
     std::vector<uint32_t> rows(batch.num_rows());
     std::iota(rows.begin(), rows.end(), 0u);
     const std::span<const float> logits = model_->logits(rows);

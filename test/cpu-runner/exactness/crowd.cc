@@ -106,6 +106,7 @@ void Crowd::notice(const Plan& plan) {
   if (found == plan.sequences.end()) return;
   const Sequence& tested = **found;
   if (plan.sequences.size() > 1) events_.add(Event::kCompany);
+  if (plan.num_decoding > 0 && plan.num_decoding < plan.sequences.size()) events_.add(Event::kMixedStep);
   if (tested.num_cached_tokens + tested.num_scheduled_tokens < tested.num_tokens())
     events_.add(Event::kPromptSplit);
   // Later on the blocks it finds may be its own.

@@ -10,6 +10,7 @@ namespace runnel::exactness {
 enum class Event : size_t {
   kCompany,        // shared a step with others
   kPromptSplit,    // its tokens were computed in more than one step
+  kMixedStep,      // shared a step in which others were at another stage: prompts, or next tokens
   kPrefixHit,      // found blocks that another request had filled
   kPreempted,      // lost its blocks to others and was computed again
   kPaused,         // was paused and resumed
@@ -24,9 +25,9 @@ enum class Event : size_t {
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",         "prompt split",     "prefix hit",    "preempted",
-    "paused and resumed", "cancels near it",  "killed",        "killed twice",
-    "several threads",    "portable kernels", "logprobs asked"};
+    "in company",   "prompt split",       "mixed step",       "prefix hit",
+    "preempted",    "paused and resumed", "cancels near it",  "killed",
+    "killed twice", "several threads",    "portable kernels", "logprobs asked"};
 
 class Events {
  public:

@@ -15,7 +15,10 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
   setting.portable_kernels = sizes.portable_kernels && random.one_in(9);
   flags.num_threads = random.pick({1u, 2u, 3u});
   flags.max_num_seqs = random.one_in(8) ? 1 : random.between(2, 8);
-  flags.max_num_batched_tokens = random.one_in(8) ? flags.max_num_seqs : random.between(8, max_model_len + 8);
+  flags.max_num_batched_tokens =
+      random.one_in(8) ? random.between(1, 8) : random.between(8, max_model_len + 8);
+  flags.mixed_batches = !random.one_in(4);
+  flags.mixed_prefill_tokens = random.pick({1u, 3u, 8u, 32u, 256u});
   flags.block_size = random.pick({8u, 8u, 8u, 8u, 16u, 16u, 32u, 256u});
 
   // Blocks for the longest request and not for many more, so that they run out.

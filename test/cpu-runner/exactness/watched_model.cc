@@ -12,7 +12,7 @@ void WatchedModel::expect(const Plan& plan) {
   for (const Sequence* sequence : plan.sequences) request_ids_.push_back(sequence->request_id);
 }
 
-void WatchedModel::forward(const Batch& batch) {
+void WatchedModel::forward(Batch& batch, const BetweenLayers& between_layers) {
   CHECK(batch.sequences.size() == request_ids_.size());
   places_.clear();
   for (size_t i = 0; i < batch.sequences.size(); ++i) {
@@ -21,7 +21,7 @@ void WatchedModel::forward(const Batch& batch) {
       places_.push_back({request_ids_[i], sequence.first_position + row});
   }
   CHECK(places_.size() == batch.num_rows());
-  model_.forward(batch);
+  model_.forward(batch, between_layers);
 }
 
 std::span<const float> WatchedModel::logits(std::span<const uint32_t> rows) {

@@ -20,7 +20,7 @@ class WatchedModel final : public Model {
   void expect(const Plan& plan);
 
   const ModelConfig& config() const override { return model_.config(); }
-  void forward(const Batch& batch) override;
+  void forward(Batch& batch, const BetweenLayers& between_layers) override;
   std::span<const float> logits(std::span<const uint32_t> rows) override;
 
   // Of the logits after the token at this position of the request.
