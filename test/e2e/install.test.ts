@@ -32,6 +32,11 @@ const prefix = join(root, 'usr/local');
 const program = join(prefix, 'bin/runnel');
 const config = join(root, 'etc/runnel/runnel.json');
 
+/** The largest packages are tools, which take long to copy and are not installed. */
+function isNeeded(path: string): boolean {
+  return !/node_modules\/(@typescript|@biomejs|openai)$/.test(path);
+}
+
 function script(
   verb: string,
   env: NodeJS.ProcessEnv = {},
@@ -59,7 +64,7 @@ function filesIn(path: string): string[] {
 test.before(() => {
   mkdirSync(tree);
   for (const part of [...PARTS, ...PAGES])
-    cpSync(join(ROOT, part), join(tree, part), { recursive: true, verbatimSymlinks: true });
+    cpSync(join(ROOT, part), join(tree, part), { recursive: true, verbatimSymlinks: true, filter: isNeeded });
 });
 
 test('make install and make uninstall call the script with their PREFIX and DESTDIR', () => {
@@ -82,7 +87,7 @@ test('what is installed is there, again changes nothing, and a configuration of 
     assert.ok(installed.includes(join(prefix, name)), name);
   const packages = readdirSync(join(prefix, 'lib/runnel/node_modules'));
   assert.ok(packages.includes('hono'));
-  for (const name of ['typescript', 'uvu', '@biomejs']) assert.not(packages.includes(name), name);
+  for (const name of ['typescript', 'uvu', 'fast-check']) assert.not(packages.includes(name), name);
 
   writeFileSync(config, '{"model": "mine"}');
   writeFileSync(join(prefix, 'lib/runnel/gateway/gone.ts'), 'of an earlier version');
