@@ -6,12 +6,16 @@
 MODEL ?= smollm2
 PORT ?= 8080
 BUILD ?= build
+# Of make install and make uninstall; packagers set DESTDIR.
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
 
 PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libxxhash-dev doctest-dev
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
-.PHONY: run test check bench build cpu-runner model format clean
+.PHONY: run test check bench build binaries install uninstall model format clean
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -19,27 +23,37 @@ RUNNEL = node gateway/runnel.js
 run: build model
 	@$(RUNNEL) serve --model $(MODEL) --port $(PORT) --log-level warn
 
-build: cpu-runner node_modules/.stamp gateway/runner/proto/runner.js
+build: binaries node_modules/.stamp gateway/runner/proto/runner.js
 
-cpu-runner: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) cpu-runner
+binaries: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) cpu-runner sd-notify
+
+install: build
+	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' BUILD='$(BUILD)' deploy/install.sh install
+
+uninstall:
+	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
 test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
 # Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, those with threads under
-# ThreadSanitizer, hostile files and frames by the hundred thousand, and twenty kills.
+# ThreadSanitizer, hostile files and frames by the hundred thousand, exactness on the default model, kills, poison and
+# simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/threads thread-tests
-	@ninja -C $(BUILD) fuzz-events
+	@ninja -C $(BUILD) exactness fuzz-events
 	@node --import tsx test/run.ts --build $(BUILD)/sanitize --threads-build $(BUILD)/threads --check
 
 bench: build model
-	@$(BUILD)/cpu-runner bench --model "$$($(RUNNEL) pull $(MODEL))" --prompt 512 --generate 128 --batch 1,8,32
+	@model="$$($(RUNNEL) pull $(MODEL))" && \
+	$(BUILD)/cpu-runner bench --model "$$model" --prompt 512 --generate 128 --batch 1,2,4,8,16,32 && \
+	$(BUILD)/cpu-runner bench --model "$$model" --long-prompt 4000 --streams 8 && \
+	$(BUILD)/cpu-runner bench --model "$$model" --workload --fraction 0.1 --warmup 0 --iters 2
 
 model: node_modules/.stamp
 	@case "$(MODEL)" in *.gguf|*/*) ;; *) $(RUNNEL) pull $(MODEL) >/dev/null ;; esac

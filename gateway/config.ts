@@ -22,6 +22,7 @@ import {
 import { CACHE_SHARINGS } from './guard/cache-salt.ts';
 import { UsageError } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
+import { passedSocket } from './ops/systemd/passed-socket.ts';
 
 /** What can be set. How it is read is in config/. */
 
@@ -70,6 +71,14 @@ export const runnerSettings = {
   'max-num-batched-tokens': {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
     help: 'rows computed in one step at most',
+  },
+  'mixed-batches': {
+    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
+    help: 'whether next tokens and parts of prompts share a step; default: on',
+  },
+  'mixed-prefill-tokens': {
+    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
+    help: 'rows of prompts in a step that also has next tokens; default: 32',
   },
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),
@@ -191,6 +200,11 @@ const settings = {
     fallback: 1,
     help: 'how often these times are looked at',
   },
+  'wedge-timeout-sec': {
+    schema: whole(0, 3600),
+    fallback: 10,
+    help: 'least time without a step after which a busy runner is taken for hung; 0: none is, however silent',
+  },
   'drain-timeout-sec': {
     schema: whole(0, 3600),
     fallback: 30,
@@ -255,6 +269,12 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
   const tcp = sourceOf('host') ?? sourceOf('port');
   if (uds !== undefined && tcp !== undefined) {
     throw new UsageError(`${uds} and ${tcp} cannot be obeyed together: leave one of them out.`);
+  }
+  const place = uds ?? tcp;
+  if (place !== undefined && passedSocket(env) !== undefined) {
+    throw new UsageError(
+      `${place} cannot be obeyed: systemd passes on the socket to listen on; leave ${place} out, and say it by ListenStream= in the socket unit.`,
+    );
   }
   if (!isLoopback(config.host) && config['api-keys-file'] === undefined) {
     throw new UsageError(
