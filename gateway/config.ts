@@ -26,13 +26,14 @@ import { passedSocket } from './ops/systemd/passed-socket.ts';
 
 /** What can be set. How it is read is in config/. */
 
-/** What the runner binaries accept; they check again. */
+/** What the runner binaries accept; they check again. The last two are what one holds at once. */
 export const RUNNER_LIMITS = {
   threads: 256,
   maxModelLen: 2 ** 20,
   maxNumSeqs: 1024,
   maxNumBatchedTokens: 65_536,
   requests: 1024,
+  promptTokens: 2 ** 22,
 } as const;
 
 const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
@@ -150,7 +151,7 @@ const settings = {
     help: 'requests held at once; one more gets 429',
   },
   'max-queued-tokens': {
-    schema: whole(1, 2 ** 30),
+    schema: whole(1, RUNNER_LIMITS.promptTokens),
     fallback: 2 ** 18,
     help: 'prompt tokens of these together; one more request gets 429',
   },

@@ -25,8 +25,6 @@ import { runnerCommand } from './runner-command.ts';
 
 /** Prompts with the runner at a time; the others wait here. */
 const MAX_OPEN_PROMPTS = 256;
-/** No prompt is longer than a context can be, and all of them are in memory already. */
-const MAX_QUEUED_TOKENS = MAX_OPEN_PROMPTS * RUNNER_LIMITS.maxModelLen;
 
 export function generateUsage(): string {
   return [
@@ -112,7 +110,7 @@ async function startRunner(
     command: () => runnerCommand(config, slot),
     modelPath: slot.path,
     maxOpenRequests: MAX_OPEN_PROMPTS,
-    maxQueuedTokens: MAX_QUEUED_TOKENS,
+    maxQueuedTokens: RUNNER_LIMITS.promptTokens,
     log: ({ level, ...event }) => {
       log[level](event);
       if (event.event === 'runner_exited' || event.event === 'model_failed') fail(String(event.reason));
@@ -182,6 +180,7 @@ function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreE
       seed: config.seed ?? randomSeed(),
     },
     maxOpen: MAX_OPEN_PROMPTS,
+    maxOpenTokens: RUNNER_LIMITS.promptTokens,
   };
 }
 
