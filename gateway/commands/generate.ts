@@ -4,14 +4,9 @@ import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
+import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
+import { checkRunnerSettings, RUNNER_LIMITS } from '../config/runner-settings.ts';
 import { flagOptions, mergeSettings } from '../config/settings.ts';
-import {
-  checkRunnerSettings,
-  type GenerateConfig,
-  generateHelp,
-  generateSettings,
-  RUNNER_LIMITS,
-} from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
