@@ -1,17 +1,6 @@
-import { availableParallelism } from 'node:os';
-import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import {
-  decimal,
-  hostNames,
-  isLoopback,
-  origins,
-  powerOfTwo,
-  seed,
-  socketPath,
-  text,
-  whole,
-} from './config/kinds.ts';
+import { hostNames, isLoopback, origins, socketPath, text, whole } from './config/kinds.ts';
+import { checkRunnerSettings, RUNNER_LIMITS, runnerSettings } from './config/runner-settings.ts';
 import {
   type ConfigOf,
   mergeSettings,
@@ -24,88 +13,7 @@ import { UsageError } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
 import { passedSocket } from './ops/systemd/passed-socket.ts';
 
-/** What can be set. How it is read is in config/. */
-
-/** What the runner binaries accept; they check again. */
-export const RUNNER_LIMITS = {
-  threads: 256,
-  maxModelLen: 2 ** 20,
-  maxNumSeqs: 1024,
-  maxNumBatchedTokens: 65_536,
-  requests: 1024,
-} as const;
-
-const SANDBOX_MODES = ['strict', 'auto', 'off'] as const;
-const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
-
-const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
-
-/** Of every command that starts a runner. */
-export const runnerSettings = {
-  model: {
-    schema: z
-      .string({ error: ({ input }) => (input === undefined ? MODEL_MISSING : 'must be text') })
-      .min(1, 'must not be empty'),
-    help: 'model file (.gguf), or the name of a pulled model',
-  },
-  runner: {
-    schema: text(),
-    fallback: fileURLToPath(new URL('../build/cpu-runner', import.meta.url)),
-    fallbackHelp: 'build/cpu-runner',
-    help: 'the runner binary',
-  },
-  threads: {
-    schema: whole(1, RUNNER_LIMITS.threads),
-    fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
-    fallbackHelp: 'one for each processor',
-    help: 'threads the runner computes with',
-  },
-  'max-model-len': {
-    schema: whole(2, RUNNER_LIMITS.maxModelLen).optional(),
-    help: "tokens of prompt and answer together; default: the model's context",
-  },
-  'max-num-seqs': {
-    schema: whole(1, RUNNER_LIMITS.maxNumSeqs).optional(),
-    help: 'sequences computed in one step at most',
-  },
-  'max-num-batched-tokens': {
-    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    help: 'rows computed in one step at most',
-  },
-  'mixed-batches': {
-    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    help: 'whether next tokens and parts of prompts share a step; default: on',
-  },
-  'mixed-prefill-tokens': {
-    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    help: 'rows of prompts in a step that also has next tokens; default: 32',
-  },
-  'block-size': {
-    schema: powerOfTwo(8, 256).optional(),
-    help: 'tokens in a block of the KV cache: a power of two',
-  },
-  'kv-cache-bytes': {
-    schema: whole(1, 2 ** 50).optional(),
-    help: 'memory for the KV cache; default: 1 GiB, or less where more is of no use',
-  },
-  'memory-bytes': {
-    schema: whole(1, 2 ** 50).optional(),
-    help: 'memory of the whole runner, instead of --kv-cache-bytes',
-  },
-  'kv-cache-type': {
-    schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
-    help: `what the KV cache stores: ${KV_CACHE_TYPES.join(', ')}; default: f16`,
-  },
-  sandbox: {
-    schema: z.enum(SANDBOX_MODES, `must be one of ${SANDBOX_MODES.join(', ')}`).optional(),
-    help: 'confinement of the runner: strict: no start without all of it; auto (default): what the system has; off',
-  },
-  record: {
-    schema: text().optional(),
-    help: 'file to record what the runner is told and says; it holds prompts, as ids',
-  },
-  'record-max-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'where a recording stops' },
-} as const satisfies SettingTable;
+/** What can be set of `runnel serve`. How it is read, and what other commands take, is in config/. */
 
 const settings = {
   ...runnerSettings,
@@ -155,7 +63,7 @@ const settings = {
     help: 'requests held at once; one more gets 429',
   },
   'max-queued-tokens': {
-    schema: whole(1, 2 ** 30),
+    schema: whole(1, RUNNER_LIMITS.promptTokens),
     fallback: 2 ** 18,
     help: 'prompt tokens of these together; one more request gets 429',
   },
@@ -217,46 +125,6 @@ const settings = {
   },
 } as const satisfies SettingTable;
 
-/** The settings of `runnel generate`; ranges of sampling parameters are those of requests. */
-export const generateSettings = {
-  ...runnerSettings,
-  'max-tokens': { schema: whole(1, 2 ** 31 - 1), fallback: 64, help: 'tokens of an answer' },
-  'min-tokens': {
-    schema: whole(0, 2 ** 31 - 1),
-    fallback: 0,
-    help: 'tokens before which the model may not end an answer',
-  },
-  temperature: { schema: decimal(0, 2), fallback: 1, help: '0 takes the likeliest token' },
-  'top-k': { schema: whole(0, 2 ** 32 - 1), fallback: 0, help: 'tokens to draw from; 0: all' },
-  'top-p': { schema: decimal(0, 1), fallback: 1, help: 'probability of the tokens to draw from, together' },
-  'min-p': { schema: decimal(0, 1), fallback: 0, help: 'least probability, as a share of the likeliest' },
-  'repetition-penalty': {
-    schema: decimal(0, 2).refine((value) => value > 0, 'must be above 0'),
-    fallback: 1,
-    help: 'divides the logits of tokens that were there; 1: none',
-  },
-  'presence-penalty': {
-    schema: decimal(-2, 2),
-    fallback: 0,
-    help: 'lowers the logits of tokens of the answer so far',
-  },
-  'frequency-penalty': {
-    schema: decimal(-2, 2),
-    fallback: 0,
-    help: 'the same, for each time they were there',
-  },
-  seed: {
-    schema: seed().optional(),
-    help: 'of the first prompt, the next one has the next; random unless set',
-  },
-} as const satisfies SettingTable;
-
-export type GenerateConfig = ConfigOf<typeof generateSettings>;
-
-export function generateHelp(): string {
-  return settingsHelp(generateSettings);
-}
-
 /** The settings of `runnel serve`. */
 export type Config = ConfigOf<typeof settings>;
 
@@ -287,17 +155,6 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     );
   }
   return config;
-}
-
-/** UsageError for settings of the runner that contradict each other. */
-export function checkRunnerSettings(
-  sourceOf: (name: keyof typeof runnerSettings) => string | undefined,
-): void {
-  const memory = sourceOf('memory-bytes');
-  const cache = sourceOf('kv-cache-bytes');
-  if (memory !== undefined && cache !== undefined) {
-    throw new UsageError(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
-  }
 }
 
 /** As JSON that --config takes: read again, it is the same configuration. */

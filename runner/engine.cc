@@ -93,34 +93,45 @@ Plan Engine::schedule() {
 
 StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   CHECK(step_began_at_);
-  std::vector<WantedRow> wanted = build_batch(plan);
+  const std::vector<WantedRow> wanted = build_batch(plan);
   if (batch_.num_rows() > 0) {
     model_.forward(batch_, [&](Batch& batch) {
       during_step();
       cut_cancelled(batch);
     });
   }
-  std::erase_if(wanted, [](const WantedRow& row) { return row.sequence->is_cancelled; });
-  for (Sequence* sequence : plan.sequences)
-    if (!sequence->is_cancelled) scheduler_.advance(*sequence);
-  for (Sequence* sequence : std::exchange(cancelled_, {})) scheduler_.finish(*sequence);
-
   StepOutput output;
-  const size_t vocab_size = model_.config().vocab_size;
   for (size_t begin = 0; begin < wanted.size(); begin += kMaxHeadRows) {
-    const auto group =
-        std::span(wanted).subspan(begin, std::min<size_t>(kMaxHeadRows, wanted.size() - begin));
-    std::vector<uint32_t> rows;
-    for (const WantedRow& row : group) rows.push_back(row.row);
-    const std::span<const float> logits = model_.logits(rows);
-    for (size_t i = 0; i < group.size(); ++i)
-      use_logits(group[i], logits.subspan(i * vocab_size, vocab_size), output);
+    if (begin > 0) during_step();
+    use_rows(std::span(wanted).subspan(begin, std::min<size_t>(kMaxHeadRows, wanted.size() - begin)), output);
   }
-  std::erase_if(sequences_,
-                [](const auto& entry) { return entry.second.status == SequenceStatus::kFinished; });
+  settle(plan, output);
   counts_.busy += now_() - *step_began_at_;
   step_began_at_.reset();
   return output;
+}
+
+// What the step did to sequences and blocks. All of it comes last, so that it is the same whenever in the
+// step a cancel came: of a cancelled sequence nothing is told and nothing remembered.
+void Engine::settle(const Plan& plan, StepOutput& output) {
+  const auto is_cancelled = [&](const auto& told) { return sequences_.at(told.request_id).is_cancelled; };
+  std::erase_if(output.tokens, is_cancelled);
+  std::erase_if(output.scored, is_cancelled);
+  std::erase_if(output.errors, is_cancelled);
+  for (Sequence* sequence : plan.sequences)
+    if (!sequence->is_cancelled) scheduler_.advance(*sequence);
+
+  for (Sequence* sequence : std::exchange(cancelled_, {})) scheduler_.finish(*sequence);
+  for (const RequestError& error : output.errors) scheduler_.finish(sequences_.at(error.request_id));
+  counts_.num_failed += output.errors.size();
+  for (const NewToken& token : output.tokens) {
+    if (token.finish_reason == FinishReason::kNone) continue;
+    scheduler_.finish(sequences_.at(token.request_id));
+    ++counts_.num_finished;
+  }
+  counts_.num_generated_tokens += output.tokens.size();
+  std::erase_if(sequences_,
+                [](const auto& entry) { return entry.second.status == SequenceStatus::kFinished; });
 }
 
 // The rows of the plan's sequences one after the other, without those that were cancelled since. Returns
@@ -157,15 +168,29 @@ void Engine::cut_cancelled(Batch& batch) const {
   }
 }
 
+void Engine::use_rows(std::span<const WantedRow> group, StepOutput& output) {
+  std::vector<WantedRow> wanted;
+  std::vector<uint32_t> rows;
+  for (const WantedRow& row : group) {
+    if (row.sequence->is_cancelled) continue;
+    wanted.push_back(row);
+    rows.push_back(row.row);
+  }
+  if (rows.empty()) return;
+  const size_t vocab_size = model_.config().vocab_size;
+  const std::span<const float> logits = model_.logits(rows);
+  for (size_t i = 0; i < wanted.size(); ++i)
+    use_logits(wanted[i], logits.subspan(i * vocab_size, vocab_size), output);
+}
+
 void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, StepOutput& output) {
   Sequence& sequence = *wanted.sequence;
-  if (sequence.status == SequenceStatus::kFinished) return;  // an earlier row of it failed
+  const bool has_failed = !output.errors.empty() && output.errors.back().request_id == sequence.request_id;
+  if (has_failed) return;  // by an earlier row
   if (!all_finite(logits)) {
     output.errors.push_back({sequence.request_id, wire::ERROR_CODE_INFERENCE_FAILED,
                              "The logits after token " + std::to_string(wanted.position) +
                                  " of the request are not all finite numbers."});
-    scheduler_.finish(sequence);
-    ++counts_.num_failed;
   } else if (wanted.position + 1 < sequence.num_tokens()) {
     const uint32_t index = wanted.position + 1;
     CHECK(index == sequence.num_scored_tokens);
@@ -174,10 +199,6 @@ void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, 
     ++sequence.num_scored_tokens;
   } else {
     output.tokens.push_back(append_token(sequence, logits));
-    ++counts_.num_generated_tokens;
-    if (output.tokens.back().finish_reason == FinishReason::kNone) return;
-    scheduler_.finish(sequence);
-    ++counts_.num_finished;
   }
 }
 

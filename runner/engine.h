@@ -78,7 +78,7 @@ struct EngineCounts {
 
 class Engine {
  public:
-  // Called while a step computes, between two layers.
+  // Called while a step computes: between two layers, and between two groups of kMaxHeadRows rows of logits.
   using DuringStep = std::function<void()>;
 
   // The model must outlive the engine and be made for max_num_batched_tokens rows, kMaxHeadRows rows of
@@ -122,7 +122,10 @@ class Engine {
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;
   std::vector<WantedRow> build_batch(const Plan& plan);
   void cut_cancelled(Batch& batch) const;
+  // At most kMaxHeadRows of them.
+  void use_rows(std::span<const WantedRow> group, StepOutput& output);
   void use_logits(const WantedRow& wanted, std::span<const float> logits, StepOutput& output);
+  void settle(const Plan& plan, StepOutput& output);
   FirstToken first_token(const Sequence& sequence) const;
   NewToken append_token(Sequence& sequence, std::span<const float> logits);
   FinishReason finish_reason(const Sequence& sequence) const;

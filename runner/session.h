@@ -20,8 +20,8 @@ class Session {
  public:
   using Send = std::function<Result<void>(const wire::FromRunner&)>;
 
-  // Called while a step computes, between two layers. May have Cancels obeyed. When it fails it is not called
-  // again, and the step fails.
+  // Called while a step computes, see Engine::DuringStep. May have Cancels obeyed. When it fails it is not
+  // called again, and the step fails.
   using DuringStep = std::function<Result<void>()>;
 
   // The vitals tell what the session is doing. An error of send ends the call in which it happens.

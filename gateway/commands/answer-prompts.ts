@@ -25,6 +25,8 @@ export interface AnswerSettings {
   readonly sampling: SamplingParams;
   /** Prompts that are with the runner at a time. */
   readonly maxOpen: number;
+  /** Tokens of these; a single prompt may have more. */
+  readonly maxOpenTokens: number;
 }
 
 const U64 = 2n ** 64n;
@@ -57,16 +59,25 @@ export async function* answerPrompts(
     };
   });
   const abort = new AbortController();
-  const open: Promise<PromptAnswer>[] = [];
+  const open: { readonly answer: Promise<PromptAnswer>; readonly numTokens: number }[] = [];
+  let numOpenTokens = 0;
+  const hasRoom = (numTokens: number): boolean =>
+    open.length < settings.maxOpen && numOpenTokens + numTokens <= settings.maxOpenTokens;
   try {
     for (const request of requests) {
+      const numTokens = request.promptIds.length;
+      for (let first = open[0]; first !== undefined && !hasRoom(numTokens); first = open[0]) {
+        yield await first.answer;
+        open.shift();
+        numOpenTokens -= first.numTokens;
+      }
       const answer = answerOne(runner, model, request, settings.stop, abort.signal);
       // Whoever awaits it hears of its failure; until then it must not end the process.
       answer.catch(() => {});
-      open.push(answer);
-      if (open.length === settings.maxOpen) yield await (open.shift() as Promise<PromptAnswer>);
+      open.push({ answer, numTokens });
+      numOpenTokens += numTokens;
     }
-    for (const answer of open) yield await answer;
+    for (const { answer } of open) yield await answer;
   } finally {
     abort.abort();
   }

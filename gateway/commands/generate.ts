@@ -4,14 +4,9 @@ import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
+import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
+import { checkRunnerSettings, RUNNER_LIMITS } from '../config/runner-settings.ts';
 import { flagOptions, mergeSettings } from '../config/settings.ts';
-import {
-  checkRunnerSettings,
-  type GenerateConfig,
-  generateHelp,
-  generateSettings,
-  RUNNER_LIMITS,
-} from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
@@ -25,8 +20,6 @@ import { runnerCommand } from './runner-command.ts';
 
 /** Prompts with the runner at a time; the others wait here. */
 const MAX_OPEN_PROMPTS = 256;
-/** No prompt is longer than a context can be, and all of them are in memory already. */
-const MAX_QUEUED_TOKENS = MAX_OPEN_PROMPTS * RUNNER_LIMITS.maxModelLen;
 
 export function generateUsage(): string {
   return [
@@ -112,7 +105,7 @@ async function startRunner(
     command: () => runnerCommand(config, slot),
     modelPath: slot.path,
     maxOpenRequests: MAX_OPEN_PROMPTS,
-    maxQueuedTokens: MAX_QUEUED_TOKENS,
+    maxQueuedTokens: RUNNER_LIMITS.promptTokens,
     log: ({ level, ...event }) => {
       log[level](event);
       if (event.event === 'runner_exited' || event.event === 'model_failed') fail(String(event.reason));
@@ -182,6 +175,7 @@ function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreE
       seed: config.seed ?? randomSeed(),
     },
     maxOpen: MAX_OPEN_PROMPTS,
+    maxOpenTokens: RUNNER_LIMITS.promptTokens,
   };
 }
 

@@ -1,5 +1,5 @@
+import type { runnerSettings } from '../config/runner-settings.ts';
 import type { ConfigOf } from '../config/settings.ts';
-import type { runnerSettings } from '../config.ts';
 import type { ModelSlot } from '../model/model-slot.ts';
 import type { RunnerCommand } from '../runner/process.ts';
 

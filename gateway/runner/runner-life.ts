@@ -59,10 +59,10 @@ export interface LifeEvents {
   onReady(ready: Ready): void;
   /** Once a second while the runner serves. */
   onHeartbeat(heartbeat: Heartbeat): void;
-  /** A cancelled request is held no longer. */
-  onLetGo(): void;
   /** Likewise. */
   onStats(stats: Stats): void;
+  /** A cancelled request is held no longer. */
+  onLetGo(): void;
   /** First sign of the end: nothing can be asked of this runner any more. */
   onLost(): void;
   /** The last event. */
@@ -122,7 +122,7 @@ export class RunnerLife {
       onStep: (step) => this.#watchdog?.onStep(step),
       onLetGo: () => events.onLetGo(),
       onStats: (stats) => {
-        if (!this.#isLost) events.onStats(stats);
+        if (!this.#isLost && this.#readyAt !== undefined) events.onStats(stats);
       },
       onFailure: (failure) => {
         this.#failure = failure;

@@ -53,6 +53,11 @@ test('a setting that cannot be used is named with its source, its value and what
       {},
       '--port must be a whole number between 0 and 65535, got 70000.',
     ],
+    [
+      ['--model', 'm', '--max-queued-tokens', '4194305'],
+      {},
+      '--max-queued-tokens must be a whole number between 1 and 4194304, got 4194305.',
+    ],
     [['--model', 'm', '--port', 'x'], {}, '--port must be a whole number between 0 and 65535, got "x".'],
     [['--model', 'm', '--port', ''], {}, '--port must be a whole number between 0 and 65535, got "".'],
     [

@@ -426,6 +426,48 @@ TEST_CASE("engine: a step of which nothing is left is abandoned, before or in th
   }
 }
 
+TEST_CASE("engine: a cancel among the scores of a long prompt ends them, and takes back what the step made") {
+  constexpr uint32_t kNumLayerCalls = 3;
+  // 100 scores and a token take four groups of logits. The other request, which has its token in the first
+  // of them, is cancelled as well, or goes on.
+  for (const bool both : {false, true}) {
+    for (const uint32_t cancelled_at : {1u, kNumLayerCalls, kNumLayerCalls + 1, kNumLayerCalls + 3}) {
+      CAPTURE(both);
+      CAPTURE(cancelled_at);
+      SchedulerConfig scheduler = roomy();
+      scheduler.max_num_batched_tokens = scheduler.mixed_prefill_tokens = 128;
+      Fixture fixture(scheduler);
+      Engine& engine = fixture.engine;
+      const Sequence other = sampled(1, count_from(50, 10), 2);
+      Answers answers;
+      CHECK_FALSE(engine.add(other));
+      collect(engine.step(), answers);
+      Sequence scored = sampled(2, count_from(1, 101), 5);
+      scored.prompt_logprobs = 2;
+      CHECK_FALSE(engine.add(scored));
+
+      uint32_t num_calls = 0;
+      const StepOutput output = engine.compute(engine.schedule(), [&] {
+        if (++num_calls != cancelled_at) return;
+        CHECK(engine.cancel(2));
+        if (both) CHECK(engine.cancel(1));
+      });
+      CHECK(output.scored.empty());
+      CHECK(output.errors.empty());
+      collect(output, answers);
+      CHECK(answers.size() == 1);
+      CHECK(answers[1].size() == (both ? 1 : 2));
+      if (!both) CHECK(answers[1] == fake_answer(other));
+      CHECK(engine.num_requests() == 0);
+      CHECK(engine.counts().num_failed == (both ? 2 : 1));
+      CHECK(engine.counts().num_finished == (both ? 0 : 1));
+      CHECK(engine.num_free_blocks() == 200);
+      // Nor is its prompt remembered, whenever in the step it was cancelled.
+      CHECK(engine.scheduler().blocks().num_reusable_blocks() == 1);
+    }
+  }
+}
+
 TEST_CASE("engine: the first token, and it alone, tells how long it took and what was not computed for it") {
   using std::chrono::microseconds;
   Fixture fixture(roomy());

@@ -16,6 +16,7 @@ const settings: AnswerSettings = {
   stop: [],
   sampling: { ...requestOf([1], 1).sampling, seed: 2n ** 64n - 1n },
   maxOpen: 4,
+  maxOpenTokens: 1000,
 };
 
 async function answersOf(runner: ScriptedRunner, prompts: Prompt[], change: Partial<AnswerSettings> = {}) {
@@ -58,6 +59,17 @@ test('offline answers come in the order of the prompts, whichever ends first, so
     token_ids: [...Buffer.from('prompt 0'), EOS_ID],
     finish: 'eos',
   });
+});
+
+test('no more prompts are with the runner than it holds tokens of, but one that is longer is alone', async () => {
+  const runner = new Backwards();
+  const prompts = Array.from({ length: 12 }, (_, i) => 'x'.repeat(i === 7 ? 30 : 10));
+  const answers = await answersOf(runner, prompts, { maxOpenTokens: 29 });
+  assert.equal(
+    answers.map(({ text }) => text),
+    prompts,
+  );
+  assert.is(runner.mostOpen, 2);
 });
 
 test('prompts are texts or ids; each has the seed after the one before', async () => {

@@ -1,0 +1,99 @@
+import { availableParallelism } from 'node:os';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { UsageError } from '../ops/exit-code.ts';
+import { powerOfTwo, text, whole } from './kinds.ts';
+import type { SettingTable } from './settings.ts';
+
+/** What the runner binaries accept; they check again. The last two are what one holds at once. */
+export const RUNNER_LIMITS = {
+  threads: 256,
+  maxModelLen: 2 ** 20,
+  maxNumSeqs: 1024,
+  maxNumBatchedTokens: 65_536,
+  requests: 1024,
+  promptTokens: 2 ** 22,
+} as const;
+
+const SANDBOX_MODES = ['strict', 'auto', 'off'] as const;
+const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
+
+const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
+
+/** Of every command that starts a runner. */
+export const runnerSettings = {
+  model: {
+    schema: z
+      .string({ error: ({ input }) => (input === undefined ? MODEL_MISSING : 'must be text') })
+      .min(1, 'must not be empty'),
+    help: 'model file (.gguf), or the name of a pulled model',
+  },
+  runner: {
+    schema: text(),
+    fallback: fileURLToPath(new URL('../../build/cpu-runner', import.meta.url)),
+    fallbackHelp: 'build/cpu-runner',
+    help: 'the runner binary',
+  },
+  threads: {
+    schema: whole(1, RUNNER_LIMITS.threads),
+    fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
+    fallbackHelp: 'one for each processor',
+    help: 'threads the runner computes with',
+  },
+  'max-model-len': {
+    schema: whole(2, RUNNER_LIMITS.maxModelLen).optional(),
+    help: "tokens of prompt and answer together; default: the model's context",
+  },
+  'max-num-seqs': {
+    schema: whole(1, RUNNER_LIMITS.maxNumSeqs).optional(),
+    help: 'sequences computed in one step at most',
+  },
+  'max-num-batched-tokens': {
+    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
+    help: 'rows computed in one step at most',
+  },
+  'mixed-batches': {
+    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
+    help: 'whether next tokens and parts of prompts share a step; default: on',
+  },
+  'mixed-prefill-tokens': {
+    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
+    help: 'rows of prompts in a step that also has next tokens; default: 32',
+  },
+  'block-size': {
+    schema: powerOfTwo(8, 256).optional(),
+    help: 'tokens in a block of the KV cache: a power of two',
+  },
+  'kv-cache-bytes': {
+    schema: whole(1, 2 ** 50).optional(),
+    help: 'memory for the KV cache; default: 1 GiB, or less where more is of no use',
+  },
+  'memory-bytes': {
+    schema: whole(1, 2 ** 50).optional(),
+    help: 'memory of the whole runner, instead of --kv-cache-bytes',
+  },
+  'kv-cache-type': {
+    schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
+    help: `what the KV cache stores: ${KV_CACHE_TYPES.join(', ')}; default: f16`,
+  },
+  sandbox: {
+    schema: z.enum(SANDBOX_MODES, `must be one of ${SANDBOX_MODES.join(', ')}`).optional(),
+    help: 'confinement of the runner: strict: no start without all of it; auto (default): what the system has; off',
+  },
+  record: {
+    schema: text().optional(),
+    help: 'file to record what the runner is told and says; it holds prompts, as ids',
+  },
+  'record-max-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'where a recording stops' },
+} as const satisfies SettingTable;
+
+/** UsageError for settings of the runner that contradict each other. */
+export function checkRunnerSettings(
+  sourceOf: (name: keyof typeof runnerSettings) => string | undefined,
+): void {
+  const memory = sourceOf('memory-bytes');
+  const cache = sourceOf('kv-cache-bytes');
+  if (memory !== undefined && cache !== undefined) {
+    throw new UsageError(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
+  }
+}
