@@ -240,7 +240,9 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"bench", "--model", "m", "--workload", "--fraction", "0.1", "--iters", "2"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--long-prompt", "100", "--streams", "2"}) == 69);
   CHECK(status_of({"serve", "--model", "m", "--mixed-batches", "yes"}) == 64);
-  CHECK(status_of({"serve", "--model", "m", "--mixed-batches", "off"}) == 69);
+  // Off: serve would confine this very process.
+  CHECK(status_of({"serve", "--model", "m", "--mixed-batches", "off", "--sandbox", "off"}) == 69);
+  CHECK(status_of({"serve", "--model", "m", "--sandbox", "on"}) == 64);
   CHECK(status_of({"serve", "--model", "m", "--mixed-prefill-tokens", "0"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--mixed-batches", "on", "--mixed-prefill-tokens", "64"}) == 69);
   CHECK(status_of({"serve", "--model", "m", "--record-max-bytes", "65535"}) == 64);

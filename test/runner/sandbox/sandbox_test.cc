@@ -64,7 +64,7 @@ int status_of_confined(const std::function<int()>& action) {
 }
 
 struct Forbidden {
-  const char* name;
+  std::string name;
   std::function<long()> attempt;  // below 0, with errno: it failed
 };
 
