@@ -1,15 +1,21 @@
 /** One life, over a process in the test's hands. Whole lives of real processes: recovery.test.ts. */
 import { PassThrough } from 'node:stream';
+import Long from 'long';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { systemClock } from '../../../gateway/runner/clock.ts';
 import type { Death } from '../../../gateway/runner/exit-policy.ts';
+import { encodeFrame, maxBytesFromRunner } from '../../../gateway/runner/frame.ts';
+import { protocolVersion } from '../../../gateway/runner/messages.ts';
 import type { RunnerExit } from '../../../gateway/runner/process.ts';
+import { runner } from '../../../gateway/runner/proto/runner.js';
 import { defaultLifeLimits, RunnerLife } from '../../../gateway/runner/runner-life.ts';
 import { StepTimes } from '../../../gateway/runner/step-times.ts';
-import { within } from '../../fixtures/within.ts';
+import { until, within } from '../../fixtures/within.ts';
 
-function live(oomKills: () => number | undefined) {
+const { v1 } = runner;
+
+function live(oomKills: () => number | undefined, needsCanary = false) {
   let exit: (exit: RunnerExit) => void = () => {};
   const exited = new Promise<RunnerExit>((resolve) => {
     exit = resolve;
@@ -33,18 +39,21 @@ function live(oomKills: () => number | undefined) {
   const ignore = (): void => {};
   const limits = { ...defaultLifeLimits, exitGraceMs: 20 };
   const support = { spawn: () => process, clock: systemClock, limits, stepTimes: new StepTimes(), oomKills };
-  new RunnerLife({ file: 'runner', args: [] }, false, support, {
+  new RunnerLife({ file: 'runner', args: [] }, needsCanary, support, {
     onHello: ignore,
     onLoadProgress: ignore,
-    onReady: ignore,
+    onReady: () => heard.push('ready'),
     onHeartbeat: ignore,
-    onStats: ignore,
+    onStats: ({ numFinished }) => heard.push(`stats of ${numFinished}`),
     onLetGo: ignore,
     onStderrLine: ignore,
     onLost: () => heard.push('lost'),
     onDied,
   });
-  return { exit, died, heard };
+  const say = (message: runner.v1.FromRunner.$Properties): void => {
+    stdout.write(encodeFrame(v1.FromRunner.encode(message).finish(), maxBytesFromRunner));
+  };
+  return { exit, died, heard, say };
 }
 
 const killed = { code: undefined, signal: 'SIGKILL', spawnError: undefined };
@@ -71,6 +80,28 @@ test('the kernel’s own kills are told from others by its count', async () => {
     exit(killed);
     assert.is((await within(5000, 'the death', died)).isOutOfMemory, isOutOfMemory);
   }
+});
+
+test('a runner that has not answered its canary does not serve, and its statistics are nobody’s', async () => {
+  const { say, exit, died, heard } = live(() => undefined, true);
+  say({ hello: { protocolVersion, kind: 'cpu', build: '1', numericsId: 'n' } });
+  const sizes = {
+    vocabSize: 9,
+    maxModelLen: 9,
+    maxNumSeqs: 1,
+    maxNumBatchedTokens: 8,
+    blockSize: 8,
+    numBlocks: 2,
+  };
+  say({ ready: { modelIdentity: 'm', architecture: 'llama', kvCacheType: 'f16', ...sizes } });
+  say({ stats: { numFinished: Long.fromInt(1) } });
+  const output = { requestId: 1, tokenIds: [1], finishReason: v1.FinishReason.FINISH_REASON_MAX_TOKENS };
+  say({ step: { step: Long.fromInt(1), outputs: [output], firstOutputs: [{ requestId: 1 }] } });
+  say({ stats: { numFinished: Long.fromInt(2) } });
+  await until(5000, 'Statistics', () => heard.length >= 2);
+  assert.equal(heard, ['ready', 'stats of 2']);
+  exit(killed);
+  await within(5000, 'the death', died);
 });
 
 test.run();

@@ -1,0 +1,241 @@
+#include "runner/commands/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <vector>
+
+namespace runnel {
+namespace {
+
+constexpr uint32_t kMaxScoreTop = 1000;
+constexpr uint32_t kMaxRepeats = 1000;
+constexpr double kMinFraction = 0.001;
+
+// CLI11 takes what does not fit into 64 bits for the largest number that does.
+const CLI::Validator kWholeNumber(
+    [](const std::string& text) {
+      uint64_t value = 0;
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error == std::errc() && end == text.data() + text.size()) return std::string();
+      return text + " is not a whole number of 64 bits";
+    },
+    "UINT64");
+
+void add_model_flags(CLI::App& command, Flags& flags) {
+  command.add_option("--model", flags.engine.model, "Path of a GGUF file")->required();
+  command.add_option("--architecture", flags.engine.architecture, "Refuse a file of any other architecture");
+}
+
+// Throws, as CLI11 wants it of a value that it cannot take.
+KvType kv_type_from(const std::string& name) {
+  const std::optional<KvType> type = kv_type_named(name);
+  if (!type) throw CLI::ValidationError("--kv-cache-type", name + " is none of " + kv_type_names());
+  return *type;
+}
+
+void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+  command
+      .add_option("--threads", flags.num_threads, "Threads that compute; default: every processor it may use")
+      ->check(CLI::Range(1u, kMaxThreads));
+  command.add_option("--max-model-len", flags.max_model_len,
+                     "Tokens of prompt and answer together; default: the model's context");
+  command.add_option("--max-num-batched-tokens", flags.max_num_batched_tokens, "Rows computed in one step")
+      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--mixed-batches", [&flags](const std::string& value) { flags.mixed_batches = value == "on"; },
+          "Whether next tokens and parts of prompts share a step; default: on")
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}).description(""));
+  command
+      .add_option("--mixed-prefill-tokens", flags.mixed_prefill_tokens,
+                  "Rows of prompts in a step that also has next tokens")
+      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
+      ->capture_default_str();
+  command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")
+      ->capture_default_str();
+  CLI::Option* const kv_cache_bytes =
+      command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
+          ->check(kWholeNumber)
+          ->capture_default_str();
+  command
+      .add_option(
+          "--memory-bytes", flags.memory_bytes,
+          "Memory of the whole process: the KV cache gets what the model and a 32nd for requests leave")
+      ->check(kWholeNumber)
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
+      ->excludes(kv_cache_bytes);
+  command
+      .add_option_function<std::string>(
+          "--kv-cache-type", [&flags](const std::string& name) { flags.kv_cache_type = kv_type_from(name); },
+          "What keys and values are stored as: " + kv_type_names() + "; q8_0 takes about half of f16")
+      ->type_name("TYPE")
+      ->default_str(std::string(kv_type_name(flags.kv_cache_type)));
+}
+
+CLI::Option* add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
+  return command.add_option("--max-num-seqs", flags.max_num_seqs, "Sequences computed in one step")
+      ->check(CLI::Range(1u, kMaxNumSeqs))
+      ->capture_default_str();
+}
+
+// ID=BIAS.
+std::optional<LogitBias> bias_from(const std::string& text) {
+  LogitBias entry;
+  const char* const end = text.data() + text.size();
+  const auto [id_end, id_error] = std::from_chars(text.data(), end, entry.token_id);
+  if (id_error != std::errc() || id_end == end || *id_end != '=') return std::nullopt;
+  const auto [bias_end, bias_error] = std::from_chars(id_end + 1, end, entry.bias);
+  if (bias_error != std::errc() || bias_end != end) return std::nullopt;
+  return entry;
+}
+
+// Throws, as CLI11 wants it of a value that it cannot take.
+void add_biases(const std::vector<std::string>& texts, SamplingParams& sampling) {
+  for (const std::string& text : texts) {
+    const std::optional<LogitBias> entry = bias_from(text);
+    if (!entry) throw CLI::ValidationError("--logit-bias", text + " is not ID=BIAS, such as 42=-1.5");
+    sampling.logit_bias.push_back(*entry);
+  }
+}
+
+void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
+  SamplingParams& sampling = flags.sampling;
+  command.add_option("--tokens", flags.tokens, "Ids of the prompt, such as 1,2,3")
+      ->delimiter(',')
+      ->required();
+  command.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")->capture_default_str();
+  command.add_option("--min-tokens", flags.min_tokens, "Tokens before which none of --stop-ids is drawn")
+      ->capture_default_str();
+  command.add_option("--stop-ids", flags.stop_ids, "Ids that end the answer")->delimiter(',');
+  command.add_option("--allowed-ids", sampling.allowed_ids, "Ids to draw from; default: all")->delimiter(',');
+  command.add_option("--banned-ids", sampling.banned_ids, "Ids that are not drawn")->delimiter(',');
+  command.add_option("--temperature", sampling.temperature, "0: the most likely token")
+      ->capture_default_str();
+  command.add_option("--top-k", sampling.top_k, "0: off")->capture_default_str();
+  command.add_option("--top-p", sampling.top_p, "1: off")->capture_default_str();
+  command.add_option("--min-p", sampling.min_p, "0: off")->capture_default_str();
+  command.add_option("--repetition-penalty", sampling.repetition_penalty, "1: off")->capture_default_str();
+  command.add_option("--presence-penalty", sampling.presence_penalty, "0: off")->capture_default_str();
+  command.add_option("--frequency-penalty", sampling.frequency_penalty, "0: off")->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--logit-bias", [&sampling](const std::vector<std::string>& texts) { add_biases(texts, sampling); },
+          "What is added to the logit of an id; can be repeated")
+      ->type_name("ID=BIAS")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command.add_option("--seed", sampling.seed, "Any number of 64 bits")
+      ->check(kWholeNumber)
+      ->capture_default_str();
+  command.add_option("--logprobs", flags.logprobs,
+                     "With --json: log-probabilities, and of so many likely ids");
+  command.add_option("--prompt-logprobs", flags.prompt_logprobs,
+                     "With --json: the same for the prompt, from its second id on");
+}
+
+// Throws, as CLI11 wants it of a value that it cannot take.
+SandboxMode sandbox_mode_from(const std::string& name) {
+  const std::optional<SandboxMode> mode = sandbox_mode_named(name);
+  if (!mode) throw CLI::ValidationError("--sandbox", name + " is none of " + std::string(kSandboxModeNames));
+  return *mode;
+}
+
+void add_serve_flags(CLI::App& command, ServeFlags& flags) {
+  command.add_flag_callback(
+      "--json-frames", [&flags] { flags.form = FrameForm::kJson; },
+      "One JSON object a line instead of frames, both ways; for people and scripts");
+  command.add_option("--record", flags.record, "Write what comes in and goes out to this file, for replay");
+  command.add_option("--record-max-bytes", flags.record_max_bytes, "Size at which recording stops")
+      ->check(kWholeNumber)
+      ->check(CLI::Range(kMinRecordMaxBytes, std::numeric_limits<uint64_t>::max()))
+      ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--sandbox", [&flags](const std::string& name) { flags.sandbox = sandbox_mode_from(name); },
+          "strict: no start without all of it; auto: what this kernel has; off")
+      ->type_name("MODE")
+      ->default_str(std::string(sandbox_mode_name(flags.sandbox)));
+}
+
+void add_replay_flags(CLI::App& command, ReplayFlags& flags) {
+  command.add_option("FILE", flags.file, "A recording that serve --record wrote")->required();
+  command.add_option("--model", flags.model, "Where the model is now, if not where it was");
+  command.add_option("--until", flags.until_step, "The last step to compute; default: all")
+      ->check(kWholeNumber)
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()));
+}
+
+// A flag of one kind of benchmark is refused in the others.
+void add_bench_flags(CLI::App& command, Flags& flags) {
+  CLI::Option* const workload =
+      command.add_flag("--workload", flags.is_workload_bench, "Serve nano-vLLM's 256 requests instead");
+  CLI::Option* const long_prompt =
+      command
+          .add_option("--long-prompt", flags.gap.num_prompt_tokens,
+                      "Measure instead the gaps of running streams when a prompt of so many tokens arrives")
+          ->check(CLI::Range(1u, kMaxModelLen))
+          ->excludes(workload);
+
+  const auto for_table = [&](CLI::Option* option) {
+    option->excludes(workload)->excludes(long_prompt)->capture_default_str();
+  };
+  for_table(command.add_option("--prompt", flags.bench.num_prompt_tokens, "Tokens of the prompt")
+                ->check(CLI::Range(1u, kMaxModelLen)));
+  for_table(command.add_option("--generate", flags.bench.num_generated, "Tokens to decode")
+                ->check(CLI::Range(1u, kMaxModelLen)));
+  for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once, such as 1,8,32")
+                ->delimiter(',')
+                ->check(CLI::Range(1u, kMaxNumSeqs)));
+  for_table(command.add_option("--repeats", flags.bench.num_repeats, "Runs; the median counts")
+                ->check(CLI::Range(1u, kMaxRepeats)));
+
+  command
+      .add_option("--fraction", flags.workload.fraction, "With --workload: how much of it, from the first on")
+      ->check(CLI::Range(kMinFraction, 1.0))
+      ->needs(workload)
+      ->capture_default_str();
+  command.add_option("--warmup", flags.workload.num_warmups, "With --workload: times that do not count")
+      ->check(CLI::Range(0u, kMaxRepeats))
+      ->needs(workload)
+      ->capture_default_str();
+  command.add_option("--iters", flags.workload.num_iterations, "With --workload: times that count")
+      ->check(CLI::Range(1u, kMaxRepeats))
+      ->needs(workload)
+      ->capture_default_str();
+  add_num_seqs_flag(command, flags.engine)->needs(workload);
+  command.add_option("--streams", flags.gap.num_streams, "With --long-prompt: streams that are running")
+      ->check(CLI::Range(1u, kMaxNumSeqs - 1))
+      ->needs(long_prompt)
+      ->capture_default_str();
+}
+
+}  // namespace
+
+void add_commands(CLI::App& app, Flags& flags) {
+  CLI::App& generate_command = *app.add_subcommand("generate", "Continues a prompt");
+  CLI::App& score_command = *app.add_subcommand("score", "Tells how likely given tokens are");
+  CLI::App& inspect_command = *app.add_subcommand("inspect", "Tells what a model file holds");
+  CLI::App& bench_command = *app.add_subcommand("bench", "Measures tokens a second");
+  CLI::App& serving_command = *app.add_subcommand("serve", "Speaks docs/protocol.md on stdin and stdout");
+  for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
+  CLI::App& replay_app = *app.add_subcommand("replay", "Does again what serve --record recorded");
+  for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command})
+    add_engine_flags(*command, flags.engine);
+  for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
+    command->add_flag("--json", flags.json, "One JSON object");
+  add_generate_flags(generate_command, flags.generate);
+  score_command.add_option("--tokens-file", flags.tokens_file, "A JSON array of ids")->required();
+  score_command.add_option("--top", flags.num_top, "Most likely ids to show for each position")
+      ->check(CLI::Range(0u, kMaxScoreTop))
+      ->capture_default_str();
+  add_bench_flags(bench_command, flags);
+  add_num_seqs_flag(serving_command, flags.engine);
+  add_serve_flags(serving_command, flags.serve);
+  add_replay_flags(replay_app, flags.replay);
+}
+
+}  // namespace runnel

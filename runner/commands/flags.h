@@ -1,0 +1,40 @@
+// What the commands of a runner binary take, and how it is written on the command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runner/commands/bench.h"
+#include "runner/commands/gap_bench.h"
+#include "runner/commands/generate.h"
+#include "runner/commands/loaded_model.h"
+#include "runner/commands/replay_command.h"
+#include "runner/commands/serve_command.h"
+#include "runner/commands/workload_bench.h"
+
+namespace CLI {
+class App;
+}
+
+namespace runnel {
+
+struct Flags {
+  EngineFlags engine;
+  GenerateFlags generate;
+  BenchFlags bench;
+  bool is_workload_bench = false;
+  WorkloadFlags workload;
+  bool is_gap_bench = false;
+  GapFlags gap;
+  ServeFlags serve;
+  ReplayFlags replay;
+  std::string tokens_file;
+  uint32_t num_top = 5;
+  bool json = false;
+};
+
+// Gives the program its commands, and them their flags. What they are parsed to goes into flags, which must
+// outlive app.
+void add_commands(CLI::App& app, Flags& flags);
+
+}  // namespace runnel
