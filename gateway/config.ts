@@ -174,7 +174,12 @@ const settings = {
   'request-timeout-sec': {
     schema: whole(1, 3600),
     fallback: 30,
-    help: 'time a client has to send a whole request; the answer may take as long as it takes',
+    help: 'time a client has to send a whole request; making the answer may take as long as it takes',
+  },
+  'client-stall-timeout-sec': {
+    schema: whole(2, 3600),
+    fallback: 30,
+    help: 'time a client may take nothing of an answer that is there; then its request is cancelled',
   },
   'keep-alive-timeout-sec': {
     schema: whole(1, 3600),

@@ -82,7 +82,9 @@ async function serve(config: Config): Promise<number> {
     guard,
   });
 
-  const server = createHttpServer(app.fetch, httpLimits(config));
+  const server = createHttpServer(app.fetch, httpLimits(config), (heldBytes) => {
+    log.info({ event: 'client_stalled', held_bytes: heldBytes });
+  });
   let address: Address;
   try {
     address = await listen(server, addressOf(config));

@@ -3,42 +3,20 @@ import type { Server } from 'node:http';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
-import type { Model } from '../../../gateway/model/model.ts';
 import { close, createHttpServer, listen } from '../../../gateway/ops/http-server.ts';
 import { createLog } from '../../../gateway/ops/log.ts';
 import { Metrics } from '../../../gateway/ops/metrics.ts';
 import type { Supervisor, SupervisorOptions } from '../../../gateway/runner/supervisor.ts';
 import { TimeLimitedRunner } from '../../../gateway/runner/time-limited-runner.ts';
-import { byteModel } from '../../fixtures/byte-model.ts';
-import { answerOf, fakeVocabSize } from '../../fixtures/fake-tokens.ts';
+import { answerOf } from '../../fixtures/fake-tokens.ts';
+import { httpLimits } from '../../fixtures/http-limits.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { type Directory, patienceMs, supervised, withDirectory } from '../../fixtures/supervised.ts';
+import { wideModel } from '../../fixtures/wide-model.ts';
 import { until, within } from '../../fixtures/within.ts';
 
 const test = suite('crowd');
-
-const limits = {
-  headersTimeoutMs: 10_000,
-  requestTimeoutMs: 10_000,
-  checkIntervalMs: 1000,
-  keepAliveTimeoutMs: 5000,
-  maxConnections: 100,
-  maxRequestsPerConnection: 1000,
-  maxHeaders: 64,
-};
-
-/** Each token is so much text that an answer of 2048 of them is more than server and client have buffers for. */
-const wideModel: Model = {
-  ...byteModel,
-  tokenizer: {
-    ...byteModel.tokenizer,
-    vocabSize: fakeVocabSize,
-    bytes: (id) => Buffer.from(`${id} `.padEnd(6000, '.')),
-    isControl: () => false,
-  },
-  stopIds: [],
-};
 
 interface Crowd {
   readonly supervisor: Supervisor;
@@ -65,7 +43,7 @@ async function withCrowd(
         now: Date.now,
         maxBodyBytes: 2 ** 20,
       });
-      const server: Server = createHttpServer(app.fetch, limits);
+      const server: Server = createHttpServer(app.fetch, httpLimits);
       const address = await listen(server, { host: '127.0.0.1', port: 0 });
       const port = 'port' in address ? address.port : 0;
       const post = (path: string, body: object, headers: Record<string, string> = {}) =>
@@ -104,17 +82,9 @@ test('jobs at once get the tokens that each would have got alone, and end in no 
 
 test('a client that does not read holds its own answer up and no other', async () => {
   await withCrowd(['--delay-ms', '1'], {}, async ({ execute, supervisor, directory, port }) => {
-    const body = '{"job_id":"slow","prompt_ids":[1],"max_tokens":2048}';
     const slow = await RawClient.connect(port);
     slow.socket.pause();
-    slow.send(
-      'POST /execute HTTP/1.1',
-      'Host: localhost',
-      'Content-Type: application/json',
-      `Content-Length: ${body.length}`,
-      '',
-      body,
-    );
+    slow.post('/execute', { job_id: 'slow', prompt_ids: [1], max_tokens: 2048 });
     await until(patienceMs, 'The slow job', () => supervisor.status().openRequests === 1);
     // A step makes a token for each: when this one has all of its own, only a pause can have kept the first from ending.
     const quick = await execute('quick', { prompt_ids: [2], max_tokens: 2048 });
