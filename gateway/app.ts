@@ -34,12 +34,22 @@ export interface AppDeps {
   readonly guard?: GuardRules;
 }
 
+/** Paths whose requests go to the runner. */
+const GENERATING = ['/execute', '/v1/chat/completions', '/v1/completions'];
+
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
   app.use(correlation);
   app.use('/v1/*', requestId);
   addGuard(app, deps.guard ?? loopbackOnly);
+  for (const path of GENERATING) {
+    // A full queue reads no bodies.
+    app.post(path, async (_, next) => {
+      deps.runner.requireAnyRoom();
+      await next();
+    });
+  }
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,

@@ -156,19 +156,30 @@ export class Supervisor implements Runner {
     await this.#life?.end();
   }
 
+  requireAnyRoom(): void {
+    this.#requireReady();
+    this.#requireRoomFor(1, 1);
+  }
+
   requireRoom(requests: readonly GenerateRequest[]): void {
-    const { state, reason } = this.status();
-    if (this.#info === undefined || !(state === 'ready' || state === 'recovering')) {
-      throw this.#notReady(reason ?? 'The runner is not ready.');
-    }
-    const { modelIdentity } = this.#info;
+    const { modelIdentity } = this.#requireReady();
     if (requests.some((request) => request.modelIdentity !== modelIdentity)) {
       throw this.#notReady('The model was replaced while the request was being prepared; send it again.');
     }
-    const { maxOpenRequests, maxQueuedTokens } = this.#options;
     const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
+    this.#requireRoomFor(requests.length, numTokens);
+  }
+
+  #requireReady(): RunnerInfo {
+    const { state, reason } = this.status();
+    if (this.#info !== undefined && (state === 'ready' || state === 'recovering')) return this.#info;
+    throw this.#notReady(reason ?? 'The runner is not ready.');
+  }
+
+  #requireRoomFor(numAnswers: number, numTokens: number): void {
+    const { maxOpenRequests, maxQueuedTokens } = this.#options;
     const { numCancelled = 0, numCancelledTokens = 0 } = this.#client ?? {};
-    requireRoomFor('answers', requests.length, this.#open.size + numCancelled, maxOpenRequests);
+    requireRoomFor('answers', numAnswers, this.#open.size + numCancelled, maxOpenRequests);
     requireRoomFor('prompt tokens', numTokens, this.#numOpenTokens + numCancelledTokens, maxQueuedTokens);
   }
 
