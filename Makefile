@@ -28,14 +28,19 @@ test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
-# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, and twenty kills.
+# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, exactness on the default
+# model, kills, poison and simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize
+	@ninja -C $(BUILD) exactness
 	@node --import tsx test/run.ts --build $(BUILD)/sanitize --check
 
 bench: build model
-	@$(BUILD)/cpu-runner bench --model "$$($(RUNNEL) pull $(MODEL))" --prompt 512 --generate 128 --batch 1,8,32
+	@model="$$($(RUNNEL) pull $(MODEL))" && \
+	$(BUILD)/cpu-runner bench --model "$$model" --prompt 512 --generate 128 --batch 1,2,4,8,16,32 && \
+	$(BUILD)/cpu-runner bench --model "$$model" --long-prompt 4000 --streams 8 && \
+	$(BUILD)/cpu-runner bench --model "$$model" --workload --fraction 0.1 --warmup 0 --iters 2
 
 model: node_modules/.stamp
 	@case "$(MODEL)" in *.gguf|*/*) ;; *) $(RUNNEL) pull $(MODEL) >/dev/null ;; esac

@@ -70,6 +70,14 @@ export const runnerSettings = {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
     help: 'rows computed in one step at most',
   },
+  'mixed-batches': {
+    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
+    help: 'whether next tokens and parts of prompts share a step; default: on',
+  },
+  'mixed-prefill-tokens': {
+    schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
+    help: 'rows of prompts in a step that also has next tokens; default: 32',
+  },
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),
     help: 'tokens in a block of the KV cache: a power of two',
@@ -190,6 +198,11 @@ const settings = {
     schema: whole(1, 60),
     fallback: 1,
     help: 'how often these times are looked at',
+  },
+  'wedge-timeout-sec': {
+    schema: whole(0, 3600),
+    fallback: 10,
+    help: 'least time without a step after which a busy runner is taken for hung; 0: none is, however silent',
   },
   'drain-timeout-sec': {
     schema: whole(0, 3600),

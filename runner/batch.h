@@ -9,10 +9,12 @@ namespace runnel {
 
 // One sequence's share of a step: consecutive rows of the batch, at consecutive positions of the sequence.
 struct BatchSequence {
-  uint32_t first_row;                     // index into Batch::token_ids
-  uint32_t num_rows;                      // 1 in a decode step, more in a prefill
-  uint32_t first_position;                // position in the sequence of the first row's token
-  std::span<const uint32_t> block_table;  // KV block of positions [i * block_size, (i + 1) * block_size)
+  uint32_t first_row;       // index into Batch::token_ids
+  uint32_t num_rows;        // 1 for a next token, 1 or more for a part of a prompt
+  uint32_t first_position;  // position in the sequence of the first row's token
+  // KV block of positions [i * block_size, (i + 1) * block_size). kNoBlock, and never to be read, where the
+  // model's window leaves all of them behind.
+  std::span<const uint32_t> block_table;
 };
 
 struct Batch {

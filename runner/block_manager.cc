@@ -10,8 +10,16 @@
 #include "runner/check.h"
 
 namespace runnel {
+namespace {
 
 static_assert(std::endian::native == std::endian::little, "hash_block hashes integers as they lie in memory");
+
+BlockChain chain_before_first(const Sequence& sequence) {
+  if (sequence.cache_salt.empty()) return {};
+  return {.hash = XXH64(sequence.cache_salt.data(), sequence.cache_salt.size(), 0), .content = 0};
+}
+
+}  // namespace
 
 uint64_t hash_block(std::optional<uint64_t> previous, std::span<const uint32_t> token_ids) {
   std::vector<uint64_t> words;
@@ -21,8 +29,8 @@ uint64_t hash_block(std::optional<uint64_t> previous, std::span<const uint32_t> 
   return XXH64(words.data(), words.size() * sizeof(uint64_t), 0);
 }
 
-BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size)
-    : block_size_(block_size), blocks_(num_blocks), free_(num_blocks) {
+BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window, Hash hash)
+    : block_size_(block_size), window_(window), hash_(hash), blocks_(num_blocks), free_(num_blocks) {
   CHECK(num_blocks > 0 && block_size > 0);
   std::iota(free_.begin(), free_.end(), 0u);
   for (auto place = free_.begin(); place != free_.end(); ++place) blocks_[*place].place = place;
@@ -30,33 +38,31 @@ BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size)
 
 std::optional<uint32_t> BlockManager::can_allocate(const Sequence& sequence) const {
   const uint32_t num_needed = blocks_for(sequence.num_tokens());
-  uint32_t num_cached = 0;
-  uint32_t num_from_free = num_needed;
-  std::optional<uint64_t> hash;
-  for (uint32_t i = 0; i + 1 < num_needed && !sequence.wants_scores(); ++i) {
-    const auto token_ids = tokens_of_block(sequence, i);
-    hash = hash_block(hash, token_ids);
-    const std::optional<uint32_t> block = find(*hash, token_ids);
-    if (!block) break;
-    ++num_cached;
-    if (blocks_[*block].num_holders > 0) --num_from_free;
-  }
+  const std::vector<uint32_t> cached = find_prefix(sequence, sequence.wants_scores() ? 0 : num_needed - 1);
+  const auto num_cached = static_cast<uint32_t>(cached.size());
+  const uint32_t num_unseen = num_unseen_blocks(num_cached * block_size_);
+  uint32_t num_from_free = num_needed - num_unseen;
+  for (uint32_t i = num_unseen; i < num_cached; ++i)
+    if (blocks_[cached[i]].num_holders > 0) --num_from_free;
   if (num_from_free > num_free_blocks()) return std::nullopt;
   return num_cached;
 }
 
 void BlockManager::allocate(Sequence& sequence, uint32_t num_cached_blocks) {
   CHECK(sequence.block_table.empty());
-  std::optional<uint64_t> hash;
-  for (uint32_t i = 0; i < num_cached_blocks; ++i) {
-    hash = hash_block(hash, tokens_of_block(sequence, i));
-    const uint32_t block = block_of_hash_.at(*hash);
-    hold(block);
-    sequence.block_table.push_back(block);
+  sequence.block_table = find_prefix(sequence, num_cached_blocks);
+  CHECK(sequence.block_table.size() == num_cached_blocks);
+  sequence.num_cached_tokens = num_cached_blocks * block_size_;
+  sequence.chain = chain_before_first(sequence);
+  if (num_cached_blocks > 0) {
+    const Block& last = blocks_[sequence.block_table.back()];
+    sequence.chain = {last.hash, last.content};
   }
+  const uint32_t num_unseen = num_unseen_blocks(sequence.num_cached_tokens);
+  std::fill_n(sequence.block_table.begin(), num_unseen, kNoBlock);
+  for (uint32_t i = num_unseen; i < num_cached_blocks; ++i) hold(sequence.block_table[i]);
   const uint32_t num_needed = blocks_for(sequence.num_tokens());
   while (sequence.block_table.size() < num_needed) sequence.block_table.push_back(take_free_block());
-  sequence.num_cached_tokens = num_cached_blocks * block_size_;
 }
 
 bool BlockManager::can_append(const Sequence& sequence) const {
@@ -68,28 +74,17 @@ void BlockManager::may_append(Sequence& sequence) {
     sequence.block_table.push_back(take_free_block());
 }
 
-void BlockManager::remember(const Sequence& sequence) {
-  const uint32_t first = sequence.num_cached_tokens / block_size_;
-  const uint32_t end = (sequence.num_cached_tokens + sequence.num_scheduled_tokens) / block_size_;
-  std::optional<uint64_t> hash;
-  if (first > 0) hash = blocks_[sequence.block_table[first - 1]].hash;
-  for (uint32_t i = first; i < end; ++i) {
-    const auto token_ids = tokens_of_block(sequence, i);
-    hash = hash_block(hash, token_ids);
-    Block& block = blocks_[sequence.block_table[i]];
-    block.hash = hash;
-    block.token_ids.assign(token_ids.begin(), token_ids.end());
-    block_of_hash_[*hash] = sequence.block_table[i];
-  }
+void BlockManager::advance(Sequence& sequence) {
+  uint32_t index = sequence.num_cached_tokens / block_size_;
+  sequence.num_cached_tokens += sequence.num_scheduled_tokens;
+  for (; index < sequence.num_cached_tokens / block_size_; ++index) remember(sequence, index);
+  give_back_unseen(sequence);
 }
 
 void BlockManager::deallocate(Sequence& sequence) {
   // From the last on: the blocks that others are least likely to share are reused first.
-  for (auto id = sequence.block_table.rbegin(); id != sequence.block_table.rend(); ++id) {
-    Block& block = blocks_[*id];
-    CHECK(block.num_holders > 0);
-    if (--block.num_holders == 0) free_.splice(free_.end(), used_, block.place);
-  }
+  for (auto id = sequence.block_table.rbegin(); id != sequence.block_table.rend(); ++id)
+    if (*id != kNoBlock) release(*id);
   sequence.block_table.clear();
   sequence.num_cached_tokens = 0;
 }
@@ -98,51 +93,123 @@ std::span<const uint32_t> BlockManager::tokens_of_block(const Sequence& sequence
   return std::span(sequence.token_ids).subspan(size_t{index} * block_size_, block_size_);
 }
 
-std::optional<uint32_t> BlockManager::find(uint64_t hash, std::span<const uint32_t> token_ids) const {
-  const auto found = block_of_hash_.find(hash);
-  if (found == block_of_hash_.end()) return std::nullopt;
-  if (!std::ranges::equal(blocks_[found->second].token_ids, token_ids)) return std::nullopt;
-  return found->second;
+uint32_t BlockManager::num_unseen_blocks(uint32_t position) const {
+  if (window_ == 0 || position < window_) return 0;
+  return (position - window_ + 1) / block_size_;
 }
 
-void BlockManager::hold(uint32_t id) {
+std::vector<uint32_t> BlockManager::find_prefix(const Sequence& sequence, uint32_t max_blocks) const {
+  std::vector<uint32_t> found;
+  BlockChain chain = chain_before_first(sequence);
+  for (uint32_t index = 0; index < max_blocks; ++index) {
+    const uint64_t hash = hash_(chain.hash, tokens_of_block(sequence, index));
+    const std::optional<uint32_t> id = find(chain, hash, sequence, index);
+    if (!id) break;
+    found.push_back(*id);
+    chain = {hash, blocks_[*id].content};
+  }
+  return found;
+}
+
+std::optional<uint32_t> BlockManager::find(const BlockChain& chain, uint64_t hash, const Sequence& sequence,
+                                           uint32_t index) const {
+  const auto found = block_of_hash_.find(hash);
+  if (found == block_of_hash_.end()) return std::nullopt;
+  const Block& block = blocks_[found->second];
+  const bool is_same = block.previous_content == chain.content && block.salt == sequence.cache_salt &&
+                       std::ranges::equal(block.token_ids, tokens_of_block(sequence, index));
+  return is_same ? std::optional(found->second) : std::nullopt;
+}
+
+void BlockManager::remember(Sequence& sequence, uint32_t index) {
+  BlockChain& chain = sequence.chain;
+  const auto token_ids = tokens_of_block(sequence, index);
+  const uint64_t hash = hash_(chain.hash, token_ids);
+  const std::optional<uint32_t> same = find(chain, hash, sequence, index);
+  const uint32_t id = sequence.block_table[index];
   Block& block = blocks_[id];
-  if (++block.num_holders == 1) used_.splice(used_.end(), free_, block.place);
+  block.content = same ? blocks_[*same].content : ++last_content_;
+  block.previous_content = chain.content;
+  block.salt = sequence.cache_salt;
+  block.token_ids.assign(token_ids.begin(), token_ids.end());
+  // The newest of those that share a hash is found, as in the original.
+  if (const auto owner = block_of_hash_.find(hash); owner != block_of_hash_.end()) forget(owner->second);
+  block.hash = hash;
+  block_of_hash_[hash] = id;
+  chain = {hash, block.content};
+}
+
+void BlockManager::forget(uint32_t id) {
+  Block& block = blocks_[id];
+  block_of_hash_.erase(*block.hash);
+  block.hash.reset();
+  if (block.num_holders == 0) --num_reusable_;
+}
+
+void BlockManager::give_back_unseen(Sequence& sequence) {
+  // From the last on, as deallocate does, down to where an earlier call began.
+  for (uint32_t i = num_unseen_blocks(sequence.num_cached_tokens); i > 0; --i) {
+    uint32_t& id = sequence.block_table[i - 1];
+    if (id == kNoBlock) return;
+    release(id);
+    id = kNoBlock;
+  }
 }
 
 uint32_t BlockManager::take_free_block() {
   CHECK(!free_.empty());
   const uint32_t id = free_.front();
-  Block& block = blocks_[id];
-  if (block.hash) {
-    // Another block may have been filled with the same content since and own the entry now.
-    const auto entry = block_of_hash_.find(*block.hash);
-    if (entry != block_of_hash_.end() && entry->second == id) block_of_hash_.erase(entry);
-    block.hash.reset();
-    block.token_ids.clear();
-  }
+  if (blocks_[id].hash) forget(id);
   hold(id);
   return id;
+}
+
+void BlockManager::hold(uint32_t id) {
+  Block& block = blocks_[id];
+  if (++block.num_holders > 1) return;
+  used_.splice(used_.end(), free_, block.place);
+  if (block.hash) --num_reusable_;
+}
+
+void BlockManager::release(uint32_t id) {
+  Block& block = blocks_[id];
+  CHECK(block.num_holders > 0);
+  if (--block.num_holders > 0) return;
+  free_.splice(free_.end(), used_, block.place);
+  if (block.hash) ++num_reusable_;
 }
 
 void BlockManager::check_integrity(std::span<const Sequence* const> sequences) const {
   std::vector<uint32_t> num_holders(blocks_.size());
   for (const Sequence* sequence : sequences) {
-    for (const uint32_t id : sequence->block_table) ++num_holders.at(id);
+    const uint32_t num_unseen = num_unseen_blocks(sequence->num_cached_tokens);
+    for (uint32_t i = 0; i < sequence->block_table.size(); ++i) {
+      CHECK((sequence->block_table[i] == kNoBlock) == (i < num_unseen));
+      if (i >= num_unseen) ++num_holders.at(sequence->block_table[i]);
+    }
     CHECK(sequence->num_cached_tokens <= sequence->block_table.size() * block_size_);
   }
+  CHECK(free_.size() + used_.size() == blocks_.size());
   std::vector<bool> is_free(blocks_.size());
+  uint32_t num_reusable = 0;
   for (const uint32_t id : free_) {
     CHECK(!is_free[id]);
     is_free[id] = true;
+    if (blocks_[id].hash) ++num_reusable;
   }
-  CHECK(free_.size() + used_.size() == blocks_.size());
+  CHECK(num_reusable == num_reusable_);
+  size_t num_remembered = 0;
   for (uint32_t id = 0; id < blocks_.size(); ++id) {
-    CHECK(blocks_[id].num_holders == num_holders[id]);
+    const Block& block = blocks_[id];
+    CHECK(block.num_holders == num_holders[id]);
     CHECK(is_free[id] == (num_holders[id] == 0));
-    CHECK(*blocks_[id].place == id);
+    CHECK(*block.place == id);
+    if (!block.hash) continue;
+    ++num_remembered;
+    CHECK(block_of_hash_.at(*block.hash) == id);
+    CHECK(block.content > 0 && block.content <= last_content_ && block.previous_content < block.content);
   }
-  for (const auto& [hash, id] : block_of_hash_) CHECK(blocks_[id].hash == hash);
+  CHECK(block_of_hash_.size() == num_remembered);
 }
 
 }  // namespace runnel

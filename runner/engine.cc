@@ -1,21 +1,30 @@
 #include "runner/engine.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "runner/check.h"
 
 namespace runnel {
 
-Engine::Engine(Model& model, const EngineConfig& config)
-    : model_(model), config_(config), scheduler_(config.scheduler), sampler_(model.config().vocab_size) {}
+Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now)
+    : model_(model),
+      config_(config),
+      now_(std::move(now)),
+      scheduler_(config.scheduler),
+      sampler_(model.config().vocab_size) {}
 
 std::optional<RequestError> Engine::add(Sequence sequence) {
   const uint32_t request_id = sequence.request_id;
   CHECK(!contains(request_id));
-  if (num_requests() == kMaxRequests) {
-    return RequestError{request_id, wire::ERROR_CODE_QUEUE_FULL,
-                        "The runner holds " + std::to_string(kMaxRequests) + " requests, its limit."};
-  }
+  if (std::optional<RequestError> refusal = refusal_of(sequence)) return refusal;
+  sequence.accepted_at = now_();
+  scheduler_.add(sequences_.emplace(request_id, std::move(sequence)).first->second);
+  return std::nullopt;
+}
+
+std::optional<RequestError> Engine::refusal_of(const Sequence& sequence) const {
+  const uint32_t request_id = sequence.request_id;
   // The last token is drawn, not computed, and needs no place.
   const uint64_t num_wanted = uint64_t{sequence.num_prompt_tokens} + sequence.max_tokens;
   const auto num_stored = static_cast<uint32_t>(std::min<uint64_t>(num_wanted, config_.max_model_len)) - 1;
@@ -27,15 +36,32 @@ std::optional<RequestError> Engine::add(Sequence sequence) {
                             std::to_string(uint64_t{blocks.num_blocks()} * config_.scheduler.block_size) +
                             ". Ask for fewer, or start the runner with a larger --kv-cache-bytes."};
   }
-  scheduler_.add(sequences_.emplace(request_id, std::move(sequence)).first->second);
+  if (num_requests() == kMaxRequests) {
+    return RequestError{request_id, wire::ERROR_CODE_QUEUE_FULL,
+                        "The runner holds " + std::to_string(kMaxRequests) + " requests, its limit."};
+  }
+  uint64_t num_held = 0;
+  for (const auto& [id, held] : sequences_) num_held += held.num_prompt_tokens;
+  if (num_held + sequence.num_prompt_tokens > kMaxHeldTokens) {
+    return RequestError{request_id, wire::ERROR_CODE_QUEUE_FULL,
+                        "The runner holds prompts of " + std::to_string(num_held) + " tokens; with " +
+                            std::to_string(sequence.num_prompt_tokens) +
+                            " more they would be over its limit, " + std::to_string(kMaxHeldTokens) + "."};
+  }
   return std::nullopt;
 }
 
 bool Engine::cancel(uint32_t request_id) {
   const auto found = sequences_.find(request_id);
-  if (found == sequences_.end()) return false;
-  scheduler_.finish(found->second);
-  sequences_.erase(found);
+  if (found == sequences_.end() || found->second.is_cancelled) return false;
+  ++counts_.num_failed;
+  if (step_began_at_) {
+    found->second.is_cancelled = true;
+    cancelled_.push_back(&found->second);
+  } else {
+    scheduler_.finish(found->second);
+    sequences_.erase(found);
+  }
   return true;
 }
 
@@ -53,10 +79,31 @@ void Engine::resume_all() {
   for (auto& [request_id, sequence] : sequences_) scheduler_.resume(sequence);
 }
 
-StepOutput Engine::compute(const Plan& plan) {
-  const std::vector<WantedRow> wanted = build_batch(plan);
-  model_.forward(batch_);
-  for (Sequence* sequence : plan.sequences) scheduler_.advance(*sequence);
+Plan Engine::schedule() {
+  CHECK(!step_began_at_);
+  step_began_at_ = now_();
+  const Plan plan = scheduler_.schedule();
+  for (Sequence* sequence : plan.sequences) {
+    if (sequence->started_at) continue;
+    sequence->started_at = step_began_at_;
+    sequence->num_reused_tokens = sequence->num_cached_tokens;
+  }
+  return plan;
+}
+
+StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
+  CHECK(step_began_at_);
+  std::vector<WantedRow> wanted = build_batch(plan);
+  if (batch_.num_rows() > 0) {
+    model_.forward(batch_, [&](Batch& batch) {
+      during_step();
+      cut_cancelled(batch);
+    });
+  }
+  std::erase_if(wanted, [](const WantedRow& row) { return row.sequence->is_cancelled; });
+  for (Sequence* sequence : plan.sequences)
+    if (!sequence->is_cancelled) scheduler_.advance(*sequence);
+  for (Sequence* sequence : std::exchange(cancelled_, {})) scheduler_.finish(*sequence);
 
   StepOutput output;
   const size_t vocab_size = model_.config().vocab_size;
@@ -71,21 +118,27 @@ StepOutput Engine::compute(const Plan& plan) {
   }
   std::erase_if(sequences_,
                 [](const auto& entry) { return entry.second.status == SequenceStatus::kFinished; });
+  counts_.busy += now_() - *step_began_at_;
+  step_began_at_.reset();
   return output;
 }
 
-// The rows of the plan's sequences one after the other. Returns those that give a token or a score: the last
-// row of a sequence that is then complete, and the rows before prompt tokens that are to be told of.
+// The rows of the plan's sequences one after the other, without those that were cancelled since. Returns
+// those that give a token or a score: the last row of a sequence that is then complete, and the rows before
+// prompt tokens that are to be told of.
 std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
   batch_.token_ids.clear();
   batch_.positions.clear();
   batch_.sequences.clear();
+  batch_sequences_.clear();
   std::vector<WantedRow> wanted;
   for (Sequence* sequence : plan.sequences) {
+    if (sequence->is_cancelled) continue;
     const uint32_t first_position = sequence->num_cached_tokens;
     const uint32_t end_position = first_position + sequence->num_scheduled_tokens;
     batch_.sequences.push_back(
         {batch_.num_rows(), sequence->num_scheduled_tokens, first_position, sequence->block_table});
+    batch_sequences_.push_back(sequence);
     for (uint32_t position = first_position; position < end_position; ++position) {
       if (position + 1 == sequence->num_tokens() || sequence->wants_score(position + 1))
         wanted.push_back({sequence, batch_.num_rows(), position});
@@ -96,6 +149,14 @@ std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
   return wanted;
 }
 
+void Engine::cut_cancelled(Batch& batch) const {
+  while (!batch.sequences.empty() && batch_sequences_[batch.sequences.size() - 1]->is_cancelled) {
+    batch.token_ids.resize(batch.sequences.back().first_row);
+    batch.positions.resize(batch.sequences.back().first_row);
+    batch.sequences.pop_back();
+  }
+}
+
 void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, StepOutput& output) {
   Sequence& sequence = *wanted.sequence;
   if (sequence.status == SequenceStatus::kFinished) return;  // an earlier row of it failed
@@ -104,6 +165,7 @@ void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, 
                              "The logits after token " + std::to_string(wanted.position) +
                                  " of the request are not all finite numbers."});
     scheduler_.finish(sequence);
+    ++counts_.num_failed;
   } else if (wanted.position + 1 < sequence.num_tokens()) {
     const uint32_t index = wanted.position + 1;
     CHECK(index == sequence.num_scored_tokens);
@@ -112,8 +174,18 @@ void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, 
     ++sequence.num_scored_tokens;
   } else {
     output.tokens.push_back(append_token(sequence, logits));
-    if (output.tokens.back().finish_reason != FinishReason::kNone) scheduler_.finish(sequence);
+    ++counts_.num_generated_tokens;
+    if (output.tokens.back().finish_reason == FinishReason::kNone) return;
+    scheduler_.finish(sequence);
+    ++counts_.num_finished;
   }
+}
+
+FirstToken Engine::first_token(const Sequence& sequence) const {
+  using std::chrono::duration_cast, std::chrono::microseconds;
+  return {.num_reused_tokens = sequence.num_reused_tokens,
+          .queued = duration_cast<microseconds>(*sequence.started_at - sequence.accepted_at),
+          .prefill = duration_cast<microseconds>(now_() - *sequence.started_at)};
 }
 
 NewToken Engine::append_token(Sequence& sequence, std::span<const float> logits) {
@@ -125,7 +197,9 @@ NewToken Engine::append_token(Sequence& sequence, std::span<const float> logits)
                  .index = sequence.num_generated(),
                  .token_id = token_id,
                  .finish_reason = FinishReason::kNone,
-                 .logprobs = std::nullopt};
+                 .logprobs = std::nullopt,
+                 .first = std::nullopt};
+  if (!std::exchange(sequence.has_output, true)) token.first = first_token(sequence);
   if (sequence.top_logprobs) token.logprobs = compute_logprobs(logits, token_id, *sequence.top_logprobs);
   sequence.token_ids.push_back(token_id);
   token.finish_reason = finish_reason(sequence);

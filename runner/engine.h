@@ -2,9 +2,13 @@
 // bench all drive this one; it knows nothing of frames, files or threads.
 //
 // A step computes rows for several sequences; what a sequence gets out of it does not depend on the others.
+// So a request may be cancelled at any time, also between schedule() and the end of compute(): the step then
+// gives the others what it would have given them, whether its rows were left out, cut off or computed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <unordered_map>
 #include <vector>
@@ -21,6 +25,9 @@ namespace runnel {
 
 // Requests held at once, waiting and paused ones included.
 constexpr uint32_t kMaxRequests = 1024;
+// Ids of their prompts. Answers do not count: they grow after the request was taken, and one that is
+// continued after a crash must not be refused for what it has grown to.
+constexpr uint64_t kMaxHeldTokens = uint64_t{1} << 22;
 // Rows whose logits are asked of the model in one call; bounds the memory of logits.
 constexpr uint32_t kMaxHeadRows = 32;
 
@@ -29,12 +36,23 @@ struct EngineConfig {
   SchedulerConfig scheduler;
 };
 
+// A clock that never goes back; tests bring their own.
+using SteadyClock = std::function<std::chrono::steady_clock::time_point()>;
+
+// How a request came to the first token that this engine made for it.
+struct FirstToken {
+  uint32_t num_reused_tokens;  // found in the KV cache and not computed
+  std::chrono::microseconds queued;
+  std::chrono::microseconds prefill;
+};
+
 struct NewToken {
   uint32_t request_id;
   uint32_t index;  // among the generated tokens, those of earlier runners included
   uint32_t token_id;
   FinishReason finish_reason;             // kNone: the request goes on
   std::optional<TokenLogprobs> logprobs;  // if asked for
+  std::optional<FirstToken> first;        // if it is
 };
 
 // For sequences with prompt_logprobs: what the model thought of a token of the prompt.
@@ -50,16 +68,27 @@ struct StepOutput {
   std::vector<RequestError> errors;  // requests that this step ended
 };
 
+// Since the engine was made.
+struct EngineCounts {
+  uint64_t num_finished = 0;  // requests that ended with a finish reason, and those that ended otherwise
+  uint64_t num_failed = 0;
+  uint64_t num_generated_tokens = 0;
+  std::chrono::steady_clock::duration busy{};  // from schedule() to the end of compute()
+};
+
 class Engine {
  public:
+  // Called while a step computes, between two layers.
+  using DuringStep = std::function<void()>;
+
   // The model must outlive the engine and be made for max_num_batched_tokens rows, kMaxHeadRows rows of
   // logits, and the scheduler's blocks.
-  Engine(Model& model, const EngineConfig& config);
+  Engine(Model& model, const EngineConfig& config, SteadyClock now = std::chrono::steady_clock::now);
 
-  // Takes a request over, or says why not: kMaxRequests are there, or its blocks would not fit into an empty
-  // cache. Its id must not be there, and its values within the limits of sequence_from.
+  // Takes a request over, or says why not: kMaxRequests are there, or kMaxHeldTokens, or its blocks would not
+  // fit into an empty cache. Its id must not be there, and its values within the limits of sequence_from.
   [[nodiscard]] std::optional<RequestError> add(Sequence sequence);
-  // False if there is no such request.
+  // False if there is no such request. The only call that may come from DuringStep.
   bool cancel(uint32_t request_id);
   // No such request: nothing happens.
   void pause(uint32_t request_id);
@@ -68,13 +97,17 @@ class Engine {
 
   // Whether a request can be computed now; paused ones cannot.
   bool has_work() const { return scheduler_.has_work(); }
-  Plan schedule() { return scheduler_.schedule(); }
-  StepOutput compute(const Plan& plan);
+  // What the next step computes. compute() must follow.
+  Plan schedule();
+  StepOutput compute(
+      const Plan& plan, const DuringStep& during_step = [] {});
   StepOutput step() { return compute(schedule()); }
 
   bool contains(uint32_t request_id) const { return sequences_.contains(request_id); }
   uint32_t num_requests() const { return static_cast<uint32_t>(sequences_.size()); }
   uint32_t num_free_blocks() const { return scheduler_.blocks().num_free_blocks(); }
+  const Scheduler& scheduler() const { return scheduler_; }
+  const EngineCounts& counts() const { return counts_; }
   const EngineConfig& config() const { return config_; }
   RequestLimits limits() const { return {model_.config().vocab_size, config_.max_model_len}; }
 
@@ -86,17 +119,25 @@ class Engine {
     uint32_t position;  // of its token in the sequence
   };
 
+  std::optional<RequestError> refusal_of(const Sequence& sequence) const;
   std::vector<WantedRow> build_batch(const Plan& plan);
+  void cut_cancelled(Batch& batch) const;
   void use_logits(const WantedRow& wanted, std::span<const float> logits, StepOutput& output);
+  FirstToken first_token(const Sequence& sequence) const;
   NewToken append_token(Sequence& sequence, std::span<const float> logits);
   FinishReason finish_reason(const Sequence& sequence) const;
 
   Model& model_;
   EngineConfig config_;
+  SteadyClock now_;
   Scheduler scheduler_;
   Sampler sampler_;
   std::unordered_map<uint32_t, Sequence> sequences_;
   Batch batch_;
+  std::vector<const Sequence*> batch_sequences_;                        // of batch_.sequences, one for one
+  std::optional<std::chrono::steady_clock::time_point> step_began_at_;  // unset between two steps
+  std::vector<Sequence*> cancelled_;  // since then; the step may still write to their blocks
+  EngineCounts counts_;
 };
 
 }  // namespace runnel

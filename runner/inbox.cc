@@ -1,5 +1,7 @@
 #include "runner/inbox.h"
 
+#include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 namespace runnel {
@@ -27,6 +29,21 @@ void Inbox::close(Result<void> reason) {
 Inbox::Contents Inbox::take() {
   const std::lock_guard lock(mutex_);
   return take_locked();
+}
+
+std::vector<wire::ToRunner> Inbox::take_cancels() {
+  const std::lock_guard lock(mutex_);
+  std::vector<wire::ToRunner> cancels;
+  std::unordered_set<uint32_t> generated_ids;
+  // Their few bytes are counted until the next take.
+  std::erase_if(commands_, [&](wire::ToRunner& command) {
+    if (command.has_generate()) generated_ids.insert(command.generate().request_id());
+    if (!command.has_cancel() || generated_ids.contains(command.cancel().request_id())) return false;
+    cancels.push_back(std::move(command));
+    return true;
+  });
+  if (!cancels.empty()) has_room_.notify_all();
+  return cancels;
 }
 
 Inbox::Contents Inbox::wait() {

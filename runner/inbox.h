@@ -32,7 +32,10 @@ class Inbox {
 
   // What is there now, perhaps nothing.
   Contents take();
-  // The same, but waits until there is something to take or the inbox is closed.
+  // The cancels that may be obeyed before what came before them: those whose Generate is not among that. What
+  // else there is stays, in order.
+  std::vector<wire::ToRunner> take_cancels();
+  // What is there now, but waits until there is something to take or the inbox is closed.
   Contents wait();
 
  private:

@@ -37,8 +37,9 @@ Recorder::~Recorder() {
   close(fd_);
 }
 
-void Recorder::command(const wire::ToRunner& command) {
+void Recorder::command(const wire::ToRunner& command, bool during_step) {
   wire::RecordEntry entry;
+  entry.set_during_step(during_step);
   *entry.mutable_command() = command;
   write(entry);
 }

@@ -30,8 +30,8 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  // Before it is obeyed.
-  void command(const wire::ToRunner& command);
+  // Before it is obeyed: between two steps, or while the next one is computed.
+  void command(const wire::ToRunner& command, bool during_step = false);
   void commands_end();
   // Before it is sent, from any thread.
   void event(const wire::FromRunner& event);

@@ -9,6 +9,15 @@
 namespace runnel {
 namespace {
 
+wire::FromRunner without_times(wire::FromRunner event) {
+  if (!event.has_step()) return event;
+  for (wire::FirstOutput& first : *event.mutable_step()->mutable_first_outputs()) {
+    first.clear_queued_us();
+    first.clear_prefill_us();
+  }
+  return event;
+}
+
 class Replay {
  public:
   Replay(Engine& engine, const ReplaySubject& subject, uint64_t until_step)
@@ -36,7 +45,7 @@ class Replay {
     const uint64_t num_told = num_steps() - (is_cut ? 1 : 0);
     out << num_told << " steps, " << num_tokens_ << " tokens, all equal." << std::endl;
     if (is_full_) out << "The recording reached its limit there." << std::endl;
-    const bool ended_at_work = (is_cut || session_.has_work()) && !is_full_ && !has_failed_;
+    const bool ended_at_work = (is_cut || is_at_work()) && !is_full_ && !has_failed_;
     if (!ended_at_work || num_told >= until_step_) return {};
     out << "The recorded process ended in step " << num_told + 1 << ", which is computed now." << std::endl;
     if (!is_cut)
@@ -47,6 +56,7 @@ class Replay {
 
  private:
   uint64_t num_steps() const { return vitals_.step; }
+  bool is_at_work() const { return session_.has_work() || session_.is_stepping(); }
 
   // The step that a frame is about; 0 for what may come at any time. Scores of a prompt come before the Step
   // of the step that computed them.
@@ -58,9 +68,11 @@ class Replay {
     switch (entry.entry_case()) {
       case wire::RecordEntry::kCommand:
         if (!computed_.empty()) return difference("nothing", event_to_json(computed_.front()));
-        if (entry.step() != num_steps()) return out_of_order(entry.step());
+        if (entry.during_step()) return obey_during_step(entry);
+        if (entry.step() != num_steps() || session_.is_stepping()) return out_of_order(entry.step());
         return session_.obey(entry.command());
       case wire::RecordEntry::kCommandsEnd:
+        if (session_.is_stepping()) return out_of_order(entry.step());
         session_.end_commands();
         return {};
       case wire::RecordEntry::kEvent:
@@ -75,6 +87,15 @@ class Replay {
     return Error{ExitCode::kUsage, "The recording has a second start."};
   }
 
+  // The step was planned before the command came. When in the step it was obeyed changes nothing for the
+  // others, so the rows of what it cancels are not computed at all here.
+  Result<void> obey_during_step(const wire::RecordEntry& entry) {
+    if (entry.step() != num_steps() || !is_at_work() || !entry.command().has_cancel())
+      return out_of_order(entry.step());
+    if (!session_.is_stepping()) session_.begin_step();
+    return session_.obey(entry.command());
+  }
+
   // Frames that tell of time and place are no work of the session.
   Result<void> compare(const wire::FromRunner& recorded) {
     if (recorded.has_hello())
@@ -84,12 +105,12 @@ class Replay {
     has_failed_ |= recorded.has_failure();
     if (!recorded.has_step() && !recorded.has_request_error() && !recorded.has_prompt_logprobs()) return {};
 
-    if (computed_.empty() && session_.has_work())
+    if (computed_.empty() && is_at_work())
       if (const auto stepped = session_.step(); !stepped.ok()) return stepped;
     if (computed_.empty()) return difference(event_to_json(recorded), "nothing");
     const wire::FromRunner computed = std::move(computed_.front());
     computed_.pop_front();
-    if (computed.SerializeAsString() != recorded.SerializeAsString())
+    if (without_times(computed).SerializeAsString() != without_times(recorded).SerializeAsString())
       return difference(event_to_json(recorded), event_to_json(computed));
     for (const wire::Output& output : computed.step().outputs())
       num_tokens_ += static_cast<uint64_t>(output.token_ids_size());

@@ -1,5 +1,6 @@
 // Does again what a recording holds: the same commands after the same steps, through the same session and
-// engine, and every frame compared with the one that was sent then, bit for bit.
+// engine, and every frame compared with the one that was sent then, bit for bit
+// but for the times in it.
 #pragma once
 
 #include <cstdint>

@@ -167,6 +167,11 @@ Result<Sequence> sequence_from(const wire::Generate& generate, const RequestLimi
   if (generate.has_prompt_logprobs()) sequence.prompt_logprobs = generate.prompt_logprobs();
   if (const auto check = check_logprobs("prompt_logprobs", generate.prompt_logprobs()); !check.ok())
     return check.error();
+  sequence.cache_salt = generate.cache_salt();
+  if (sequence.cache_salt.size() > kMaxCacheSaltBytes) {
+    return refusal("cache_salt has " + std::to_string(sequence.cache_salt.size()) + " bytes; the limit is " +
+                   std::to_string(kMaxCacheSaltBytes) + ".");
+  }
   Result<SamplingParams> sampling = sampling_from(generate.sampling(), limits.vocab_size);
   if (!sampling.ok()) return sampling.error();
   sequence.sampling = *std::move(sampling);

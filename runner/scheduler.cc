@@ -1,14 +1,17 @@
 #include "runner/scheduler.h"
 
 #include <algorithm>
+#include <span>
 
 #include "runner/check.h"
 
 namespace runnel {
 
 Scheduler::Scheduler(const SchedulerConfig& config)
-    : config_(config), blocks_(config.num_blocks, config.block_size) {
-  CHECK(config.max_num_batched_tokens > 0 && config.max_num_seqs > 0);
+    : config_(config), blocks_(config.num_blocks, config.block_size, config.window) {
+  CHECK(config.max_num_batched_tokens > 0 && config.max_num_seqs > 0 && config.mixed_prefill_tokens > 0);
+  // Each has a row at least, and more rows than that the model has no room for.
+  config_.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
 }
 
 void Scheduler::add(Sequence& sequence) {
@@ -18,15 +21,18 @@ void Scheduler::add(Sequence& sequence) {
 
 Plan Scheduler::schedule() {
   Plan plan;
+  if (config_.mixed_batches) schedule_decode(plan);
   schedule_prefill(plan);
   if (plan.sequences.empty()) schedule_decode(plan);
   CHECK(!plan.sequences.empty() || !has_work());
+  plan.is_prefill = plan.num_decoding == 0;
+  count(plan);
   return plan;
 }
 
 void Scheduler::schedule_prefill(Plan& plan) {
-  plan.is_prefill = true;
-  uint32_t num_left = config_.max_num_batched_tokens;
+  uint32_t num_left = config_.max_num_batched_tokens - plan.num_decoding;
+  if (plan.num_decoding > 0) num_left = std::min(num_left, config_.mixed_prefill_tokens);
   while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0) {
     Sequence& sequence = *waiting_.front();
     const bool is_new = sequence.block_table.empty();
@@ -37,9 +43,13 @@ void Scheduler::schedule_prefill(Plan& plan) {
       num_cached = *num_cached_blocks * config_.block_size;
     }
     const uint32_t num_tokens = sequence.num_tokens() - num_cached;
-    // Only the first sequence of a step may be cut; a later one waits until it can be whole or first.
-    if (num_tokens > num_left && !plan.sequences.empty()) break;
-    if (is_new) blocks_.allocate(sequence, num_cached / config_.block_size);
+    // In the original only the first sequence of a step may be cut; a later one waits until it can be whole
+    // or first.
+    if (num_tokens > num_left && !plan.sequences.empty() && !config_.mixed_batches) break;
+    if (is_new) {
+      blocks_.allocate(sequence, num_cached / config_.block_size);
+      counts_.num_cached_tokens += num_cached;
+    }
     sequence.num_scheduled_tokens = std::min(num_tokens, num_left);
     num_left -= sequence.num_scheduled_tokens;
     if (sequence.num_scheduled_tokens == num_tokens) {
@@ -52,43 +62,71 @@ void Scheduler::schedule_prefill(Plan& plan) {
 }
 
 void Scheduler::schedule_decode(Plan& plan) {
-  plan.is_prefill = false;
   while (!running_.empty() && plan.sequences.size() < config_.max_num_seqs) {
     Sequence& sequence = *running_.front();
     running_.pop_front();
-    bool has_place = true;
-    while (has_place && !blocks_.can_append(sequence)) {
-      if (reclaim_paused()) continue;
-      if (running_.empty()) {
-        preempt(sequence, plan);
-        has_place = false;
-      } else {
-        Sequence& last = *running_.back();
-        running_.pop_back();
-        preempt(last, plan);
-      }
-    }
-    if (!has_place) break;
+    if (!make_room(sequence, plan)) break;
     blocks_.may_append(sequence);
     sequence.num_scheduled_tokens = 1;
     plan.sequences.push_back(&sequence);
   }
   running_.insert(running_.begin(), plan.sequences.begin(), plan.sequences.end());
+  plan.num_decoding = static_cast<uint32_t>(plan.sequences.size());
 }
 
-void Scheduler::preempt(Sequence& sequence, Plan& plan) {
-  blocks_.deallocate(sequence);
+void Scheduler::count(const Plan& plan) {
+  const uint64_t num_prefilling = plan.sequences.size() - plan.num_decoding;
+  if (plan.num_decoding > 0) {
+    ++(num_prefilling > 0 ? counts_.num_mixed_steps : counts_.num_decode_steps);
+  } else if (num_prefilling > 0) {
+    ++counts_.num_prefill_steps;
+  }
+  counts_.num_decode_sequences += plan.num_decoding;
+  counts_.num_prefill_sequences += num_prefilling;
+  for (const Sequence* sequence : std::span(plan.sequences).subspan(plan.num_decoding))
+    counts_.num_prefill_tokens += sequence->num_scheduled_tokens;
+}
+
+bool Scheduler::make_room(Sequence& sequence, Plan& plan) {
+  while (!blocks_.can_append(sequence)) {
+    if (reclaim_paused() || preempt_waiting(plan)) continue;
+    if (running_.empty()) {
+      preempt_running(sequence, plan);
+      return false;
+    }
+    Sequence& last = *running_.back();
+    running_.pop_back();
+    preempt_running(last, plan);
+  }
+  return true;
+}
+
+void Scheduler::preempt_running(Sequence& sequence, Plan& plan) {
+  take_blocks_of(sequence);
   sequence.status = SequenceStatus::kWaiting;
-  // No waiting sequence holds blocks here, or this would have been a prefill: the front is right.
+  // Those that wait hold no blocks any more, so the front is right.
   waiting_.push_front(&sequence);
   plan.preempted.push_back(&sequence);
 }
 
-bool Scheduler::advance(Sequence& sequence) {
-  blocks_.remember(sequence);
-  sequence.num_cached_tokens += sequence.num_scheduled_tokens;
+bool Scheduler::preempt_waiting(Plan& plan) {
+  const auto end =
+      std::ranges::find_if(waiting_, [](const Sequence* sequence) { return sequence->block_table.empty(); });
+  if (end == waiting_.begin()) return false;
+  Sequence& last = **std::prev(end);
+  take_blocks_of(last);
+  plan.preempted.push_back(&last);
+  return true;
+}
+
+void Scheduler::take_blocks_of(Sequence& sequence) {
+  blocks_.deallocate(sequence);
+  ++counts_.num_preemptions;
+}
+
+void Scheduler::advance(Sequence& sequence) {
+  blocks_.advance(sequence);
   sequence.num_scheduled_tokens = 0;
-  return sequence.num_cached_tokens == sequence.num_tokens();
 }
 
 void Scheduler::finish(Sequence& sequence) {
@@ -124,7 +162,7 @@ void Scheduler::resume(Sequence& sequence) {
 bool Scheduler::reclaim_paused() {
   for (Sequence* sequence : paused_) {
     if (sequence->block_table.empty()) continue;
-    blocks_.deallocate(*sequence);
+    take_blocks_of(*sequence);
     return true;
   }
   return false;

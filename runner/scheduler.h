@@ -1,14 +1,24 @@
-// Decides which tokens of which sequences a step computes. Bookkeeping only: it touches no model and draws no
-// token.
+// Decides which tokens of which sequences a step computes. Bookkeeping only: it touches no model, draws no
+// token and looks at no clock, so that the same calls give the same plans.
 //
 // Algorithm: nano-vLLM's scheduler (github.com/GeeeekExplorer/nano-vllm, nanovllm/engine/scheduler.py), step
 // for step: a step is a prefill as long as the first waiting sequence can be admitted, else it computes one
 // token of each running sequence. When blocks run out, the running sequence that came last gives back its own
 // and waits, in front, to be computed again. To this are added ending a sequence at any time, and pausing it.
 //
+// With mixed_batches a step does both: one row for each running sequence first, then parts of prompts in what
+// is left of its rows, few of them (mixed_prefill_tokens) while there are rows of the first kind, so that
+// neither a long prompt holds up those who read nor they it. A prompt then keeps its blocks between steps
+// that may need more of them, so it too gives its own back, before any running sequence does.
+//
+// Why nothing waits for ever, in either mode: waiting sequences start in order of arrival, none overtakes
+// another, and one that lost its blocks comes before all that never began. Of those that were started, the
+// first running one advances in each step that has next tokens, for it may take the blocks of all others;
+// without any, the first waiting one does, for it has its blocks or nobody else does. The caller must only
+// add sequences whose blocks the cache can hold when it is empty.
+//
 // Invariants: a sequence is in exactly one of the queues its status names. Those waiting sequences that hold
-// blocks (a prompt in chunks) come before those that do not, so the first can always go on and nothing waits
-// for ever: the caller must only add sequences whose blocks the cache can hold when it is empty.
+// blocks (a prompt in chunks) come before those that do not.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +35,30 @@ struct SchedulerConfig {
   uint32_t max_num_seqs = 64;             // sequences of a step
   uint32_t block_size = 32;               // tokens
   uint32_t num_blocks = 0;
+  bool mixed_batches = true;
+  uint32_t mixed_prefill_tokens = 32;  // rows of prompts in a step that also has next tokens
+  uint32_t window = 0;                 // positions that a row sees, its own included; 0: all
 };
 
 struct Plan {
-  bool is_prefill = false;
+  bool is_prefill = false;    // only parts of prompts
+  uint32_t num_decoding = 0;  // sequences, the first ones, that compute one next token each
   // Those with num_scheduled_tokens rows each, in row order.
   std::vector<Sequence*> sequences;
-  // Those that lost their blocks to others.
+  // Those that lost their blocks to these. Paused ones, which may too, are not among them.
   std::vector<Sequence*> preempted;
+};
+
+// Since the scheduler was made; Stats in proto/runner.proto says what each counts.
+struct SchedulerCounts {
+  uint64_t num_preemptions = 0;
+  uint64_t num_prefill_steps = 0;
+  uint64_t num_decode_steps = 0;
+  uint64_t num_mixed_steps = 0;
+  uint64_t num_prefill_sequences = 0;
+  uint64_t num_decode_sequences = 0;
+  uint64_t num_prefill_tokens = 0;
+  uint64_t num_cached_tokens = 0;
 };
 
 class Scheduler {
@@ -44,8 +70,8 @@ class Scheduler {
   // Whether schedule() has something to plan.
   bool has_work() const { return !waiting_.empty() || !running_.empty(); }
   Plan schedule();
-  // The scheduled tokens of the sequence have been computed. True: all it has are, and the next one is due.
-  bool advance(Sequence& sequence);
+  // The scheduled tokens of the sequence have been computed.
+  void advance(Sequence& sequence);
   // Takes the sequence out, whatever it was doing, and frees its blocks.
   void finish(Sequence& sequence);
 
@@ -55,15 +81,26 @@ class Scheduler {
   void resume(Sequence& sequence);
 
   const BlockManager& blocks() const { return blocks_; }
+  const SchedulerCounts& counts() const { return counts_; }
+  uint32_t num_waiting() const { return static_cast<uint32_t>(waiting_.size()); }
+  uint32_t num_running() const { return static_cast<uint32_t>(running_.size()); }
+  uint32_t num_paused() const { return static_cast<uint32_t>(paused_.size()); }
   // CHECKs the invariants. For tests.
   void check_integrity() const;
 
  private:
   void schedule_prefill(Plan& plan);
   void schedule_decode(Plan& plan);
-  void preempt(Sequence& sequence, Plan& plan);
+  void count(const Plan& plan);
+  // Sees to it that the last token of the sequence can have a place, whoever has to give way. False: the
+  // sequence itself had to.
+  bool make_room(Sequence& sequence, Plan& plan);
+  void preempt_running(Sequence& sequence, Plan& plan);
+  // Of the waiting sequences that hold blocks the last one loses them. False if there is none.
+  bool preempt_waiting(Plan& plan);
   // Frees the blocks of the sequence that has been paused longest. False if no paused one holds any.
   bool reclaim_paused();
+  void take_blocks_of(Sequence& sequence);
   std::optional<uint32_t> can_allocate(const Sequence& sequence);
   std::deque<Sequence*>& queue_of(const Sequence& sequence);
 
@@ -72,6 +109,7 @@ class Scheduler {
   std::deque<Sequence*> waiting_;
   std::deque<Sequence*> running_;
   std::deque<Sequence*> paused_;
+  SchedulerCounts counts_;
 };
 
 }  // namespace runnel

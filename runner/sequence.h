@@ -1,8 +1,11 @@
 // A request inside the runner: its tokens so far, how the next one is drawn, and where its KV lies.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace runnel {
@@ -28,6 +31,15 @@ struct SamplingParams {
   uint64_t seed = 0;
 };
 
+// Stands in a block table for a block that was given back because its positions are seen no more.
+constexpr uint32_t kNoBlock = std::numeric_limits<uint32_t>::max();
+
+// Where the chain of a sequence's full blocks stands; the next one is remembered as what follows it.
+struct BlockChain {
+  std::optional<uint64_t> hash;  // of the last one; of the salt, if there is one, before the first
+  uint64_t content = 0;          // number of the last one's content; 0: no block is full
+};
+
 enum class SequenceStatus { kWaiting, kRunning, kPaused, kFinished };
 enum class FinishReason { kNone, kStopId, kMaxTokens };
 
@@ -43,11 +55,20 @@ struct Sequence {
   std::optional<uint32_t> top_logprobs;     // unset: no log-probabilities
   std::optional<uint32_t> prompt_logprobs;  // the same for the prompt's own tokens
   uint32_t num_scored_tokens = 1;  // leading prompt tokens that were told of; of the first there is nothing
+  std::string cache_salt;          // shares blocks only with its like
 
   SequenceStatus status = SequenceStatus::kWaiting;
   uint32_t num_cached_tokens = 0;     // leading tokens whose K and V are stored
   uint32_t num_scheduled_tokens = 0;  // tokens after those that this step computes
-  std::vector<uint32_t> block_table;  // KV block of each block_size tokens
+  std::vector<uint32_t> block_table;  // KV block of each block_size tokens, or kNoBlock
+  BlockChain chain;                   // of the blocks that its cached tokens fill
+
+  // For FirstOutput: when it was taken, when its first rows were scheduled, and how many rows it was spared.
+  std::chrono::steady_clock::time_point accepted_at{};
+  std::optional<std::chrono::steady_clock::time_point> started_at;
+  uint32_t num_reused_tokens = 0;
+  bool has_output = false;
+  bool is_cancelled = false;  // it ends with the step that is under way
 
   uint32_t num_tokens() const { return static_cast<uint32_t>(token_ids.size()); }
   uint32_t num_generated() const { return num_tokens() - num_prompt_tokens; }

@@ -19,6 +19,15 @@ Result<void> take_commands(Session& session, Inbox& inbox, Recorder* recorder) {
   return {};
 }
 
+// A cancel shall not have to wait for the end of a long prompt.
+Result<void> take_cancels(Session& session, Inbox& inbox, Recorder* recorder) {
+  for (const wire::ToRunner& cancel : inbox.take_cancels()) {
+    if (recorder != nullptr) recorder->command(cancel, /*during_step=*/true);
+    if (const auto obeyed = session.obey(cancel); !obeyed.ok()) return obeyed;
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals, Recorder* recorder) {
@@ -26,7 +35,8 @@ Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vi
   while (!session.is_done()) {
     if (const auto taken = take_commands(session, inbox, recorder); !taken.ok()) return taken;
     if (!session.has_work()) continue;
-    if (const auto stepped = session.step(); !stepped.ok()) return stepped;
+    const auto stepped = session.step([&] { return take_cancels(session, inbox, recorder); });
+    if (!stepped.ok()) return stepped;
   }
   return {};
 }

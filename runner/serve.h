@@ -1,5 +1,5 @@
-// The loop of a runner: take commands, schedule, forward, sample, one Step frame. The order of messages is
-// docs/protocol.md's.
+// The loop of a runner: take commands, schedule, forward, sample, one Step frame. Cancels are obeyed between
+// two layers of the forward too. The order of messages is docs/protocol.md's.
 #pragma once
 
 #include "runner/channel.h"

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "runner/check.h"
+#include "runner/stats.h"
+
 namespace runnel {
 namespace {
 
@@ -25,9 +28,27 @@ void fill_output(const NewToken& token, wire::Output& output) {
   if (token.logprobs) fill_logprobs(*token.logprobs, *output.add_logprobs());
 }
 
+void fill_first_output(const NewToken& token, wire::FirstOutput& output) {
+  output.set_request_id(token.request_id);
+  output.set_num_cached_tokens(token.first->num_reused_tokens);
+  output.set_queued_us(static_cast<uint64_t>(token.first->queued.count()));
+  output.set_prefill_us(static_cast<uint64_t>(token.first->prefill.count()));
+}
+
+wire::Phase phase_of(const Plan& plan) {
+  if (plan.is_prefill) return wire::PHASE_PREFILL;
+  return plan.num_decoding == plan.sequences.size() ? wire::PHASE_DECODE : wire::PHASE_MIXED;
+}
+
 }  // namespace
 
+Session::Session(Engine& engine, Vitals& vitals, Send send)
+    : engine_(engine), vitals_(vitals), send_(std::move(send)) {
+  show_idle();
+}
+
 Result<void> Session::obey(const wire::ToRunner& command) {
+  CHECK(!is_stepping() || command.has_cancel());
   switch (command.message_case()) {
     case wire::ToRunner::kGenerate:
       return generate(command.generate());
@@ -76,17 +97,30 @@ Result<void> Session::cancel(uint32_t request_id) {
   return send_error({request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled."});
 }
 
-Result<void> Session::step() {
-  const Plan plan = engine_.schedule();
-  show(plan.is_prefill ? wire::PHASE_PREFILL : wire::PHASE_DECODE);
-  const StepOutput output = engine_.compute(plan);
+void Session::begin_step() {
+  plan_ = engine_.schedule();
+  show(phase_of(*plan_));
+}
+
+Result<void> Session::step(const DuringStep& during_step) {
+  if (!is_stepping()) begin_step();
+  Result<void> heard;
+  const StepOutput output = engine_.compute(*plan_, [&] {
+    if (heard.ok()) heard = during_step();
+  });
+  plan_.reset();
+  if (!heard.ok()) return heard;
   ++vitals_.step;
 
   // Before the Step, which may have the first output of the same request.
   if (const auto sent = send_scores(output.scored); !sent.ok()) return sent;
   wire::FromRunner message;
-  message.mutable_step()->set_step(vitals_.step);
-  for (const NewToken& token : output.tokens) fill_output(token, *message.mutable_step()->add_outputs());
+  wire::Step& step = *message.mutable_step();
+  step.set_step(vitals_.step);
+  for (const NewToken& token : output.tokens) {
+    fill_output(token, *step.add_outputs());
+    if (token.first) fill_first_output(token, *step.add_first_outputs());
+  }
   if (const auto sent = send_(message); !sent.ok()) return sent;
   for (const RequestError& error : output.errors)
     if (const auto sent = send_error(error); !sent.ok()) return sent;
@@ -124,6 +158,7 @@ void Session::show(wire::Phase phase) {
   vitals_.phase = phase;
   vitals_.num_requests = engine_.num_requests();
   vitals_.num_free_blocks = engine_.num_free_blocks();
+  vitals_.set_stats(stats_of(engine_));
 }
 
 }  // namespace runnel

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
 #include "runner/engine.h"
@@ -19,11 +20,15 @@ class Session {
  public:
   using Send = std::function<Result<void>(const wire::FromRunner&)>;
 
-  // The vitals tell what the session is doing. An error of send ends the call in which it happens.
-  Session(Engine& engine, Vitals& vitals, Send send)
-      : engine_(engine), vitals_(vitals), send_(std::move(send)) {}
+  // Called while a step computes, between two layers. May have Cancels obeyed. When it fails it is not called
+  // again, and the step fails.
+  using DuringStep = std::function<Result<void>()>;
 
-  // Fails with kProtocol if the command breaks docs/protocol.md in a way that cannot be answered.
+  // The vitals tell what the session is doing. An error of send ends the call in which it happens.
+  Session(Engine& engine, Vitals& vitals, Send send);
+
+  // Fails with kProtocol if the command breaks docs/protocol.md in a way that cannot be answered. During a
+  // step only a Cancel may come.
   Result<void> obey(const wire::ToRunner& command);
   // No command will follow: what is paused goes on, since nobody is left who could resume it.
   void end_commands();
@@ -31,7 +36,11 @@ class Session {
 
   bool has_work() const { return engine_.has_work(); }
   // One step of the engine, and the frames that tell of it. There must be work.
-  Result<void> step();
+  Result<void> step(const DuringStep& during_step = [] { return Result<void>(); });
+  // Does the part of step() that comes before the model computes, so that a cancel which came during the step
+  // can be replayed.
+  void begin_step();
+  bool is_stepping() const { return plan_.has_value(); }
   // Whether everything accepted has ended and nothing will be accepted any more.
   bool is_done() const { return is_draining_ && engine_.num_requests() == 0; }
   // Tells in the vitals that there is nothing to do.
@@ -47,6 +56,7 @@ class Session {
   Engine& engine_;
   Vitals& vitals_;
   Send send_;
+  std::optional<Plan> plan_;  // of the step that is under way
   bool is_draining_ = false;
   bool commands_ended_ = false;
 };

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { parseArgs } from 'node:util';
+import { DEFAULT_MODEL, EXACTNESS } from './fixtures/default-model.ts';
 
 /**
  * Runs everything there is to run and closes with one line over all of it: static checks, the C++ tests through
@@ -9,12 +10,17 @@ import { parseArgs } from 'node:util';
  * not the end of the run.
  *
  * --build DIR   the CMake build whose tests to run
- * --check       the slower gates instead: the C++ tests (of a sanitizer build), and the kill test at full length
+ * --check       the slower gates instead: the C++ tests (of a sanitizer build), exactness on the default model, and
+ *               kills, poison and simulation at full length
  * PATTERN       only TypeScript files whose path contains it, and nothing else
  */
 
 const FILE_TIMEOUT_MS = 300_000;
 const KILLS_IN_CHECK = 20;
+const POISON_ROUNDS_IN_CHECK = 100;
+const SIMULATED_SEEDS_IN_CHECK = 5000;
+/** So few cases might meet too few events by chance: the seed is always the same. */
+const EXACTNESS_IN_CHECK = ['--cases', '50', '--seed', '1', '--model', DEFAULT_MODEL];
 
 interface Outcome {
   readonly passed: number;
@@ -83,10 +89,12 @@ function report(name: string, { passed, failed, skipped }: Outcome, { output, se
   if (failed > 0) console.log(output.replace(/^/gm, '     '));
 }
 
-async function staticCheck(name: string, command: string, args: readonly string[]): Promise<void> {
+/** A command that is good if it ends with status 0. */
+async function check(name: string, command: string, args: readonly string[]): Promise<Finished> {
   const finished = await run(command, args);
   const good = finished.code === 0;
   report(name, { passed: good ? 1 : 0, failed: good ? 0 : 1, skipped: 0 }, finished);
+  return finished;
 }
 
 async function ctest(): Promise<void> {
@@ -115,6 +123,8 @@ async function testFile(file: string, env: NodeJS.ProcessEnv): Promise<void> {
   // A file that ends well without having run a test has forgotten its `.run()`.
   const failed = Math.max(ran - passed, finished.code !== 0 || ran === 0 ? 1 : 0);
   report(file, { passed, failed, skipped: count('Skipped') }, finished);
+  // A gate says what it has counted.
+  if (values.check && failed === 0) console.log(finished.output.trim().replace(/^/gm, '     '));
 }
 
 async function testFiles(files: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<void> {
@@ -151,15 +161,20 @@ if (positionals.length > 0) {
   await testFiles(chosen);
 } else if (values.check) {
   await ctest();
+  // What its cases met is worth seeing in any case.
+  const { code, output } = await check('exactness on the default model', EXACTNESS, EXACTNESS_IN_CHECK);
+  if (code === 0) console.log(output.replace(/^/gm, '     '));
   await testFiles(['test/e2e/kills.test.ts'], { RUNNEL_TEST_KILLS: String(KILLS_IN_CHECK) });
+  await testFile('test/gateway/runner/simulation.test.ts', {
+    RUNNEL_TEST_SEEDS: String(SIMULATED_SEEDS_IN_CHECK),
+  });
+  await testFile('test/gateway/runner/poison.test.ts', {
+    RUNNEL_TEST_ROUNDS: String(POISON_ROUNDS_IN_CHECK),
+  });
 } else {
-  await staticCheck('types', 'npx', ['tsc']);
-  await staticCheck('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);
-  await staticCheck('format of C++', 'clang-format', [
-    '--dry-run',
-    '-Werror',
-    ...(await listFiles('*.cc', '*.h')),
-  ]);
+  await check('types', 'npx', ['tsc']);
+  await check('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);
+  await check('format of C++', 'clang-format', ['--dry-run', '-Werror', ...(await listFiles('*.cc', '*.h'))]);
   await ctest();
   // Those that start the real runner go last and alone: they want the machine for themselves.
   await testFiles(files.filter((file) => !file.startsWith('test/e2e/')));

@@ -53,6 +53,7 @@ const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code
   QUEUE_FULL: { status: 429, code: 'queue_full' },
   NOT_READY: { status: 503, code: 'worker_unhealthy' },
   INFERENCE_FAILED: { status: 500, code: 'inference_failed' },
+  RUNNER_CRASHED: { status: 500, code: 'runner_crashed' },
 };
 
 /** Any thrown thing as the error a client may see. What nobody foresaw is a 500 that tells nothing of the inside. */

@@ -9,6 +9,8 @@ const PASSED_ON = [
   'max-model-len',
   'max-num-seqs',
   'max-num-batched-tokens',
+  'mixed-batches',
+  'mixed-prefill-tokens',
   'block-size',
   'kv-cache-bytes',
   'memory-bytes',

@@ -61,6 +61,7 @@ async function serve(config: Config): Promise<number> {
     modelPath: slot.path,
     maxOpenRequests: config['max-open-requests'],
     maxQueuedTokens: config['max-queued-tokens'],
+    limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
     log: ({ level, ...event }) => log[level](event),
     onReady: (info) => {
       const model = slot.current;

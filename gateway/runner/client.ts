@@ -38,6 +38,10 @@ export interface ClientEvents {
   onLoadProgress(progress: LoadProgress): void;
   onReady(ready: Ready): void;
   onHeartbeat(heartbeat: Heartbeat): void;
+  /** After the sinks have heard of its outputs. */
+  onStep(step: number): void;
+  /** The runner holds a cancelled request no longer. */
+  onLetGo(): void;
   onStats(stats: Stats): void;
   /** The runner is about to exit and says why. */
   onFailure(failure: Failure): void;
@@ -102,15 +106,20 @@ export class RunnerClient {
     return this.#numCancelledTokens;
   }
 
+  /** Tokens that prompt and answer may have together. After Ready only. */
+  get maxModelLen(): number {
+    return this.#readyOf('maxModelLen').maxModelLen;
+  }
+
   /** Sends a request and returns the id it got. After Ready only. RangeError if a value does not fit its field. */
   generate(request: Omit<Generate, 'requestId'>, sink: RequestSink): number {
-    if (this.#ready === undefined) throw new Error('generate() was called before the runner was ready.');
+    const ready = this.#readyOf('generate');
     const generate = { ...request, requestId: this.#lastRequestId + 1 };
     const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
     this.#lastRequestId = generate.requestId;
     this.#requests.set(generate.requestId, {
       numTokens: generate.tokenIds.length,
-      check: new AnswerCheck(generate, this.#ready),
+      check: new AnswerCheck(generate, ready),
       sink,
       isCancelled: false,
     });
@@ -148,6 +157,11 @@ export class RunnerClient {
   /** Says the same by the end of the stream. */
   end(): void {
     this.#writer.end();
+  }
+
+  #readyOf(what: string): Ready {
+    if (this.#ready === undefined) throw new Error(`${what} was asked for before the runner was ready.`);
+    return this.#ready;
   }
 
   #send(key: string, message: Parameters<typeof encodeToRunner>[0]): void {
@@ -240,6 +254,7 @@ export class RunnerClient {
       if (output.finish !== undefined) this.#forget(output.requestId, request);
       if (!request.isCancelled) request.sink.onOutput(output);
     }
+    this.#events.onStep(step);
   }
 
   #onPromptLogprobs(frame: PromptLogprobs): void {
@@ -282,5 +297,6 @@ export class RunnerClient {
     if (!request.isCancelled) return;
     this.#numCancelled -= 1;
     this.#numCancelledTokens -= request.numTokens;
+    this.#events.onLetGo();
   }
 }

@@ -1,6 +1,7 @@
 /**
  * From how a runner died to what is done about it: the table "Exit statuses" of docs/protocol.md.
  */
+import type { Crash } from './breaker.ts';
 import type { Failure } from './messages.ts';
 import type { RunnerExit } from './process.ts';
 
@@ -8,7 +9,7 @@ export interface Death {
   readonly exit: RunnerExit;
   /** Why the gateway itself ended the runner, as a sentence. */
   readonly verdict:
-    | { readonly kind: 'violation' | 'version' | 'timeout'; readonly sentence: string }
+    | { readonly kind: 'violation' | 'version' | 'timeout' | 'hung' | 'canary'; readonly sentence: string }
     | undefined;
   /** The runner's last words, if it chose to exit. */
   readonly failure: Failure | undefined;
@@ -16,14 +17,19 @@ export interface Death {
   readonly stderrTail: string;
   /** How long it had been ready; undefined: it never was. */
   readonly readyForMs: number | undefined;
+  /** The kernel has killed something of ours for want of memory meanwhile. */
+  readonly isOutOfMemory: boolean;
 }
 
 export interface ExitPolicy {
   /** wait_for_file: the same file gives the same result, so another attempt waits for another file. */
   readonly action: 'restart' | 'wait_for_file' | 'fail';
-  /** Whether the death counts for the delay of the next start, and against the requests it interrupted. */
+  /** Whether the death counts for the delay of the next start. */
   readonly countsForBackoff: boolean;
+  /** Whether what the runner computed may be the cause: the requests it had become suspects. */
   readonly countsForRequests: boolean;
+  /** How it counts for the breaker; undefined: not at all. */
+  readonly crash: Crash | undefined;
   readonly reason: string;
 }
 
@@ -35,44 +41,95 @@ const statusMeanings: ReadonlyMap<number, string> = new Map([
   [70, 'it noticed a broken invariant'],
   [71, 'the system refused memory, descriptors or threads'],
   [74, 'its output was gone'],
+  [75, 'it asked to be started again'],
   [76, 'its input carried something that is not the protocol'],
   [77, 'the model file is not readable'],
+  [78, 'its configuration is wrong'],
+  [79, 'its device must not be used any more by the same process'],
 ]);
 
+const signalMeanings: ReadonlyMap<string, string> = new Map([
+  ['SIGBUS', 'the model file was cut short, or could not be read'],
+  ['SIGILL', 'this processor lacks an instruction'],
+  ['SIGSYS', 'it tried what its sandbox forbids'],
+]);
+
+const outOfMemory =
+  'The kernel killed the runner because memory ran out. ' +
+  'Give it less to hold (--kv-cache-bytes, --max-model-len), or the machine more memory.';
+
 export function exitPolicy(death: Death): ExitPolicy {
+  const reason = death.verdict?.sentence ?? sentenceOf(death);
+  return { reason, ...judge(death) };
+}
+
+const crash = (kind: string, maxOfKind?: number): Omit<ExitPolicy, 'reason'> => ({
+  action: 'restart',
+  countsForBackoff: true,
+  countsForRequests: true,
+  crash: maxOfKind === undefined ? { kind } : { kind, maxOfKind },
+});
+
+/** What is around the runner is at fault: neither a request nor the runner itself. */
+const surroundings = { ...crash('surroundings'), countsForRequests: false, crash: undefined };
+
+function judge(death: Death): Omit<ExitPolicy, 'reason'> {
   const { exit, verdict } = death;
-  const reason = verdict?.sentence ?? sentenceOf(death);
-  const counted = { countsForBackoff: true, countsForRequests: true, reason };
-  if (verdict?.kind === 'version') return { action: 'fail', ...counted };
-  if (verdict !== undefined) return { action: 'restart', ...counted };
+  if (verdict !== undefined) {
+    return { ...crash(verdict.kind), action: verdict.kind === 'version' ? 'fail' : 'restart' };
+  }
+  if (exit.spawnError !== undefined) return surroundings;
   switch (exit.code) {
     case 64:
-      return { action: 'fail', ...counted };
+    case 78:
+      return { ...crash('usage'), action: 'fail' };
     case 65:
     case 66:
     case 77:
-      return { action: 'wait_for_file', ...counted };
+      return { ...crash('model'), action: 'wait_for_file' };
+    case 69:
+    case 71:
+    case 75:
+      return surroundings;
+    case 79:
+      return crash('device', 1);
   }
-  // Somebody's kill -9 says nothing about the requests. It says nothing about the runner either once that was ready;
-  // before, it may be the kernel short of memory, in a loop.
-  const isKilledFromOutside = exit.signal === 'SIGKILL';
-  return {
-    action: 'restart',
-    countsForBackoff: !isKilledFromOutside || death.readyForMs === undefined,
-    countsForRequests: !isKilledFromOutside,
-    reason,
-  };
+  switch (exit.signal) {
+    case 'SIGKILL':
+      return judgeKill(death);
+    case 'SIGBUS':
+      return crash('bus', 1);
+    case 'SIGILL':
+      return crash('instruction', 1);
+    case 'SIGSYS':
+      // An exploit, or a rule that is missing: whatever was asked of it is not asked again of the same file.
+      return { ...crash('sandbox'), action: 'wait_for_file' };
+  }
+  return crash(exit.signal ?? `status ${exit.code}`);
 }
 
-function sentenceOf({ exit, failure, stderrTail }: Death): string {
+function judgeKill({ isOutOfMemory, readyForMs }: Death): Omit<ExitPolicy, 'reason'> {
+  // The KV cache is allocated before Ready: no request makes a runner outgrow its memory.
+  if (isOutOfMemory) return { ...crash('memory', 2), countsForRequests: false };
+  // Somebody's kill -9 says nothing about the requests. It says nothing about the runner either once that was ready;
+  // before, it may be in a loop.
+  return { ...surroundings, countsForBackoff: readyForMs === undefined };
+}
+
+function sentenceOf({ exit, failure, stderrTail, isOutOfMemory }: Death): string {
   if (exit.spawnError !== undefined) return `The runner could not be started: ${exit.spawnError}`;
-  if (exit.signal !== undefined) return `The runner was ended by ${exit.signal}.`;
+  if (exit.signal === 'SIGKILL' && isOutOfMemory) return outOfMemory;
+  if (exit.signal !== undefined)
+    return `The runner was ended by ${exit.signal}${meaningOf(signalMeanings.get(exit.signal))}.`;
   if (failure !== undefined && failure.message !== '' && failure.exitCode === exit.code)
     return failure.message;
   if (exit.code === 0) return 'The runner exited with status 0 without being asked to.';
   // A command line that does not parse ends the runner before it speaks in frames.
   const lastLine = stderrTail.trimEnd().split('\n').at(-1) ?? '';
   if (exit.code === 64 && lastLine !== '') return lastLine;
-  const meaning = statusMeanings.get(exit.code ?? -1);
-  return `The runner exited with status ${exit.code}${meaning === undefined ? '' : `: ${meaning}`}.`;
+  return `The runner exited with status ${exit.code}${meaningOf(statusMeanings.get(exit.code ?? -1))}.`;
+}
+
+function meaningOf(meaning: string | undefined): string {
+  return meaning === undefined ? '' : `: ${meaning}`;
 }

@@ -3,6 +3,7 @@
  * no notice from the kernel covers all file systems that models lie on.
  */
 import { stat } from 'node:fs/promises';
+import { type Clock, systemClock, type Timer } from './clock.ts';
 
 /** Never rejects: a file that is not there, or not reachable, has an identity too, and its coming is a change. */
 export async function fileIdentity(path: string): Promise<string> {
@@ -19,25 +20,33 @@ export class FileWatch {
   readonly #before: Promise<string>;
   readonly #pollMs: number;
   readonly #onChange: () => void;
-  #timer: NodeJS.Timeout | undefined;
+  readonly #clock: Clock;
+  #timer: Timer | undefined;
   #isStopped = false;
 
   /** before: the identity that was of no use. onChange is called once; the watch is over then. */
-  constructor(path: string, before: Promise<string>, pollMs: number, onChange: () => void) {
+  constructor(
+    path: string,
+    before: Promise<string>,
+    pollMs: number,
+    onChange: () => void,
+    clock: Clock = systemClock,
+  ) {
     this.#path = path;
     this.#before = before;
     this.#pollMs = pollMs;
     this.#onChange = onChange;
+    this.#clock = clock;
     this.#schedule();
   }
 
   stop(): void {
     this.#isStopped = true;
-    clearTimeout(this.#timer);
+    this.#timer?.cancel();
   }
 
   #schedule(): void {
-    this.#timer = setTimeout(() => void this.#poll(), this.#pollMs);
+    this.#timer = this.#clock.after(this.#pollMs, () => void this.#poll());
   }
 
   async #poll(): Promise<void> {

@@ -16,9 +16,8 @@ export class Journal {
     this.#request = request;
   }
 
-  /** The request is for this model; its ids mean nothing to another. */
-  get modelIdentity(): string {
-    return this.#request.modelIdentity;
+  get request(): GenerateRequest {
+    return this.#request;
   }
 
   get numPromptTokens(): number {
@@ -32,6 +31,12 @@ export class Journal {
   /** Runners that died on this request since its last token. */
   get fruitlessDeaths(): number {
     return this.#fruitlessDeaths;
+  }
+
+  /** Whether no token can follow, given what a runner's context holds. */
+  isFull(maxModelLen: number): boolean {
+    const { promptIds, maxTokens } = this.#request;
+    return this.numEmitted >= maxTokens || promptIds.length + this.numEmitted >= maxModelLen;
   }
 
   append(output: Output): void {
@@ -51,16 +56,22 @@ export class Journal {
     this.#fruitlessDeaths += 1;
   }
 
-  /** The request as the next runner must see it: for the first one, and for each that comes after a death. */
-  toGenerate(): Omit<Generate, 'requestId'> {
-    const { promptIds, maxTokens, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt } =
-      this.#request;
+  /**
+   * The request as the next runner must see it: for the first one, and for each that comes after a death. isTrial: it ends after
+   * one token, which is the one that would come anyway.
+   */
+  toGenerate(isTrial = false): Omit<Generate, 'requestId'> {
+    const { promptIds, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt } = this.#request;
     const isScored = this.#numScored >= promptIds.length - 1;
+    const maxTokens = Math.min(
+      this.#request.maxTokens,
+      isTrial ? this.numEmitted + 1 : Number.POSITIVE_INFINITY,
+    );
     return {
       tokenIds: this.#emittedIds.length === 0 ? promptIds : promptIds.concat(this.#emittedIds),
       numEmitted: this.#emittedIds.length,
       maxTokens,
-      minTokens,
+      minTokens: Math.min(minTokens, maxTokens),
       stopIds,
       sampling,
       ...(topLogprobs === undefined ? {} : { topLogprobs }),

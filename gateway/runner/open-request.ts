@@ -8,24 +8,41 @@ import type { Output, PromptLogprobs, RequestError } from './messages.ts';
 import { type GenerateRequest, GenerationError, type TokenBatch } from './runner.ts';
 import { TokenStream } from './token-stream.ts';
 
-/** A stream whose runners die this often without a new token is taken for the cause. */
-export const maxFruitlessDeaths = 3;
+export interface OpenRequestEvents {
+  /** Once, as soon as nothing more is wanted from a runner. */
+  onEnd(request: OpenRequest): void;
+  /** The token of a trial has come and the request goes on; no runner has it. */
+  onTrialPassed(request: OpenRequest): void;
+}
 
 export class OpenRequest implements RequestSink {
   readonly #journal: Journal;
   readonly #stream = new TokenStream((flow) => this.#sendFlow(flow));
-  readonly #onEnd: (request: OpenRequest) => void;
-  #sent: { readonly client: RunnerClient; readonly requestId: number } | undefined;
+  readonly #events: OpenRequestEvents;
+  #sent: { readonly client: RunnerClient; readonly requestId: number; readonly isTrial: boolean } | undefined;
   #isOpen = true;
 
-  /** onEnd is called once, as soon as nothing more is wanted from a runner. */
-  constructor(request: GenerateRequest, onEnd: (request: OpenRequest) => void) {
+  constructor(request: GenerateRequest, events: OpenRequestEvents) {
     this.#journal = new Journal(request);
-    this.#onEnd = onEnd;
+    this.#events = events;
   }
 
-  get modelIdentity(): string {
-    return this.#journal.modelIdentity;
+  get request(): GenerateRequest {
+    return this.#journal.request;
+  }
+
+  /** Whether a runner has it. */
+  get isSent(): boolean {
+    return this.#sent !== undefined;
+  }
+
+  get numEmitted(): number {
+    return this.#journal.numEmitted;
+  }
+
+  /** Runners that it may have killed since its last token. */
+  get strikes(): number {
+    return this.#journal.fruitlessDeaths;
   }
 
   get numPromptTokens(): number {
@@ -37,11 +54,11 @@ export class OpenRequest implements RequestSink {
     return this.#stream.next();
   }
 
-  /** Gives the request to a runner that is ready: for the first time, or from where it stands. */
-  submit(client: RunnerClient): void {
+  /** Gives the request to a runner that is ready: for the first time, or from where it stands; isTrial: for one token. */
+  submit(client: RunnerClient, { isTrial }: { isTrial: boolean }): void {
     if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
     try {
-      this.#sent = { client, requestId: client.generate(this.#journal.toGenerate(), this) };
+      this.#sent = { client, requestId: client.generate(this.#journal.toGenerate(isTrial), this), isTrial };
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       this.fail(new GenerationError('INVALID_REQUEST', error.message, { retriable: false, cause: error }));
@@ -50,15 +67,10 @@ export class OpenRequest implements RequestSink {
     if (this.#stream.isPaused) this.#sendFlow('pause');
   }
 
-  /** The runner that worked on it is dead; the request waits for another one, unless it has seen too many die. */
-  onRunnerDied(counts: boolean): void {
-    const wasSent = this.#sent !== undefined;
+  /** The runner is dead; if it had this request, another one will get it. isStrike: the request may be the cause. */
+  onRunnerDied(isStrike: boolean): void {
+    if (this.#sent !== undefined && isStrike) this.#journal.countDeath();
     this.#sent = undefined;
-    if (!wasSent || !counts) return;
-    this.#journal.countDeath();
-    if (this.#journal.fruitlessDeaths < maxFruitlessDeaths) return;
-    const message = `The runner died ${maxFruitlessDeaths} times on this request without a new token.`;
-    this.fail(new GenerationError('INFERENCE_FAILED', message, { retriable: false }));
   }
 
   /** The consumer wants no more. It hears CANCELLED at once, whatever the runner says; after the end it does nothing. */
@@ -80,8 +92,19 @@ export class OpenRequest implements RequestSink {
 
   onOutput(output: Output): void {
     this.#journal.append(output);
+    const { finish, ...goingOn } = output;
+    if (
+      finish === 'max_tokens' &&
+      this.#sent?.isTrial &&
+      !this.#journal.isFull(this.#sent.client.maxModelLen)
+    ) {
+      this.#sent = undefined;
+      this.#stream.push(goingOn);
+      this.#events.onTrialPassed(this);
+      return;
+    }
     this.#stream.push(output);
-    if (output.finish !== undefined) this.#end();
+    if (finish !== undefined) this.#end();
   }
 
   onError(error: RequestError): void {
@@ -89,14 +112,16 @@ export class OpenRequest implements RequestSink {
   }
 
   #sendFlow(flow: 'pause' | 'resume'): void {
-    this.#sent?.client[flow](this.#sent.requestId);
+    // A consumer that does not read must not hold up a trial, for which all others wait; it buffers one token more.
+    if (this.#sent === undefined || this.#sent.isTrial) return;
+    this.#sent.client[flow](this.#sent.requestId);
   }
 
   #end(): void {
     if (!this.#isOpen) return;
     this.#isOpen = false;
     this.#sent = undefined;
-    this.#onEnd(this);
+    this.#events.onEnd(this);
   }
 }
 

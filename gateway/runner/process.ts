@@ -21,7 +21,7 @@ export interface RunnerExit {
   readonly spawnError: string | undefined;
 }
 
-export class RunnerProcess {
+export interface RunnerProcess {
   /** undefined if it could not be spawned. */
   readonly pid: number | undefined;
   readonly stdin: Writable;
@@ -29,6 +29,24 @@ export class RunnerProcess {
   /** Never rejects. The pipes may still hold what the runner said before. */
   readonly exited: Promise<RunnerExit>;
   /** stdout and stderr are read to their ends. A grandchild may hold them open for ever. */
+  readonly outputClosed: Promise<unknown>;
+  /** The last lines of stderr. */
+  readonly stderrTail: string;
+  /** Closes the pipes from this end, whatever is in them. */
+  dropOutput(): void;
+  /** Does nothing once the process is gone. */
+  kill(signal: NodeJS.Signals): void;
+}
+
+export type Spawn = (command: RunnerCommand, onStderrLine: (line: string) => void) => RunnerProcess;
+
+export const spawnRunner: Spawn = (command, onStderrLine) => new SystemProcess(command, onStderrLine);
+
+class SystemProcess implements RunnerProcess {
+  readonly pid: number | undefined;
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly exited: Promise<RunnerExit>;
   readonly outputClosed: Promise<unknown>;
   readonly #kill: (signal: NodeJS.Signals) => void;
   readonly #stderrPipe: Readable;
@@ -70,18 +88,15 @@ export class RunnerProcess {
     child.stderr.on('end', () => this.#stderr.end());
   }
 
-  /** The last lines of stderr. */
   get stderrTail(): string {
     return this.#stderr.tail;
   }
 
-  /** Closes the pipes from this end, whatever is in them. */
   dropOutput(): void {
     this.stdout.destroy();
     this.#stderrPipe.destroy();
   }
 
-  /** Does nothing once the process is gone. */
   kill(signal: NodeJS.Signals): void {
     this.#kill(signal);
   }

@@ -51,7 +51,7 @@ export async function* readRecording(file: string): AsyncGenerator<RecordedEntry
 }
 
 function decodeEntry(bytes: Uint8Array): RecordedEntry {
-  const { step = '0', ...member } = decodeFields(bytes);
+  const { step = '0', duringStep: _, ...member } = decodeFields(bytes);
   const [[kind, value] = ['none', {}]] = Object.entries(member);
   if (kind === 'command') return { step: String(step), direction: 'to_runner', ...memberOf(value) };
   if (kind === 'event') return { step: String(step), direction: 'from_runner', ...memberOf(value) };

@@ -2,41 +2,65 @@
  * One runner from its spawn to its death. Joins the process with the client that speaks to it, bounds every wait, and
  * reports the death once, when nothing of that runner is left.
  */
+import { sendCanary } from './canary.ts';
 import { RunnerClient } from './client.ts';
+import type { Clock, Timer } from './clock.ts';
 import type { Death } from './exit-policy.ts';
 import type { Failure, Heartbeat, Hello, Ready, Stats } from './messages.ts';
-import { type RunnerCommand, RunnerProcess } from './process.ts';
+import type { RunnerCommand, RunnerProcess, Spawn } from './process.ts';
 import type { ProtocolError } from './protocol-error.ts';
 import { settlesWithin } from './settles-within.ts';
+import type { StepTimes } from './step-times.ts';
+import { defaultWatchdogLimits, Watchdog, type WatchdogLimits } from './watchdog.ts';
 
-export interface LifeLimits {
+export interface LifeLimits extends WatchdogLimits {
   /** From spawn to Hello, which comes before the model is opened. */
   readonly helloTimeoutMs: number;
   /** A load may be long, but not without progress. */
   readonly loadStallMs: number;
   /** The whole load, with progress or not. */
   readonly loadTimeoutMs: number;
+  /** From Ready to the canary's token: one step, with weights that may still be on the disk. */
+  readonly canaryTimeoutMs: number;
   /** From a closed pipe to the exit, and from the exit to closed pipes. */
   readonly exitGraceMs: number;
+  /** From SIGABRT, which leaves a core where the system is set to, to SIGKILL. */
+  readonly abortGraceMs: number;
   /** From the end of stdin to SIGTERM, and from there to SIGKILL. */
   readonly terminateAfterMs: number;
 }
 
 export const defaultLifeLimits: LifeLimits = {
+  ...defaultWatchdogLimits,
   helloTimeoutMs: 10_000,
   loadStallMs: 30_000,
   loadTimeoutMs: 15 * 60_000,
+  canaryTimeoutMs: 5 * 60_000,
   exitGraceMs: 5_000,
+  abortGraceMs: 2_000,
   terminateAfterMs: 5_000,
 };
+
+/** What a life needs of the world. */
+export interface LifeSupport {
+  readonly spawn: Spawn;
+  readonly clock: Clock;
+  readonly limits: LifeLimits;
+  readonly stepTimes: StepTimes;
+  /** Counts the processes that the kernel killed for want of memory; undefined: it cannot be known. */
+  readonly oomKills: () => number | undefined;
+}
 
 export interface LifeEvents {
   onHello(hello: Hello): void;
   /** Tensors that are ready, 0 to 1. */
   onLoadProgress(fraction: number): void;
+  /** It takes requests; after the canary's answer, if there is one. */
   onReady(ready: Ready): void;
   /** Once a second while the runner serves. */
   onHeartbeat(heartbeat: Heartbeat): void;
+  /** A cancelled request is held no longer. */
+  onLetGo(): void;
   /** Likewise. */
   onStats(stats: Stats): void;
   /** First sign of the end: nothing can be asked of this runner any more. */
@@ -49,22 +73,31 @@ export interface LifeEvents {
 export class RunnerLife {
   readonly client: RunnerClient;
   readonly #process: RunnerProcess;
-  readonly #limits: LifeLimits;
+  readonly #support: LifeSupport;
   readonly #events: LifeEvents;
-  readonly #spawnedAt = performance.now();
+  readonly #needsCanary: boolean;
+  readonly #spawnedAt: number;
+  readonly #oomKillsBefore: number | undefined;
   readonly #died: Promise<void>;
+  #watchdog: Watchdog | undefined;
   #readyAt: number | undefined;
   #loadedBytes = 0;
   #failure: Failure | undefined;
   #verdict: Death['verdict'];
   #isLost = false;
+  #hasExited = false;
   /** The one wait that is bounded at this moment. */
-  #deadline: NodeJS.Timeout | undefined;
+  #deadline: Timer | undefined;
 
-  constructor(command: RunnerCommand, limits: LifeLimits, events: LifeEvents) {
-    this.#limits = limits;
+  /** needsCanary: it must show that it can compute before it is ready. */
+  constructor(command: RunnerCommand, needsCanary: boolean, support: LifeSupport, events: LifeEvents) {
+    const { limits, clock, oomKills, spawn } = support;
+    this.#support = support;
     this.#events = events;
-    this.#process = new RunnerProcess(command, (line) => events.onStderrLine(line));
+    this.#needsCanary = needsCanary;
+    this.#spawnedAt = clock.now();
+    this.#oomKillsBefore = oomKills();
+    this.#process = spawn(command, (line) => events.onStderrLine(line));
     const { stdin, stdout } = this.#process;
     stdin.on('error', () => this.#lose());
     this.client = new RunnerClient(stdout, stdin, {
@@ -80,14 +113,14 @@ export class RunnerLife {
         if (totalBytes > 0) events.onLoadProgress(Math.min(1, loadedBytes / totalBytes));
       },
       onReady: (ready) => {
-        if (this.#isLost) return;
-        clearTimeout(this.#deadline);
-        this.#readyAt = performance.now();
-        events.onReady(ready);
+        if (!this.#isLost) this.#onLoaded(ready);
       },
       onHeartbeat: (heartbeat) => {
+        this.#watchdog?.onHeartbeat(heartbeat);
         if (!this.#isLost && this.#readyAt !== undefined) events.onHeartbeat(heartbeat);
       },
+      onStep: (step) => this.#watchdog?.onStep(step),
+      onLetGo: () => events.onLetGo(),
       onStats: (stats) => {
         if (!this.#isLost) events.onStats(stats);
       },
@@ -116,22 +149,26 @@ export class RunnerLife {
   /** Ends the runner: politely once it serves, else at once, for then it holds nobody's work. Settles when it is dead. */
   async end(): Promise<void> {
     this.client.end();
-    const { terminateAfterMs } = this.#limits;
-    if (this.#readyAt !== undefined && (await settlesWithin(this.#died, terminateAfterMs))) return;
+    const { terminateAfterMs } = this.#support.limits;
+    if (this.#readyAt !== undefined && (await this.#diesWithin(terminateAfterMs))) return;
     this.#process.kill('SIGTERM');
-    if (await settlesWithin(this.#died, terminateAfterMs)) return;
+    if (await this.#diesWithin(terminateAfterMs)) return;
     this.#process.kill('SIGKILL');
     await this.#died;
   }
 
-  #arm(delayMs: number, onElapsed: () => void): void {
-    clearTimeout(this.#deadline);
-    this.#deadline = setTimeout(onElapsed, delayMs);
+  #diesWithin(timeoutMs: number): Promise<boolean> {
+    return settlesWithin(this.#died, timeoutMs, this.#support.clock);
+  }
+
+  #arm(delayMs: number, ring: () => void): void {
+    this.#deadline?.cancel();
+    this.#deadline = this.#support.clock.after(delayMs, ring);
   }
 
   #armLoadDeadline(): void {
-    const { loadStallMs, loadTimeoutMs } = this.#limits;
-    const leftMs = this.#spawnedAt + loadTimeoutMs - performance.now();
+    const { loadStallMs, loadTimeoutMs } = this.#support.limits;
+    const leftMs = this.#spawnedAt + loadTimeoutMs - this.#support.clock.now();
     this.#arm(Math.min(loadStallMs, leftMs), () => {
       const what =
         leftMs < loadStallMs
@@ -139,6 +176,33 @@ export class RunnerLife {
           : `made no progress in loading for ${loadStallMs} ms`;
       this.#condemn('timeout', `The runner ${what}.`);
     });
+  }
+
+  #onLoaded(ready: Ready): void {
+    const { limits, stepTimes: times, clock } = this.#support;
+    this.#deadline?.cancel();
+    const watch = { limits, times, maxStepRows: ready.maxNumBatchedTokens, clock };
+    this.#watchdog = new Watchdog(watch, (sentence) => this.#abort(sentence));
+    if (!this.#needsCanary) {
+      this.#onUsable(ready);
+      return;
+    }
+    const { canaryTimeoutMs } = limits;
+    this.#arm(canaryTimeoutMs, () => {
+      this.#condemn('canary', `The runner did not answer its first request within ${canaryTimeoutMs} ms.`);
+    });
+    sendCanary(this.client, {
+      onAnswered: () => {
+        if (!this.#isLost) this.#onUsable(ready);
+      },
+      onRefused: (sentence) => this.#condemn('canary', sentence),
+    });
+  }
+
+  #onUsable(ready: Ready): void {
+    this.#deadline?.cancel();
+    this.#readyAt = this.#support.clock.now();
+    this.#events.onReady(ready);
   }
 
   #onClosed(error: ProtocolError | undefined): void {
@@ -154,32 +218,49 @@ export class RunnerLife {
   #lose(): void {
     if (this.#isLost) return;
     this.#isLost = true;
-    const { exitGraceMs } = this.#limits;
-    this.#arm(exitGraceMs, () => {
-      this.#condemn('timeout', `The runner closed a pipe and did not exit within ${exitGraceMs} ms.`);
-    });
+    this.#watchdog?.stop();
+    if (!this.#hasExited) this.#armExitDeadline();
     this.#events.onLost();
   }
 
-  #condemn(kind: 'violation' | 'version' | 'timeout', sentence: string): void {
+  #armExitDeadline(): void {
+    const { exitGraceMs } = this.#support.limits;
+    this.#arm(exitGraceMs, () => {
+      this.#condemn('timeout', `The runner closed a pipe and did not exit within ${exitGraceMs} ms.`);
+    });
+  }
+
+  #condemn(kind: 'violation' | 'version' | 'timeout' | 'canary', sentence: string): void {
     this.#verdict ??= { kind, sentence };
     this.#process.kill('SIGKILL');
     this.#lose();
   }
 
+  /** It hangs: where, a core can tell, so it gets the chance to leave one. */
+  #abort(sentence: string): void {
+    this.#verdict ??= { kind: 'hung', sentence };
+    this.#process.kill('SIGABRT');
+    this.#lose();
+    this.#arm(this.#support.limits.abortGraceMs, () => this.#process.kill('SIGKILL'));
+  }
+
   async #awaitDeath(): Promise<void> {
     const exit = await this.#process.exited;
+    const { limits, clock, oomKills } = this.#support;
+    this.#hasExited = true;
+    this.#deadline?.cancel();
+    // A grandchild may hold the pipes open, and what is written into them now nobody reads.
+    this.#lose();
     // What the runner said last, Failure above all, may still be in the pipes.
-    if (!(await settlesWithin(this.#process.outputClosed, this.#limits.exitGraceMs)))
+    if (!(await settlesWithin(this.#process.outputClosed, limits.exitGraceMs, clock)))
       this.#process.dropOutput();
-    this.#isLost = true;
-    clearTimeout(this.#deadline);
     this.#events.onDied({
       exit,
       verdict: this.#verdict,
       failure: this.#failure,
       stderrTail: this.#process.stderrTail,
-      readyForMs: this.#readyAt === undefined ? undefined : performance.now() - this.#readyAt,
+      readyForMs: this.#readyAt === undefined ? undefined : clock.now() - this.#readyAt,
+      isOutOfMemory: (oomKills() ?? 0) > (this.#oomKillsBefore ?? 0),
     });
   }
 }

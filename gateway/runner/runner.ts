@@ -85,7 +85,8 @@ export type GenerationErrorCode =
   | 'OUT_OF_MEMORY'
   | 'QUEUE_FULL'
   | 'NOT_READY'
-  | 'INFERENCE_FAILED';
+  | 'INFERENCE_FAILED'
+  | 'RUNNER_CRASHED';
 
 /** How a generation ends when it does not end well. */
 export class GenerationError extends Error {
@@ -110,7 +111,7 @@ export class GenerationError extends Error {
 
 /**
  * starting: no runner has been ready yet. ready: takes requests. recovering: the runner died and another is coming;
- * requests wait. failed: no runner will come until something changes; `reason` says what. stopping: draining.
+ * requests wait. failed: no runner will come until something changes, or time has passed; `reason` says what. stopping: draining.
  */
 export type RunnerState = 'starting' | 'ready' | 'recovering' | 'failed' | 'stopping';
 

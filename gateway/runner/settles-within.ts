@@ -1,12 +1,18 @@
+import type { Clock, Timer } from './clock.ts';
+
 /** Whether the promise settles in time. It leaves no timer behind, and the promise may go on. */
-export async function settlesWithin(promise: Promise<unknown>, timeoutMs: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
+export async function settlesWithin(
+  promise: Promise<unknown>,
+  timeoutMs: number,
+  clock: Clock,
+): Promise<boolean> {
+  let timer: Timer | undefined;
   const elapsed = new Promise<false>((resolve) => {
-    timer = setTimeout(resolve, timeoutMs, false);
+    timer = clock.after(timeoutMs, () => resolve(false));
   });
   try {
     return await Promise.race([promise.then(() => true), elapsed]);
   } finally {
-    clearTimeout(timer);
+    timer?.cancel();
   }
 }

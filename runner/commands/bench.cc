@@ -1,10 +1,10 @@
 #include "runner/commands/bench.h"
 
-#include <algorithm>
 #include <chrono>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <random>
+
+#include "runner/commands/bench_request.h"
+#include "runner/commands/samples.h"
 
 namespace runnel {
 namespace {
@@ -14,13 +14,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr uint64_t kPromptSeed = 1;
 
-// Tokens a second, of each repeat, in ascending order.
-struct Speeds {
-  std::vector<double> sorted;
+// Tokens a second, of each repeat.
+using Speeds = Samples;
 
-  double median() const { return sorted[sorted.size() / 2]; }
-  ordered_json spread() const { return {sorted.front(), sorted.back()}; }
-};
+ordered_json spread(const Speeds& speeds) {
+  return {speeds.min(), speeds.max()};
+}
 
 class Bench {
  public:
@@ -42,9 +41,8 @@ class Bench {
     for (uint32_t i = 0; i <= flags_.num_repeats; ++i) {
       const Result<double> speed = run_once();
       if (!speed.ok()) return speed.error();
-      if (i > 0) speeds.sorted.push_back(*speed);
+      if (i > 0) speeds.add(*speed);
     }
-    std::ranges::sort(speeds.sorted);
     return speeds;
   }
 
@@ -67,19 +65,11 @@ class Bench {
     return static_cast<double>(num_rows) / std::chrono::duration<double>(time).count();
   }
 
-  // Random ids, so that no prompt finds another's blocks in the cache.
   Result<void> add(uint32_t num_prompt_tokens, uint32_t max_tokens) {
-    wire::Generate request;
+    wire::Generate request =
+        random_prompt(random_, engine_.limits().vocab_size, num_prompt_tokens, max_tokens);
     request.set_request_id(++last_request_id_);
-    for (uint32_t i = 0; i < num_prompt_tokens; ++i)
-      request.add_token_ids(static_cast<uint32_t>(random_() % engine_.limits().vocab_size));
-    request.set_max_tokens(max_tokens);
-    request.mutable_sampling()->set_temperature(0.0f);
-    Result<Sequence> sequence = sequence_from(request, engine_.limits());
-    if (!sequence.ok()) return sequence.error();
-    if (const auto refusal = engine_.add(*std::move(sequence)))
-      return Error{ExitCode::kUsage, refusal->message};
-    return {};
+    return submit(request, engine_);
   }
 
   Engine& engine_;
@@ -87,16 +77,6 @@ class Bench {
   std::mt19937_64 random_;
   uint32_t last_request_id_ = 0;
 };
-
-// The processor's name, of machines whose kernel tells it.
-std::string machine_name() {
-  std::ifstream cpuinfo("/proc/cpuinfo");
-  for (std::string line; std::getline(cpuinfo, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown";
-}
 
 Result<void> check(const Engine& engine, const BenchFlags& flags) {
   const uint32_t max_model_len = engine.config().max_model_len;
@@ -128,27 +108,19 @@ Result<void> bench(Engine& engine, const BenchFlags& flags, const BenchSubject& 
   const Result<Speeds> prefill = bench.prefill();
   if (!prefill.ok()) return prefill.error();
   ordered_json json = {{"prefill_tok_s", prefill->median()}, {"decode_tok_s", ordered_json::object()}};
-  ordered_json spreads = {{"prefill_tok_s", prefill->spread()}, {"decode_tok_s", ordered_json::object()}};
+  ordered_json spreads = {{"prefill_tok_s", spread(*prefill)}, {"decode_tok_s", ordered_json::object()}};
   for (const uint32_t batch : flags.batches) {
     const Result<Speeds> decode = bench.decode(batch);
     if (!decode.ok()) return decode.error();
     json["decode_tok_s"][std::to_string(batch)] = decode->median();
-    spreads["decode_tok_s"][std::to_string(batch)] = decode->spread();
+    spreads["decode_tok_s"][std::to_string(batch)] = spread(*decode);
   }
   json["spread"] = spreads;
   json["prompt"] = flags.num_prompt_tokens;
   json["generate"] = flags.num_generated;
   json["repeats"] = flags.num_repeats;
-  json["model"] = subject.model;
-  json["device"] = subject.device;
-  json["threads"] = subject.num_threads;
-  json["machine"] = machine_name();
-  if (flags.json) {
-    out << json.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
-  } else {
-    for (const auto& [key, value] : json.items()) out << key << ": " << value << '\n';
-    out.flush();
-  }
+  add_subject(subject, json);
+  flags.json ? print_json(json, out) : print_lines(json, out);
   return {};
 }
 

@@ -4,9 +4,9 @@
 
 #include <cstdint>
 #include <ostream>
-#include <string>
 #include <vector>
 
+#include "runner/commands/bench_report.h"
 #include "runner/engine.h"
 #include "runner/result.h"
 
@@ -18,13 +18,6 @@ struct BenchFlags {
   std::vector<uint32_t> batches = {1, 8, 32};
   uint32_t num_repeats = 3;
   bool json = false;
-};
-
-// What was measured, for whoever reads the figures later.
-struct BenchSubject {
-  std::string model;
-  std::string device;
-  uint32_t num_threads;
 };
 
 // Prints medians and spreads in tokens a second. Fails with kUsage when what is asked for does not fit into

@@ -94,7 +94,10 @@ Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> back
                                    .scheduler = {.max_num_batched_tokens = flags.max_num_batched_tokens,
                                                  .max_num_seqs = flags.max_num_seqs,
                                                  .block_size = flags.block_size,
-                                                 .num_blocks = *num_blocks}};
+                                                 .num_blocks = *num_blocks,
+                                                 .mixed_batches = flags.mixed_batches,
+                                                 .mixed_prefill_tokens = flags.mixed_prefill_tokens,
+                                                 .window = config.sliding_window}};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.backend = std::move(backend),
                      .file = *std::move(file),

@@ -20,6 +20,7 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
       check_flag("threads", start.threads(), kMaxThreads),
       check_flag("max-num-seqs", start.max_num_seqs(), kMaxNumSeqs),
       check_flag("max-num-batched-tokens", start.max_num_batched_tokens(), kMaxNumBatchedTokens),
+      check_flag("mixed-prefill-tokens", start.mixed_prefill_tokens(), kMaxNumBatchedTokens),
   };
   for (const Result<void>& check : checks)
     if (!check.ok()) return check.error();
@@ -34,6 +35,8 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
                      .max_model_len = start.max_model_len(),
                      .max_num_seqs = start.max_num_seqs(),
                      .max_num_batched_tokens = start.max_num_batched_tokens(),
+                     .mixed_batches = start.mixed_batches(),
+                     .mixed_prefill_tokens = start.mixed_prefill_tokens(),
                      .block_size = start.block_size(),
                      .kv_cache_bytes = start.kv_cache_bytes(),
                      .kv_cache_type = *kv_cache_type};

@@ -10,23 +10,30 @@
 #include <thread>
 
 #include "runner/commands/bench.h"
+#include "runner/commands/gap_bench.h"
 #include "runner/commands/generate.h"
 #include "runner/commands/inspect.h"
 #include "runner/commands/replay_command.h"
 #include "runner/commands/score.h"
 #include "runner/commands/serve_command.h"
 #include "runner/commands/system_errors.h"
+#include "runner/commands/workload_bench.h"
 
 namespace runnel {
 namespace {
 
 constexpr uint32_t kMaxScoreTop = 1000;
 constexpr uint32_t kMaxRepeats = 1000;
+constexpr double kMinFraction = 0.001;
 
 struct Flags {
   EngineFlags engine;
   GenerateFlags generate;
   BenchFlags bench;
+  bool is_workload_bench = false;
+  WorkloadFlags workload;
+  bool is_gap_bench = false;
+  GapFlags gap;
   ServeFlags serve;
   ReplayFlags replay;
   std::string tokens_file;
@@ -65,6 +72,17 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command.add_option("--max-num-batched-tokens", flags.max_num_batched_tokens, "Rows computed in one step")
       ->check(CLI::Range(1u, kMaxNumBatchedTokens))
       ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--mixed-batches", [&flags](const std::string& value) { flags.mixed_batches = value == "on"; },
+          "Whether next tokens and parts of prompts share a step; default: on")
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}).description(""));
+  command
+      .add_option("--mixed-prefill-tokens", flags.mixed_prefill_tokens,
+                  "Rows of prompts in a step that also has next tokens")
+      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
+      ->capture_default_str();
   command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")
       ->capture_default_str();
   CLI::Option* const kv_cache_bytes =
@@ -86,8 +104,8 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->default_str(std::string(kv_type_name(flags.kv_cache_type)));
 }
 
-void add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
-  command.add_option("--max-num-seqs", flags.max_num_seqs, "Sequences computed in one step")
+CLI::Option* add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
+  return command.add_option("--max-num-seqs", flags.max_num_seqs, "Sequences computed in one step")
       ->check(CLI::Range(1u, kMaxNumSeqs))
       ->capture_default_str();
 }
@@ -166,19 +184,47 @@ void add_replay_flags(CLI::App& command, ReplayFlags& flags) {
       ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()));
 }
 
-void add_bench_flags(CLI::App& command, BenchFlags& flags) {
-  command.add_option("--prompt", flags.num_prompt_tokens, "Tokens of the prompt")
-      ->check(CLI::Range(1u, kMaxModelLen))
+// A flag of one kind of benchmark is refused in the others.
+void add_bench_flags(CLI::App& command, Flags& flags) {
+  CLI::Option* const workload =
+      command.add_flag("--workload", flags.is_workload_bench, "Serve nano-vLLM's 256 requests instead");
+  CLI::Option* const long_prompt =
+      command
+          .add_option("--long-prompt", flags.gap.num_prompt_tokens,
+                      "Measure instead the gaps of running streams when a prompt of so many tokens arrives")
+          ->check(CLI::Range(1u, kMaxModelLen))
+          ->excludes(workload);
+
+  const auto for_table = [&](CLI::Option* option) {
+    option->excludes(workload)->excludes(long_prompt)->capture_default_str();
+  };
+  for_table(command.add_option("--prompt", flags.bench.num_prompt_tokens, "Tokens of the prompt")
+                ->check(CLI::Range(1u, kMaxModelLen)));
+  for_table(command.add_option("--generate", flags.bench.num_generated, "Tokens to decode")
+                ->check(CLI::Range(1u, kMaxModelLen)));
+  for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once, such as 1,8,32")
+                ->delimiter(',')
+                ->check(CLI::Range(1u, kMaxNumSeqs)));
+  for_table(command.add_option("--repeats", flags.bench.num_repeats, "Runs; the median counts")
+                ->check(CLI::Range(1u, kMaxRepeats)));
+
+  command
+      .add_option("--fraction", flags.workload.fraction, "With --workload: how much of it, from the first on")
+      ->check(CLI::Range(kMinFraction, 1.0))
+      ->needs(workload)
       ->capture_default_str();
-  command.add_option("--generate", flags.num_generated, "Tokens to decode")
-      ->check(CLI::Range(1u, kMaxModelLen))
+  command.add_option("--warmup", flags.workload.num_warmups, "With --workload: times that do not count")
+      ->check(CLI::Range(0u, kMaxRepeats))
+      ->needs(workload)
       ->capture_default_str();
-  command.add_option("--batch", flags.batches, "Sequences decoded at once, such as 1,8,32")
-      ->delimiter(',')
-      ->check(CLI::Range(1u, kMaxNumSeqs))
-      ->capture_default_str();
-  command.add_option("--repeats", flags.num_repeats, "Runs; the median counts")
+  command.add_option("--iters", flags.workload.num_iterations, "With --workload: times that count")
       ->check(CLI::Range(1u, kMaxRepeats))
+      ->needs(workload)
+      ->capture_default_str();
+  add_num_seqs_flag(command, flags.engine)->needs(workload);
+  command.add_option("--streams", flags.gap.num_streams, "With --long-prompt: streams that are running")
+      ->check(CLI::Range(1u, kMaxNumSeqs - 1))
+      ->needs(long_prompt)
       ->capture_default_str();
 }
 
@@ -206,14 +252,22 @@ Result<void> run_score(Flags& flags, const BackendFactory& factory) {
 }
 
 Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
-  flags.engine.max_num_seqs = std::ranges::max(flags.bench.batches);
-  flags.bench.json = flags.json;
+  if (flags.is_gap_bench) {
+    flags.engine.max_num_seqs = flags.gap.num_streams + 1;
+  } else if (!flags.is_workload_bench) {
+    flags.engine.max_num_seqs = std::ranges::max(flags.bench.batches);
+  }
+  flags.bench.json = flags.workload.json = flags.gap.json = flags.json;
   const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
   if (!loaded.ok()) return loaded.error();
   const BenchSubject subject{.model = flags.engine.model,
                              .device = loaded->backend->device(),
                              .num_threads = flags.engine.num_threads};
-  return bench(*loaded->engine, flags.bench, subject, std::cout);
+  Engine& engine = *loaded->engine;
+  if (flags.is_gap_bench) return gap_bench(engine, flags.gap, subject, std::cout);
+  if (flags.is_workload_bench)
+    return workload_bench(*loaded->model, engine.config(), flags.workload, subject, std::cout);
+  return bench(engine, flags.bench, subject, std::cout);
 }
 
 constexpr const char* kCommands = "the commands are generate, score, inspect, bench, serve and replay.";
@@ -257,7 +311,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   score_command.add_option("--top", flags.num_top, "Most likely ids to show for each position")
       ->check(CLI::Range(0u, kMaxScoreTop))
       ->capture_default_str();
-  add_bench_flags(bench_command, flags.bench);
+  add_bench_flags(bench_command, flags);
   add_num_seqs_flag(serving_command, flags.engine);
   add_serve_flags(serving_command, flags.serve);
   add_replay_flags(replay_app, flags.replay);
@@ -268,6 +322,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return fail({ExitCode::kUsage, usage_sentence(argc, argv, error)});
   }
+  flags.is_gap_bench = bench_command.count("--long-prompt") > 0;
   if (flags.engine.num_threads == 0)
     flags.engine.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
 

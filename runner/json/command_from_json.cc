@@ -42,6 +42,7 @@ void read_generate(Fields& fields, wire::Generate& generate) {
   fields.whole32("top_logprobs", [&](uint32_t value) { generate.set_top_logprobs(value); });
   fields.whole32("prompt_logprobs", [&](uint32_t value) { generate.set_prompt_logprobs(value); });
   fields.whole32("min_tokens", [&](uint32_t value) { generate.set_min_tokens(value); });
+  fields.bytes("cache_salt", [&](const std::string& value) { generate.set_cache_salt(value); });
 }
 
 void read_request_id(Fields& fields, auto& message) {

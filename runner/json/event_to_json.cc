@@ -62,10 +62,40 @@ ordered_json json_of(const wire::Output& output) {
   return json;
 }
 
+ordered_json json_of(const wire::FirstOutput& first) {
+  return {{"request_id", first.request_id()},
+          {"num_cached_tokens", first.num_cached_tokens()},
+          {"queued_us", whole64(first.queued_us())},
+          {"prefill_us", whole64(first.prefill_us())}};
+}
+
 ordered_json json_of(const wire::Step& step) {
   ordered_json outputs = ordered_json::array();
   for (const wire::Output& output : step.outputs()) outputs.push_back(json_of(output));
-  return {{"step", whole64(step.step())}, {"outputs", outputs}};
+  ordered_json json = {{"step", whole64(step.step())}, {"outputs", outputs}};
+  for (const wire::FirstOutput& first : step.first_outputs()) json["first_outputs"].push_back(json_of(first));
+  return json;
+}
+
+ordered_json json_of(const wire::Stats& stats) {
+  return {{"num_waiting", stats.num_waiting()},
+          {"num_running", stats.num_running()},
+          {"num_paused", stats.num_paused()},
+          {"num_finished", whole64(stats.num_finished())},
+          {"num_failed", whole64(stats.num_failed())},
+          {"num_preemptions", whole64(stats.num_preemptions())},
+          {"num_prefill_steps", whole64(stats.num_prefill_steps())},
+          {"num_decode_steps", whole64(stats.num_decode_steps())},
+          {"num_mixed_steps", whole64(stats.num_mixed_steps())},
+          {"num_prefill_sequences", whole64(stats.num_prefill_sequences())},
+          {"num_decode_sequences", whole64(stats.num_decode_sequences())},
+          {"num_prefill_tokens", whole64(stats.num_prefill_tokens())},
+          {"num_cached_tokens", whole64(stats.num_cached_tokens())},
+          {"num_generated_tokens", whole64(stats.num_generated_tokens())},
+          {"num_free_blocks", stats.num_free_blocks()},
+          {"num_reusable_blocks", stats.num_reusable_blocks()},
+          {"busy_us", whole64(stats.busy_us())},
+          {"memory_bytes", whole64(stats.memory_bytes())}};
 }
 
 ordered_json json_of(const wire::PromptLogprobs& prompt) {
@@ -110,6 +140,7 @@ ordered_json member_of(const wire::FromRunner& event) {
     case wire::FromRunner::kPromptLogprobs:
       return {{"prompt_logprobs", json_of(event.prompt_logprobs())}};
     case wire::FromRunner::kStats:
+      return {{"stats", json_of(event.stats())}};
     case wire::FromRunner::MESSAGE_NOT_SET:
       break;
   }

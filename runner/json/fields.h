@@ -40,6 +40,11 @@ class Fields {
     if (!value->is_number()) return fail(path_of(name), "must be a number");
     set(static_cast<float>(value->get<double>()));
   }
+  // In hexadecimal digits, two a byte.
+  template <typename Set>
+  void bytes(const std::string& name, Set set) {
+    if (const nlohmann::json* value = take(name)) set(bytes_of(*value, path_of(name)));
+  }
   template <typename Read>
   void object(const std::string& name, Read read) {
     if (const nlohmann::json* value = take(name)) read_object(*value, path_of(name), read);
@@ -101,6 +106,22 @@ class Fields {
     }
     fail(path, "must be a whole number from 0 to 18446744073709551615, or a string of one");
     return 0;
+  }
+
+  std::string bytes_of(const nlohmann::json& value, const std::string& path) {
+    const auto* text = value.get_ptr<const std::string*>();
+    const char* const begin = text == nullptr ? nullptr : text->data();
+    bool is_hex = text != nullptr && text->size() % 2 == 0;
+    std::string bytes;
+    for (size_t i = 0; is_hex && i < text->size(); i += 2) {
+      uint8_t byte = 0;
+      const auto [end, error] = std::from_chars(begin + i, begin + i + 2, byte, 16);
+      is_hex = error == std::errc() && end == begin + i + 2;
+      bytes.push_back(static_cast<char>(byte));
+    }
+    if (is_hex) return bytes;
+    fail(path, "must be a string of hexadecimal digits, two a byte");
+    return {};
   }
 
   const nlohmann::json& value_;

@@ -47,10 +47,12 @@ class Llama final : public Model {
 
   const ModelConfig& config() const override { return config_; }
 
-  void forward(const Batch& batch) override {
+  void forward(Batch& batch, const BetweenLayers& between_layers) override {
     using enum Backend::Into;
     backend_.embed(batch, weights_.embedding, hidden_);
     for (uint32_t index = 0; index < config_.num_layers; ++index) {
+      if (index > 0) between_layers(batch);
+      if (batch.num_rows() == 0) return;
       const Layer& layer = weights_.layers[index];
       backend_.norm(batch, hidden_, layer.attention_norm, config_.norm_epsilon, normed_);
       backend_.linear(batch, normed_, layer.query_key_value, kNoBias, kReplace, query_key_value_);

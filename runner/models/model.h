@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -34,9 +35,13 @@ class Model {
 
   virtual const ModelConfig& config() const = 0;
 
+  // May cut sequences off the end of the batch: rows do not see each other, so the rest goes on as if those
+  // had never been there.
+  using BetweenLayers = std::function<void(Batch&)>;
+
   // Computes the rows of the batch: stores their K and V, and leaves the last hidden state of each row for
-  // logits().
-  virtual void forward(const Batch& batch) = 0;
+  // logits(). Calls between_layers between every two layers, and ends early when that leaves no rows.
+  virtual void forward(Batch& batch, const BetweenLayers& between_layers) = 0;
 
   // (rows.size(), vocab_size) logits of rows of the last forward, valid until the next call of either.
   // At most max_head_rows rows (see Backend::set_max_rows).

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cpu-runner/cpu_backend.h"
 #include "runner/models/registry.h"
+#include "test/cpu-runner/cpu_backend_of.h"
 #include "test/unit_test.h"
 
 namespace runnel::test {
@@ -38,9 +38,8 @@ class ModelHarness {
   ModelHarness(const std::string& path, const HarnessOptions& options) : options_(options) {
     Result<GgufFile> file = GgufFile::open(path);
     if (!file) FAIL(file.error().message);
-    if (options.portable) setenv("RUNNEL_CPU", "portable", 1);
-    auto backend = make_cpu_backend({.num_threads = options.num_threads, .kv_type = options.kv_type});
-    unsetenv("RUNNEL_CPU");
+    auto backend =
+        cpu_backend_of({.num_threads = options.num_threads, .kv_type = options.kv_type}, options.portable);
     REQUIRE(backend.ok());
     backend_ = *std::move(backend);
     backend_->set_max_rows(kMaxRows, kMaxRows);
@@ -79,7 +78,7 @@ class ModelHarness {
       }
       batch.sequences.push_back({first_row, num_rows, stream->num_done, stream->block_table});
     }
-    model_->forward(batch);
+    model_->forward(batch, [](Batch&) {});
     std::vector<uint32_t> rows(batch.num_rows());
     std::iota(rows.begin(), rows.end(), 0u);
     const std::span<const float> logits = model_->logits(rows);

@@ -78,7 +78,8 @@ GENERATE_ZEROS = nested(1, number(1, 1) + numbers(2, [5]) + number(4, 1)
                         + nested(6, single(1, 0.0) + number(2, 0) + single(3, 0.0) + single(4, 0.0)
                                  + number(6, 0) + single(7, 0.0) + single(8, 0.0)) + number(7, 0))
 GENERATE_MASKED = nested(1, number(1, 3) + numbers(2, [5, 6]) + number(4, 9) + numbers(5, [2])
-                         + nested(6, numbers(10, [2, 300, 49151]) + numbers(11, [300])) + number(8, 20) + number(9, 4))
+                         + nested(6, numbers(10, [2, 300, 49151]) + numbers(11, [300])) + number(8, 20) + number(9, 4)
+                         + nested(10, bytes([0x00, 0xFF, 0x5A])))
 CANCEL = nested(2, number(1, MAX_U32))
 PAUSE = nested(3, number(1, 8))
 RESUME = nested(4, number(1, 9))
@@ -92,18 +93,25 @@ READY = nested(3, text(1, "5f3e-98765432-1700000000-42") + text(2, "llama") + te
                + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30) + text(12, "q8_0"))
 LOGPROBS = single(1, -0.5) + numbers(2, [11, 49151]) + singles(3, [-0.5, -1.25])
 OUTPUT = number(1, 7) + number(2, 3) + numbers(3, [11]) + number(4, 2) + nested(5, LOGPROBS)
-STEP = nested(4, number(1, MAX_U64) + nested(2, OUTPUT) + nested(2, number(1, 8) + numbers(3, [0])))
+FIRST_OUTPUT = number(1, 8) + number(2, 96) + number(3, 1500) + number(4, 1 << 33)
+STEP = nested(4, number(1, MAX_U64) + nested(2, OUTPUT) + nested(2, number(1, 8) + numbers(3, [0]))
+              + nested(3, FIRST_OUTPUT))
 STEP_EMPTY = nested(4, number(1, 1))
 HEARTBEAT = nested(5, number(1, 4) + number(2, 12345678901) + number(3, 64) + number(4, 1455))
 REQUEST_ERROR = nested(6, number(1, 7) + number(2, 3) + text(3, "The KV cache holds 512 tokens."))
 PROMPT_LOGPROBS = nested(8, number(1, 7) + number(2, 257) + nested(3, LOGPROBS) + nested(3, single(1, -12.5)))
+STATS_FIELDS = ["num_waiting", "num_running", "num_paused", "num_finished", "num_failed", "num_preemptions",
+                "num_prefill_steps", "num_decode_steps", "num_mixed_steps", "num_prefill_sequences",
+                "num_decode_sequences", "num_prefill_tokens", "num_cached_tokens", "num_generated_tokens",
+                "num_free_blocks", "num_reusable_blocks", "busy_us", "memory_bytes"]
+STATS = nested(9, b"".join(number(i + 1, 100 + i) for i in range(len(STATS_FIELDS))))
 FAILURE = nested(7, number(1, 65) + text(2, "model.gguf: the magic is 0x00000000."))
 
 TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("generate", GENERATE_MASKED),
              ("cancel", CANCEL), ("pause", PAUSE), ("resume", RESUME), ("drain", DRAIN)]
 FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
                ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE),
-               ("prompt_logprobs", PROMPT_LOGPROBS)]
+               ("prompt_logprobs", PROMPT_LOGPROBS), ("stats", STATS)]
 
 # What --json-frames has for the same bytes; every field of every message is here.
 JSON = {
@@ -122,7 +130,7 @@ JSON = {
     GENERATE_MASKED: {"generate": {
         "request_id": 3, "token_ids": [5, 6], "max_tokens": 9, "stop_ids": [2],
         "sampling": {"allowed_token_ids": [2, 300, 49151], "banned_token_ids": [300]},
-        "prompt_logprobs": 20, "min_tokens": 4}},
+        "prompt_logprobs": 20, "min_tokens": 4, "cache_salt": "00ff5a"}},
     CANCEL: {"cancel": {"request_id": MAX_U32}},
     PAUSE: {"pause": {"request_id": 8}},
     RESUME: {"resume": {"request_id": 9}},
@@ -137,7 +145,8 @@ JSON = {
     STEP: {"step": {"step": str(MAX_U64), "outputs": [
         {"request_id": 7, "first_index": 3, "token_ids": [11], "finish_reason": "FINISH_REASON_MAX_TOKENS",
          "logprobs": [{"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]}]},
-        {"request_id": 8, "first_index": 0, "token_ids": [0]}]}},
+        {"request_id": 8, "first_index": 0, "token_ids": [0]}],
+        "first_outputs": [{"request_id": 8, "num_cached_tokens": 96, "queued_us": 1500, "prefill_us": 1 << 33}]}},
     STEP_EMPTY: {"step": {"step": 1, "outputs": []}},
     HEARTBEAT: {"heartbeat": {"phase": "PHASE_DECODE", "step": 12345678901, "num_requests": 64,
                               "num_free_blocks": 1455}},
@@ -146,6 +155,7 @@ JSON = {
     PROMPT_LOGPROBS: {"prompt_logprobs": {"request_id": 7, "first_index": 257, "logprobs": [
         {"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]},
         {"logprob": -12.5, "top_ids": [], "top_logprobs": []}]}},
+    STATS: {"stats": {name: 100 + i for i, name in enumerate(STATS_FIELDS)}},
     FAILURE: {"failure": {"exit_code": 65, "message": "model.gguf: the magic is 0x00000000."}},
 }
 

@@ -12,9 +12,14 @@ void fill(BlockManager& blocks, Sequence& sequence) {
   REQUIRE(num_cached);
   blocks.allocate(sequence, *num_cached);
   sequence.num_scheduled_tokens = sequence.num_tokens() - sequence.num_cached_tokens;
-  blocks.remember(sequence);
-  sequence.num_cached_tokens = sequence.num_tokens();
+  blocks.advance(sequence);
   sequence.num_scheduled_tokens = 0;
+}
+
+Sequence salted(uint32_t request_id, std::vector<uint32_t> prompt, const std::string& salt) {
+  Sequence sequence = sequence_of(request_id, std::move(prompt));
+  sequence.cache_salt = salt;
+  return sequence;
 }
 
 }  // namespace
@@ -97,6 +102,117 @@ TEST_CASE("blocks: a new block is taken when the last one is full, and only then
   }
   sequence.token_ids.push_back(13);
   CHECK_FALSE(blocks.can_append(sequence));
+}
+
+TEST_CASE("blocks: equal ids under different salts are never shared, under the same salt they are") {
+  BlockManager blocks(32, 4);
+  Sequence plain = sequence_of(1, count_from(10, 12));
+  Sequence first = salted(2, count_from(10, 12), "a");
+  Sequence second = salted(3, count_from(10, 12), "b");
+  for (Sequence* sequence : {&plain, &first, &second}) {
+    CHECK(blocks.can_allocate(*sequence) == 0);
+    fill(blocks, *sequence);
+  }
+  for (const char* salt : {"", "a", "b"})
+    CHECK(blocks.can_allocate(salted(4, count_from(10, 12), salt)) == 2);
+  CHECK(blocks.can_allocate(salted(4, count_from(10, 12), "c")) == 0);
+  blocks.check_integrity(std::vector<const Sequence*>{&plain, &first, &second});
+}
+
+TEST_CASE("blocks: hashes that collide never make one content pass for another") {
+  // As if somebody had found prompts of the same hash: the ids of earlier blocks and the salt do not enter.
+  const auto weak = [](std::optional<uint64_t>, std::span<const uint32_t> ids) { return uint64_t{ids[0]}; };
+  BlockManager blocks(32, 4, 0, weak);
+  Sequence first = sequence_of(1, {1, 1, 1, 1, 5, 5, 5, 5, 9});
+  fill(blocks, first);
+  CHECK(blocks.can_allocate(sequence_of(2, {1, 1, 1, 1, 5, 5, 5, 5, 9})) == 2);
+  // Another first block of the same hash takes the first one's entry.
+  Sequence forged = sequence_of(3, {1, 2, 2, 2, 6, 6, 6, 6, 9});
+  CHECK(blocks.can_allocate(forged) == 0);
+  fill(blocks, forged);
+  CHECK(blocks.can_allocate(sequence_of(4, {1, 2, 2, 2, 6, 6, 6, 6, 9})) == 2);
+  // The second block's own ids and hash are those of a block that is there, but what is before them is not.
+  CHECK(blocks.can_allocate(sequence_of(5, {1, 2, 2, 2, 5, 5, 5, 5, 9})) == 1);
+  CHECK(blocks.can_allocate(sequence_of(6, {1, 1, 1, 1, 5, 5, 5, 5, 9})) == 0);
+  CHECK(blocks.can_allocate(salted(7, {1, 2, 2, 2, 6, 6, 6, 6, 9}, "salt")) == 0);
+  blocks.check_integrity(std::vector<const Sequence*>{&first, &forged});
+}
+
+TEST_CASE("blocks: content that was computed twice is one content, and what follows either copy is found") {
+  BlockManager blocks(32, 4);
+  Sequence first = sequence_of(1, count_from(10, 8));
+  Sequence second = sequence_of(2, count_from(10, 8));
+  // Both are admitted before either is computed.
+  for (Sequence* sequence : {&first, &second}) {
+    blocks.allocate(*sequence, *blocks.can_allocate(*sequence));
+    sequence->num_scheduled_tokens = 8;
+  }
+  blocks.advance(first);
+  blocks.advance(second);
+  CHECK(blocks.can_allocate(sequence_of(3, count_from(10, 9))) == 2);
+  // The first goes on behind its own copy.
+  for (uint32_t id = 18; id < 22; ++id) first.token_ids.push_back(id);
+  blocks.may_append(first);
+  first.num_scheduled_tokens = 4;
+  blocks.advance(first);
+  CHECK(blocks.can_allocate(sequence_of(4, count_from(10, 13))) == 3);
+  blocks.check_integrity(std::vector<const Sequence*>{&first, &second});
+}
+
+TEST_CASE("blocks: free ones whose content can still be found are counted") {
+  BlockManager blocks(4, 4);
+  Sequence first = sequence_of(1, count_from(10, 9));
+  fill(blocks, first);
+  CHECK(blocks.num_reusable_blocks() == 0);
+  blocks.deallocate(first);
+  CHECK(blocks.num_free_blocks() == 4);
+  CHECK(blocks.num_reusable_blocks() == 2);
+  Sequence other = sequence_of(2, count_from(90, 9));
+  fill(blocks, other);
+  CHECK(blocks.num_reusable_blocks() == 1);
+  blocks.check_integrity(std::vector<const Sequence*>{&other});
+}
+
+TEST_CASE("blocks: one leaves as soon as no later row sees any of its positions, and not a row before") {
+  constexpr uint32_t kWindow = 6;
+  BlockManager blocks(8, 4, kWindow);
+  Sequence sequence = sequence_of(1, count_from(10, 1));
+  fill(blocks, sequence);
+  for (uint32_t num_tokens = 2; num_tokens <= 24; ++num_tokens) {
+    sequence.token_ids.push_back(num_tokens);
+    CHECK(blocks.can_append(sequence));
+    blocks.may_append(sequence);
+    sequence.num_scheduled_tokens = 1;
+    blocks.advance(sequence);
+    // The next row has position num_tokens and sees kWindow positions, its own the last.
+    const uint32_t first_seen = num_tokens + 1 < kWindow ? 0 : num_tokens + 1 - kWindow;
+    for (uint32_t i = 0; i < sequence.block_table.size(); ++i)
+      CHECK((sequence.block_table[i] == kNoBlock) == (i * 4 + 3 < first_seen));
+    blocks.check_integrity(std::vector<const Sequence*>{&sequence});
+  }
+  CHECK(blocks.num_free_blocks() == 6);
+  blocks.deallocate(sequence);
+  CHECK(blocks.num_free_blocks() == 8);
+}
+
+TEST_CASE(
+    "blocks: behind a window a prefix is found while all of it is there, and only what is seen is held") {
+  BlockManager blocks(8, 4, 6);
+  Sequence first = sequence_of(1, count_from(10, 17));
+  fill(blocks, first);
+  CHECK(first.block_table.size() == 5);
+  CHECK(blocks.num_free_blocks() == 6);  // 17 tokens are cached; the next row sees from 12 on
+  Sequence same = sequence_of(2, count_from(10, 17));
+  CHECK(blocks.can_allocate(same) == 4);
+  fill(blocks, same);
+  CHECK(same.block_table[2] == kNoBlock);
+  CHECK(same.block_table[3] == first.block_table[3]);
+  blocks.check_integrity(std::vector<const Sequence*>{&first, &same});
+  // The first block's content is overwritten: the chain has no beginning any more.
+  Sequence other = sequence_of(3, count_from(90, 20));
+  CHECK(blocks.can_allocate(other) == 0);
+  fill(blocks, other);
+  CHECK_FALSE(blocks.can_allocate(sequence_of(4, count_from(10, 17))) == 4);
 }
 
 }  // namespace runnel

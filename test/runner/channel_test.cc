@@ -84,6 +84,36 @@ TEST_CASE("inbox: a full one makes its writer wait until something is taken, by 
   }
 }
 
+TEST_CASE("inbox: cancels overtake everything but the Generate of their own request") {
+  Inbox inbox;
+  wire::ToRunner generate;
+  generate.mutable_generate()->set_request_id(5);
+  wire::ToRunner pause;
+  pause.mutable_pause()->set_request_id(7);
+  for (const wire::ToRunner& command :
+       {cancel_of(3), generate, pause, cancel_of(5), cancel_of(7), cancel_of(5)})
+    CHECK(inbox.put(command, 1));
+  const std::vector<wire::ToRunner> cancels = inbox.take_cancels();
+  REQUIRE(cancels.size() == 2);
+  CHECK(cancels[0].cancel().request_id() == 3);
+  CHECK(cancels[1].cancel().request_id() == 7);
+  CHECK(inbox.take_cancels().empty());
+  const std::vector<wire::ToRunner> rest = inbox.take().commands;
+  REQUIRE(rest.size() == 4);
+  CHECK(rest[0].has_generate());
+  CHECK(rest[1].has_pause());
+  CHECK(rest[2].cancel().request_id() == 5);
+  CHECK(rest[3].cancel().request_id() == 5);
+}
+
+TEST_CASE("inbox: taking cancels makes room for the writer who waits") {
+  Inbox inbox;
+  for (size_t i = 0; i < kMaxInboxCommands; ++i) CHECK(inbox.put(cancel_of(1), 1));
+  auto written = std::async(std::launch::async, [&] { return inbox.put(cancel_of(2), 1); });
+  CHECK(inbox.take_cancels().size() >= kMaxInboxCommands);
+  CHECK(written.get());
+}
+
 TEST_CASE("inbox: closing lets go of everyone who waits, and the first reason stays") {
   Inbox inbox;
   auto waiting = std::async(std::launch::async, [&] { return inbox.wait(); });
@@ -130,6 +160,27 @@ TEST_CASE("heartbeat: beats at once and again, with what the stepping thread las
     message = gateway.next().value();
   } while (message.heartbeat().num_free_blocks() != 9);
   CHECK(message.heartbeat().step() == 7);
+}
+
+TEST_CASE("heartbeat: statistics come with each beat once there are any, with the memory of the process") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  Inbox inbox;
+  Vitals vitals;
+  const Heartbeat heartbeat(writer, vitals, inbox, std::chrono::milliseconds(1));
+  for (uint32_t i = 0; i < 3; ++i) CHECK(gateway.next().value().has_heartbeat());
+  wire::Stats stats;
+  stats.set_num_generated_tokens(77);
+  vitals.set_stats(stats);
+  wire::FromRunner message;
+  do {
+    message = gateway.next().value();
+  } while (!message.has_stats());
+  CHECK(message.stats().num_generated_tokens() == 77);
+  CHECK(message.stats().memory_bytes() > 100'000);
+  CHECK(message.stats().memory_bytes() < uint64_t{1} << 40);
+  CHECK(gateway.next().value().has_heartbeat());
+  CHECK(gateway.next().value().has_stats());
 }
 
 TEST_CASE("heartbeat: one that nobody hears closes the inbox, so that an idle runner ends") {

@@ -13,9 +13,12 @@ namespace {
 struct Fixture {
   explicit Fixture(SchedulerConfig scheduler, uint32_t max_model_len = 200)
       : model(scheduler.block_size, scheduler.num_blocks, scheduler.max_num_batched_tokens),
-        engine(model, {.max_model_len = max_model_len, .scheduler = scheduler}) {}
+        engine(model, {.max_model_len = max_model_len, .scheduler = scheduler}, [this] { return now; }) {
+    model.window = scheduler.window;
+  }
 
   FakeModel model;
+  std::chrono::steady_clock::time_point now{};
   Engine engine;
 };
 
@@ -105,11 +108,15 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
   std::mt19937_64 random(seed);
   const auto below = [&](uint64_t limit) { return static_cast<uint32_t>(random() % limit); };
   uint64_t num_preempted = 0;
-  for (uint32_t round = 0; round < 30; ++round) {
+  for (uint32_t round = 0; round < 40; ++round) {
+    const uint32_t window = round % 3 == 0 ? 1 + below(40) : 0;
     Fixture fixture({.max_num_batched_tokens = 6 + below(30),
                      .max_num_seqs = 1 + below(6),
                      .block_size = 8,
-                     .num_blocks = 10 + below(12)});
+                     .num_blocks = 10 + below(12),
+                     .mixed_batches = round % 2 == 0,
+                     .mixed_prefill_tokens = 1 + below(10),
+                     .window = window});
     Engine& engine = fixture.engine;
     Answers answers;
     std::map<uint32_t, Sequence> requests;
@@ -120,6 +127,7 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
       if (action == 0 && requests.size() < 25) {
         const auto id = static_cast<uint32_t>(requests.size() + 1);
         requests[id] = sampled(id, count_from(below(3), 1 + below(50)), 1 + below(30));
+        if (below(3) == 0) requests[id].cache_salt = "salt";
         CHECK_FALSE(engine.add(requests[id]));
       } else if (action == 1 && below(6) == 0 && engine.cancel(request_id)) {
         cancelled.push_back(request_id);
@@ -131,16 +139,23 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
       if (!engine.has_work()) continue;
       const Plan plan = engine.schedule();
       num_preempted += plan.preempted.size();
-      collect(engine.compute(plan), answers);
+      const auto cancel_some = [&] {
+        const uint32_t id = 1 + below(requests.size() + 1);
+        if (below(60) == 0 && engine.cancel(id)) cancelled.push_back(id);
+      };
+      collect(engine.compute(plan, cancel_some), answers);
     }
     engine.resume_all();
     while (engine.has_work()) collect(engine.step(), answers);
     for (const auto& [id, request] : requests) {
-      std::vector<uint32_t> expected = fake_answer(request);
+      std::vector<uint32_t> expected = fake_answer(request, 200, window);
       if (std::ranges::count(cancelled, id) > 0) expected.resize(answers[id].size());
       CHECK(answers[id] == expected);
     }
     CHECK(engine.num_requests() == 0);
+    CHECK(engine.num_free_blocks() == engine.config().scheduler.num_blocks);
+    CHECK(engine.counts().num_finished == requests.size() - cancelled.size());
+    CHECK(engine.counts().num_failed == cancelled.size());
   }
   CHECK(num_preempted > 0);
 }
@@ -342,6 +357,99 @@ TEST_CASE("engine: more requests than the limit are refused") {
   const auto refused = fixture.engine.add(sequence_of(kMaxRequests + 1, {1}, 1));
   REQUIRE(refused);
   CHECK(refused->code == wire::ERROR_CODE_QUEUE_FULL);
+  CHECK(refused->message == "The runner holds 1024 requests, its limit.");
+}
+
+TEST_CASE("engine: prompts of more tokens than the limit are refused, answers do not count") {
+  SchedulerConfig scheduler = roomy();
+  scheduler.num_blocks = 1u << 18;
+  Fixture fixture(scheduler, 1u << 21);
+  Sequence continued = sequence_of(1, std::vector<uint32_t>(3 << 19, 5), 1 << 20);
+  continued.num_prompt_tokens = 1u << 20;
+  CHECK_FALSE(fixture.engine.add(continued));
+  for (const uint32_t id : {2, 3}) CHECK_FALSE(fixture.engine.add(sequence_of(id, continued.token_ids, 5)));
+  const auto refused = fixture.engine.add(sequence_of(4, {1, 2, 3}, 5));
+  REQUIRE(refused);
+  CHECK(refused->code == wire::ERROR_CODE_QUEUE_FULL);
+  CHECK(refused->message ==
+        "The runner holds prompts of 4194304 tokens; with 3 more they would be over its limit, 4194304.");
+  CHECK(fixture.engine.cancel(2));
+  CHECK_FALSE(fixture.engine.add(sequence_of(4, {1, 2, 3}, 5)));
+}
+
+TEST_CASE("engine: a sequence cancelled in the middle of a step loses its rows at the end of the batch") {
+  for (const uint32_t cancelled : {1u, 2u, 3u}) {
+    CAPTURE(cancelled);
+    Fixture fixture(roomy());
+    std::vector<Sequence> requests;
+    for (uint32_t id = 1; id <= 3; ++id) requests.push_back(sampled(id, count_from(id * 10, 15), 5));
+    for (const Sequence& request : requests) CHECK_FALSE(fixture.engine.add(request));
+    uint32_t num_calls = 0;
+    const StepOutput output = fixture.engine.compute(fixture.engine.schedule(), [&] {
+      // Twice in one step: the second finds nothing any more. Blocks that may be written to are not free.
+      const uint32_t num_free = fixture.engine.num_free_blocks();
+      CHECK(fixture.engine.cancel(cancelled) == (num_calls++ == 0));
+      CHECK(fixture.engine.num_free_blocks() == num_free);
+    });
+    CHECK(num_calls == 3);
+    CHECK(fixture.model.num_last_rows == (cancelled == 3 ? 30 : 45));
+    CHECK(output.tokens.size() == 2);
+    CHECK(output.errors.empty());
+    CHECK_FALSE(fixture.engine.contains(cancelled));
+    Answers answers;
+    collect(output, answers);
+    while (fixture.engine.has_work()) collect(fixture.engine.step(), answers);
+    for (const Sequence& request : requests) {
+      if (request.request_id == cancelled) continue;
+      CHECK(answers[request.request_id] == fake_answer(request));
+    }
+    CHECK(fixture.engine.num_free_blocks() == 200);
+  }
+}
+
+TEST_CASE("engine: a step of which nothing is left is abandoned, before or in the middle of the forward") {
+  for (const bool before : {true, false}) {
+    Fixture fixture(roomy());
+    CHECK_FALSE(fixture.engine.add(sampled(1, count_from(1, 50), 5)));
+    uint32_t num_calls = 0;
+    const Plan plan = fixture.engine.schedule();
+    if (before) CHECK(fixture.engine.cancel(1));
+    const StepOutput output = fixture.engine.compute(plan, [&] {
+      ++num_calls;
+      CHECK(fixture.engine.cancel(1));
+    });
+    CHECK(num_calls == (before ? 0 : 1));
+    CHECK(output.tokens.empty());
+    CHECK(fixture.engine.num_requests() == 0);
+    CHECK_FALSE(fixture.engine.has_work());
+    CHECK(fixture.engine.num_free_blocks() == 200);
+  }
+}
+
+TEST_CASE("engine: the first token, and it alone, tells how long it took and what was not computed for it") {
+  using std::chrono::microseconds;
+  Fixture fixture(roomy());
+  CHECK_FALSE(fixture.engine.add(sequence_of(1, count_from(1, 30), 2)));
+  fixture.now += microseconds(7);
+  const Plan plan = fixture.engine.schedule();
+  fixture.now += microseconds(40);
+  const NewToken first = fixture.engine.compute(plan).tokens.at(0);
+  REQUIRE(first.first);
+  CHECK(first.first->queued == microseconds(7));
+  CHECK(first.first->prefill == microseconds(40));
+  CHECK(first.first->num_reused_tokens == 0);
+  CHECK_FALSE(fixture.engine.step().tokens.at(0).first);
+  CHECK(fixture.engine.counts().busy == microseconds(40));
+
+  CHECK_FALSE(fixture.engine.add(sequence_of(2, count_from(1, 30), 2)));
+  CHECK(fixture.engine.step().tokens.at(0).first->num_reused_tokens == 24);
+  // A continued one has its first token of this process too.
+  Sequence continued = sequence_of(3, count_from(40, 10), 20);
+  continued.num_prompt_tokens = 5;
+  CHECK_FALSE(fixture.engine.add(continued));
+  bool is_told = false;
+  for (const NewToken& token : fixture.engine.step().tokens) is_told |= token.request_id == 3 && token.first;
+  CHECK(is_told);
 }
 
 }  // namespace runnel

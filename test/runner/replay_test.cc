@@ -91,8 +91,8 @@ struct Replayed {
 };
 
 Replayed replay_it(const std::string& path, uint64_t until_step = kAll,
-                   const ReplaySubject& subject = kSubject) {
-  FakeEngine fake;
+                   const ReplaySubject& subject = kSubject, bool mixed_batches = true) {
+  FakeEngine fake(mixed_batches);
   Result<Recording> recording = Recording::open(path);
   REQUIRE(recording.ok());
   std::ostringstream out;
@@ -188,6 +188,86 @@ TEST_CASE("replay: a recorded session with a planted crash replays to the same s
   // A step that begins with scores of a prompt is not computed before its turn either.
   CHECK(crash_again(2, 2) == SIGABRT);
   CHECK(crash_again(1, 2) == 0);
+}
+
+TEST_CASE("replay: a cancel in the middle of a step is obeyed in that step again") {
+  const RecordingPath file;
+  const auto cancel = [](uint32_t request_id) {
+    wire::ToRunner command;
+    command.mutable_cancel()->set_request_id(request_id);
+    return command;
+  };
+  for (const bool mixed : {true, false}) {
+    CAPTURE(mixed);
+    FakeEngine fake(mixed);
+    {
+      wire::RecordingStart start;
+      start.set_version(kRecordingVersion);
+      const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
+      RecordedSession session(fake, *recorder);
+      session.obey(generate_of(kFirst));
+      session.step(5);
+      session.obey(generate_of(kSecond));
+      session.obey(generate_of(kThird));
+      session.step_with({cancel(2), cancel(2), cancel(77)});  // the first of those that wait, and computed
+      session.step(6);
+      session.step_with({cancel(3), cancel(3)});
+      session.step_with({});
+    }
+    std::vector<wire::RecordEntry> all = entries_of(file.path);
+    const Replayed replayed = replay_it(file.path, kAll, kSubject, mixed);
+    CHECK(replayed.end.ok());
+    CHECK(replayed.said.find("14 steps, ") == 0);
+
+    // Without the mark the step that follows would be planned without the request.
+    const std::vector<wire::RecordEntry> marked = all;
+    for (wire::RecordEntry& entry : all) entry.clear_during_step();
+    write_entries(file.path, all);
+    CHECK_FALSE(replay_it(file.path, kAll, kSubject, mixed).end.ok());
+
+    // A process that died in the middle of such a step did not write the step.
+    all = marked;
+    const auto last_cancel =
+        std::find_if(all.rbegin(), all.rend(), [](const auto& entry) { return entry.has_command(); });
+    all.erase(last_cancel.base(), all.end());
+    write_entries(file.path, all);
+    const Replayed healed = replay_it(file.path, kAll, kSubject, mixed);
+    CHECK(healed.end.ok());
+    CHECK(healed.said.find("ended in step 13, which is computed now.") != std::string::npos);
+
+    // Nothing else may come there, however it got into the file.
+    all.back().mutable_command()->mutable_pause()->set_request_id(1);
+    write_entries(file.path, all);
+    CHECK(replay_it(file.path, kAll, kSubject, mixed).end.error().exit_code == ExitCode::kUsage);
+  }
+}
+
+TEST_CASE("replay: times are not compared, what was found in the cache is") {
+  const RecordingPath file;
+  FakeEngine fake;
+  run_session(fake, file.path);
+  std::vector<wire::RecordEntry> all = entries_of(file.path);
+  uint32_t num_changed = 0;
+  for (wire::RecordEntry& entry : all) {
+    if (entry.event().step().first_outputs_size() == 0) continue;
+    wire::FirstOutput& first = *entry.mutable_event()->mutable_step()->mutable_first_outputs(0);
+    first.set_queued_us(first.queued_us() + 1000);
+    first.set_prefill_us(first.prefill_us() + 1);
+    ++num_changed;
+  }
+  wire::FromRunner stats;
+  stats.mutable_stats()->set_num_waiting(9);
+  wire::RecordEntry stats_entry;
+  *stats_entry.mutable_event() = stats;
+  all.push_back(stats_entry);
+  CHECK(num_changed == 3);
+  write_entries(file.path, all);
+  CHECK(replay_it(file.path).end.ok());
+  for (wire::RecordEntry& entry : all)
+    if (entry.event().step().first_outputs_size() > 0)
+      entry.mutable_event()->mutable_step()->mutable_first_outputs(0)->set_num_cached_tokens(8);
+  write_entries(file.path, all);
+  CHECK(replay_it(file.path).end.error().exit_code == ExitCode::kDifferent);
 }
 
 TEST_CASE("replay: the smallest difference is found and named with both frames") {

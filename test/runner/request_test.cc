@@ -76,6 +76,9 @@ TEST_CASE("request: every limit is checked, and the sentence names field, value 
   CHECK(refusal_of([](G& g) {
           for (uint32_t i = 0; i < 65; ++i) g.add_stop_ids(1);
         }) == "stop_ids has 65 ids; the limit is 64.");
+  CHECK(refusal_of([](G& g) { g.set_cache_salt(std::string(32, '\0')); }) == "");
+  CHECK(refusal_of([](G& g) { g.set_cache_salt(std::string(33, 'x')); }) ==
+        "cache_salt has 33 bytes; the limit is 32.");
   CHECK(refusal_of([](G& g) { g.set_top_logprobs(21); }) == "top_logprobs is 21; the limit is 20.");
   CHECK(refusal_of([](G& g) { g.mutable_sampling()->set_temperature(-0.5f); }) ==
         "temperature is -0.5; the limit is 0 to 100.");

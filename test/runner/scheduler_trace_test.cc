@@ -24,7 +24,8 @@ class Replay {
         scheduler_({.max_num_batched_tokens = header["config"]["max_num_batched_tokens"],
                     .max_num_seqs = header["config"]["max_num_seqs"],
                     .block_size = header["config"]["kvcache_block_size"],
-                    .num_blocks = header["config"]["num_kvcache_blocks"]}) {}
+                    .num_blocks = header["config"]["num_kvcache_blocks"],
+                    .mixed_batches = false}) {}
 
   void step(const json& expected) {
     while (added_.size() < expected["added"].get<size_t>()) add(sequences_[added_.size()]);
@@ -37,7 +38,8 @@ class Replay {
 
     std::vector<Sequence*> finished;
     for (Sequence* sequence : plan.sequences) {
-      if (!scheduler_.advance(*sequence)) continue;
+      scheduler_.advance(*sequence);
+      if (sequence->num_cached_tokens < sequence->num_tokens()) continue;
       sequence->token_ids.push_back(next_id_++);
       const bool ends_early = std::ranges::count(expected["finished"], json(sequence->request_id)) > 0;
       if (ends_early || sequence->num_generated() == sequence->max_tokens) {

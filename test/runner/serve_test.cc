@@ -1,8 +1,10 @@
 // The serve loop over real descriptors, with the fake model on one side and the gateway's end on the other.
 #include "runner/serve.h"
 
+#include <functional>
 #include <future>
 #include <map>
+#include <utility>
 
 #include "test/fixtures/fake_model.h"
 #include "test/fixtures/gateway_end.h"
@@ -13,18 +15,22 @@ namespace runnel {
 namespace {
 
 constexpr uint32_t kContext = 4000;
+constexpr SchedulerConfig kScheduler{
+    .max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 16, .num_blocks = 600};
 
 class Runner {
  public:
-  explicit Runner(const SchedulerConfig& scheduler = {.max_num_batched_tokens = 64,
-                                                      .max_num_seqs = 8,
-                                                      .block_size = 16,
-                                                      .num_blocks = 600})
+  explicit Runner(const SchedulerConfig& scheduler = kScheduler, uint32_t num_layers = 4,
+                  std::function<void()> in_layer = {})
       : model(scheduler.block_size, scheduler.num_blocks, scheduler.max_num_batched_tokens),
         engine_(model, {.max_model_len = kContext, .scheduler = scheduler}),
         writer_(gateway.runner_stdout()),
         reader_(gateway.runner_stdin(), inbox_),
-        ended_(std::async(std::launch::async, [this] { return serve(engine_, inbox_, writer_, vitals_); })) {}
+        ended_(std::async(std::launch::async, [this, num_layers, in_layer = std::move(in_layer)] {
+          model.num_layers = num_layers;
+          model.in_layer = in_layer;
+          return serve(engine_, inbox_, writer_, vitals_);
+        })) {}
 
   ~Runner() {
     if (!ended_.valid()) return;
@@ -67,6 +73,7 @@ wire::ToRunner generate_of(const Sequence& sequence) {
   generate.mutable_sampling()->set_seed(sequence.sampling.seed);
   if (sequence.top_logprobs) generate.set_top_logprobs(*sequence.top_logprobs);
   if (sequence.prompt_logprobs) generate.set_prompt_logprobs(*sequence.prompt_logprobs);
+  generate.set_cache_salt(sequence.cache_salt);
   return command;
 }
 
@@ -230,6 +237,40 @@ TEST_CASE("serve: cancel ends a request in the middle, with one terminal event")
   CHECK(listener.until_ended(2).token_ids == fake_answer(seeded(2, 10, 3), kContext));
 }
 
+TEST_CASE("serve: cancel is answered in the middle of a step, and the others of the step get their tokens") {
+  for (const bool is_alone : {true, false}) {
+    CAPTURE(is_alone);
+    // The layers of a step go on until the answer was heard, or for the time that a test may take.
+    std::promise<void> heard;
+    const std::shared_future<void> is_heard = heard.get_future().share();
+    std::promise<void> begun;
+    bool has_begun = false;
+    Runner runner(kScheduler, kTestTimeout / std::chrono::milliseconds(1), [&] {
+      if (!std::exchange(has_begun, true)) begun.set_value();
+      is_heard.wait_for(std::chrono::milliseconds(1));
+    });
+    Listener listener(runner.gateway);
+    const Sequence other = seeded(2, 10, 5);
+    std::string commands = GatewayEnd::frame_of(generate_of(seeded(1, 40, 5)));
+    if (!is_alone) commands += GatewayEnd::frame_of(generate_of(other));
+    runner.gateway.send_bytes(commands);
+    begun.get_future().wait();
+    runner.gateway.send(cancel_of(1));
+    const Answer& answer = listener.until_ended(1);
+    heard.set_value();
+    REQUIRE(answer.error);
+    CHECK(answer.error->code() == wire::ERROR_CODE_CANCELLED);
+    CHECK(listener.num_steps == 0);
+    if (is_alone) {
+      REQUIRE(listener.listen_once());
+      CHECK(listener.num_steps == 1);
+      CHECK(listener.last.step().outputs_size() == 0);
+    } else {
+      CHECK(listener.until_ended(2).token_ids == fake_answer(other, kContext));
+    }
+  }
+}
+
 TEST_CASE("serve: a paused request gives no token until it is resumed, and then the same ones") {
   Runner runner;
   Listener listener(runner.gateway);
@@ -245,6 +286,25 @@ TEST_CASE("serve: a paused request gives no token until it is resumed, and then 
   CHECK(listener.answers[1].token_ids.size() == num_before);
   runner.gateway.send(resume_of(1));
   CHECK(listener.until_ended(1).token_ids == fake_answer(paused, kContext));
+}
+
+TEST_CASE("serve: a first output tells of the cache, which only requests of one salt share") {
+  Runner runner;
+  Listener listener(runner.gateway);
+  const auto num_cached = [&](uint32_t request_id, const std::string& salt) {
+    Sequence request = seeded(request_id, 50, 1);
+    request.cache_salt = salt;
+    runner.gateway.send(generate_of(request));
+    listener.until_ended(request_id);
+    REQUIRE(listener.last.step().first_outputs_size() == 1);
+    CHECK(listener.last.step().first_outputs(0).request_id() == request_id);
+    return listener.last.step().first_outputs(0).num_cached_tokens();
+  };
+  CHECK(num_cached(1, "") == 0);
+  CHECK(num_cached(2, "") == 48);
+  CHECK(num_cached(3, "tenant") == 0);
+  CHECK(num_cached(4, "tenant") == 48);
+  CHECK(num_cached(5, "other tenant") == 0);
 }
 
 TEST_CASE("serve: log-probabilities come with each token if asked for, and change none") {

@@ -16,6 +16,7 @@ const ERROR_CODES: Record<GenerationErrorCode, NativeErrorCode> = {
   QUEUE_FULL: 'INFERENCE_FAILED',
   NOT_READY: 'INFERENCE_FAILED',
   INFERENCE_FAILED: 'INFERENCE_FAILED',
+  RUNNER_CRASHED: 'INFERENCE_FAILED',
 };
 
 export interface StartedData {

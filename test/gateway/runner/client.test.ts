@@ -83,6 +83,8 @@ function connect() {
     onLoadProgress: ({ loadedBytes }) => events.push(`progress ${loadedBytes}`),
     onReady: () => events.push('ready'),
     onHeartbeat: ({ numFreeBlocks }) => events.push(`heartbeat ${numFreeBlocks}`),
+    onStep: () => {},
+    onLetGo: () => events.push('let go'),
     onStats: ({ numRunning, numGeneratedTokens }) => events.push(`stats ${numRunning} ${numGeneratedTokens}`),
     onFailure: ({ message }) => events.push(`failure ${message}`),
     onClosed: (error) => onClosed(error),

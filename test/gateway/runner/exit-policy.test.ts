@@ -12,6 +12,7 @@ function death(
     failure: undefined,
     stderrTail: '',
     readyForMs: 1000,
+    isOutOfMemory: false,
     ...rest,
   };
 }
@@ -23,7 +24,7 @@ function failure(exitCode: number, message: string): Death['failure'] {
 const policy = suite('exit policy');
 
 policy('follows the table of docs/protocol.md', () => {
-  const actions = [0, 64, 65, 66, 69, 70, 71, 74, 76, 77, 1, 134].map((code) => [
+  const actions = [0, 64, 65, 66, 69, 70, 71, 74, 75, 76, 77, 78, 79, 1, 134].map((code) => [
     code,
     exitPolicy(death({ code })).action,
   ]);
@@ -36,8 +37,11 @@ policy('follows the table of docs/protocol.md', () => {
     [70, 'restart'],
     [71, 'restart'],
     [74, 'restart'],
+    [75, 'restart'],
     [76, 'restart'],
     [77, 'wait_for_file'],
+    [78, 'fail'],
+    [79, 'restart'],
     [1, 'restart'],
     [134, 'restart'],
   ]);
@@ -59,6 +63,32 @@ policy('a crash counts, somebody’s kill does not', () => {
   const verdict = { kind: 'violation', sentence: 'It lied.' } as const;
   assert.equal(counts({ signal: 'SIGKILL', verdict }), [true, true], 'our own kill follows a fault');
 });
+
+policy('what the breaker counts, and which kinds have a limit of their own', () => {
+  const crashOf = (change: Parameters<typeof death>[0]) => exitPolicy(death(change)).crash;
+  assert.equal(crashOf({ signal: 'SIGSEGV' }), { kind: 'SIGSEGV' });
+  assert.equal(crashOf({ code: 70 }), { kind: 'status 70' });
+  assert.equal(crashOf({ code: 79 }), { kind: 'device', maxOfKind: 1 });
+  assert.equal(crashOf({ signal: 'SIGBUS' }), { kind: 'bus', maxOfKind: 1 });
+  assert.equal(crashOf({ signal: 'SIGILL' }), { kind: 'instruction', maxOfKind: 1 });
+  assert.equal(crashOf({ signal: 'SIGKILL', isOutOfMemory: true }), { kind: 'memory', maxOfKind: 2 });
+  const surroundings = [{ code: 69 }, { code: 71 }, { code: 75 }, { spawnError: 'x' }, { signal: 'SIGKILL' }];
+  for (const change of surroundings) assert.is(crashOf(change), undefined);
+});
+
+policy(
+  'no request is suspected of what is around the runner; none goes on after a breach of the sandbox',
+  () => {
+    const memory = exitPolicy(death({ signal: 'SIGKILL', isOutOfMemory: true }));
+    assert.is(memory.countsForRequests, false);
+    assert.match(memory.reason, /memory ran out.*--kv-cache-bytes/);
+    for (const change of [{ code: 69 }, { code: 71 }, { code: 75 }, { spawnError: 'x' }])
+      assert.is(exitPolicy(death(change)).countsForRequests, false);
+    assert.is(exitPolicy(death({ signal: 'SIGSYS' })).action, 'wait_for_file');
+    const verdict = { kind: 'hung', sentence: 'It hung.' } as const;
+    assert.is(exitPolicy(death({ signal: 'SIGKILL', verdict, isOutOfMemory: true })).reason, 'It hung.');
+  },
+);
 
 policy('another protocol version is not tried again', () => {
   const verdict = { kind: 'version', sentence: 'Versions 999 and 1.' } as const;

@@ -1,13 +1,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { RunnerProcess } from '../../../gateway/runner/process.ts';
+import { type RunnerProcess, spawnRunner } from '../../../gateway/runner/process.ts';
 import { within } from '../../fixtures/within.ts';
 
 const lines: string[] = [];
 
 function run(script: string): RunnerProcess {
   lines.length = 0;
-  return new RunnerProcess({ file: process.execPath, args: ['-e', script] }, (line) => lines.push(line));
+  return spawnRunner({ file: process.execPath, args: ['-e', script] }, (line) => lines.push(line));
 }
 
 function exitOf(child: RunnerProcess) {
@@ -54,7 +54,7 @@ runnerProcess('says how it died', async () => {
 
 runnerProcess('says why it could not be started', async () => {
   for (const file of ['/no/such/runner', '/etc/passwd']) {
-    const child = new RunnerProcess({ file, args: [] }, () => {});
+    const child = spawnRunner({ file, args: [] }, () => {});
     child.stdin.on('error', () => {});
     child.stdout.resume();
     assert.is(child.pid, undefined);

@@ -67,6 +67,33 @@ recovery('a paused stream is paused on the next runner, too', async () => {
   });
 });
 
+recovery('a consumer that does not read holds up nobody when its stream is a suspect', async () => {
+  await withDirectory(async (directory) => {
+    await supervised(['--echo-file', directory.path('echo')], {}, async ({ supervisor, state }) => {
+      await state('ready');
+      let release: () => void = () => {};
+      const gate = new Promise<void>((resolve) => {
+        release = resolve;
+      });
+      const slow = collectExact(supervisor, requestOf([1], 2000), { onBatch: () => gate });
+      const isPaused = () => directory.jsonLines('echo').some((message) => message.pause !== undefined);
+      await until(patienceMs, 'a pause', isPaused);
+      process.kill(supervisor.status().pid ?? 0, 'SIGSEGV');
+      await until(patienceMs, 'the restart', () => supervisor.status().restarts === 1);
+      await state('ready');
+      await collectExact(supervisor, requestOf([2], 50));
+      release();
+      await slow;
+      const asked = directory
+        .jsonLines('echo')
+        .flatMap(({ generate }) => (generate === undefined ? [] : [generate]));
+      const ids = asked.map(({ tokenIds }) => (tokenIds as number[])[0]);
+      assert.equal(ids, [1, 0, 1, 1, 2], 'the canary, the suspect alone, then all');
+      assert.is(Number(asked[2]?.maxTokens), Number(asked[2]?.numEmitted) + 1);
+    });
+  });
+});
+
 for (const lie of ['index', 'id', 'vocab', 'after-end', 'garbage', 'oversize']) {
   recovery(`a runner that lies (${lie}) is killed, and the streams go on`, async () => {
     await withDirectory(async (directory) => {
@@ -214,25 +241,85 @@ recovery('a change of numerics is said, and the streams go on', async () => {
   });
 });
 
-recovery('a request that kills its runner three times without a token is failed', async () => {
-  // The first token never comes: the frame that would carry it is cut in half.
-  const flags = ['--crash-at', 'frame', '--crash-after', '1'];
+recovery(
+  'a request that kills its runner, and again when it is alone with it, is failed and refused',
+  async () => {
+    await supervised(['--poison', '7'], {}, async ({ supervisor, state, eventsOf }) => {
+      await state('ready');
+      const error = await generationErrorOf(collect(supervisor, requestOf([7, 1], 10)));
+      assert.equal([error.code, error.retriable], ['RUNNER_CRASHED', false]);
+      assert.is(eventsOf('request_quarantined').length, 1);
+      await state('ready');
+      const sampling = { ...requestOf([], 0).sampling, seed: 43n };
+      const again = await generationErrorOf(collect(supervisor, requestOf([7, 1], 10, { sampling })));
+      assert.is(again.code, 'RUNNER_CRASHED', 'another seed makes it no other request');
+      await collectExact(supervisor, requestOf([8, 1], 10));
+      assert.is(supervisor.status().restarts, 2);
+    });
+  },
+);
+
+recovery('a stream that gains a token in each life goes on', async () => {
+  // Of two tokens: the canary's comes first in every life but the first.
+  const flags = ['--crash-after', '2', '--crash-signal', 'exit:70'];
   await supervised(flags, {}, async ({ supervisor, state }) => {
     await state('ready');
-    const error = await generationErrorOf(collect(supervisor, requestOf([1], 10)));
-    assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', false]);
-    assert.match(error.message, /died 3 times/);
-    await state('ready');
-    assert.is(supervisor.status().restarts, 3);
+    await collectExact(supervisor, requestOf([1], 5));
+    assert.ok(supervisor.status().restarts >= 3);
   });
 });
 
-recovery('a stream that gains a token in each life goes on', async () => {
-  await supervised(['--crash-after', '1', '--crash-signal', 'exit:70'], {}, async ({ supervisor, state }) => {
+recovery('a runner that cannot compute gets nobody’s stream', async () => {
+  // Every life but the first dies at its first token, which is the canary's.
+  let starts = 0;
+  const command = () => fakeCommand('--crash-at', 'frame', '--crash-after', starts++ === 0 ? '3' : '1');
+  await supervised([], { command }, async ({ supervisor, state, eventsOf }) => {
     await state('ready');
-    await collectExact(supervisor, requestOf([1], 6));
-    assert.ok(supervisor.status().restarts >= 5);
+    const error = await generationErrorOf(collect(supervisor, requestOf([1], 10)));
+    assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);
+    assert.is(eventsOf('request_quarantined').length, 0);
+    assert.is(eventsOf('model_load_complete').length, 1);
   });
+});
+
+recovery(
+  'after too many crashes no runner comes for a while, and clients are told for how long',
+  async () => {
+    const flags = ['--poison', '7'];
+    await supervised(flags, {}, async ({ supervisor, state }) => {
+      await state('ready');
+      for (let prompt = 0; supervisor.status().state !== 'failed'; prompt += 1) {
+        assert.ok(prompt < 3, 'six deaths are enough');
+        await generationErrorOf(collect(supervisor, requestOf([7, prompt], 10)));
+        await until(patienceMs, 'a verdict', () => /ready|failed/.test(supervisor.status().state));
+      }
+      const error = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
+      assert.equal([error.code, error.retriable, supervisor.status().restarts], ['NOT_READY', true, 5]);
+      assert.ok(Number(error.retryAfterSec) > 20, `${error.retryAfterSec} s`);
+    });
+  },
+);
+
+recovery('a runner that is stopped, or computes no more, is replaced, and the streams go on', async () => {
+  const short = { silenceMs: 1500, wedgeMs: 1500, unmeasuredWedgeMs: 1500, abortGraceMs: 200 };
+  for (const [flags, limits, sentence] of [
+    [
+      ['--crash-signal', 'SIGSTOP', '--crash-after', '5'],
+      { ...short, wedgeMs: 60_000 },
+      /was silent for 1.5 s/,
+    ],
+    [['--wedge', '1'], { ...short, silenceMs: 60_000 }, /in decode for 2 s without finishing step 1\./],
+  ] as const) {
+    await withDirectory(async (directory) => {
+      const options = [...flags, '--delay-ms', '5', '--crash-file', directory.write('fault', '')];
+      await supervised(options, { limits }, async ({ supervisor, state, eventsOf }) => {
+        await state('ready');
+        await Promise.all([1, 2].map((id) => collectExact(supervisor, requestOf([id], 40))));
+        assert.equal(eventsOf('runner_exited').length, 1);
+        assert.match(String(eventsOf('runner_exited')[0]?.reason), sentence);
+      });
+    });
+  }
 });
 
 recovery('kills from outside cost no attempt and no delay', async () => {
@@ -243,7 +330,7 @@ recovery('kills from outside cost no attempt and no delay', async () => {
   );
   await supervised(
     ['--hang', 'token', '--crash-after', '0'],
-    { backoff },
+    { backoff, limits: { wedgeMs: 0 } },
     async ({ supervisor, state, kill, eventsOf }) => {
       const open = generationErrorOf(collectWhenReady());
       for (let round = 0; round < 4; round += 1) {
@@ -382,7 +469,7 @@ recovery('scores of a prompt whose runner died among them are told once', async 
       assert.equal(scores, [[-1, -2, -3, -4, -5, -6]]);
       assert.is(supervisor.status().restarts, 1);
       const asked = directory.jsonLines('echo').map(({ generate }) => generate?.promptLogprobs);
-      assert.equal(asked, [0, 0]);
+      assert.equal(asked, [0, undefined, 0, undefined], 'asked, the canary, alone again, and without them');
     });
   });
 });

@@ -67,6 +67,11 @@ TEST_CASE("json frames: what is unknown or does not fit its field is refused by 
         "generate.sampling.top_p must be a number.");
   CHECK(refusal_of(generate("\"sampling\":[]")) == "generate.sampling must be an object.");
   CHECK(refusal_of(generate("\"stop_ids\":5")) == "generate.stop_ids must be an array.");
+  for (const char* salt : {"7", "\"f\"", "\"0g\"", "\"-1\"", "\" 1\""}) {
+    CAPTURE(salt);
+    CHECK(refusal_of(generate(std::string("\"cache_salt\":") + salt)) ==
+          "generate.cache_salt must be a string of hexadecimal digits, two a byte.");
+  }
   CHECK(refusal_of("{\"cancel\":7}") == "cancel must be an object.");
 }
 

@@ -1,0 +1,346 @@
+/**
+ * One runner after another: spawns them, judges their deaths, and starts the next one when back-off and breaker let it. Rules:
+ * docs/protocol.md, "Continuing a stream" and "Exit statuses".
+ *
+ * At any time there is at most one process, and one of: a life, a timer that will start one, a watch that waits for
+ * another model file, or none (failed for good, or stopped).
+ */
+import { Backoff } from './backoff.ts';
+import { Breaker } from './breaker.ts';
+import type { RunnerClient } from './client.ts';
+import { type Clock, systemClock, type Timer } from './clock.ts';
+import { type Death, type ExitPolicy, exitPolicy } from './exit-policy.ts';
+import { FileWatch, fileIdentity } from './file-watch.ts';
+import { LoadLog } from './load-log.ts';
+import type { Hello, Ready } from './messages.ts';
+import { readOomKills } from './oom-kills.ts';
+import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
+import type { RunnerInfo, RunnerState } from './runner.ts';
+import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
+import { CountersOverLives, type SchedulerCounters, type SchedulerStats } from './scheduler-stats.ts';
+import { StepTimes } from './step-times.ts';
+
+/** What a client is told to wait before it asks again, when another runner is about to come. */
+export const retryAfterSec = 1;
+
+/** After so many runners in a row that died before they were ready, requests stop waiting for the next one. */
+export const maxFruitlessStarts = 3;
+
+export interface RunnerEvent {
+  readonly level: 'info' | 'warn' | 'error';
+  readonly event: string;
+  readonly [key: string]: unknown;
+}
+
+export interface SuccessionOptions {
+  /**
+   * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
+   * error's message is the reason: the same as when the runner itself refuses the file.
+   */
+  readonly prepare?: () => Promise<void>;
+  /** Asked anew for each start. */
+  readonly command: () => RunnerCommand;
+  /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
+  readonly modelPath: string;
+  readonly log: (event: RunnerEvent) => void;
+  readonly limits?: Partial<LifeLimits>;
+  readonly modelPollMs?: number;
+  /** The world, where it is not the real one. */
+  readonly backoff?: Backoff;
+  readonly clock?: Clock;
+  readonly spawn?: Spawn;
+  readonly oomKills?: () => number | undefined;
+}
+
+/** Why open requests will not go on. */
+export interface Failing {
+  readonly reason: string;
+  readonly isRetriable: boolean;
+  /** Set when the runners are being held back: so long. */
+  readonly retryAfterSec?: number;
+}
+
+export interface SuccessionEvents {
+  /** A runner takes requests. isOnTrial: only one of them until onProven() is called. */
+  onReady(client: RunnerClient, info: RunnerInfo, isOnTrial: boolean): void;
+  onLetGo(): void;
+  onLost(): void;
+  /** Before anything comes of it. isStrike: what the runner computed may be the cause. */
+  onDied(isStrike: boolean): void;
+  onFailed(failing: Failing): void;
+  /** Whether anybody still wants a runner. */
+  isWanted(): boolean;
+}
+
+export class Succession {
+  readonly #options: SuccessionOptions;
+  readonly #events: SuccessionEvents;
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  readonly #breaker: Breaker;
+  readonly #stepTimes = new StepTimes();
+  readonly #counters = new CountersOverLives();
+  #state: Exclude<RunnerState, 'stopping'> = 'starting';
+  #reason: string | undefined = 'The runner is starting.';
+  #life: RunnerLife | undefined;
+  #hello: Hello | undefined;
+  #info: RunnerInfo | undefined;
+  #loadProgress: number | undefined;
+  #numFreeBlocks: number | undefined;
+  #stats: SchedulerStats | undefined;
+  #modelBefore = Promise.resolve('');
+  #numStarts = 0;
+  /** Runners in a row that died before they were ready. */
+  #fruitlessStarts = 0;
+  /** The last one died by itself: the next must show that it can compute. */
+  #needsCanary = false;
+  #startTimer: Timer | undefined;
+  #watch: FileWatch | undefined;
+  #isStopping = false;
+
+  constructor(options: SuccessionOptions, events: SuccessionEvents) {
+    this.#options = options;
+    this.#events = events;
+    this.#clock = options.clock ?? systemClock;
+    this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
+    this.#breaker = new Breaker(() => this.#clock.now());
+  }
+
+  get state(): Exclude<RunnerState, 'stopping'> {
+    return this.#state;
+  }
+
+  /** A sentence, when the state is not ready. */
+  get reason(): string | undefined {
+    return this.#reason;
+  }
+
+  get pid(): number | undefined {
+    return this.#life?.pid;
+  }
+
+  get restarts(): number {
+    return Math.max(0, this.#numStarts - 1);
+  }
+
+  /** Of the runner that is ready now, or was last. */
+  get info(): RunnerInfo | undefined {
+    return this.#info;
+  }
+
+  get loadProgress(): number | undefined {
+    return this.#loadProgress;
+  }
+
+  get numFreeBlocks(): number | undefined {
+    return this.#numFreeBlocks;
+  }
+
+  /** Of the runner that serves, as last heard. */
+  get stats(): SchedulerStats | undefined {
+    return this.#stats;
+  }
+
+  /** Over all runners there were. */
+  get counters(): SchedulerCounters {
+    return this.#counters.sum();
+  }
+
+  /** undefined while requests are taken, and when no runner will come however long one waits. */
+  get retryAfterSec(): number | undefined {
+    if (this.#breaker.isOpen) return Math.max(retryAfterSec, Math.ceil(this.#breaker.trialInMs / 1000));
+    const isComing = this.#state === 'starting' || this.#state === 'recovering';
+    return isComing || this.#watch !== undefined ? retryAfterSec : undefined;
+  }
+
+  start(): void {
+    const { prepare, modelPath } = this.#options;
+    this.#watch?.stop();
+    this.#watch = undefined;
+    // Before anybody opens the file: whatever is written from now on is another attempt's.
+    this.#modelBefore = fileIdentity(modelPath);
+    const prepared = prepare?.() ?? Promise.resolve();
+    prepared.then(
+      () => this.#spawn(),
+      (error: unknown) => this.#waitForFile(error instanceof Error ? error.message : String(error)),
+    );
+  }
+
+  /** The runner on trial has done it. */
+  onProven(): void {
+    this.#breaker.close();
+    this.#log('info', 'breaker_closed', {});
+  }
+
+  /** No runner is waited for any more but for those who have requests open. */
+  stop(): void {
+    this.#isStopping = true;
+    this.#watch?.stop();
+  }
+
+  /** Settles when nothing is left: no process, no timer. */
+  async end(): Promise<void> {
+    this.#startTimer?.cancel();
+    await this.#life?.end();
+  }
+
+  #spawn(): void {
+    if (!this.#events.isWanted()) return;
+    const { command, limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
+    this.#numStarts += 1;
+    const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
+    const support = {
+      spawn,
+      oomKills,
+      clock: this.#clock,
+      stepTimes: this.#stepTimes,
+      limits: { ...defaultLifeLimits, ...limits },
+    };
+    const life = new RunnerLife(command(), this.#needsCanary, support, {
+      onHello: (hello) => {
+        this.#hello = hello;
+      },
+      onLoadProgress: (fraction) => {
+        this.#loadProgress = fraction;
+        // All bytes are there before the runner is: the last step is Ready's.
+        if (fraction < 1) loadLog.reached(fraction);
+      },
+      onReady: (ready) => {
+        loadLog.reached(1);
+        this.#onReady(life, ready);
+      },
+      onHeartbeat: ({ numFreeBlocks }) => {
+        this.#numFreeBlocks = numFreeBlocks;
+      },
+      onStats: ({ type: _, ...stats }) => {
+        this.#stats = stats;
+        this.#counters.update(stats);
+      },
+      onLetGo: () => this.#events.onLetGo(),
+      onLost: () => this.#onLost(),
+      onDied: (death) => this.#onDied(life, death),
+      onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
+    });
+    this.#life = life;
+    this.#log('info', 'model_load_start', { pid: life.pid, start: this.#numStarts });
+    loadLog.reached(0);
+  }
+
+  #onReady(life: RunnerLife, { type: _, ...ready }: Ready): void {
+    const hello = this.#hello;
+    if (hello === undefined) throw new Error('A runner was ready before its Hello.');
+    const before = this.#info;
+    const info = { kind: hello.kind, build: hello.build, numericsId: hello.numericsId, ...ready };
+    this.#info = info;
+    this.#state = 'ready';
+    this.#fruitlessStarts = 0;
+    this.#reason = undefined;
+    this.#loadProgress = undefined;
+    this.#log('info', 'model_load_complete', {
+      pid: life.pid,
+      msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
+      memory_bytes: info.weightsBytes + info.kvCacheBytes,
+      ...info,
+    });
+    if (before !== undefined && before.numericsId !== info.numericsId) {
+      this.#log('warn', 'numerics_changed', { from: before.numericsId, to: info.numericsId });
+    }
+    this.#events.onReady(life.client, info, this.#breaker.isHalfOpen);
+  }
+
+  #onLost(): void {
+    this.#events.onLost();
+    this.#loadProgress = undefined;
+    this.#numFreeBlocks = undefined;
+    this.#stats = undefined;
+    this.#counters.endLife();
+    if (this.#state !== 'ready') return;
+    this.#state = 'recovering';
+    this.#reason = 'The runner ended unexpectedly; another one is coming.';
+  }
+
+  #onDied(life: RunnerLife, death: Death): void {
+    this.#onLost();
+    this.#life = undefined;
+    const policy = exitPolicy(death);
+    const isWanted = this.#events.isWanted();
+    const level = isWanted ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
+    this.#log(level, 'runner_exited', {
+      pid: life.pid,
+      ...death.exit,
+      ...(isWanted ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
+    });
+    if (!isWanted) return;
+    this.#events.onDied(policy.countsForRequests);
+    if (policy.action === 'restart') this.#restart(policy, death);
+    else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason);
+    else this.#fail({ reason: policy.reason, isRetriable: false });
+  }
+
+  #restart(policy: ExitPolicy, death: Death): void {
+    const { crash, reason } = policy;
+    this.#reason = reason;
+    if (crash !== undefined) {
+      this.#needsCanary = true;
+      this.#breaker.count(crash);
+    }
+    if (this.#breaker.isOpen) {
+      this.#holdBack(reason);
+      return;
+    }
+    if (death.readyForMs === undefined && policy.countsForBackoff) this.#fruitlessStarts += 1;
+    if (this.#fruitlessStarts >= maxFruitlessStarts) {
+      // More will be tried, but nobody shall wait for them without end.
+      this.#state = 'starting';
+      this.#events.onFailed({ reason, isRetriable: true });
+    }
+    const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
+    this.#log('info', 'runner_restarting', { delayMs });
+    this.#startTimer = this.#clock.after(delayMs, () => this.start());
+  }
+
+  /** Too many crashes: no runner for a while, and then one on trial. */
+  #holdBack(reason: string): void {
+    const { trialInMs } = this.#breaker;
+    const seconds = Math.ceil(trialInMs / 1000);
+    this.#fail({
+      reason: `The runner crashed too often, the next one is tried later. The last time: ${reason}`,
+      isRetriable: true,
+      retryAfterSec: seconds,
+    });
+    this.#log('error', 'breaker_opened', { trialInMs });
+    if (this.#isStopping) return;
+    this.#startTimer = this.#clock.after(trialInMs, () => {
+      this.#breaker.halfOpen();
+      this.#state = 'starting';
+      this.#reason = 'The runner crashed too often; one is being tried.';
+      this.start();
+    });
+  }
+
+  /** No runner until the model file changes. The requests that are open have no use for a changed file. */
+  #waitForFile(reason: string): void {
+    this.#fail({ reason, isRetriable: true });
+    if (this.#isStopping) return;
+    const { modelPath, modelPollMs = 1000 } = this.#options;
+    const onChange = () => {
+      this.#state = 'starting';
+      this.#reason = 'The model file has changed; it is being loaded.';
+      this.#breaker.close();
+      this.#log('info', 'model_file_changed', { modelPath });
+      this.start();
+    };
+    this.#watch = new FileWatch(modelPath, this.#modelBefore, modelPollMs, onChange, this.#clock);
+  }
+
+  #fail(failing: Failing): void {
+    this.#state = 'failed';
+    this.#reason = failing.reason;
+    this.#log('error', 'model_failed', { reason: failing.reason, isRetriable: failing.isRetriable });
+    this.#events.onFailed(failing);
+  }
+
+  #log(level: RunnerEvent['level'], event: string, fields: Record<string, unknown>): void {
+    this.#options.log({ level, event, ...fields });
+  }
+}

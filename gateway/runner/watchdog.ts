@@ -1,0 +1,115 @@
+/**
+ * Tells a runner that hangs from one that loads, waits or works hard, by what it says of its own accord; it is never
+ * asked, because a busy runner would answer late. Two signs: no heartbeat, which has a thread of its own in the runner, and
+ * work without a step.
+ *
+ * Waiting is counted in ticks of our own loop. While that is blocked no tick comes and nothing is read, so that a
+ * silence that is our own adds one tick, whatever its length.
+ */
+import type { Clock, Timer } from './clock.ts';
+import type { Heartbeat } from './messages.ts';
+import type { StepTimes } from './step-times.ts';
+
+export interface WatchdogLimits {
+  /** Without a heartbeat, which comes once a second. */
+  readonly silenceMs: number;
+  /** With work and without a step, at least; 0: the runner is not watched. */
+  readonly wedgeMs: number;
+  /** The same as long as nothing is known of how long a step takes. */
+  readonly unmeasuredWedgeMs: number;
+}
+
+export const defaultWatchdogLimits: WatchdogLimits = {
+  silenceMs: 3_000,
+  wedgeMs: 10_000,
+  unmeasuredWedgeMs: 300_000,
+};
+
+export const tickMs = 500;
+
+/** A step may take so many times as long as all but the slowest hundredth. */
+export const slowestSteps = 8;
+
+export class Watchdog {
+  readonly #limits: WatchdogLimits;
+  readonly #times: StepTimes;
+  readonly #maxStepRows: number;
+  readonly #clock: Clock;
+  readonly #onHung: (sentence: string) => void;
+  #timer: Timer | undefined;
+  #silentTicks = 0;
+  #frozenTicks = 0;
+  #phase: Heartbeat['phase'] = 'idle';
+  #step = 0;
+  /** When the last step came, unless the runner has been idle since. */
+  #steppedAt: number | undefined;
+
+  /** onHung is called at most once. maxStepRows: Ready's max_num_batched_tokens. */
+  constructor(
+    options: { limits: WatchdogLimits; times: StepTimes; maxStepRows: number; clock: Clock },
+    onHung: (sentence: string) => void,
+  ) {
+    this.#limits = options.limits;
+    this.#times = options.times;
+    this.#maxStepRows = options.maxStepRows;
+    this.#clock = options.clock;
+    this.#onHung = onHung;
+    if (this.#limits.wedgeMs > 0) this.#arm();
+  }
+
+  onHeartbeat({ phase, step }: Heartbeat): void {
+    this.#silentTicks = 0;
+    this.#phase = phase;
+    if (!this.#isBusy) this.#steppedAt = undefined;
+    if (!this.#isBusy || step > this.#step) this.#frozenTicks = 0;
+    this.#step = Math.max(this.#step, step);
+  }
+
+  onStep(step: number): void {
+    const now = this.#clock.now();
+    // By the ticks as well: a sleep of the machine, or our own, is not the step's.
+    const mostMs = (this.#frozenTicks + 1) * tickMs;
+    if (this.#steppedAt !== undefined) this.#times.add(Math.min(now - this.#steppedAt, mostMs));
+    this.#steppedAt = now;
+    this.#step = step;
+    this.#silentTicks = 0;
+    this.#frozenTicks = 0;
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+  }
+
+  get #isBusy(): boolean {
+    return this.#phase === 'prefill' || this.#phase === 'decode';
+  }
+
+  #arm(): void {
+    this.#timer = this.#clock.after(tickMs, () => this.#tick());
+  }
+
+  #tick(): void {
+    this.#silentTicks += 1;
+    this.#frozenTicks += 1;
+    const { silenceMs, wedgeMs } = this.#limits;
+    if (this.#silentTicks * tickMs > silenceMs) {
+      this.#onHung(`The runner was silent for ${silenceMs / 1000} s: no heartbeat came.`);
+      return;
+    }
+    const frozenMs = this.#frozenTicks * tickMs;
+    if (this.#isBusy && frozenMs > wedgeMs && frozenMs > this.#longestStepMs()) {
+      this.#onHung(
+        `The runner was in ${this.#phase} for ${frozenMs / 1000} s without finishing step ${this.#step + 1}.`,
+      );
+      return;
+    }
+    this.#arm();
+  }
+
+  #longestStepMs(): number {
+    if (!this.#times.isKnown) return this.#limits.unmeasuredWedgeMs;
+    // A chunk of a prompt takes at most as long as its rows one by one.
+    const rows = this.#phase === 'prefill' ? this.#maxStepRows : 1;
+    return Math.max(slowestSteps * this.#times.p99Ms, rows * this.#times.meanMs);
+  }
+}

@@ -1,0 +1,31 @@
+// Measurements of one thing, and how they lie. Asking needs at least one.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "runner/check.h"
+
+namespace runnel {
+
+class Samples {
+ public:
+  void add(double value) { sorted_.insert(std::ranges::upper_bound(sorted_, value), value); }
+
+  double min() const { return sorted_.at(0); }
+  double max() const { return sorted_.at(sorted_.size() - 1); }
+  double median() const { return sorted_.at(sorted_.size() / 2); }
+  // The smallest value that at least this share of the values do not exceed.
+  double percentile(double percent) const {
+    CHECK(percent > 0.0 && percent <= 100.0);
+    const double rank = std::ceil(percent / 100.0 * static_cast<double>(sorted_.size()));
+    return sorted_.at(static_cast<size_t>(rank) - 1);
+  }
+
+ private:
+  std::vector<double> sorted_;
+};
+
+}  // namespace runnel

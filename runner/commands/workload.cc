@@ -1,0 +1,31 @@
+#include "runner/commands/workload.h"
+
+#include "runner/check.h"
+#include "runner/commands/python_random.h"
+
+namespace runnel {
+
+// The calls are those of bench.py in their order: all prompts come before the first answer's length.
+std::vector<wire::Generate> nano_vllm_workload(uint32_t num_requests, uint32_t vocab_size) {
+  constexpr uint32_t kMinTokens = 100, kMaxTokens = 1024, kMaxId = 10'000;
+  constexpr float kTemperature = 0.6f;
+  CHECK(num_requests <= kWorkloadSize);
+  PythonRandom random(0);
+  std::vector<wire::Generate> requests(kWorkloadSize);
+  for (wire::Generate& request : requests) {
+    const uint32_t num_prompt_tokens = random.randint(kMinTokens, kMaxTokens);
+    for (uint32_t i = 0; i < num_prompt_tokens; ++i)
+      request.add_token_ids(random.randint(0, kMaxId) % vocab_size);
+  }
+  uint32_t request_id = 0;
+  for (wire::Generate& request : requests) {
+    request.set_request_id(++request_id);
+    request.set_max_tokens(random.randint(kMinTokens, kMaxTokens));
+    request.mutable_sampling()->set_temperature(kTemperature);
+    request.mutable_sampling()->set_seed(request_id);
+  }
+  requests.resize(num_requests);
+  return requests;
+}
+
+}  // namespace runnel

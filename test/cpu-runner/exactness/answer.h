@@ -1,0 +1,38 @@
+// What a request got: the very thing that must not depend on anything but the request and the model.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runner/sequence.h"
+
+namespace runnel::exactness {
+
+struct Answer {
+  std::vector<uint32_t> token_ids;
+  std::vector<uint64_t> logits_hashes;  // of all bits of the row of logits that each token was drawn from
+  FinishReason finish_reason = FinishReason::kNone;
+  bool is_in_order = true;  // no index was left out or came twice, and nothing after the end
+
+  uint32_t size() const { return static_cast<uint32_t>(token_ids.size()); }
+};
+
+// The first thing that differs, for people; empty if nothing does.
+inline std::string difference(const Answer& alone, const Answer& together) {
+  const uint32_t num_common = std::min(alone.size(), together.size());
+  for (uint32_t i = 0; i < num_common; ++i) {
+    const std::string place = " of token " + std::to_string(i) + " of " + std::to_string(alone.size());
+    if (alone.logits_hashes[i] != together.logits_hashes[i]) return "the logits" + place;
+    if (alone.token_ids[i] != together.token_ids[i]) return "the id" + place + ", from equal logits";
+  }
+  if (alone.size() != together.size())
+    return "the length: " + std::to_string(alone.size()) + " tokens alone, " +
+           std::to_string(together.size()) + " among others";
+  if (!alone.is_in_order || !together.is_in_order) return "the order of the tokens";
+  if (alone.finish_reason != together.finish_reason) return "the finish reason";
+  return "";
+}
+
+}  // namespace runnel::exactness

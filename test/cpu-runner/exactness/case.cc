@@ -1,0 +1,81 @@
+#include "test/cpu-runner/exactness/case.h"
+
+#include <algorithm>
+
+namespace runnel::exactness {
+namespace {
+
+// Every kind of sampling, and none of them often enough to hide the others.
+void choose_sampling(Random& random, uint32_t vocab_size, wire::Sampling& sampling) {
+  sampling.set_temperature(random.pick({0.0f, 0.0f, 0.3f, 0.7f, 1.0f, 1.0f, 1.8f}));
+  sampling.set_seed(random.bits());
+  if (random.one_in(4)) sampling.set_top_k(random.pick({1u, 5u, 40u}));
+  if (random.one_in(4)) sampling.set_top_p(random.pick({0.0f, 0.5f, 0.9f, 0.99f}));
+  if (random.one_in(4)) sampling.set_min_p(random.pick({0.02f, 0.2f, 1.0f}));
+  if (random.one_in(4)) sampling.set_repetition_penalty(random.pick({0.8f, 1.1f, 1.7f}));
+  if (random.one_in(4)) sampling.set_presence_penalty(random.pick({-1.0f, 0.4f, 2.0f}));
+  if (random.one_in(4)) sampling.set_frequency_penalty(random.pick({-0.3f, 0.2f, 1.5f}));
+  if (random.one_in(6)) {
+    for (uint32_t i = random.between(1, 5); i > 0; --i) {
+      wire::LogitBias& bias = *sampling.add_logit_bias();
+      bias.set_token_id(random.below(vocab_size));
+      bias.set_bias(random.pick({-100.0f, -2.0f, 0.5f, 3.0f}));
+    }
+  }
+  // More ids are allowed than may be banned or stop: something is left to draw.
+  if (random.one_in(8))
+    for (uint32_t id = random.below(10); id < vocab_size; id += vocab_size / 25)
+      sampling.add_allowed_token_ids(id);
+  if (random.one_in(8))
+    for (const uint32_t id : random.ids(5, vocab_size)) sampling.add_banned_token_ids(id);
+}
+
+// It begins as the one under test does, or not.
+void choose_prompt(Random& random, const Sizes& sizes, uint32_t vocab_size, const wire::Generate& under_test,
+                   wire::Generate& request) {
+  const auto num_shareable = static_cast<uint32_t>(under_test.token_ids_size());
+  if (num_shareable > 0 && !random.one_in(3)) {
+    const uint32_t num_shared = random.between(num_shareable / 2, num_shareable);
+    for (uint32_t i = 0; i < num_shared; ++i) request.add_token_ids(under_test.token_ids(i));
+  }
+  const uint32_t num_left = sizes.max_prompt_tokens - request.token_ids_size();
+  const uint32_t num_own =
+      request.token_ids().empty() ? random.between(1, num_left) : random.below(num_left + 1);
+  for (const uint32_t id : random.ids(num_own, vocab_size)) request.add_token_ids(id);
+}
+
+wire::Generate random_request(Random& random, const Sizes& sizes, uint32_t vocab_size, uint32_t request_id,
+                              const wire::Generate& under_test) {
+  wire::Generate request;
+  request.set_request_id(request_id);
+  choose_prompt(random, sizes, vocab_size, under_test, request);
+  request.set_max_tokens(random.between(sizes.max_answer_tokens / 4, sizes.max_answer_tokens));
+  if (random.one_in(3))
+    for (const uint32_t id : random.ids(random.between(1, 4), vocab_size)) request.add_stop_ids(id);
+  if (random.one_in(6)) request.set_min_tokens(random.between(1, request.max_tokens()));
+  if (random.one_in(6)) request.set_cache_salt("another tenant");
+  choose_sampling(random, vocab_size, *request.mutable_sampling());
+  return request;
+}
+
+}  // namespace
+
+Case random_case(Random& random, const Sizes& sizes, uint32_t vocab_size) {
+  Case made;
+  made.request = random_request(random, sizes, vocab_size, kRequestUnderTest, {});
+  // Half of the time the others are far ahead: what it can share is then computed.
+  made.arrivals.push_back({made.request, random.one_in(2) ? random.below(4) : random.between(8, 24)});
+  const uint32_t num_neighbours = random.between(1, sizes.max_neighbours);
+  for (uint32_t i = 0; i < num_neighbours; ++i) {
+    made.arrivals.push_back(
+        {random_request(random, sizes, vocab_size, kRequestUnderTest + 1 + i, made.request),
+         random.below(8)});
+  }
+  uint32_t longest = 0;
+  for (const Arrival& arrival : made.arrivals)
+    longest = std::max(longest, static_cast<uint32_t>(arrival.request.token_ids_size()));
+  made.max_model_len = random.between(longest + 2, sizes.max_prompt_tokens + sizes.max_answer_tokens + 2);
+  return made;
+}
+
+}  // namespace runnel::exactness

@@ -1,0 +1,139 @@
+#include "test/cpu-runner/exactness/crowd.h"
+
+#include <algorithm>
+
+#include "runner/check.h"
+
+namespace runnel::exactness {
+namespace {
+
+// Far beyond what any case takes: one that goes on for ever is a failure.
+constexpr uint32_t kMaxSteps = 200'000;
+
+}  // namespace
+
+Crowd::Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Random& random)
+    : subject_(subject),
+      sizes_(sizes),
+      max_model_len_(of_case.max_model_len),
+      random_(random),
+      num_kills_left_(random.pick({0u, 0u, 1u, 2u, 2u})) {
+  for (const Arrival& arrival : of_case.arrivals)
+    members_.push_back({.request = arrival.request, .arrival_step = arrival.step, .answer = {}});
+  if (random.one_in(2)) {
+    under_test().request.set_top_logprobs(random.below(6));
+    events_.add(Event::kLogprobs);
+  }
+}
+
+Answer Crowd::run() {
+  start_runner();
+  for (uint32_t step_number = 0; !under_test().has_ended; ++step_number) {
+    CHECK(step_number < kMaxSteps);
+    for (Member& member : members_)
+      if (!member.is_inside && !member.has_ended && member.arrival_step <= step_number) submit(member);
+    meddle();
+    if (engine().has_work()) step();
+    if (num_kills_left_ > 0 && random_.one_in(16)) kill_runner();
+  }
+  clear_out();
+  return under_test().answer;
+}
+
+void Crowd::start_runner() {
+  runner_.reset();  // two at once would need the memory of two
+  runner_.emplace(random_setting(random_, subject_, sizes_, max_model_len_));
+  was_scheduled_ = false;
+}
+
+// What is open is given to the next runner as the gateway would: prompt and emitted ids, and how many.
+void Crowd::kill_runner() {
+  --num_kills_left_;
+  Member& tested = under_test();
+  if (tested.is_inside && tested.answer.size() > 0) {
+    events_.add(Event::kKilled);
+    if (++num_kills_survived_ == 2) events_.add(Event::kKilledTwice);
+  }
+  start_runner();
+  for (Member& member : members_) {
+    if (!member.is_inside) continue;
+    member.is_paused = false;
+    submit(member);
+  }
+}
+
+void Crowd::submit(Member& member) {
+  wire::Generate request = member.request;
+  for (const uint32_t id : member.answer.token_ids) request.add_token_ids(id);
+  request.set_num_emitted(member.answer.size());
+  runner_->watched.add(request);
+  member.is_inside = true;
+}
+
+// Pauses, resumes and cancels.
+void Crowd::meddle() {
+  for (Member& member : members_) {
+    if (!member.is_inside) continue;
+    if (member.is_paused ? random_.one_in(6) : random_.one_in(24)) set_paused(member, !member.is_paused);
+    if (&member == &under_test() || !random_.one_in(100)) continue;
+    CHECK(engine().cancel(member.request.request_id()));
+    member.is_inside = false;
+    member.has_ended = true;
+    if (under_test().is_inside) events_.add(Event::kCancelledNear);
+  }
+}
+
+void Crowd::set_paused(Member& member, bool is_paused) {
+  member.is_paused = is_paused;
+  if (is_paused) {
+    engine().pause(member.request.request_id());
+  } else {
+    engine().resume(member.request.request_id());
+    if (&member == &under_test()) events_.add(Event::kPaused);
+  }
+}
+
+void Crowd::step() {
+  const Plan plan = engine().schedule();
+  notice(plan);
+  for (const NewToken& token : runner_->watched.compute(plan).tokens) take(token);
+}
+
+void Crowd::notice(const Plan& plan) {
+  const auto is_tested = [](const Sequence* sequence) { return sequence->request_id == kRequestUnderTest; };
+  if (std::ranges::any_of(plan.preempted, is_tested)) events_.add(Event::kPreempted);
+  const auto found = std::ranges::find_if(plan.sequences, is_tested);
+  if (found == plan.sequences.end()) return;
+  const Sequence& tested = **found;
+  if (plan.sequences.size() > 1) events_.add(Event::kCompany);
+  if (plan.num_decoding > 0 && plan.num_decoding < plan.sequences.size()) events_.add(Event::kMixedStep);
+  if (tested.num_cached_tokens + tested.num_scheduled_tokens < tested.num_tokens())
+    events_.add(Event::kPromptSplit);
+  // Later on the blocks it finds may be its own.
+  if (!was_scheduled_ && tested.num_cached_tokens > 0) events_.add(Event::kPrefixHit);
+  was_scheduled_ = true;
+}
+
+void Crowd::take(const NewToken& token) {
+  Member& member = members_.at(token.request_id - kRequestUnderTest);
+  const auto num_prompt_tokens = static_cast<uint32_t>(member.request.token_ids_size());
+  runner_->watched.append(token, num_prompt_tokens, member.answer);
+  if (token.finish_reason != FinishReason::kNone) {
+    member.is_inside = false;
+    member.has_ended = true;
+  }
+  if (&member != &under_test()) return;
+  if (runner_->setting.flags.num_threads > 1) events_.add(Event::kThreads);
+  if (runner_->setting.portable_kernels) events_.add(Event::kPortable);
+  CHECK(token.logprobs.has_value() == member.request.has_top_logprobs());
+}
+
+// Nothing of the requests may stay behind.
+void Crowd::clear_out() {
+  for (const Member& member : members_)
+    if (member.is_inside) CHECK(engine().cancel(member.request.request_id()));
+  CHECK(engine().num_requests() == 0);
+  CHECK(engine().num_free_blocks() == engine().config().scheduler.num_blocks);
+}
+
+}  // namespace runnel::exactness

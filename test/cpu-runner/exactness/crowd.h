@@ -1,0 +1,69 @@
+// A case computed the hard way: its requests together, in runners that are started one way or another and
+// killed at any step, with pauses and cancels.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "test/cpu-runner/exactness/answer.h"
+#include "test/cpu-runner/exactness/case.h"
+#include "test/cpu-runner/exactness/events.h"
+#include "test/cpu-runner/exactness/random.h"
+#include "test/cpu-runner/exactness/setting.h"
+#include "test/cpu-runner/exactness/subject.h"
+
+namespace runnel::exactness {
+
+class Crowd {
+ public:
+  // All must outlive it.
+  Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Random& random);
+
+  // Goes on until the request under test has ended.
+  Answer run();
+  const Events& events() const { return events_; }
+
+ private:
+  struct Member {
+    wire::Generate request;
+    uint32_t arrival_step;
+    bool is_inside = false;  // the runner has it
+    bool has_ended = false;
+    bool is_paused = false;
+    Answer answer;
+  };
+  // A runner: its model and its engine, which go together.
+  struct Runner {
+    explicit Runner(const Setting& with) : setting(with), loaded(load(with)) {}
+    Setting setting;
+    LoadedModel loaded;
+    WatchedEngine watched{*loaded.model, loaded.engine->config()};
+  };
+
+  Member& under_test() { return members_.front(); }
+  Engine& engine() { return runner_->watched.engine(); }
+
+  void start_runner();
+  void kill_runner();
+  void submit(Member& member);
+  void meddle();
+  void set_paused(Member& member, bool is_paused);
+  void step();
+  void notice(const Plan& plan);
+  void take(const NewToken& token);
+  void clear_out();
+
+  const Subject& subject_;
+  const Sizes& sizes_;
+  const uint32_t max_model_len_;
+  Random& random_;
+  std::vector<Member> members_;
+  std::optional<Runner> runner_;
+  uint32_t num_kills_left_;
+  uint32_t num_kills_survived_ = 0;
+  bool was_scheduled_ = false;  // the request under test, by the present runner
+  Events events_;
+};
+
+}  // namespace runnel::exactness

@@ -1,0 +1,31 @@
+#include "test/cpu-runner/exactness/setting.h"
+
+#include <algorithm>
+
+namespace runnel::exactness {
+
+Setting random_setting(Random& random, const Subject& subject, const Sizes& sizes, uint32_t max_model_len) {
+  Setting setting;
+  EngineFlags& flags = setting.flags;
+  flags.model = subject.path();
+  flags.kv_cache_type = subject.kv_type();
+  flags.max_model_len = max_model_len;
+
+  // One line for each thing that may be different every time.
+  setting.portable_kernels = sizes.portable_kernels && random.one_in(9);
+  flags.num_threads = random.pick({1u, 2u, 3u});
+  flags.max_num_seqs = random.one_in(8) ? 1 : random.between(2, 8);
+  flags.max_num_batched_tokens =
+      random.one_in(8) ? random.between(1, 8) : random.between(8, max_model_len + 8);
+  flags.mixed_batches = !random.one_in(4);
+  flags.mixed_prefill_tokens = random.pick({1u, 3u, 8u, 32u, 256u});
+  flags.block_size = random.pick({8u, 8u, 8u, 8u, 16u, 16u, 32u, 256u});
+
+  // Blocks for the longest request and not for many more, so that they run out.
+  const uint32_t num_blocks_needed = (max_model_len + flags.block_size - 2) / flags.block_size;
+  const uint64_t num_blocks = random.between(num_blocks_needed, 2 * num_blocks_needed + 2);
+  flags.kv_cache_bytes = num_blocks * flags.block_size * subject.kv_token_bytes();
+  return setting;
+}
+
+}  // namespace runnel::exactness

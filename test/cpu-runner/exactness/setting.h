@@ -1,0 +1,12 @@
+// How the runner may be started, and what no answer may depend on.
+#pragma once
+
+#include "test/cpu-runner/exactness/case.h"
+#include "test/cpu-runner/exactness/random.h"
+#include "test/cpu-runner/exactness/subject.h"
+
+namespace runnel::exactness {
+
+Setting random_setting(Random& random, const Subject& subject, const Sizes& sizes, uint32_t max_model_len);
+
+}  // namespace runnel::exactness

@@ -1,0 +1,83 @@
+#include "test/cpu-runner/exactness/subject.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "test/cpu-runner/cpu_backend_of.h"
+
+namespace runnel::exactness {
+namespace {
+
+// Rows of a step: the longest prompt of any case.
+constexpr uint32_t kPlainRows = 512;
+
+[[noreturn]] void give_up(const std::string& sentence) {
+  std::fprintf(stderr, "exactness: %s\n", sentence.c_str());
+  std::abort();
+}
+
+Setting plain_setting(const std::string& path, KvType kv_type) {
+  Setting setting;
+  setting.flags.model = path;
+  setting.flags.kv_cache_type = kv_type;
+  setting.flags.num_threads = 1;
+  setting.flags.max_num_seqs = 1;
+  setting.flags.max_num_batched_tokens = kPlainRows;
+  return setting;
+}
+
+}  // namespace
+
+LoadedModel load(const Setting& setting) {
+  Result<std::unique_ptr<Backend>> backend =
+      test::cpu_backend_of(setting.flags.backend_options(), setting.portable_kernels);
+  if (!backend.ok()) give_up(backend.error().message);
+  Result<LoadedModel> loaded = runnel::load(setting.flags, *std::move(backend), [](uint64_t, uint64_t) {});
+  if (!loaded.ok()) give_up(loaded.error().message);
+  return *std::move(loaded);
+}
+
+void WatchedEngine::add(const wire::Generate& request) {
+  Result<Sequence> sequence = sequence_from(request, engine_.limits());
+  if (!sequence.ok()) give_up(sequence.error().message);
+  if (const auto refusal = engine_.add(*std::move(sequence))) give_up(refusal->message);
+}
+
+StepOutput WatchedEngine::compute(const Plan& plan) {
+  model_.expect(plan);
+  StepOutput output = engine_.compute(plan);
+  if (!output.errors.empty()) give_up(output.errors.front().message);
+  return output;
+}
+
+void WatchedEngine::append(const NewToken& token, uint32_t num_prompt_tokens, Answer& answer) const {
+  answer.is_in_order &= token.index == answer.size() && answer.finish_reason == FinishReason::kNone;
+  const uint32_t position = num_prompt_tokens + answer.size() - 1;
+  answer.logits_hashes.push_back(model_.logits_hash(token.request_id, position));
+  answer.token_ids.push_back(token.token_id);
+  answer.finish_reason = token.finish_reason;
+}
+
+Subject::Subject(const std::string& path, KvType kv_type)
+    : path_(path), kv_type_(kv_type), plain_(load(plain_setting(path, kv_type))) {}
+
+uint64_t Subject::kv_token_bytes() const {
+  const SchedulerConfig& scheduler = plain_.engine->config().scheduler;
+  return plain_.kv_cache_bytes / (uint64_t{scheduler.num_blocks} * scheduler.block_size);
+}
+
+Answer Subject::answer_alone(const wire::Generate& request, uint32_t max_model_len) const {
+  EngineConfig config = plain_.engine->config();
+  config.max_model_len = max_model_len;
+  WatchedEngine engine(*plain_.model, config);
+  engine.add(request);
+  Answer answer;
+  while (engine.engine().has_work()) {
+    const Plan plan = engine.engine().schedule();
+    for (const NewToken& token : engine.compute(plan).tokens)
+      engine.append(token, static_cast<uint32_t>(request.token_ids_size()), answer);
+  }
+  return answer;
+}
+
+}  // namespace runnel::exactness

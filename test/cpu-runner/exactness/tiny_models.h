@@ -1,0 +1,39 @@
+// A model file for each kind of weights, in shapes that differ in all that shapes can differ in.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "test/fixtures/tiny_llama.h"
+
+namespace runnel::exactness {
+
+class TinyModels {
+ public:
+  TinyModels() {
+    using enum TensorType;
+    const test::TinyLlama shapes[] = {
+        {.matrix_type = kQ4_1, .embedding_type = kQ8_0, .hidden = 128},  // four heads, two of keys
+        {.matrix_type = kQ8_0, .embedding_type = kQ8_0, .num_layers = 3, .num_kv_heads = 1},
+        {.matrix_type = kQ4_0, .embedding_type = kF16, .hidden = 96, .num_heads = 6, .num_kv_heads = 3},
+        {.matrix_type = kF16, .embedding_type = kF16, .num_layers = 1, .num_kv_heads = 4},
+        {.matrix_type = kF32, .embedding_type = kF32, .hidden = 40, .num_heads = 4, .ffn = 72, .vocab = 131},
+        {.matrix_type = kQ4_1, .embedding_type = kQ4_1, .num_layers = 4, .hidden = 32, .num_heads = 2},
+        {.matrix_type = kQ8_0, .embedding_type = kF16, .num_heads = 2, .num_kv_heads = 1, .window = 24},
+    };
+    for (const test::TinyLlama& shape : shapes)
+      files_.push_back(std::make_unique<test::TemporaryFile>(test::write_tiny_llama(shape).bytes()));
+  }
+
+  std::vector<std::string> paths() const {
+    std::vector<std::string> paths;
+    for (const auto& file : files_) paths.push_back(file->path());
+    return paths;
+  }
+
+ private:
+  std::vector<std::unique_ptr<test::TemporaryFile>> files_;
+};
+
+}  // namespace runnel::exactness

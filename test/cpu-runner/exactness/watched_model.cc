@@ -1,0 +1,37 @@
+#include "test/cpu-runner/exactness/watched_model.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "runner/check.h"
+
+namespace runnel::exactness {
+
+void WatchedModel::expect(const Plan& plan) {
+  request_ids_.clear();
+  for (const Sequence* sequence : plan.sequences) request_ids_.push_back(sequence->request_id);
+}
+
+void WatchedModel::forward(Batch& batch, const BetweenLayers& between_layers) {
+  CHECK(batch.sequences.size() == request_ids_.size());
+  places_.clear();
+  for (size_t i = 0; i < batch.sequences.size(); ++i) {
+    const BatchSequence& sequence = batch.sequences[i];
+    for (uint32_t row = 0; row < sequence.num_rows; ++row)
+      places_.push_back({request_ids_[i], sequence.first_position + row});
+  }
+  CHECK(places_.size() == batch.num_rows());
+  model_.forward(batch, between_layers);
+}
+
+std::span<const float> WatchedModel::logits(std::span<const uint32_t> rows) {
+  const std::span<const float> logits = model_.logits(rows);
+  const size_t vocab_size = logits.size() / rows.size();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::span<const float> row = logits.subspan(i * vocab_size, vocab_size);
+    hashes_[places_.at(rows[i])] = XXH64(row.data(), row.size_bytes(), 0);
+  }
+  return logits;
+}
+
+}  // namespace runnel::exactness

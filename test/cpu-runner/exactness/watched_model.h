@@ -1,0 +1,40 @@
+// A model that remembers the bits of every row of logits it gives away, by request and position.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "runner/models/model.h"
+#include "runner/scheduler.h"
+
+namespace runnel::exactness {
+
+class WatchedModel final : public Model {
+ public:
+  // The model must outlive this one.
+  explicit WatchedModel(Model& model) : model_(model) {}
+
+  // Whose rows the next forward computes.
+  void expect(const Plan& plan);
+
+  const ModelConfig& config() const override { return model_.config(); }
+  void forward(Batch& batch, const BetweenLayers& between_layers) override;
+  std::span<const float> logits(std::span<const uint32_t> rows) override;
+
+  // Of the logits after the token at this position of the request.
+  uint64_t logits_hash(uint32_t request_id, uint32_t position) const {
+    return hashes_.at({request_id, position});
+  }
+
+ private:
+  using Place = std::pair<uint32_t, uint32_t>;  // request, position
+
+  Model& model_;
+  std::vector<uint32_t> request_ids_;  // of the batch's sequences
+  std::vector<Place> places_;          // of the batch's rows
+  std::map<Place, uint64_t> hashes_;
+};
+
+}  // namespace runnel::exactness

@@ -1,0 +1,80 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { within } from '../fixtures/within.ts';
+
+/** The default model computes a prompt of so many tokens in one step, which takes seconds. */
+
+const NUM_PROMPT_TOKENS = 1000;
+const TIMEOUT_MS = 120_000;
+
+interface Event {
+  readonly ready?: object;
+  readonly step?: { readonly step: number };
+  readonly request_error?: { readonly request_id: number; readonly code: string };
+}
+
+function send(runner: ChildProcess, ...commands: object[]): void {
+  for (const command of commands) runner.stdin?.write(`${JSON.stringify(command)}\n`);
+}
+
+/** Ids from first on, so that no prompt begins like another. */
+const generate = (request_id: number, first: number) => ({
+  generate: {
+    request_id,
+    token_ids: Array.from({ length: NUM_PROMPT_TOKENS }, (_, i) => first + i),
+    max_tokens: 1,
+  },
+});
+
+const test = suite('cancel');
+
+test('a cancel in the middle of a long prompt is answered long before the prompt would be computed', async () => {
+  const runner = spawn(
+    CPU_RUNNER,
+    ['serve', '--model', DEFAULT_MODEL, '--json-frames', '--max-num-batched-tokens', '2048'],
+    { stdio: ['pipe', 'pipe', 'ignore'] },
+  );
+  const exit = once(runner, 'exit');
+  const lines = createInterface(runner.stdout)[Symbol.asyncIterator]();
+  const nextWith = async (member: keyof Event): Promise<Event> => {
+    for (;;) {
+      const { value, done } = await within(TIMEOUT_MS, `A ${member}`, lines.next());
+      assert.not(done, `the runner ended before a ${member}`);
+      const event = JSON.parse(value as string) as Event;
+      if (member in event) return event;
+      assert.not('step' in event, `a step came before a ${member}`);
+    }
+  };
+  try {
+    await nextWith('ready');
+    const startMs = performance.now();
+    send(runner, generate(1, 1000));
+    assert.is((await nextWith('step')).step?.step, 1);
+    const wholeMs = performance.now() - startMs;
+
+    send(runner, generate(2, 2500));
+    await delay(wholeMs / 4);
+    const cancelMs = performance.now();
+    send(runner, { cancel: { request_id: 2 } });
+    assert.equal((await nextWith('request_error')).request_error, {
+      request_id: 2,
+      code: 'ERROR_CODE_CANCELLED',
+      message: 'The request was cancelled.',
+    });
+    // The step itself ends at once too, for nothing is left of it.
+    assert.is((await nextWith('step')).step?.step, 2);
+    const answerMs = performance.now() - cancelMs;
+    assert.ok(answerMs < wholeMs / 4, `answered after ${answerMs} ms, a whole step took ${wholeMs} ms`);
+    runner.stdin.end();
+    assert.is((await within(TIMEOUT_MS, 'The exit', exit))[0], 0);
+  } finally {
+    runner.kill('SIGKILL');
+  }
+});
+
+test.run();
