@@ -25,7 +25,7 @@ interface Served {
 }
 
 async function served(run: (served: Served) => Promise<void>): Promise<void> {
-  const { app, runner } = testApp({ model: () => wideModel });
+  const { app, runner } = testApp({ model: () => wideModel(10_000) });
   runner.current = { ...runner.current, info: { ...scriptedInfo, maxModelLen: 4096 } };
   const heldBytes: number[] = [];
   const limits = { ...httpLimits, clientStallTimeoutMs: STALL_MS };
@@ -67,7 +67,7 @@ test('one that reads slowly is not, and neither is one that waits for tokens', a
     slow.post('/execute', longBody);
     const begin = performance.now();
     await until(PATIENCE_MS, 'Three times the limit', async () => {
-      // Takes something four times in each limit; Node asks the kernel again only when it is resumed.
+      // Takes something four times in each limit.
       slow.socket.resume();
       await new Promise((resolve) => setTimeout(resolve, 5));
       slow.socket.pause();
