@@ -7,6 +7,7 @@ import { openAiErrorBody } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
+import type { CrashReport } from './ops/crash-reports.ts';
 import type { Log } from './ops/log.ts';
 import type { Metrics } from './ops/metrics.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
@@ -16,6 +17,7 @@ import { healthRoutes } from './routes/health.ts';
 import { logFailure } from './routes/log-failure.ts';
 import { metricsRoutes } from './routes/metrics.ts';
 import { modelRoutes } from './routes/models.ts';
+import { runnerRoutes } from './routes/runner.ts';
 import { tokenizeRoutes } from './routes/tokenize.ts';
 import type { Runner } from './runner/runner.ts';
 
@@ -26,6 +28,8 @@ export interface AppDeps {
   readonly runner: Runner;
   readonly log: Log;
   readonly metrics: Metrics;
+  /** Of runners, the newest first. */
+  readonly crashes: () => readonly CrashReport[];
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Bytes a request body may have. */
@@ -70,6 +74,7 @@ export function createApp(deps: AppDeps): Hono {
     completionRoutes,
     modelRoutes,
     tokenizeRoutes,
+    runnerRoutes,
   ];
   for (const routes of families) app.route('/', routes(deps));
   app.notFound((c) => {

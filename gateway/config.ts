@@ -209,6 +209,10 @@ const settings = {
     fallback: 30,
     help: 'time open streams get to finish after SIGTERM',
   },
+  'crash-reports-dir': {
+    schema: text().optional(),
+    help: 'folder for reports of runners that died, and their recordings; none unless set',
+  },
   'log-level': {
     schema: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`),
     fallback: 'info',

@@ -3,6 +3,7 @@ import { createApp } from '../app.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
+import { CrashReports } from '../ops/crash-reports.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { type Address, close, createHttpServer, listen } from '../ops/http-server.ts';
 import { createLog } from '../ops/log.ts';
@@ -10,6 +11,7 @@ import { MeteredRunner } from '../ops/metered-runner.ts';
 import { Metrics } from '../ops/metrics.ts';
 import { CallbackError, ReadyCallback, type ReadyMessage } from '../ops/ready-callback.ts';
 import { CAPABILITIES } from '../routes/health.ts';
+import { crashKind } from '../runner/crash.ts';
 import { memoryOf } from '../runner/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { Supervisor } from '../runner/supervisor.ts';
@@ -54,6 +56,12 @@ async function serve(config: Config): Promise<number> {
   const log = createLog(config['log-level'], () => ({ worker_id: workerId, model: slot.path, port }));
   log.info({ event: 'startup', msg: 'Worker starting' });
 
+  const crashes = new CrashReports({
+    folder: config['crash-reports-dir'],
+    recording: config.record,
+    log,
+    now: Date.now,
+  });
   const callback = new ReadyCallback(config['callback-url'], log);
   const supervisor = new Supervisor({
     prepare: () => slot.refresh(),
@@ -70,6 +78,10 @@ async function serve(config: Config): Promise<number> {
       if (supervisor.status().restarts === 0) console.log(greeting(place, curl, model));
       void callback.send(readyMessage(workerId, place, model.id, info));
     },
+    onCrash: (crash) => {
+      metrics.crashed(crashKind(crash));
+      crashes.add(crash);
+    },
   });
   const metrics = new Metrics(() => supervisor.status(), Date.now);
   const limited = new TimeLimitedRunner(supervisor, config['inference-timeout-sec'] * 1000, Date.now);
@@ -78,6 +90,7 @@ async function serve(config: Config): Promise<number> {
     runner: new MeteredRunner(limited, metrics),
     log,
     metrics,
+    crashes: () => crashes.newest,
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
     guard,

@@ -9,6 +9,7 @@ import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
 import type { RunnerClient } from './client.ts';
 import { type Clock, systemClock, type Timer } from './clock.ts';
+import type { RunnerCrash } from './crash.ts';
 import { type Death, type ExitPolicy, exitPolicy } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
 import { LoadLog } from './load-log.ts';
@@ -66,7 +67,7 @@ export interface SuccessionEvents {
   onLetGo(): void;
   onLost(): void;
   /** Before anything comes of it. isStrike: what the runner computed may be the cause. */
-  onDied(isStrike: boolean): void;
+  onDied(isStrike: boolean, crash: Omit<RunnerCrash, 'requests'>): void;
   onFailed(failing: Failing): void;
   /** Whether anybody still wants a runner. */
   isWanted(): boolean;
@@ -188,6 +189,7 @@ export class Succession {
     if (!this.#events.isWanted()) return;
     const { command, limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     this.#numStarts += 1;
+    this.#hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
       spawn,
@@ -196,7 +198,8 @@ export class Succession {
       stepTimes: this.#stepTimes,
       limits: { ...defaultLifeLimits, ...limits },
     };
-    const life = new RunnerLife(command(), this.#needsCanary, support, {
+    const used = command();
+    const life = new RunnerLife(used, this.#needsCanary, support, {
       onHello: (hello) => {
         this.#hello = hello;
       },
@@ -218,7 +221,7 @@ export class Succession {
       },
       onLetGo: () => this.#events.onLetGo(),
       onLost: () => this.#onLost(),
-      onDied: (death) => this.#onDied(life, death),
+      onDied: (death) => this.#onDied(life, used, death),
       onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
     });
     this.#life = life;
@@ -259,7 +262,7 @@ export class Succession {
     this.#reason = 'The runner ended unexpectedly; another one is coming.';
   }
 
-  #onDied(life: RunnerLife, death: Death): void {
+  #onDied(life: RunnerLife, command: RunnerCommand, death: Death): void {
     this.#onLost();
     this.#life = undefined;
     const policy = exitPolicy(death);
@@ -271,7 +274,16 @@ export class Succession {
       ...(isWanted ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
     });
     if (!isWanted) return;
-    this.#events.onDied(policy.countsForRequests);
+    this.#events.onDied(policy.countsForRequests, {
+      pid: life.pid,
+      start: this.#numStarts,
+      command,
+      death,
+      message: policy.reason,
+      build: this.#hello?.build,
+      numericsId: this.#hello?.numericsId,
+      modelIdentity: this.#info?.modelIdentity,
+    });
     if (policy.action === 'restart') this.#restart(policy, death);
     else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason);
     else this.#fail({ reason: policy.reason, isRetriable: false });

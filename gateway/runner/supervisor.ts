@@ -3,6 +3,7 @@
  * (succession.ts) and what is given to it (dispatch.ts) are behind it.
  */
 import { systemClock } from './clock.ts';
+import type { RunnerCrash } from './crash.ts';
 import { Dispatch } from './dispatch.ts';
 import type { OpenRequest } from './open-request.ts';
 import { Quarantine } from './quarantine.ts';
@@ -24,6 +25,8 @@ export interface SupervisorOptions extends SuccessionOptions {
   readonly maxQueuedTokens: number;
   /** Called for every runner that becomes ready, also when its model is not the one before. */
   readonly onReady?: (info: RunnerInfo) => void;
+  /** Called for every death that nobody asked for, before the next runner is started. */
+  readonly onCrash?: (crash: RunnerCrash) => void;
 }
 
 export class Supervisor implements Runner {
@@ -50,7 +53,10 @@ export class Supervisor implements Runner {
       },
       onLetGo: () => this.#dispatch.onLetGo(),
       onLost: () => this.#dispatch.onLost(),
-      onDied: (isStrike) => this.#dispatch.onDied(isStrike),
+      onDied: (isStrike, crash) => {
+        options.onCrash?.({ ...crash, requests: this.#dispatch.inFlight() });
+        this.#dispatch.onDied(isStrike);
+      },
       onFailed: (failing) => this.#dispatch.failAll(errorOf(failing)),
       isWanted: () => this.#stopped === undefined || this.#dispatch.numOpen > 0,
     });
