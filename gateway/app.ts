@@ -30,6 +30,11 @@ export interface AppDeps {
   readonly metrics: Metrics;
   /** Of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
+  /**
+   * Reads the settings again and puts a new runner in place of the old one. Resolves when it is ready, or with the reason
+   * why the old command was started again. Throws UsageError for settings that cannot be used.
+   */
+  readonly restartRunner: () => Promise<string | undefined>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Bytes a request body may have. */

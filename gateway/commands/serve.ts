@@ -17,6 +17,7 @@ import type { RunnerInfo } from '../runner/runner.ts';
 import { Supervisor } from '../runner/supervisor.ts';
 import { TimeLimitedRunner } from '../runner/time-limited-runner.ts';
 import { curlLine, greeting, placeOf } from './greeting.ts';
+import { reload } from './reload.ts';
 import { reporting } from './report.ts';
 import { runnerCommand } from './runner-command.ts';
 import { addressOf, guardRules, httpLimits } from './server-settings.ts';
@@ -38,7 +39,7 @@ export function serveCommand(args: string[]): Promise<number> {
       args.filter((arg) => arg !== PRINT_CONFIG),
       process.env,
     );
-    if (!isPrinted) return serve(config);
+    if (!isPrinted) return serve(config, () => readConfig(args, process.env));
     process.stdout.write(printConfig(config));
     return ExitCode.ok;
   });
@@ -46,7 +47,7 @@ export function serveCommand(args: string[]): Promise<number> {
 
 const PRINT_CONFIG = '--print-config';
 
-async function serve(config: Config): Promise<number> {
+async function serve(config: Config, readAgain: () => Config): Promise<number> {
   const workerId = config['worker-id'] ?? randomUUID();
   const slot = new ModelSlot(resolveModel(config.model));
   const guard = guardRules(config);
@@ -83,6 +84,18 @@ async function serve(config: Config): Promise<number> {
       crashes.add(crash);
     },
   });
+  const restartRunner = (): Promise<string | undefined> => {
+    const { config: next, notApplied } = reload(config, readAgain());
+    if (notApplied.length > 0) log.warn({ event: 'settings_not_applied', settings: notApplied });
+    return supervisor.replaceRunner(() => runnerCommand(next, slot));
+  };
+  process.on('SIGHUP', () => {
+    try {
+      void restartRunner();
+    } catch (error) {
+      log.error({ event: 'settings_unusable', msg: (error as Error).message });
+    }
+  });
   const metrics = new Metrics(() => supervisor.status(), Date.now);
   const limited = new TimeLimitedRunner(supervisor, config['inference-timeout-sec'] * 1000, Date.now);
   const app = createApp({
@@ -91,6 +104,7 @@ async function serve(config: Config): Promise<number> {
     log,
     metrics,
     crashes: () => crashes.newest,
+    restartRunner,
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
     guard,

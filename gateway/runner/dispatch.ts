@@ -96,6 +96,13 @@ export class Dispatch {
     this.#client = undefined;
   }
 
+  /** The runner is about to be ended: it has nobody's request any more, and another one will get them. */
+  takeBack(): void {
+    this.#client = undefined;
+    this.#trial = undefined;
+    for (const open of this.#open) open.takeBack();
+  }
+
   /** What the runner has, or had when it was lost. */
   inFlight(): RequestInFlight[] {
     return [...this.#open].flatMap((open) => open.inFlight ?? []);

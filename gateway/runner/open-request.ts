@@ -92,6 +92,12 @@ export class OpenRequest implements RequestSink {
     this.#sent = undefined;
   }
 
+  /** The runner shall stop at it; another one will get it. */
+  takeBack(): void {
+    this.#sent?.client.cancel(this.#sent.requestId);
+    this.#sent = undefined;
+  }
+
   /** The consumer wants no more. It hears CANCELLED at once, whatever the runner says; after the end it does nothing. */
   cancel(): void {
     this.#sent?.client.cancel(this.#sent.requestId);

@@ -39,7 +39,7 @@ export interface SuccessionOptions {
    * error's message is the reason: the same as when the runner itself refuses the file.
    */
   readonly prepare?: () => Promise<void>;
-  /** Asked anew for each start. */
+  /** Asked anew for each start, until replace() names another one. */
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
   readonly modelPath: string;
@@ -65,12 +65,22 @@ export interface SuccessionEvents {
   /** A runner takes requests. isOnTrial: only one of them until onProven() is called. */
   onReady(client: RunnerClient, info: RunnerInfo, isOnTrial: boolean): void;
   onLetGo(): void;
+  /** The runner is about to be ended, at the end of its step, to make room for another one. */
+  onReplacing(): void;
   onLost(): void;
   /** Before anything comes of it. isStrike: what the runner computed may be the cause. */
   onDied(isStrike: boolean, crash: Omit<RunnerCrash, 'requests'>): void;
   onFailed(failing: Failing): void;
   /** Whether anybody still wants a runner. */
   isWanted(): boolean;
+}
+
+interface Replacement {
+  /** The command that is gone back to. */
+  readonly before: () => RunnerCommand;
+  /** The runner there is was told to end. */
+  isEnding: boolean;
+  readonly settle: ((failure: string | undefined) => void)[];
 }
 
 export class Succession {
@@ -98,9 +108,15 @@ export class Succession {
   #startTimer: Timer | undefined;
   #watch: FileWatch | undefined;
   #isStopping = false;
+  /** start() waits for prepare(). */
+  #isPreparing = false;
+  #command: () => RunnerCommand;
+  /** Until the runner of a new command is ready, or dead. */
+  #replacement: Replacement | undefined;
 
   constructor(options: SuccessionOptions, events: SuccessionEvents) {
     this.#options = options;
+    this.#command = options.command;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
@@ -161,10 +177,54 @@ export class Succession {
     // Before anybody opens the file: whatever is written from now on is another attempt's.
     this.#modelBefore = fileIdentity(modelPath);
     const prepared = prepare?.() ?? Promise.resolve();
+    this.#isPreparing = true;
     prepared.then(
-      () => this.#spawn(),
-      (error: unknown) => this.#waitForFile(error instanceof Error ? error.message : String(error)),
+      () => {
+        this.#isPreparing = false;
+        this.#spawn();
+      },
+      (error: unknown) => {
+        this.#isPreparing = false;
+        const reason = error instanceof Error ? error.message : String(error);
+        this.#settleReplacement(reason);
+        this.#waitForFile(reason);
+      },
     );
+  }
+
+  /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
+  replace(command: () => RunnerCommand): Promise<string | undefined> {
+    if (this.#isStopping) return Promise.resolve('The server is stopping.');
+    this.#log('info', 'runner_replacing', { pid: this.pid });
+    // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
+    this.#replacement ??= { before: this.#command, isEnding: false, settle: [] };
+    this.#command = command;
+    const { settle } = this.#replacement;
+    const settled = new Promise<string | undefined>((resolve) => settle.push(resolve));
+    if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
+    else if (!this.#isPreparing) {
+      this.#startTimer?.cancel();
+      this.#breaker.close();
+      if (this.#state === 'failed') this.#state = 'starting';
+      this.start();
+    }
+    return settled;
+  }
+
+  #endForReplacement(life: RunnerLife, replacement: Replacement): void {
+    if (replacement.isEnding) return;
+    replacement.isEnding = true;
+    if (this.#state === 'ready') {
+      this.#state = 'recovering';
+      this.#reason = 'The runner is being replaced.';
+    }
+    this.#events.onReplacing();
+    void life.end();
+  }
+
+  #settleReplacement(failure: string | undefined): void {
+    for (const settle of this.#replacement?.settle ?? []) settle(failure);
+    this.#replacement = undefined;
   }
 
   /** The runner on trial has done it. */
@@ -176,6 +236,7 @@ export class Succession {
   /** No runner is waited for any more but for those who have requests open. */
   stop(): void {
     this.#isStopping = true;
+    this.#settleReplacement('The server is stopping.');
     this.#watch?.stop();
   }
 
@@ -187,7 +248,7 @@ export class Succession {
 
   #spawn(): void {
     if (!this.#events.isWanted()) return;
-    const { command, limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
+    const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     this.#numStarts += 1;
     this.#hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
@@ -198,7 +259,7 @@ export class Succession {
       stepTimes: this.#stepTimes,
       limits: { ...defaultLifeLimits, ...limits },
     };
-    const used = command();
+    const used = this.#command();
     const life = new RunnerLife(used, this.#needsCanary, support, {
       onHello: (hello) => {
         this.#hello = hello;
@@ -236,6 +297,7 @@ export class Succession {
     const info = { kind: hello.kind, build: hello.build, numericsId: hello.numericsId, ...ready };
     this.#info = info;
     this.#state = 'ready';
+    this.#settleReplacement(undefined);
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
     this.#loadProgress = undefined;
@@ -267,13 +329,19 @@ export class Succession {
     this.#life = undefined;
     const policy = exitPolicy(death);
     const isWanted = this.#events.isWanted();
-    const level = isWanted ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
+    const isPlanned = this.#replacement?.isEnding ?? false;
+    const level = isWanted && !isPlanned ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
     this.#log(level, 'runner_exited', {
       pid: life.pid,
       ...death.exit,
-      ...(isWanted ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
+      ...(isWanted && !isPlanned ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
     });
     if (!isWanted) return;
+    if (this.#replacement !== undefined && isPlanned) {
+      this.#replacement.isEnding = false;
+      this.start();
+      return;
+    }
     this.#events.onDied(policy.countsForRequests, {
       pid: life.pid,
       start: this.#numStarts,
@@ -284,9 +352,19 @@ export class Succession {
       numericsId: this.#hello?.numericsId,
       modelIdentity: this.#info?.modelIdentity,
     });
-    if (policy.action === 'restart') this.#restart(policy, death);
+    if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
+    else if (policy.action === 'restart') this.#restart(policy, death);
     else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason);
     else this.#fail({ reason: policy.reason, isRetriable: false });
+  }
+
+  /** The new command's runner was never ready: that of the command before is. */
+  #goBack({ before }: Replacement, failure: string): void {
+    this.#log('error', 'runner_replacement_failed', { reason: failure });
+    this.#reason = failure;
+    this.#command = before;
+    this.#settleReplacement(failure);
+    this.start();
   }
 
   #restart(policy: ExitPolicy, death: Death): void {

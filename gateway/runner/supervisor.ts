@@ -6,6 +6,7 @@ import { systemClock } from './clock.ts';
 import type { RunnerCrash } from './crash.ts';
 import { Dispatch } from './dispatch.ts';
 import type { OpenRequest } from './open-request.ts';
+import type { RunnerCommand } from './process.ts';
 import { Quarantine } from './quarantine.ts';
 import {
   type GenerateRequest,
@@ -52,6 +53,7 @@ export class Supervisor implements Runner {
         options.onReady?.(info);
       },
       onLetGo: () => this.#dispatch.onLetGo(),
+      onReplacing: () => this.#dispatch.takeBack(),
       onLost: () => this.#dispatch.onLost(),
       onDied: (isStrike, crash) => {
         options.onCrash?.({ ...crash, requests: this.#dispatch.inFlight() });
@@ -65,6 +67,14 @@ export class Supervisor implements Runner {
   /** Starts the first runner. To be called once. */
   start(): void {
     this.#succession.start();
+  }
+
+  /**
+   * Another runner in place of the one there is; open requests go on with it. Resolves when it is ready, or with the
+   * reason why it is not: then a runner by the command of before is started again.
+   */
+  replaceRunner(command: () => RunnerCommand): Promise<string | undefined> {
+    return this.#succession.replace(command);
   }
 
   status(): RunnerStatus {
