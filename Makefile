@@ -6,12 +6,16 @@
 MODEL ?= smollm2
 PORT ?= 8080
 BUILD ?= build
+# Of make install and make uninstall; packagers set DESTDIR.
+PREFIX ?= /usr/local
+SYSCONFDIR ?= /etc
+DESTDIR ?=
 
 PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libxxhash-dev doctest-dev
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
-.PHONY: run test check bench build cpu-runner model format clean
+.PHONY: run test check bench build binaries install uninstall model format clean
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -19,10 +23,16 @@ RUNNEL = node gateway/runnel.js
 run: build model
 	@$(RUNNEL) serve --model $(MODEL) --port $(PORT) --log-level warn
 
-build: cpu-runner node_modules/.stamp gateway/runner/proto/runner.js
+build: binaries node_modules/.stamp gateway/runner/proto/runner.js
 
-cpu-runner: $(BUILD)/build.ninja
-	@ninja -C $(BUILD) cpu-runner
+binaries: $(BUILD)/build.ninja
+	@ninja -C $(BUILD) cpu-runner sd-notify
+
+install: build
+	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' BUILD='$(BUILD)' deploy/install.sh install
+
+uninstall:
+	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
 test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)

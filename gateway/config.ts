@@ -22,6 +22,7 @@ import {
 import { CACHE_SHARINGS } from './guard/cache-salt.ts';
 import { UsageError } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
+import { passedSocket } from './ops/systemd/passed-socket.ts';
 
 /** What can be set. How it is read is in config/. */
 
@@ -272,6 +273,12 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
   const tcp = sourceOf('host') ?? sourceOf('port');
   if (uds !== undefined && tcp !== undefined) {
     throw new UsageError(`${uds} and ${tcp} cannot be obeyed together: leave one of them out.`);
+  }
+  const place = uds ?? tcp;
+  if (place !== undefined && passedSocket(env) !== undefined) {
+    throw new UsageError(
+      `${place} cannot be obeyed: systemd passes on the socket to listen on; leave ${place} out, and say it by ListenStream= in the socket unit.`,
+    );
   }
   if (!isLoopback(config.host) && config['api-keys-file'] === undefined) {
     throw new UsageError(

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { framesCommand, framesUsage } from './commands/frames.ts';
 import { generateCommand, generateUsage } from './commands/generate.ts';
 import { listCommand, listUsage } from './commands/list.ts';
@@ -33,6 +34,10 @@ export async function main(args: readonly string[]): Promise<number> {
     console.log(usage());
     return ExitCode.ok;
   }
+  if (name === '--version') {
+    console.log(version());
+    return ExitCode.ok;
+  }
   const command = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];
   if (command === undefined) {
     const fault = name === undefined ? 'a command is missing' : `there is no command ${JSON.stringify(name)}`;
@@ -48,5 +53,10 @@ export async function main(args: readonly string[]): Promise<number> {
 
 function usage(): string {
   const rows = Object.entries(commands).map(([name, { help }]) => `  runnel ${name.padEnd(10)} ${help}`);
-  return `Usage:\n${rows.join('\n')}\nEvery command takes --help.`;
+  return `Usage:\n${rows.join('\n')}\nEvery command takes --help. runnel --version says which one this is.`;
+}
+
+function version(): string {
+  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
+  return (JSON.parse(text) as { version: string }).version;
 }

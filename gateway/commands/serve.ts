@@ -1,15 +1,19 @@
 import { randomUUID } from 'node:crypto';
+import { basename } from 'node:path';
 import { createApp } from '../app.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { CrashReports } from '../ops/crash-reports.ts';
 import { ExitCode } from '../ops/exit-code.ts';
-import { type Address, close, createHttpServer, listen } from '../ops/http-server.ts';
+import { type Address, close, createHttpServer, listen, stopAccepting } from '../ops/http-server.ts';
 import { createLog } from '../ops/log.ts';
 import { MeteredRunner } from '../ops/metered-runner.ts';
 import { Metrics } from '../ops/metrics.ts';
 import { CallbackError, ReadyCallback, type ReadyMessage } from '../ops/ready-callback.ts';
+import { createNotifier } from '../ops/systemd/notifier.ts';
+import { passedSocket } from '../ops/systemd/passed-socket.ts';
+import { statusLine } from '../ops/systemd/status-line.ts';
 import { CAPABILITIES } from '../routes/health.ts';
 import { crashKind } from '../runner/crash.ts';
 import { memoryOf } from '../runner/memory.ts';
@@ -20,7 +24,7 @@ import { curlLine, greeting, placeOf } from './greeting.ts';
 import { reload } from './reload.ts';
 import { reporting } from './report.ts';
 import { runnerCommand } from './runner-command.ts';
-import { addressOf, guardRules, httpLimits } from './server-settings.ts';
+import { addressOf, guardRules, httpLimits, requireKeysBeyondLoopback } from './server-settings.ts';
 
 export function serveUsage(): string {
   return [
@@ -110,18 +114,31 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     guard,
   });
 
+  const notifier = createNotifier(process.env, {
+    status: () => statusLine(supervisor.status(), basename(slot.path, '.gguf')),
+    log,
+  });
   const server = createHttpServer(app.fetch, httpLimits(config), (heldBytes) => {
     log.info({ event: 'client_stalled', held_bytes: heldBytes });
   });
+  const passed = passedSocket(process.env);
   let address: Address;
   try {
-    address = await listen(server, addressOf(config));
+    address = await listen(server, passed ?? addressOf(config));
   } catch (error) {
-    const wanted = config.uds ?? `${config.host}:${config.port}`;
+    const taken = config.uds ?? `${config.host}:${config.port}`;
+    const wanted = passed === undefined ? taken : 'the socket that systemd passes on';
     const message = `Failed to bind to ${wanted}: ${(error as Error).message}`;
     log.error({ event: 'error', msg: message });
     console.error(`runnel: ${message}`);
     return ExitCode.bindFailed;
+  }
+  try {
+    // Before the first connection is looked at.
+    requireKeysBeyondLoopback(address, config);
+  } catch (error) {
+    await close(server);
+    throw error;
   }
   port = 'port' in address ? address.port : 0;
   place = placeOf(address);
@@ -129,8 +146,12 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   console.log(`Runnel listens on ${place} and loads ${slot.path}`);
   log.info({ event: 'listening', url: place });
   supervisor.start();
+  notifier?.ready();
 
   const end = await Promise.race([firstSignal(), callback.failed]);
+  notifier?.stopping();
+  // What is not accepted any more waits in the socket that systemd holds, for the next gateway.
+  const closed = passed === undefined ? undefined : stopAccepting(server);
   const isRefused = end instanceof CallbackError;
   if (isRefused) {
     log.error({ event: 'error', msg: end.message });
@@ -142,8 +163,9 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     open_requests: supervisor.status().openRequests,
   });
   await supervisor.stop(isRefused ? 0 : config['drain-timeout-sec'] * 1000);
-  await close(server);
+  await close(server, closed);
   log.info({ event: 'stopped' });
+  notifier?.close();
   return isRefused ? ExitCode.unavailable : ExitCode.ok;
 }
 

@@ -1,12 +1,22 @@
+import { isLoopback } from '../config/kinds.ts';
 import type { Config } from '../config.ts';
 import { readApiKeys } from '../guard/api-keys.ts';
 import type { GuardRules } from '../guard/guard.ts';
+import { UsageError } from '../ops/exit-code.ts';
 import type { Address, HttpLimits } from '../ops/http-server.ts';
 
 /** The settings of `runnel serve` in the terms of its parts. */
 
 export function addressOf({ uds, host, port }: Config): Address {
   return uds === undefined ? { host, port } : { path: uds };
+}
+
+/** UsageError if others than this machine's could come without a key. */
+export function requireKeysBeyondLoopback(address: Address, config: Config): void {
+  if ('path' in address || isLoopback(address.host) || config['api-keys-file'] !== undefined) return;
+  throw new UsageError(
+    `The socket that systemd passes on must be of a loopback address, got ${JSON.stringify(address.host)}; to let others in, set --api-keys-file as well.`,
+  );
 }
 
 export function guardRules(config: Config): GuardRules {

@@ -1,5 +1,6 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { dirname } from 'node:path';
 import { UsageError } from '../ops/exit-code.ts';
 
 const MIN_KEY_CHARACTERS = 16;
@@ -52,7 +53,7 @@ function readPrivately(path: string): string {
     const stats = fstatSync(fd);
     if (!stats.isFile()) throw new UsageError(`The keys file ${path} is not a regular file.`);
     const mode = stats.mode & 0o777;
-    if ((mode & 0o077) !== 0) {
+    if ((mode & (isCredential(path) ? 0o037 : 0o077)) !== 0) {
       throw new UsageError(
         `The keys file ${path} is open to others than its owner (mode ${mode.toString(8)}); run \`chmod 600 ${path}\`.`,
       );
@@ -66,6 +67,11 @@ function readPrivately(path: string): string {
   } finally {
     closeSync(fd);
   }
+}
+
+/** LoadCredential= of systemd lets the service's user in by an access list, which a mode shows as the group's right. */
+function isCredential(path: string): boolean {
+  return dirname(path) === process.env.CREDENTIALS_DIRECTORY;
 }
 
 function hashOf(key: string): Buffer {

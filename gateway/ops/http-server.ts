@@ -4,6 +4,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { StalledClients } from './stalled-clients.ts';
+import { type PassedSocket, unixPathOf } from './systemd/passed-socket.ts';
 
 /** HTTP over a socket, with a bound on everything a client can make us hold or wait for. */
 
@@ -63,7 +64,7 @@ function boundedHeaders(listener: RequestListener, maxHeaders: number): RequestL
 }
 
 /** The address that was taken, with its port. Rejects when it cannot be had. */
-export async function listen(server: Server, address: Address): Promise<Address> {
+export async function listen(server: Server, address: Address | PassedSocket): Promise<Address> {
   if ('path' in address) {
     await removeStaleSocket(address.path);
     // Nobody but this user may connect, not even between bind and a chmod.
@@ -73,9 +74,10 @@ export async function listen(server: Server, address: Address): Promise<Address>
   } else server.listen(address);
   await once(server, 'listening');
   const bound = server.address();
-  return typeof bound === 'object' && bound !== null && 'host' in address
-    ? { host: address.host, port: bound.port }
-    : address;
+  // A name stays as it was given; where a socket that was passed on is, only the system knows.
+  if (typeof bound === 'object' && bound !== null)
+    return { host: 'host' in address ? address.host : bound.address, port: bound.port };
+  return 'fd' in address ? { path: unixPathOf(address.fd) } : address;
 }
 
 /** What a gateway that was killed has left. One that listens is not touched, nor is anything but a socket. */
@@ -94,9 +96,15 @@ async function removeStaleSocket(path: string): Promise<void> {
 /** How long the last bytes of streams that have ended may take to reach their clients. */
 const FLUSH_MS = 2000;
 
-export async function close(server: Server): Promise<void> {
+/** Takes no more connections; those that are there live on. Settles when the last of them has ended. */
+export async function stopAccepting(server: Server): Promise<void> {
   const closed = once(server, 'close');
   server.close();
+  await closed;
+}
+
+/** closed: of a server that has stopped accepting. */
+export async function close(server: Server, closed = stopAccepting(server)): Promise<void> {
   server.closeIdleConnections();
   const timer = setTimeout(() => server.closeAllConnections(), FLUSH_MS);
   await closed;

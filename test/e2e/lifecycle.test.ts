@@ -1,4 +1,5 @@
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
+import { promisify } from 'node:util';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
@@ -61,24 +62,15 @@ test('a 64-bit seed reaches the sampler unchanged', async ({ gateways }) => {
     assert.is(event.seed, BigInt(seed), 'and is reported unchanged');
     return text;
   };
-  const byHand = (seed: string): string => {
-    const ids = execFileSync('node', [
-      'gateway/runnel.js',
-      'tokenize',
-      '--model',
-      DEFAULT_MODEL,
-      '--add-special',
-      prompt,
-    ]);
-    const args = [
-      'generate',
-      '--model',
-      DEFAULT_MODEL,
-      '--tokens',
-      (JSON.parse(ids.toString()) as number[]).join(','),
-    ];
+  // Never blocking: a connection that the gateway closes meanwhile would be used again.
+  const outputOf = async (file: string, args: string[]): Promise<string> =>
+    (await promisify(execFile)(file, args)).stdout;
+  const byHand = async (seed: string): Promise<string> => {
+    const tokenize = ['gateway/runnel.js', 'tokenize', '--model', DEFAULT_MODEL, '--add-special', prompt];
+    const ids = await outputOf('node', tokenize);
+    const args = ['generate', '--model', DEFAULT_MODEL, '--tokens', (JSON.parse(ids) as number[]).join(',')];
     args.push('--max-tokens', '24', '--temperature', '1', '--seed', seed, '--stop-ids', '2', '--json');
-    return execFileSync(CPU_RUNNER, args, { encoding: 'utf8' });
+    return outputOf(CPU_RUNNER, args);
   };
   const detokenize = async (json: string): Promise<string> => {
     const { token_ids } = JSON.parse(json) as { token_ids: number[] };
@@ -88,7 +80,7 @@ test('a 64-bit seed reaches the sampler unchanged', async ({ gateways }) => {
   const texts = new Set<string>();
   for (const seed of ['18446744073709551615', '18446744073709551614', '18446744073709549568']) {
     const text = await sample(seed);
-    assert.is(text, await detokenize(byHand(seed)), seed);
+    assert.is(text, await detokenize(await byHand(seed)), seed);
     texts.add(text);
   }
   assert.is(texts.size, 3, 'seeds that a double would round to one are three');

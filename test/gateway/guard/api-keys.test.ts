@@ -43,6 +43,17 @@ test('a keys file that others may read is refused with the line that mends it', 
   readApiKeys(keysFile('first-key-0123456789', 0o400));
 });
 
+test('systemd’s credential may be its service’s as well, and nobody else’s', async () => {
+  process.env.CREDENTIALS_DIRECTORY = folder.path;
+  try {
+    readApiKeys(keysFile('first-key-0123456789', 0o440));
+    for (const mode of [0o444, 0o460, 0o660])
+      assert.instance(await errorOf(() => readApiKeys(keysFile('first-key-0123456789', mode))), UsageError);
+  } finally {
+    delete process.env.CREDENTIALS_DIRECTORY;
+  }
+});
+
 test('a line that is no key is named by its number and not repeated', async () => {
   const wrong = ['short', 'x'.repeat(257), 'two words are no key here', 'schlüssel-schlüssel-schlüssel'];
   for (const line of wrong) {

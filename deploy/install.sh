@@ -1,0 +1,91 @@
+#!/bin/sh
+# Puts what `make` has built under $DESTDIR$PREFIX, or takes it away again: `make install`, `make uninstall`.
+# lib/runnel belongs to the installation as a whole; of folders that others share, only files of ours are touched.
+set -eu
+umask 022
+cd "$(dirname "$0")/.."
+
+: "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}" "${DESTDIR:=}" "${BUILD:=build}"
+lib=$DESTDIR$PREFIX/lib/runnel
+bin=$DESTDIR$PREFIX/bin/runnel
+bin_target=../lib/runnel/gateway/runnel.js
+units=$DESTDIR$PREFIX/lib/systemd/system
+etc=$DESTDIR$SYSCONFDIR/runnel
+
+refuse() {
+  echo "install.sh: $*" >&2
+  exit 64
+}
+
+# Units take paths apart at spaces and percent signs.
+for path in "$PREFIX" "$SYSCONFDIR"; do
+  case $path in
+    /*[!A-Za-z0-9._/+-]* | [!/]* | '') refuse "PREFIX and SYSCONFDIR must be absolute paths of letters, digits and . _ / + -, got '$path'." ;;
+  esac
+done
+# What is there must be of an earlier installation.
+[ ! -e "$lib" ] || [ -e "$lib/gateway/runnel.js" ] || refuse "$lib is not Runnel's; move it away."
+[ ! -e "$bin" ] && [ ! -L "$bin" ] || [ "$(readlink "$bin")" = "$bin_target" ] || refuse "$bin is another program; move it away."
+
+install_files() {
+  # Beside the old one, and then in its place: a gateway that runs finds its files at any moment but one.
+  new=$lib.new
+  old=$lib.old
+  rm -rf "$new" "$old"
+  mkdir -p "$new/build" "${bin%/*}" "$units" "$etc"
+  cp -R gateway docs package.json README.md CHANGELOG.md LICENSE "$new"
+  cp "$BUILD/cpu-runner" "$BUILD/sd-notify" "$new/build"
+  copy_production_packages
+  mkdir -p "$new/deploy"
+  sed "$at_prefix" deploy/runnel-cuda.conf >"$new/deploy/runnel-cuda.conf"
+  chmod -R u=rwX,go=rX "$new"
+  chmod 755 "$new/gateway/runnel.js"
+  [ ! -e "$lib" ] || mv "$lib" "$old"
+  mv "$new" "$lib"
+  rm -rf "$old"
+
+  ln -sfn "$bin_target" "$bin"
+  for unit in runnel.service runnel.socket; do
+    sed "$at_prefix" "deploy/$unit" >"$units/$unit"
+    chmod 644 "$units/$unit"
+  done
+  if [ -e "$etc/runnel.json" ]; then
+    echo "Kept the configuration $etc/runnel.json"
+  else
+    install -m 644 deploy/runnel.json "$etc/runnel.json"
+  fi
+  echo "Installed Runnel $("$bin" --version) under $DESTDIR$PREFIX. With systemd, go on by"
+  echo "  RUNNEL_CACHE=/var/lib/runnel $PREFIX/bin/runnel pull smollm2"
+  echo "  systemctl daemon-reload && systemctl enable --now runnel.socket runnel.service"
+  case $PREFIX in
+    /usr | /usr/local) ;;
+    *) echo "systemd does not look into $units; link its units with: systemctl link $PREFIX/lib/systemd/system/runnel.*" ;;
+  esac
+}
+
+at_prefix="s|/usr/local/|$PREFIX/|g; s|/etc/runnel/|$SYSCONFDIR/runnel/|g"
+
+# Those that package.json names as dependencies, and theirs.
+copy_production_packages() {
+  packages=$(npm ls --omit=dev --all --parseable --loglevel=error | sed "1d; s|^$PWD/||")
+  [ -n "$packages" ] || refuse "there are no packages in $PWD/node_modules; run make first."
+  for package in $packages; do
+    # A package inside another comes with that one.
+    [ -e "$new/$package" ] && continue
+    mkdir -p "$new/${package%/*}"
+    cp -R "$package" "$new/$package"
+  done
+}
+
+uninstall_files() {
+  rm -rf "$lib"
+  rm -f "$bin" "$units/runnel.service" "$units/runnel.socket"
+  echo "Removed Runnel from $DESTDIR$PREFIX."
+  echo "Kept, for you to remove: the configuration in $etc, models and state in /var/lib/runnel."
+}
+
+case ${1:-} in
+  install) install_files ;;
+  uninstall) uninstall_files ;;
+  *) refuse "say install or uninstall, got '${1:-}'." ;;
+esac

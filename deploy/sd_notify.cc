@@ -1,0 +1,125 @@
+// sd-notify: tells systemd what the gateway says. Node has no datagrams of AF_UNIX, and a process for each
+// message would be gone before systemd looks up whose it was; so one process lives as long as the gateway
+// does. Each line of stdin is one datagram to the socket that NOTIFY_SOCKET names; a tab in it separates two
+// assignments. It ends with its stdin, and by no polite signal: the gateway that is stopping has things to
+// say to the end.
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "runner/exit_code.h"
+
+namespace runnel {
+namespace {
+
+constexpr size_t kMaxLineBytes = 4096;
+
+struct Address {
+  sockaddr_un socket = {};
+  socklen_t num_bytes = 0;
+};
+
+// A path, or @ and a name that is in no file system. nullopt for what is neither, or too long.
+std::optional<Address> parse_address(std::string_view name) {
+  Address address;
+  address.socket.sun_family = AF_UNIX;
+  if (name.size() < 2 || name.size() >= sizeof(address.socket.sun_path)) return std::nullopt;
+  if (name[0] != '/' && name[0] != '@') return std::nullopt;
+  std::copy(name.begin(), name.end(), address.socket.sun_path);
+  // The length, not a zero at the end, says how far an abstract name goes.
+  if (name[0] == '@') address.socket.sun_path[0] = '\0';
+  address.num_bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + name.size());
+  return address;
+}
+
+class Notifier {
+ public:
+  Notifier(int fd, const Address& address, std::string_view name) : fd_(fd), address_(address), name_(name) {}
+
+  // Waits while systemd has not read what came before.
+  void send(std::string message) {
+    std::replace(message.begin(), message.end(), '\t', '\n');
+    ssize_t sent;
+    do {
+      sent = sendto(fd_, message.data(), message.size(), MSG_NOSIGNAL,
+                    reinterpret_cast<const sockaddr*>(&address_.socket), address_.num_bytes);
+    } while (sent < 0 && errno == EINTR);
+    const int error = sent < 0 ? errno : 0;
+    // Said once, until something changes: the next message comes all the same.
+    if (error != 0 && error != last_error_) {
+      std::fprintf(stderr, "sd-notify: cannot send to NOTIFY_SOCKET=%s: %s\n", name_.c_str(),
+                   std::strerror(error));
+    }
+    last_error_ = error;
+  }
+
+ private:
+  int fd_;
+  Address address_;
+  std::string name_;
+  int last_error_ = 0;
+};
+
+ExitCode relay_lines(Notifier& notifier) {
+  std::array<char, kMaxLineBytes> buffer;
+  std::string line;
+  for (;;) {
+    const ssize_t num_read = read(STDIN_FILENO, buffer.data(), buffer.size());
+    if (num_read < 0 && errno == EINTR) continue;
+    if (num_read < 0) {
+      std::fprintf(stderr, "sd-notify: cannot read standard input: %s\n", std::strerror(errno));
+      return ExitCode::kSystem;
+    }
+    if (num_read == 0) return ExitCode::kOk;
+    for (const char byte : std::string_view(buffer.data(), static_cast<size_t>(num_read))) {
+      if (byte == '\n') {
+        if (!line.empty()) notifier.send(std::exchange(line, {}));
+      } else if (line.size() < kMaxLineBytes) {
+        line.push_back(byte);
+      } else {
+        std::fprintf(stderr, "sd-notify: a line has more than %zu bytes, which is the limit\n",
+                     kMaxLineBytes);
+        return ExitCode::kProtocol;
+      }
+    }
+  }
+}
+
+ExitCode run() {
+  const char* name = std::getenv("NOTIFY_SOCKET");
+  const std::optional<Address> address = parse_address(name == nullptr ? "" : name);
+  if (!address) {
+    std::fprintf(stderr,
+                 "sd-notify: NOTIFY_SOCKET must be a path of at most 107 bytes, or @ and a name, got %s\n",
+                 name == nullptr ? "nothing" : name);
+    return ExitCode::kUsage;
+  }
+  for (const int polite : {SIGTERM, SIGINT, SIGHUP}) std::signal(polite, SIG_IGN);
+  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) {
+    std::fprintf(stderr, "sd-notify: cannot make a socket: %s\n", std::strerror(errno));
+    return ExitCode::kSystem;
+  }
+  Notifier notifier(fd, *address, name);
+  return relay_lines(notifier);
+}
+
+}  // namespace
+}  // namespace runnel
+
+int main() {
+  return static_cast<int>(runnel::run());
+}
