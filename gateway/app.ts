@@ -7,6 +7,7 @@ import { openAiErrorBody } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
+import type { CrashReport } from './ops/crash-reports.ts';
 import type { Log } from './ops/log.ts';
 import type { Metrics } from './ops/metrics.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
@@ -16,6 +17,7 @@ import { healthRoutes } from './routes/health.ts';
 import { logFailure } from './routes/log-failure.ts';
 import { metricsRoutes } from './routes/metrics.ts';
 import { modelRoutes } from './routes/models.ts';
+import { runnerRoutes } from './routes/runner.ts';
 import { tokenizeRoutes } from './routes/tokenize.ts';
 import type { Runner } from './runner/runner.ts';
 
@@ -26,6 +28,13 @@ export interface AppDeps {
   readonly runner: Runner;
   readonly log: Log;
   readonly metrics: Metrics;
+  /** Of runners, the newest first. */
+  readonly crashes: () => readonly CrashReport[];
+  /**
+   * Reads the settings again and puts a new runner in place of the old one. Resolves when it is ready, or with the reason
+   * why the old command was started again. Throws UsageError for settings that cannot be used.
+   */
+  readonly restartRunner: () => Promise<string | undefined>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Bytes a request body may have. */
@@ -34,12 +43,22 @@ export interface AppDeps {
   readonly guard?: GuardRules;
 }
 
+/** Paths whose requests go to the runner. */
+const GENERATING = ['/execute', '/v1/chat/completions', '/v1/completions'];
+
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
   app.use(correlation);
   app.use('/v1/*', requestId);
   addGuard(app, deps.guard ?? loopbackOnly);
+  for (const path of GENERATING) {
+    // A full queue reads no bodies.
+    app.post(path, async (_, next) => {
+      deps.runner.requireAnyRoom();
+      await next();
+    });
+  }
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,
@@ -60,6 +79,7 @@ export function createApp(deps: AppDeps): Hono {
     completionRoutes,
     modelRoutes,
     tokenizeRoutes,
+    runnerRoutes,
   ];
   for (const routes of families) app.route('/', routes(deps));
   app.notFound((c) => {

@@ -96,7 +96,12 @@ const settings = {
   'request-timeout-sec': {
     schema: whole(1, 3600),
     fallback: 30,
-    help: 'time a client has to send a whole request; the answer may take as long as it takes',
+    help: 'time a client has to send a whole request; making the answer may take as long as it takes',
+  },
+  'client-stall-timeout-sec': {
+    schema: whole(2, 3600),
+    fallback: 30,
+    help: 'time a client may take nothing of an answer that is there; then its request is cancelled',
   },
   'keep-alive-timeout-sec': {
     schema: whole(1, 3600),
@@ -117,6 +122,10 @@ const settings = {
     schema: whole(0, 3600),
     fallback: 30,
     help: 'time open streams get to finish after SIGTERM',
+  },
+  'crash-reports-dir': {
+    schema: text().optional(),
+    help: 'folder for reports of runners that died, and their recordings; none unless set',
   },
   'log-level': {
     schema: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`),

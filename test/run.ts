@@ -21,6 +21,8 @@ const KILLS_IN_CHECK = 20;
 /** What each fuzzer must have read in --check. */
 const FUZZED_IN_CHECK = { 'fuzz-gguf': 200_000, 'fuzz-commands': 1_000_000 };
 const FUZZED_TOWARDS_GATEWAY_IN_CHECK = 1_000_000;
+/** Requests beyond what there is room for, and clients that leave with the first token. */
+const OVERLOAD_IN_CHECK = 10_000;
 const POISON_ROUNDS_IN_CHECK = 100;
 const SIMULATED_SEEDS_IN_CHECK = 5000;
 /** So few cases might meet too few events by chance: the seed is always the same. */
@@ -187,6 +189,10 @@ if (positionals.length > 0) {
   // What its cases met is worth seeing in any case.
   const { code, output } = await check('exactness on the default model', EXACTNESS, EXACTNESS_IN_CHECK);
   if (code === 0) console.log(output.replace(/^/gm, '     '));
+  await testFiles(['test/gateway/routes/overload.test.ts'], {
+    RUNNEL_TEST_OVERLOAD: String(OVERLOAD_IN_CHECK),
+    RUNNEL_TEST_STORM: String(OVERLOAD_IN_CHECK),
+  });
   await testFiles(['test/e2e/kills.test.ts'], { RUNNEL_TEST_KILLS: String(KILLS_IN_CHECK) });
   await testFile('test/gateway/runner/simulation.test.ts', {
     RUNNEL_TEST_SEEDS: String(SIMULATED_SEEDS_IN_CHECK),

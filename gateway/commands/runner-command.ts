@@ -4,7 +4,7 @@ import type { ModelSlot } from '../model/model-slot.ts';
 import type { RunnerCommand } from '../runner/process.ts';
 
 /** Settings that are the runner's, under the names they have there too. */
-const PASSED_ON = [
+export const PASSED_ON = [
   'threads',
   'max-model-len',
   'max-num-seqs',

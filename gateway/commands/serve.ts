@@ -4,6 +4,7 @@ import { createApp } from '../app.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
+import { CrashReports } from '../ops/crash-reports.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../ops/http-server.ts';
 import { createLog } from '../ops/log.ts';
@@ -14,11 +15,13 @@ import { createNotifier } from '../ops/systemd/notifier.ts';
 import { passedSocket } from '../ops/systemd/passed-socket.ts';
 import { statusLine } from '../ops/systemd/status-line.ts';
 import { CAPABILITIES } from '../routes/health.ts';
+import { crashKind } from '../runner/crash.ts';
 import { memoryOf } from '../runner/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { Supervisor } from '../runner/supervisor.ts';
 import { TimeLimitedRunner } from '../runner/time-limited-runner.ts';
 import { curlLine, greeting, placeOf } from './greeting.ts';
+import { reload } from './reload.ts';
 import { reporting } from './report.ts';
 import { runnerCommand } from './runner-command.ts';
 import { addressOf, guardRules, httpLimits, requireKeysBeyondLoopback } from './server-settings.ts';
@@ -40,7 +43,7 @@ export function serveCommand(args: string[]): Promise<number> {
       args.filter((arg) => arg !== PRINT_CONFIG),
       process.env,
     );
-    if (!isPrinted) return serve(config);
+    if (!isPrinted) return serve(config, () => readConfig(args, process.env));
     process.stdout.write(printConfig(config));
     return ExitCode.ok;
   });
@@ -48,7 +51,7 @@ export function serveCommand(args: string[]): Promise<number> {
 
 const PRINT_CONFIG = '--print-config';
 
-async function serve(config: Config): Promise<number> {
+async function serve(config: Config, readAgain: () => Config): Promise<number> {
   const workerId = config['worker-id'] ?? randomUUID();
   const slot = new ModelSlot(resolveModel(config.model));
   const guard = guardRules(config);
@@ -58,6 +61,12 @@ async function serve(config: Config): Promise<number> {
   const log = createLog(config['log-level'], () => ({ worker_id: workerId, model: slot.path, port }));
   log.info({ event: 'startup', msg: 'Worker starting' });
 
+  const crashes = new CrashReports({
+    folder: config['crash-reports-dir'],
+    recording: config.record,
+    log,
+    now: Date.now,
+  });
   const callback = new ReadyCallback(config['callback-url'], log);
   const supervisor = new Supervisor({
     prepare: () => slot.refresh(),
@@ -74,6 +83,22 @@ async function serve(config: Config): Promise<number> {
       if (supervisor.status().restarts === 0) console.log(greeting(place, curl, model));
       void callback.send(readyMessage(workerId, place, model.id, info));
     },
+    onCrash: (crash) => {
+      metrics.crashed(crashKind(crash));
+      crashes.add(crash);
+    },
+  });
+  const restartRunner = (): Promise<string | undefined> => {
+    const { config: next, notApplied } = reload(config, readAgain());
+    if (notApplied.length > 0) log.warn({ event: 'settings_not_applied', settings: notApplied });
+    return supervisor.replaceRunner(() => runnerCommand(next, slot));
+  };
+  process.on('SIGHUP', () => {
+    try {
+      void restartRunner();
+    } catch (error) {
+      log.error({ event: 'settings_unusable', msg: (error as Error).message });
+    }
   });
   const metrics = new Metrics(() => supervisor.status(), Date.now);
   const limited = new TimeLimitedRunner(supervisor, config['inference-timeout-sec'] * 1000, Date.now);
@@ -82,6 +107,8 @@ async function serve(config: Config): Promise<number> {
     runner: new MeteredRunner(limited, metrics),
     log,
     metrics,
+    crashes: () => crashes.newest,
+    restartRunner,
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
     guard,
@@ -91,7 +118,9 @@ async function serve(config: Config): Promise<number> {
     status: () => statusLine(supervisor.status(), basename(slot.path, '.gguf')),
     log,
   });
-  const server = createHttpServer(app.fetch, httpLimits(config));
+  const server = createHttpServer(app.fetch, httpLimits(config), (heldBytes) => {
+    log.info({ event: 'client_stalled', held_bytes: heldBytes });
+  });
   const passed = passedSocket(process.env);
   let address: Address;
   try {

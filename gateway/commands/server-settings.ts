@@ -35,6 +35,7 @@ export function httpLimits(config: Config): HttpLimits {
     requestTimeoutMs: config['request-timeout-sec'] * 1000,
     checkIntervalMs: config['timeouts-check-interval-sec'] * 1000,
     keepAliveTimeoutMs: config['keep-alive-timeout-sec'] * 1000,
+    clientStallTimeoutMs: config['client-stall-timeout-sec'] * 1000,
     maxConnections: config['max-connections'],
     maxRequestsPerConnection: config['max-requests-per-connection'],
     maxHeaders: config['max-headers'],

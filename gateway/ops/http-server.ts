@@ -3,18 +3,21 @@ import { lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
+import { StalledClients } from './stalled-clients.ts';
 import { type PassedSocket, unixPathOf } from './systemd/passed-socket.ts';
 
 /** HTTP over a socket, with a bound on everything a client can make us hold or wait for. */
 
 export interface HttpLimits {
-  /** Time to send the header of a request, and the whole of it; the answer may take as long as it takes. */
+  /** Time to send the header of a request, and the whole of it; making the answer may take as long as it takes. */
   readonly headersTimeoutMs: number;
   readonly requestTimeoutMs: number;
   /** How often those are looked at. */
   readonly checkIntervalMs: number;
   /** Between two requests on one connection. */
   readonly keepAliveTimeoutMs: number;
+  /** How long a client may take nothing of an answer that is there. */
+  readonly clientStallTimeoutMs: number;
   readonly maxConnections: number;
   readonly maxRequestsPerConnection: number;
   readonly maxHeaders: number;
@@ -23,18 +26,28 @@ export interface HttpLimits {
 /** Where to listen: an address and port, or the path of a UNIX socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
+/** onStalled hears of clients whose connections are cut because they take nothing. */
 export function createHttpServer(
   fetch: Parameters<typeof getRequestListener>[0],
   limits: HttpLimits,
+  onStalled: (heldBytes: number) => void = () => {},
 ): Server {
+  const stalled = new StalledClients({ timeoutMs: limits.clientStallTimeoutMs, onStalled });
+  const listener = getRequestListener(fetch) as RequestListener;
   const server = createServer(
     {
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
       connectionsCheckingInterval: limits.checkIntervalMs,
       keepAliveTimeout: limits.keepAliveTimeoutMs,
+      // The kernel asks those that wait in silence whether they are there; ten questions, a second apart, are enough.
+      keepAlive: true,
+      keepAliveInitialDelay: limits.clientStallTimeoutMs / 2,
     },
-    boundedHeaders(getRequestListener(fetch) as RequestListener, limits.maxHeaders),
+    boundedHeaders((incoming, outgoing) => {
+      stalled.watch(outgoing);
+      return listener(incoming, outgoing);
+    }, limits.maxHeaders),
   );
   server.maxConnections = limits.maxConnections;
   server.maxRequestsPerSocket = limits.maxRequestsPerConnection;

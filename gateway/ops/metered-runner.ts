@@ -21,29 +21,32 @@ export class MeteredRunner implements Runner {
     return this.#runner.status();
   }
 
+  requireAnyRoom(): void {
+    this.#counting(1, () => this.#runner.requireAnyRoom());
+  }
+
   requireRoom(requests: readonly GenerateRequest[]): void {
-    try {
-      this.#runner.requireRoom(requests);
-    } catch (error) {
-      for (const _ of requests) this.#metrics.refused(outcomeOf(error));
-      throw error;
-    }
+    this.#counting(requests.length, () => this.#runner.requireRoom(requests));
   }
 
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
-    let batches: AsyncIterable<TokenBatch>;
-    try {
-      batches = this.#runner.generate(request, signal);
-    } catch (error) {
-      this.#metrics.refused(outcomeOf(error));
-      throw error;
-    }
+    const batches = this.#counting(1, () => this.#runner.generate(request, signal));
     const meter = this.#metrics.admitted(request.promptIds.length);
     // A consumer that left need not come back to the loop below.
     const onAbort = (): void => meter.end('cancelled');
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
     return read(batches, meter);
+  }
+
+  /** What the runner does not take is so many refusals. */
+  #counting<Taken>(numRequests: number, take: () => Taken): Taken {
+    try {
+      return take();
+    } catch (error) {
+      for (let i = 0; i < numRequests; i++) this.#metrics.refused(outcomeOf(error));
+      throw error;
+    }
   }
 }
 

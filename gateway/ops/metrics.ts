@@ -25,6 +25,9 @@ export class Metrics {
   readonly #now: () => number;
 
   readonly #requests = this.#counter('worker_requests_total', 'Requests that ended, by outcome', ['outcome']);
+  readonly #crashes = this.#counter('runnel_runner_crashes_total', 'Runners that died unasked, by reason', [
+    'reason',
+  ]);
   readonly #tokens = this.#counter(
     'worker_tokens_generated_total',
     'Tokens generated and taken by a consumer',
@@ -110,6 +113,11 @@ export class Metrics {
   /** A request the runner did not take. */
   refused(outcome: string): void {
     this.#requests.inc({ outcome });
+  }
+
+  /** A runner has died. */
+  crashed(reason: string): void {
+    this.#crashes.inc({ reason });
   }
 
   admitted(numPromptTokens: number): RequestMeter {

@@ -4,6 +4,7 @@
  * dies again it was this request, which is failed and refused from then on. The others lose nothing but time.
  */
 import type { RunnerClient } from './client.ts';
+import type { RequestInFlight } from './crash.ts';
 import { OpenRequest } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';
 import { type GenerateRequest, GenerationError } from './runner.ts';
@@ -93,6 +94,18 @@ export class Dispatch {
   /** Nothing can be asked of the runner any more. */
   onLost(): void {
     this.#client = undefined;
+  }
+
+  /** The runner is about to be ended: it has nobody's request any more, and another one will get them. */
+  takeBack(): void {
+    this.#client = undefined;
+    this.#trial = undefined;
+    for (const open of this.#open) open.takeBack();
+  }
+
+  /** What the runner has, or had when it was lost. */
+  inFlight(): RequestInFlight[] {
+    return [...this.#open].flatMap((open) => open.inFlight ?? []);
   }
 
   /** isStrike: what the runner computed may be the cause. */

@@ -2,7 +2,7 @@
  * From how a runner died to what is done about it: the table "Exit statuses" of docs/protocol.md.
  */
 import type { Crash } from './breaker.ts';
-import type { Failure } from './messages.ts';
+import type { Failure, Heartbeat } from './messages.ts';
 import type { RunnerExit } from './process.ts';
 
 export interface Death {
@@ -17,6 +17,10 @@ export interface Death {
   readonly stderrTail: string;
   /** How long it had been ready; undefined: it never was. */
   readonly readyForMs: number | undefined;
+  /** What it was doing, as last heard; undefined: it has said nothing. */
+  readonly phase: Heartbeat['phase'] | undefined;
+  /** The last one that was heard of. */
+  readonly step: number;
   /** The kernel has killed something of ours for want of memory meanwhile. */
   readonly isOutOfMemory: boolean;
 }

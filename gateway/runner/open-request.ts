@@ -3,6 +3,7 @@
  * consumer has not taken yet (stream), and the runner that works on it now, if one does.
  */
 import type { RequestSink, RunnerClient } from './client.ts';
+import type { RequestInFlight } from './crash.ts';
 import { Journal } from './journal.ts';
 import type { Output, PromptLogprobs, RequestError } from './messages.ts';
 import { type GenerateRequest, GenerationError, type TokenBatch } from './runner.ts';
@@ -34,6 +35,24 @@ export class OpenRequest implements RequestSink {
   /** Whether a runner has it. */
   get isSent(): boolean {
     return this.#sent !== undefined;
+  }
+
+  /** Undefined while no runner has it. */
+  get inFlight(): RequestInFlight | undefined {
+    if (this.#sent === undefined) return undefined;
+    const { maxTokens, sampling } = this.request;
+    const { logitBias, allowedTokenIds, bannedTokenIds, ...numbers } = sampling;
+    return {
+      requestId: this.#sent.requestId,
+      numPromptTokens: this.numPromptTokens,
+      numEmitted: this.numEmitted,
+      strikes: this.strikes,
+      maxTokens,
+      ...numbers,
+      numBiases: logitBias.size,
+      numAllowedTokens: allowedTokenIds.length,
+      numBannedTokens: bannedTokenIds.length,
+    };
   }
 
   get numEmitted(): number {
@@ -70,6 +89,12 @@ export class OpenRequest implements RequestSink {
   /** The runner is dead; if it had this request, another one will get it. isStrike: the request may be the cause. */
   onRunnerDied(isStrike: boolean): void {
     if (this.#sent !== undefined && isStrike) this.#journal.countDeath();
+    this.#sent = undefined;
+  }
+
+  /** The runner shall stop at it; another one will get it. */
+  takeBack(): void {
+    this.#sent?.client.cancel(this.#sent.requestId);
     this.#sent = undefined;
   }
 

@@ -82,6 +82,8 @@ export class RunnerLife {
   #watchdog: Watchdog | undefined;
   #readyAt: number | undefined;
   #loadedBytes = 0;
+  #phase: Heartbeat['phase'] | undefined;
+  #step = 0;
   #failure: Failure | undefined;
   #verdict: Death['verdict'];
   #isLost = false;
@@ -116,10 +118,14 @@ export class RunnerLife {
         if (!this.#isLost) this.#onLoaded(ready);
       },
       onHeartbeat: (heartbeat) => {
+        this.#phase = heartbeat.phase;
         this.#watchdog?.onHeartbeat(heartbeat);
         if (!this.#isLost && this.#readyAt !== undefined) events.onHeartbeat(heartbeat);
       },
-      onStep: (step) => this.#watchdog?.onStep(step),
+      onStep: (step) => {
+        this.#step = step;
+        this.#watchdog?.onStep(step);
+      },
       onLetGo: () => events.onLetGo(),
       onStats: (stats) => {
         if (!this.#isLost && this.#readyAt !== undefined) events.onStats(stats);
@@ -260,6 +266,8 @@ export class RunnerLife {
       failure: this.#failure,
       stderrTail: this.#process.stderrTail,
       readyForMs: this.#readyAt === undefined ? undefined : clock.now() - this.#readyAt,
+      phase: this.#phase,
+      step: this.#step,
       isOutOfMemory: (oomKills() ?? 0) > (this.#oomKillsBefore ?? 0),
     });
   }

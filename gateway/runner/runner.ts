@@ -174,5 +174,7 @@ export interface Runner {
    * of which none shall be begun unless all can be. What is asked in the same turn of the event loop still holds.
    */
   requireRoom(requests: readonly GenerateRequest[]): void;
+  /** Throws the GenerationError that any request would get now, whatever it asks: nobody need look at what that is. */
+  requireAnyRoom(): void;
   status(): RunnerStatus;
 }

@@ -9,6 +9,7 @@ import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
 import type { RunnerClient } from './client.ts';
 import { type Clock, systemClock, type Timer } from './clock.ts';
+import type { RunnerCrash } from './crash.ts';
 import { type Death, type ExitPolicy, exitPolicy } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
 import { LoadLog } from './load-log.ts';
@@ -38,7 +39,7 @@ export interface SuccessionOptions {
    * error's message is the reason: the same as when the runner itself refuses the file.
    */
   readonly prepare?: () => Promise<void>;
-  /** Asked anew for each start. */
+  /** Asked anew for each start, until replace() names another one. */
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
   readonly modelPath: string;
@@ -64,12 +65,22 @@ export interface SuccessionEvents {
   /** A runner takes requests. isOnTrial: only one of them until onProven() is called. */
   onReady(client: RunnerClient, info: RunnerInfo, isOnTrial: boolean): void;
   onLetGo(): void;
+  /** The runner is about to be ended, at the end of its step, to make room for another one. */
+  onReplacing(): void;
   onLost(): void;
   /** Before anything comes of it. isStrike: what the runner computed may be the cause. */
-  onDied(isStrike: boolean): void;
+  onDied(isStrike: boolean, crash: Omit<RunnerCrash, 'requests'>): void;
   onFailed(failing: Failing): void;
   /** Whether anybody still wants a runner. */
   isWanted(): boolean;
+}
+
+interface Replacement {
+  /** The command that is gone back to. */
+  readonly before: () => RunnerCommand;
+  /** The runner there is was told to end. */
+  isEnding: boolean;
+  readonly settle: ((failure: string | undefined) => void)[];
 }
 
 export class Succession {
@@ -97,9 +108,15 @@ export class Succession {
   #startTimer: Timer | undefined;
   #watch: FileWatch | undefined;
   #isStopping = false;
+  /** start() waits for prepare(). */
+  #isPreparing = false;
+  #command: () => RunnerCommand;
+  /** Until the runner of a new command is ready, or dead. */
+  #replacement: Replacement | undefined;
 
   constructor(options: SuccessionOptions, events: SuccessionEvents) {
     this.#options = options;
+    this.#command = options.command;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
@@ -160,10 +177,54 @@ export class Succession {
     // Before anybody opens the file: whatever is written from now on is another attempt's.
     this.#modelBefore = fileIdentity(modelPath);
     const prepared = prepare?.() ?? Promise.resolve();
+    this.#isPreparing = true;
     prepared.then(
-      () => this.#spawn(),
-      (error: unknown) => this.#waitForFile(error instanceof Error ? error.message : String(error)),
+      () => {
+        this.#isPreparing = false;
+        this.#spawn();
+      },
+      (error: unknown) => {
+        this.#isPreparing = false;
+        const reason = error instanceof Error ? error.message : String(error);
+        this.#settleReplacement(reason);
+        this.#waitForFile(reason);
+      },
     );
+  }
+
+  /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
+  replace(command: () => RunnerCommand): Promise<string | undefined> {
+    if (this.#isStopping) return Promise.resolve('The server is stopping.');
+    this.#log('info', 'runner_replacing', { pid: this.pid });
+    // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
+    this.#replacement ??= { before: this.#command, isEnding: false, settle: [] };
+    this.#command = command;
+    const { settle } = this.#replacement;
+    const settled = new Promise<string | undefined>((resolve) => settle.push(resolve));
+    if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
+    else if (!this.#isPreparing) {
+      this.#startTimer?.cancel();
+      this.#breaker.close();
+      if (this.#state === 'failed') this.#state = 'starting';
+      this.start();
+    }
+    return settled;
+  }
+
+  #endForReplacement(life: RunnerLife, replacement: Replacement): void {
+    if (replacement.isEnding) return;
+    replacement.isEnding = true;
+    if (this.#state === 'ready') {
+      this.#state = 'recovering';
+      this.#reason = 'The runner is being replaced.';
+    }
+    this.#events.onReplacing();
+    void life.end();
+  }
+
+  #settleReplacement(failure: string | undefined): void {
+    for (const settle of this.#replacement?.settle ?? []) settle(failure);
+    this.#replacement = undefined;
   }
 
   /** The runner on trial has done it. */
@@ -175,6 +236,7 @@ export class Succession {
   /** No runner is waited for any more but for those who have requests open. */
   stop(): void {
     this.#isStopping = true;
+    this.#settleReplacement('The server is stopping.');
     this.#watch?.stop();
   }
 
@@ -186,8 +248,9 @@ export class Succession {
 
   #spawn(): void {
     if (!this.#events.isWanted()) return;
-    const { command, limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
+    const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     this.#numStarts += 1;
+    this.#hello = undefined;
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
       spawn,
@@ -196,7 +259,8 @@ export class Succession {
       stepTimes: this.#stepTimes,
       limits: { ...defaultLifeLimits, ...limits },
     };
-    const life = new RunnerLife(command(), this.#needsCanary, support, {
+    const used = this.#command();
+    const life = new RunnerLife(used, this.#needsCanary, support, {
       onHello: (hello) => {
         this.#hello = hello;
       },
@@ -218,7 +282,7 @@ export class Succession {
       },
       onLetGo: () => this.#events.onLetGo(),
       onLost: () => this.#onLost(),
-      onDied: (death) => this.#onDied(life, death),
+      onDied: (death) => this.#onDied(life, used, death),
       onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
     });
     this.#life = life;
@@ -239,6 +303,7 @@ export class Succession {
     };
     this.#info = info;
     this.#state = 'ready';
+    this.#settleReplacement(undefined);
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
     this.#loadProgress = undefined;
@@ -265,22 +330,47 @@ export class Succession {
     this.#reason = 'The runner ended unexpectedly; another one is coming.';
   }
 
-  #onDied(life: RunnerLife, death: Death): void {
+  #onDied(life: RunnerLife, command: RunnerCommand, death: Death): void {
     this.#onLost();
     this.#life = undefined;
     const policy = exitPolicy(death);
     const isWanted = this.#events.isWanted();
-    const level = isWanted ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
+    const isPlanned = this.#replacement?.isEnding ?? false;
+    const level = isWanted && !isPlanned ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
     this.#log(level, 'runner_exited', {
       pid: life.pid,
       ...death.exit,
-      ...(isWanted ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
+      ...(isWanted && !isPlanned ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
     });
     if (!isWanted) return;
-    this.#events.onDied(policy.countsForRequests);
-    if (policy.action === 'restart') this.#restart(policy, death);
+    if (this.#replacement !== undefined && isPlanned) {
+      this.#replacement.isEnding = false;
+      this.start();
+      return;
+    }
+    this.#events.onDied(policy.countsForRequests, {
+      pid: life.pid,
+      start: this.#numStarts,
+      command,
+      death,
+      message: policy.reason,
+      build: this.#hello?.build,
+      numericsId: this.#hello?.numericsId,
+      modelIdentity: this.#info?.modelIdentity,
+    });
+    if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
+    else if (policy.action === 'restart') this.#restart(policy, death);
     else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason);
     else this.#fail({ reason: policy.reason, isRetriable: false });
+  }
+
+  /** The new command's runner was never ready: that of the command before is. */
+  #goBack({ before }: Replacement, failure: string): void {
+    this.#log('error', 'runner_replacement_failed', { reason: failure });
+    this.#reason = failure;
+    this.#command = before;
+    this.#settleReplacement(failure);
+    this.start();
   }
 
   #restart(policy: ExitPolicy, death: Death): void {

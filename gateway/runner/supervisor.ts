@@ -3,8 +3,10 @@
  * (succession.ts) and what is given to it (dispatch.ts) are behind it.
  */
 import { systemClock } from './clock.ts';
+import type { RunnerCrash } from './crash.ts';
 import { Dispatch } from './dispatch.ts';
 import type { OpenRequest } from './open-request.ts';
+import type { RunnerCommand } from './process.ts';
 import { Quarantine } from './quarantine.ts';
 import {
   type GenerateRequest,
@@ -24,6 +26,8 @@ export interface SupervisorOptions extends SuccessionOptions {
   readonly maxQueuedTokens: number;
   /** Called for every runner that becomes ready, also when its model is not the one before. */
   readonly onReady?: (info: RunnerInfo) => void;
+  /** Called for every death that nobody asked for, before the next runner is started. */
+  readonly onCrash?: (crash: RunnerCrash) => void;
 }
 
 export class Supervisor implements Runner {
@@ -49,8 +53,12 @@ export class Supervisor implements Runner {
         options.onReady?.(info);
       },
       onLetGo: () => this.#dispatch.onLetGo(),
+      onReplacing: () => this.#dispatch.takeBack(),
       onLost: () => this.#dispatch.onLost(),
-      onDied: (isStrike) => this.#dispatch.onDied(isStrike),
+      onDied: (isStrike, crash) => {
+        options.onCrash?.({ ...crash, requests: this.#dispatch.inFlight() });
+        this.#dispatch.onDied(isStrike);
+      },
       onFailed: (failing) => this.#dispatch.failAll(errorOf(failing)),
       isWanted: () => this.#stopped === undefined || this.#dispatch.numOpen > 0,
     });
@@ -59,6 +67,14 @@ export class Supervisor implements Runner {
   /** Starts the first runner. To be called once. */
   start(): void {
     this.#succession.start();
+  }
+
+  /**
+   * Another runner in place of the one there is; open requests go on with it. Resolves when it is ready, or with the
+   * reason why it is not: then a runner by the command of before is started again.
+   */
+  replaceRunner(command: () => RunnerCommand): Promise<string | undefined> {
+    return this.#succession.replace(command);
   }
 
   status(): RunnerStatus {
@@ -126,18 +142,30 @@ export class Supervisor implements Runner {
     await this.#succession.end();
   }
 
+  requireAnyRoom(): void {
+    this.#requireReady();
+    this.#requireRoomFor(1, 1);
+  }
+
   requireRoom(requests: readonly GenerateRequest[]): void {
-    const { state, reason, info } = this.status();
-    if (info === undefined || !(state === 'ready' || state === 'recovering')) {
-      throw this.#notReady(reason ?? 'The runner is not ready.');
-    }
+    const info = this.#requireReady();
     if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity)) {
       throw this.#notReady('The model was replaced while the request was being prepared; send it again.');
     }
     for (const request of requests) this.#dispatch.requireHarmless(request);
-    const { maxOpenRequests, maxQueuedTokens } = this.#options;
     const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
-    requireRoomFor('answers', requests.length, this.#dispatch.numHeld, maxOpenRequests);
+    this.#requireRoomFor(requests.length, numTokens);
+  }
+
+  #requireReady(): RunnerInfo {
+    const { state, reason, info } = this.status();
+    if (info !== undefined && (state === 'ready' || state === 'recovering')) return info;
+    throw this.#notReady(reason ?? 'The runner is not ready.');
+  }
+
+  #requireRoomFor(numAnswers: number, numTokens: number): void {
+    const { maxOpenRequests, maxQueuedTokens } = this.#options;
+    requireRoomFor('answers', numAnswers, this.#dispatch.numHeld, maxOpenRequests);
     requireRoomFor('prompt tokens', numTokens, this.#dispatch.numHeldTokens, maxQueuedTokens);
   }
 

@@ -26,6 +26,10 @@ export class TimeLimitedRunner implements Runner {
     return this.#runner.status();
   }
 
+  requireAnyRoom(): void {
+    this.#runner.requireAnyRoom();
+  }
+
   requireRoom(requests: readonly GenerateRequest[]): void {
     this.#runner.requireRoom(requests);
   }

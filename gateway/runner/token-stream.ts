@@ -8,6 +8,8 @@ import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs } from './
 
 /** A take empties the buffer, so that there is no need for a second, lower mark to resume at. */
 export const pauseAboveTokens = 256;
+/** Those of likely other tokens included: each is some hundred bytes where it is sent. */
+export const pauseAboveLogprobs = 2048;
 
 interface Waiter {
   resolve(batch: TokenBatch): void;
@@ -19,6 +21,7 @@ export class TokenStream {
   #firstIndex = 0;
   #tokenIds: number[] = [];
   #logprobs: TokenLogprobs[] | undefined;
+  #numLogprobs = 0;
   /** Until the first tokens come; as many as the prompt has tokens at most. */
   #promptLogprobs: TokenLogprobs[] | undefined;
   #first: FirstOutput | undefined;
@@ -46,11 +49,14 @@ export class TokenStream {
     for (const id of output.tokenIds) this.#tokenIds.push(id);
     if (output.logprobs !== undefined) {
       this.#logprobs ??= [];
-      for (const entry of output.logprobs) this.#logprobs.push(entry);
+      for (const entry of output.logprobs) {
+        this.#logprobs.push(entry);
+        this.#numLogprobs += 1 + entry.topIds.length;
+      }
     }
     this.#finish = output.finish;
     this.#deliver();
-    if (!this.#isPaused && this.#finish === undefined && this.#tokenIds.length > pauseAboveTokens) {
+    if (!this.#isPaused && this.#finish === undefined && this.#isFull()) {
       this.#isPaused = true;
       this.#onFlow('pause');
     }
@@ -78,6 +84,10 @@ export class TokenStream {
     });
   }
 
+  #isFull(): boolean {
+    return this.#tokenIds.length > pauseAboveTokens || this.#numLogprobs > pauseAboveLogprobs;
+  }
+
   #deliver(): void {
     const waiter = this.#waiter;
     if (waiter === undefined) return;
@@ -102,6 +112,7 @@ export class TokenStream {
     this.#firstIndex += batch.tokenIds.length;
     this.#tokenIds = [];
     this.#logprobs = undefined;
+    this.#numLogprobs = 0;
     this.#first = undefined;
     this.#promptLogprobs = undefined;
     if (this.#isPaused) {

@@ -27,6 +27,7 @@ const scaled: HttpLimits = {
   requestTimeoutMs: 600,
   checkIntervalMs: 50,
   keepAliveTimeoutMs: 200,
+  clientStallTimeoutMs: 30_000,
   maxConnections: 8,
   maxRequestsPerConnection: 3,
   maxHeaders: 64,

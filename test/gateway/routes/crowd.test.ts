@@ -1,98 +1,17 @@
 /** Many clients at once, over sockets and a runner in a process of its own: one's pace and fate are not another's. */
-import type { Server } from 'node:http';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { createApp } from '../../../gateway/app.ts';
-import type { Model } from '../../../gateway/model/model.ts';
-import { close, createHttpServer, listen } from '../../../gateway/ops/http-server.ts';
-import { createLog } from '../../../gateway/ops/log.ts';
-import { Metrics } from '../../../gateway/ops/metrics.ts';
-import type { Supervisor, SupervisorOptions } from '../../../gateway/runner/supervisor.ts';
-import { TimeLimitedRunner } from '../../../gateway/runner/time-limited-runner.ts';
-import { byteModel } from '../../fixtures/byte-model.ts';
-import { answerOf, fakeVocabSize } from '../../fixtures/fake-tokens.ts';
+import { withCrowd } from '../../fixtures/crowd.ts';
+import { answerOf } from '../../fixtures/fake-tokens.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
-import { type Directory, patienceMs, supervised, withDirectory } from '../../fixtures/supervised.ts';
+import { patienceMs } from '../../fixtures/supervised.ts';
 import { until, within } from '../../fixtures/within.ts';
 
 const test = suite('crowd');
 
-const limits = {
-  headersTimeoutMs: 10_000,
-  requestTimeoutMs: 10_000,
-  checkIntervalMs: 1000,
-  keepAliveTimeoutMs: 5000,
-  maxConnections: 100,
-  maxRequestsPerConnection: 1000,
-  maxHeaders: 64,
-};
-
-/** Each token is so much text that an answer of 2048 of them is more than server and client have buffers for. */
-const wideModel: Model = {
-  ...byteModel,
-  tokenizer: {
-    ...byteModel.tokenizer,
-    vocabSize: fakeVocabSize,
-    bytes: (id) => Buffer.from(`${id} `.padEnd(6000, '.')),
-    isControl: () => false,
-  },
-  stopIds: [],
-};
-
-interface Crowd {
-  readonly supervisor: Supervisor;
-  readonly directory: Directory;
-  readonly port: number;
-  execute(jobId: string, body: object, headers?: Record<string, string>): Promise<Response>;
-  complete(body: object): Promise<Response>;
-}
-
-async function withCrowd(
-  flags: string[],
-  options: Partial<SupervisorOptions>,
-  run: (crowd: Crowd) => Promise<void>,
-): Promise<void> {
-  await withDirectory(async (directory) => {
-    const echo = ['--echo-file', directory.path('echo')];
-    await supervised([...flags, ...echo], options, async ({ supervisor, state }) => {
-      await state('ready');
-      const app = createApp({
-        model: () => wideModel,
-        runner: new TimeLimitedRunner(supervisor, 300_000, Date.now),
-        log: createLog('silent'),
-        metrics: new Metrics(() => supervisor.status(), Date.now),
-        now: Date.now,
-        maxBodyBytes: 2 ** 20,
-      });
-      const server: Server = createHttpServer(app.fetch, limits);
-      const address = await listen(server, { host: '127.0.0.1', port: 0 });
-      const port = 'port' in address ? address.port : 0;
-      const post = (path: string, body: object, headers: Record<string, string> = {}) =>
-        fetch(`http://127.0.0.1:${port}${path}`, {
-          method: 'POST',
-          headers: { 'content-type': 'application/json', ...headers },
-          body: JSON.stringify(body),
-        });
-      try {
-        await run({
-          supervisor,
-          directory,
-          port,
-          execute: (job_id, body, headers) =>
-            post('/execute', { job_id, token_ids: true, seed: 42, ...body }, headers),
-          complete: (body) => post('/v1/completions', { model: 'bytes', max_tokens: 2, ...body }),
-        });
-      } finally {
-        server.closeAllConnections();
-        await close(server);
-      }
-    });
-  });
-}
-
 test('jobs at once get the tokens that each would have got alone, and end in no fixed order', async () => {
-  await withCrowd([], {}, async ({ execute }) => {
+  await withCrowd({}, async ({ execute }) => {
     const answers = Array.from({ length: 12 }, async (_, index) => {
       const max_tokens = 5 + 3 * (index % 4);
       const response = await execute(`job ${index}`, { prompt_ids: [index, 7], max_tokens });
@@ -103,18 +22,10 @@ test('jobs at once get the tokens that each would have got alone, and end in no 
 });
 
 test('a client that does not read holds its own answer up and no other', async () => {
-  await withCrowd(['--delay-ms', '1'], {}, async ({ execute, supervisor, directory, port }) => {
-    const body = '{"job_id":"slow","prompt_ids":[1],"max_tokens":2048}';
+  await withCrowd({ flags: ['--delay-ms', '1'] }, async ({ execute, supervisor, directory, port }) => {
     const slow = await RawClient.connect(port);
     slow.socket.pause();
-    slow.send(
-      'POST /execute HTTP/1.1',
-      'Host: localhost',
-      'Content-Type: application/json',
-      `Content-Length: ${body.length}`,
-      '',
-      body,
-    );
+    slow.post('/execute', { job_id: 'slow', prompt_ids: [1], max_tokens: 2048 });
     await until(patienceMs, 'The slow job', () => supervisor.status().openRequests === 1);
     // A step makes a token for each: when this one has all of its own, only a pause can have kept the first from ending.
     const quick = await execute('quick', { prompt_ids: [2], max_tokens: 2048 });
@@ -130,7 +41,7 @@ test('a client that does not read holds its own answer up and no other', async (
 });
 
 test('a deadline ends its own job, and the others go on', async () => {
-  await withCrowd(['--delay-ms', '20'], {}, async ({ execute, supervisor }) => {
+  await withCrowd({ flags: ['--delay-ms', '20'] }, async ({ execute, supervisor }) => {
     const late = await execute(
       'late',
       { prompt_ids: [1], max_tokens: 2000 },
@@ -146,32 +57,35 @@ test('a deadline ends its own job, and the others go on', async () => {
 
 test('one request too many is refused at once, with when to come again, and reaches no runner', async () => {
   const bounds = { maxOpenRequests: 4, maxQueuedTokens: 20 };
-  await withCrowd(['--delay-ms', '20'], bounds, async ({ execute, complete, supervisor, directory }) => {
-    const open = await execute('open', { prompt_ids: [1, 2], max_tokens: 2000 });
-    const refused: [object, number, string, string | null][] = [
-      [{ prompt: [1], n: 4 }, 429, 'queue_full', 'true'],
-      [{ prompt: new Array(19).fill(1) }, 429, 'queue_full', 'true'],
-      [{ prompt: [1], n: 5 }, 400, 'invalid_request', 'false'],
-      [{ prompt: [[1], [2], [3], [4], [5]] }, 400, 'invalid_request', 'false'],
-      [{ prompt: new Array(11).fill(1), n: 2 }, 400, 'invalid_request', 'false'],
-    ];
-    for (const [body, status, code, shouldRetry] of refused) {
-      const response = await complete(body);
-      const said = JSON.stringify(body);
-      assert.is(response.status, status, said);
-      assert.is(((await response.json()) as { error: { code: string } }).error.code, code, said);
-      assert.is(response.headers.get('x-should-retry'), shouldRetry);
-      assert.is(response.headers.get('retry-after'), status === 429 ? '1' : null);
-      assert.is(response.headers.get('retry-after-ms'), status === 429 ? '1000' : null);
-    }
-    const native = await execute('too much', { prompt_ids: new Array(19).fill(1) });
-    assert.equal([native.status, native.headers.get('retry-after')], [429, '1']);
-    assert.is(supervisor.status().openRequests, 1);
-    assert.is((await complete({ prompt: [1], n: 3 })).status, 200, 'three choices fit beside the one');
-    const generates = directory.jsonLines('echo').filter(({ generate }) => generate !== undefined);
-    assert.is(generates.length, 4, 'the refused ones never reached the runner');
-    await open.body?.cancel();
-  });
+  await withCrowd(
+    { flags: ['--delay-ms', '20'], supervisor: bounds },
+    async ({ execute, complete, supervisor, directory }) => {
+      const open = await execute('open', { prompt_ids: [1, 2], max_tokens: 2000 });
+      const refused: [object, number, string, string | null][] = [
+        [{ prompt: [1], n: 4 }, 429, 'queue_full', 'true'],
+        [{ prompt: new Array(19).fill(1) }, 429, 'queue_full', 'true'],
+        [{ prompt: [1], n: 5 }, 400, 'invalid_request', 'false'],
+        [{ prompt: [[1], [2], [3], [4], [5]] }, 400, 'invalid_request', 'false'],
+        [{ prompt: new Array(11).fill(1), n: 2 }, 400, 'invalid_request', 'false'],
+      ];
+      for (const [body, status, code, shouldRetry] of refused) {
+        const response = await complete(body);
+        const said = JSON.stringify(body);
+        assert.is(response.status, status, said);
+        assert.is(((await response.json()) as { error: { code: string } }).error.code, code, said);
+        assert.is(response.headers.get('x-should-retry'), shouldRetry);
+        assert.is(response.headers.get('retry-after'), status === 429 ? '1' : null);
+        assert.is(response.headers.get('retry-after-ms'), status === 429 ? '1000' : null);
+      }
+      const native = await execute('too much', { prompt_ids: new Array(19).fill(1) });
+      assert.equal([native.status, native.headers.get('retry-after')], [429, '1']);
+      assert.is(supervisor.status().openRequests, 1);
+      assert.is((await complete({ prompt: [1], n: 3 })).status, 200, 'three choices fit beside the one');
+      const generates = directory.jsonLines('echo').filter(({ generate }) => generate !== undefined);
+      assert.is(generates.length, 4, 'the refused ones never reached the runner');
+      await open.body?.cancel();
+    },
+  );
 });
 
 test.run();

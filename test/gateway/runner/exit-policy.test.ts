@@ -12,6 +12,8 @@ function death(
     failure: undefined,
     stderrTail: '',
     readyForMs: 1000,
+    phase: undefined,
+    step: 0,
     isOutOfMemory: false,
     ...rest,
   };

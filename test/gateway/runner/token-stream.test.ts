@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { pauseAboveTokens, TokenStream } from '../../../gateway/runner/token-stream.ts';
+import { pauseAboveLogprobs, pauseAboveTokens, TokenStream } from '../../../gateway/runner/token-stream.ts';
 import { within } from '../../fixtures/within.ts';
 
 const failure = new GenerationError('INFERENCE_FAILED', 'It failed.', { retriable: false });
@@ -48,6 +48,23 @@ tokenStream('gives an end without a token', async () => {
   const { push, next } = streamOf();
   push(0, 'max_tokens');
   assert.equal(await next(), { firstIndex: 0, tokenIds: [], finish: 'max_tokens' });
+});
+
+tokenStream('log-probabilities weigh more than tokens', async () => {
+  const { stream, flows, next } = streamOf();
+  const topIds = Array.from({ length: 20 }, (_, id) => id);
+  const entry = { logprob: -1, topIds, topLogprobs: topIds };
+  const numFull = Math.ceil((pauseAboveLogprobs + 1) / 21);
+  for (const round of [0, 1]) {
+    for (let index = 0; index < numFull; index++) {
+      assert.equal(flows.slice(2 * round), [], `${index} tokens`);
+      const firstIndex = round * numFull + index;
+      stream.push({ requestId: 1, firstIndex, tokenIds: [7], logprobs: [entry] });
+    }
+    assert.equal(flows.slice(2 * round), ['pause']);
+    await next();
+    assert.equal(flows.slice(2 * round), ['pause', 'resume']);
+  }
 });
 
 tokenStream('keeps log-probabilities beside their tokens', async () => {

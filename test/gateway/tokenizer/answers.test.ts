@@ -30,6 +30,7 @@ class SteppedRunner implements Runner {
   numCancelled = 0;
   maxRequests = Number.POSITIVE_INFINITY;
 
+  requireAnyRoom(): void {}
   requireRoom(): void {}
 
   generate(_request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {

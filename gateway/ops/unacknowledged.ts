@@ -1,0 +1,84 @@
+/**
+ * How much of what was sent its receiver has not acknowledged: for Node, bytes are gone when the kernel has them, and
+ * the kernel keeps megabytes for a peer that is not there any more. Linux tells in /proc/net; where there is no such
+ * file nothing is known.
+ */
+import { readFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
+
+/** Bytes by connection, of those that have any. */
+export type Unacknowledged = ReadonlyMap<string, number>;
+
+const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
+const ESTABLISHED = '01';
+
+/** At once and not in the background, so that the numbers fit those that the sockets say in the same moment. */
+export function readUnacknowledged(): Unacknowledged {
+  const found = new Map<string, number>();
+  for (const table of TABLES) addTable(found, readTable(table));
+  return found;
+}
+
+/** Undefined for what is no TCP connection. */
+export function connectionKey({ remoteAddress, remotePort, localPort }: Socket): string | undefined {
+  if (remoteAddress === undefined || remotePort === undefined || localPort === undefined) return undefined;
+  return keyOf(localPort, hexAddress(remoteAddress), remotePort);
+}
+
+/** A row: number, local address:port, remote address:port, state, unacknowledged:unread and more, all in hexadecimal. */
+export function addTable(found: Map<string, number>, table: string): void {
+  for (const row of table.split('\n')) {
+    const [, local, remote, state, queues] = row.trimStart().split(/ +/, 5);
+    if (local === undefined || remote === undefined || queues === undefined || state !== ESTABLISHED)
+      continue;
+    const numBytes = Number.parseInt(queues, 16);
+    if (numBytes === 0) continue;
+    const [address = '', port = ''] = remote.split(':');
+    const localPort = Number.parseInt(local.split(':')[1] ?? '', 16);
+    found.set(keyOf(localPort, address, Number.parseInt(port, 16)), numBytes);
+  }
+}
+
+function keyOf(localPort: number, hexRemoteAddress: string, remotePort: number): string {
+  return `${localPort} ${hexRemoteAddress} ${remotePort}`;
+}
+
+/** As the tables have it: each four bytes of the address as a number of a little-endian machine. */
+function hexAddress(address: string): string {
+  const bytes = address.includes(':') ? bytesOfIpv6(address) : bytesOfIpv4(address);
+  let hex = '';
+  for (let word = 0; word < bytes.length; word += 4)
+    hex += bytes.readUInt32LE(word).toString(16).padStart(8, '0');
+  return hex.toUpperCase();
+}
+
+function bytesOfIpv4(address: string): Buffer {
+  return Buffer.from(address.split('.').map(Number));
+}
+
+function bytesOfIpv6(address: string): Buffer {
+  const bare = address.split('%', 1)[0] ?? '';
+  // An IPv4 address in an IPv6 one, as sockets for both have it.
+  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1];
+  if (mapped !== undefined)
+    return Buffer.concat([Buffer.alloc(10), Buffer.from([255, 255]), bytesOfIpv4(mapped)]);
+  const [before = '', after] = bare.split('::');
+  const front = groupsOf(before);
+  const back = groupsOf(after ?? '');
+  const zeros = Array.from({ length: 8 - front.length - back.length }, () => '0');
+  const groups = [...front, ...zeros, ...back];
+  return Buffer.from(groups.map((group) => group.padStart(4, '0')).join(''), 'hex');
+}
+
+function groupsOf(text: string): string[] {
+  return text === '' ? [] : text.split(':');
+}
+
+function readTable(path: string): string {
+  try {
+    return readFileSync(path, 'latin1');
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
+    throw error;
+  }
+}
