@@ -2,9 +2,9 @@
  * The runner dies after every number of tokens that an answer can have, and the answer is the same to the byte. It dies of
  * its own hand, before the step that follows the token, so that each place is met exactly; the shipped runner goes on.
  */
-import { availableParallelism } from 'node:os';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { inParallel } from '../fixtures/in-parallel.ts';
 import {
   closeTinyModel,
   deathPosition,
@@ -96,17 +96,9 @@ test(`a runner that dies after each ${STRIDE === 1 ? '' : `${STRIDE}th `}token c
     const numPromptTokens = hasOneChoice(request) ? await promptTokensOf(request) : undefined;
     for (const tokens of cutPoints) cuts.push({ request, expected, tokens, numPromptTokens });
   }
-  const numCuts = cuts.length;
-  let numRun = 0;
-  const worker = async (): Promise<void> => {
-    for (let cut = cuts.pop(); cut !== undefined; cut = cuts.pop()) {
-      await runCut(cut);
-      numRun += 1;
-    }
-  };
-  await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  const numRun = await inParallel(cuts, runCut);
   assert.is(numRun, requests.length * cutPoints.length);
-  console.log(`${numRun} of ${numCuts} cuts: ${requests.length} answers of ${NUM_TOKENS} tokens, 0 lost`);
+  console.log(`${numRun} cuts: ${requests.length} answers of ${NUM_TOKENS} tokens, 0 lost`);
 });
 
 test.run();
