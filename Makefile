@@ -6,6 +6,7 @@
 MODEL ?= smollm2
 PORT ?= 8080
 BUILD ?= build
+MINUTES ?= 30
 # Of make install and make uninstall; packagers set DESTDIR.
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
@@ -15,7 +16,7 @@ PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nloh
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
-.PHONY: run test check bench build binaries install uninstall model format clean
+.PHONY: run test check soak bench build binaries install uninstall model format clean
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -39,12 +40,16 @@ test: build model $(BUILD)/.test-packages
 	@node --import tsx test/run.ts --build $(BUILD)
 
 # Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, exactness on the default
-# model, kills, poison and simulation.
+# model, kills, deaths in every phase and at every token, poison and simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize
-	@ninja -C $(BUILD) exactness
+	@ninja -C $(BUILD) exactness cpu-runner-faulty
 	@node --import tsx test/run.ts --build $(BUILD)/sanitize --check
+
+# By hand: half an hour of clients, cancels and kills, and whether anything grows. MINUTES=120 make soak
+soak: build model
+	@node --import tsx test/soak/soak.ts --minutes $(MINUTES) --out $(BUILD)
 
 bench: build model
 	@model="$$($(RUNNEL) pull $(MODEL))" && \
