@@ -27,6 +27,8 @@ import { type Sample, takeSample } from './samples.ts';
 
 const NUM_TOKENS = 48;
 const SAMPLE_INTERVAL_MS = 10_000;
+const SETTLE_MS = 30_000;
+const SETTLE_POLL_MS = 1000;
 
 const flags = z
   .object({
@@ -54,6 +56,21 @@ async function idle(gateway: Gateway): Promise<void> {
       status === 'healthy' && open === 0 && all === free,
     'An idle runner with all its blocks',
   );
+}
+
+/** Clients keep connections for a while after their last answer. Whatever is left when patience ends is what the report shows. */
+async function settledSample(
+  gateway: Gateway,
+  log: LogEvents,
+  startedMs: number,
+  before: Sample,
+): Promise<Sample> {
+  const deadlineMs = Date.now() + SETTLE_MS;
+  for (;;) {
+    const sample = await takeSample(gateway, log, startedMs);
+    if (sample.gatewayDescriptors <= before.gatewayDescriptors || Date.now() > deadlineMs) return sample;
+    await sleep(SETTLE_POLL_MS);
+  }
 }
 
 async function tokensOf(gateway: Gateway): Promise<number> {
@@ -108,7 +125,7 @@ async function soak(gateway: Gateway): Promise<Soak> {
     recoveries,
     samples,
     idleBefore,
-    idleAfter: await takeSample(gateway, log, startedMs),
+    idleAfter: await settledSample(gateway, log, startedMs, idleBefore),
   };
 }
 
