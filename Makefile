@@ -39,17 +39,24 @@ test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
-# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, exactness on the default
-# model, kills, deaths in every phase and at every token, poison and simulation.
+# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, those with threads under
+# ThreadSanitizer, hostile files and frames by the hundred thousand, exactness on the default model, kills, deaths in every
+# phase and at every token, poison and simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize
-	@ninja -C $(BUILD) exactness cpu-runner-faulty
-	@node --import tsx test/run.ts --build $(BUILD)/sanitize --check
+	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
+	@ninja -C $(BUILD)/threads thread-tests
+	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty
+	@node --import tsx test/run.ts --build $(BUILD)/sanitize --threads-build $(BUILD)/threads --check
 
-# By hand: half an hour of clients, cancels and kills, and whether anything grows. MINUTES=120 make soak
+# By hand: half an hour of clients, cancels and kills, and whether anything grows; then two million hostile model files.
+# MINUTES=120 make soak
 soak: build model
 	@node --import tsx test/soak/soak.ts --minutes $(MINUTES) --out $(BUILD)
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
+	@ninja -C $(BUILD)/sanitize fuzz-gguf
+	@$(BUILD)/sanitize/fuzz-gguf --units 2000000
 
 bench: build model
 	@model="$$($(RUNNEL) pull $(MODEL))" && \

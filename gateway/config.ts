@@ -35,6 +35,7 @@ export const RUNNER_LIMITS = {
   requests: 1024,
 } as const;
 
+const SANDBOX_MODES = ['strict', 'auto', 'off'] as const;
 const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
 
 const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
@@ -94,6 +95,10 @@ export const runnerSettings = {
   'kv-cache-type': {
     schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
     help: `what the KV cache stores: ${KV_CACHE_TYPES.join(', ')}; default: f16`,
+  },
+  sandbox: {
+    schema: z.enum(SANDBOX_MODES, `must be one of ${SANDBOX_MODES.join(', ')}`).optional(),
+    help: 'confinement of the runner: strict: no start without all of it; auto (default): what the system has; off',
   },
   record: {
     schema: text().optional(),

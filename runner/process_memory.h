@@ -9,7 +9,8 @@ namespace runnel {
 
 // Bytes that are in memory now and are no file's: weights as laid out, KV cache, heap and stacks. Pages of
 // the model file are left out, since the system takes those back when it likes. Fails with kSystem without
-// /proc.
+// /proc. What it reads is opened by the first call and stays open: a process that gives up opening files calls
+// it before that.
 Result<uint64_t> private_memory_bytes();
 
 }  // namespace runnel

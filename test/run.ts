@@ -10,9 +10,10 @@ import { DEFAULT_MODEL, EXACTNESS } from './fixtures/default-model.ts';
  * not the end of the run.
  *
  * --build DIR   the CMake build whose tests to run
- * --check       the slower gates instead: the C++ tests (of a sanitizer build), exactness on the default model, and
- *               kills, cut points, deaths in every phase, poison and simulation at full length; each must say how much
- *               it ran
+ * --check       the slower gates instead: the C++ tests (of a sanitizer build), the fuzzers of that build, exactness on
+ *               the default model, and kills, cut points, deaths in every phase, poison and simulation at full length;
+ *               each must say how much it ran
+ * --threads-build DIR   with --check: the build of the tests that ThreadSanitizer watches
  * PATTERN       only TypeScript files whose path contains it, and nothing else
  */
 
@@ -28,6 +29,12 @@ interface Gate {
 }
 
 const GATES: readonly Gate[] = [
+  {
+    file: 'test/fuzz/gateway-frames.test.ts',
+    env: { RUNNEL_TEST_FUZZ_FRAMES: '1000000' },
+    atLeast: 1_000_000,
+    of: 'frames',
+  },
   { file: 'test/e2e/kills.test.ts', env: { RUNNEL_TEST_KILLS: '50' }, atLeast: 50, of: 'kills' },
   { file: 'test/e2e/cut-points.test.ts', env: { RUNNEL_TEST_CUT_STRIDE: '1' }, atLeast: 1270, of: 'cuts' },
   { file: 'test/e2e/deaths.test.ts', env: { RUNNEL_TEST_ROUNDS: '100' }, atLeast: 700, of: 'rounds' },
@@ -45,6 +52,8 @@ const GATES: readonly Gate[] = [
     of: 'seeds',
   },
 ];
+/** What each fuzzer must have read in --check. */
+const FUZZED_IN_CHECK = { 'fuzz-gguf': 200_000, 'fuzz-commands': 1_000_000 };
 /** So few cases might meet too few events by chance: the seed is always the same. */
 const EXACTNESS_IN_CHECK = ['--cases', '50', '--seed', '1', '--model', DEFAULT_MODEL];
 
@@ -61,7 +70,11 @@ interface Finished {
 }
 
 const { values, positionals } = parseArgs({
-  options: { build: { type: 'string', default: 'build' }, check: { type: 'boolean', default: false } },
+  options: {
+    build: { type: 'string', default: 'build' },
+    'threads-build': { type: 'string' },
+    check: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 });
 
@@ -128,10 +141,10 @@ async function check(name: string, command: string, args: readonly string[]): Pr
   return finished;
 }
 
-async function ctest(): Promise<void> {
+async function ctest(name: string, build: string): Promise<void> {
   const finished = await run('ctest', [
     '--test-dir',
-    values.build,
+    build,
     '-j',
     '2',
     '--output-on-failure',
@@ -142,7 +155,16 @@ async function ctest(): Promise<void> {
   const failed = Number(summary?.[1] ?? 0);
   const ran = Number(summary?.[2] ?? 0);
   const broken = ran === 0 || (finished.code !== 0 && failed === 0);
-  report('C++ tests', { passed: ran - failed, failed: broken ? 1 : failed, skipped: 0 }, finished);
+  report(name, { passed: ran - failed, failed: broken ? 1 : failed, skipped: 0 }, finished);
+}
+
+/** Fails also when it read less than it was asked to. The first number of its last line is how much that was. */
+async function fuzz(name: string, units: number): Promise<void> {
+  const finished = await run(`${values.build}/${name}`, ['--units', String(units)]);
+  const lastLine = finished.output.trimEnd().split('\n').at(-1) ?? '';
+  const good = finished.code === 0 && Number.parseInt(lastLine, 10) >= units;
+  report(name, { passed: good ? 1 : 0, failed: good ? 0 : 1, skipped: 0 }, finished);
+  console.log(`     ${lastLine}`);
 }
 
 function runTest(file: string, env: NodeJS.ProcessEnv, timeoutMs: number): Promise<Finished> {
@@ -208,7 +230,10 @@ if (positionals.length > 0) {
   if (chosen.length === 0) throw new Error(`No test file has ${positionals.join(' or ')} in its path.`);
   await testFiles(chosen);
 } else if (values.check) {
-  await ctest();
+  await ctest('C++ tests', values.build);
+  const threadsBuild = values['threads-build'];
+  if (threadsBuild !== undefined) await ctest('C++ tests with threads', threadsBuild);
+  await Promise.all(Object.entries(FUZZED_IN_CHECK).map(([name, units]) => fuzz(name, units)));
   // What its cases met is worth seeing in any case.
   const { code, output } = await check('exactness on the default model', EXACTNESS, EXACTNESS_IN_CHECK);
   if (code === 0) console.log(output.replace(/^/gm, '     '));
@@ -217,7 +242,7 @@ if (positionals.length > 0) {
   await check('types', 'npx', ['tsc']);
   await check('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);
   await check('format of C++', 'clang-format', ['--dry-run', '-Werror', ...(await listFiles('*.cc', '*.h'))]);
-  await ctest();
+  await ctest('C++ tests', values.build);
   // Those that start the real runner go last and alone: they want the machine for themselves.
   await testFiles(files.filter((file) => !file.startsWith('test/e2e/')));
   for (const file of files.filter((name) => name.startsWith('test/e2e/'))) await testFile(file);

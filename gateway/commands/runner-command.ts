@@ -15,6 +15,7 @@ const PASSED_ON = [
   'kv-cache-bytes',
   'memory-bytes',
   'kv-cache-type',
+  'sandbox',
   'record',
   'record-max-bytes',
 ] as const satisfies (keyof typeof runnerSettings)[];

@@ -92,6 +92,7 @@ export function healthRoutes(deps: AppDeps): Hono {
         build: info?.build ?? null,
         device: info?.device ?? null,
         numerics_id: info?.numericsId ?? null,
+        sandbox: info?.sandbox ?? null,
         kv_blocks: info?.numBlocks ?? null,
         kv_blocks_free: runner.numFreeBlocks ?? null,
         kv_cache_type: info?.kvCacheType ?? null,

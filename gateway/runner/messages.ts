@@ -31,6 +31,8 @@ export interface Hello {
   readonly kind: string;
   readonly build: string;
   readonly numericsId: string;
+  /** For people; empty: it did not say. */
+  readonly sandbox: string;
 }
 
 export interface LoadProgress {
@@ -41,7 +43,10 @@ export interface LoadProgress {
 }
 
 /** What a runner says of itself and of its model once it is ready; Hello said the rest. */
-export type Ready = { readonly type: 'ready' } & Omit<RunnerInfo, 'kind' | 'build' | 'numericsId'>;
+export type Ready = { readonly type: 'ready' } & Omit<
+  RunnerInfo,
+  'kind' | 'build' | 'numericsId' | 'sandbox'
+>;
 
 /** What one step made for one request. */
 export interface Output {

@@ -120,6 +120,8 @@ export interface RunnerInfo {
   readonly kind: string;
   readonly build: string;
   readonly numericsId: string;
+  /** What the runner has confined itself with: `landlock+mdwe+seccomp`, or what is missing and why; empty: it did not say. */
+  readonly sandbox: string;
   readonly modelIdentity: string;
   readonly architecture: string;
   readonly device: string;

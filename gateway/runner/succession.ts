@@ -230,7 +230,13 @@ export class Succession {
     const hello = this.#hello;
     if (hello === undefined) throw new Error('A runner was ready before its Hello.');
     const before = this.#info;
-    const info = { kind: hello.kind, build: hello.build, numericsId: hello.numericsId, ...ready };
+    const info = {
+      kind: hello.kind,
+      build: hello.build,
+      numericsId: hello.numericsId,
+      sandbox: hello.sandbox,
+      ...ready,
+    };
     this.#info = info;
     this.#state = 'ready';
     this.#fruitlessStarts = 0;

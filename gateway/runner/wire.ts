@@ -139,6 +139,7 @@ function readHello(hello: runner.v1.Hello.$Properties): Hello {
     kind: text('Hello.kind', hello.kind, 64, { required }),
     build: text('Hello.build', hello.build, 256),
     numericsId: text('Hello.numerics_id', hello.numericsId, 256, { required }),
+    sandbox: text('Hello.sandbox', hello.sandbox, 512),
   };
 }
 

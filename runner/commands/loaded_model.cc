@@ -61,11 +61,18 @@ Result<uint32_t> context_that_fits(const EngineFlags& flags, const KvBudget& bud
 
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
+  const Result<RegularFile> opened = RegularFile::open(flags.model);
+  if (!opened.ok()) return opened.error();
+  return load(flags, *opened, std::move(backend), progress);
+}
+
+Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
+                         std::unique_ptr<Backend> backend, const LoadProgressFn& progress) {
   if (!std::has_single_bit(flags.block_size) || flags.block_size < 8 || flags.block_size > 256) {
     return Error{ExitCode::kUsage, "--block-size is " + std::to_string(flags.block_size) +
                                        "; it must be a power of two from 8 to 256."};
   }
-  Result<GgufFile> file = GgufFile::open(flags.model);
+  Result<GgufFile> file = GgufFile::read(opened);
   if (!file.ok()) return file.error();
   backend->set_max_rows(flags.max_num_batched_tokens, kMaxHeadRows);
   Result<std::unique_ptr<Model>> model = load_model(*file, flags.architecture, *backend, progress);

@@ -165,6 +165,13 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
                      "With --json: the same for the prompt, from its second id on");
 }
 
+// Throws, as CLI11 wants it of a value that it cannot take.
+SandboxMode sandbox_mode_from(const std::string& name) {
+  const std::optional<SandboxMode> mode = sandbox_mode_named(name);
+  if (!mode) throw CLI::ValidationError("--sandbox", name + " is none of " + std::string(kSandboxModeNames));
+  return *mode;
+}
+
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
   command.add_flag_callback(
       "--json-frames", [&flags] { flags.form = FrameForm::kJson; },
@@ -174,6 +181,12 @@ void add_serve_flags(CLI::App& command, ServeFlags& flags) {
       ->check(kWholeNumber)
       ->check(CLI::Range(kMinRecordMaxBytes, std::numeric_limits<uint64_t>::max()))
       ->capture_default_str();
+  command
+      .add_option_function<std::string>(
+          "--sandbox", [&flags](const std::string& name) { flags.sandbox = sandbox_mode_from(name); },
+          "strict: no start without all of it; auto: what this kernel has; off")
+      ->type_name("MODE")
+      ->default_str(std::string(sandbox_mode_name(flags.sandbox)));
 }
 
 void add_replay_flags(CLI::App& command, ReplayFlags& flags) {

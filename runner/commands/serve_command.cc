@@ -12,6 +12,7 @@
 #include "runner/commands/system_errors.h"
 #include "runner/heartbeat.h"
 #include "runner/inbox.h"
+#include "runner/process_memory.h"
 #include "runner/serve.h"
 
 namespace runnel {
@@ -20,13 +21,15 @@ namespace {
 constexpr uint32_t kProtocolVersion = 1;
 constexpr std::chrono::milliseconds kLoadProgressInterval{100};
 
-wire::FromRunner hello_from(const Backend& backend, const BackendFactory& factory) {
+wire::FromRunner hello_from(const Backend& backend, const BackendFactory& factory,
+                            const std::string& sandbox) {
   wire::FromRunner message;
   wire::Hello& hello = *message.mutable_hello();
   hello.set_protocol_version(kProtocolVersion);
   hello.set_kind(factory.kind);
   hello.set_build(RUNNEL_VERSION);
   hello.set_numerics_id(backend.numerics_id());
+  hello.set_sandbox(sandbox);
   return message;
 }
 
@@ -93,27 +96,33 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }
 
-Result<void> serve_model(const EngineFlags& flags, FrameForm form, const BackendFactory& factory,
-                         FrameWriter& writer, Recorder* recorder) {
+Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags,
+                         const BackendFactory& factory, FrameWriter& writer, Recorder* recorder) {
+  // Whatever is read later is opened here, and threads start behind it, so that the sandbox holds for all.
+  const Result<RegularFile> file = RegularFile::open(flags.model);
+  (void)private_memory_bytes();
+  const Result<std::string> sandbox = enter_sandbox(serve_flags.sandbox);
+  if (!sandbox.ok()) return sandbox.error();
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();
-  if (const auto sent = writer.send(hello_from(**backend, factory)); !sent.ok()) return sent;
+  if (const auto sent = writer.send(hello_from(**backend, factory, *sandbox)); !sent.ok()) return sent;
+  if (!file.ok()) return file.error();
 
   Inbox inbox;
   Vitals vitals;
   std::optional<CommandReader> reader;
   // A script that writes its lines at once shall not have to wait for Ready: they stay in the pipe until
   // then.
-  const bool reads_early = form == FrameForm::kBinary;
-  if (reads_early) reader.emplace(STDIN_FILENO, inbox, form);
+  const bool reads_early = serve_flags.form == FrameForm::kBinary;
+  if (reads_early) reader.emplace(STDIN_FILENO, inbox, serve_flags.form);
   const Heartbeat heartbeat(writer, vitals, inbox);
-  const Result<LoadedModel> loaded = load(flags, *std::move(backend), progress_to(writer));
+  const Result<LoadedModel> loaded = load(flags, *file, *std::move(backend), progress_to(writer));
   if (!loaded.ok()) return loaded.error();
   const Result<bool> is_over = take_early_commands(inbox);
   if (!is_over.ok()) return is_over.error();
   if (*is_over) return {};
   if (const auto sent = writer.send(ready_from(*loaded, flags.kv_cache_type)); !sent.ok()) return sent;
-  if (!reads_early) reader.emplace(STDIN_FILENO, inbox, form);
+  if (!reads_early) reader.emplace(STDIN_FILENO, inbox, serve_flags.form);
   return serve(*loaded->engine, inbox, writer, vitals, recorder);
 }
 
@@ -130,7 +139,7 @@ Result<void> serve_command(const EngineFlags& flags, const ServeFlags& serve_fla
   FrameWriter writer(*frames, serve_flags.form, recorder.ok() ? recorder.value().get() : nullptr);
   const Result<void> end = with_system_errors([&]() -> Result<void> {
     if (!recorder.ok()) return recorder.error();
-    return serve_model(flags, serve_flags.form, factory, writer, recorder.value().get());
+    return serve_model(flags, serve_flags, factory, writer, recorder.value().get());
   });
   // Nobody hears it if writing is what failed.
   if (!end.ok()) (void)send_failure(writer, end.error());

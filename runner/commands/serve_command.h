@@ -9,6 +9,7 @@
 #include "runner/commands/loaded_model.h"
 #include "runner/recorder.h"
 #include "runner/result.h"
+#include "runner/sandbox/sandbox.h"
 
 namespace runnel {
 
@@ -16,6 +17,7 @@ struct ServeFlags {
   FrameForm form = FrameForm::kBinary;
   std::string record;  // path; empty: no recording
   uint64_t record_max_bytes = kDefaultRecordMaxBytes;
+  SandboxMode sandbox = SandboxMode::kAuto;
 };
 
 // Takes stdin and stdout for frames and serves until the gateway wants no more. Its error has been sent as

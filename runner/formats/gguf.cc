@@ -39,7 +39,14 @@ struct GgufFile::State {
 };
 
 Result<GgufFile> GgufFile::open(const std::string& path) {
-  Result<MappedFile> file = MappedFile::open(path);
+  const Result<RegularFile> file = RegularFile::open(path);
+  if (!file) return file.error();
+  return read(*file);
+}
+
+Result<GgufFile> GgufFile::read(const RegularFile& opened) {
+  const std::string& path = opened.path();
+  Result<MappedFile> file = MappedFile::map(opened);
   if (!file) return file.error();
   Result<GgufContents> contents = parse_gguf(file->bytes(), path);
   if (!contents) return contents.error();

@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "runner/formats/regular_file.h"
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
 
@@ -32,8 +33,9 @@ struct GgufEntry {
 
 class GgufFile {
  public:
-  // Opens, maps and checks. Errors: kNoFile, kNoPermission, kBadModel; the message names the path and the
-  // fault.
+  // Maps and checks. Errors: kBadModel, kSystem; the message names the path and the fault.
+  static Result<GgufFile> read(const RegularFile& file);
+  // Opens and reads. Errors also: kNoFile, kNoPermission.
   static Result<GgufFile> open(const std::string& path);
 
   GgufFile(GgufFile&&) noexcept;

@@ -156,6 +156,7 @@ Result<std::vector<GgufEntry>> parse_gguf_metadata(ByteReader& reader, uint64_t 
     if (!type) return gguf_truncated(path, what);
     Result<GgufValue> value = parse_value(reader, *type, what, path);
     if (!value) return value.error();
+    if (const auto small = check_gguf_head(reader, what, path); !small) return small.error();
     entries.push_back({std::string(*key), *std::move(value)});
   }
   return entries;

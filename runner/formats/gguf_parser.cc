@@ -71,6 +71,12 @@ Error gguf_truncated(const std::string& path, const std::string& what) {
   return gguf_error(path, "is truncated: it ends in the middle of " + what);
 }
 
+Result<void> check_gguf_head(const ByteReader& reader, const std::string& what, const std::string& path) {
+  if (reader.offset() <= kMaxGgufHeadBytes) return {};
+  return gguf_error(path, "has " + what + " beyond its first " + std::to_string(kMaxGgufHeadBytes) +
+                              " bytes, the limit for metadata and the table of tensors");
+}
+
 Result<GgufContents> parse_gguf(std::span<const std::byte> file, const std::string& path) {
   ByteReader reader(file);
   const Result<uint32_t> version = parse_version(reader, path);

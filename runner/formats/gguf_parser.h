@@ -20,6 +20,8 @@ inline constexpr uint64_t kMaxGgufTensors = 65'536;
 inline constexpr uint64_t kMaxGgufStringBytes = uint64_t{16} << 20;
 inline constexpr uint64_t kMaxGgufArrayLength = uint64_t{1} << 24;
 inline constexpr uint64_t kMaxGgufAlignment = 65'536;
+// Of all before the tensors' data. Keys, texts and names are copied once, nothing else of the file is.
+inline constexpr uint64_t kMaxGgufHeadBytes = uint64_t{256} << 20;
 
 struct GgufContents {
   uint32_t version = 0;
@@ -39,6 +41,9 @@ Result<std::vector<GgufEntry>> parse_gguf_metadata(ByteReader& reader, uint64_t 
 Result<std::vector<TensorView>> parse_gguf_tensors(ByteReader& reader, uint64_t num_tensors,
                                                    uint64_t alignment, std::span<const std::byte> file,
                                                    const std::string& path, uint64_t& data_begin);
+
+// Whether what was read so far, up to and including `what`, is within kMaxGgufHeadBytes.
+Result<void> check_gguf_head(const ByteReader& reader, const std::string& what, const std::string& path);
 
 // "<path> is truncated: it ends in the middle of <what>."
 Error gguf_truncated(const std::string& path, const std::string& what);

@@ -151,15 +151,16 @@ Result<std::vector<TensorView>> parse_gguf_tensors(ByteReader& reader, uint64_t 
                                                    const std::string& path, uint64_t& data_begin) {
   std::vector<TensorView> tensors;
   std::vector<TensorPlace> places(num_tensors);
-  std::set<std::string, std::less<>> names;
+  std::set<std::string_view> names;  // of tensors, which stay where they are
   tensors.reserve(num_tensors);
   for (uint64_t i = 0; i < num_tensors; ++i) {
     Result<TensorView> tensor = parse_tensor(reader, i, path, places[i]);
     if (!tensor) return tensor.error();
-    if (!names.insert(tensor->name).second) {
-      return gguf_error(path, "has tensor " + quoted(tensor->name) + " twice");
-    }
     tensors.push_back(*std::move(tensor));
+    const std::string& name = tensors.back().name;
+    const std::string what = "tensor " + quoted(name);
+    if (const auto small = check_gguf_head(reader, what, path); !small) return small.error();
+    if (!names.insert(name).second) return gguf_error(path, "has " + what + " twice");
   }
   data_begin = (reader.offset() + alignment - 1) / alignment * alignment;
   for (uint64_t i = 0; i < num_tensors; ++i) {

@@ -1,8 +1,6 @@
 #include "runner/formats/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,40 +9,23 @@
 #include "runner/file_error.h"
 
 namespace runnel {
-namespace {
 
-class Descriptor {
- public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd_ >= 0) close(fd_);
-  }
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
-
-}  // namespace
-
-Result<MappedFile> MappedFile::open(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (file.get() < 0) return file_error(path, "opened", errno);
-  struct stat status;
-  if (fstat(file.get(), &status) != 0) return file_error(path, "examined", errno);
-  if (!S_ISREG(status.st_mode)) return Error{ExitCode::kNoFile, path + " is not a regular file."};
-  if (status.st_size == 0) return Error{ExitCode::kBadModel, path + " is empty."};
-
-  const size_t size = static_cast<size_t>(status.st_size);
-  void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (address == MAP_FAILED) return file_error(path, "mapped", errno);
+Result<MappedFile> MappedFile::map(const RegularFile& file) {
+  const size_t size = file.num_bytes();
+  if (size == 0) return Error{ExitCode::kBadModel, file.path() + " is empty."};
+  void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+  if (address == MAP_FAILED) return file_error(file.path(), "mapped", errno);
   MappedFile mapped;
   mapped.bytes_ = {static_cast<const std::byte*>(address), size};
-  mapped.modified_ns_ = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  mapped.inode_ = status.st_ino;
+  mapped.modified_ns_ = file.modified_ns();
+  mapped.inode_ = file.inode();
   return mapped;
+}
+
+Result<MappedFile> MappedFile::open(const std::string& path) {
+  const Result<RegularFile> file = RegularFile::open(path);
+  if (!file) return file.error();
+  return map(*file);
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept

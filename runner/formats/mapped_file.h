@@ -1,5 +1,4 @@
-// A regular file, mapped for reading. Only regular files: opening a FIFO would wait for its other end, and a
-// device may never end.
+// A regular file, mapped for reading.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +6,16 @@
 #include <span>
 #include <string>
 
+#include "runner/formats/regular_file.h"
 #include "runner/result.h"
 
 namespace runnel {
 
 class MappedFile {
  public:
-  // Errors: kNoFile, kNoPermission, kBadModel for an empty file, kSystem; the message names the path.
+  // Errors: kBadModel for an empty file, kSystem; the message names the path.
+  static Result<MappedFile> map(const RegularFile& file);
+  // Opens and maps. Errors are those of both.
   static Result<MappedFile> open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;

@@ -23,7 +23,8 @@ ordered_json json_of(const wire::Hello& hello) {
   return {{"protocol_version", hello.protocol_version()},
           {"kind", hello.kind()},
           {"build", hello.build()},
-          {"numerics_id", hello.numerics_id()}};
+          {"numerics_id", hello.numerics_id()},
+          {"sandbox", hello.sandbox()}};
 }
 
 ordered_json json_of(const wire::LoadProgress& progress) {

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync } from 'node:fs';
+import { chmodSync, existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -52,6 +52,21 @@ test('with keys every address may be listened on, and only keys let in; no key i
   assert.is(rebound, '403');
   await gateway.stop();
   assert.not.match(gateway.log, KEY);
+});
+
+test('the runner is confined, and /health says with what', async ({ gateways }) => {
+  const statusOf = (pid: number | null): string => readFileSync(`/proc/${pid}/status`, 'utf8');
+  const { runner } = await (await start(gateways)).health();
+  if (runner.sandbox?.includes('(')) {
+    console.log(`SKIPPED: this system has no whole sandbox: ${runner.sandbox}`);
+  } else {
+    assert.is(runner.sandbox, 'landlock+mdwe+seccomp');
+    assert.match(statusOf(runner.pid), /^NoNewPrivs:\t1$/m);
+    assert.match(statusOf(runner.pid), /^Seccomp:\t2$/m);
+  }
+  const { runner: open } = await (await start(gateways, '--sandbox', 'off')).health();
+  assert.is(open.sandbox, 'off');
+  assert.match(statusOf(open.pid), /^Seccomp:\t0$/m);
 });
 
 test('a UNIX socket serves its user, and goes with the gateway', async () => {

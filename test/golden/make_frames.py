@@ -85,7 +85,8 @@ PAUSE = nested(3, number(1, 8))
 RESUME = nested(4, number(1, 9))
 DRAIN = nested(5, b"")
 
-HELLO = nested(1, number(1, 1) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1"))
+HELLO = nested(1, number(1, 1) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1") +
+               text(5, "landlock+mdwe+seccomp"))
 HELLO_999 = nested(1, number(1, 999) + text(2, "cpu") + text(3, "99.0.0") + text(4, "cpu-f32-1"))
 LOAD_PROGRESS = nested(2, number(1, 1 << 33) + number(2, MAX_U64))
 READY = nested(3, text(1, "5f3e-98765432-1700000000-42") + text(2, "llama") + text(3, "cpu, 2 threads ✓")
@@ -135,7 +136,8 @@ JSON = {
     PAUSE: {"pause": {"request_id": 8}},
     RESUME: {"resume": {"request_id": 9}},
     DRAIN: {"drain": {}},
-    HELLO: {"hello": {"protocol_version": 1, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1"}},
+    HELLO: {"hello": {"protocol_version": 1, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1",
+                      "sandbox": "landlock+mdwe+seccomp"}},
     LOAD_PROGRESS: {"load_progress": {"loaded_bytes": 1 << 33, "total_bytes": str(MAX_U64)}},
     READY: {"ready": {
         "model_identity": "5f3e-98765432-1700000000-42", "architecture": "llama", "device": "cpu, 2 threads ✓",

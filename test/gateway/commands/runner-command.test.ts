@@ -16,13 +16,15 @@ test('the runner gets what concerns it under the same names, and nothing that wa
     '4096',
     '--threads',
     '2',
+    '--sandbox',
+    'strict',
   ];
   const config = readConfig(['--model', 'm.gguf', '--runner', 'bin/runner', '--port', '1', ...flags], {});
   const { file, args } = runnerCommand(config, new ModelSlot('m.gguf'));
   assert.is(file, 'bin/runner');
   assert.equal(
     args.join(' '),
-    'serve --model m.gguf --threads 2 --max-num-seqs 3 --record a.frames --record-max-bytes 4096',
+    'serve --model m.gguf --threads 2 --max-num-seqs 3 --sandbox strict --record a.frames --record-max-bytes 4096',
   );
 });
 

@@ -1,6 +1,25 @@
 // Files that are wrong, each refused with a sentence that names the fault. The sanitizer build of these tests
 // is what shows that nothing is read outside the file.
+//
+// Each class of fault that readers of model files were known for, and where it is tested:
+//
+//   counts of keys and tensors      here: counts that cannot be true
+//   sizes that overflow             here: tensors of a wrong kind; blocks of quants whose bytes overflow
+//   alignment, padding              here: an alignment that is none; tensors of a wrong kind
+//   data outside of the file        here: a file cut anywhere; tensors of a wrong kind
+//   sums of sizes                   here: tensors of a wrong kind (one inside another); a head without end
+//   lengths of strings and arrays   here: counts that cannot be true
+//   one type taken for another      here: values of no known kind; models/config_test;
+//   gateway/model/gguf.test names that come twice           here: values of no known kind; tensors of a wrong
+//   kind nested arrays                   here: values of no known kind special ids, vocabularies
+//   models/config_test; gateway/model/load-model.test: they are the gateway's division by zero
+//   models/config_test; e2e/broken-models.test cut while it is mapped          here: a file cut short while
+//   it is mapped all of these in any mixture     test/fuzz
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <functional>
 
 #include "runner/formats/gguf.h"
@@ -168,6 +187,61 @@ TEST_CASE("tensors of a wrong kind, shape or place are refused by name") {
   CHECK(bent([](WrittenTensor& t) { t.offset = 96; }).find("is truncated: tensor \"second\"") == 0);
   CHECK(bent([](WrittenTensor& t) { t.offset = 32; }) == "has tensor \"second\" inside tensor \"first\".");
   CHECK(bent([](WrittenTensor& t) { t.dims = {9}; }).find("is truncated: tensor \"second\"") == 0);
+}
+
+TEST_CASE("blocks of quants whose bytes overflow are refused, whatever their number of weights is") {
+  for (const uint32_t type : {2u, 3u, 8u}) {
+    CAPTURE(type);
+    // The number of weights in a row is none; of the bytes of eight rows only 65 bits tell.
+    for (const uint64_t columns : {uint64_t{1} << 62, uint64_t{1} << 63}) {
+      CAPTURE(columns);
+      const std::string message = refusal_of([&](GgufWriter& w) {
+        w.tensor("second").type = type;
+        w.tensor("second").dims = {columns, 8};
+      });
+      CHECK(message.find("\"second\"") != std::string::npos);
+      CHECK(message.find("size beyond 64 bits") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a head without end is refused before it is all in memory") {
+  // 17 texts of 16 MiB: holes, for which no disk is needed.
+  GgufWriter writer;
+  std::string head = writer.magic + raw<uint32_t>(3) + raw<uint64_t>(0) + raw<uint64_t>(17);
+  const TemporaryFile file(head);
+  std::fstream stream(file.path(), std::ios::binary | std::ios::in | std::ios::out);
+  for (char key = 'a'; key < 'a' + 17; ++key) {
+    stream.seekp(
+        static_cast<std::streamoff>(head.size() + static_cast<size_t>(key - 'a') * (21 + (16 << 20))));
+    stream << raw_text(std::string(1, key)) << raw<uint32_t>(kGgufString) << raw<uint64_t>(16 << 20);
+  }
+  stream.close();
+  REQUIRE(truncate(file.path().c_str(), 300 << 20) == 0);
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  REQUIRE_FALSE(opened.ok());
+  CHECK(opened.error().exit_code == ExitCode::kBadModel);
+  CHECK(
+      opened.error().message.ends_with("has metadata \"p\" beyond its first 268435456 bytes, the limit for "
+                                       "metadata and the table of tensors."));
+}
+
+TEST_CASE("a file cut short while it is mapped ends the process by SIGBUS, which the gateway knows") {
+  const std::string bytes = write_tiny_llama({}).bytes();
+  const TemporaryFile file(bytes);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    std::signal(SIGBUS, SIG_DFL);  // as in a build without a sanitizer
+    const Result<GgufFile> opened = GgufFile::open(file.path());
+    if (!opened.ok() || truncate(file.path().c_str(), 1) != 0) _exit(1);
+    const std::byte last = opened->tensors().back().data.back();
+    _exit(2 + std::to_integer<int>(last) % 2);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  REQUIRE(WIFSIGNALED(status));
+  CHECK(WTERMSIG(status) == SIGBUS);
 }
 
 TEST_CASE("random damage never does more than be refused") {

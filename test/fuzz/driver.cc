@@ -1,0 +1,178 @@
+// Runs a fuzz target on mutations of its corpus, in one process, always the same ones for the same seed. An
+// input with an outcome that none before it had joins the corpus.
+//
+//   fuzz-gguf --units 200000 [--seed 1]    mutates until so many units were read
+//   fuzz-gguf FILE...                      runs these inputs, such as the one that a finding left behind
+//   fuzz-events --units N --write          writes the inputs to stdout instead, each behind its length
+//
+// A finding (a crash, a sanitizer's report, a broken property, more than a second for one input) ends the
+// process with the input in a file. The last line has the counts.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "test/fuzz/random.h"
+#include "test/fuzz/target.h"
+
+extern "C" {
+void __sanitizer_set_death_callback(void (*callback)()) __attribute__((weak));
+// No input is near this; whatever reserves more has believed one. Status 86 is the sanitizer's alone.
+const char* __asan_default_options() {
+  return "exitcode=86:max_allocation_size_mb=72:malloc_context_size=3:quarantine_size_mb=8:detect_leaks=1";
+}
+const char* __ubsan_default_options() {
+  return "print_stacktrace=1:halt_on_error=1";
+}
+}
+
+namespace runnel::fuzz {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMaxInputBytes = 1u << 20;
+constexpr size_t kMaxCorpus = 2000;
+constexpr std::chrono::milliseconds kMaxInputTime{1000};
+
+struct Progress {
+  uint64_t num_units = 0;
+  uint64_t num_inputs = 0;
+  bool is_new = false;  // of the input that runs
+  std::set<std::string> outcomes;
+  std::string input;
+};
+Progress progress;
+
+// Without numbers, and without what is in quotes.
+std::string kind_of(std::string_view outcome) {
+  std::string kind;
+  bool is_quoted = false;
+  for (const char c : outcome) {
+    if (c == '"') is_quoted = !is_quoted;
+    if (!is_quoted && (c < '0' || c > '9')) kind += c;
+  }
+  return kind;
+}
+
+// Also called where memory may be broken, so it takes the shortest way.
+void keep_input() {
+  char path[64];
+  std::snprintf(path, sizeof path, "fuzz-finding-%d.bin", static_cast<int>(getpid()));
+  if (FILE* file = std::fopen(path, "wb")) {
+    std::fwrite(progress.input.data(), 1, progress.input.size(), file);
+    std::fclose(file);
+  }
+  std::fprintf(stderr, "Finding at input %llu; it is in %s.\n",
+               static_cast<unsigned long long>(progress.num_inputs), path);
+}
+
+void on_fatal_signal(int signal) {
+  keep_input();
+  std::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void watch_for_deaths() {
+  if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(keep_input);
+  std::signal(SIGABRT, on_fatal_signal);
+  if (__sanitizer_set_death_callback != nullptr) return;  // it has the others
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, on_fatal_signal);
+}
+
+void run_input(std::string input) {
+  progress.input = std::move(input);
+  progress.is_new = false;
+  ++progress.num_inputs;
+  const auto begin = Clock::now();
+  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(progress.input.data()), progress.input.size());
+  if (Clock::now() - begin > kMaxInputTime) finding("An input takes more than a second.");
+}
+
+std::string mutation_of(const std::string& input, uint64_t seed) {
+  static std::vector<uint8_t> buffer(kMaxInputBytes);  // large, so it is made once
+  std::copy(input.begin(), input.end(), buffer.begin());
+  const size_t size =
+      LLVMFuzzerCustomMutator(buffer.data(), input.size(), kMaxInputBytes, static_cast<unsigned int>(seed));
+  return {buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(size)};
+}
+
+void write_input(const std::string& input) {
+  const auto length = static_cast<uint32_t>(input.size());
+  std::fwrite(&length, sizeof length, 1, stdout);
+  std::fwrite(input.data(), 1, input.size(), stdout);
+}
+
+void fuzz(uint64_t num_wanted, uint64_t seed, bool writes) {
+  std::vector<std::string> corpus = seed_corpus();
+  const size_t num_seeds = corpus.size();
+  for (const std::string& input : corpus) run_input(input);
+  Random random(seed);
+  while (progress.num_units < num_wanted) {
+    // Half of them of the first ones, so that what was found does not drown them.
+    const size_t num_choices = random.one_in(2) ? num_seeds : corpus.size();
+    run_input(mutation_of(corpus[random.below(num_choices)], random.next()));
+    if (writes) write_input(progress.input);
+    if (progress.is_new && corpus.size() < kMaxCorpus) corpus.push_back(progress.input);
+  }
+}
+
+int run_files(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    std::ifstream file(argv[i], std::ios::binary);
+    run_input({std::istreambuf_iterator<char>(file), {}});
+  }
+  return 0;
+}
+
+// The whole number behind a flag; `otherwise` without the flag.
+uint64_t number_of(int argc, char** argv, std::string_view flag, uint64_t otherwise) {
+  for (int i = 1; i + 1 < argc; ++i)
+    if (flag == argv[i]) return std::strtoull(argv[i + 1], nullptr, 10);
+  return otherwise;
+}
+
+bool has_flag(int argc, char** argv, std::string_view flag) {
+  return std::any_of(argv + 1, argv + argc, [&](const char* arg) { return flag == arg; });
+}
+
+}  // namespace
+
+void tell_outcome(std::string_view outcome) {
+  ++progress.num_units;
+  if (progress.outcomes.insert(kind_of(outcome)).second) progress.is_new = true;
+}
+
+void finding(std::string_view sentence) {
+  std::fprintf(stderr, "%.*s\n", static_cast<int>(sentence.size()), sentence.data());
+  std::abort();
+}
+
+int run(int argc, char** argv) {
+  watch_for_deaths();
+  if (argc > 1 && argv[1][0] != '-') return run_files(argc, argv);
+  const auto begin = Clock::now();
+  const uint64_t seed = number_of(argc, argv, "--seed", 1);
+  fuzz(number_of(argc, argv, "--units", 10'000), seed, has_flag(argc, argv, "--write"));
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  std::fprintf(stderr, "%llu %s in %llu inputs, %zu kinds of outcome, 0 findings (seed %llu, %.1f s)\n",
+               static_cast<unsigned long long>(progress.num_units), std::string(unit_name()).c_str(),
+               static_cast<unsigned long long>(progress.num_inputs), progress.outcomes.size(),
+               static_cast<unsigned long long>(seed), seconds);
+  return 0;
+}
+
+}  // namespace runnel::fuzz
+
+int main(int argc, char** argv) {
+  return runnel::fuzz::run(argc, argv);
+}

@@ -1,0 +1,95 @@
+import { spawn } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { FrameDecoder, maxBytesFromRunner } from '../../gateway/runner/frame.ts';
+import { ProtocolError } from '../../gateway/runner/protocol-error.ts';
+import { decodeFromRunner } from '../../gateway/runner/wire.ts';
+
+/**
+ * Frames that a runner in an attacker's hands may send: streams that `fuzz-events` mutates, the same ones for the same
+ * seed. Whatever they hold, the codec gives a message or a ProtocolError. `make check` reads a million of them.
+ */
+
+const FRAMES = Number(process.env.RUNNEL_TEST_FUZZ_FRAMES ?? 20_000);
+const SEED = 1;
+const MAX_RSS_GROWTH_BYTES = 64 * 2 ** 20;
+const FUZZER = fileURLToPath(new URL('../../build/fuzz-events', import.meta.url));
+
+interface Counts {
+  frames: number;
+  messages: number;
+  refused: number;
+}
+
+/** Reads one stream as client.ts does: the first error ends it. */
+function readStream(bytes: Uint8Array, counts: Counts): void {
+  const decoder = new FrameDecoder(maxBytesFromRunner, (message) => {
+    counts.frames += 1;
+    decodeFromRunner(message);
+    counts.messages += 1;
+  });
+  const framesBefore = counts.frames;
+  try {
+    // In two pieces, cut where the bytes say, so that partial frames are read as well.
+    const cut = bytes.length === 0 ? 0 : (bytes.at(-1) ?? 0) % bytes.length;
+    decoder.push(bytes.subarray(0, cut));
+    decoder.push(bytes.subarray(cut));
+    decoder.end();
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) {
+      throw new Error(`Past the codec, from the stream ${Buffer.from(bytes).toString('hex')}: ${error}`);
+    }
+    counts.refused += 1;
+    // A length that is refused is a frame that was read.
+    if (counts.frames === framesBefore) counts.frames += 1;
+  }
+}
+
+/** The streams that the fuzzer writes, each behind its length in four bytes. */
+async function* streams(numFrames: number): AsyncGenerator<Uint8Array> {
+  const args = ['--write', '--seed', `${SEED}`, '--units', `${numFrames}`];
+  const fuzzer = spawn(FUZZER, args, { stdio: ['ignore', 'pipe', 'ignore'] });
+  const ended = new Promise<number | null>((resolve, reject) => {
+    fuzzer.on('error', reject);
+    fuzzer.on('close', resolve);
+  });
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const chunk of fuzzer.stdout) {
+    rest = rest.length === 0 ? (chunk as Buffer) : Buffer.concat([rest, chunk as Buffer]);
+    let position = 0;
+    while (rest.length >= position + 4 && rest.length >= position + 4 + rest.readUInt32LE(position)) {
+      const end = position + 4 + rest.readUInt32LE(position);
+      yield rest.subarray(position + 4, end);
+      position = end;
+    }
+    rest = rest.subarray(position);
+  }
+  assert.is(await ended, 0, 'the fuzzer ends well');
+  assert.is(rest.length, 0, 'and with a whole stream');
+}
+
+const test = suite('gateway frames');
+
+test(`${FRAMES} hostile frames give messages or ProtocolErrors, and nothing else`, async () => {
+  const counts: Counts = { frames: 0, messages: 0, refused: 0 };
+  const rssBefore = process.memoryUsage().rss;
+  // A stream ends at its first error, here earlier than for the fuzzer, which checks no fields: so it is asked again.
+  const begin = performance.now();
+  for await (const bytes of streams(FRAMES * 2)) {
+    readStream(bytes, counts);
+    if (counts.frames >= FRAMES) break;
+  }
+  const seconds = ((performance.now() - begin) / 1000).toFixed(1);
+  const rssGrowth = process.memoryUsage().rss - rssBefore;
+  console.log(
+    `${counts.frames} frames towards the gateway, ${counts.messages} good, ${counts.refused} streams refused, ` +
+      `0 findings (seed ${SEED}, ${seconds} s, ` +
+      `${(rssGrowth / 2 ** 20).toFixed(0)} MiB more)`,
+  );
+  assert.ok(counts.frames >= FRAMES, `${counts.frames} of ${FRAMES} frames were read`);
+  assert.ok(counts.messages > FRAMES / 10 && counts.refused > 0, 'some are good, some are not');
+  assert.ok(rssGrowth < MAX_RSS_GROWTH_BYTES);
+});
+
+test.run();
