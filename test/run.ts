@@ -36,6 +36,7 @@ const GATES: readonly Gate[] = [
     of: 'frames',
   },
   { file: 'test/e2e/kills.test.ts', env: { RUNNEL_TEST_KILLS: '50' }, atLeast: 50, of: 'kills' },
+  { file: 'test/e2e/orphans.test.ts', env: { RUNNEL_TEST_KILLS: '100' }, atLeast: 100, of: 'kills' },
   { file: 'test/e2e/cut-points.test.ts', env: { RUNNEL_TEST_CUT_STRIDE: '1' }, atLeast: 1270, of: 'cuts' },
   { file: 'test/e2e/deaths.test.ts', env: { RUNNEL_TEST_ROUNDS: '100' }, atLeast: 700, of: 'rounds' },
   { file: 'test/e2e/poison.test.ts', env: { RUNNEL_TEST_ROUNDS: '100' }, atLeast: 100, of: 'rounds' },
