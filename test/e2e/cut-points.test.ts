@@ -41,7 +41,7 @@ async function runCut({ request, expected, tokens, numPromptTokens }: Cut): Prom
   });
 }
 
-/** Its position after 1 token is that of the last token of the prompt, and one more. */
+/** A runner that dies before its first step tells the position of the prompt's last token. */
 async function promptTokensOf(request: VariedRequest): Promise<number> {
   let numPromptTokens = 0;
   await servedTiny({ deaths: [{ fault: 'kill@step:0' }] }, async (served) => {

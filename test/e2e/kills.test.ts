@@ -15,6 +15,8 @@ const KILLS = Number(process.env.RUNNEL_TEST_KILLS ?? 4);
 const MAX_KILLS_IN_ROUND = 5;
 const NUM_STREAMS = 8;
 const NUM_TOKENS = 40;
+/** Code points, each of a token at most. */
+const STOP_LENGTH = 6;
 /** Of the bytes of a round: behind it, some of the streams may have ended. */
 const LAST_KILL_AT = 0.7;
 const HEALTH_INTERVAL_MS = 50;
@@ -25,11 +27,24 @@ const test = suite('kills');
 
 test.before(async () => {
   gateway = await (await Gateway.start(DEFAULT_MODEL)).ready();
-  requests = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS).slice(0, NUM_STREAMS);
+  const [first, ...others] = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS);
+  requests = [await withStopText(first as VariedRequest), ...others.slice(0, NUM_STREAMS - 1)];
 });
 test.after(async () => {
   await gateway.stop();
 });
+
+/** The request with a stop text that its last tokens complete; before `min_tokens` it would be text like any other. */
+async function withStopText({ name, path, body }: VariedRequest): Promise<VariedRequest> {
+  const whole = await gateway.post(path, { job_id: 'whole', ...body });
+  const { text } = await digestOf(path, whole);
+  const stop = [text.slice(-STOP_LENGTH)];
+  return {
+    name: `${name}, with a stop text`,
+    path,
+    body: { ...body, stop, min_tokens: NUM_TOKENS - STOP_LENGTH },
+  };
+}
 
 /** Runs all requests at once; `onBytes` is told what comes on all streams together. */
 function runAll(round: number, onBytes: (count: number) => void): Promise<AnswerDigest[]> {
@@ -80,8 +95,9 @@ class Killer {
 
   async #killNow(): Promise<void> {
     const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'A runner to kill');
+    assert.ok(runner.pid !== null);
     this.interrupted.push(runner.open_requests);
-    process.kill(runner.pid ?? 0, 'SIGKILL');
+    process.kill(runner.pid, 'SIGKILL');
     await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
   }
 }
