@@ -16,10 +16,6 @@ export class LogEvents {
     });
   }
 
-  on(listener: (entry: LogEntry) => void): void {
-    this.#listeners.add(listener);
-  }
-
   /** The next entry of this event. */
   next(event: string): Promise<LogEntry> {
     return new Promise((resolve) => {

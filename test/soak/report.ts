@@ -86,10 +86,18 @@ function heldRows({ samples, idleBefore, idleAfter }: Soak): Row[] {
     slopeRow('runner, memory', slopeOf(points(({ runnerMemoryBytes }) => runnerMemoryBytes))),
     atMost('descriptors of the gateway, idle: more than before', moreDescriptors, MAX_MORE_DESCRIPTORS),
     atMost('timers, idle: more than before', idleAfter.gatewayTimers - idleBefore.gatewayTimers, 0),
-    atMost('zombies, at any time', Math.max(...samples.map(({ zombies }) => zombies), idleAfter.zombies), 0),
+    atMost('zombies that stay from one sample to the next', numStayingZombies(samples, idleAfter), 0),
     atMost('blocks in use, idle', idleAfter.usedBlocks ?? Number.POSITIVE_INFINITY, 0),
     atMost('requests open, idle', idleAfter.openRequests, 0),
   ];
+}
+
+function numStayingZombies(samples: readonly Sample[], idleAfter: Sample): number {
+  const staying = samples.flatMap(({ zombies }, index) => {
+    const next = samples[index + 1] ?? idleAfter;
+    return zombies.filter((pid) => next.zombies.includes(pid));
+  });
+  return new Set(staying).size;
 }
 
 function atMost(what: string, seen: number, limit: number): Row {

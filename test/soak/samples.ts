@@ -13,7 +13,8 @@ export interface Sample {
   readonly gatewayHeapBytes: number;
   readonly gatewayDescriptors: number;
   readonly gatewayTimers: number;
-  readonly zombies: number;
+  /** Process ids: one that was killed just now is among them, until it is asked how it ended. */
+  readonly zombies: readonly number[];
   readonly openRequests: number;
   /** Of the runner, if there was one just then. */
   readonly runnerMemoryBytes: number | undefined;
@@ -21,21 +22,12 @@ export interface Sample {
   readonly usedBlocks: number | undefined;
 }
 
-interface SampledHealth {
-  readonly runner: {
-    readonly pid: number | null;
-    readonly open_requests: number;
-    readonly kv_blocks: number | null;
-    readonly kv_blocks_free: number | null;
-  };
-}
-
 export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: number): Promise<Sample> {
   const pid = gateway.process.pid as number;
   const told = log.next('probe');
   gateway.process.kill('SIGUSR2');
   const probe = await within(PROBE_MS, 'What the gateway holds', told);
-  const { runner } = (await (await fetch(`${gateway.url}/health`)).json()) as SampledHealth;
+  const { runner } = await gateway.health();
   const { kv_blocks: blocks, kv_blocks_free: free } = runner;
   return {
     hours: (Date.now() - startedMs) / 3_600_000,
@@ -65,13 +57,14 @@ function memoryOf(pid: number): number | undefined {
 }
 
 /** Children that are dead and that nobody has asked how they ended. */
-function zombiesOf(parent: number): number {
+function zombiesOf(parent: number): number[] {
   const processes = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
-  return processes.filter((pid) => {
+  const zombies = processes.filter((pid) => {
     const stat = ofProcess(() => readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? '';
     const [state, itsParent] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     return state === 'Z' && Number(itsParent) === parent;
-  }).length;
+  });
+  return zombies.map(Number);
 }
 
 function ofProcess<Value>(read: () => Value): Value | undefined {
