@@ -15,7 +15,7 @@ const KILLS = Number(process.env.RUNNEL_TEST_KILLS ?? 4);
 const MAX_KILLS_IN_ROUND = 5;
 const NUM_STREAMS = 8;
 const NUM_TOKENS = 40;
-/** Code points, each of a token at most. */
+/** Characters; at most so many tokens made them. */
 const STOP_LENGTH = 6;
 /** Of the bytes of a round: behind it, some of the streams may have ended. */
 const LAST_KILL_AT = 0.7;

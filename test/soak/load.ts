@@ -5,7 +5,7 @@ import type { Random } from '../fixtures/random.ts';
 import type { VariedRequest } from '../fixtures/varied-requests.ts';
 
 const CANCELLED_PERCENT = 30;
-/** Clients leave after at most so many pieces of a stream. */
+/** Clients that leave do so before this piece of a stream. */
 const MAX_PIECES_BEFORE_CANCEL = 20;
 
 export interface LoadCounts {
@@ -48,35 +48,26 @@ export class Load {
     while (!isOver()) {
       const request = this.#random.pick(this.#requests);
       this.counts.numRequests += 1;
-      if (this.#random.below(100) < CANCELLED_PERCENT) await this.#leave(request);
-      else await this.#compare(request);
+      const isLeaving = this.#random.below(100) < CANCELLED_PERCENT;
+      await this.#client(request, isLeaving ? this.#random.below(MAX_PIECES_BEFORE_CANCEL) : undefined);
     }
   }
 
-  async #compare(request: VariedRequest): Promise<void> {
-    try {
-      const { digest } = await this.#ask(request);
-      this.counts.numAnswers += 1;
-      if (digest !== this.#expected.get(request)?.digest) this.counts.numMismatches += 1;
-    } catch (error) {
-      this.counts.failures.push(`${request.name}: ${(error as Error).message}`);
-    }
-  }
-
-  /** Closes the connection before the answer has come, or within it. */
-  async #leave(request: VariedRequest): Promise<void> {
+  /** One answer, to its end or until so many pieces have come: then the client closes its connection. */
+  async #client(request: VariedRequest, numPieces: number | undefined): Promise<void> {
     const leaving = new AbortController();
-    let left = this.#random.below(MAX_PIECES_BEFORE_CANCEL);
+    let left = numPieces ?? Number.POSITIVE_INFINITY;
     const count = () => {
       left -= 1;
       if (left <= 0) leaving.abort();
     };
     try {
-      await this.#ask(request, leaving.signal, count);
+      const { digest } = await this.#ask(request, leaving.signal, count);
       this.counts.numAnswers += 1;
+      if (digest !== this.#expected.get(request)?.digest) this.counts.numMismatches += 1;
     } catch (error) {
-      if (!leaving.signal.aborted) this.counts.failures.push(`${request.name}: ${(error as Error).message}`);
-      else this.counts.numCancels += 1;
+      if (leaving.signal.aborted) this.counts.numCancels += 1;
+      else this.counts.failures.push(`${request.name}: ${(error as Error).message}`);
     }
   }
 

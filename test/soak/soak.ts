@@ -1,6 +1,6 @@
 /**
- * `make soak`: the default model under clients of every kind, 30 of 100 of whom leave early, with the runner killed every 30 seconds. What the
- * processes hold must stay flat, and every answer must be the undisturbed one. Writes soak.json and soak.md.
+ * `make soak`: the default model under clients of every kind, 30 of 100 of whom leave early, with the runner killed every 30
+ * seconds. What the processes hold must stay flat, and every answer must be the undisturbed one. Writes soak.json and soak.md.
  *
  * --minutes N         how long; 30
  * --kill-every-sec N  30
@@ -101,12 +101,16 @@ async function soak(gateway: Gateway): Promise<Soak> {
   const idleBefore = await takeSample(gateway, log, startedMs);
 
   const isOver = () => Date.now() - startedMs >= flags.minutes * 60_000;
+  // A kill needs streams that return, so that it is not the last thing that happens.
+  let isKilling = false;
   const recoveries: Recovery[] = [];
   const samples: Sample[] = [];
   await Promise.all([
-    ...Array.from({ length: flags.clients }, () => load.run(isOver)),
+    ...Array.from({ length: flags.clients }, () => load.run(() => isOver() && !isKilling)),
     everyInterval(flags['kill-every-sec'] * 1000, isOver, async () => {
+      isKilling = true;
       recoveries.push(await killOnce(gateway, load, log));
+      isKilling = false;
     }),
     everyInterval(SAMPLE_INTERVAL_MS, isOver, async () => {
       samples.push(await takeSample(gateway, log, startedMs));
