@@ -6,6 +6,7 @@
 MODEL ?= smollm2
 PORT ?= 8080
 BUILD ?= build
+MINUTES ?= 30
 # Of make install and make uninstall; packagers set DESTDIR.
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
@@ -15,7 +16,7 @@ PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nloh
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
-.PHONY: run test check bench build binaries install uninstall model format clean
+.PHONY: run test check soak bench build binaries install uninstall model format clean
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -39,15 +40,23 @@ test: build model $(BUILD)/.test-packages
 	@node --import tsx test/run.ts --build $(BUILD)
 
 # Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, those with threads under
-# ThreadSanitizer, hostile files and frames by the hundred thousand, exactness on the default model, kills, poison and
-# simulation.
+# ThreadSanitizer, hostile files and frames by the hundred thousand, exactness on the default model, kills, deaths in every
+# phase and at every token, poison and simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/sanitize
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/threads thread-tests
-	@ninja -C $(BUILD) exactness fuzz-events
+	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty
 	@node --import tsx test/run.ts --build $(BUILD)/sanitize --threads-build $(BUILD)/threads --check
+
+# By hand: half an hour of clients, cancels and kills, and whether anything grows; then two million hostile model files.
+# MINUTES=120 make soak
+soak: build model
+	@node --import tsx test/soak/soak.ts --minutes $(MINUTES) --out $(BUILD)
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
+	@ninja -C $(BUILD)/sanitize fuzz-gguf
+	@$(BUILD)/sanitize/fuzz-gguf --units 2000000
 
 bench: build model
 	@model="$$($(RUNNEL) pull $(MODEL))" && \

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { CPU_RUNNER } from './fixtures/default-model.ts';
+import { CPU_RUNNER, FAULTY_RUNNER } from './fixtures/default-model.ts';
 
 /** Who may know what: the lines between the parts of the tree, read off their sources. */
 
@@ -39,6 +39,15 @@ test('cpu-runner links no CUDA, and the gateway imports no native code', () => {
   requireOnly(sourcesOf('gateway/*.ts'), IMPORT, (name) => !/\.node$|^bindings$|ffi/.test(name));
   for (const { path, text } of sourcesOf('gateway/*.ts'))
     assert.not.match(text, /process\.dlopen|createRequire/, path);
+});
+
+test('the runner that plans its own death is another program than the shipped one', () => {
+  for (const hook of ['planned death', 'kill@step']) {
+    assert.ok(readFileSync(FAULTY_RUNNER).includes(hook), hook);
+    assert.not.ok(readFileSync(CPU_RUNNER).includes(hook), hook);
+  }
+  for (const { path, text } of sourcesOf('runner/*', 'cpu-runner/*', 'deploy/*', 'gateway/*.ts'))
+    assert.not.match(text, /cpu-runner-faulty|RUNNER_FAULT/, path);
 });
 
 test('what both runners share knows neither a device nor an instruction set', () => {

@@ -11,20 +11,52 @@ import { DEFAULT_MODEL, EXACTNESS } from './fixtures/default-model.ts';
  *
  * --build DIR   the CMake build whose tests to run
  * --check       the slower gates instead: the C++ tests (of a sanitizer build), the fuzzers of that build, exactness on
- *               the default model, and kills, poison and simulation at full length
+ *               the default model, and kills, cut points, deaths in every phase, poison and simulation at full length;
+ *               each must say how much it ran
  * --threads-build DIR   with --check: the build of the tests that ThreadSanitizer watches
  * PATTERN       only TypeScript files whose path contains it, and nothing else
  */
 
 const FILE_TIMEOUT_MS = 300_000;
-const KILLS_IN_CHECK = 20;
+const GATE_TIMEOUT_MS = 900_000;
+
+/** A test file at full length, and what it must then say that it counted, over all its lines. */
+interface Gate {
+  readonly file: string;
+  readonly env: NodeJS.ProcessEnv;
+  readonly atLeast: number;
+  readonly of: string;
+}
+
+const GATES: readonly Gate[] = [
+  {
+    file: 'test/fuzz/gateway-frames.test.ts',
+    env: { RUNNEL_TEST_FUZZ_FRAMES: '1000000' },
+    atLeast: 1_000_000,
+    of: 'frames',
+  },
+  { file: 'test/e2e/kills.test.ts', env: { RUNNEL_TEST_KILLS: '50' }, atLeast: 50, of: 'kills' },
+  { file: 'test/e2e/orphans.test.ts', env: { RUNNEL_TEST_KILLS: '100' }, atLeast: 100, of: 'kills' },
+  { file: 'test/e2e/cut-points.test.ts', env: { RUNNEL_TEST_CUT_STRIDE: '1' }, atLeast: 1270, of: 'cuts' },
+  { file: 'test/e2e/deaths.test.ts', env: { RUNNEL_TEST_ROUNDS: '100' }, atLeast: 700, of: 'rounds' },
+  { file: 'test/e2e/poison.test.ts', env: { RUNNEL_TEST_ROUNDS: '100' }, atLeast: 100, of: 'rounds' },
+  {
+    file: 'test/gateway/runner/poison.test.ts',
+    env: { RUNNEL_TEST_ROUNDS: '100' },
+    atLeast: 100,
+    of: 'rounds',
+  },
+  {
+    file: 'test/gateway/runner/simulation.test.ts',
+    env: { RUNNEL_TEST_SEEDS: '5000' },
+    atLeast: 5000,
+    of: 'seeds',
+  },
+];
 /** What each fuzzer must have read in --check. */
 const FUZZED_IN_CHECK = { 'fuzz-gguf': 200_000, 'fuzz-commands': 1_000_000 };
-const FUZZED_TOWARDS_GATEWAY_IN_CHECK = 1_000_000;
 /** Requests beyond what there is room for, and clients that leave with the first token. */
-const OVERLOAD_IN_CHECK = 10_000;
-const POISON_ROUNDS_IN_CHECK = 100;
-const SIMULATED_SEEDS_IN_CHECK = 5000;
+const OVERLOAD_IN_CHECK = '10000';
 /** So few cases might meet too few events by chance: the seed is always the same. */
 const EXACTNESS_IN_CHECK = ['--cases', '50', '--seed', '1', '--model', DEFAULT_MODEL];
 
@@ -52,7 +84,12 @@ const { values, positionals } = parseArgs({
 const total = { passed: 0, failed: 0, skipped: 0 };
 const failures: string[] = [];
 
-function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Finished> {
+function run(
+  command: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+  timeoutMs = FILE_TIMEOUT_MS,
+): Promise<Finished> {
   const startedMs = Date.now();
   const { promise, resolve } = withResolvers<Finished>();
   // A group of its own, so that what a hanging test has started goes with it.
@@ -62,9 +99,9 @@ function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = 
     detached: true,
   });
   const timer = setTimeout(() => {
-    output += `\ntimed out after ${FILE_TIMEOUT_MS / 1000} s`;
+    output += `\ntimed out after ${timeoutMs / 1000} s`;
     if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
-  }, FILE_TIMEOUT_MS);
+  }, timeoutMs);
   let output = '';
   const collect = (chunk: Buffer): void => {
     output += chunk.toString();
@@ -133,23 +170,40 @@ async function fuzz(name: string, units: number): Promise<void> {
   console.log(`     ${lastLine}`);
 }
 
-async function testFile(file: string, env: NodeJS.ProcessEnv): Promise<void> {
-  const finished = await run('node', ['--import', 'tsx', file], { FORCE_COLOR: '0', ...env });
-  const count = (label: string): number =>
-    Number(new RegExp(`${label}:\\s+(\\d+)`).exec(finished.output)?.[1] ?? 0);
+function runTest(file: string, env: NodeJS.ProcessEnv, timeoutMs: number): Promise<Finished> {
+  return run('node', ['--import', 'tsx', file], { FORCE_COLOR: '0', ...env }, timeoutMs);
+}
+
+function outcomeOf({ code, output }: Finished): Outcome {
+  const count = (label: string): number => Number(new RegExp(`${label}:\\s+(\\d+)`).exec(output)?.[1] ?? 0);
   const ran = count('Total');
   const passed = count('Passed');
   // A file that ends well without having run a test has forgotten its `.run()`.
-  const failed = Math.max(ran - passed, finished.code !== 0 || ran === 0 ? 1 : 0);
-  report(file, { passed, failed, skipped: count('Skipped') }, finished);
-  // A gate says what it has counted.
-  if (values.check && failed === 0) console.log(finished.output.trim().replace(/^/gm, '     '));
+  const failed = Math.max(ran - passed, code !== 0 || ran === 0 ? 1 : 0);
+  return { passed, failed, skipped: count('Skipped') };
 }
 
-async function testFiles(files: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<void> {
+async function testFile(file: string): Promise<void> {
+  const finished = await runTest(file, {}, FILE_TIMEOUT_MS);
+  report(file, outcomeOf(finished), finished);
+}
+
+/** One at a time: what kills and counts wants the machine for itself. */
+async function runGate({ file, env, atLeast, of }: Gate): Promise<void> {
+  const finished = await runTest(file, env, GATE_TIMEOUT_MS);
+  const counts = [...finished.output.matchAll(new RegExp(`(\\d+) ${of}\\b`, 'g'))];
+  const counted = counts.reduce((sum, [, count]) => sum + Number(count), 0);
+  const outcome = outcomeOf(finished);
+  const isShort = outcome.failed === 0 && counted < atLeast;
+  report(file, isShort ? { ...outcome, failed: 1 } : outcome, finished);
+  if (isShort) console.log(`     The gate counted ${counted} ${of}; it must be ${atLeast} at least.`);
+  else if (outcome.failed === 0) console.log(finished.output.trim().replace(/^/gm, '     '));
+}
+
+async function testFiles(files: readonly string[]): Promise<void> {
   const queue = [...files];
   const worker = async (): Promise<void> => {
-    for (let file = queue.shift(); file !== undefined; file = queue.shift()) await testFile(file, env);
+    for (let file = queue.shift(); file !== undefined; file = queue.shift()) await testFile(file);
   };
   await Promise.all(Array.from({ length: Math.min(2, availableParallelism()) }, worker));
 }
@@ -183,23 +237,14 @@ if (positionals.length > 0) {
   const threadsBuild = values['threads-build'];
   if (threadsBuild !== undefined) await ctest('C++ tests with threads', threadsBuild);
   await Promise.all(Object.entries(FUZZED_IN_CHECK).map(([name, units]) => fuzz(name, units)));
-  await testFile('test/fuzz/gateway-frames.test.ts', {
-    RUNNEL_TEST_FUZZ_FRAMES: String(FUZZED_TOWARDS_GATEWAY_IN_CHECK),
-  });
   // What its cases met is worth seeing in any case.
   const { code, output } = await check('exactness on the default model', EXACTNESS, EXACTNESS_IN_CHECK);
   if (code === 0) console.log(output.replace(/^/gm, '     '));
-  await testFiles(['test/gateway/routes/overload.test.ts'], {
-    RUNNEL_TEST_OVERLOAD: String(OVERLOAD_IN_CHECK),
-    RUNNEL_TEST_STORM: String(OVERLOAD_IN_CHECK),
+  await testFile('test/gateway/routes/overload.test.ts', {
+    RUNNEL_TEST_OVERLOAD: OVERLOAD_IN_CHECK,
+    RUNNEL_TEST_STORM: OVERLOAD_IN_CHECK,
   });
-  await testFiles(['test/e2e/kills.test.ts'], { RUNNEL_TEST_KILLS: String(KILLS_IN_CHECK) });
-  await testFile('test/gateway/runner/simulation.test.ts', {
-    RUNNEL_TEST_SEEDS: String(SIMULATED_SEEDS_IN_CHECK),
-  });
-  await testFile('test/gateway/runner/poison.test.ts', {
-    RUNNEL_TEST_ROUNDS: String(POISON_ROUNDS_IN_CHECK),
-  });
+  for (const gate of GATES) await runGate(gate);
 } else {
   await check('types', 'npx', ['tsc']);
   await check('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);
@@ -207,7 +252,7 @@ if (positionals.length > 0) {
   await ctest('C++ tests', values.build);
   // Those that start the real runner go last and alone: they want the machine for themselves.
   await testFiles(files.filter((file) => !file.startsWith('test/e2e/')));
-  for (const file of files.filter((name) => name.startsWith('test/e2e/'))) await testFile(file, {});
+  for (const file of files.filter((name) => name.startsWith('test/e2e/'))) await testFile(file);
   const silent = files.filter(hasSilentSuite);
   for (const file of silent) console.log(`FAIL ${file} has a suite without .run()`);
   total.failed += silent.length;

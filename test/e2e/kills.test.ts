@@ -1,81 +1,159 @@
+import { basename } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { type AnswerDigest, digestOf } from '../fixtures/answer-digest.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
+import { type VariedRequest, variedRequests } from '../fixtures/varied-requests.ts';
 
 /**
- * The promise itself: the runner is killed with SIGKILL while four streams are in the middle of their text, and each
- * of them ends as if nothing had happened, byte for byte. `make check` runs it with more kills.
+ * The promise itself: the runner is killed with SIGKILL while eight streams are in the middle of their text, again and again, and
+ * each of them ends as if nothing had happened, byte for byte. `make check` runs it with more kills.
  */
 
-const KILLS = Number(process.env.RUNNEL_TEST_KILLS ?? 3);
-
-const requests = [
-  { prompt: 'The lighthouse keeper wrote in his journal every evening,', temperature: 0 },
-  { prompt: 'A recipe for bread begins with', temperature: 0, repetition_penalty: 1.2 },
-  { prompt: 'In the year 2190, the city of', temperature: 0.9, seed: '18446744073709551615' },
-  { prompt: 'Dear diary, today I', temperature: 1.1, top_k: 40, top_p: 0.95, min_p: 0.02, seed: '7' },
-];
-const MAX_TOKENS = 96;
+const KILLS = Number(process.env.RUNNEL_TEST_KILLS ?? 4);
+const MAX_KILLS_IN_ROUND = 5;
+const NUM_STREAMS = 8;
+const NUM_TOKENS = 40;
+/** Characters; at most so many tokens made them. */
+const STOP_LENGTH = 6;
+/** Of the bytes of a round: behind it, some of the streams may have ended. */
+const LAST_KILL_AT = 0.7;
+const HEALTH_INTERVAL_MS = 50;
 
 let gateway: Gateway;
+let requests: readonly VariedRequest[];
 const test = suite('kills');
 
 test.before(async () => {
   gateway = await (await Gateway.start(DEFAULT_MODEL)).ready();
+  const [first, ...others] = variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS);
+  requests = [await withStopText(first as VariedRequest), ...others.slice(0, NUM_STREAMS - 1)];
 });
 test.after(async () => {
   await gateway.stop();
 });
 
-/** Runs the four requests at once; `onText` sees each stream's text as it grows. */
-function runAll(
-  round: string,
-  onText: (stream: number, text: string) => void = () => {},
-): Promise<NativeAnswer[]> {
+/** The request with a stop text that its last tokens complete; before `min_tokens` it would be text like any other. */
+async function withStopText({ name, path, body }: VariedRequest): Promise<VariedRequest> {
+  const whole = await gateway.post(path, { job_id: 'whole', ...body });
+  const { text } = await digestOf(path, whole);
+  const stop = [text.slice(-STOP_LENGTH)];
+  return {
+    name: `${name}, with a stop text`,
+    path,
+    body: { ...body, stop, min_tokens: NUM_TOKENS - STOP_LENGTH },
+  };
+}
+
+/** Runs all requests at once; `onBytes` is told what comes on all streams together. */
+function runAll(round: number, onBytes: (count: number) => void): Promise<AnswerDigest[]> {
   return Promise.all(
-    requests.map(async ({ seed, ...request }, stream) => {
-      const body = JSON.stringify({ job_id: `${round}-${stream}`, max_tokens: MAX_TOKENS, ...request });
-      const seeded = seed === undefined ? body : body.replace(/}$/, `,"seed":${seed}}`);
-      return readNativeAnswer(await gateway.post('/execute', seeded), (text) => onText(stream, text));
+    requests.map(async ({ path, body }, stream) => {
+      const job = path === '/execute' ? { job_id: `${round}-${stream}`, ...body } : body;
+      const response = await gateway.post(path, job);
+      return digestOf(path, counted(response, onBytes));
     }),
   );
 }
 
-test(`${KILLS} kills change no byte of four streams`, async () => {
-  const expected = await runAll('whole');
-  for (const { text, last } of expected) {
-    assert.is(last.event, 'end');
-    assert.ok(text.length > 20, 'the texts are long enough to be killed in');
+function counted(response: Response, onBytes: (count: number) => void): Response {
+  const counter = new TransformStream<Uint8Array, Uint8Array>({
+    transform(chunk, controller) {
+      onBytes(chunk.length);
+      controller.enqueue(chunk);
+    },
+  });
+  return new Response(response.body?.pipeThrough(counter), response);
+}
+
+/** Kills the runner each time that so many bytes have come. */
+class Killer {
+  /** Requests that were open, for each kill. */
+  readonly interrupted: number[] = [];
+  readonly #places: number[];
+  #numBytes = 0;
+  #kill = Promise.resolve();
+
+  constructor(places: readonly number[]) {
+    this.#places = [...places];
   }
 
-  for (let kill = 0; kill < KILLS; kill++) {
-    const before = await gateway.health();
-    // Each round kills at another place: after this many characters of one of the streams.
-    const victim = kill % requests.length;
-    const length = expected[victim]?.text.length ?? 0;
-    const after = 1 + Math.floor(((kill + 0.5) / KILLS) * length * 0.8);
-    let killed = false;
-    const answers = await runAll(`kill-${kill}`, (stream, text) => {
-      if (killed || stream !== victim || text.length < after || text.length >= length) return;
-      killed = true;
-      process.kill(before.runner.pid ?? 0, 'SIGKILL');
-    });
-    assert.ok(killed, `round ${kill}: no stream was in the middle of its text`);
-    for (const [stream, answer] of answers.entries()) {
-      const where = `round ${kill}, stream ${stream}`;
-      assert.is(answer.last.event, 'end', `${where}: ${answer.last.data.message}`);
-      assert.is(answer.text, expected[stream]?.text, where);
-      assert.equal(answer.indices, expected[stream]?.indices, where);
-      assert.is(answer.last.data.tokens_out, expected[stream]?.last.data.tokens_out, where);
-      assert.is(answer.last.data.stop_reason, expected[stream]?.last.data.stop_reason, where);
-    }
-    const now = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
-    assert.is.not(now.runner.pid, before.runner.pid, 'another process computes now');
-    assert.is(now.runner.restarts, before.runner.restarts + 1);
-    assert.is(now.runner.open_requests, 0);
+  onBytes(count: number): void {
+    this.#numBytes += count;
+    const [place] = this.#places;
+    if (place === undefined || this.#numBytes < place) return;
+    this.#places.shift();
+    this.#kill = this.#kill.then(() => this.#killNow());
   }
+
+  /** When the last answer is there. */
+  async end(): Promise<void> {
+    await this.#kill;
+    assert.is(this.#places.length, 0, 'every place was reached');
+  }
+
+  async #killNow(): Promise<void> {
+    const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'A runner to kill');
+    assert.ok(runner.pid !== null);
+    this.interrupted.push(runner.open_requests);
+    process.kill(runner.pid, 'SIGKILL');
+    await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
+  }
+}
+
+/** Asks for the health until it is told that the work is over; fails with the first answer that is not 200. */
+async function watchHealth(isOver: () => boolean): Promise<number> {
+  let numAnswers = 0;
+  for (; !isOver(); numAnswers += 1) {
+    await gateway.health();
+    await new Promise((resolve) => setTimeout(resolve, HEALTH_INTERVAL_MS));
+  }
+  return numAnswers;
+}
+
+async function killAll(expected: readonly AnswerDigest[], numBytes: number): Promise<number[]> {
+  const numRounds = Math.ceil(KILLS / MAX_KILLS_IN_ROUND);
+  const interrupted: number[] = [];
+  for (let round = 0; round < numRounds; round += 1) {
+    const numKills = Math.min(MAX_KILLS_IN_ROUND, KILLS - round * MAX_KILLS_IN_ROUND);
+    // Each round kills at other places.
+    const fraction = (kill: number) => ((kill + (round + 0.5) / numRounds) / numKills) * LAST_KILL_AT;
+    const killer = new Killer(Array.from({ length: numKills }, (_, kill) => fraction(kill) * numBytes));
+    const { restarts } = (await gateway.health()).runner;
+    const answers = await runAll(round, (count) => killer.onBytes(count));
+    await killer.end();
+    for (const [stream, { digest }] of answers.entries())
+      assert.is(digest, expected[stream]?.digest, `round ${round}: ${requests[stream]?.name}`);
+    const now = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
+    assert.is(now.runner.restarts, restarts + numKills);
+    assert.is(now.runner.open_requests, 0);
+    interrupted.push(...killer.interrupted);
+  }
+  return interrupted;
+}
+
+test(`${KILLS} kills change no byte of eight streams`, async () => {
+  let numBytes = 0;
+  const expected = await runAll(-1, (count) => {
+    numBytes += count;
+  });
+  for (const { text } of expected) assert.ok(text.length > 20, 'the texts are long enough to be killed in');
+
+  let isOver = false;
+  const watched = watchHealth(() => isOver);
+  let interrupted: number[];
+  try {
+    interrupted = await killAll(expected, numBytes);
+  } finally {
+    isOver = true;
+  }
+  const numHealthy = await watched;
+  assert.is(interrupted.length, KILLS);
+  assert.ok(Math.min(...interrupted) >= NUM_STREAMS, `open when it was killed: ${interrupted}`);
+  console.log(
+    `${KILLS} kills of ${NUM_STREAMS} streams, 0 lost; ${numHealthy} of ${numHealthy} health checks 200`,
+  );
 });
 
 test.run();

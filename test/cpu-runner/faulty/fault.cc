@@ -1,0 +1,50 @@
+#include "test/cpu-runner/faulty/fault.h"
+
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <utility>
+
+namespace runnel::faulty {
+namespace {
+
+template <typename Value, size_t kSize>
+std::optional<Value> value_of(const std::array<std::pair<std::string_view, Value>, kSize>& names,
+                              std::string_view text) {
+  for (const auto& [name, value] : names)
+    if (name == text) return value;
+  return std::nullopt;
+}
+
+constexpr std::array<std::pair<std::string_view, int>, 2> kSignals = {
+    {{"kill", SIGKILL}, {"abort", SIGABRT}}};
+constexpr std::array<std::pair<std::string_view, Moment>, 4> kMoments = {{{"load", Moment::kLoad},
+                                                                          {"step", Moment::kStep},
+                                                                          {"operation", Moment::kOperation},
+                                                                          {"token", Moment::kToken}}};
+
+}  // namespace
+
+std::optional<Fault> Fault::parse(std::string_view text) {
+  const size_t at = text.find('@');
+  const size_t colon = text.find(':');
+  if (at == text.npos || colon == text.npos || colon < at) return std::nullopt;
+  const std::optional<int> signal = value_of(kSignals, text.substr(0, at));
+  const std::optional<Moment> moment = value_of(kMoments, text.substr(at + 1, colon - at - 1));
+  uint64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [number_end, error] = std::from_chars(text.data() + colon + 1, end, number);
+  if (!signal || !moment || error != std::errc() || number_end != end) return std::nullopt;
+  return Fault(*signal, *moment, number);
+}
+
+void Fault::at(Moment moment, uint64_t number, uint32_t position) const {
+  if (moment != moment_ || number != number_) return;
+  // Tests check the place by it.
+  std::fprintf(stderr, "planned death at position %u\n", position);
+  // Not kill(): the sandbox of a runner lets it signal itself only.
+  std::raise(signal_);
+}
+
+}  // namespace runnel::faulty

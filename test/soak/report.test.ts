@@ -1,0 +1,78 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { judge, type Soak } from './report.ts';
+import type { Sample } from './samples.ts';
+
+const idle: Sample = {
+  hours: 0,
+  gatewayRssBytes: 2 ** 27,
+  gatewayHeapBytes: 2 ** 25,
+  gatewayDescriptors: 30,
+  gatewayTimers: 3,
+  zombies: [],
+  openRequests: 0,
+  runnerMemoryBytes: 2 ** 28,
+  runnerDescriptors: 8,
+  usedBlocks: 0,
+};
+const NUM_SAMPLES = 100;
+
+/** Half an hour in which each sample is `change` of the plain one. */
+function samplesOf(change: (hours: number, index: number) => Partial<Sample> = () => ({})): Sample[] {
+  return Array.from({ length: NUM_SAMPLES }, (_, index) => {
+    const hours = index / NUM_SAMPLES / 2;
+    return { ...idle, hours, ...change(hours, index) };
+  });
+}
+
+const good: Soak = {
+  date: '2026-01-02',
+  commit: 'abc',
+  machine: 'a machine',
+  seed: 1,
+  minutes: 30,
+  numClients: 8,
+  counts: { numRequests: 9, numAnswers: 6, numCancels: 3, numMismatches: 0, failures: [] },
+  numTokens: 100,
+  recoveries: [{ numOpen: 8, noticedMs: 1, readyMs: 20, resumedMs: 30 }],
+  samples: samplesOf(),
+  idleBefore: idle,
+  idleAfter: idle,
+};
+
+const test = suite('soak report');
+
+test('what stays as it was is good, and so is noise, a warm-up, and a process that was killed just now', () => {
+  assert.ok(judge(good).isGood);
+  const restless = samplesOf((hours, index) => ({
+    gatewayRssBytes: idle.gatewayRssBytes + (index % 7) * 2 ** 20 - (hours < 0.09 ? 2 ** 26 : 0),
+    zombies: [1000 + index],
+  }));
+  assert.ok(judge({ ...good, samples: restless }).isGood, judge({ ...good, samples: restless }).markdown);
+});
+
+test('each thing that grows, differs or stays is bad', () => {
+  const growing = (name: 'gatewayRssBytes' | 'gatewayHeapBytes' | 'runnerMemoryBytes') =>
+    samplesOf((hours) => ({ [name]: 2 ** 28 + hours * 2 * 2 ** 20 }));
+  const bad: Partial<Soak>[] = [
+    { samples: growing('gatewayRssBytes') },
+    { samples: growing('gatewayHeapBytes') },
+    { samples: growing('runnerMemoryBytes') },
+    { samples: samplesOf(() => ({ zombies: [7] })) },
+    { samples: [] },
+    { recoveries: [] },
+    { counts: { ...good.counts, numMismatches: 1 } },
+    { counts: { ...good.counts, failures: ['x'] } },
+    { idleAfter: { ...idle, gatewayDescriptors: 33 } },
+    { idleAfter: { ...idle, gatewayTimers: 4 } },
+    { idleAfter: { ...idle, usedBlocks: 1 } },
+    { idleAfter: { ...idle, usedBlocks: undefined } },
+    { idleAfter: { ...idle, openRequests: 1 } },
+  ];
+  for (const change of bad) {
+    const { isGood, markdown } = judge({ ...good, ...change });
+    assert.not.ok(isGood, markdown);
+  }
+});
+
+test.run();

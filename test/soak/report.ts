@@ -1,0 +1,140 @@
+/** What a soak has seen, its verdict, and both as a block of Markdown. */
+import type { Recovery } from './kills.ts';
+import type { LoadCounts } from './load.ts';
+import type { Sample } from './samples.ts';
+import { percentile, type Slope, slopeOf } from './trend.ts';
+
+const BYTES_PER_MIB = 2 ** 20;
+/** The first part of a run fills pools and caches, and counts for no slope. */
+const WARM_UP_FRACTION = 0.2;
+const MAX_MIB_PER_HOUR = 1;
+const MAX_MORE_DESCRIPTORS = 2;
+
+export interface Soak {
+  readonly date: string;
+  readonly commit: string;
+  readonly machine: string;
+  readonly seed: number;
+  readonly minutes: number;
+  readonly numClients: number;
+  readonly counts: LoadCounts;
+  readonly numTokens: number;
+  readonly recoveries: readonly Recovery[];
+  /** Under load. */
+  readonly samples: readonly Sample[];
+  /** Without a request: before the load and after it. */
+  readonly idleBefore: Sample;
+  readonly idleAfter: Sample;
+}
+
+interface Row {
+  readonly what: string;
+  readonly seen: string;
+  readonly limit: string;
+  readonly isGood: boolean;
+}
+
+export interface Verdict {
+  readonly isGood: boolean;
+  readonly markdown: string;
+}
+
+export function judge(soak: Soak): Verdict {
+  const rows = [...answerRows(soak), ...heldRows(soak)];
+  const isGood = rows.every((row) => row.isGood);
+  return { isGood, markdown: [heading(soak), table(rows), recoveryTable(soak)].join('\n\n') };
+}
+
+function heading({
+  date,
+  commit,
+  machine,
+  seed,
+  minutes,
+  numClients,
+  counts,
+  numTokens,
+  recoveries,
+}: Soak): string {
+  const numOpen = recoveries.reduce((sum, recovery) => sum + recovery.numOpen, 0);
+  return [
+    `${date}, commit ${commit}, ${machine}; ${minutes} minutes, ${numClients} clients, seed ${seed}.`,
+    `${counts.numRequests} requests, ${numTokens} tokens, ${counts.numAnswers} answers compared, ` +
+      `${counts.numCancels} cancels, ${recoveries.length} kills with ${numOpen} requests open in all.`,
+  ].join('\n');
+}
+
+function answerRows({ counts, recoveries }: Soak): Row[] {
+  return [
+    atMost('answers that differ from the undisturbed one', counts.numMismatches, 0),
+    atMost('answers that ended otherwise', counts.failures.length, 0),
+    { what: 'kills', seen: String(recoveries.length), limit: 'at least 1', isGood: recoveries.length > 0 },
+  ];
+}
+
+function heldRows({ samples, idleBefore, idleAfter }: Soak): Row[] {
+  const warm = samples.slice(Math.floor(samples.length * WARM_UP_FRACTION));
+  const points = (value: (sample: Sample) => number | undefined) =>
+    warm.flatMap((sample) => {
+      const found = value(sample);
+      return found === undefined ? [] : [{ hours: sample.hours, value: found / BYTES_PER_MIB }];
+    });
+  const moreDescriptors = idleAfter.gatewayDescriptors - idleBefore.gatewayDescriptors;
+  return [
+    slopeRow('gateway, resident memory', slopeOf(points(({ gatewayRssBytes }) => gatewayRssBytes))),
+    slopeRow('gateway, heap after a collection', slopeOf(points(({ gatewayHeapBytes }) => gatewayHeapBytes))),
+    slopeRow('runner, memory', slopeOf(points(({ runnerMemoryBytes }) => runnerMemoryBytes))),
+    atMost('descriptors of the gateway, idle: more than before', moreDescriptors, MAX_MORE_DESCRIPTORS),
+    atMost('timers, idle: more than before', idleAfter.gatewayTimers - idleBefore.gatewayTimers, 0),
+    atMost('zombies that stay from one sample to the next', numStayingZombies(samples, idleAfter), 0),
+    atMost('blocks in use, idle', idleAfter.usedBlocks ?? Number.POSITIVE_INFINITY, 0),
+    atMost('requests open, idle', idleAfter.openRequests, 0),
+  ];
+}
+
+function numStayingZombies(samples: readonly Sample[], idleAfter: Sample): number {
+  const staying = samples.flatMap(({ zombies }, index) => {
+    const next = samples[index + 1] ?? idleAfter;
+    return zombies.filter((pid) => next.zombies.includes(pid));
+  });
+  return new Set(staying).size;
+}
+
+function atMost(what: string, seen: number, limit: number): Row {
+  return { what, seen: String(seen), limit: `at most ${limit}`, isGood: seen <= limit };
+}
+
+/** Bad is a growth beyond the limit that chance does not explain: two standard errors above it. */
+function slopeRow(what: string, slope: Slope | undefined): Row {
+  const limit = `at most ${MAX_MIB_PER_HOUR} MiB/h, within two standard errors`;
+  if (slope === undefined) return { what, seen: 'too few samples', limit, isGood: false };
+  const { perHour, errorPerHour } = slope;
+  return {
+    what,
+    seen: `${perHour.toFixed(2)} ± ${errorPerHour.toFixed(2)} MiB/h`,
+    limit,
+    isGood: perHour - 2 * errorPerHour <= MAX_MIB_PER_HOUR,
+  };
+}
+
+function table(rows: readonly Row[]): string {
+  const lines = rows.map(
+    ({ what, seen, limit, isGood }) => `| ${what} | ${seen} | ${limit} | ${isGood ? 'yes' : '**no**'} |`,
+  );
+  return ['| what | seen | limit | good |', '|---|---|---|---|', ...lines].join('\n');
+}
+
+function recoveryTable({ recoveries }: Soak): string {
+  const line = (what: string, value: (recovery: Recovery) => number) => {
+    const values = recoveries.map(value);
+    const at = (fraction: number) => percentile(values, fraction)?.toFixed(0) ?? '–';
+    return `| ${what} | ${at(0.5)} | ${at(0.99)} | ${at(1)} |`;
+  };
+  return [
+    `| after a kill (${recoveries.length}) | p50 ms | p99 ms | longest ms |`,
+    '|---|---|---|---|',
+    line('death noticed', ({ noticedMs }) => noticedMs),
+    line('next runner ready', ({ readyMs }) => readyMs),
+    line('first resumed token at a client', ({ resumedMs }) => resumedMs),
+  ].join('\n');
+}

@@ -1,0 +1,76 @@
+/** What the two processes hold, from the outside and by what they say of themselves. */
+import { readdirSync, readFileSync } from 'node:fs';
+import type { Gateway } from '../fixtures/gateway.ts';
+import { within } from '../fixtures/within.ts';
+import type { LogEvents } from './log-events.ts';
+
+const PROBE_MS = 30_000;
+
+export interface Sample {
+  readonly hours: number;
+  readonly gatewayRssBytes: number;
+  /** After a collection. */
+  readonly gatewayHeapBytes: number;
+  readonly gatewayDescriptors: number;
+  readonly gatewayTimers: number;
+  /** Process ids: one that was killed just now is among them, until it is asked how it ended. */
+  readonly zombies: readonly number[];
+  readonly openRequests: number;
+  /** Of the runner, if there was one just then. */
+  readonly runnerMemoryBytes: number | undefined;
+  readonly runnerDescriptors: number | undefined;
+  readonly usedBlocks: number | undefined;
+}
+
+export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: number): Promise<Sample> {
+  const pid = gateway.process.pid as number;
+  const told = log.next('probe');
+  gateway.process.kill('SIGUSR2');
+  const probe = await within(PROBE_MS, 'What the gateway holds', told);
+  const { runner } = await gateway.health();
+  const { kv_blocks: blocks, kv_blocks_free: free } = runner;
+  return {
+    hours: (Date.now() - startedMs) / 3_600_000,
+    gatewayRssBytes: Number(probe.rss_bytes),
+    gatewayHeapBytes: Number(probe.heap_bytes),
+    gatewayDescriptors: descriptorsOf(pid) ?? 0,
+    gatewayTimers: Number(probe.timers),
+    zombies: zombiesOf(pid),
+    openRequests: runner.open_requests,
+    runnerMemoryBytes: runner.pid === null ? undefined : memoryOf(runner.pid),
+    runnerDescriptors: runner.pid === null ? undefined : descriptorsOf(runner.pid),
+    usedBlocks: blocks === null || free === null ? undefined : blocks - free,
+  };
+}
+
+/** undefined once the process is gone. */
+function descriptorsOf(pid: number): number | undefined {
+  return ofProcess(() => readdirSync(`/proc/${pid}/fd`).length);
+}
+
+/** What is no file's. */
+function memoryOf(pid: number): number | undefined {
+  return ofProcess(() => {
+    const kilobytes = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
+    return kilobytes === undefined ? undefined : Number(kilobytes) * 1024;
+  });
+}
+
+/** Children that are dead and that nobody has asked how they ended. */
+function zombiesOf(parent: number): number[] {
+  const processes = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
+  const zombies = processes.filter((pid) => {
+    const stat = ofProcess(() => readFileSync(`/proc/${pid}/stat`, 'utf8')) ?? '';
+    const [state, itsParent] = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+    return state === 'Z' && Number(itsParent) === parent;
+  });
+  return zombies.map(Number);
+}
+
+function ofProcess<Value>(read: () => Value): Value | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}

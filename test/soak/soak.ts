@@ -1,0 +1,149 @@
+/**
+ * `make soak`: the default model under clients of every kind, 30 of 100 of whom leave early, with the runner killed every 30
+ * seconds. What the processes hold must stay flat, and every answer must be the undisturbed one. Writes soak.json and soak.md.
+ *
+ * --minutes N         how long; 30
+ * --kill-every-sec N  30
+ * --clients N         8
+ * --seed N            what clients do depends on it; random
+ * --out DIR           build
+ */
+import { execFileSync } from 'node:child_process';
+import { writeFileSync } from 'node:fs';
+import { availableParallelism, cpus } from 'node:os';
+import { basename, join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { z } from 'zod';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { Random } from '../fixtures/random.ts';
+import { variedRequests } from '../fixtures/varied-requests.ts';
+import { killOnce, type Recovery } from './kills.ts';
+import { Load } from './load.ts';
+import { LogEvents } from './log-events.ts';
+import { judge, type Soak } from './report.ts';
+import { type Sample, takeSample } from './samples.ts';
+
+const NUM_TOKENS = 48;
+const SAMPLE_INTERVAL_MS = 10_000;
+const SETTLE_MS = 30_000;
+const SETTLE_POLL_MS = 1000;
+
+const flags = z
+  .object({
+    minutes: z.coerce.number().positive().default(30),
+    'kill-every-sec': z.coerce.number().positive().default(30),
+    clients: z.coerce.number().int().min(1).max(64).default(8),
+    seed: z.coerce.number().int().optional(),
+    out: z.string().default('build'),
+  })
+  .parse(
+    parseArgs({
+      options: {
+        minutes: { type: 'string' },
+        'kill-every-sec': { type: 'string' },
+        clients: { type: 'string' },
+        seed: { type: 'string' },
+        out: { type: 'string' },
+      },
+    }).values,
+  );
+
+async function idle(gateway: Gateway): Promise<void> {
+  await gateway.healthWhere(
+    ({ status, runner: { open_requests: open, kv_blocks: all, kv_blocks_free: free } }) =>
+      status === 'healthy' && open === 0 && all === free,
+    'An idle runner with all its blocks',
+  );
+}
+
+/** Clients keep connections for a while after their last answer. Whatever is left when patience ends is what the report shows. */
+async function settledSample(
+  gateway: Gateway,
+  log: LogEvents,
+  startedMs: number,
+  before: Sample,
+): Promise<Sample> {
+  const deadlineMs = Date.now() + SETTLE_MS;
+  for (;;) {
+    const sample = await takeSample(gateway, log, startedMs);
+    if (sample.gatewayDescriptors <= before.gatewayDescriptors || Date.now() > deadlineMs) return sample;
+    await sleep(SETTLE_POLL_MS);
+  }
+}
+
+async function tokensOf(gateway: Gateway): Promise<number> {
+  const text = await (await fetch(`${gateway.url}/metrics`)).text();
+  return Number(/^worker_tokens_generated_total (\d+)$/m.exec(text)?.[1]);
+}
+
+/** Calls `act` at the beginning of each interval until it is over. */
+async function everyInterval(
+  intervalMs: number,
+  isOver: () => boolean,
+  act: () => Promise<void>,
+): Promise<void> {
+  for (let next = Date.now() + intervalMs; !isOver(); next += intervalMs) {
+    await sleep(Math.max(0, next - Date.now()));
+    if (!isOver()) await act();
+  }
+}
+
+async function soak(gateway: Gateway): Promise<Soak> {
+  const log = new LogEvents(gateway);
+  const random = new Random(flags.seed);
+  console.log(`seed ${random.seed}`);
+  const load = new Load(gateway, variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS), random);
+  await load.learn();
+  await idle(gateway);
+  const startedMs = Date.now();
+  const idleBefore = await takeSample(gateway, log, startedMs);
+
+  const isOver = () => Date.now() - startedMs >= flags.minutes * 60_000;
+  // A kill needs streams that return, so that it is not the last thing that happens.
+  let isKilling = false;
+  const recoveries: Recovery[] = [];
+  const samples: Sample[] = [];
+  await Promise.all([
+    ...Array.from({ length: flags.clients }, () => load.run(() => isOver() && !isKilling)),
+    everyInterval(flags['kill-every-sec'] * 1000, isOver, async () => {
+      isKilling = true;
+      recoveries.push(await killOnce(gateway, load, log));
+      isKilling = false;
+    }),
+    everyInterval(SAMPLE_INTERVAL_MS, isOver, async () => {
+      samples.push(await takeSample(gateway, log, startedMs));
+    }),
+  ]);
+  await idle(gateway);
+  return {
+    date: new Date().toISOString().slice(0, 10),
+    commit: execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim(),
+    machine: `${cpus()[0]?.model}, ${availableParallelism()} cores, Node ${process.versions.node}`,
+    seed: random.seed,
+    minutes: flags.minutes,
+    numClients: flags.clients,
+    counts: load.counts,
+    numTokens: await tokensOf(gateway),
+    recoveries,
+    samples,
+    idleBefore,
+    idleAfter: await settledSample(gateway, log, startedMs, idleBefore),
+  };
+}
+
+const probe = new URL('./probe.mjs', import.meta.url).href;
+const env = { NODE_OPTIONS: `--import ${probe}` };
+const gateway = await Gateway.startOn(DEFAULT_MODEL, ['--port', '0'], { env });
+try {
+  const seen = await soak(await gateway.ready());
+  const { isGood, markdown } = judge(seen);
+  writeFileSync(join(flags.out, 'soak.json'), JSON.stringify(seen, null, 2));
+  writeFileSync(join(flags.out, 'soak.md'), `${markdown}\n`);
+  console.log(markdown);
+  for (const failure of seen.counts.failures) console.log(failure);
+  process.exitCode = isGood ? 0 : 1;
+} finally {
+  await gateway.stop();
+}
