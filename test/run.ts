@@ -35,6 +35,12 @@ const GATES: readonly Gate[] = [
     atLeast: 1_000_000,
     of: 'frames',
   },
+  {
+    file: 'test/gateway/routes/overload.test.ts',
+    env: { RUNNEL_TEST_OVERLOAD: '10000', RUNNEL_TEST_STORM: '10000' },
+    atLeast: 10_000,
+    of: 'requests',
+  },
   { file: 'test/e2e/kills.test.ts', env: { RUNNEL_TEST_KILLS: '50' }, atLeast: 50, of: 'kills' },
   { file: 'test/e2e/orphans.test.ts', env: { RUNNEL_TEST_KILLS: '100' }, atLeast: 100, of: 'kills' },
   { file: 'test/e2e/cut-points.test.ts', env: { RUNNEL_TEST_CUT_STRIDE: '1' }, atLeast: 1270, of: 'cuts' },
@@ -55,8 +61,6 @@ const GATES: readonly Gate[] = [
 ];
 /** What each fuzzer must have read in --check. */
 const FUZZED_IN_CHECK = { 'fuzz-gguf': 200_000, 'fuzz-commands': 1_000_000 };
-/** Requests beyond what there is room for, and clients that leave with the first token. */
-const OVERLOAD_IN_CHECK = '10000';
 /** So few cases might meet too few events by chance: the seed is always the same. */
 const EXACTNESS_IN_CHECK = ['--cases', '50', '--seed', '1', '--model', DEFAULT_MODEL];
 
@@ -240,10 +244,6 @@ if (positionals.length > 0) {
   // What its cases met is worth seeing in any case.
   const { code, output } = await check('exactness on the default model', EXACTNESS, EXACTNESS_IN_CHECK);
   if (code === 0) console.log(output.replace(/^/gm, '     '));
-  await testFile('test/gateway/routes/overload.test.ts', {
-    RUNNEL_TEST_OVERLOAD: OVERLOAD_IN_CHECK,
-    RUNNEL_TEST_STORM: OVERLOAD_IN_CHECK,
-  });
   for (const gate of GATES) await runGate(gate);
 } else {
   await check('types', 'npx', ['tsc']);

@@ -45,7 +45,9 @@ test(`${NUM_REQUESTS} requests at fifty times the room: each is answered, or tol
     };
     await within(patienceMs + NUM_REQUESTS * 10, 'All answers', each(NUM_REQUESTS, 50 * CAPACITY, ask));
     const [answered = 0, refused = 0, notReady = 0] = [200, 429, 503].map((status) => count.get(status));
-    console.log(`${answered} answered, ${refused} queue full, ${notReady} not ready`);
+    console.log(
+      `${NUM_REQUESTS} requests: ${answered} answered, ${refused} queue full, ${notReady} not ready`,
+    );
     assert.is(answered + refused + notReady, NUM_REQUESTS);
     assert.ok(answered >= CAPACITY && refused > 0);
     assert.is(crowd.supervisor.status().openRequests, 0);
