@@ -60,8 +60,8 @@ test('a runner that stands still stops no ping; a gateway that does sends none',
   gateway.process.kill('SIGSTOP');
   const stoppedAtMs = Date.now();
   await until(10_000, 'Three times the limit', () => Date.now() > stoppedAtMs + 3 * WATCHDOG_MS);
-  gateway.process.kill('SIGCONT');
   const resumedAtMs = Date.now();
+  gateway.process.kill('SIGCONT');
   await until(10_000, 'A ping again', () => (socket.datagrams.at(-1)?.atMs ?? 0) >= resumedAtMs);
   // What was on its way when it stopped may come a little later.
   const between = pingsOf(socket).filter(
