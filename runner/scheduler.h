@@ -36,8 +36,8 @@ struct SchedulerConfig {
   uint32_t block_size = 32;               // tokens
   uint32_t num_blocks = 0;
   bool mixed_batches = true;
-  uint32_t mixed_prefill_tokens = 32;  // rows of prompts in a step that also has next tokens
-  uint32_t window = 0;                 // positions that a row sees, its own included; 0: all
+  uint32_t mixed_prefill_tokens = 8;  // rows of prompts in a step that also has next tokens
+  uint32_t window = 0;                // positions that a row sees, its own included; 0: all
 };
 
 struct Plan {

@@ -58,7 +58,7 @@ export const runnerSettings = {
   },
   'mixed-prefill-tokens': {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    help: 'rows of prompts in a step that also has next tokens; default: 32',
+    help: 'rows of prompts in a step that also has next tokens; default: 8',
   },
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),

@@ -486,7 +486,7 @@ TEST_CASE("engine: the first token, and it alone, tells how long it took and wha
   CHECK_FALSE(fixture.engine.add(sequence_of(2, count_from(1, 30), 2)));
   CHECK(fixture.engine.step().tokens.at(0).first->num_reused_tokens == 24);
   // A continued one has its first token of this process too.
-  Sequence continued = sequence_of(3, count_from(40, 10), 20);
+  Sequence continued = sequence_of(3, count_from(40, 8), 20);
   continued.num_prompt_tokens = 5;
   CHECK_FALSE(fixture.engine.add(continued));
   bool is_told = false;

@@ -46,7 +46,9 @@ TEST_CASE("workload: nano-vLLM's 256 requests all get their tokens, whether step
     CAPTURE(mixed);
     // Not enough for all that may run at once.
     constexpr uint32_t kNumBlocks = 1000;
-    const SchedulerConfig scheduler{.block_size = 32, .num_blocks = kNumBlocks, .mixed_batches = mixed};
+    // Prompts come in fast enough for the cache to become too small.
+    const SchedulerConfig scheduler{
+        .block_size = 32, .num_blocks = kNumBlocks, .mixed_batches = mixed, .mixed_prefill_tokens = 32};
     FakeModel model(scheduler.block_size, kNumBlocks, scheduler.max_num_batched_tokens);
     Engine engine(model, {.max_model_len = kContext, .scheduler = scheduler});
     for (const Sequence& sequence : sequences) REQUIRE_FALSE(engine.add(sequence));
