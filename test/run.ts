@@ -10,10 +10,11 @@ import { DEFAULT_MODEL, EXACTNESS } from './fixtures/default-model.ts';
  * not the end of the run.
  *
  * --build DIR   the CMake build whose tests to run
- * --check       the slower gates instead: the C++ tests (of a sanitizer build), the fuzzers of that build, exactness on
- *               the default model, and kills, cut points, deaths in every phase, poison and simulation at full length;
- *               each must say how much it ran
- * --threads-build DIR   with --check: the build of the tests that ThreadSanitizer watches
+ * --check       the slower gates instead: the C++ tests (of a sanitizer build), exactness on the default model, kills and
+ *               simulation; each must say how much it ran
+ * --gates       the slowest instead, by hand: the fuzzers (of a sanitizer build), and all that dies, cuts, poisons and
+ *               overloads at full length
+ * --threads-build DIR   with --gates: the build of the tests that ThreadSanitizer watches
  * PATTERN       only TypeScript files whose path contains it, and nothing else
  */
 
@@ -28,6 +29,15 @@ interface Gate {
   readonly of: string;
 }
 
+const CHECK_GATES: readonly Gate[] = [
+  { file: 'test/e2e/kills.test.ts', env: { RUNNEL_TEST_KILLS: '20' }, atLeast: 20, of: 'kills' },
+  {
+    file: 'test/gateway/runner/simulation.test.ts',
+    env: { RUNNEL_TEST_SEEDS: '5000' },
+    atLeast: 5000,
+    of: 'seeds',
+  },
+];
 const GATES: readonly Gate[] = [
   {
     file: 'test/fuzz/gateway-frames.test.ts',
@@ -52,15 +62,9 @@ const GATES: readonly Gate[] = [
     atLeast: 100,
     of: 'rounds',
   },
-  {
-    file: 'test/gateway/runner/simulation.test.ts',
-    env: { RUNNEL_TEST_SEEDS: '5000' },
-    atLeast: 5000,
-    of: 'seeds',
-  },
 ];
-/** What each fuzzer must have read in --check. */
-const FUZZED_IN_CHECK = { 'fuzz-gguf': 200_000, 'fuzz-commands': 1_000_000 };
+/** What each fuzzer must have read in --gates. */
+const FUZZED_IN_GATES = { 'fuzz-gguf': 200_000, 'fuzz-commands': 1_000_000 };
 /** So few cases might meet too few events by chance: the seed is always the same. */
 const EXACTNESS_IN_CHECK = ['--cases', '50', '--seed', '1', '--model', DEFAULT_MODEL];
 
@@ -81,6 +85,7 @@ const { values, positionals } = parseArgs({
     build: { type: 'string', default: 'build' },
     'threads-build': { type: 'string' },
     check: { type: 'boolean', default: false },
+    gates: { type: 'boolean', default: false },
   },
   allowPositionals: true,
 });
@@ -238,12 +243,14 @@ if (positionals.length > 0) {
   await testFiles(chosen);
 } else if (values.check) {
   await ctest('C++ tests', values.build);
-  const threadsBuild = values['threads-build'];
-  if (threadsBuild !== undefined) await ctest('C++ tests with threads', threadsBuild);
-  await Promise.all(Object.entries(FUZZED_IN_CHECK).map(([name, units]) => fuzz(name, units)));
   // What its cases met is worth seeing in any case.
   const { code, output } = await check('exactness on the default model', EXACTNESS, EXACTNESS_IN_CHECK);
   if (code === 0) console.log(output.replace(/^/gm, '     '));
+  for (const gate of CHECK_GATES) await runGate(gate);
+} else if (values.gates) {
+  const threadsBuild = values['threads-build'];
+  if (threadsBuild !== undefined) await ctest('C++ tests with threads', threadsBuild);
+  await Promise.all(Object.entries(FUZZED_IN_GATES).map(([name, units]) => fuzz(name, units)));
   for (const gate of GATES) await runGate(gate);
 } else {
   await check('types', 'npx', ['tsc']);
