@@ -12,13 +12,13 @@ import { type VariedRequest, variedRequests } from '../fixtures/varied-requests.
  */
 
 const KILLS = Number(process.env.RUNNEL_TEST_KILLS ?? 4);
-const MAX_KILLS_IN_ROUND = 5;
+const MAX_KILLS_IN_ROUND = 3;
 const NUM_STREAMS = 8;
 const NUM_TOKENS = 40;
 /** Characters; at most so many tokens made them. */
 const STOP_LENGTH = 6;
 /** Of the bytes of a round: behind it, some of the streams may have ended. */
-const LAST_KILL_AT = 0.7;
+const LAST_KILL_AT = 0.4;
 const HEALTH_INTERVAL_MS = 50;
 
 let gateway: Gateway;
