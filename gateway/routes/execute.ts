@@ -13,7 +13,7 @@ import { cacheSalt } from '../guard/cache-salt.ts';
 import type { Model } from '../model/model.ts';
 import { executeLog } from '../ops/execute-log.ts';
 import { memoryOf } from '../runner/memory.ts';
-import type { RunnerInfo } from '../runner/runner.ts';
+import { neutralSampling, type RunnerInfo } from '../runner/runner.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
 import { Jobs } from './jobs.ts';
 import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
@@ -47,14 +47,12 @@ export function executeRoutes(deps: AppDeps): Hono {
           minTokens: request.min_tokens,
           stopIds,
           sampling: {
+            ...neutralSampling,
             temperature: request.temperature,
             topK: request.top_k,
             topP: request.top_p,
             minP: request.min_p,
             repetitionPenalty: request.repetition_penalty,
-            presencePenalty: 0,
-            frequencyPenalty: 0,
-            logitBias: new Map(),
             allowedTokenIds: request.allowed_token_ids,
             bannedTokenIds: request.banned_token_ids,
             seed,

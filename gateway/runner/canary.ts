@@ -4,6 +4,7 @@
  */
 import type { RunnerClient } from './client.ts';
 import type { Generate } from './messages.ts';
+import { neutralSampling } from './runner.ts';
 
 const request: Omit<Generate, 'requestId'> = {
   tokenIds: [0],
@@ -11,19 +12,7 @@ const request: Omit<Generate, 'requestId'> = {
   maxTokens: 1,
   minTokens: 0,
   stopIds: [],
-  sampling: {
-    temperature: 0,
-    topK: 0,
-    topP: 1,
-    minP: 0,
-    repetitionPenalty: 1,
-    presencePenalty: 0,
-    frequencyPenalty: 0,
-    logitBias: new Map(),
-    allowedTokenIds: [],
-    bannedTokenIds: [],
-    seed: 0n,
-  },
+  sampling: { ...neutralSampling, temperature: 0, seed: 0n },
   cacheSalt: new Uint8Array(),
 };
 

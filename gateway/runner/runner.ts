@@ -26,6 +26,20 @@ export interface SamplingParams {
   readonly seed: bigint;
 }
 
+/** Draws from what the model gives, nothing changed or left out. */
+export const neutralSampling: Omit<SamplingParams, 'seed'> = {
+  temperature: 1,
+  topK: 0,
+  topP: 1,
+  minP: 0,
+  repetitionPenalty: 1,
+  presencePenalty: 0,
+  frequencyPenalty: 0,
+  logitBias: new Map(),
+  allowedTokenIds: [],
+  bannedTokenIds: [],
+};
+
 /** Whatever API a request came by, it is turned into one of these. */
 export interface GenerateRequest {
   readonly promptIds: readonly number[];
