@@ -1,0 +1,138 @@
+// The few words kernels are written in: docs/cuda.md lists them and what the emulator checks of each. This is
+// what nvcc reads; the emulator has the same words in emulator/lang.h.
+#pragma once
+
+#if defined(RUNNEL_CUDA_EMULATOR)
+#include "cuda-runner/emulator/lang.h"
+#else
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace runnel {
+
+inline constexpr uint32_t kWarpSize = 32;
+
+// A view of device memory. count is there for the emulator's sake.
+template <typename T>
+class Global {
+ public:
+  Global() = default;
+  __host__ __device__ Global(T* data, [[maybe_unused]] size_t count) : data_(data) {}
+  __device__ T& operator[](size_t index) const { return data_[index]; }
+  // As many bytes as V has, from element index on, at an address that V may have.
+  template <typename V>
+  __device__ V load(size_t index) const {
+    return __ldg(reinterpret_cast<const V*>(data_ + index));
+  }
+  template <typename V>
+  __device__ void store(size_t index, V value) const {
+    *reinterpret_cast<V*>(data_ + index) = value;
+  }
+  // Elements from first on.
+  __host__ __device__ Global from(size_t first, [[maybe_unused]] size_t count) const {
+    return {data_ + first, count};
+  }
+  __device__ const T* address_of(size_t index) const { return data_ + index; }
+
+ private:
+  T* data_;
+};
+
+// Declared as `__shared__ Shared<T, N> name;`.
+template <typename T, size_t N>
+class Shared {
+ public:
+  __device__ T& operator[](size_t index) { return data_[index]; }
+  template <typename V>
+  __device__ V load(size_t index) const {
+    return *reinterpret_cast<const V*>(data_ + index);
+  }
+  template <typename V>
+  __device__ void store(size_t index, V value) {
+    *reinterpret_cast<V*>(data_ + index) = value;
+  }
+  __device__ T* address_of(size_t index) { return data_ + index; }
+
+ private:
+  alignas(16) T data_[N];
+};
+
+__device__ inline uint32_t lane() { return threadIdx.x % kWarpSize; }
+__device__ inline uint32_t warp() { return threadIdx.x / kWarpSize; }
+
+__device__ inline void sync_block() { __syncthreads(); }
+__device__ inline void sync_warp() { __syncwarp(); }
+
+// T has 4 bytes.
+template <typename T>
+__device__ inline T shuffle_xor(T value, uint32_t mask) {
+  return __shfl_xor_sync(0xffffffffu, value, static_cast<int>(mask));
+}
+template <typename T>
+__device__ inline T shuffle(T value, uint32_t from) {
+  return __shfl_sync(0xffffffffu, value, static_cast<int>(from));
+}
+
+__device__ inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
+  return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
+}
+
+// acc += A B, A (16, 32) and B (32, 8) of signed bytes. What a lane holds: PTX ISA, "mma.m16n8k32" for .s8. With
+// g = lane / 4 and t = lane % 4: a[0] A[g][4t..], a[1] A[g + 8][4t..], a[2] A[g][16 + 4t..], a[3] A[g + 8][16 + 4t..];
+// b[0] B[4t..][g], b[1] B[16 + 4t..][g]; acc[0..1] (g, 2t..), acc[2..3] (g + 8, 2t..).
+__device__ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+#else
+  // The lanes that hold a row of A or a column of B bring it round in turn.
+  const uint32_t group = lane() / 4;
+  const uint32_t pair = 2 * (lane() % 4);
+  for (uint32_t t = 0; t < 4; ++t) {
+    const uint32_t row_lane = 4 * group + t;
+    uint32_t a_of[4];
+    for (int i = 0; i < 4; ++i) a_of[i] = shuffle(a[i], row_lane);
+    for (uint32_t j = 0; j < 2; ++j) {
+      const uint32_t column_lane = 4 * (pair + j) + t;
+      const uint32_t b_low = shuffle(b[0], column_lane);
+      const uint32_t b_high = shuffle(b[1], column_lane);
+      acc[j] = dot4(a_of[2], b_high, dot4(a_of[0], b_low, acc[j]));
+      acc[2 + j] = dot4(a_of[3], b_high, dot4(a_of[1], b_low, acc[2 + j]));
+    }
+  }
+#endif
+}
+
+// 16 bytes from global to shared memory, past the registers; both addresses are multiples of 16. Not to be
+// read before wait_copies() and a barrier.
+template <typename T, size_t N>
+__device__ inline void copy_async(Shared<T, N>& to, size_t to_index, Global<const T> from, size_t from_index) {
+#if __CUDA_ARCH__ >= 800
+  const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to.address_of(to_index)));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(from.address_of(from_index)) : "memory");
+#else
+  to.template store<uint4>(to_index, from.template load<uint4>(from_index));
+#endif
+}
+// Ends a group of copies.
+__device__ inline void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+// Until at most kPending of this thread's newest groups are under way.
+template <int kPending>
+__device__ inline void wait_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+#endif
+}
+
+}  // namespace runnel
+
+#endif
