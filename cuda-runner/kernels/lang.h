@@ -61,11 +61,19 @@ class Shared {
   alignas(16) T data_[N];
 };
 
-__device__ inline uint32_t lane() { return threadIdx.x % kWarpSize; }
-__device__ inline uint32_t warp() { return threadIdx.x / kWarpSize; }
+__device__ inline uint32_t lane() {
+  return threadIdx.x % kWarpSize;
+}
+__device__ inline uint32_t warp() {
+  return threadIdx.x / kWarpSize;
+}
 
-__device__ inline void sync_block() { __syncthreads(); }
-__device__ inline void sync_warp() { __syncwarp(); }
+__device__ inline void sync_block() {
+  __syncthreads();
+}
+__device__ inline void sync_warp() {
+  __syncwarp();
+}
 
 // T has 4 bytes.
 template <typename T>
@@ -77,16 +85,26 @@ __device__ inline T shuffle(T value, uint32_t from) {
   return __shfl_sync(0xffffffffu, value, static_cast<int>(from));
 }
 
+// Half precision as its bits: widened exactly; rounded to nearest, ties to even.
+__device__ inline float from_half(uint16_t bits) {
+  return __half2float(__ushort_as_half(bits));
+}
+__device__ inline uint16_t to_half(float value) {
+  return __half_as_ushort(__float2half_rn(value));
+}
+
+// c + the sum of the products of four signed bytes.
 __device__ inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
   return __dp4a(static_cast<int>(a), static_cast<int>(b), c);
 }
 
-// acc += A B, A (16, 32) and B (32, 8) of signed bytes. What a lane holds: PTX ISA, "mma.m16n8k32" for .s8. With
-// g = lane / 4 and t = lane % 4: a[0] A[g][4t..], a[1] A[g + 8][4t..], a[2] A[g][16 + 4t..], a[3] A[g + 8][16 + 4t..];
-// b[0] B[4t..][g], b[1] B[16 + 4t..][g]; acc[0..1] (g, 2t..), acc[2..3] (g + 8, 2t..).
+// acc += A B, A (16, 32) and B (32, 8) of signed bytes. What a lane holds: PTX ISA, "mma.m16n8k32" for .s8.
+// With g = lane / 4 and t = lane % 4: a[0] A[g][4t..], a[1] A[g + 8][4t..], a[2] A[g][16 + 4t..], a[3] A[g +
+// 8][16 + 4t..]; b[0] B[4t..][g], b[1] B[16 + 4t..][g]; acc[0..1] (g, 2t..), acc[2..3] (g + 8, 2t..).
 __device__ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+      "%1, %2, %3};"
       : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
@@ -111,10 +129,12 @@ __device__ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const u
 // 16 bytes from global to shared memory, past the registers; both addresses are multiples of 16. Not to be
 // read before wait_copies() and a barrier.
 template <typename T, size_t N>
-__device__ inline void copy_async(Shared<T, N>& to, size_t to_index, Global<const T> from, size_t from_index) {
+__device__ inline void copy_async(Shared<T, N>& to, size_t to_index, Global<const T> from,
+                                  size_t from_index) {
 #if __CUDA_ARCH__ >= 800
   const auto target = static_cast<uint32_t>(__cvta_generic_to_shared(to.address_of(to_index)));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(from.address_of(from_index)) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(target), "l"(from.address_of(from_index))
+               : "memory");
 #else
   to.template store<uint4>(to_index, from.template load<uint4>(from_index));
 #endif
