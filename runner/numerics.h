@@ -14,21 +14,12 @@
 #include <cstdint>
 #include <limits>
 
+#include "runner/host_device.h"
+
 namespace runnel {
 
-// 1 / k!, each rounded once: 13! is still an exact double.
-inline constexpr std::array<double, 14> kInverseFactorials = [] {
-  std::array<double, 14> inverses{};
-  double factorial = 1.0;
-  for (int k = 0; k < 14; ++k) {
-    if (k > 0) factorial *= k;
-    inverses[k] = 1.0 / factorial;
-  }
-  return inverses;
-}();
-
 // e^x for |x| < 708; smaller gives 0, larger infinity.
-inline double exp_f64(double x) {
+RUNNEL_HOST_DEVICE inline double exp_f64(double x) {
   if (!(x > -708.0)) return x != x ? x : 0.0;
   if (x > 708.0) return std::numeric_limits<double>::infinity();
   constexpr double kLog2E = 0x1.71547652b82fep+0;
@@ -36,6 +27,16 @@ inline double exp_f64(double x) {
   constexpr double kLn2Low = 0x1.abc9e3b39803fp-56;
   const double n = std::nearbyint(x * kLog2E);
   const double r = std::fma(-n, kLn2Low, std::fma(-n, kLn2High, x));
+  // 1 / k!, each rounded once: 13! is still an exact double.
+  constexpr auto kInverseFactorials = [] {
+    std::array<double, 14> inverses{};
+    double factorial = 1.0;
+    for (int k = 0; k < 14; ++k) {
+      if (k > 0) factorial *= k;
+      inverses[k] = 1.0 / factorial;
+    }
+    return inverses;
+  }();
   // Taylor in Horner form, |r| <= ln(2) / 2: the term of degree 14 is below 2^-57.
   double p = kInverseFactorials[13];
   for (int k = 12; k >= 0; --k) p = std::fma(p, r, kInverseFactorials[k]);
@@ -43,7 +44,7 @@ inline double exp_f64(double x) {
 }
 
 // Natural logarithm of a positive normal number.
-inline double log_f64(double x) {
+RUNNEL_HOST_DEVICE inline double log_f64(double x) {
   constexpr double kLn2High = 0x1.62e42fefa39efp-1;
   constexpr double kLn2Low = 0x1.abc9e3b39803fp-56;
   constexpr double kSqrt2 = 0x1.6a09e667f3bcdp+0;
@@ -70,7 +71,7 @@ struct SinCos {
 
 // For |x| < 2^20 radians: beyond it the two-part reduction would lose bits. Positions times frequencies stay
 // below.
-inline SinCos sin_cos_f64(double x) {
+RUNNEL_HOST_DEVICE inline SinCos sin_cos_f64(double x) {
   constexpr double kTwoOverPi = 0x1.45f306dc9c883p-1;
   constexpr double kHalfPiHigh = 0x1.921fb54442d18p+0;
   constexpr double kHalfPiLow = 0x1.1a62633145c07p-54;
@@ -96,7 +97,7 @@ inline SinCos sin_cos_f64(double x) {
 }
 
 // e^x in single precision; x is clamped to [-87, 88], so the result is always a positive normal number.
-inline float exp_f32(float x) {
+RUNNEL_HOST_DEVICE inline float exp_f32(float x) {
   x = x < -87.0f ? -87.0f : x;
   x = x > 88.0f ? 88.0f : x;
   const float n = std::nearbyint(x * 0x1.715476p+0f);

@@ -1,0 +1,52 @@
+// Products of weights and rows that are ready for them. Any number of rows gives each of them the same bits:
+// docs/numerics.md has the order of the sums.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda-runner/kernels/ready_rows.h"
+#include "runner/formats/tensor.h"
+
+namespace runnel {
+
+// Weights of a matrix are laid out in tiles of 32 rows, so that a warp holds a row a lane and each of its
+// loads is one run of memory. The last tile, and the last block of columns, are filled up with zeros.
+inline constexpr uint32_t kTileRows = 32;
+// Columns whose products are summed before they are added to the total.
+inline constexpr uint32_t kSegmentColumns = 256;
+
+// quants: pieces of 16 bytes, (tile, piece of the row, row in the tile). A piece of a row is
+//   Q4_0, Q4_1  a block of 32 columns: byte i has column i in its low and column 16 + i in its high half
+//   Q8_0        half a block: its 16 columns
+//   F16, F32    8 or 4 columns
+// scales: (tile, block of 32 columns, row in the tile): d as a half; Q4_1 has d, and m in the upper half of
+// 32 bits. None for F16 and F32.
+struct DeviceMatrix {
+  TensorType type;
+  uint32_t rows;
+  uint32_t columns;
+  Global<const uint32_t> quants;
+  Global<const uint16_t> scales;
+};
+
+// (num_rows, stride) floats.
+struct FloatRows {
+  Global<float> values;
+  uint32_t stride;
+};
+
+enum class Epilogue { kReplace, kAdd };
+
+// out[row][first_output + i] = matrix row i times in's row, + bias[i] if has_bias, + what is there for
+// kAdd.
+cudaError_t multiply(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t num_rows,
+                     Global<const float> bias, bool has_bias, Epilogue epilogue, const FloatRows& out,
+                     uint32_t first_output, cudaStream_t stream);
+
+// out = silu(gate in) x (up in), ready for a product. Both have out.width rows.
+cudaError_t gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, const ReadyRows& in,
+                           uint32_t num_rows, const ReadyRows& out, cudaStream_t stream);
+
+}  // namespace runnel

@@ -1,0 +1,38 @@
+// How a kernel makes a row ready for a product.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+
+#include "cuda-runner/kernels/ready_rows.h"
+
+namespace runnel {
+
+// The lanes of a warp hold the values of one block, those beyond the row's width 0: lane i that of column
+// first_column + i, a multiple of 32 more i. All of them call it.
+__device__ inline void store_ready_block(const ReadyRows& rows, uint32_t row, uint32_t first_column,
+                                         float value) {
+  // As whole numbers: there, not-a-number is larger than infinity, and stays.
+  uint32_t largest_bits = std::bit_cast<uint32_t>(std::fabs(value));
+  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) {
+    const uint32_t other = shuffle_xor(largest_bits, mask);
+    largest_bits = other > largest_bits ? other : largest_bits;
+  }
+  const float scale = std::bit_cast<float>(largest_bits) / 127.0f;
+  // What a not-a-number is as a whole number differs from machine to machine.
+  const bool has_quants = std::isfinite(scale) && scale > 0.0f;
+  const float quotient = has_quants ? std::fmin(std::fmax(std::rint(value / scale), -127.0f), 127.0f) : 0.0f;
+  int32_t sum = static_cast<int32_t>(quotient);
+  const size_t index = static_cast<size_t>(row) * rows.stride + first_column + lane();
+  rows.values[index] = value;
+  rows.quants[index] = static_cast<int8_t>(sum);
+  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) sum += shuffle_xor(sum, mask);
+  if (lane() == 0) {
+    const size_t block = (static_cast<size_t>(row) * rows.stride + first_column) / kBlockColumns;
+    rows.scales[block] = scale;
+    rows.sums[block] = sum;
+  }
+}
+
+}  // namespace runnel

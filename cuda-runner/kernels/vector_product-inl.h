@@ -1,0 +1,195 @@
+// The product of a tile of 32 rows of a matrix and a few rows of the batch: a lane is a row of the matrix, a
+// warp takes every so many segments of its columns.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda-runner/kernels/product.h"
+
+namespace runnel {
+
+inline constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
+
+// What a lane reads of a block of the batch's row: all lanes read the same.
+struct ReadyBlock {
+  uint4 low;   // columns 0 to 15
+  uint4 high;  // columns 16 to 31
+  float scale;
+  int32_t sum;
+};
+
+__device__ inline ReadyBlock ready_block(const ReadyRows& in, uint32_t row, uint32_t block) {
+  const size_t first = static_cast<size_t>(row) * in.stride + block * kBlockColumns;
+  const size_t index = first / kBlockColumns;
+  return {in.quants.load<uint4>(first), in.quants.load<uint4>(first + 16), in.scales[index], in.sums[index]};
+}
+
+__device__ inline int32_t dot_piece(const uint4& a, const uint4& b, int32_t sum) {
+  return dot4(a.w, b.w, dot4(a.z, b.z, dot4(a.y, b.y, dot4(a.x, b.x, sum))));
+}
+
+__device__ inline uint4 low_nibbles(const uint4& bytes) {
+  constexpr uint32_t kMask = 0x0f0f0f0f;
+  return {bytes.x & kMask, bytes.y & kMask, bytes.z & kMask, bytes.w & kMask};
+}
+__device__ inline uint4 high_nibbles(const uint4& bytes) {
+  return low_nibbles({bytes.x >> 4, bytes.y >> 4, bytes.z >> 4, bytes.w >> 4});
+}
+
+// First word of a piece of 16 bytes.
+__device__ inline size_t piece_index(uint32_t tile, uint32_t num_pieces, uint32_t piece,
+                                     uint32_t row_in_tile) {
+  return ((static_cast<size_t>(tile) * num_pieces + piece) * kTileRows + row_in_tile) * 4;
+}
+
+// acc[n] += d_w d q_w q (+ m_w X), a block of 32 columns.
+template <TensorType kType, uint32_t kColumns>
+__device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t tile, uint32_t block,
+                                           uint32_t num_blocks, const ReadyRows& in,
+                                           const uint32_t (&rows)[kColumns], float (&acc)[kColumns]) {
+  const size_t scale_index = (static_cast<size_t>(tile) * num_blocks + block) * kTileRows + lane();
+  uint4 low;
+  uint4 high;
+  float scale;
+  float minimum = 0.0f;
+  if constexpr (kType == TensorType::kQ8_0) {
+    low = matrix.quants.load<uint4>(piece_index(tile, 2 * num_blocks, 2 * block, lane()));
+    high = matrix.quants.load<uint4>(piece_index(tile, 2 * num_blocks, 2 * block + 1, lane()));
+    scale = from_half(matrix.scales[scale_index]);
+  } else {
+    const uint4 nibbles = matrix.quants.load<uint4>(piece_index(tile, num_blocks, block, lane()));
+    low = low_nibbles(nibbles);
+    high = high_nibbles(nibbles);
+    if constexpr (kType == TensorType::kQ4_1) {
+      const auto both = matrix.scales.load<uint32_t>(2 * scale_index);
+      scale = from_half(static_cast<uint16_t>(both & 0xffff));
+      minimum = from_half(static_cast<uint16_t>(both >> 16));
+    } else {
+      scale = from_half(matrix.scales[scale_index]);
+    }
+  }
+  for (uint32_t n = 0; n < kColumns; ++n) {
+    const ReadyBlock x = ready_block(in, rows[n], block);
+    int32_t sum = dot_piece(high, x.high, dot_piece(low, x.low, 0));
+    if constexpr (kType == TensorType::kQ4_0) sum -= 8 * x.sum;
+    acc[n] = std::fma(scale * x.scale, static_cast<float>(sum), acc[n]);
+    if constexpr (kType == TensorType::kQ4_1) {
+      acc[n] = std::fma(minimum, x.scale * static_cast<float>(x.sum), acc[n]);
+    }
+  }
+}
+
+// acc[n] += w x, a piece of 8 (F16) or 4 (F32) columns.
+template <TensorType kType, uint32_t kColumns>
+__device__ inline void add_float_piece(const DeviceMatrix& matrix, uint32_t tile, uint32_t piece,
+                                       uint32_t num_pieces, const ReadyRows& in,
+                                       const uint32_t (&rows)[kColumns], float (&acc)[kColumns]) {
+  constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
+  const uint4 bits = matrix.quants.load<uint4>(piece_index(tile, num_pieces, piece, lane()));
+  const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
+  for (uint32_t n = 0; n < kColumns; ++n) {
+    const size_t first = static_cast<size_t>(rows[n]) * in.stride + piece * kPieceColumns;
+    for (uint32_t quad = 0; quad < kPieceColumns / 4; ++quad) {
+      const auto x4 = in.values.load<float4>(first + 4 * quad);
+      const float x[4] = {x4.x, x4.y, x4.z, x4.w};
+      for (uint32_t i = 0; i < 4; ++i) {
+        float weight;
+        if constexpr (kType == TensorType::kF16) {
+          weight = from_half(static_cast<uint16_t>(words[2 * quad + i / 2] >> (16 * (i % 2))));
+        } else {
+          weight = std::bit_cast<float>(words[i]);
+        }
+        acc[n] = std::fma(weight, x[i], acc[n]);
+      }
+    }
+  }
+}
+
+template <TensorType kType, uint32_t kColumns>
+__device__ inline void add_segment(const DeviceMatrix& matrix, uint32_t tile, uint32_t segment,
+                                   const ReadyRows& in, const uint32_t (&rows)[kColumns],
+                                   float (&acc)[kColumns]) {
+  if constexpr (kType == TensorType::kF16 || kType == TensorType::kF32) {
+    constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
+    constexpr uint32_t kSegmentPieces = kSegmentColumns / kPieceColumns;
+    const uint32_t num_pieces = (matrix.columns + kPieceColumns - 1) / kPieceColumns;
+    const uint32_t first = segment * kSegmentPieces;
+    const uint32_t end = std::min(first + kSegmentPieces, num_pieces);
+#pragma unroll 4
+    for (uint32_t piece = first; piece < end; ++piece)
+      add_float_piece<kType>(matrix, tile, piece, num_pieces, in, rows, acc);
+  } else {
+    const uint32_t num_blocks = matrix.columns / kBlockColumns;
+    const uint32_t first = segment * kSegmentBlocks;
+    const uint32_t end = std::min(first + kSegmentBlocks, num_blocks);
+    // More blocks at once have more loads under way; more columns leave fewer registers for them.
+    constexpr uint32_t kBlocksAtOnce = kColumns == 8 ? 2 : 4;
+#pragma unroll(kBlocksAtOnce)
+    for (uint32_t block = first; block < end; ++block)
+      add_quantised_block<kType>(matrix, tile, block, num_blocks, in, rows, acc);
+  }
+}
+
+template <uint32_t kColumnsOf>
+struct VectorProduct {
+  static constexpr uint32_t kColumns = kColumnsOf;
+  static constexpr uint32_t kMaxWarps = 8;
+  static constexpr uint32_t kMaxThreads = kMaxWarps * kWarpSize;
+  static constexpr uint32_t kScratch = kMaxWarps * kColumns * kTileRows;
+  static_assert(kColumns <= kMaxWarps);
+
+  // A warp for each segment, and one for each column.
+  static uint32_t num_threads(uint32_t num_segments) {
+    return std::clamp(num_segments, kColumns, kMaxWarps) * kWarpSize;
+  }
+
+  // out (kColumns, kTileRows): the products of tile and the batch's rows from first_row on; those beyond
+  // num_rows have no meaning. All threads call it; a warp finds its own columns, warp(), warp() + the number
+  // of warps, ..., written.
+  __device__ static void compute(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in,
+                                 uint32_t first_row, uint32_t num_rows, Shared<float, kScratch>& partials,
+                                 Shared<float, kColumns * kTileRows>& out) {
+    const uint32_t num_segments = (matrix.columns + kSegmentColumns - 1) / kSegmentColumns;
+    const uint32_t num_warps = blockDim.x / kWarpSize;
+    uint32_t rows[kColumns];
+    for (uint32_t n = 0; n < kColumns; ++n) rows[n] = std::min(first_row + n, num_rows - 1);
+
+    float total = 0.0f;  // of column warp()
+    for (uint32_t first = 0; first < num_segments; first += num_warps) {
+      const uint32_t segment = first + warp();
+      if (segment < num_segments) {
+        float acc[kColumns] = {};
+        switch (matrix.type) {
+          case TensorType::kF32:
+            add_segment<TensorType::kF32>(matrix, tile, segment, in, rows, acc);
+            break;
+          case TensorType::kF16:
+            add_segment<TensorType::kF16>(matrix, tile, segment, in, rows, acc);
+            break;
+          case TensorType::kQ4_0:
+            add_segment<TensorType::kQ4_0>(matrix, tile, segment, in, rows, acc);
+            break;
+          case TensorType::kQ4_1:
+            add_segment<TensorType::kQ4_1>(matrix, tile, segment, in, rows, acc);
+            break;
+          case TensorType::kQ8_0:
+            add_segment<TensorType::kQ8_0>(matrix, tile, segment, in, rows, acc);
+            break;
+        }
+        for (uint32_t n = 0; n < kColumns; ++n)
+          partials[(warp() * kColumns + n) * kTileRows + lane()] = acc[n];
+      }
+      sync_block();
+      if (warp() < kColumns) {
+        const uint32_t count = std::min(num_warps, num_segments - first);
+        for (uint32_t s = 0; s < count; ++s)
+          total = total + partials[(s * kColumns + warp()) * kTileRows + lane()];
+      }
+      sync_block();
+    }
+    if (warp() < kColumns) out[warp() * kTileRows + lane()] = total;
+  }
+};
+
+}  // namespace runnel
