@@ -1,11 +1,11 @@
 // How a kernel makes a row ready for a product.
 #pragma once
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
 
 #include "cuda-runner/kernels/ready_rows.h"
+#include "cuda-runner/kernels/warp_sums-inl.h"
 
 namespace runnel {
 
@@ -13,13 +13,7 @@ namespace runnel {
 // first_column + i, a multiple of 32 more i. All of them call it.
 __device__ inline void store_ready_block(const ReadyRows& rows, uint32_t row, uint32_t first_column,
                                          float value) {
-  // As whole numbers: there, not-a-number is larger than infinity, and stays.
-  uint32_t largest_bits = std::bit_cast<uint32_t>(std::fabs(value));
-  for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) {
-    const uint32_t other = shuffle_xor(largest_bits, mask);
-    largest_bits = other > largest_bits ? other : largest_bits;
-  }
-  const float scale = std::bit_cast<float>(largest_bits) / 127.0f;
+  const float scale = largest_magnitude(value) / 127.0f;
   // What a not-a-number is as a whole number differs from machine to machine.
   const bool has_quants = std::isfinite(scale) && scale > 0.0f;
   const float quotient = has_quants ? std::fmin(std::fmax(std::rint(value / scale), -127.0f), 127.0f) : 0.0f;

@@ -1,0 +1,153 @@
+// What both ways of attention are made of: scores of the positions of a tile, a position a lane; values of an
+// octet of positions, a column a lane; and splits put together.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "cuda-runner/kernels/attend.h"
+#include "cuda-runner/kernels/device_kv-inl.h"
+#include "runner/numerics.h"
+
+namespace runnel {
+
+inline constexpr uint32_t kTilePositions = 32;
+inline constexpr uint32_t kTileOctets = kTilePositions / kOctet;
+inline constexpr uint32_t kSplitTiles = 8;
+inline constexpr uint32_t kSplitPositions = kSplitTiles * kTilePositions;
+static_assert(kTilePositions == kWarpSize);
+
+// Positions begin to end - 1: those that a row sees, or some of them.
+struct Positions {
+  uint32_t begin;
+  uint32_t end;
+
+  __device__ bool has(uint32_t position) const { return position >= begin && position < end; }
+  __device__ Positions within(uint32_t first, uint32_t count) const {
+    return {std::max(begin, first), std::min(end, first + count)};
+  }
+  __device__ bool is_empty() const { return begin >= end; }
+};
+
+__device__ inline Positions seen_from(uint32_t position, uint32_t window) {
+  return {window == 0 || position < window ? 0 : position - window + 1, position + 1};
+}
+
+// Queries of a row that read the same keys and values together.
+struct QueryGroup {
+  uint32_t kv_head;
+  uint32_t first_head;
+  uint32_t num_heads;  // at least 1
+};
+
+RUNNEL_HOST_DEVICE inline uint32_t groups_per_kv_head(const AttentionShape& shape, uint32_t max_queries) {
+  return (shape.num_heads / shape.num_kv_heads + max_queries - 1) / max_queries;
+}
+
+template <uint32_t kQueries>
+__device__ inline QueryGroup query_group(const AttentionShape& shape, uint32_t index) {
+  const uint32_t queries_per_kv = shape.num_heads / shape.num_kv_heads;
+  const uint32_t num_groups = groups_per_kv_head(shape, kQueries);
+  const uint32_t first = index % num_groups * kQueries;
+  const uint32_t kv_head = index / num_groups;
+  return {kv_head, kv_head * queries_per_kv + first, std::min(kQueries, queries_per_kv - first)};
+}
+
+// queries (kQueries, kDim) from element first on, continued by zeros; those that the group lacks are like its
+// last. Thread thread of num_threads.
+template <uint32_t kQueries, uint32_t kDim, size_t kSize>
+__device__ inline void load_queries(const AttendInputs& in, uint32_t row, const QueryGroup& group,
+                                    uint32_t thread, uint32_t num_threads, Shared<float, kSize>& queries,
+                                    uint32_t first) {
+  for (uint32_t i = thread; i < kQueries * kDim; i += num_threads) {
+    const uint32_t head = group.first_head + std::min(i / kDim, group.num_heads - 1);
+    const uint32_t column = i % kDim;
+    const size_t index = static_cast<size_t>(row) * in.qkv.stride + head * in.shape.head_dim + column;
+    queries[first + i] = column < in.shape.head_dim ? in.qkv.values[index] : 0.0f;
+  }
+}
+
+// scores[q] = query q . the key of a position, times scale.
+template <KvType kType, uint32_t kQueries, uint32_t kDim, size_t kSize>
+__device__ inline void score(const DeviceKv& kv, size_t keys, uint32_t position_in_block, float scale,
+                             const Shared<float, kSize>& queries, uint32_t first, float (&scores)[kQueries]) {
+  float sums[kQueries][4] = {};
+  const uint32_t num_octets = kv.num_octets();
+#pragma unroll 4
+  for (uint32_t octet = 0; octet < num_octets; ++octet) {
+    float key[kOctet];
+    load_key<kType>(kv, keys, octet, position_in_block, key);
+    for (uint32_t q = 0; q < kQueries; ++q) {
+      for (uint32_t half = 0; half < 2; ++half) {
+        const auto query = queries.template load<float4>(first + q * kDim + octet * kOctet + 4 * half);
+        sums[q][0] = std::fma(query.x, key[4 * half], sums[q][0]);
+        sums[q][1] = std::fma(query.y, key[4 * half + 1], sums[q][1]);
+        sums[q][2] = std::fma(query.z, key[4 * half + 2], sums[q][2]);
+        sums[q][3] = std::fma(query.w, key[4 * half + 3], sums[q][3]);
+      }
+    }
+  }
+  for (uint32_t q = 0; q < kQueries; ++q)
+    scores[q] = ((sums[q][0] + sums[q][1]) + (sums[q][2] + sums[q][3])) * scale;
+}
+
+// acc[q][c] += weight times value, position by position, for the octet of positions from first_position on
+// and column first_column + 32 * c + lane(). Weights lie (query, weights_stride), those of the octet from
+// first_weight on; they are 0 where a position is not seen.
+template <KvType kType, uint32_t kQueries, uint32_t kChunks, size_t kSize>
+__device__ inline void add_values(const DeviceKv& kv, size_t values, uint32_t first_position,
+                                  const Positions& seen, uint32_t first_column,
+                                  const Shared<float, kSize>& weights, uint32_t first_weight,
+                                  uint32_t weights_stride, float (&acc)[kQueries][kChunks]) {
+  float weight[kQueries][kOctet];
+  for (uint32_t q = 0; q < kQueries; ++q) {
+    for (uint32_t half = 0; half < 2; ++half) {
+      const auto four = weights.template load<float4>(first_weight + q * weights_stride + 4 * half);
+      weight[q][4 * half] = four.x;
+      weight[q][4 * half + 1] = four.y;
+      weight[q][4 * half + 2] = four.z;
+      weight[q][4 * half + 3] = four.w;
+    }
+  }
+  const uint32_t octet = kv.position_in_block(first_position) / kOctet;
+  const bool is_whole = seen.begin <= first_position && seen.end >= first_position + kOctet;
+  for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+    const uint32_t column = first_column + chunk * kWarpSize + lane();
+    if (column - lane() >= kv.head_dim) break;
+    float value[kOctet];
+    load_value<kType>(kv, values, octet, std::min(column, kv.head_dim - 1), value);
+    if (!is_whole) {
+      // Whatever lies there. 0 times -0 added changes no sum, not even one that is -0.
+      for (uint32_t i = 0; i < kOctet; ++i) value[i] = seen.has(first_position + i) ? value[i] : -0.0f;
+    }
+    for (uint32_t q = 0; q < kQueries; ++q) {
+      for (uint32_t i = 0; i < kOctet; ++i) acc[q][chunk] = std::fma(weight[q][i], value[i], acc[q][chunk]);
+    }
+  }
+}
+
+// Splits put together, in order.
+struct SplitJoin {
+  float max = -INFINITY;
+  float sum = 0.0f;
+
+  // What a column's sum so far is multiplied by, and what that of the split is.
+  struct Factors {
+    float so_far;
+    float split;
+  };
+  __device__ Factors add(float split_max, float split_sum) {
+    const float new_max = std::fmax(max, split_max);
+    const Factors factors{exp_f32(max - new_max), exp_f32(split_max - new_max)};
+    sum = std::fma(sum, factors.so_far, split_sum * factors.split);
+    max = new_max;
+    return factors;
+  }
+};
+
+__device__ inline float joined(float so_far, float split, const SplitJoin::Factors& factors) {
+  return std::fma(so_far, factors.so_far, split * factors.split);
+}
+
+}  // namespace runnel

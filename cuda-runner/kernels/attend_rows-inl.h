@@ -1,0 +1,96 @@
+// Attention of many rows: a warp takes a group of a row's queries through its splits, one after the other.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda-runner/kernels/attend-inl.h"
+#include "cuda-runner/kernels/warp_sums-inl.h"
+
+namespace runnel {
+
+// Warps of a block take neighbouring rows, which find each other's keys and values in the cache.
+inline constexpr uint32_t kAttendRows = 8;
+
+template <KvType kType, uint32_t kQueries, uint32_t kChunks>
+struct RowAttention {
+  static constexpr uint32_t kDim = kChunks * kWarpSize;
+  using Queries = Shared<float, kAttendRows * kQueries * kDim>;
+  using Weights = Shared<float, kAttendRows * kQueries * kTilePositions>;
+
+  // A split so far.
+  struct Split {
+    float max[kQueries];
+    float sum[kQueries];
+    float acc[kQueries][kChunks];
+  };
+
+  __device__ static void add_tile(const AttendInputs& in, uint32_t row, const QueryGroup& group,
+                                  uint32_t first_position, const Positions& seen, const Queries& queries,
+                                  Weights& weights, Split& split) {
+    constexpr uint32_t kWarpQueries = kQueries * kDim;
+    const uint32_t first_weight = warp() * kQueries * kTilePositions;
+    const bool is_seen = seen.has(first_position + lane());
+    // Lanes whose position is not seen read one that is, of the same octet's block if that has one.
+    const uint32_t position = std::clamp(first_position + lane(), seen.begin, seen.end - 1);
+    const uint32_t block = in.rows.block_of(row, position, in.kv.block_shift);
+    const size_t keys = in.kv.keys_of(in.layer, block, group.kv_head);
+    float scores[kQueries];
+    score<kType, kQueries, kDim>(in.kv, keys, in.kv.position_in_block(position), in.shape.scale, queries,
+                                 warp() * kWarpQueries, scores);
+    sync_warp();  // the tile before has been read
+    for (uint32_t q = 0; q < kQueries; ++q) {
+      const float new_max = std::fmax(split.max[q], largest(is_seen ? scores[q] : -INFINITY));
+      const float correction = exp_f32(split.max[q] - new_max);
+      const float weight = is_seen ? exp_f32(scores[q] - new_max) : 0.0f;
+      weights[first_weight + q * kTilePositions + lane()] = weight;
+      split.sum[q] = std::fma(split.sum[q], correction, tree_sum(weight));
+      split.max[q] = new_max;
+      for (float& acc : split.acc[q]) acc = acc * correction;
+    }
+    sync_warp();
+    for (uint32_t octet = 0; octet < kTileOctets; ++octet) {
+      const uint32_t first = first_position + octet * kOctet;
+      const uint32_t octet_block = shuffle(block, octet * kOctet);
+      if (seen.within(first, kOctet).is_empty()) continue;
+      const size_t values = in.kv.keys_of(in.layer, octet_block, group.kv_head) + in.kv.run_bytes();
+      add_values<kType, kQueries, kChunks>(in.kv, values, first, seen, 0, weights,
+                                           first_weight + octet * kOctet, kTilePositions, split.acc);
+    }
+  }
+
+  // out: floats in place of rows that are ready.
+  __device__ static void compute(const AttendInputs& in, uint32_t row, uint32_t group_index, Queries& queries,
+                                 Weights& weights, const FloatRows& out) {
+    const QueryGroup group = query_group<kQueries>(in.shape, group_index);
+    const Positions seen = seen_from(in.rows.positions[row], in.shape.window);
+    load_queries<kQueries, kDim>(in, row, group, lane(), kWarpSize, queries, warp() * kQueries * kDim);
+    sync_warp();
+
+    SplitJoin joins[kQueries];
+    float sums[kQueries][kChunks] = {};
+    for (uint32_t first = seen.begin / kSplitPositions * kSplitPositions; first < seen.end;
+         first += kSplitPositions) {
+      const Positions seen_here = seen.within(first, kSplitPositions);
+      Split split{};
+      for (float& max : split.max) max = -INFINITY;
+      for (uint32_t tile = seen_here.begin / kTilePositions * kTilePositions; tile < seen_here.end;
+           tile += kTilePositions)
+        add_tile(in, row, group, tile, seen_here, queries, weights, split);
+      for (uint32_t q = 0; q < kQueries; ++q) {
+        const SplitJoin::Factors factors = joins[q].add(split.max[q], split.sum[q]);
+        for (uint32_t c = 0; c < kChunks; ++c) sums[q][c] = joined(sums[q][c], split.acc[q][c], factors);
+      }
+    }
+    for (uint32_t q = 0; q < kQueries; ++q) {
+      if (q >= group.num_heads) break;
+      for (uint32_t c = 0; c < kChunks; ++c) {
+        const uint32_t column = c * kWarpSize + lane();
+        if (column >= in.shape.head_dim) break;
+        const size_t head = (group.first_head + q) * in.shape.head_dim;
+        out.values[static_cast<size_t>(row) * out.stride + head + column] = sums[q][c] / joins[q].sum;
+      }
+    }
+  }
+};
+
+}  // namespace runnel

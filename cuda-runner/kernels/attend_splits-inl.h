@@ -1,0 +1,141 @@
+// Attention of few rows: a block takes a split of a group of a row's queries. First a warp takes a tile, then
+// a chunk of 32 columns of some of the queries through all the tiles.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda-runner/kernels/attend-inl.h"
+#include "cuda-runner/kernels/warp_sums-inl.h"
+
+namespace runnel {
+
+// What a split found for a query: its largest score, the sum of its weights, its sums of columns.
+struct SplitResults {
+  Global<float> values;  // (num_rows, num_heads, num_splits, 2 + head_dim)
+  uint32_t num_heads;
+  uint32_t num_splits;
+  uint32_t head_dim;
+
+  __device__ size_t first(uint32_t row, uint32_t head, uint32_t split) const {
+    return ((static_cast<size_t>(row) * num_heads + head) * num_splits + split) * (2 + head_dim);
+  }
+};
+
+template <KvType kType, uint32_t kQueries, uint32_t kChunks>
+struct SplitAttention {
+  static constexpr uint32_t kDim = kChunks * kWarpSize;
+  // Chunks times groups of queries are all the warps there are.
+  static constexpr uint32_t kWarpQueries = (kQueries * kChunks + kSplitTiles - 1) / kSplitTiles;
+
+  struct Memory {
+    Shared<float, kQueries * kDim> queries;
+    Shared<float, kQueries * kSplitPositions> weights;
+    // (query, tile): the largest score, exp(the maximum before - that after it), the sum of weights.
+    Shared<float, kQueries * kSplitTiles> maxima;
+    Shared<float, kQueries * kSplitTiles> corrections;
+    Shared<float, kQueries * kSplitTiles> sums;
+  };
+
+  __device__ static uint32_t block_of(const AttendInputs& in, uint32_t row, uint32_t position,
+                                      const Positions& seen) {
+    // One that is not seen has that of one that is, the same one if they share an octet.
+    return in.rows.block_of(row, std::clamp(position, seen.begin, seen.end - 1), in.kv.block_shift);
+  }
+
+  // seen: of this split. tile_begin to tile_end - 1 are the tiles with a position that is.
+  __device__ static void weigh(const AttendInputs& in, uint32_t row, const QueryGroup& group,
+                               uint32_t first_position, const Positions& seen, uint32_t tile_begin,
+                               uint32_t tile_end, Memory& memory) {
+    const bool has_tile = warp() >= tile_begin && warp() < tile_end;
+    const uint32_t own_position = first_position + threadIdx.x;
+    const bool is_seen = seen.has(own_position);
+    float scores[kQueries];
+    if (has_tile) {
+      const uint32_t position = std::clamp(own_position, seen.begin, seen.end - 1);
+      const size_t keys = in.kv.keys_of(in.layer, block_of(in, row, position, seen), group.kv_head);
+      score<kType, kQueries, kDim>(in.kv, keys, in.kv.position_in_block(position), in.shape.scale,
+                                   memory.queries, 0, scores);
+      for (uint32_t q = 0; q < kQueries; ++q) {
+        const float max = largest(is_seen ? scores[q] : -INFINITY);
+        if (lane() == 0) memory.maxima[q * kSplitTiles + warp()] = max;
+      }
+    }
+    sync_block();
+    if (!has_tile) return;
+    for (uint32_t q = 0; q < kQueries; ++q) {
+      float max_before = -INFINITY;
+      for (uint32_t tile = tile_begin; tile < warp(); ++tile)
+        max_before = std::fmax(max_before, memory.maxima[q * kSplitTiles + tile]);
+      const float max = std::fmax(max_before, memory.maxima[q * kSplitTiles + warp()]);
+      const float weight = is_seen ? exp_f32(scores[q] - max) : 0.0f;
+      memory.weights[q * kSplitPositions + threadIdx.x] = weight;
+      const float sum = tree_sum(weight);
+      if (lane() == 0) {
+        memory.corrections[q * kSplitTiles + warp()] = exp_f32(max_before - max);
+        memory.sums[q * kSplitTiles + warp()] = sum;
+      }
+    }
+  }
+
+  // The sums of columns first_column + lane() of kWarpQueries queries from first_query on.
+  __device__ static void sum_values(const AttendInputs& in, uint32_t row, const QueryGroup& group,
+                                    uint32_t first_position, const Positions& seen, uint32_t tile_begin,
+                                    uint32_t tile_end, uint32_t first_query, uint32_t first_column,
+                                    Memory& memory, float (&acc)[kWarpQueries][1]) {
+    const uint32_t block = block_of(in, row, first_position + lane() * kOctet, seen);  // of octet lane()
+    for (uint32_t tile = tile_begin; tile < tile_end; ++tile) {
+      for (uint32_t q = 0; q < kWarpQueries; ++q)
+        acc[q][0] = acc[q][0] * memory.corrections[(first_query + q) * kSplitTiles + tile];
+#pragma unroll
+      for (uint32_t i = 0; i < kTileOctets; ++i) {
+        const uint32_t octet = tile * kTileOctets + i;
+        const uint32_t octet_block = shuffle(block, octet);
+        const uint32_t first = first_position + octet * kOctet;
+        if (seen.within(first, kOctet).is_empty()) continue;
+        const size_t values = in.kv.keys_of(in.layer, octet_block, group.kv_head) + in.kv.run_bytes();
+        add_values<kType, kWarpQueries, 1>(in.kv, values, first, seen, first_column, memory.weights,
+                                           first_query * kSplitPositions + octet * kOctet, kSplitPositions,
+                                           acc);
+      }
+    }
+  }
+
+  // All threads of the block call it, with the queries in memory.
+  __device__ static void compute(const AttendInputs& in, uint32_t row, const QueryGroup& group,
+                                 uint32_t split, const Positions& row_seen, Memory& memory,
+                                 const SplitResults& results) {
+    const uint32_t first_position = split * kSplitPositions;
+    const Positions seen = row_seen.within(first_position, kSplitPositions);
+    const uint32_t tile_begin = (seen.begin - first_position) / kTilePositions;
+    const uint32_t tile_end = (seen.end - first_position + kTilePositions - 1) / kTilePositions;
+    weigh(in, row, group, first_position, seen, tile_begin, tile_end, memory);
+    sync_block();
+
+    const uint32_t first_query = warp() / kChunks * kWarpQueries;
+    const uint32_t first_column = warp() % kChunks * kWarpSize;
+    if (first_query < group.num_heads && first_column < in.shape.head_dim) {
+      float acc[kWarpQueries][1] = {};
+      sum_values(in, row, group, first_position, seen, tile_begin, tile_end, first_query, first_column,
+                 memory, acc);
+      for (uint32_t q = 0; q < kWarpQueries; ++q) {
+        if (first_query + q >= group.num_heads || first_column + lane() >= in.shape.head_dim) break;
+        const size_t first = results.first(row, group.first_head + first_query + q, split);
+        results.values[first + 2 + first_column + lane()] = acc[q][0];
+      }
+    }
+    const uint32_t q = threadIdx.x;
+    if (q < group.num_heads) {
+      float max = -INFINITY;
+      float sum = 0.0f;
+      for (uint32_t i = q * kSplitTiles + tile_begin; i < q * kSplitTiles + tile_end; ++i) {
+        max = std::fmax(max, memory.maxima[i]);
+        sum = std::fma(sum, memory.corrections[i], memory.sums[i]);
+      }
+      const size_t first = results.first(row, group.first_head + q, split);
+      results.values[first] = max;
+      results.values[first + 1] = sum;
+    }
+  }
+};
+
+}  // namespace runnel

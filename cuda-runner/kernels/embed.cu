@@ -1,0 +1,72 @@
+#include <bit>
+
+#include "cuda-runner/kernels/embed.h"
+#include "cuda-runner/kernels/vector_product-inl.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint32_t kThreads = 256;
+
+// Byte i of the words of a piece that begins at word first.
+__device__ inline uint32_t byte_of(const DeviceMatrix& matrix, size_t first, uint32_t i) {
+  return (matrix.quants[first + i / 4] >> (8 * (i % 4))) & 0xff;
+}
+
+__device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint32_t column) {
+  const uint32_t tile = row / kTileRows;
+  const uint32_t row_in_tile = row % kTileRows;
+  const uint32_t num_blocks = matrix.columns / kBlockColumns;  // of a quantised type
+  const uint32_t block = column / kBlockColumns;
+  const uint32_t in_block = column % kBlockColumns;
+  const size_t scale = (static_cast<size_t>(tile) * num_blocks + block) * kTileRows + row_in_tile;
+  switch (matrix.type) {
+    case TensorType::kF32: {
+      const size_t first = piece_index(tile, (matrix.columns + 3) / 4, column / 4, row_in_tile);
+      return std::bit_cast<float>(matrix.quants[first + column % 4]);
+    }
+    case TensorType::kF16: {
+      const size_t first = piece_index(tile, (matrix.columns + 7) / 8, column / 8, row_in_tile);
+      const uint32_t word = matrix.quants[first + column % 8 / 2];
+      return from_half(static_cast<uint16_t>(word >> (16 * (column % 2))));
+    }
+    case TensorType::kQ8_0: {
+      const size_t first = piece_index(tile, 2 * num_blocks, column / 16, row_in_tile);
+      const auto quant = static_cast<int8_t>(byte_of(matrix, first, column % 16));
+      return from_half(matrix.scales[scale]) * static_cast<float>(quant);
+    }
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1: {
+      const size_t first = piece_index(tile, num_blocks, block, row_in_tile);
+      const uint32_t byte = byte_of(matrix, first, in_block % 16);
+      const auto nibble = static_cast<int32_t>(in_block < 16 ? byte & 0xf : byte >> 4);
+      if (matrix.type == TensorType::kQ4_0)
+        return from_half(matrix.scales[scale]) * static_cast<float>(nibble - 8);
+      return from_half(matrix.scales[2 * scale]) * static_cast<float>(nibble) +
+             from_half(matrix.scales[2 * scale + 1]);
+    }
+  }
+  return 0.0f;  // there is no other type
+}
+
+// x: 256 columns; y: rows of the batch.
+__global__ void __launch_bounds__(kThreads)
+    embed_kernel(DeviceMatrix table, Global<const uint32_t> token_ids, FloatRows out) {
+  const uint32_t column = blockIdx.x * kThreads + threadIdx.x;
+  if (column >= table.columns) return;
+  const uint32_t row = blockIdx.y;
+  out.values[static_cast<size_t>(row) * out.stride + column] = weight_at(table, token_ids[row], column);
+}
+
+}  // namespace
+
+cudaError_t embed(const DeviceMatrix& table, Global<const uint32_t> token_ids, uint32_t num_rows,
+                  const FloatRows& out, cudaStream_t stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3((table.columns + kThreads - 1) / kThreads, num_rows);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, embed_kernel, table, token_ids, out);
+}
+
+}  // namespace runnel

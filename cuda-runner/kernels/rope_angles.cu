@@ -1,0 +1,32 @@
+#include "cuda-runner/kernels/rope_angles.h"
+#include "runner/numerics.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint32_t kThreads = 128;
+
+// A thread for each pair of a row.
+__global__ void __launch_bounds__(kThreads)
+    rope_angles_kernel(Global<const uint32_t> positions, uint32_t num_rows, Global<const double> frequencies,
+                       uint32_t num_pairs, Global<float> angles) {
+  const size_t index = static_cast<size_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const size_t row = index / num_pairs;
+  if (row >= num_rows) return;
+  const SinCos turn = sin_cos_f64(positions[row] * frequencies[index % num_pairs]);
+  angles[2 * index] = static_cast<float>(turn.cos);
+  angles[2 * index + 1] = static_cast<float>(turn.sin);
+}
+
+}  // namespace
+
+cudaError_t rope_angles(Global<const uint32_t> positions, uint32_t num_rows, Global<const double> frequencies,
+                        uint32_t num_pairs, Global<float> angles, cudaStream_t stream) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3((num_rows * num_pairs + kThreads - 1) / kThreads);
+  config.blockDim = dim3(kThreads);
+  config.stream = stream;
+  return cudaLaunchKernelEx(&config, rope_angles_kernel, positions, num_rows, frequencies, num_pairs, angles);
+}
+
+}  // namespace runnel

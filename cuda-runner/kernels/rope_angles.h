@@ -1,0 +1,17 @@
+// Cosine and sine of every row's angles, computed once a step: all layers turn the same positions.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "cuda-runner/kernels/lang.h"
+
+namespace runnel {
+
+// angles (num_rows, num_pairs, 2): cosine and sine of position times frequency. frequencies (num_pairs):
+// radians a position, as docs/numerics.md has them.
+cudaError_t rope_angles(Global<const uint32_t> positions, uint32_t num_rows, Global<const double> frequencies,
+                        uint32_t num_pairs, Global<float> angles, cudaStream_t stream);
+
+}  // namespace runnel
