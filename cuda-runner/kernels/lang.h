@@ -22,7 +22,10 @@ class Global {
  public:
   Global() = default;
   __host__ __device__ Global(T* data, [[maybe_unused]] size_t count) : data_(data) {}
-  __device__ T& operator[](size_t index) const { return data_[index]; }
+#if defined(__CUDACC__)
+  __device__ T& operator[](size_t index) const {
+    return data_[index];
+  }
   // As many bytes as V has, from element index on, at an address that V may have.
   template <typename V>
   __device__ V load(size_t index) const {
@@ -36,7 +39,10 @@ class Global {
   __host__ __device__ Global from(size_t first, [[maybe_unused]] size_t count) const {
     return {data_ + first, count};
   }
-  __device__ const T* address_of(size_t index) const { return data_ + index; }
+  __device__ const T* address_of(size_t index) const {
+    return data_ + index;
+  }
+#endif
 
  private:
   T* data_;
@@ -60,6 +66,9 @@ class Shared {
  private:
   alignas(16) T data_[N];
 };
+
+// From here on: device code. Host code has the views alone.
+#if defined(__CUDACC__)
 
 __device__ inline uint32_t lane() {
   return threadIdx.x % kWarpSize;
@@ -152,6 +161,8 @@ __device__ inline void wait_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 #endif
 }
+
+#endif  // __CUDACC__
 
 }  // namespace runnel
 
