@@ -71,7 +71,7 @@ __device__ inline void load_queries(const AttendInputs& in, uint32_t row, const 
 // scores[q] = query q . the key of a position, times scale.
 template <KvType kType, uint32_t kQueries, uint32_t kDim, size_t kSize>
 __device__ inline void score(const DeviceKv& kv, size_t keys, uint32_t position_in_block, float scale,
-                             const Shared<float, kSize>& queries, uint32_t first, float (&scores)[kQueries]) {
+                             Shared<float, kSize>& queries, uint32_t first, float (&scores)[kQueries]) {
   float sums[kQueries][4] = {};
   const uint32_t num_octets = kv.num_octets();
 #pragma unroll 4
@@ -97,9 +97,9 @@ __device__ inline void score(const DeviceKv& kv, size_t keys, uint32_t position_
 // first_weight on; they are 0 where a position is not seen.
 template <KvType kType, uint32_t kQueries, uint32_t kChunks, size_t kSize>
 __device__ inline void add_values(const DeviceKv& kv, size_t values, uint32_t first_position,
-                                  const Positions& seen, uint32_t first_column,
-                                  const Shared<float, kSize>& weights, uint32_t first_weight,
-                                  uint32_t weights_stride, float (&acc)[kQueries][kChunks]) {
+                                  const Positions& seen, uint32_t first_column, Shared<float, kSize>& weights,
+                                  uint32_t first_weight, uint32_t weights_stride,
+                                  float (&acc)[kQueries][kChunks]) {
   float weight[kQueries][kOctet];
   for (uint32_t q = 0; q < kQueries; ++q) {
     for (uint32_t half = 0; half < 2; ++half) {

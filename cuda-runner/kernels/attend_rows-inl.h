@@ -25,7 +25,7 @@ struct RowAttention {
   };
 
   __device__ static void add_tile(const AttendInputs& in, uint32_t row, const QueryGroup& group,
-                                  uint32_t first_position, const Positions& seen, const Queries& queries,
+                                  uint32_t first_position, const Positions& seen, Queries& queries,
                                   Weights& weights, Split& split) {
     constexpr uint32_t kWarpQueries = kQueries * kDim;
     const uint32_t first_weight = warp() * kQueries * kTilePositions;

@@ -64,9 +64,12 @@ struct SplitAttention {
     if (!has_tile) return;
     for (uint32_t q = 0; q < kQueries; ++q) {
       float max_before = -INFINITY;
-      for (uint32_t tile = tile_begin; tile < warp(); ++tile)
-        max_before = std::fmax(max_before, memory.maxima[q * kSplitTiles + tile]);
-      const float max = std::fmax(max_before, memory.maxima[q * kSplitTiles + warp()]);
+      float max = -INFINITY;
+      for (uint32_t tile = tile_begin; tile <= warp(); ++tile) {
+        const float tile_max = memory.maxima[q * kSplitTiles + tile];
+        max_before = max;
+        max = std::fmax(max_before, tile_max);
+      }
       const float weight = is_seen ? exp_f32(scores[q] - max) : 0.0f;
       memory.weights[q * kSplitPositions + threadIdx.x] = weight;
       const float sum = tree_sum(weight);
@@ -128,8 +131,10 @@ struct SplitAttention {
       float max = -INFINITY;
       float sum = 0.0f;
       for (uint32_t i = q * kSplitTiles + tile_begin; i < q * kSplitTiles + tile_end; ++i) {
-        max = std::fmax(max, memory.maxima[i]);
-        sum = std::fma(sum, memory.corrections[i], memory.sums[i]);
+        const float tile_max = memory.maxima[i];
+        const float correction = memory.corrections[i];
+        max = std::fmax(max, tile_max);
+        sum = std::fma(sum, correction, memory.sums[i]);
       }
       const size_t first = results.first(row, group.first_head + q, split);
       results.values[first] = max;
