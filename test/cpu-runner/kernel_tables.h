@@ -1,13 +1,13 @@
-// What tests of kernels share: the tables that this machine can run, random rows, and equality of bits.
+// What tests of kernels share: the tables that this machine can run, and equality of bits.
 #pragma once
 
 #include <cstdlib>
 #include <cstring>
-#include <random>
 #include <span>
 #include <vector>
 
 #include "cpu-runner/kernels/kernels.h"
+#include "test/fixtures/random_floats.h"
 
 namespace runnel::test {
 
@@ -16,13 +16,6 @@ inline std::vector<const Kernels*> kernel_tables() {
   unsetenv("RUNNEL_CPU");
   if (&select_kernels() != &kPortableKernels) all.push_back(&select_kernels());
   return all;
-}
-
-inline std::vector<float> random_floats(size_t count, std::mt19937& rng, float magnitude = 1.0f) {
-  std::normal_distribution<float> normal(0.0f, 1.0f);
-  std::vector<float> out(count);
-  for (float& value : out) value = normal(rng) * magnitude;
-  return out;
 }
 
 inline bool same_bits(std::span<const float> a, std::span<const float> b) {

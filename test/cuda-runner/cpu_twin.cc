@@ -1,0 +1,40 @@
+#include "test/cuda-runner/cpu_twin.h"
+
+#include <numeric>
+
+#include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/kv_cache.h"
+
+namespace runnel::test {
+
+std::vector<float> cpu_norm(std::span<const float> x, std::span<const float> gain, float epsilon) {
+  std::vector<float> out(x.size());
+  select_kernels().norm(x.data(), gain.data(), static_cast<uint32_t>(x.size()), epsilon, out.data());
+  return out;
+}
+
+void cpu_rotate(std::span<float> head, std::span<const float> angles, bool interleaved) {
+  select_kernels().rotate(head.data(), angles.data(), static_cast<uint32_t>(angles.size()), interleaved);
+}
+
+std::vector<float> cpu_attend(KvType type, std::span<const float> query, std::span<const float> keys,
+                              std::span<const float> values, uint32_t first_position, float scale) {
+  constexpr uint32_t kBlockSize = 32;
+  const auto dim = static_cast<uint32_t>(query.size());
+  const auto num_positions = static_cast<uint32_t>(keys.size() / dim);
+  const uint32_t num_blocks = (num_positions + kBlockSize - 1) / kBlockSize;
+  const KvCache cache = *KvCache::allocate({1, 1, dim, kBlockSize, num_blocks}, type);
+  std::vector<uint32_t> block_table(num_blocks);
+  std::iota(block_table.begin(), block_table.end(), 0);
+  for (uint32_t position = 0; position < num_positions; ++position) {
+    const KvCache::Slot slot = cache.slot(0, 0, block_table, position);
+    select_kernels().store_kv(type, keys.data() + size_t{position} * dim, dim, slot.key);
+    select_kernels().store_kv(type, values.data() + size_t{position} * dim, dim, slot.value);
+  }
+  std::vector<float> out(dim);
+  const AttendQuery attended{query.data(), out.data(), first_position, num_positions};
+  select_kernels().attend(cache.view(0, 0, block_table), &attended, 1, scale);
+  return out;
+}
+
+}  // namespace runnel::test

@@ -1,0 +1,52 @@
+// Rows that are ready for a product, on the device.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "cuda-runner/kernels/ready_rows.h"
+#include "test/cuda-runner/on_device.h"
+#include "test/cuda-runner/product_reference.h"
+
+namespace runnel::test {
+
+inline std::vector<uint32_t> bits_of(const std::vector<float>& values) {
+  std::vector<uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
+  return bits;
+}
+
+struct DeviceReady {
+  explicit DeviceReady(const cuda_reference::Ready& ready)
+      : width(ready.width),
+        stride(ready.stride),
+        values(ready.values),
+        quants(ready.quants),
+        scales(ready.scales),
+        sums(ready.sums) {}
+  DeviceReady(uint32_t width_of, uint32_t num_rows)
+      : width(width_of),
+        stride((width_of + 31) / 32 * 32),
+        values(size_t{num_rows} * stride),
+        quants(size_t{num_rows} * stride),
+        scales(size_t{num_rows} * stride / 32),
+        sums(size_t{num_rows} * stride / 32) {}
+
+  ReadyRows view() const { return {values.view(), quants.view(), scales.view(), sums.view(), width, stride}; }
+
+  // Bit for bit.
+  bool is(const cuda_reference::Ready& wanted) const {
+    return bits_of(values.values()) == bits_of(wanted.values) && quants.values() == wanted.quants &&
+           bits_of(scales.values()) == bits_of(wanted.scales) && sums.values() == wanted.sums;
+  }
+
+  uint32_t width;
+  uint32_t stride;
+  DeviceArray<float> values;
+  DeviceArray<int8_t> quants;
+  DeviceArray<float> scales;
+  DeviceArray<int32_t> sums;
+};
+
+}  // namespace runnel::test

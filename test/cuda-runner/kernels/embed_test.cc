@@ -1,0 +1,42 @@
+#include "cuda-runner/kernels/embed.h"
+
+#include <random>
+#include <vector>
+
+#include "runner/formats/dequantize.h"
+#include "test/cuda-runner/device_matrix.h"
+#include "test/cuda-runner/device_ready.h"
+#include "test/cuda-runner/on_device.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+TEST_CASE("embed: rows of every type are those of the file, as floats") {
+  std::mt19937 rng(32);
+  for (const TensorType type :
+       {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
+    // More than a block of threads; for floats a piece that is short.
+    for (const uint32_t columns : {32u, 288u, block_weights(type) == 1 ? 75u : 96u}) {
+      constexpr uint32_t kRows = 70;
+      CAPTURE(type_name(type));
+      CAPTURE(columns);
+      const RandomMatrix table(type, kRows, columns, rng);
+      const std::vector<uint32_t> ids = {0, 69, 31, 32, 5, 5};
+      const DeviceArray<uint32_t> token_ids(ids);
+      const uint32_t stride = columns + 3;
+      std::vector<float> wanted(ids.size() * stride, 7.0f);
+      const DeviceArray<float> out(wanted);
+      require_success(embed(table.on_device(), token_ids.read_view(), static_cast<uint32_t>(ids.size()),
+                            {out.view(), stride}, nullptr));
+      for (size_t i = 0; i < ids.size(); ++i)
+        dequantize_row(type, table.row(ids[i]), std::span(wanted).subspan(i * stride, columns));
+      REQUIRE(bits_of(out.values()) == bits_of(wanted));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace runnel

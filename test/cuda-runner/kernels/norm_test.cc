@@ -1,0 +1,79 @@
+#include "cuda-runner/kernels/norm.h"
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "test/cuda-runner/cpu_twin.h"
+#include "test/cuda-runner/device_ready.h"
+#include "test/cuda-runner/on_device.h"
+#include "test/cuda-runner/product_reference.h"
+#include "test/cuda-runner/reference.h"
+#include "test/fixtures/random_floats.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+using cuda_reference::Ready;
+
+constexpr float kEpsilon = 1e-5f;
+
+std::vector<float> row_of(const std::vector<float>& rows, uint32_t row, uint32_t width) {
+  return {rows.begin() + row * width, rows.begin() + (row + 1) * width};
+}
+
+TEST_CASE("norm: rows of any width have the bits of the reference, ready for a product") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
+  std::vector<uint32_t> widths = {1, 31, 32, 33, 255, 256, 257, 576, 2048};
+  for (int i = 0; i < 10; ++i) widths.push_back(1 + rng() % 700);
+  for (const uint32_t width : widths) {
+    constexpr uint32_t kRows = 3;
+    CAPTURE(width);
+    const std::vector<float> x = random_floats(size_t{kRows} * width, rng, 3.0f);
+    const std::vector<float> gain = random_floats(width, rng);
+    std::vector<float> wanted;
+    for (uint32_t row = 0; row < kRows; ++row) {
+      const std::vector<float> y = cuda_reference::norm(row_of(x, row, width), gain, kEpsilon);
+      const std::vector<float> twin = cpu_norm(row_of(x, row, width), gain, kEpsilon);
+      // Sums in another order: a few roundings of the scale, which all values share.
+      for (uint32_t i = 0; i < width; ++i) REQUIRE(std::fabs(y[i] - twin[i]) <= 2e-6f * std::fabs(twin[i]));
+      wanted.insert(wanted.end(), y.begin(), y.end());
+    }
+    const DeviceArray<float> in(x);
+    const DeviceArray<float> gains(gain);
+    const DeviceReady out(width, kRows);
+    require_success(
+        norm({in.view(), width}, {}, false, kRows, gains.read_view(), kEpsilon, out.view(), nullptr));
+    REQUIRE(out.is(cuda_reference::ready(wanted, width)));
+  }
+}
+
+TEST_CASE("norm: chosen rows, in the order they are chosen, are as they are among all") {
+  std::mt19937 rng(31);
+  constexpr uint32_t kWidth = 300;
+  constexpr uint32_t kStride = 320;
+  const std::vector<float> x = random_floats(5 * kStride, rng);
+  const std::vector<float> gain = random_floats(kWidth, rng);
+  const std::vector<uint32_t> chosen = {4, 0, 4, 2};
+  const DeviceArray<float> in(x);
+  const DeviceArray<float> gains(gain);
+  const DeviceArray<uint32_t> rows(chosen);
+  const DeviceReady out(kWidth, 4);
+  require_success(norm({in.view(), kStride}, rows.read_view(), true, 4, gains.read_view(), kEpsilon,
+                       out.view(), nullptr));
+  std::vector<float> wanted;
+  for (const uint32_t row : chosen) {
+    const auto first = x.begin() + row * kStride;
+    const std::vector<float> y =
+        cuda_reference::norm(std::vector<float>(first, first + kWidth), gain, kEpsilon);
+    wanted.insert(wanted.end(), y.begin(), y.end());
+  }
+  CHECK(out.is(cuda_reference::ready(wanted, kWidth)));
+}
+
+}  // namespace
+}  // namespace runnel
