@@ -1,0 +1,55 @@
+#include "cuda-runner/emulator/async_copies.h"
+
+#include <cstring>
+#include <deque>
+#include <vector>
+
+#include "cuda-runner/emulator/launch.h"
+
+namespace runnel::emulator {
+namespace {
+
+struct InGroup {
+  uint32_t group;
+  AsyncCopy copy;
+};
+
+struct CopiesOfThread {
+  uint32_t num_groups = 0;  // that are committed; the open one has this number
+  std::deque<InGroup> under_way;
+};
+
+std::vector<CopiesOfThread> threads(kMaxThreads);
+
+CopiesOfThread& mine() {
+  return threads[now.thread];
+}
+
+}  // namespace
+
+void begin_copy(const AsyncCopy& copy) {
+  mine().under_way.push_back({mine().num_groups, copy});
+}
+
+void commit_copies() {
+  ++mine().num_groups;
+}
+
+void wait_copies(uint32_t num_pending) {
+  auto& under_way = mine().under_way;
+  while (!under_way.empty() && under_way.front().group + num_pending < mine().num_groups) {
+    const AsyncCopy& copy = under_way.front().copy;
+    std::memcpy(copy.to, copy.bytes.data(), kCopyBytes);
+    for (AccessRecord& record : copy.records) record.end_copy();
+    under_way.pop_front();
+  }
+}
+
+void forget_copies(uint32_t num_threads) {
+  for (uint32_t thread = 0; thread < num_threads; ++thread) {
+    threads[thread].num_groups = 0;
+    threads[thread].under_way.clear();
+  }
+}
+
+}  // namespace runnel::emulator

@@ -1,0 +1,94 @@
+#include "cuda-runner/emulator/device_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "runner/check.h"
+
+namespace runnel::emulator {
+
+AddressSpace address_space;
+
+namespace {
+
+void* reserve(size_t bytes) {
+  void* memory =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  CHECK(memory != MAP_FAILED);
+  // Nothing to look for in a core dump, which would have all these gigabytes.
+  madvise(memory, bytes, MADV_DONTDUMP);
+  return memory;
+}
+
+size_t offset_of(const void* memory) {
+  return static_cast<size_t>(static_cast<const std::byte*>(memory) - address_space.data);
+}
+
+size_t rounded(size_t bytes) {
+  return (std::max<size_t>(bytes, 1) + kAllocationBytes - 1) / kAllocationBytes * kAllocationBytes;
+}
+
+}  // namespace
+
+void DeviceMemory::reset(uint64_t total_bytes) {
+  while (!allocations_.empty()) free(allocations_.begin()->first);
+  total_bytes_ = total_bytes;
+}
+
+void* DeviceMemory::allocate(size_t bytes) {
+  if (bytes > free_bytes() || rounded(bytes) > free_bytes()) return nullptr;
+  if (address_space.num_bytes == 0) {
+    address_space.data = static_cast<std::byte*>(reserve(kAddressSpaceBytes));
+    address_space.states = static_cast<uint8_t*>(reserve(kAddressSpaceBytes));
+    address_space.num_bytes = kAddressSpaceBytes;
+  }
+  // One forbidden piece before it.
+  const size_t needed_bytes = kAllocationBytes + rounded(bytes);
+  if (needed_bytes > address_space.num_bytes - end_) return nullptr;
+  std::byte* const memory = address_space.data + end_ + kAllocationBytes;
+  end_ += needed_bytes;
+  used_bytes_ += rounded(bytes);
+  allocations_[memory] = bytes;
+  std::memset(address_space.states + offset_of(memory), kAllocated, bytes);
+  return memory;
+}
+
+bool DeviceMemory::free(void* memory) {
+  const auto found = allocations_.find(static_cast<std::byte*>(memory));
+  if (found == allocations_.end()) return false;
+  const size_t bytes = found->second;
+  std::memset(address_space.states + offset_of(memory), 0, bytes);
+  // Whole pages go back to the system; the next allocation may begin on the last one.
+  constexpr uintptr_t kPageBytes = 4096;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / kPageBytes * kPageBytes;
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+  used_bytes_ -= rounded(bytes);
+  allocations_.erase(found);
+  return true;
+}
+
+bool is_allocated(const void* memory, size_t bytes) {
+  const size_t offset = offset_of(memory);
+  if (offset >= address_space.num_bytes || bytes > address_space.num_bytes - offset) return false;
+  const uint8_t* const states = address_space.states + offset;
+  return std::all_of(states, states + bytes, [](uint8_t state) { return state != 0; });
+}
+
+size_t num_written(const void* memory, size_t bytes) {
+  const uint8_t* const states = address_space.states + offset_of(memory);
+  return static_cast<size_t>(
+      std::find_if(states, states + bytes, [](uint8_t state) { return state != kWritten; }) - states);
+}
+
+void mark_written(void* memory, size_t bytes) {
+  std::memset(address_space.states + offset_of(memory), kWritten, bytes);
+}
+
+void copy_states(void* to, const void* from, size_t bytes) {
+  std::memmove(address_space.states + offset_of(to), address_space.states + offset_of(from), bytes);
+}
+
+}  // namespace runnel::emulator

@@ -1,0 +1,118 @@
+// The words of kernels, docs/cuda.md, for g++ and with their checks: what cuda-runner/kernels/lang.h is for
+// nvcc.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "cuda-runner/emulator/async_copies.h"
+#include "cuda-runner/emulator/block.h"
+#include "cuda-runner/emulator/global.h"
+#include "cuda-runner/emulator/shared.h"
+#include "runner/formats/half.h"
+
+namespace runnel {
+
+inline constexpr uint32_t kWarpSize = emulator::kLanes;
+
+inline uint32_t lane() {
+  return threadIdx.x % kWarpSize;
+}
+inline uint32_t warp() {
+  return threadIdx.x / kWarpSize;
+}
+
+inline void sync_block(emulator::Place place = emulator::Place::current()) {
+  emulator::wait_for_block("sync_block", place);
+}
+inline void sync_warp(emulator::Place place = emulator::Place::current()) {
+  emulator::wait_for_warp("sync_warp", place);
+}
+
+template <typename T>
+T shuffle(T value, uint32_t from, emulator::Place place = emulator::Place::current()) {
+  static_assert(sizeof(T) == 4);
+  if (from >= kWarpSize)
+    emulator::fault(cudaErrorLaunchFailure, "shuffles from lane " + std::to_string(from) + " of 32", place);
+  const auto brought = emulator::exchange(&value, sizeof(T), "shuffle", place);
+  T taken;
+  std::memcpy(&taken, brought[from].bytes, sizeof(T));
+  return taken;
+}
+template <typename T>
+T shuffle_xor(T value, uint32_t mask, emulator::Place place = emulator::Place::current()) {
+  static_assert(sizeof(T) == 4);
+  if (mask >= kWarpSize)
+    emulator::fault(cudaErrorLaunchFailure,
+                    "shuffles by the mask " + std::to_string(mask) + "; lanes are 0 to 31", place);
+  const auto brought = emulator::exchange(&value, sizeof(T), "shuffle_xor", place);
+  T taken;
+  std::memcpy(&taken, brought[lane() ^ mask].bytes, sizeof(T));
+  return taken;
+}
+
+inline float from_half(uint16_t bits) {
+  return half_to_float(bits);
+}
+inline uint16_t to_half(float value) {
+  return float_to_half(value);
+}
+
+inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
+  uint32_t sum = std::bit_cast<uint32_t>(c);  // wraps, as the instruction does
+  for (uint32_t shift = 0; shift < 32; shift += 8)
+    sum += static_cast<uint32_t>(static_cast<int8_t>(a >> shift) * static_cast<int8_t>(b >> shift));
+  return std::bit_cast<int32_t>(sum);
+}
+
+// What a lane holds is written down in kernels/lang.h.
+inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
+                   emulator::Place place = emulator::Place::current()) {
+  struct Held {
+    uint32_t a[4];
+    uint32_t b[2];
+  };
+  static_assert(sizeof(Held) <= emulator::kExchangeBytes);
+  const Held mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+  const auto brought = emulator::exchange(&mine, sizeof(Held), "mma_s8", place);
+  const auto held_by = [&](uint32_t other) {
+    Held held;
+    std::memcpy(&held, brought[other].bytes, sizeof(Held));
+    return held;
+  };
+  const uint32_t group = lane() / 4;
+  const uint32_t pair = 2 * (lane() % 4);
+  for (uint32_t t = 0; t < 4; ++t) {
+    const Held row = held_by(4 * group + t);
+    for (uint32_t j = 0; j < 2; ++j) {
+      const Held column = held_by(4 * (pair + j) + t);
+      acc[j] = dot4(row.a[2], column.b[1], dot4(row.a[0], column.b[0], acc[j]));
+      acc[2 + j] = dot4(row.a[3], column.b[1], dot4(row.a[1], column.b[0], acc[2 + j]));
+    }
+  }
+}
+
+template <typename T, size_t N>
+void copy_async(Shared<T, N>& to, emulator::Index to_index, Global<const T> from,
+                emulator::Index from_index) {
+  const auto bytes = from.template load<uint4>(from_index);
+  emulator::AsyncCopy copy;
+  copy.records = to.template begin_copy<uint4>(to_index);
+  copy.to = to.copy_target(to_index.value);
+  std::memcpy(copy.bytes.data(), &bytes, emulator::kCopyBytes);
+  emulator::begin_copy(copy);
+}
+inline void commit_copies() {
+  emulator::commit_copies();
+}
+template <int kPending>
+void wait_copies() {
+  emulator::wait_copies(kPending);
+}
+
+}  // namespace runnel

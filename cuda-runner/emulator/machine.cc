@@ -1,0 +1,76 @@
+#include "cuda-runner/emulator/machine.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "cuda-runner/emulator/fault.h"
+
+namespace runnel::emulator {
+
+void Machine::start(const Settings& new_settings) {
+  settings = new_settings;
+  random = Random(settings.seed);
+  streams.clear();
+  events.clear();
+  graphs.clear();
+  executables.clear();
+  for (const auto& [memory, bytes] : pinned) std::free(const_cast<std::byte*>(memory));
+  pinned.clear();
+  device_memory.reset(settings.memory_bytes);
+  num_launches = 0;
+  last_error = cudaSuccess;
+  forget_fault();
+}
+
+void Machine::run_all() {
+  std::vector<CUstream_st*> waiting;
+  for (const auto& stream : streams.all())
+    if (!stream->is_empty()) waiting.push_back(stream.get());
+  while (!waiting.empty()) {
+    const auto chosen = waiting.begin() + static_cast<ptrdiff_t>(random.next() % waiting.size());
+    // Another stream that waits for it may have emptied it.
+    if (!(*chosen)->is_empty()) (*chosen)->run_one();
+    if ((*chosen)->is_empty()) waiting.erase(chosen);
+  }
+}
+
+bool Machine::breaks_capture() {
+  bool breaks = false;
+  for (const auto& stream : streams.all()) {
+    if (stream->captured == nullptr) continue;
+    stream->is_capture_broken = true;
+    breaks = true;
+  }
+  return breaks;
+}
+
+bool Machine::is_pinned(const void* memory, size_t bytes) const {
+  const auto* const first = static_cast<const std::byte*>(memory);
+  const auto after = pinned.upper_bound(first);
+  if (after == pinned.begin()) return false;
+  const auto& [start, size] = *std::prev(after);
+  const auto offset = static_cast<size_t>(first - start);
+  return offset < size && bytes <= size - offset;
+}
+
+std::mutex& machine_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+Machine& machine() {
+  static Machine the_machine(settings_from_environment());
+  return the_machine;
+}
+
+void start(const Settings& settings) {
+  const std::lock_guard lock(machine_mutex());
+  machine().start(settings);
+}
+
+const Settings& settings() {
+  return machine().settings;
+}
+
+}  // namespace runnel::emulator

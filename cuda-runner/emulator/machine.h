@@ -1,0 +1,68 @@
+// The emulated machine: what of it is in use.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "cuda-runner/emulator/device_memory.h"
+#include "cuda-runner/emulator/random.h"
+#include "cuda-runner/emulator/settings.h"
+#include "cuda-runner/emulator/stream.h"
+
+namespace runnel::emulator {
+
+// Handles of one kind that are in use, a few. A handle is the address of what it stands for.
+template <typename T>
+class Handles {
+ public:
+  T* make(T thing) { return live_.emplace_back(std::make_unique<T>(std::move(thing))).get(); }
+  bool has(const T* handle) const { return find(handle) != live_.end(); }
+  bool remove(const T* handle) {
+    const auto found = find(handle);
+    if (found == live_.end()) return false;
+    live_.erase(found);
+    return true;
+  }
+  void clear() { live_.clear(); }
+  // In the order in which they were made.
+  const std::vector<std::unique_ptr<T>>& all() const { return live_; }
+
+ private:
+  auto find(const T* handle) const {
+    return std::find_if(live_.begin(), live_.end(), [&](const auto& live) { return live.get() == handle; });
+  }
+
+  std::vector<std::unique_ptr<T>> live_;
+};
+
+struct Machine {
+  explicit Machine(const Settings& first_settings) { start(first_settings); }
+  void start(const Settings& new_settings);
+  // All streams, in any order that their events allow.
+  void run_all();
+  // What is refused in a capture breaks it. False: there is none.
+  bool breaks_capture();
+  bool is_pinned(const void* memory, size_t bytes) const;
+
+  Settings settings;
+  Random random;
+  DeviceMemory device_memory;
+  std::map<const std::byte*, size_t> pinned;  // host memory, and its bytes
+  Handles<CUstream_st> streams;
+  Handles<CUevent_st> events;
+  Handles<CUgraph_st> graphs;
+  Handles<CUgraphExec_st> executables;
+  uint64_t num_launches = 0;
+  cudaError_t last_error = cudaSuccess;
+};
+
+// Calls come from any thread of the host, one at a time.
+std::mutex& machine_mutex();
+// The first call starts it as the environment says.
+Machine& machine();
+
+}  // namespace runnel::emulator

@@ -1,0 +1,117 @@
+// Calls about the device as a whole.
+#include <cstring>
+#include <string>
+
+#include "cuda-runner/emulator/call.h"
+
+using namespace runnel::emulator;
+
+namespace {
+
+cudaError_t check_device(const Machine& machine, int device) {
+  const bool is_there = device >= 0 && static_cast<uint32_t>(device) < machine.settings.num_devices;
+  return is_there ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+int major_of(const Machine& machine) {
+  return static_cast<int>(machine.settings.compute_capability / 10);
+}
+
+int minor_of(const Machine& machine) {
+  return static_cast<int>(machine.settings.compute_capability % 10);
+}
+
+constexpr int kNumMultiprocessors = 4;
+
+}  // namespace
+
+cudaError_t cudaGetLastError() {
+  const std::lock_guard lock(machine_mutex());
+  if (device_error() != cudaSuccess) return device_error();
+  return std::exchange(machine().last_error, cudaSuccess);
+}
+
+cudaError_t cudaPeekAtLastError() {
+  const std::lock_guard lock(machine_mutex());
+  return device_error() != cudaSuccess ? device_error() : machine().last_error;
+}
+
+cudaError_t cudaDriverGetVersion(int* version) {
+  const std::lock_guard lock(machine_mutex());
+  *version = static_cast<int>(machine().settings.driver_version);
+  return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = CUDART_VERSION;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  return call([&](Machine& machine) {
+    *count = static_cast<int>(machine.settings.num_devices);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaGetDevice(int* device) {
+  return call([&](Machine&) {
+    *device = 0;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaSetDevice(int device) {
+  return call([&](Machine& machine) { return check_device(machine, device); });
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
+  return call([&](Machine& machine) {
+    const cudaError_t error = check_device(machine, device);
+    if (error != cudaSuccess) return error;
+    *properties = {};
+    std::strcpy(properties->name, "emulated GPU");
+    properties->totalGlobalMem = machine.device_memory.total_bytes();
+    properties->major = major_of(machine);
+    properties->minor = minor_of(machine);
+    properties->multiProcessorCount = kNumMultiprocessors;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  return call([&](Machine& machine) {
+    const cudaError_t error = check_device(machine, device);
+    if (error != cudaSuccess) return error;
+    switch (attribute) {
+      case cudaDevAttrMultiProcessorCount:
+        *value = kNumMultiprocessors;
+        return cudaSuccess;
+      case cudaDevAttrComputeCapabilityMajor:
+        *value = major_of(machine);
+        return cudaSuccess;
+      case cudaDevAttrComputeCapabilityMinor:
+        *value = minor_of(machine);
+        return cudaSuccess;
+    }
+    return cudaErrorInvalidValue;
+  });
+}
+
+cudaError_t cudaDeviceSynchronize() {
+  return call([](Machine& machine) {
+    if (machine.breaks_capture())
+      return refuse(cudaErrorStreamCaptureUnsupported, "the device is synchronised in a capture");
+    machine.run_all();
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  return call([&](Machine& machine) {
+    *free_bytes = machine.device_memory.free_bytes();
+    *total_bytes = machine.device_memory.total_bytes();
+    return cudaSuccess;
+  });
+}

@@ -1,0 +1,153 @@
+// Calls about memory of the device and pinned memory of the host.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda-runner/emulator/call.h"
+
+using namespace runnel::emulator;
+
+namespace {
+
+// What pinned memory is aligned to, and filled with, so that who reads too early sees it.
+constexpr size_t kPinnedBytes = 4096;
+constexpr int kPinnedFill = 0xcd;
+
+cudaError_t refuse_allocation_in_capture() {
+  return refuse(cudaErrorStreamCaptureUnsupported, "memory is allocated or freed in a capture");
+}
+
+std::string describe_copy(const char* direction, size_t bytes) {
+  return "A copy of " + std::to_string(bytes) + " bytes " + direction;
+}
+
+// The copies as they run: memory may have been freed since they were asked for, by who kept a graph.
+
+void copy_to_device(const Machine& machine, void* to, const void* from, size_t bytes, bool is_pinned) {
+  if (!is_allocated(to, bytes) || (is_pinned && !machine.is_pinned(from, bytes))) {
+    lose_device(cudaErrorIllegalAddress,
+                describe_copy("to the device", bytes) + " uses memory that was freed.");
+    return;
+  }
+  std::memcpy(to, from, bytes);
+  mark_written(to, bytes);
+}
+
+void copy_to_host(const Machine& machine, void* to, const void* from, size_t bytes, bool is_pinned) {
+  if (!is_allocated(from, bytes) || (is_pinned && !machine.is_pinned(to, bytes))) {
+    lose_device(cudaErrorIllegalAddress,
+                describe_copy("to the host", bytes) + " uses memory that was freed.");
+  } else if (const size_t written = num_written(from, bytes); written < bytes) {
+    lose_device(cudaErrorLaunchFailure, describe_copy("to the host", bytes) + " reads byte " +
+                                            std::to_string(written) + ", which was never written.");
+  } else {
+    std::memcpy(to, from, bytes);
+  }
+}
+
+void copy_on_device(void* to, const void* from, size_t bytes) {
+  if (!is_allocated(to, bytes) || !is_allocated(from, bytes)) {
+    lose_device(cudaErrorIllegalAddress,
+                describe_copy("on the device", bytes) + " uses memory that was freed.");
+    return;
+  }
+  std::memmove(to, from, bytes);
+  copy_states(to, from, bytes);
+}
+
+}  // namespace
+
+cudaError_t cudaMalloc(void** memory, size_t bytes) {
+  return call([&](Machine& machine) {
+    if (machine.breaks_capture()) return refuse_allocation_in_capture();
+    *memory = machine.device_memory.allocate(bytes);
+    return *memory == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
+  });
+}
+
+cudaError_t cudaFree(void* memory) {
+  return call([&](Machine& machine) {
+    if (memory == nullptr) return cudaSuccess;
+    if (machine.breaks_capture()) return refuse_allocation_in_capture();
+    machine.run_all();
+    if (machine.device_memory.free(memory)) return cudaSuccess;
+    return refuse(cudaErrorInvalidValue, "cudaFree of what cudaMalloc did not return, or of what was freed");
+  });
+}
+
+cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
+  return call([&](Machine& machine) {
+    if (flags != cudaHostAllocDefault) return refuse(cudaErrorInvalidValue, "flags of cudaHostAlloc");
+    if (machine.breaks_capture()) return refuse_allocation_in_capture();
+    const size_t rounded_bytes = (bytes / kPinnedBytes + 1) * kPinnedBytes;
+    *memory = std::aligned_alloc(kPinnedBytes, rounded_bytes);
+    if (*memory == nullptr) return cudaErrorMemoryAllocation;
+    std::memset(*memory, kPinnedFill, rounded_bytes);
+    machine.pinned[static_cast<std::byte*>(*memory)] = bytes;
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaFreeHost(void* memory) {
+  return call([&](Machine& machine) {
+    if (memory == nullptr) return cudaSuccess;
+    if (machine.breaks_capture()) return refuse_allocation_in_capture();
+    machine.run_all();
+    if (machine.pinned.erase(static_cast<std::byte*>(memory)) == 0)
+      return refuse(cudaErrorInvalidValue, "cudaFreeHost of what cudaHostAlloc did not return");
+    std::free(memory);
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  return call_on(stream, [&](Machine& machine) {
+    if (bytes == 0) return cudaSuccess;
+    const bool to_device = kind != cudaMemcpyDeviceToHost;
+    const bool from_device = kind != cudaMemcpyHostToDevice;
+    if ((to_device && !is_allocated(to, bytes)) || (from_device && !is_allocated(from, bytes)))
+      return refuse(cudaErrorInvalidValue,
+                    "cudaMemcpyAsync of " + std::to_string(bytes) + " bytes beyond what is allocated");
+    if (to_device && from_device) {
+      stream->add([=] { copy_on_device(to, from, bytes); });
+      return cudaSuccess;
+    }
+    const bool is_pinned = machine.is_pinned(to_device ? from : to, bytes);
+    if (stream->captured != nullptr && !is_pinned)
+      return refuse_in_capture(*stream, "a copy from or to memory that is not pinned");
+    if (to_device && is_pinned) {
+      stream->add([=, &machine] { copy_to_device(machine, to, from, bytes, true); });
+    } else if (to_device) {
+      // Read now: the host may change it as soon as this returns.
+      const auto* const first = static_cast<const std::byte*>(from);
+      const auto staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
+      stream->add([=, &machine] { copy_to_device(machine, to, staged->data(), bytes, false); });
+    } else {
+      stream->add([=, &machine] { copy_to_host(machine, to, from, bytes, is_pinned); });
+      // There is nothing to wait by for memory that is not pinned: it is there when this returns.
+      if (!is_pinned) stream->run_all();
+    }
+    return cudaSuccess;
+  });
+}
+
+cudaError_t cudaMemsetAsync(void* memory, int value, size_t bytes, cudaStream_t stream) {
+  return call_on(stream, [&](Machine&) {
+    if (bytes == 0) return cudaSuccess;
+    if (!is_allocated(memory, bytes))
+      return refuse(cudaErrorInvalidValue,
+                    "cudaMemsetAsync of " + std::to_string(bytes) + " bytes beyond what is allocated");
+    stream->add([=] {
+      if (!is_allocated(memory, bytes)) {
+        lose_device(cudaErrorIllegalAddress, "cudaMemsetAsync of memory that was freed.");
+        return;
+      }
+      std::memset(memory, value, bytes);
+      mark_written(memory, bytes);
+    });
+    return cudaSuccess;
+  });
+}

@@ -1,0 +1,46 @@
+#include "cuda-runner/emulator/settings.h"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+#include <string>
+
+#include "runner/exit_code.h"
+
+namespace runnel::emulator {
+namespace {
+
+template <typename Integer>
+void take(const char* name, Integer& setting, Integer largest = std::numeric_limits<Integer>::max()) {
+  const std::string variable = std::string("RUNNEL_EMULATOR_") + name;
+  const char* const value = std::getenv(variable.c_str());
+  if (value == nullptr) return;
+  const std::string text = value;
+  Integer number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error == std::errc() && end == text.data() + text.size() && number <= largest) {
+    setting = number;
+    return;
+  }
+  std::fprintf(stderr, "%s must be a whole number between 0 and %llu, got %s.\n", variable.c_str(),
+               static_cast<unsigned long long>(largest), value);
+  _exit(static_cast<int>(ExitCode::kUsage));
+}
+
+}  // namespace
+
+Settings settings_from_environment() {
+  Settings settings;
+  take("DEVICES", settings.num_devices, 1u);
+  take("COMPUTE_CAPABILITY", settings.compute_capability);
+  take("MEMORY_BYTES", settings.memory_bytes);
+  take("DRIVER_VERSION", settings.driver_version);
+  take("DIE_AT_LAUNCH", settings.die_at_launch);
+  take("SEED", settings.seed);
+  return settings;
+}
+
+}  // namespace runnel::emulator
