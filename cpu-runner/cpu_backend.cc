@@ -44,6 +44,8 @@ class CpuBackend final : public Backend {
     return kv_type_ == KvType::kF16 ? name : name + "-kv-" + std::string(kv_type_name(kv_type_));
   }
 
+  // Memory that is missing is noticed when it is asked for.
+  Result<void> expect_weights(uint64_t) override { return {}; }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
   ActivationHandle new_activation(uint32_t width) override;
@@ -54,6 +56,9 @@ class CpuBackend final : public Backend {
   Result<void> allocate_kv(const KvShape& shape) override;
   uint64_t weights_bytes() const override;
 
+  // Each operation is done when it returns.
+  void begin_forward(const Batch&) override {}
+  void end_forward() override {}
   void embed(const Batch& batch, WeightHandle table, ActivationHandle out) override;
   void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
             ActivationHandle out) override;

@@ -75,6 +75,9 @@ class Backend {
   // --- while loading
   // ---------------------------------------------------------------------------------------------
 
+  // Before the first weight: so many bytes of tensors will come. Fails with kSystem, naming what is needed and
+  // what is there, when they cannot fit.
+  virtual Result<void> expect_weights(uint64_t bytes) = 0;
   // Takes matrices of equal columns() stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape it cannot compute with, naming the tensor.
   virtual Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) = 0;
@@ -92,6 +95,12 @@ class Backend {
 
   // --- one step
   // --------------------------------------------------------------------------------------------------
+
+  // Around the operations of one forward pass: from the first on its batch, which may lose sequences at its
+  // end but changes in no other way, to the last before head. What a pass computes may be there only after
+  // end_forward.
+  virtual void begin_forward(const Batch& batch) = 0;
+  virtual void end_forward() = 0;
 
   // out[row] = table[token of row].
   virtual void embed(const Batch& batch, WeightHandle table, ActivationHandle out) = 0;

@@ -124,7 +124,7 @@ __device__ inline void add_segment(const DeviceMatrix& matrix, uint32_t tile, ui
     const uint32_t first = segment * kSegmentBlocks;
     const uint32_t end = std::min(first + kSegmentBlocks, num_blocks);
     // More blocks at once have more loads under way; more columns leave fewer registers for them.
-    constexpr uint32_t kBlocksAtOnce = kColumns == 8 ? 1 : 4;
+    [[maybe_unused]] constexpr uint32_t kBlocksAtOnce = kColumns == 8 ? 1 : 4;
 #pragma unroll kBlocksAtOnce
     for (uint32_t block = first; block < end; ++block)
       add_quantised_block<kType>(matrix, tile, block, num_blocks, in, rows, acc);

@@ -11,6 +11,18 @@
 namespace runnel {
 namespace {
 
+// Ended however the pass ends.
+class ForwardPass {
+ public:
+  ForwardPass(Backend& backend, const Batch& batch) : backend_(backend) { backend_.begin_forward(batch); }
+  ~ForwardPass() { backend_.end_forward(); }
+  ForwardPass(const ForwardPass&) = delete;
+  ForwardPass& operator=(const ForwardPass&) = delete;
+
+ private:
+  Backend& backend_;
+};
+
 struct Layer {
   WeightHandle attention_norm;    // (hidden)
   WeightHandle query_key_value;   // (heads + 2 kv heads, hidden), heads of head_dim rows
@@ -49,6 +61,7 @@ class Llama final : public Model {
 
   void forward(Batch& batch, const BetweenLayers& between_layers) override {
     using enum Backend::Into;
+    const ForwardPass pass(backend_, batch);
     backend_.embed(batch, weights_.embedding, hidden_);
     for (uint32_t index = 0; index < config_.num_layers; ++index) {
       if (index > 0) between_layers(batch);

@@ -22,6 +22,8 @@ std::string describe_shape(uint32_t num_dims, const std::array<uint64_t, 4>& sha
 WeightLoader::WeightLoader(const GgufFile& file, Backend& backend, const LoadProgressFn& progress)
     : file_(file), backend_(backend), progress_(progress) {
   for (const TensorView& tensor : file.tensors()) total_bytes_ += tensor.data.size();
+  status_ = backend_.expect_weights(total_bytes_);
+  if (!status_) status_ = Error{status_.error().exit_code, file_.path() + ": " + status_.error().message};
 }
 
 void WeightLoader::fail(Error error) {

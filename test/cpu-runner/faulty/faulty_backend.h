@@ -19,6 +19,7 @@ class FaultyBackend final : public Backend {
   // Its own: it computes the same bits.
   std::string numerics_id() const override { return backend_->numerics_id(); }
 
+  Result<void> expect_weights(uint64_t bytes) override { return backend_->expect_weights(bytes); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
   ActivationHandle new_activation(uint32_t width) override { return backend_->new_activation(width); }
@@ -29,6 +30,8 @@ class FaultyBackend final : public Backend {
   Result<void> allocate_kv(const KvShape& shape) override { return backend_->allocate_kv(shape); }
   uint64_t weights_bytes() const override { return backend_->weights_bytes(); }
 
+  void begin_forward(const Batch& batch) override { backend_->begin_forward(batch); }
+  void end_forward() override { backend_->end_forward(); }
   void embed(const Batch& batch, WeightHandle table, ActivationHandle out) override;
   void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
             ActivationHandle out) override;

@@ -1,0 +1,71 @@
+// Arrays on a device for tests of kernels: the emulated one, or a real one where the tests are built for it.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "cuda-runner/kernels/lang.h"
+#include "runner/check.h"
+
+namespace runnel::test {
+
+inline void require_success(cudaError_t status) {
+  if (status != cudaSuccess) std::fprintf(stderr, "CUDA says: %s\n", cudaGetErrorString(status));
+  CHECK(status == cudaSuccess);
+}
+
+// A stream for each test; it outlives the arrays.
+class TestStream {
+ public:
+  TestStream() { require_success(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking)); }
+  ~TestStream() { cudaStreamDestroy(stream_); }
+  TestStream(const TestStream&) = delete;
+  TestStream& operator=(const TestStream&) = delete;
+
+  operator cudaStream_t() const { return stream_; }
+  void synchronize() const { require_success(cudaStreamSynchronize(stream_)); }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+template <typename T>
+class DeviceArray {
+ public:
+  // Memory nobody has written to.
+  DeviceArray(const TestStream& stream, size_t count) : stream_(stream), count_(count) {
+    void* memory = nullptr;
+    require_success(cudaMalloc(&memory, std::max<size_t>(count, 1) * sizeof(T)));
+    data_ = static_cast<T*>(memory);
+  }
+  DeviceArray(const TestStream& stream, const std::vector<T>& values) : DeviceArray(stream, values.size()) {
+    require_success(
+        cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, stream_));
+  }
+  ~DeviceArray() { cudaFree(data_); }
+  DeviceArray(const DeviceArray&) = delete;
+  DeviceArray& operator=(const DeviceArray&) = delete;
+
+  Global<T> view() const { return Global<T>(data_, count_); }
+  Global<const T> read_view() const { return Global<const T>(data_, count_); }
+
+  // What it holds once all work is done.
+  std::vector<T> values() const {
+    std::vector<T> values(count_);
+    require_success(cudaDeviceSynchronize());
+    require_success(
+        cudaMemcpyAsync(values.data(), data_, count_ * sizeof(T), cudaMemcpyDeviceToHost, stream_));
+    stream_.synchronize();
+    return values;
+  }
+
+ private:
+  const TestStream& stream_;
+  T* data_ = nullptr;
+  size_t count_;
+};
+
+}  // namespace runnel::test
