@@ -16,7 +16,7 @@
 namespace runnel::test {
 
 struct RandomMatrix {
-  RandomMatrix(TensorType type, uint32_t rows, uint32_t columns, std::mt19937& rng)
+  RandomMatrix(const TestStream& stream, TensorType type, uint32_t rows, uint32_t columns, std::mt19937& rng)
       : data(random_weights(type, uint64_t{rows} * columns, 0.3f, rng)),
         tensor{"t", type, 2, {columns, rows, 1, 1}, std::as_bytes(std::span(data))} {
     const PackedTensor packed(tensor);
@@ -29,8 +29,8 @@ struct RandomMatrix {
       all_quants.insert(all_quants.end(), tile_quants.begin(), tile_quants.end());
       all_scales.insert(all_scales.end(), tile_scales.begin(), tile_scales.end());
     }
-    quants = std::make_unique<DeviceArray<uint32_t>>(all_quants);
-    scales = std::make_unique<DeviceArray<uint16_t>>(all_scales);
+    quants = std::make_unique<DeviceArray<uint32_t>>(stream, all_quants);
+    scales = std::make_unique<DeviceArray<uint16_t>>(stream, all_scales);
   }
 
   DeviceMatrix on_device() const {

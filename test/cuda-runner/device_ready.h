@@ -18,20 +18,20 @@ inline std::vector<uint32_t> bits_of(const std::vector<float>& values) {
 }
 
 struct DeviceReady {
-  explicit DeviceReady(const cuda_reference::Ready& ready)
+  DeviceReady(const TestStream& stream, const cuda_reference::Ready& ready)
       : width(ready.width),
         stride(ready.stride),
-        values(ready.values),
-        quants(ready.quants),
-        scales(ready.scales),
-        sums(ready.sums) {}
-  DeviceReady(uint32_t width_of, uint32_t num_rows)
+        values(stream, ready.values),
+        quants(stream, ready.quants),
+        scales(stream, ready.scales),
+        sums(stream, ready.sums) {}
+  DeviceReady(const TestStream& stream, uint32_t width_of, uint32_t num_rows)
       : width(width_of),
         stride((width_of + 31) / 32 * 32),
-        values(size_t{num_rows} * stride),
-        quants(size_t{num_rows} * stride),
-        scales(size_t{num_rows} * stride / 32),
-        sums(size_t{num_rows} * stride / 32) {}
+        values(stream, size_t{num_rows} * stride),
+        quants(stream, size_t{num_rows} * stride),
+        scales(stream, size_t{num_rows} * stride / 32),
+        sums(stream, size_t{num_rows} * stride / 32) {}
 
   ReadyRows view() const { return {values.view(), quants.view(), scales.view(), sums.view(), width, stride}; }
 

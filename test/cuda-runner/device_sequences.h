@@ -27,11 +27,15 @@ struct RowPlace {
 
 // What the kernels read of a step's rows.
 struct DeviceStep {
-  DeviceStep(const std::vector<RowPlace>& rows, const std::vector<uint32_t>& block_tables, uint32_t stride)
-      : positions(rows.size()), sequences(rows.size()), tables(block_tables), table_stride(stride) {
+  DeviceStep(const TestStream& stream, const std::vector<RowPlace>& rows,
+             const std::vector<uint32_t>& block_tables, uint32_t stride)
+      : positions(stream, rows.size()),
+        sequences(stream, rows.size()),
+        tables(stream, block_tables),
+        table_stride(stride) {
     move_to(rows);
   }
-  void move_to(const std::vector<RowPlace>& rows) {
+  void move_to(const std::vector<RowPlace>& rows) const {
     std::vector<uint32_t> at, of;
     for (const RowPlace& row : rows) {
       at.push_back(row.position);
@@ -55,9 +59,9 @@ class DeviceSequences {
   static constexpr uint32_t kNumLayers = 2;
   static constexpr uint32_t kNoBlock = 0xffffffff;
 
-  DeviceSequences(KvType type, const AttentionShape& shape, uint32_t block_size,
+  DeviceSequences(const TestStream& stream, KvType type, const AttentionShape& shape, uint32_t block_size,
                   const std::vector<uint32_t>& lengths, std::mt19937& rng)
-      : shape_(shape), lengths_(lengths) {
+      : stream_(stream), shape_(shape), lengths_(lengths) {
     uint32_t num_blocks = 1;  // one that is nobody's
     for (const uint32_t length : lengths) {
       const uint32_t held = (length + block_size - 1) / block_size;
@@ -78,7 +82,7 @@ class DeviceSequences {
            shape.head_dim, static_cast<uint32_t>(std::countr_zero(block_size)),
            num_blocks,     {}};
     const size_t num_bytes = kv_.keys_of(kNumLayers, 0, 0);
-    bytes_ = std::make_unique<DeviceArray<uint8_t>>(std::vector<uint8_t>(num_bytes, 0xff));
+    bytes_ = std::make_unique<DeviceArray<uint8_t>>(stream, std::vector<uint8_t>(num_bytes, 0xff));
     kv_.bytes = bytes_->view();
   }
 
@@ -105,7 +109,7 @@ class DeviceSequences {
       for (uint32_t block = 0; block < first_seen >> kv_.block_shift; ++block)
         held[i * table_stride_ + block] = kNoBlock;
     }
-    return DeviceStep(rows, held, table_stride_);
+    return DeviceStep(stream_, rows, held, table_stride_);
   }
   uint32_t first_seen(uint32_t position) const {
     return shape_.window == 0 || position < shape_.window ? 0 : position - shape_.window + 1;
@@ -115,12 +119,12 @@ class DeviceSequences {
   void fill(uint32_t layer, std::mt19937& rng) {
     const std::vector<RowPlace> rows = all_rows();
     qkv_ = random_floats(rows.size() * qkv_stride(), rng);
-    const DeviceStep step(rows, block_tables_, table_stride_);
-    const DeviceArray<float> qkv(qkv_);
+    const DeviceStep step(stream_, rows, block_tables_, table_stride_);
+    const DeviceArray<float> qkv(stream_, qkv_);
     require_success(rope_store(shape_, {0, 10000.0, false}, {}, step.view(),
                                static_cast<uint32_t>(rows.size()), {qkv.view(), qkv_stride()}, kv_, layer,
-                               nullptr));
-    require_success(cudaDeviceSynchronize());
+                               stream_));
+    stream_.synchronize();
   }
   // (row's position + 1, head_dim) as they were given to fill(), for one KV head.
   struct Seen {
@@ -151,6 +155,7 @@ class DeviceSequences {
   }
 
  private:
+  const TestStream& stream_;
   AttentionShape shape_;
   std::vector<uint32_t> lengths_;
   uint32_t table_stride_ = 0;

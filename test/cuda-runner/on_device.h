@@ -42,8 +42,7 @@ class DeviceArray {
     data_ = static_cast<T*>(memory);
   }
   DeviceArray(const TestStream& stream, const std::vector<T>& values) : DeviceArray(stream, values.size()) {
-    require_success(
-        cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, stream_));
+    set(values);
   }
   ~DeviceArray() { cudaFree(data_); }
   DeviceArray(const DeviceArray&) = delete;
@@ -52,6 +51,11 @@ class DeviceArray {
   Global<T> view() const { return Global<T>(data_, count_); }
   Global<const T> read_view() const { return Global<const T>(data_, count_); }
 
+  void set(const std::vector<T>& values) const {
+    CHECK(values.size() == count_);
+    require_success(
+        cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, stream_));
+  }
   // What it holds once all work is done.
   std::vector<T> values() const {
     std::vector<T> values(count_);

@@ -25,9 +25,10 @@ constexpr uint32_t kEndlessPositions = 1u << 31;
 
 // Queries of some rows of a step, and what they find.
 struct Attention {
-  Attention(const DeviceSequences& sequences_of, const AttentionShape& shape_of,
+  Attention(const TestStream& stream_of, const DeviceSequences& sequences_of, const AttentionShape& shape_of,
             const std::vector<RowPlace>& rows_of, std::mt19937& rng)
-      : sequences(sequences_of),
+      : stream(stream_of),
+        sequences(sequences_of),
         shape(shape_of),
         rows(rows_of),
         queries(random_floats(rows_of.size() * shape_of.num_heads * shape_of.head_dim, rng, 2.0f)) {}
@@ -46,13 +47,13 @@ struct Attention {
       const auto from = queries.begin() + (first + row) * width();
       std::copy_n(from, width(), qkv.begin() + row * sequences.qkv_stride());
     }
-    const DeviceArray<float> in(qkv);
-    const DeviceArray<float> workspace(attend_workspace_floats(shape, count, max_positions));
-    auto out = std::make_unique<DeviceReady>(width(), count);
+    const DeviceArray<float> in(stream, qkv);
+    const DeviceArray<float> workspace(stream, attend_workspace_floats(shape, count, max_positions));
+    auto out = std::make_unique<DeviceReady>(stream, width(), count);
     require_success(
         attend({shape, kLayer, count, step.view(), {in.view(), sequences.qkv_stride()}, sequences.kv()},
-               max_positions, workspace.view(), out->view(), nullptr));
-    require_success(cudaDeviceSynchronize());
+               max_positions, workspace.view(), out->view(), stream));
+    stream.synchronize();
     return out;
   }
 
@@ -72,6 +73,7 @@ struct Attention {
     return cuda_reference::ready(all, width());
   }
 
+  const TestStream& stream;
   const DeviceSequences& sequences;
   AttentionShape shape;
   std::vector<RowPlace> rows;
@@ -87,7 +89,7 @@ struct AttendCase {
 };
 
 // By both ways of going through the splits.
-void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
+void check_attend(const TestStream& stream, const AttendCase& wanted_case, std::mt19937& rng) {
   const auto& [type, shape, block_size, lengths, rows] = wanted_case;
   CAPTURE(kv_type_name(type));
   CAPTURE(shape.num_heads);
@@ -95,9 +97,9 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
   CAPTURE(shape.head_dim);
   CAPTURE(shape.window);
   CAPTURE(block_size);
-  DeviceSequences sequences(type, shape, block_size, lengths, rng);
+  DeviceSequences sequences(stream, type, shape, block_size, lengths, rng);
   sequences.fill(kLayer, rng);
-  const Attention attention(sequences, shape, rows, rng);
+  const Attention attention(stream, sequences, shape, rows, rng);
   const Ready wanted = attention.wanted_rows();
   const auto num_rows = static_cast<uint32_t>(rows.size());
   REQUIRE(attention.on_device(0, num_rows, 1024)->is(wanted));
@@ -105,38 +107,43 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
 }
 
 TEST_CASE("attend: over shuffled blocks, bits of the reference, for each type, size of head and of block") {
+  const TestStream stream;
   std::mt19937 rng(36);
   for (const KvType type : kTypes) {
     for (const uint32_t head_dim : {4u, 16u, 20u, 32u, 64u, 80u, 128u, 256u}) {
       if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
-      check_attend({type, {2, 1, head_dim, kScale}, 32, {40, 262}, {{0, 0}, {1, 261}, {0, 33}}}, rng);
+      check_attend(stream, {type, {2, 1, head_dim, kScale}, 32, {40, 262}, {{0, 0}, {1, 261}, {0, 33}}}, rng);
     }
     for (const uint32_t block_size : {8u, 16u, 64u, 128u, 256u})
-      check_attend({type, {2, 1, 32, kScale}, block_size, {300, 9}, {{0, 299}, {0, 255}, {1, 7}}}, rng);
+      check_attend(stream, {type, {2, 1, 32, kScale}, block_size, {300, 9}, {{0, 299}, {0, 255}, {1, 7}}},
+                   rng);
   }
 }
 
 TEST_CASE("attend: one query, a few and many share a KV head") {
+  const TestStream stream;
   std::mt19937 rng(37);
   for (const uint32_t queries_per_kv : {1u, 2u, 3u, 4u, 7u, 8u}) {
     for (const uint32_t num_kv_heads : {1u, 3u}) {
       const AttentionShape shape{queries_per_kv * num_kv_heads, num_kv_heads, 16, kScale};
-      check_attend({KvType::kF16, shape, 16, {90}, {{0, 89}, {0, 5}}}, rng);
+      check_attend(stream, {KvType::kF16, shape, 16, {90}, {{0, 89}, {0, 5}}}, rng);
     }
   }
 }
 
 TEST_CASE("attend: a window sees its last positions alone, and blocks before it are not read") {
+  const TestStream stream;
   std::mt19937 rng(38);
   for (const KvType type : kTypes) {
     for (const uint32_t window : {1u, 2u, 31u, 32u, 33u, 100u, 255u, 256u, 257u, 600u, 0xffffffffu}) {
       const AttentionShape shape{2, 1, 32, kScale, window};
-      check_attend({type, shape, window % 2 == 0 ? 8u : 64u, {525}, {{0, 524}, {0, 520}}}, rng);
+      check_attend(stream, {type, shape, window % 2 == 0 ? 8u : 64u, {525}, {{0, 524}, {0, 520}}}, rng);
     }
   }
 }
 
 TEST_CASE("attend: random shapes, with seeds") {
+  const TestStream stream;
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
@@ -149,19 +156,20 @@ TEST_CASE("attend: random shapes, with seeds") {
     const AttentionShape shape{num_kv_heads * (1 + below(5)), num_kv_heads, head_dim, kScale, window};
     const std::vector<uint32_t> lengths = {1 + below(600), 1 + below(100)};
     const std::vector<RowPlace> rows = {{0, lengths[0] - 1}, {1, below(lengths[1])}, {0, below(lengths[0])}};
-    check_attend({type, shape, 8u << below(6), lengths, rows}, rng);
+    check_attend(stream, {type, shape, 8u << below(6), lengths, rows}, rng);
   }
 }
 
 TEST_CASE("attend: a row has the same bits alone, among few and among many, and near the CPU's") {
+  const TestStream stream;
   std::mt19937 rng(39);
   for (const KvType type : kTypes) {
     const AttentionShape shape{4, 2, 32, kScale};
-    DeviceSequences sequences(type, shape, 16, {300, 80}, rng);
+    DeviceSequences sequences(stream, type, shape, 16, {300, 80}, rng);
     sequences.fill(kLayer, rng);
     std::vector<RowPlace> rows;
     for (uint32_t i = 0; i <= kMaxSplitRows; ++i) rows.push_back({i % 2, i % 2 == 0 ? 299 - i : i});
-    const Attention attention(sequences, shape, rows, rng);
+    const Attention attention(stream, sequences, shape, rows, rng);
     constexpr uint32_t kMaxPositions = 512;
     const auto all = attention.on_device(0, kMaxSplitRows + 1, kMaxPositions)->values.values();
     const auto few = attention.on_device(0, kMaxSplitRows, kMaxPositions)->values.values();
@@ -181,32 +189,32 @@ TEST_CASE("attend: a row has the same bits alone, among few and among many, and 
 }
 
 TEST_CASE("attend: more splits than blocks are taken in turns") {
+  const TestStream stream;
   std::mt19937 rng(40);
   const AttentionShape shape{32, 32, 4, kScale};
-  DeviceSequences sequences(KvType::kF16, shape, 32, {520}, rng);
+  DeviceSequences sequences(stream, KvType::kF16, shape, 32, {520}, rng);
   sequences.fill(kLayer, rng);
   const std::vector<RowPlace> rows(kMaxSplitRows, RowPlace{0, 519});
-  const Attention attention(sequences, shape, rows, rng);
+  const Attention attention(stream, sequences, shape, rows, rng);
   const auto side_by_side = attention.on_device(0, kMaxSplitRows, 768)->values.values();
   const auto in_order = attention.on_device(0, kMaxSplitRows, kEndlessPositions)->values.values();
   CHECK(bits_of(side_by_side) == bits_of(in_order));
 }
 
 TEST_CASE("attend: captured once, it is right wherever the rows are when it runs") {
+  const TestStream stream;
   std::mt19937 rng(41);
   const AttentionShape shape{2, 1, 32, kScale};
-  DeviceSequences sequences(KvType::kF16, shape, 32, {600, 600}, rng);
+  DeviceSequences sequences(stream, KvType::kF16, shape, 32, {600, 600}, rng);
   sequences.fill(kLayer, rng);
-  DeviceStep step = sequences.step({{0, 3}, {1, 0}});
+  const DeviceStep step = sequences.step({{0, 3}, {1, 0}});
   constexpr uint32_t kMaxPositions = 600;
   const std::vector<float> qkv = random_floats(2 * sequences.qkv_stride(), rng);
-  const DeviceArray<float> in(qkv);
-  const DeviceArray<float> workspace(attend_workspace_floats(shape, 2, kMaxPositions));
-  const DeviceReady out(64, 2);
-  cudaStream_t stream = nullptr;
+  const DeviceArray<float> in(stream, qkv);
+  const DeviceArray<float> workspace(stream, attend_workspace_floats(shape, 2, kMaxPositions));
+  const DeviceReady out(stream, 64, 2);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t captured = nullptr;
-  require_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   require_success(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
   require_success(attend({shape, kLayer, 2, step.view(), {in.view(), sequences.qkv_stride()}, sequences.kv()},
                          kMaxPositions, workspace.view(), out.view(), stream));
@@ -215,19 +223,18 @@ TEST_CASE("attend: captured once, it is right wherever the rows are when it runs
   for (const std::vector<RowPlace>& rows :
        {std::vector<RowPlace>{{0, 3}, {1, 0}}, {{1, 599}, {0, 256}}, {{0, 31}, {1, 512}}}) {
     step.move_to(rows);
-    require_success(cudaDeviceSynchronize());
     require_success(cudaGraphLaunch(captured, stream));
-    Attention attention(sequences, shape, rows, rng);
+    Attention attention(stream, sequences, shape, rows, rng);
     for (uint32_t row = 0; row < 2; ++row)
       std::copy_n(qkv.begin() + row * sequences.qkv_stride(), 64, attention.queries.begin() + row * 64);
     REQUIRE(out.is(attention.wanted_rows()));
   }
   require_success(cudaGraphExecDestroy(captured));
   require_success(cudaGraphDestroy(graph));
-  require_success(cudaStreamDestroy(stream));
 }
 
 TEST_CASE("attend: the workspace has a bound, and one context that is too long for it needs none") {
+  const TestStream stream;
   const AttentionShape shape{32, 8, 128, kScale};
   CHECK(attend_workspace_floats(shape, 1, 256) == 32 * 130);
   CHECK(attend_workspace_floats(shape, 4, 257) == 4 * 2 * 32 * 130);

@@ -15,6 +15,7 @@ namespace {
 using namespace test;
 
 TEST_CASE("embed: rows of every type are those of the file, as floats") {
+  const TestStream stream;
   std::mt19937 rng(32);
   for (const TensorType type :
        {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
@@ -23,14 +24,14 @@ TEST_CASE("embed: rows of every type are those of the file, as floats") {
       constexpr uint32_t kRows = 70;
       CAPTURE(type_name(type));
       CAPTURE(columns);
-      const RandomMatrix table(type, kRows, columns, rng);
+      const RandomMatrix table(stream, type, kRows, columns, rng);
       const std::vector<uint32_t> ids = {0, 69, 31, 32, 5, 5};
-      const DeviceArray<uint32_t> token_ids(ids);
+      const DeviceArray<uint32_t> token_ids(stream, ids);
       const uint32_t stride = columns + 3;
       std::vector<float> wanted(ids.size() * stride, 7.0f);
-      const DeviceArray<float> out(wanted);
+      const DeviceArray<float> out(stream, wanted);
       require_success(embed(table.on_device(), token_ids.read_view(), static_cast<uint32_t>(ids.size()),
-                            {out.view(), stride}, nullptr));
+                            {out.view(), stride}, stream));
       for (size_t i = 0; i < ids.size(); ++i)
         dequantize_row(type, table.row(ids[i]), std::span(wanted).subspan(i * stride, columns));
       REQUIRE(bits_of(out.values()) == bits_of(wanted));

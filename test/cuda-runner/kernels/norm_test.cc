@@ -25,6 +25,7 @@ std::vector<float> row_of(const std::vector<float>& rows, uint32_t row, uint32_t
 }
 
 TEST_CASE("norm: rows of any width have the bits of the reference, ready for a product") {
+  const TestStream stream;
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
@@ -43,28 +44,29 @@ TEST_CASE("norm: rows of any width have the bits of the reference, ready for a p
       for (uint32_t i = 0; i < width; ++i) REQUIRE(std::fabs(y[i] - twin[i]) <= 2e-6f * std::fabs(twin[i]));
       wanted.insert(wanted.end(), y.begin(), y.end());
     }
-    const DeviceArray<float> in(x);
-    const DeviceArray<float> gains(gain);
-    const DeviceReady out(width, kRows);
+    const DeviceArray<float> in(stream, x);
+    const DeviceArray<float> gains(stream, gain);
+    const DeviceReady out(stream, width, kRows);
     require_success(
-        norm({in.view(), width}, {}, false, kRows, gains.read_view(), kEpsilon, out.view(), nullptr));
+        norm({in.view(), width}, {}, false, kRows, gains.read_view(), kEpsilon, out.view(), stream));
     REQUIRE(out.is(cuda_reference::ready(wanted, width)));
   }
 }
 
 TEST_CASE("norm: chosen rows, in the order they are chosen, are as they are among all") {
+  const TestStream stream;
   std::mt19937 rng(31);
   constexpr uint32_t kWidth = 300;
   constexpr uint32_t kStride = 320;
   const std::vector<float> x = random_floats(5 * kStride, rng);
   const std::vector<float> gain = random_floats(kWidth, rng);
   const std::vector<uint32_t> chosen = {4, 0, 4, 2};
-  const DeviceArray<float> in(x);
-  const DeviceArray<float> gains(gain);
-  const DeviceArray<uint32_t> rows(chosen);
-  const DeviceReady out(kWidth, 4);
-  require_success(norm({in.view(), kStride}, rows.read_view(), true, 4, gains.read_view(), kEpsilon,
-                       out.view(), nullptr));
+  const DeviceArray<float> in(stream, x);
+  const DeviceArray<float> gains(stream, gain);
+  const DeviceArray<uint32_t> rows(stream, chosen);
+  const DeviceReady out(stream, kWidth, 4);
+  require_success(
+      norm({in.view(), kStride}, rows.read_view(), true, 4, gains.read_view(), kEpsilon, out.view(), stream));
   std::vector<float> wanted;
   for (const uint32_t row : chosen) {
     const auto first = x.begin() + row * kStride;

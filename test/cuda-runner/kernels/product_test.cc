@@ -2,16 +2,14 @@
 // for.
 #include "cuda-runner/kernels/product.h"
 
-#include <bit>
-#include <memory>
 #include <random>
-#include <string>
 #include <vector>
 
-#include "cuda-runner/packed_tensor.h"
+#include "test/cuda-runner/device_matrix.h"
+#include "test/cuda-runner/device_ready.h"
 #include "test/cuda-runner/on_device.h"
 #include "test/cuda-runner/product_reference.h"
-#include "test/fixtures/gguf_writer.h"
+#include "test/fixtures/random_floats.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -23,84 +21,10 @@ using cuda_reference::Ready;
 constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
                                  TensorType::kQ8_0};
 
-std::vector<uint32_t> bits_of(const std::vector<float>& values) {
-  std::vector<uint32_t> bits;
-  for (const float value : values) bits.push_back(std::bit_cast<uint32_t>(value));
-  return bits;
-}
-
-// A random matrix, in the file's layout and on the device.
-struct Matrix {
-  Matrix(const TestStream& stream, TensorType type, uint32_t rows, uint32_t columns, std::mt19937& rng)
-      : data(random_weights(type, uint64_t{rows} * columns, 0.3f, rng)),
-        tensor{"t", type, 2, {columns, rows, 1, 1}, std::as_bytes(std::span(data))} {
-    const PackedTensor packed(tensor);
-    std::vector<uint32_t> all_quants;
-    std::vector<uint16_t> all_scales;
-    std::vector<uint32_t> tile_quants(packed.num_quant_words());
-    std::vector<uint16_t> tile_scales(packed.num_scales());
-    for (uint32_t tile = 0; tile < packed.num_tiles(); ++tile) {
-      packed.pack(tile, tile_quants, tile_scales);
-      all_quants.insert(all_quants.end(), tile_quants.begin(), tile_quants.end());
-      all_scales.insert(all_scales.end(), tile_scales.begin(), tile_scales.end());
-    }
-    quants = std::make_unique<DeviceArray<uint32_t>>(stream, all_quants);
-    scales = std::make_unique<DeviceArray<uint16_t>>(stream, all_scales);
-  }
-
-  DeviceMatrix on_device() const {
-    return {tensor.type, static_cast<uint32_t>(tensor.rows()), static_cast<uint32_t>(tensor.columns()),
-            quants->read_view(), scales->read_view()};
-  }
-  std::span<const std::byte> row(uint32_t index) const {
-    const size_t bytes = data.size() / tensor.rows();
-    return tensor.data.subspan(index * bytes, bytes);
-  }
-
-  std::string data;
-  TensorView tensor;
-  std::unique_ptr<DeviceArray<uint32_t>> quants;
-  std::unique_ptr<DeviceArray<uint16_t>> scales;
-};
-
-// Rows that are ready, on the device.
-struct DeviceReady {
-  DeviceReady(const TestStream& stream, const Ready& ready)
-      : width(ready.width),
-        stride(ready.stride),
-        values(stream, ready.values),
-        quants(stream, ready.quants),
-        scales(stream, ready.scales),
-        sums(stream, ready.sums) {}
-  DeviceReady(const TestStream& stream, uint32_t of_width, uint32_t num_rows)
-      : width(of_width),
-        stride((of_width + 31) / 32 * 32),
-        values(stream, size_t{num_rows} * stride),
-        quants(stream, size_t{num_rows} * stride),
-        scales(stream, size_t{num_rows} * stride / 32),
-        sums(stream, size_t{num_rows} * stride / 32) {}
-
-  ReadyRows view() const { return {values.view(), quants.view(), scales.view(), sums.view(), width, stride}; }
-
-  uint32_t width;
-  uint32_t stride;
-  DeviceArray<float> values;
-  DeviceArray<int8_t> quants;
-  DeviceArray<float> scales;
-  DeviceArray<int32_t> sums;
-};
-
-std::vector<float> random_floats(size_t count, std::mt19937& rng) {
-  std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
-  std::vector<float> values(count);
-  for (float& value : values) value = uniform(rng);
-  return values;
-}
-
 std::vector<float> random_rows(uint32_t num_rows, uint32_t width, std::mt19937& rng) {
   std::vector<float> rows = random_floats(size_t{num_rows} * width, rng);
   // A block of zeros has no scale.
-  if (width > 64) std::fill(rows.begin() + 32, rows.begin() + 64, 0.0f);
+  if (rows.size() > 64) std::fill(rows.begin() + 32, rows.begin() + 64, 0.0f);
   return rows;
 }
 
@@ -111,7 +35,7 @@ TEST_CASE("products of every type, for any number of rows, have the bits of the 
     // Less than a segment; more segments than warps, the last one short; for floats a piece that is short.
     for (const uint32_t columns : {32u, 2400u, block_weights(type) == 1 ? 75u : 96u}) {
       constexpr uint32_t kRows = 32 + 5;
-      const Matrix matrix(stream, type, kRows, columns, rng);
+      const RandomMatrix matrix(stream, type, kRows, columns, rng);
       for (const uint32_t num_rows : {1u, 2u, 3u, 8u, 9u, 70u}) {
         if (columns > 1000 && num_rows > 9) continue;
         CAPTURE(type_name(type));
@@ -150,8 +74,8 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
   constexpr uint32_t kWidth = 32 + 13;
   for (const TensorType gate_type : kTypes) {
     for (const TensorType up_type : {gate_type, TensorType::kQ8_0}) {
-      const Matrix gate(stream, gate_type, kWidth, kColumns, rng);
-      const Matrix up(stream, up_type, kWidth, kColumns, rng);
+      const RandomMatrix gate(stream, gate_type, kWidth, kColumns, rng);
+      const RandomMatrix up(stream, up_type, kWidth, kColumns, rng);
       for (const uint32_t num_rows : {1u, 4u, 11u}) {
         CAPTURE(type_name(gate_type));
         CAPTURE(type_name(up_type));
@@ -181,8 +105,8 @@ TEST_CASE("a value that is no number makes its block's scale none, and every pro
   const TestStream stream;
   std::mt19937 rng(23);
   constexpr uint32_t kColumns = 64;
-  const Matrix gate(stream, TensorType::kF32, 32, kColumns, rng);
-  const Matrix matrix(stream, TensorType::kQ4_0, 32, 32, rng);
+  const RandomMatrix gate(stream, TensorType::kF32, 32, kColumns, rng);
+  const RandomMatrix matrix(stream, TensorType::kQ4_0, 32, 32, rng);
   for (const float bad : {std::nanf(""), INFINITY}) {
     std::vector<float> row(kColumns, 1.0f);
     row[5] = bad;

@@ -14,16 +14,17 @@ namespace {
 using namespace test;
 
 TEST_CASE("rope_angles: cosine and sine of every pair have the bits of numerics.h, and are right") {
+  const TestStream stream;
   const std::vector<uint32_t> positions = {0, 1, 2, 77, 4095, 131071, 7};
   for (const uint32_t num_pairs : {1u, 8u, 24u, 64u}) {
     std::vector<double> frequencies;
     for (uint32_t pair = 0; pair < num_pairs; ++pair)
       frequencies.push_back(exp_f64(-2.0 * pair / (2 * num_pairs) * log_f64(10000.0)));
-    const DeviceArray<uint32_t> rows(positions);
-    const DeviceArray<double> on_device(frequencies);
-    const DeviceArray<float> angles(positions.size() * num_pairs * 2);
+    const DeviceArray<uint32_t> rows(stream, positions);
+    const DeviceArray<double> on_device(stream, frequencies);
+    const DeviceArray<float> angles(stream, positions.size() * num_pairs * 2);
     require_success(rope_angles(rows.read_view(), static_cast<uint32_t>(positions.size()),
-                                on_device.read_view(), num_pairs, angles.view(), nullptr));
+                                on_device.read_view(), num_pairs, angles.view(), stream));
     std::vector<float> wanted;
     for (const uint32_t position : positions) {
       for (const double frequency : frequencies) {

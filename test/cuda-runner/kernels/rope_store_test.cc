@@ -1,6 +1,8 @@
 // What turned queries and stored keys and values are, bit for bit.
 #include "cuda-runner/kernels/rope_store.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -51,6 +53,13 @@ Stored stored_at(const DeviceKv& kv, const std::vector<uint8_t>& bytes, size_t k
   return out;
 }
 
+std::vector<float> as_stored(KvType type, std::span<const float> row) {
+  std::vector<float> wanted = reference::as_stored(type, row);
+  // The bytes of Q8_0 have no -0.
+  for (float& value : wanted) value = type == KvType::kQ8_0 ? value + 0.0f : value;
+  return wanted;
+}
+
 std::vector<double> frequencies_of(const Rope& rope) {
   std::vector<double> frequencies;
   for (uint32_t pair = 0; pair < rope.rotary_dim / 2; ++pair)
@@ -66,7 +75,7 @@ struct RopeCase {
   float magnitude = 1.0f;
 };
 
-void check_rope_store(const RopeCase& wanted_case, std::mt19937& rng) {
+void check_rope_store(const TestStream& stream, const RopeCase& wanted_case, std::mt19937& rng) {
   const auto& [type, shape, rope, block_size, magnitude] = wanted_case;
   CAPTURE(kv_type_name(type));
   CAPTURE(shape.head_dim);
@@ -74,20 +83,20 @@ void check_rope_store(const RopeCase& wanted_case, std::mt19937& rng) {
   CAPTURE(rope.interleaved);
   CAPTURE(block_size);
   CAPTURE(magnitude);
-  const DeviceSequences sequences(type, shape, block_size, {70, 9}, rng);
+  const DeviceSequences sequences(stream, type, shape, block_size, {70, 9}, rng);
   const std::vector<RowPlace> rows = {{0, 0}, {0, 1}, {0, 63}, {1, 8}, {0, 69}};
   const auto num_rows = static_cast<uint32_t>(rows.size());
   const uint32_t stride = sequences.qkv_stride();
   std::vector<float> wanted = random_floats(rows.size() * stride, rng, magnitude);
-  const DeviceArray<float> qkv(wanted);
+  const DeviceArray<float> qkv(stream, wanted);
   const DeviceStep step = sequences.step(rows);
-  const DeviceArray<double> frequencies(frequencies_of(rope));
-  const DeviceArray<float> angles(rows.size() * rope.rotary_dim);
+  const DeviceArray<double> frequencies(stream, frequencies_of(rope));
+  const DeviceArray<float> angles(stream, rows.size() * rope.rotary_dim);
   require_success(rope_angles(step.positions.read_view(), num_rows, frequencies.read_view(),
-                              rope.rotary_dim / 2, angles.view(), nullptr));
+                              rope.rotary_dim / 2, angles.view(), stream));
   constexpr uint32_t kLayer = 1;
   require_success(rope_store(shape, rope, angles.read_view(), step.view(), num_rows, {qkv.view(), stride},
-                             sequences.kv(), kLayer, nullptr));
+                             sequences.kv(), kLayer, stream));
 
   const std::vector<float> turns = angles.values();
   const std::vector<uint8_t> bytes = sequences.bytes();
@@ -105,60 +114,59 @@ void check_rope_store(const RopeCase& wanted_case, std::mt19937& rng) {
           heads.subspan((shape.num_heads + shape.num_kv_heads + head) * shape.head_dim, shape.head_dim);
       const Stored found = stored_at(kv, bytes, kv.keys_of(kLayer, sequences.block_of(rows[row]), head),
                                      kv.position_in_block(rows[row].position));
-      REQUIRE(bits_of(found.key) == bits_of(reference::as_stored(type, key)));
-      REQUIRE(bits_of(found.value) == bits_of(reference::as_stored(type, value)));
+      REQUIRE(bits_of(found.key) == bits_of(as_stored(type, key)));
+      REQUIRE(bits_of(found.value) == bits_of(as_stored(type, value)));
     }
   }
   REQUIRE(bits_of(qkv.values()) == bits_of(wanted));  // queries have turned, nothing else
 
-  // Nothing else was written: keys are continued to 8 columns, values too.
-  const size_t row_values = (shape.head_dim + 7) / 8 * 8;
-  const size_t row_bytes =
-      row_values * kv_value_bytes(type) + (type == KvType::kQ8_0 ? shape.head_dim / 32 * 2 : 0);
-  size_t num_untouched = 0;
-  const DeviceSequences fresh(type, shape, block_size, {70, 9}, rng);
-  REQUIRE(fresh.bytes().size() == bytes.size());
-  for (const uint8_t byte : bytes) num_untouched += byte == 0xff ? 1 : 0;
-  REQUIRE(num_untouched >= bytes.size() - rows.size() * shape.num_kv_heads * 2 * row_bytes);
+  // Nothing else was written: rows are continued to 8 columns.
+  const size_t row_bytes = kv.run_bytes() >> kv.block_shift;
+  const auto num_touched = std::ranges::count_if(bytes, [](uint8_t byte) { return byte != 0xff; });
+  REQUIRE(static_cast<size_t>(num_touched) <= rows.size() * shape.num_kv_heads * 2 * row_bytes);
 }
 
 TEST_CASE("rope_store: queries and stored keys and values have the CPU's bits, for both kinds of pairs") {
+  const TestStream stream;
   std::mt19937 rng(33);
   for (const KvType type : kTypes) {
     for (const bool interleaved : {false, true}) {
       for (const uint32_t head_dim : {4u, 20u, 32u, 64u, 96u, 256u}) {
         if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
         const AttentionShape shape{3, 1, head_dim, 1.0f};
-        check_rope_store({type, shape, {head_dim, 10000.0, interleaved}, 32}, rng);
-        check_rope_store({type, {8, 4, head_dim, 1.0f}, {head_dim / 4 * 2, 500000.0, interleaved}, 8}, rng);
+        check_rope_store(stream, {type, shape, {head_dim, 10000.0, interleaved}, 32}, rng);
+        check_rope_store(stream, {type, {8, 4, head_dim, 1.0f}, {head_dim / 4 * 2, 500000.0, interleaved}, 8},
+                         rng);
       }
     }
     for (const uint32_t block_size : {16u, 64u, 128u, 256u})
-      check_rope_store({type, {2, 2, 64, 1.0f}, {64, 10000.0, false}, block_size}, rng);
+      check_rope_store(stream, {type, {2, 2, 64, 1.0f}, {64, 10000.0, false}, block_size}, rng);
   }
 }
 
 TEST_CASE("rope_store: values of every magnitude are rounded as on the CPU") {
+  const TestStream stream;
   std::mt19937 rng(34);
   for (const KvType type : kTypes) {
     // Below 1e-5 the scale of Q8_0 is a subnormal half, below 4e-6 it is none at all.
     for (const float magnitude : {1e4f, 1e-2f, 1e-4f, 1e-5f, 3e-6f, 1e-6f, 1e-8f, 0.0f})
-      check_rope_store({type, {1, 1, 64, 1.0f}, {64, 10000.0, false}, 16, magnitude}, rng);
+      check_rope_store(stream, {type, {1, 1, 64, 1.0f}, {64, 10000.0, false}, 16, magnitude}, rng);
   }
 }
 
 TEST_CASE("rope_store: a value that is no number, or too large, is not lost in a block of others") {
+  const TestStream stream;
   std::mt19937 rng(35);
   for (const KvType type : kTypes) {
     for (const float bad : {NAN, HUGE_VALF, -HUGE_VALF}) {
       const AttentionShape shape{1, 1, 32, 1.0f};
-      const DeviceSequences sequences(type, shape, 8, {1}, rng);
+      const DeviceSequences sequences(stream, type, shape, 8, {1}, rng);
       std::vector<float> row(sequences.qkv_stride(), 1.0f);
       row[64 + 13] = bad;
-      const DeviceArray<float> qkv(row);
+      const DeviceArray<float> qkv(stream, row);
       const DeviceStep step = sequences.step({{0, 0}});
       require_success(rope_store(shape, {0, 10000.0, false}, {}, step.view(), 1,
-                                 {qkv.view(), sequences.qkv_stride()}, sequences.kv(), 0, nullptr));
+                                 {qkv.view(), sequences.qkv_stride()}, sequences.kv(), 0, stream));
       const size_t keys = sequences.kv().keys_of(0, sequences.block_of({0, 0}), 0);
       CHECK_FALSE(std::isfinite(stored_at(sequences.kv(), sequences.bytes(), keys, 0).value[13]));
     }
