@@ -13,24 +13,33 @@ namespace runnel {
 
 class Graph {
  public:
-  // give() gives work to the stream, which does none of it. It may not wait for anything, nor allocate.
-  template <typename Give>
-  static Graph capture(const Stream& stream, const Give& give) {
-    begin(stream);
-    give();
-    return end(stream);
-  }
-
   void launch(const Stream& stream) const;
 
  private:
+  friend class GraphCapture;
   using Executable = Handle<cudaGraphExec_t, cudaGraphExecDestroy>;
 
   explicit Graph(Executable executable) : executable_(std::move(executable)) {}
-  static void begin(const Stream& stream);
-  static Graph end(const Stream& stream);
 
   Executable executable_;
+};
+
+// From its making to end(), work that is given to the stream is not done but kept. None of it may wait for
+// anything, nor allocate.
+class GraphCapture {
+ public:
+  // The stream outlives it.
+  explicit GraphCapture(const Stream& stream);
+  ~GraphCapture();
+  GraphCapture(const GraphCapture&) = delete;
+  GraphCapture& operator=(const GraphCapture&) = delete;
+
+  // Once.
+  Graph end();
+
+ private:
+  const Stream& stream_;
+  bool is_open_ = true;
 };
 
 }  // namespace runnel
