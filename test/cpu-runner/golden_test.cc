@@ -4,7 +4,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "test/cpu-runner/model_harness.h"
+#include "test/cpu-runner/cpu_harness.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -29,7 +29,7 @@ void compare(const std::string& name, const Tolerance& allowed, KvType kv_type =
   const std::string path = std::string(RUNNEL_SOURCE_DIR) + "/test/golden/tiny-llama-" + name;
   std::ifstream stream(path + ".json");
   const nlohmann::json golden = nlohmann::json::parse(stream);
-  test::ModelHarness harness(path + ".gguf", {.kv_type = kv_type});
+  test::CpuHarness harness(path + ".gguf", {.kv_type = kv_type});
   const auto logits = harness.run(golden["ids"].get<std::vector<uint32_t>>(), 256);
   double sum = 0.0;
   double max = 0.0;

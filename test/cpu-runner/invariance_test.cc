@@ -2,7 +2,7 @@
 // number of threads, in blocks of any size and order, on either table of kernels.
 #include <cstring>
 
-#include "test/cpu-runner/model_harness.h"
+#include "test/cpu-runner/cpu_harness.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
@@ -33,7 +33,7 @@ struct Subject {
   std::unique_ptr<TemporaryFile> file;
   KvType kv_type;
 
-  HarnessOptions with(HarnessOptions options) const {
+  CpuOptions with(CpuOptions options) const {
     options.kv_type = kv_type;
     return options;
   }
@@ -65,7 +65,7 @@ TEST_CASE("logits do not depend on threads, blocks, chunks or the instruction se
   for (const Subject& subject : subjects()) {
     const std::string path = subject.file->path();
     CAPTURE(kv_type_name(subject.kv_type));
-    ModelHarness plain(path, subject.with({}));
+    CpuHarness plain(path, subject.with({}));
     CAPTURE(plain.config().sliding_window);
     const std::vector<uint32_t> ids = random_ids(kNumIds, plain.config().vocab_size, rng);
     const Logits wanted = plain.run(ids, 1);  // as decode steps would
@@ -79,8 +79,7 @@ TEST_CASE("logits do not depend on threads, blocks, chunks or the instruction se
           CAPTURE(num_threads);
           CAPTURE(block_size);
           CAPTURE(chunk);
-          ModelHarness harness(path,
-                               subject.with({num_threads, block_size, portable, /*shuffle_seed=*/chunk}));
+          CpuHarness harness(path, subject.with({num_threads, block_size, portable, /*shuffle_seed=*/chunk}));
           REQUIRE(same_bits(harness.run(ids, chunk), wanted));
         }
       }
@@ -95,8 +94,8 @@ TEST_CASE("logits do not depend on what else is in the batch") {
   for (const Subject& subject : subjects()) {
     const std::string path = subject.file->path();
     CAPTURE(kv_type_name(subject.kv_type));
-    ModelHarness alone(path, subject.with({}));
-    ModelHarness together(path, subject.with({.num_threads = 2, .block_size = 16, .shuffle_seed = 5}));
+    CpuHarness alone(path, subject.with({}));
+    CpuHarness together(path, subject.with({.num_threads = 2, .block_size = 16, .shuffle_seed = 5}));
     std::vector<Stream> streams(7);
     std::vector<Logits> wanted;
     for (Stream& stream : streams) {
@@ -109,7 +108,7 @@ TEST_CASE("logits do not depend on what else is in the batch") {
       return static_cast<uint32_t>(stream.token_ids.size()) - stream.num_done;
     };
     while (std::ranges::any_of(streams, [&](const Stream& stream) { return left(stream) > 0; })) {
-      std::vector<ModelHarness::Share> shares;
+      std::vector<CpuHarness::Share> shares;
       for (Stream& stream : streams) {
         if (left(stream) == 0 || rng() % 3 == 0) continue;
         const uint32_t num_rows = rng() % 2 == 0 ? 1 : 1 + rng() % std::min(left(stream), 30u);
@@ -129,8 +128,8 @@ TEST_CASE("one weight changed changes the logits") {
   writer.tensor("blk.1.ffn_down.weight").data[7] ^= 1;
   const TemporaryFile after(writer.bytes());
   const std::vector<uint32_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
-  ModelHarness first(before.path(), {});
-  ModelHarness second(after.path(), {});
+  CpuHarness first(before.path(), {});
+  CpuHarness second(after.path(), {});
   CHECK_FALSE(same_bits(first.run(ids, 8), second.run(ids, 8)));
 }
 
@@ -140,8 +139,8 @@ TEST_CASE("a window changes what comes after it, and nothing before") {
   const TemporaryFile with(write_tiny_llama({.window = kWindow}).bytes());
   std::mt19937 rng(23);
   const std::vector<uint32_t> ids = random_ids(kNumIds, 100, rng);
-  const Logits all = ModelHarness(without.path(), {}).run(ids, kNumIds);
-  const Logits windowed = ModelHarness(with.path(), {}).run(ids, kNumIds);
+  const Logits all = CpuHarness(without.path(), {}).run(ids, kNumIds);
+  const Logits windowed = CpuHarness(with.path(), {}).run(ids, kNumIds);
   for (uint32_t position = 0; position < kNumIds; ++position)
     CHECK((windowed[position] == all[position]) == (position < kWindow));
 }
@@ -149,9 +148,9 @@ TEST_CASE("a window changes what comes after it, and nothing before") {
 TEST_CASE("the cache's type changes the logits, and the name of the arithmetic says so") {
   const TemporaryFile file(write_tiny_llama({.num_heads = 2, .num_kv_heads = 1}).bytes());
   const std::vector<uint32_t> ids = {1, 2, 3, 4, 5, 6, 7, 8};
-  ModelHarness f16(file.path(), {.kv_type = KvType::kF16});
-  ModelHarness f32(file.path(), {.kv_type = KvType::kF32});
-  ModelHarness q8_0(file.path(), {.kv_type = KvType::kQ8_0});
+  CpuHarness f16(file.path(), {.kv_type = KvType::kF16});
+  CpuHarness f32(file.path(), {.kv_type = KvType::kF32});
+  CpuHarness q8_0(file.path(), {.kv_type = KvType::kQ8_0});
   CHECK(f16.backend().numerics_id() == "cpu-f32-2");
   CHECK(f32.backend().numerics_id() == "cpu-f32-2-kv-f32");
   CHECK(q8_0.backend().numerics_id() == "cpu-f32-2-kv-q8_0");
@@ -162,8 +161,8 @@ TEST_CASE("the cache's type changes the logits, and the name of the arithmetic s
 
 TEST_CASE("the backend names its arithmetic and what it runs on") {
   const TemporaryFile file(write_tiny_llama({}).bytes());
-  ModelHarness fast(file.path(), {.num_threads = 2});
-  ModelHarness portable(file.path(), {.portable = true});
+  CpuHarness fast(file.path(), {.num_threads = 2});
+  CpuHarness portable(file.path(), {.portable = true});
   CHECK(fast.backend().numerics_id() == "cpu-f32-2");
   CHECK(portable.backend().numerics_id() == "cpu-f32-2");
   CHECK(fast.backend().device().starts_with("cpu, "));

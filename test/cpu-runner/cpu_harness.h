@@ -1,0 +1,29 @@
+// A model on a CPU backend.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "test/cpu-runner/cpu_backend_of.h"
+#include "test/fixtures/model_harness.h"
+
+namespace runnel::test {
+
+struct CpuOptions {
+  uint32_t num_threads = 1;
+  uint32_t block_size = 32;
+  bool portable = false;
+  uint32_t shuffle_seed = 0;
+  KvType kv_type = KvType::kF16;
+};
+
+class CpuHarness : public ModelHarness {
+ public:
+  CpuHarness(const std::string& path, const CpuOptions& options)
+      : ModelHarness(path,
+                     cpu_backend_of({.num_threads = options.num_threads, .kv_type = options.kv_type},
+                                    options.portable),
+                     options.block_size, options.shuffle_seed) {}
+};
+
+}  // namespace runnel::test
