@@ -123,9 +123,9 @@ __device__ inline void add_octet(const AttendInputs& in, const ValueTile& tile, 
     const uint32_t column = first_column + chunk * kWarpSize + lane();
     load_value<kType>(in.kv, run, octet_in_block, std::min(column, in.kv.head_dim - 1), value[chunk]);
     if constexpr (!kIsWhole) {
-      // Whatever lies there. 0 times -0 added changes no sum, not even one that is -0.
+      // What lies there may be no number, and 0 times it none either.
       for (uint32_t i = 0; i < kOctet; ++i)
-        value[chunk][i] = seen.has(first_position + i) ? value[chunk][i] : -0.0f;
+        value[chunk][i] = seen.has(first_position + i) ? value[chunk][i] : 0.0f;
     }
   }
   for (uint32_t q = 0; q < kQueries; ++q) {

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/attend_rows-inl.h"
