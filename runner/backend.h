@@ -39,6 +39,9 @@ struct KvShape {
   uint32_t head_dim;
   uint32_t block_size;  // tokens
   uint32_t num_blocks;
+  // What works on it, for backends that set memory aside: query heads, and positions of the longest sequence.
+  uint32_t num_heads = 0;
+  uint32_t max_positions = 0;
 };
 
 // How a head is rotated: pairs of its first rotary_dim values turn by position * theta^(-2i / rotary_dim).
@@ -61,6 +64,9 @@ struct AttentionShape {
 struct BackendOptions {
   uint32_t num_threads = 0;  // 0: as many as this process may run on
   KvType kv_type = KvType::kF16;
+  // Of a GPU: its number, and whether each operation is launched by itself where a graph could stand for all.
+  uint32_t gpu_device = 0;
+  bool enforce_eager = false;
 };
 
 class Backend {

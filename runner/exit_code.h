@@ -16,6 +16,7 @@ enum class ExitCode : int {
   kInputOutput = 74,   // writing failed: the gateway is gone
   kProtocol = 76,      // bytes on stdin that are not frames of this protocol
   kNoPermission = 77,  // a file that was named may not be read
+  kDeviceLost = 79,    // every further call to the device fails in this process; ours, not sysexits.h's
 };
 
 }  // namespace runnel

@@ -20,8 +20,10 @@ struct CopiesOfThread {
 };
 
 std::vector<CopiesOfThread> threads(kMaxThreads);
+bool are_forgotten = true;  // most kernels have none
 
 CopiesOfThread& mine() {
+  are_forgotten = false;
   return threads[now.thread];
 }
 
@@ -45,11 +47,10 @@ void wait_copies(uint32_t num_pending) {
   }
 }
 
-void forget_copies(uint32_t num_threads) {
-  for (uint32_t thread = 0; thread < num_threads; ++thread) {
-    threads[thread].num_groups = 0;
-    threads[thread].under_way.clear();
-  }
+void forget_copies() {
+  if (are_forgotten) return;
+  for (CopiesOfThread& thread : threads) thread = {};
+  are_forgotten = true;
 }
 
 }  // namespace runnel::emulator

@@ -26,6 +26,6 @@ void commit_copies();
 void wait_copies(uint32_t num_pending);
 
 // A new block: what its threads left under way is nothing to this one.
-void forget_copies(uint32_t num_threads);
+void forget_copies();
 
 }  // namespace runnel::emulator

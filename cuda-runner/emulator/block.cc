@@ -67,7 +67,7 @@ bool is_same(const Place& a, const Place& b) {
 }
 
 bool is_same(const Wait& a, const Wait& b) {
-  return std::strcmp(a.word, b.word) == 0 && is_same(a.place, b.place);
+  return (a.word == b.word || std::strcmp(a.word, b.word) == 0) && is_same(a.place, b.place);
 }
 
 std::string name_of(const Wait& wait) {
@@ -151,7 +151,7 @@ bool Block::run(const Launch& launch, const uint3& index, uint64_t seed) {
     t.state = State::kFresh;
     t.wait.word = nullptr;
   }
-  forget_copies(num_threads_);
+  forget_copies();
   enter(threads_[seed % num_threads_], outside_, false);
   running_ = nullptr;
   return !is_abandoned_;

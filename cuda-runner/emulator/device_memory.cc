@@ -22,10 +22,6 @@ void* reserve(size_t bytes) {
   return memory;
 }
 
-size_t offset_of(const void* memory) {
-  return static_cast<size_t>(static_cast<const std::byte*>(memory) - address_space.data);
-}
-
 size_t rounded(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kAllocationBytes - 1) / kAllocationBytes * kAllocationBytes;
 }
@@ -51,7 +47,7 @@ void* DeviceMemory::allocate(size_t bytes) {
   end_ += needed_bytes;
   used_bytes_ += rounded(bytes);
   allocations_[memory] = bytes;
-  std::memset(address_space.states + offset_of(memory), kAllocated, bytes);
+  std::memset(states_of(memory), kAllocated, bytes);
   return memory;
 }
 
@@ -59,7 +55,7 @@ bool DeviceMemory::free(void* memory) {
   const auto found = allocations_.find(static_cast<std::byte*>(memory));
   if (found == allocations_.end()) return false;
   const size_t bytes = found->second;
-  std::memset(address_space.states + offset_of(memory), 0, bytes);
+  std::memset(states_of(memory), 0, bytes);
   // Whole pages go back to the system; the next allocation may begin on the last one.
   constexpr uintptr_t kPageBytes = 4096;
   const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + kPageBytes - 1) / kPageBytes * kPageBytes;
@@ -71,24 +67,23 @@ bool DeviceMemory::free(void* memory) {
 }
 
 bool is_allocated(const void* memory, size_t bytes) {
-  const size_t offset = offset_of(memory);
-  if (offset >= address_space.num_bytes || bytes > address_space.num_bytes - offset) return false;
-  const uint8_t* const states = address_space.states + offset;
+  if (!is_in_address_space(memory, bytes)) return false;
+  const uint8_t* const states = states_of(memory);
   return std::all_of(states, states + bytes, [](uint8_t state) { return state != 0; });
 }
 
 size_t num_written(const void* memory, size_t bytes) {
-  const uint8_t* const states = address_space.states + offset_of(memory);
+  const uint8_t* const states = states_of(memory);
   return static_cast<size_t>(
       std::find_if(states, states + bytes, [](uint8_t state) { return state != kWritten; }) - states);
 }
 
 void mark_written(void* memory, size_t bytes) {
-  std::memset(address_space.states + offset_of(memory), kWritten, bytes);
+  std::memset(states_of(memory), kWritten, bytes);
 }
 
 void copy_states(void* to, const void* from, size_t bytes) {
-  std::memmove(address_space.states + offset_of(to), address_space.states + offset_of(from), bytes);
+  std::memmove(states_of(to), states_of(from), bytes);
 }
 
 }  // namespace runnel::emulator

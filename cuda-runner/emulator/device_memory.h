@@ -44,6 +44,18 @@ class DeviceMemory {
   std::map<std::byte*, size_t> allocations_;
 };
 
+inline size_t offset_of(const void* memory) {
+  return static_cast<size_t>(static_cast<const std::byte*>(memory) - address_space.data);
+}
+inline bool is_in_address_space(const void* memory, size_t bytes) {
+  const size_t offset = offset_of(memory);
+  return offset < address_space.num_bytes && bytes <= address_space.num_bytes - offset;
+}
+// Of memory in the address space.
+inline uint8_t* states_of(const void* memory) {
+  return address_space.states + offset_of(memory);
+}
+
 // Whether all bytes there are of one allocation; and those that were written.
 bool is_allocated(const void* memory, size_t bytes);
 // The number of bytes from here on that were written, at most so many.

@@ -31,10 +31,9 @@ class Global {
 
   template <typename V>
   V load(emulator::Index index) const {
-    check<V>("reads", index);
-    const auto* from = reinterpret_cast<const std::byte*>(data_ + index.value);
-    if (!all_are<V>(from, emulator::kWritten)) [[unlikely]]
-      unwritten(from, sizeof(V), index);
+    const std::byte* const from = address_of(index);
+    if (!may_be_used<V>(from, index, emulator::kWritten)) [[unlikely]]
+      refuse("reads", from, sizeof(V), alignof(V), index);
     V value;
     std::memcpy(static_cast<void*>(&value), from, sizeof(V));
     return value;
@@ -43,10 +42,11 @@ class Global {
   template <typename V>
   void store(emulator::Index index, V value) const {
     static_assert(!std::is_const_v<T>);
-    check<V>("writes", index);
-    auto* to = reinterpret_cast<std::byte*>(data_ + index.value);
+    auto* const to = const_cast<std::byte*>(address_of(index));
+    if (!may_be_used<V>(to, index, emulator::kAllocated)) [[unlikely]]
+      refuse("writes", to, sizeof(V), alignof(V), index);
     std::memcpy(to, &value, sizeof(V));
-    std::memset(states_of(to), emulator::kWritten, sizeof(V));
+    std::memset(emulator::states_of(to), emulator::kWritten, sizeof(V));
   }
 
   Global from(emulator::Index first, size_t count) const {
@@ -59,20 +59,24 @@ class Global {
   }
 
  private:
-  static size_t offset_of(const std::byte* memory) {
-    return static_cast<size_t>(memory - emulator::address_space.data);
+  const std::byte* address_of(const emulator::Index& index) const {
+    return reinterpret_cast<const std::byte*>(data_) + index.value * sizeof(T);
   }
-  static uint8_t* states_of(const std::byte* memory) {
-    return emulator::address_space.states + offset_of(memory);
+  bool is_in_view(const emulator::Index& index, size_t bytes) const {
+    return index.value < count_ && (count_ - index.value) * sizeof(T) >= bytes;
   }
 
-  // Whether the states of all bytes that V takes have these bits.
+  // Bounds, alignment, and whether the states of all bytes that V takes have these bits.
   template <typename V>
-  static bool all_are(const std::byte* memory, uint8_t bits) {
+  bool may_be_used(const std::byte* memory, const emulator::Index& index, uint8_t bits) const {
+    static_assert(std::is_trivially_copyable_v<V> && (sizeof(V) <= 8 || sizeof(V) % 8 == 0));
+    if (!is_in_view(index, sizeof(V)) || reinterpret_cast<uintptr_t>(memory) % alignof(V) != 0 ||
+        !emulator::is_in_address_space(memory, sizeof(V)))
+      return false;
     constexpr size_t kWordBytes = sizeof(V) < 8 ? sizeof(V) : 8;
     uint64_t all = 0;
     std::memset(&all, bits, kWordBytes);
-    const uint8_t* const states = states_of(memory);
+    const uint8_t* const states = emulator::states_of(memory);
     for (size_t first = 0; first < sizeof(V); first += kWordBytes) {
       uint64_t word = 0;
       std::memcpy(&word, states + first, kWordBytes);
@@ -81,41 +85,22 @@ class Global {
     return true;
   }
 
-  // Bounds and alignment.
-  template <typename V>
-  void check(const char* what, const emulator::Index& index) const {
-    static_assert(std::is_trivially_copyable_v<V> && (sizeof(V) <= 8 || sizeof(V) % 8 == 0));
-    const auto* memory = reinterpret_cast<const std::byte*>(data_) + index.value * sizeof(T);
-    const bool is_in_view = index.value < count_ && (count_ - index.value) * sizeof(T) >= sizeof(V);
-    const size_t offset = offset_of(memory);
-    const bool is_in_memory = offset < emulator::address_space.num_bytes &&
-                              sizeof(V) <= emulator::address_space.num_bytes - offset &&
-                              all_are<V>(memory, emulator::kAllocated);
-    const bool is_aligned = reinterpret_cast<uintptr_t>(memory) % alignof(V) == 0;
-    if (!is_in_view || !is_in_memory || !is_aligned) [[unlikely]]
-      refuse(what, index, sizeof(V), alignof(V), is_in_memory, is_in_view);
-  }
-
-  // As a device would, where it would.
-  [[noreturn, gnu::noinline]] void refuse(const char* what, const emulator::Index& index, size_t bytes,
-                                          size_t alignment, bool is_in_memory, bool is_in_view) const {
+  // With the error of a device, where it has one.
+  [[noreturn, gnu::noinline]] void refuse(const char* what, const std::byte* memory, size_t bytes,
+                                          size_t alignment, const emulator::Index& index) const {
     const std::string access = std::string(what) + " " + std::to_string(bytes) + " bytes from element " +
                                std::to_string(static_cast<ptrdiff_t>(index.value)) + " on of " + name();
-    if (!is_in_memory)
+    if (!emulator::is_allocated(memory, bytes))
       emulator::fault(cudaErrorIllegalAddress, access + ", where nothing is allocated", index.place);
-    if (!is_in_view) emulator::fault(cudaErrorLaunchFailure, access + ", beyond its end", index.place);
-    emulator::fault(cudaErrorMisalignedAddress,
-                    access + ", at an address that is no multiple of " + std::to_string(alignment),
-                    index.place);
-  }
-
-  [[noreturn, gnu::noinline]] void unwritten(const std::byte* memory, size_t bytes,
-                                             const emulator::Index& index) const {
-    const size_t byte = emulator::num_written(memory, bytes);
+    if (!is_in_view(index, bytes))
+      emulator::fault(cudaErrorLaunchFailure, access + ", beyond its end", index.place);
+    if (reinterpret_cast<uintptr_t>(memory) % alignment != 0)
+      emulator::fault(cudaErrorMisalignedAddress,
+                      access + ", at an address that is no multiple of " + std::to_string(alignment),
+                      index.place);
+    const size_t element = index.value + emulator::num_written(memory, bytes) / sizeof(T);
     emulator::fault(cudaErrorLaunchFailure,
-                    "reads element " + std::to_string(index.value + byte / sizeof(T)) + " of " + name() +
-                        ", which was never written",
-                    index.place);
+                    access + ", but element " + std::to_string(element) + " was never written", index.place);
   }
 
   std::string name() const {

@@ -80,19 +80,27 @@ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b
   static_assert(sizeof(Held) <= emulator::kExchangeBytes);
   const Held mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
   const auto brought = emulator::exchange(&mine, sizeof(Held), "mma_s8", place);
-  const auto held_by = [&](uint32_t other) {
-    Held held;
-    std::memcpy(&held, brought[other].bytes, sizeof(Held));
-    return held;
-  };
   const uint32_t group = lane() / 4;
   const uint32_t pair = 2 * (lane() % 4);
+  // Two rows of A, two columns of B, 32 values each: the four lanes that hold a row, or a column, in turn.
+  alignas(16) int8_t rows[2][32];
+  alignas(16) int8_t columns[2][32];
   for (uint32_t t = 0; t < 4; ++t) {
-    const Held row = held_by(4 * group + t);
+    for (uint32_t half = 0; half < 2; ++half) {
+      Held held;
+      std::memcpy(&held, brought[4 * group + t].bytes, sizeof(Held));
+      for (uint32_t i = 0; i < 2; ++i) std::memcpy(&rows[i][16 * half + 4 * t], &held.a[2 * half + i], 4);
+      std::memcpy(&held, brought[4 * (pair + half) + t].bytes, sizeof(Held));
+      for (uint32_t i = 0; i < 2; ++i) std::memcpy(&columns[half][16 * i + 4 * t], &held.b[i], 4);
+    }
+  }
+  for (uint32_t i = 0; i < 2; ++i) {
     for (uint32_t j = 0; j < 2; ++j) {
-      const Held column = held_by(4 * (pair + j) + t);
-      acc[j] = dot4(row.a[2], column.b[1], dot4(row.a[0], column.b[0], acc[j]));
-      acc[2 + j] = dot4(row.a[3], column.b[1], dot4(row.a[1], column.b[0], acc[2 + j]));
+      int32_t sum = 0;
+      for (uint32_t k = 0; k < 32; ++k) sum += rows[i][k] * columns[j][k];
+      // Wraps, as the instruction does.
+      acc[2 * i + j] =
+          std::bit_cast<int32_t>(std::bit_cast<uint32_t>(acc[2 * i + j]) + static_cast<uint32_t>(sum));
     }
   }
 }

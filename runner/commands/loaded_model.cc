@@ -85,7 +85,9 @@ Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
                 .num_kv_heads = config.num_kv_heads,
                 .head_dim = config.head_dim,
                 .block_size = flags.block_size,
-                .num_blocks = 0};
+                .num_blocks = 0,
+                .num_heads = config.num_heads,
+                .max_positions = *max_model_len};
   const uint64_t block_bytes = backend->kv_block_bytes(shape);
   const Result<KvBudget> budget = budget_of(flags, **model, *backend, shape);
   if (!budget.ok()) return budget.error();

@@ -1,4 +1,4 @@
-// What tests of the emulator share: a fresh device, memory on it, and a stream.
+// What tests of the emulator share: a fresh device with a stream, arrays on it, launches that are waited for.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,9 +12,21 @@
 #include "cuda-runner/emulator/settings.h"
 #include "runner/check.h"
 
+// A kernel with its arguments, for Emulated::launch.
+#define LAUNCH(...) [&](const cudaLaunchConfig_t* config) { return cudaLaunchKernelEx(config, __VA_ARGS__); }
+
 namespace runnel::test {
 
-// A device of the test's own, with one stream. What a test leaves on it is gone with the next.
+template <typename T>
+struct Array {
+  T* data;
+  size_t count;
+
+  Global<T> view() const { return {data, count}; }
+  Global<const T> read_only() const { return {data, count}; }
+};
+
+// A device of the test's own. What a test leaves on it is gone with the next.
 class Emulated {
  public:
   explicit Emulated(const emulator::Settings& settings = {}) {
@@ -22,26 +34,24 @@ class Emulated {
     CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
   }
 
-  // Memory nobody has written to.
+  // Nobody has written to it.
   template <typename T>
-  Global<T> allocate(size_t count) {
-    T* memory = nullptr;
-    CHECK(cudaMalloc(&memory, count * sizeof(T)) == cudaSuccess);
-    pointers.push_back(memory);
-    return Global<T>(memory, count);
+  Array<T> allocate(size_t count) {
+    Array<T> array{nullptr, count};
+    CHECK(cudaMalloc(&array.data, count * sizeof(T)) == cudaSuccess);
+    return array;
   }
   template <typename T>
-  Global<T> upload(const std::vector<T>& values) {
-    Global<T> view = allocate<T>(values.size());
-    CHECK(cudaMemcpyAsync(pointers.back(), values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice,
+  Array<T> upload(const std::vector<T>& values) {
+    const Array<T> array = allocate<T>(values.size());
+    CHECK(cudaMemcpyAsync(array.data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice,
                           stream) == cudaSuccess);
-    return view;
+    return array;
   }
-  // What the allocation holds once all work is done; CHECKs that there is no fault.
   template <typename T>
-  std::vector<T> download(size_t allocation, size_t count) {
-    std::vector<T> values(count);
-    CHECK(cudaMemcpyAsync(values.data(), pointers[allocation], count * sizeof(T), cudaMemcpyDeviceToHost,
+  std::vector<T> download(const Array<T>& array) {
+    std::vector<T> values(array.count);
+    CHECK(cudaMemcpyAsync(values.data(), array.data, values.size() * sizeof(T), cudaMemcpyDeviceToHost,
                           stream) == cudaSuccess);
     return values;
   }
@@ -53,12 +63,15 @@ class Emulated {
     config.stream = stream;
     return config;
   }
-
-  // Of all that was launched: success, or the error the device is lost by.
-  cudaError_t synchronize() { return cudaStreamSynchronize(stream); }
+  // Runs it to its end: success, or the error the device is lost by.
+  template <typename Launch>
+  cudaError_t launch(dim3 blocks, dim3 threads, const Launch& launch) {
+    const cudaLaunchConfig_t launch_config = config(blocks, threads);
+    const cudaError_t error = launch(&launch_config);
+    return error != cudaSuccess ? error : cudaStreamSynchronize(stream);
+  }
 
   cudaStream_t stream = nullptr;
-  std::vector<void*> pointers;  // of the allocations, in order
 };
 
 inline bool says(const std::string& sentence, const std::string& part) {

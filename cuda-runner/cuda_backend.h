@@ -1,0 +1,14 @@
+// The GPU's implementation of runner/backend.h.
+#pragma once
+
+#include <memory>
+
+#include "runner/backend.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+// Fails with kNoDevice when no kernel can be run, and with kSystem.
+Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options);
+
+}  // namespace runnel

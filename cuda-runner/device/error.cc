@@ -1,0 +1,41 @@
+#include "cuda-runner/device/error.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "runner/exit_code.h"
+
+namespace runnel {
+namespace {
+
+// An error of one call goes with that call. A lost device answers nothing, this harmless question neither.
+bool is_device_lost() {
+  cudaGetLastError();
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  return cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess;
+}
+
+}  // namespace
+
+std::string describe(cudaError_t error) {
+  return std::string(cudaGetErrorName(error)) + ", " + cudaGetErrorString(error);
+}
+
+void expect_success(cudaError_t error, const char* doing) {
+  if (error == cudaSuccess) [[likely]]
+    return;
+  if (is_device_lost()) {
+    std::fprintf(stderr,
+                 "The GPU is lost to this process, as was seen when %s: %s. Start the runner again.\n", doing,
+                 describe(error).c_str());
+    // At once: destructors would ask the device again, and the streams' owner waits.
+    _exit(static_cast<int>(ExitCode::kDeviceLost));
+  }
+  std::fprintf(stderr, "CUDA refuses a call of this program when %s: %s.\n", doing, describe(error).c_str());
+  std::abort();
+}
+
+}  // namespace runnel

@@ -1,0 +1,30 @@
+// Owns what CUDA gave and wants back.
+#pragma once
+
+#include <utility>
+
+#include "cuda-runner/device/error.h"
+
+namespace runnel {
+
+template <typename T, cudaError_t (*destroy)(T)>
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(T value) : value_(value) {}
+  Handle(Handle&& other) noexcept : value_(std::exchange(other.value_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(value_, other.value_);
+    return *this;
+  }
+  ~Handle() {
+    if (value_ != nullptr) expect_success(destroy(value_), "giving something back");
+  }
+
+  T get() const { return value_; }
+
+ private:
+  T value_ = nullptr;
+};
+
+}  // namespace runnel

@@ -1,0 +1,38 @@
+#include "cuda-runner/device/memory.h"
+
+namespace runnel {
+
+Result<DeviceMemory> allocate_device_memory(size_t bytes, const std::string& what) {
+  if (bytes == 0) return DeviceMemory();
+  void* memory = nullptr;
+  const cudaError_t error = cudaMalloc(&memory, bytes);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is answered for
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    expect_success(cudaMemGetInfo(&free_bytes, &total_bytes), "asking how much memory is free");
+    return Error{ExitCode::kSystem,
+                 "The GPU's memory is too small: " + what + " needs " + std::to_string(bytes) +
+                     " bytes, of " + std::to_string(total_bytes) + " there are " +
+                     std::to_string(free_bytes) +
+                     " free. Use a smaller model or cache, or end what else uses the GPU."};
+  }
+  expect_success(error, "allocating memory");
+  return DeviceMemory(memory);
+}
+
+Result<PinnedMemory> allocate_pinned_memory(size_t bytes, const std::string& what) {
+  if (bytes == 0) return PinnedMemory();
+  void* memory = nullptr;
+  const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // it is answered for
+    return Error{ExitCode::kSystem, "The system has no " + std::to_string(bytes) +
+                                        " bytes of memory left that can be pinned for " + what +
+                                        ". Free some, or raise the limit of locked memory."};
+  }
+  expect_success(error, "allocating pinned memory");
+  return PinnedMemory(memory);
+}
+
+}  // namespace runnel

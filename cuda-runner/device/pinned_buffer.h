@@ -1,0 +1,35 @@
+// An array in the host's memory that the device copies from and to while the host does something else.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "cuda-runner/device/memory.h"
+
+namespace runnel {
+
+template <typename T>
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+
+  // Not initialised. what: "the logits", for the error.
+  static Result<PinnedBuffer> allocate(size_t count, const std::string& what) {
+    Result<PinnedMemory> memory = allocate_pinned_memory(count * sizeof(T), what);
+    if (!memory) return memory.error();
+    return PinnedBuffer(std::move(*memory), count);
+  }
+
+  std::span<T> span() { return {static_cast<T*>(memory_.get()), count_}; }
+  std::span<const T> span() const { return {static_cast<const T*>(memory_.get()), count_}; }
+
+ private:
+  PinnedBuffer(PinnedMemory memory, size_t count) : memory_(std::move(memory)), count_(count) {}
+
+  PinnedMemory memory_;
+  size_t count_ = 0;
+};
+
+}  // namespace runnel

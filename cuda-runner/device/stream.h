@@ -1,0 +1,55 @@
+// Work for the device, done in its order. Calls return before it is done: what they name must live, and may
+// not be looked at, until synchronize().
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <span>
+
+#include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/device/event.h"
+#include "cuda-runner/device/handle.h"
+#include "runner/check.h"
+
+namespace runnel {
+
+class Stream {
+ public:
+  Stream();
+
+  cudaStream_t get() const { return stream_.get(); }
+  // For cudaLaunchKernelEx.
+  cudaLaunchConfig_t launch_config(dim3 blocks, dim3 threads) const;
+
+  // All elements of `from`, to those of `to` from `first` on. From memory that is not pinned they are read
+  // before this returns.
+  template <typename T>
+  void upload(DeviceBuffer<T>& to, size_t first, std::span<const T> from) {
+    CHECK(first <= to.size() && from.size() <= to.size() - first);
+    copy(to.data() + first, from.data(), from.size_bytes(), cudaMemcpyHostToDevice);
+  }
+  // As many as `to` has. To memory that is not pinned this waits until they are there.
+  template <typename T>
+  void download(std::span<T> to, const DeviceBuffer<T>& from, size_t first) {
+    CHECK(first <= from.size() && to.size() <= from.size() - first);
+    copy(to.data(), from.data() + first, to.size_bytes(), cudaMemcpyDeviceToHost);
+  }
+  template <typename T>
+  void fill_with_zeros(DeviceBuffer<T>& buffer) {
+    fill_with_zeros(buffer.data(), buffer.num_bytes());
+  }
+
+  // What is given from now on waits for the event.
+  void wait(const Event& event) const;
+  // Waits on the host until all work is done.
+  void synchronize() const;
+
+ private:
+  void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) const;
+  void fill_with_zeros(void* memory, size_t bytes) const;
+
+  Handle<cudaStream_t, cudaStreamDestroy> stream_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,40 @@
+// What lies behind an ActivationHandle: rows of floats, and the same ready for a product.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/kernels/product.h"
+#include "cuda-runner/kernels/ready_rows.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+class DeviceActivation {
+ public:
+  // Nothing is allocated yet.
+  DeviceActivation(uint32_t max_rows, uint32_t width)
+      : max_rows_(max_rows),
+        width_(width),
+        stride_((width + kBlockColumns - 1) / kBlockColumns * kBlockColumns) {}
+
+  Result<void> allocate();
+
+  uint32_t width() const { return width_; }
+  uint32_t max_rows() const { return max_rows_; }
+  FloatRows floats() { return {values_.view(), stride_}; }
+  ReadyRows ready() {
+    return {values_.view(), quants_.view(), scales_.view(), sums_.view(), width_, stride_};
+  }
+
+ private:
+  uint32_t max_rows_;
+  uint32_t width_;
+  uint32_t stride_;
+  DeviceBuffer<float> values_;
+  DeviceBuffer<int8_t> quants_;
+  DeviceBuffer<float> scales_;
+  DeviceBuffer<int32_t> sums_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,69 @@
+#include "cuda-runner/step_inputs.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "runner/check.h"
+
+namespace runnel {
+namespace {
+
+constexpr const char* kWhat = "a step's rows";
+
+}  // namespace
+
+Result<StepInputs> StepInputs::allocate(uint32_t max_rows, uint32_t max_table_blocks) {
+  StepInputs inputs;
+  inputs.max_rows_ = max_rows;
+  inputs.max_table_blocks_ = max_table_blocks;
+  const size_t num_row_words = size_t{3} * max_rows;
+  const size_t num_table_words = (size_t{max_rows} + 1) * max_table_blocks;
+  auto host_rows = PinnedBuffer<uint32_t>::allocate(num_row_words, kWhat);
+  if (!host_rows) return host_rows.error();
+  auto host_tables = PinnedBuffer<uint32_t>::allocate(num_table_words, kWhat);
+  if (!host_tables) return host_tables.error();
+  auto rows = DeviceBuffer<uint32_t>::allocate(num_row_words, kWhat);
+  if (!rows) return rows.error();
+  auto tables = DeviceBuffer<uint32_t>::allocate(num_table_words, kWhat);
+  if (!tables) return tables.error();
+  inputs.host_rows_ = *std::move(host_rows);
+  inputs.host_tables_ = *std::move(host_tables);
+  inputs.rows_ = *std::move(rows);
+  inputs.tables_ = *std::move(tables);
+  return inputs;
+}
+
+void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream) {
+  CHECK(batch.num_rows() <= num_rows && num_rows <= max_rows_ && batch.sequences.size() <= max_rows_);
+  if (was_sent_) sent_.synchronize();
+  const std::span<uint32_t> words = host_rows_.span();
+  const std::span<uint32_t> token_ids = words.subspan(0, num_rows);
+  const std::span<uint32_t> positions = words.subspan(max_rows_, num_rows);
+  const std::span<uint32_t> sequences = words.subspan(size_t{2} * max_rows_, num_rows);
+  const auto num_sequences = static_cast<uint32_t>(batch.sequences.size());
+  std::ranges::fill(token_ids, 0u);
+  std::ranges::fill(positions, 0u);
+  std::ranges::fill(sequences, num_sequences);  // the one of the spare block
+  std::ranges::copy(batch.token_ids, token_ids.begin());
+  std::ranges::copy(batch.positions, positions.begin());
+  for (uint32_t index = 0; index < num_sequences; ++index) {
+    const BatchSequence& sequence = batch.sequences[index];
+    CHECK(sequence.block_table.size() <= max_table_blocks_);
+    std::ranges::fill(sequences.subspan(sequence.first_row, sequence.num_rows), index);
+    std::ranges::copy(sequence.block_table,
+                      host_tables_.span().subspan(size_t{index} * max_table_blocks_).begin());
+  }
+  host_tables_.span()[size_t{num_sequences} * max_table_blocks_] = spare_block;
+
+  for (uint32_t part = 0; part < 3; ++part) {
+    const size_t first = size_t{part} * max_rows_;
+    stream.upload(rows_, first, std::span<const uint32_t>(words.subspan(first, num_rows)));
+  }
+  const size_t num_table_words = (size_t{num_sequences} + 1) * max_table_blocks_;
+  stream.upload(tables_, 0, std::span<const uint32_t>(host_tables_.span().first(num_table_words)));
+  sent_.record(stream);
+  was_sent_ = true;
+}
+
+}  // namespace runnel

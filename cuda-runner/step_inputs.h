@@ -1,0 +1,47 @@
+// A batch's rows on the device, always at the same place: a captured graph finds them there whichever batch
+// it is launched for.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/device/event.h"
+#include "cuda-runner/device/pinned_buffer.h"
+#include "cuda-runner/device/stream.h"
+#include "cuda-runner/kernels/step_rows.h"
+#include "runner/batch.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+class StepInputs {
+ public:
+  // For so many rows, of sequences of so many blocks. Fails with kSystem.
+  static Result<StepInputs> allocate(uint32_t max_rows, uint32_t max_table_blocks);
+
+  StepInputs() = default;
+
+  // Sends the batch, followed by rows at position 0 of a sequence of spare_block alone until there are
+  // num_rows.
+  void send(const Batch& batch, uint32_t num_rows, uint32_t spare_block, Stream& stream);
+
+  Global<const uint32_t> token_ids() const { return part(0); }
+  Global<const uint32_t> positions() const { return part(1); }
+  StepRows rows() const { return {part(1), part(2), tables_.view(), max_table_blocks_}; }
+
+ private:
+  Global<const uint32_t> part(uint32_t index) const {
+    return rows_.view().from(index * max_rows_, max_rows_);
+  }
+
+  uint32_t max_rows_ = 0;
+  uint32_t max_table_blocks_ = 0;
+  PinnedBuffer<uint32_t> host_rows_;    // (3, max_rows): token ids, positions, sequences
+  PinnedBuffer<uint32_t> host_tables_;  // (max_rows + 1, max_table_blocks)
+  DeviceBuffer<uint32_t> rows_;
+  DeviceBuffer<uint32_t> tables_;
+  Event sent_;  // what the pinned memory held last has been read
+  bool was_sent_ = false;
+};
+
+}  // namespace runnel

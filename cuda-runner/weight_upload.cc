@@ -1,0 +1,79 @@
+#include "cuda-runner/weight_upload.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "cuda-runner/packed_tensor.h"
+#include "runner/formats/quoted.h"
+
+namespace runnel {
+namespace {
+
+// Copied at once; a tile is copied whole, however large it is.
+constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr const char* kWhat = "weights on their way to the GPU";
+
+template <typename T>
+Result<void> grow(PinnedBuffer<T>& buffer, size_t count) {
+  if (buffer.span().size() >= count) return {};
+  Result<PinnedBuffer<T>> larger = PinnedBuffer<T>::allocate(count, kWhat);
+  if (!larger) return larger.error();
+  buffer = *std::move(larger);
+  return {};
+}
+
+}  // namespace
+
+Result<WeightUpload> WeightUpload::create(Stream& stream) {
+  WeightUpload upload(stream);
+  for (Piece& piece : upload.pieces_) {
+    if (const auto grown = upload.make_room(piece, kPieceBytes / sizeof(uint32_t), 0); !grown)
+      return grown.error();
+  }
+  return upload;
+}
+
+Result<void> WeightUpload::make_room(Piece& piece, size_t num_quant_words, size_t num_scales) {
+  if (const auto grown = grow(piece.quants, num_quant_words); !grown) return grown;
+  return grow(piece.scales, num_scales);
+}
+
+Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
+  const PackedTensor packed(tensor);
+  const size_t tile_quants = packed.num_quant_words();
+  const size_t tile_scales = packed.num_scales();
+  const std::string what = "tensor " + quoted(tensor.name);
+  auto quants = DeviceBuffer<uint32_t>::allocate(tile_quants * packed.num_tiles(), what);
+  if (!quants) return quants.error();
+  auto scales = DeviceBuffer<uint16_t>::allocate(tile_scales * packed.num_tiles(), what);
+  if (!scales) return scales.error();
+
+  const size_t tile_bytes = tile_quants * sizeof(uint32_t) + tile_scales * sizeof(uint16_t);
+  const auto tiles_at_once = static_cast<uint32_t>(std::max<size_t>(kPieceBytes / tile_bytes, 1));
+  for (uint32_t first = 0, turn = 0; first < packed.num_tiles(); first += tiles_at_once, ++turn) {
+    const uint32_t count = std::min(tiles_at_once, packed.num_tiles() - first);
+    Piece& piece = pieces_[turn % pieces_.size()];
+    if (piece.is_used) piece.copied.synchronize();
+    if (const auto grown = make_room(piece, tile_quants * count, tile_scales * count); !grown)
+      return grown.error();
+    const std::span<uint32_t> piece_quants = piece.quants.span().first(tile_quants * count);
+    const std::span<uint16_t> piece_scales = piece.scales.span().first(tile_scales * count);
+    for (uint32_t i = 0; i < count; ++i) {
+      packed.pack(first + i, piece_quants.subspan(i * tile_quants, tile_quants),
+                  piece_scales.subspan(i * tile_scales, tile_scales));
+    }
+    stream_->upload(*quants, first * tile_quants, std::span<const uint32_t>(piece_quants));
+    if (tile_scales > 0)
+      stream_->upload(*scales, first * tile_scales, std::span<const uint16_t>(piece_scales));
+    piece.copied.record(*stream_);
+    piece.is_used = true;
+  }
+  return UploadedMatrix{.type = tensor.type,
+                        .rows = packed.rows(),
+                        .columns = packed.columns(),
+                        .quants = *std::move(quants),
+                        .scales = *std::move(scales)};
+}
+
+}  // namespace runnel

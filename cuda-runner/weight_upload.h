@@ -1,0 +1,56 @@
+// Weights on their way to the device: packed tile by tile into two pieces of pinned memory, one of which is
+// copied while the other is filled.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/device/event.h"
+#include "cuda-runner/device/pinned_buffer.h"
+#include "cuda-runner/device/stream.h"
+#include "cuda-runner/kernels/product.h"
+#include "runner/formats/tensor.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+// A matrix on the device.
+struct UploadedMatrix {
+  TensorType type;
+  uint32_t rows;
+  uint32_t columns;
+  DeviceBuffer<uint32_t> quants;
+  DeviceBuffer<uint16_t> scales;
+
+  DeviceMatrix view() const { return {type, rows, columns, quants.view(), scales.view()}; }
+  uint64_t num_bytes() const { return quants.num_bytes() + scales.num_bytes(); }
+};
+
+class WeightUpload {
+ public:
+  // Fails with kSystem: no memory that can be pinned.
+  static Result<WeightUpload> create(Stream& stream);
+
+  // Returns when everything is on its way; the tensor is not looked at any more. Fails with kSystem: the
+  // device's memory is too small.
+  Result<UploadedMatrix> matrix(const TensorView& tensor);
+
+ private:
+  struct Piece {
+    PinnedBuffer<uint32_t> quants;
+    PinnedBuffer<uint16_t> scales;
+    Event copied;
+    bool is_used = false;
+  };
+
+  explicit WeightUpload(Stream& stream) : stream_(&stream) {}
+  // Room for a tile, at the least.
+  Result<void> make_room(Piece& piece, size_t num_quant_words, size_t num_scales);
+
+  Stream* stream_;
+  std::array<Piece, 2> pieces_;
+};
+
+}  // namespace runnel
