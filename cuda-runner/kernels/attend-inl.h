@@ -74,7 +74,9 @@ __device__ inline void score(const DeviceKv& kv, size_t keys, uint32_t position_
                              Shared<float, kSize>& queries, uint32_t first, float (&scores)[kQueries]) {
   float sums[kQueries][4] = {};
   const uint32_t num_octets = kv.num_octets();
-#pragma unroll 4
+  // 64 bytes of a lane under way.
+  [[maybe_unused]] constexpr uint32_t kAtOnce = kType == KvType::kF32 ? 2 : 4;
+#pragma unroll kAtOnce
   for (uint32_t octet = 0; octet < num_octets; ++octet) {
     float key[kOctet];
     load_key<kType>(kv, keys, octet, position_in_block, key);
@@ -92,38 +94,67 @@ __device__ inline void score(const DeviceKv& kv, size_t keys, uint32_t position_
     scores[q] = ((sums[q][0] + sums[q][1]) + (sums[q][2] + sums[q][3])) * scale;
 }
 
-// acc[q][c] += weight times value, position by position, for the octet of positions from first_position on
-// and column first_column + 32 * c + lane(). Weights lie (query, weights_stride), those of the octet from
-// first_weight on; they are 0 where a position is not seen.
-template <KvType kType, uint32_t kQueries, uint32_t kChunks, size_t kSize>
-__device__ inline void add_values(const DeviceKv& kv, size_t values, uint32_t first_position,
-                                  const Positions& seen, uint32_t first_column, Shared<float, kSize>& weights,
-                                  uint32_t first_weight, uint32_t weights_stride,
-                                  float (&acc)[kQueries][kChunks]) {
-  float weight[kQueries][kOctet];
-  for (uint32_t q = 0; q < kQueries; ++q) {
-    for (uint32_t half = 0; half < 2; ++half) {
-      const auto four = weights.template load<float4>(first_weight + q * weights_stride + 4 * half);
-      weight[q][4 * half] = four.x;
-      weight[q][4 * half + 1] = four.y;
-      weight[q][4 * half + 2] = four.z;
-      weight[q][4 * half + 3] = four.w;
-    }
-  }
-  const uint32_t octet = kv.position_in_block(first_position) / kOctet;
-  const bool is_whole = seen.begin <= first_position && seen.end >= first_position + kOctet;
+// Where the values of a tile and their weights are.
+struct ValueTile {
+  uint32_t kv_head;
+  uint32_t first_position;
+  // The KV block of the tile's octet i is held as block by lane first_lane + i * lane_step.
+  uint32_t block;
+  uint32_t first_lane;
+  uint32_t lane_step;
+  // In shared memory (query, weights_stride), those of the tile from first_weight on; 0 for a position that
+  // is not seen.
+  uint32_t first_weight;
+  uint32_t weights_stride;
+};
+
+// acc[q][c] += weight times value, position by position, for an octet of the tile and column
+// first_column + 32 * c + lane(). kIsWhole: all its positions are seen.
+template <KvType kType, bool kIsWhole, uint32_t kQueries, uint32_t kChunks, size_t kSize>
+__device__ inline void add_octet(const AttendInputs& in, const ValueTile& tile, uint32_t octet,
+                                 const Positions& seen, uint32_t first_column, Shared<float, kSize>& weights,
+                                 float (&acc)[kQueries][kChunks]) {
+  const uint32_t first_position = tile.first_position + octet * kOctet;
+  const uint32_t octet_in_block = in.kv.position_in_block(first_position) / kOctet;
+  const uint32_t block = shuffle(tile.block, tile.first_lane + octet * tile.lane_step);
+  const size_t run = in.kv.keys_of(in.layer, block, tile.kv_head) + in.kv.run_bytes();
+  float value[kChunks][kOctet];
   for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
     const uint32_t column = first_column + chunk * kWarpSize + lane();
-    if (column - lane() >= kv.head_dim) break;
-    float value[kOctet];
-    load_value<kType>(kv, values, octet, std::min(column, kv.head_dim - 1), value);
-    if (!is_whole) {
-      // Whatever lies there. 0 times -0 added changes no sum, not even one that is -0.
-      for (uint32_t i = 0; i < kOctet; ++i) value[i] = seen.has(first_position + i) ? value[i] : -0.0f;
+    load_value<kType>(in.kv, run, octet_in_block, std::min(column, in.kv.head_dim - 1), value[chunk]);
+    if constexpr (!kIsWhole) {
+      // What lies there may be no number, and 0 times it none either.
+      for (uint32_t i = 0; i < kOctet; ++i)
+        value[chunk][i] = seen.has(first_position + i) ? value[chunk][i] : 0.0f;
     }
-    for (uint32_t q = 0; q < kQueries; ++q) {
-      for (uint32_t i = 0; i < kOctet; ++i) acc[q][chunk] = std::fma(weight[q][i], value[i], acc[q][chunk]);
+  }
+  for (uint32_t q = 0; q < kQueries; ++q) {
+    const uint32_t first_weight = tile.first_weight + q * tile.weights_stride + octet * kOctet;
+    const auto low = weights.template load<float4>(first_weight);
+    const auto high = weights.template load<float4>(first_weight + 4);
+    const float weight[kOctet] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    for (uint32_t chunk = 0; chunk < kChunks; ++chunk) {
+      for (uint32_t i = 0; i < kOctet; ++i)
+        acc[q][chunk] = std::fma(weight[i], value[chunk][i], acc[q][chunk]);
     }
+  }
+}
+
+// The same for all octets of a tile.
+template <KvType kType, uint32_t kQueries, uint32_t kChunks, size_t kSize>
+__device__ inline void add_values(const AttendInputs& in, const ValueTile& tile, const Positions& seen,
+                                  uint32_t first_column, Shared<float, kSize>& weights,
+                                  float (&acc)[kQueries][kChunks]) {
+  // More octets at once have more loads under way; more chunks leave fewer registers for them.
+  [[maybe_unused]] constexpr uint32_t kAtOnce = kChunks == 1 ? 4 : kChunks == 2 ? 2 : 1;
+  if (seen.begin <= tile.first_position && seen.end >= tile.first_position + kTilePositions) {
+#pragma unroll kAtOnce
+    for (uint32_t octet = 0; octet < kTileOctets; ++octet)
+      add_octet<kType, true>(in, tile, octet, seen, first_column, weights, acc);
+  } else {
+#pragma unroll 1
+    for (uint32_t octet = 0; octet < kTileOctets; ++octet)
+      add_octet<kType, false>(in, tile, octet, seen, first_column, weights, acc);
   }
 }
 

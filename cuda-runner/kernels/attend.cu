@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <type_traits>
 
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/attend_rows-inl.h"
@@ -9,8 +8,8 @@
 namespace runnel {
 namespace {
 
-constexpr uint32_t kThreads = 256;
-static_assert(kThreads == kAttendRows * kWarpSize && kThreads == kSplitPositions);
+constexpr uint32_t kThreads = kSplitPositions;
+constexpr uint32_t kRowThreads = kAttendRows * kWarpSize;
 // Enough blocks for every multiprocessor to have several; a row with more splits than its share of them takes
 // them in turns.
 constexpr uint32_t kEnoughBlocks = 2048;
@@ -21,7 +20,7 @@ uint32_t divide_up(uint32_t a, uint32_t b) {
 
 // x: groups of queries; y: groups of rows.
 template <typename Attention>
-__global__ void __launch_bounds__(kThreads, 1) attend_rows_kernel(AttendInputs in, FloatRows out) {
+__global__ void __launch_bounds__(kRowThreads, 1) attend_rows_kernel(AttendInputs in, FloatRows out) {
   __shared__ typename Attention::Queries queries;
   __shared__ typename Attention::Weights weights;
   // Later rows see more positions: they go first, so that the blocks end together.
@@ -77,10 +76,10 @@ __global__ void __launch_bounds__(kThreads) make_ready_kernel(ReadyRows out) {
   store_ready_block(out, blockIdx.y, column - lane(), column < out.width ? out.values[index] : 0.0f);
 }
 
-cudaLaunchConfig_t config_of(dim3 grid, cudaStream_t stream) {
+cudaLaunchConfig_t config_of(dim3 grid, uint32_t num_threads, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
   config.gridDim = grid;
-  config.blockDim = dim3(kThreads);
+  config.blockDim = dim3(num_threads);
   config.stream = stream;
   return config;
 }
@@ -133,12 +132,13 @@ cudaError_t attend_rows(const AttendInputs& in, const ReadyRows& out, cudaStream
   const cudaError_t status = with_variant(in.kv.type, in.shape, [&]<typename V>(V) {
     const uint32_t num_groups = in.shape.num_kv_heads * groups_per_kv_head(in.shape, V::kQueries);
     const cudaLaunchConfig_t config =
-        config_of(dim3(num_groups, divide_up(in.num_rows, kAttendRows)), stream);
+        config_of(dim3(num_groups, divide_up(in.num_rows, kAttendRows)), kRowThreads, stream);
     return cudaLaunchKernelEx(&config, attend_rows_kernel<RowAttention<V::kType, V::kQueries, V::kChunks>>,
                               in, FloatRows{out.values, out.stride});
   });
   if (status != cudaSuccess) return status;
-  const cudaLaunchConfig_t config = config_of(dim3(divide_up(out.stride, kThreads), in.num_rows), stream);
+  const cudaLaunchConfig_t config =
+      config_of(dim3(divide_up(out.stride, kThreads), in.num_rows), kThreads, stream);
   return cudaLaunchKernelEx(&config, make_ready_kernel, out);
 }
 
@@ -149,13 +149,14 @@ cudaError_t attend_splits(const AttendInputs& in, uint32_t max_positions, Global
   const cudaError_t status = with_variant(in.kv.type, in.shape, [&]<typename V>(V) {
     const uint32_t num_groups = in.shape.num_kv_heads * groups_per_kv_head(in.shape, V::kQueries);
     const uint32_t at_once = std::clamp(kEnoughBlocks / (num_groups * in.num_rows), 1u, num_splits);
-    const cudaLaunchConfig_t config = config_of(dim3(at_once, num_groups, in.num_rows), stream);
+    const cudaLaunchConfig_t config = config_of(dim3(at_once, num_groups, in.num_rows), kThreads, stream);
     return cudaLaunchKernelEx(
         &config, attend_splits_kernel<SplitAttention<V::kType, V::kQueries, V::kChunks>, V::kQueries>, in,
         results);
   });
   if (status != cudaSuccess) return status;
-  const cudaLaunchConfig_t config = config_of(dim3(divide_up(out.stride, kThreads), in.num_rows), stream);
+  const cudaLaunchConfig_t config =
+      config_of(dim3(divide_up(out.stride, kThreads), in.num_rows), kThreads, stream);
   return cudaLaunchKernelEx(&config, join_splits_kernel, in.rows.positions, in.shape.window, results, out);
 }
 

@@ -9,7 +9,7 @@
 namespace runnel {
 
 // Warps of a block take neighbouring rows, which find each other's keys and values in the cache.
-inline constexpr uint32_t kAttendRows = 8;
+inline constexpr uint32_t kAttendRows = 4;
 
 template <KvType kType, uint32_t kQueries, uint32_t kChunks>
 struct RowAttention {
@@ -30,7 +30,7 @@ struct RowAttention {
     constexpr uint32_t kWarpQueries = kQueries * kDim;
     const uint32_t first_weight = warp() * kQueries * kTilePositions;
     const bool is_seen = seen.has(first_position + lane());
-    // Lanes whose position is not seen read one that is, of the same octet's block if that has one.
+    // A lane whose position is not seen reads one that is, of the same block if its octet has one.
     const uint32_t position = std::clamp(first_position + lane(), seen.begin, seen.end - 1);
     const uint32_t block = in.rows.block_of(row, position, in.kv.block_shift);
     const size_t keys = in.kv.keys_of(in.layer, block, group.kv_head);
@@ -48,14 +48,8 @@ struct RowAttention {
       for (float& acc : split.acc[q]) acc = acc * correction;
     }
     sync_warp();
-    for (uint32_t octet = 0; octet < kTileOctets; ++octet) {
-      const uint32_t first = first_position + octet * kOctet;
-      const uint32_t octet_block = shuffle(block, octet * kOctet);
-      if (seen.within(first, kOctet).is_empty()) continue;
-      const size_t values = in.kv.keys_of(in.layer, octet_block, group.kv_head) + in.kv.run_bytes();
-      add_values<kType, kQueries, kChunks>(in.kv, values, first, seen, 0, weights,
-                                           first_weight + octet * kOctet, kTilePositions, split.acc);
-    }
+    const ValueTile tile{group.kv_head, first_position, block, 0, kOctet, first_weight, kTilePositions};
+    add_values<kType>(in, tile, seen, 0, weights, split.acc);
   }
 
   // out: floats in place of rows that are ready.

@@ -89,17 +89,14 @@ struct SplitAttention {
     for (uint32_t tile = tile_begin; tile < tile_end; ++tile) {
       for (uint32_t q = 0; q < kWarpQueries; ++q)
         acc[q][0] = acc[q][0] * memory.corrections[(first_query + q) * kSplitTiles + tile];
-#pragma unroll
-      for (uint32_t i = 0; i < kTileOctets; ++i) {
-        const uint32_t octet = tile * kTileOctets + i;
-        const uint32_t octet_block = shuffle(block, octet);
-        const uint32_t first = first_position + octet * kOctet;
-        if (seen.within(first, kOctet).is_empty()) continue;
-        const size_t values = in.kv.keys_of(in.layer, octet_block, group.kv_head) + in.kv.run_bytes();
-        add_values<kType, kWarpQueries, 1>(in.kv, values, first, seen, first_column, memory.weights,
-                                           first_query * kSplitPositions + octet * kOctet, kSplitPositions,
-                                           acc);
-      }
+      const ValueTile values{group.kv_head,
+                             first_position + tile * kTilePositions,
+                             block,
+                             tile * kTileOctets,
+                             1,
+                             first_query * kSplitPositions + tile * kTilePositions,
+                             kSplitPositions};
+      add_values<kType>(in, values, seen, first_column, memory.weights, acc);
     }
   }
 

@@ -194,7 +194,8 @@ TEST_CASE("attend: more splits than blocks are taken in turns") {
   const AttentionShape shape{32, 32, 4, kScale};
   DeviceSequences sequences(stream, KvType::kF16, shape, 32, {520}, rng);
   sequences.fill(kLayer, rng);
-  const std::vector<RowPlace> rows(kMaxSplitRows, RowPlace{0, 519});
+  std::vector<RowPlace> rows(kMaxSplitRows, RowPlace{0, 0});
+  rows.back().position = 519;
   const Attention attention(stream, sequences, shape, rows, rng);
   const auto side_by_side = attention.on_device(0, kMaxSplitRows, 768)->values.values();
   const auto in_order = attention.on_device(0, kMaxSplitRows, kEndlessPositions)->values.values();
