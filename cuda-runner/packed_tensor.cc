@@ -31,7 +31,7 @@ PackedTensor::PackedTensor(const TensorView& tensor) : tensor_(tensor) {
 }
 
 uint32_t PackedTensor::num_tiles() const {
-  return (rows() + kTileRows - 1) / kTileRows;
+  return (rows() + kWarpTileRows - 1) / kWarpTileRows;
 }
 
 uint32_t PackedTensor::num_pieces() const {
@@ -41,11 +41,11 @@ uint32_t PackedTensor::num_pieces() const {
 }
 
 size_t PackedTensor::num_quant_words() const {
-  return size_t{num_pieces()} * kTileRows * kPieceWords;
+  return size_t{num_pieces()} * kWarpTileRows * kPieceWords;
 }
 
 size_t PackedTensor::num_scales() const {
-  return size_t{columns()} / block_weights(type()) * scales_of_block(type()) * kTileRows;
+  return size_t{columns()} / block_weights(type()) * scales_of_block(type()) * kWarpTileRows;
 }
 
 void PackedTensor::pack(uint32_t tile, std::span<uint32_t> quants, std::span<uint16_t> scales) const {
@@ -56,8 +56,8 @@ void PackedTensor::pack(uint32_t tile, std::span<uint32_t> quants, std::span<uin
   const size_t scale_bytes = scales_of_block(type()) * sizeof(uint16_t);
   // Between two scales; F16 and F32 have none.
   const size_t stretch_bytes = is_quantised(type()) ? block_bytes(type()) - scale_bytes : row_bytes;
-  const uint32_t first_row = tile * kTileRows;
-  for (uint32_t row = first_row; row < std::min(first_row + kTileRows, rows()); ++row) {
+  const uint32_t first_row = tile * kWarpTileRows;
+  for (uint32_t row = first_row; row < std::min(first_row + kWarpTileRows, rows()); ++row) {
     const std::byte* from = tensor_.data.data() + row * row_bytes;
     const std::byte* const end = from + row_bytes;
     uint32_t* to = quants.data() + (row - first_row) * kPieceWords;
@@ -65,10 +65,10 @@ void PackedTensor::pack(uint32_t tile, std::span<uint32_t> quants, std::span<uin
     while (from < end) {
       std::memcpy(scale, from, scale_bytes);
       from += scale_bytes;
-      scale += scales_of_block(type()) * kTileRows;
+      scale += scales_of_block(type()) * kWarpTileRows;
       for (size_t done = 0; done < stretch_bytes; done += kPieceBytes) {
         std::memcpy(to, from + done, std::min(kPieceBytes, stretch_bytes - done));
-        to += kTileRows * kPieceWords;
+        to += kWarpTileRows * kPieceWords;
       }
       from += stretch_bytes;
     }

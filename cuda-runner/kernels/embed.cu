@@ -14,12 +14,12 @@ __device__ inline uint32_t byte_of(const DeviceMatrix& matrix, size_t first, uin
 }
 
 __device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint32_t column) {
-  const uint32_t tile = row / kTileRows;
-  const uint32_t row_in_tile = row % kTileRows;
+  const uint32_t tile = row / kWarpTileRows;
+  const uint32_t row_in_tile = row % kWarpTileRows;
   const uint32_t num_blocks = matrix.columns / kBlockColumns;  // of a quantised type
   const uint32_t block = column / kBlockColumns;
   const uint32_t in_block = column % kBlockColumns;
-  const size_t scale = (static_cast<size_t>(tile) * num_blocks + block) * kTileRows + row_in_tile;
+  const size_t scale = (static_cast<size_t>(tile) * num_blocks + block) * kWarpTileRows + row_in_tile;
   switch (matrix.type) {
     case TensorType::kF32: {
       const size_t first = piece_index(tile, (matrix.columns + 3) / 4, column / 4, row_in_tile);

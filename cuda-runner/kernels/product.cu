@@ -16,17 +16,17 @@ __global__ void __launch_bounds__(Product::kMaxThreads)
     multiply_kernel(DeviceMatrix matrix, ReadyRows in, uint32_t num_rows, Global<const float> bias,
                     bool has_bias, Epilogue epilogue, FloatRows out, uint32_t first_output) {
   __shared__ Shared<float, Product::kScratch> scratch;
-  __shared__ Shared<float, Product::kColumns * kTileRows> products;
+  __shared__ Shared<float, Product::kColumns * kWarpTileRows> products;
   const uint32_t tile = blockIdx.x;
   const uint32_t first_row = blockIdx.y * Product::kColumns;
   Product::compute(matrix, tile, in, first_row, num_rows, scratch, products);
 
-  const uint32_t output = tile * kTileRows + lane();
+  const uint32_t output = tile * kWarpTileRows + lane();
   if (output >= matrix.rows) return;
   const uint32_t num_rows_left = num_rows - first_row;
   const uint32_t num_columns = num_rows_left < Product::kColumns ? num_rows_left : Product::kColumns;
   for (uint32_t column = warp(); column < num_columns; column += blockDim.x / kWarpSize) {
-    float y = products[column * kTileRows + lane()];
+    float y = products[column * kWarpTileRows + lane()];
     if (has_bias) y = y + bias[first_output + output];
     const size_t index = static_cast<size_t>(first_row + column) * out.stride + first_output + output;
     if (epilogue == Epilogue::kAdd) y = y + out.values[index];
@@ -39,23 +39,23 @@ template <typename Product>
 __global__ void __launch_bounds__(Product::kMaxThreads)
     gated_multiply_kernel(DeviceMatrix gate, DeviceMatrix up, ReadyRows in, uint32_t num_rows,
                           ReadyRows out) {
-  static_assert(kTileRows == kBlockColumns);
+  static_assert(kWarpTileRows == kBlockColumns);
   __shared__ Shared<float, Product::kScratch> scratch;
-  __shared__ Shared<float, Product::kColumns * kTileRows> gates;
-  __shared__ Shared<float, Product::kColumns * kTileRows> ups;
+  __shared__ Shared<float, Product::kColumns * kWarpTileRows> gates;
+  __shared__ Shared<float, Product::kColumns * kWarpTileRows> ups;
   const uint32_t tile = blockIdx.x;
   const uint32_t first_row = blockIdx.y * Product::kColumns;
   Product::compute(gate, tile, in, first_row, num_rows, scratch, gates);
   Product::compute(up, tile, in, first_row, num_rows, scratch, ups);
 
-  const bool is_there = tile * kTileRows + lane() < out.width;
+  const bool is_there = tile * kWarpTileRows + lane() < out.width;
   const uint32_t num_rows_left = num_rows - first_row;
   const uint32_t num_columns = num_rows_left < Product::kColumns ? num_rows_left : Product::kColumns;
   for (uint32_t column = warp(); column < num_columns; column += blockDim.x / kWarpSize) {
-    const uint32_t index = column * kTileRows + lane();
+    const uint32_t index = column * kWarpTileRows + lane();
     const float g = gates[index];
     const float silu = g / (1.0f + exp_f32(-g));
-    store_ready_block(out, first_row + column, tile * kTileRows, is_there ? silu * ups[index] : 0.0f);
+    store_ready_block(out, first_row + column, tile * kWarpTileRows, is_there ? silu * ups[index] : 0.0f);
   }
 }
 
@@ -70,7 +70,7 @@ uint32_t divide_up(uint32_t a, uint32_t b) {
 template <typename Product>
 cudaLaunchConfig_t config_of(const DeviceMatrix& matrix, uint32_t num_rows, cudaStream_t stream) {
   cudaLaunchConfig_t config{};
-  config.gridDim = dim3(divide_up(matrix.rows, kTileRows), divide_up(num_rows, Product::kColumns));
+  config.gridDim = dim3(divide_up(matrix.rows, kWarpTileRows), divide_up(num_rows, Product::kColumns));
   config.blockDim = dim3(Product::num_threads(divide_up(matrix.columns, kSegmentColumns)));
   config.stream = stream;
   return config;

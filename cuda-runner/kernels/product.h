@@ -13,7 +13,7 @@ namespace runnel {
 
 // Weights of a matrix are laid out in tiles of 32 rows, so that a warp holds a row a lane and each of its
 // loads is one run of memory. The last tile, and the last block of columns, are filled up with zeros.
-inline constexpr uint32_t kTileRows = 32;
+inline constexpr uint32_t kWarpTileRows = 32;
 // Columns whose products are summed before they are added to the total.
 inline constexpr uint32_t kSegmentColumns = 256;
 

@@ -28,7 +28,7 @@ struct TensorProduct {
     const uint32_t word = lane() % 4;
     for (uint32_t half = 0; half < 2; ++half) {
       const uint32_t r = row + 8 * half;
-      const size_t scale_index = (static_cast<size_t>(tile) * num_blocks + block) * kTileRows + r;
+      const size_t scale_index = (static_cast<size_t>(tile) * num_blocks + block) * kWarpTileRows + r;
       if constexpr (kType == TensorType::kQ8_0) {
         a[half] = matrix.quants[piece_index(tile, 2 * num_blocks, 2 * block, r) + word];
         a[2 + half] = matrix.quants[piece_index(tile, 2 * num_blocks, 2 * block + 1, r) + word];
@@ -96,7 +96,7 @@ struct TensorProduct {
   // As VectorProduct::compute, for quantised matrices.
   __device__ static void compute(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in,
                                  uint32_t first_row, uint32_t num_rows, Shared<float, kScratch>&,
-                                 Shared<float, kColumns * kTileRows>& out) {
+                                 Shared<float, kColumns * kWarpTileRows>& out) {
     const uint32_t row_in_tile = 16 * (warp() / 2) + lane() / 4;
     const uint32_t first_column = 8 * kWarpGroups * (warp() % 2);
     float total[kWarpGroups][4] = {};
@@ -120,7 +120,7 @@ struct TensorProduct {
     for (uint32_t group = 0; group < kWarpGroups; ++group) {
       for (uint32_t i = 0; i < 4; ++i) {
         const uint32_t column = first_column + 8 * group + 2 * (lane() % 4) + i % 2;
-        out[column * kTileRows + row_in_tile + 8 * (i / 2)] = total[group][i];
+        out[column * kWarpTileRows + row_in_tile + 8 * (i / 2)] = total[group][i];
       }
     }
     sync_block();

@@ -40,7 +40,7 @@ __device__ inline uint4 high_nibbles(const uint4& bytes) {
 // First word of a piece of 16 bytes.
 __device__ inline size_t piece_index(uint32_t tile, uint32_t num_pieces, uint32_t piece,
                                      uint32_t row_in_tile) {
-  return ((static_cast<size_t>(tile) * num_pieces + piece) * kTileRows + row_in_tile) * 4;
+  return ((static_cast<size_t>(tile) * num_pieces + piece) * kWarpTileRows + row_in_tile) * 4;
 }
 
 // acc[n] += d_w d q_w q (+ m_w X), a block of 32 columns.
@@ -48,7 +48,7 @@ template <TensorType kType, uint32_t kColumns>
 __device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t tile, uint32_t block,
                                            uint32_t num_blocks, const ReadyRows& in,
                                            const uint32_t (&rows)[kColumns], float (&acc)[kColumns]) {
-  const size_t scale_index = (static_cast<size_t>(tile) * num_blocks + block) * kTileRows + lane();
+  const size_t scale_index = (static_cast<size_t>(tile) * num_blocks + block) * kWarpTileRows + lane();
   uint4 low;
   uint4 high;
   float scale;
@@ -136,7 +136,7 @@ struct VectorProduct {
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMaxWarps = 8;
   static constexpr uint32_t kMaxThreads = kMaxWarps * kWarpSize;
-  static constexpr uint32_t kScratch = kMaxWarps * kColumns * kTileRows;
+  static constexpr uint32_t kScratch = kMaxWarps * kColumns * kWarpTileRows;
   static_assert(kColumns <= kMaxWarps);
 
   // A warp for each segment, and one for each column.
@@ -144,12 +144,12 @@ struct VectorProduct {
     return std::clamp(num_segments, kColumns, kMaxWarps) * kWarpSize;
   }
 
-  // out (kColumns, kTileRows): the products of tile and the batch's rows from first_row on; those beyond
+  // out (kColumns, kWarpTileRows): the products of tile and the batch's rows from first_row on; those beyond
   // num_rows have no meaning. All threads call it; a warp finds its own columns, warp(), warp() + the number
   // of warps, ..., written.
   __device__ static void compute(const DeviceMatrix& matrix, uint32_t tile, const ReadyRows& in,
                                  uint32_t first_row, uint32_t num_rows, Shared<float, kScratch>& partials,
-                                 Shared<float, kColumns * kTileRows>& out) {
+                                 Shared<float, kColumns * kWarpTileRows>& out) {
     const uint32_t num_segments = (matrix.columns + kSegmentColumns - 1) / kSegmentColumns;
     const uint32_t num_warps = blockDim.x / kWarpSize;
     uint32_t rows[kColumns];
@@ -178,17 +178,17 @@ struct VectorProduct {
             break;
         }
         for (uint32_t n = 0; n < kColumns; ++n)
-          partials[(warp() * kColumns + n) * kTileRows + lane()] = acc[n];
+          partials[(warp() * kColumns + n) * kWarpTileRows + lane()] = acc[n];
       }
       sync_block();
       if (warp() < kColumns) {
         const uint32_t count = std::min(num_warps, num_segments - first);
         for (uint32_t s = 0; s < count; ++s)
-          total = total + partials[(s * kColumns + warp()) * kTileRows + lane()];
+          total = total + partials[(s * kColumns + warp()) * kWarpTileRows + lane()];
       }
       sync_block();
     }
-    if (warp() < kColumns) out[warp() * kTileRows + lane()] = total;
+    if (warp() < kColumns) out[warp() * kWarpTileRows + lane()] = total;
   }
 };
 
