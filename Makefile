@@ -16,7 +16,14 @@ PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nloh
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
-.PHONY: run test check gates soak bench build binaries install uninstall model format clean
+# NVIDIA's compiler, for tests: the system's, or one that is fetched.
+CUDA_TOOLKIT = $(BUILD)/cuda-toolkit
+CUDA_WHEELS = nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
+CUDA_TOOLKIT_NVCC = $(CUDA_TOOLKIT)/nvidia/cu13/bin/nvcc
+SYSTEM_NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+NVCC ?= $(or $(SYSTEM_NVCC),$(CUDA_TOOLKIT_NVCC))
+
+.PHONY: run test check gates soak bench build binaries install uninstall model format clean cuda-toolkit
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -35,7 +42,8 @@ install: build
 uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
-test: build model $(BUILD)/.test-packages
+test: build model $(BUILD)/.test-packages $(NVCC)
+	@cmake -S . -B $(BUILD) -DRUNNEL_NVCC=$(abspath $(NVCC)) >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
@@ -43,7 +51,7 @@ test: build model $(BUILD)/.test-packages
 # kills and simulation.
 check: build model $(BUILD)/.test-packages
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
-	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
+	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
 	@ninja -C $(BUILD) exactness
 	@node --import tsx test/run.ts --build $(BUILD)/sanitize --check
 
@@ -76,10 +84,22 @@ model: node_modules/.stamp
 
 format: node_modules/.stamp
 	@npx biome check --write
-	@git ls-files '*.cc' '*.h' | xargs clang-format -i
+	@git ls-files '*.cc' '*.cu' '*.h' | xargs clang-format -i
 
 clean:
 	rm -rf $(BUILD) node_modules gateway/runner/proto
+
+cuda-toolkit: $(CUDA_TOOLKIT_NVCC)
+
+# The folder gets its name when it is whole. nvcc looks for libraries in lib64, linkers for one without a version.
+$(CUDA_TOOLKIT_NVCC):
+	@echo "Fetching NVIDIA's CUDA compiler 13.0 from PyPI (104 MB, under NVIDIA's licence) into $(CUDA_TOOLKIT)"
+	@rm -rf $(CUDA_TOOLKIT) $(CUDA_TOOLKIT).part
+	@python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --target $(CUDA_TOOLKIT).part $(CUDA_WHEELS)
+	@ln -s lib $(CUDA_TOOLKIT).part/nvidia/cu13/lib64
+	@ln -s libcudart.so.13 $(CUDA_TOOLKIT).part/nvidia/cu13/lib/libcudart.so
+	@mv $(CUDA_TOOLKIT).part $(CUDA_TOOLKIT)
+	@touch $@
 
 $(BUILD)/build.ninja: $(BUILD)/.packages CMakeLists.txt
 	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }

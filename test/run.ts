@@ -255,7 +255,11 @@ if (positionals.length > 0) {
 } else {
   await check('types', 'npx', ['tsc']);
   await check('lint and format of TypeScript', 'npx', ['biome', 'check', '--error-on-warnings']);
-  await check('format of C++', 'clang-format', ['--dry-run', '-Werror', ...(await listFiles('*.cc', '*.h'))]);
+  await check('format of C++', 'clang-format', [
+    '--dry-run',
+    '-Werror',
+    ...(await listFiles('*.cc', '*.cu', '*.h')),
+  ]);
   await ctest('C++ tests', values.build);
   // Those that start the real runner go last and alone: they want the machine for themselves.
   await testFiles(files.filter((file) => !file.startsWith('test/e2e/')));

@@ -1,25 +1,30 @@
 #include "cuda-runner/emulator/access_record.h"
 
+#include <cstdio>
+
 #include "runner/check.h"
 
 namespace runnel::emulator {
 
-std::string describe(Conflict conflict, const AccessRecord& record) {
-  const std::string writer = "thread " + std::to_string(record.writer());
+void describe(Conflict conflict, const AccessRecord& record, std::span<char> text) {
+  const unsigned writer = record.writer();
   switch (conflict) {
     case Conflict::kNothing:
-      break;
+      CHECK(false);
     case Conflict::kNeverWritten:
-      return "which this block never wrote";
+      std::snprintf(text.data(), text.size(), "which this block never wrote");
+      break;
     case Conflict::kCopyUnderWay:
-      return "to which " + writer + " copies: it has not waited for the copy";
+      std::snprintf(text.data(), text.size(), "to which thread %u copies and has not waited", writer);
+      break;
     case Conflict::kReadAfterWrite:
     case Conflict::kWriteAfterWrite:
-      return "which " + writer + " of the block wrote, without a barrier between";
+      std::snprintf(text.data(), text.size(), "which thread %u wrote, without a barrier between", writer);
+      break;
     case Conflict::kWriteAfterRead:
-      return "which another thread read, without a barrier between";
+      std::snprintf(text.data(), text.size(), "which another thread read, without a barrier between");
+      break;
   }
-  CHECK(false);
 }
 
 }  // namespace runnel::emulator

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "cuda-runner/emulator/block.h"
 
@@ -86,6 +87,6 @@ class AccessRecord {
 };
 
 // "which this block never wrote"
-std::string describe(Conflict conflict, const AccessRecord& record);
+void describe(Conflict conflict, const AccessRecord& record, std::span<char> text);
 
 }  // namespace runnel::emulator

@@ -95,7 +95,7 @@ class Block {
   template <typename Done>
   void meet_warp(const Wait& wait, const Done& done);
   void wait(const Wait& wait);
-  [[noreturn]] void report_deadlock();
+  std::string describe_deadlock() const;
 
   Warp& warp() { return warps_[now.warp]; }
   uint32_t number_of(const Thread& thread) const { return static_cast<uint32_t>(&thread - threads_.data()); }
@@ -203,7 +203,8 @@ void Block::leave() {
   } else if (num_ended_ == num_threads_) {
     Fiber::switch_to(thread.fiber, outside_, ends);
   } else {
-    report_deadlock();
+    report_fault_of_block(cudaErrorLaunchFailure, describe_deadlock());
+    abandon();
   }
 }
 
@@ -218,8 +219,9 @@ void Block::arrive(Wait& first, const Wait& wait, bool is_first) {
   if (is_first) {
     first = wait;
   } else if (!is_same(first, wait)) {
-    fault_of_block(cudaErrorLaunchFailure, "some threads wait in " + name_of(first) + ", others in " +
-                                               name_of(wait) + "; all must come to the same one");
+    report_fault_of_block(cudaErrorLaunchFailure, "some threads wait in " + name_of(first) + ", others in " +
+                                                      name_of(wait) + "; all must come to the same one");
+    abandon();
   }
 }
 
@@ -263,19 +265,17 @@ void Block::wait_for_warp(const Wait& wait) {
 std::span<const Brought, kLanes> Block::exchange(const void* bytes, size_t num_bytes, const Wait& wait) {
   Warp& w = warp();
   if (w.members != ~0u)
-    fault(cudaErrorLaunchFailure,
-          "calls " + std::string(wait.word) + "() in a warp of " + std::to_string(std::popcount(w.members)) +
-              " threads; it needs all 32",
-          wait.place);
+    fault(cudaErrorLaunchFailure, wait.place, "calls %s() in a warp of %d threads; it needs all 32",
+          wait.word, std::popcount(w.members));
   auto& brought = w.brought[w.num_exchanges % 2];
   std::memcpy(brought[now.thread % kLanes].bytes, bytes, num_bytes);
   meet_warp(wait, [](Warp& met) { ++met.num_exchanges; });
   return brought;
 }
 
-void Block::report_deadlock() {
-  // Threads that wait in the same place are told together.
-  std::string report;
+// Threads that wait in the same place are told together.
+std::string Block::describe_deadlock() const {
+  std::string description;
   std::vector<bool> is_told(num_threads_);
   for (uint32_t thread = 0; thread < num_threads_; ++thread) {
     if (is_told[thread] || threads_[thread].state == State::kEnded) continue;
@@ -286,12 +286,11 @@ void Block::report_deadlock() {
       is_told[other] = true;
       ++count;
     }
-    report += std::to_string(count) + (count == 1 ? " thread waits in " : " threads wait in ") +
-              name_of(wait) + ", the first of them thread " + std::to_string(thread) + "; ";
+    description += std::to_string(count) + (count == 1 ? " thread waits in " : " threads wait in ") +
+                   name_of(wait) + ", the first of them thread " + std::to_string(thread) + "; ";
   }
-  fault_of_block(cudaErrorLaunchFailure, report + std::to_string(num_ended_) + " of " +
-                                             std::to_string(num_threads_) +
-                                             " have returned, and nobody can go on");
+  return description + std::to_string(num_ended_) + " of " + std::to_string(num_threads_) +
+         " have returned, and nobody can go on";
 }
 
 }  // namespace

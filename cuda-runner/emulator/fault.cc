@@ -1,11 +1,14 @@
 #include "cuda-runner/emulator/fault.h"
 
+#include <cstdarg>
 #include <cstdio>
 
 #include "cuda-runner/emulator/block.h"
 
 namespace runnel::emulator {
 namespace {
+
+constexpr size_t kMaxWhatBytes = 512;
 
 cudaError_t error_of_device = cudaSuccess;
 std::string sentence_of_fault;
@@ -16,6 +19,11 @@ std::string coordinates(const uint3& index) {
   return text;
 }
 
+void report_fault_of_thread(cudaError_t error, const char* what, const Place& place) {
+  lose_device(error, "Kernel " + running_kernel() + ", block " + coordinates(blockIdx) + ", thread " +
+                         coordinates(threadIdx) + " " + what + ", at " + name_of(place) + ".");
+}
+
 }  // namespace
 
 std::string name_of(const Place& place) {
@@ -23,15 +31,18 @@ std::string name_of(const Place& place) {
   return path.substr(path.rfind('/') + 1) + ":" + std::to_string(place.line());
 }
 
-void fault(cudaError_t error, const std::string& what, const Place& place) {
-  lose_device(error, "Kernel " + running_kernel() + ", block " + coordinates(blockIdx) + ", thread " +
-                         coordinates(threadIdx) + " " + what + ", at " + name_of(place) + ".");
+void fault(cudaError_t error, const Place& place, const char* what, ...) {
+  char text[kMaxWhatBytes];
+  va_list arguments;
+  va_start(arguments, what);
+  std::vsnprintf(text, sizeof(text), what, arguments);
+  va_end(arguments);
+  report_fault_of_thread(error, text, place);
   abandon_block();
 }
 
-void fault_of_block(cudaError_t error, const std::string& what) {
+void report_fault_of_block(cudaError_t error, const std::string& what) {
   lose_device(error, "Kernel " + running_kernel() + ", block " + coordinates(blockIdx) + ": " + what + ".");
-  abandon_block();
 }
 
 void lose_device(cudaError_t error, const std::string& sentence) {

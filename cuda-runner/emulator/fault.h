@@ -9,10 +9,12 @@
 
 namespace runnel::emulator {
 
-// Called by a thread of the block that runs. what: "reads element 130 of a view of 128".
-[[noreturn]] void fault(cudaError_t error, const std::string& what, const Place& place);
-// By the block itself, when it is not one thread's doing.
-[[noreturn]] void fault_of_block(cudaError_t error, const std::string& what);
+// By a thread of the block that runs. what: "reads element %zu of a view of %zu". Nothing that has a
+// destructor may be alive in the caller: its stack is left as it is.
+[[noreturn, gnu::format(printf, 3, 4)]] void fault(cudaError_t error, const Place& place, const char* what,
+                                                   ...);
+// What is not one thread's doing; the caller abandons the block.
+void report_fault_of_block(cudaError_t error, const std::string& what);
 
 // Says the sentence and loses the device, for what is no kernel's doing.
 void lose_device(cudaError_t error, const std::string& sentence);

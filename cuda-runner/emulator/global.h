@@ -2,8 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
-#include <string>
 #include <type_traits>
 
 #include "cuda-runner/emulator/device_memory.h"
@@ -51,10 +52,9 @@ class Global {
 
   Global from(emulator::Index first, size_t count) const {
     if (first.value > count_ || count > count_ - first.value)
-      emulator::fault(cudaErrorLaunchFailure,
-                      "takes " + std::to_string(count) + " elements from " + std::to_string(first.value) +
-                          " on of " + name(),
-                      first.place);
+      emulator::fault(cudaErrorLaunchFailure, first.place,
+                      "takes %zu elements from %td on of a view of %zu elements", count,
+                      static_cast<ptrdiff_t>(first.value), count_);
     return {data_ + first.value, count};
   }
 
@@ -88,23 +88,21 @@ class Global {
   // With the error of a device, where it has one.
   [[noreturn, gnu::noinline]] void refuse(const char* what, const std::byte* memory, size_t bytes,
                                           size_t alignment, const emulator::Index& index) const {
-    const std::string access = std::string(what) + " " + std::to_string(bytes) + " bytes from element " +
-                               std::to_string(static_cast<ptrdiff_t>(index.value)) + " on of " + name();
-    if (!emulator::is_allocated(memory, bytes))
-      emulator::fault(cudaErrorIllegalAddress, access + ", where nothing is allocated", index.place);
-    if (!is_in_view(index, bytes))
-      emulator::fault(cudaErrorLaunchFailure, access + ", beyond its end", index.place);
-    if (reinterpret_cast<uintptr_t>(memory) % alignment != 0)
-      emulator::fault(cudaErrorMisalignedAddress,
-                      access + ", at an address that is no multiple of " + std::to_string(alignment),
-                      index.place);
-    const size_t element = index.value + emulator::num_written(memory, bytes) / sizeof(T);
-    emulator::fault(cudaErrorLaunchFailure,
-                    access + ", but element " + std::to_string(element) + " was never written", index.place);
-  }
-
-  std::string name() const {
-    return "a view of " + std::to_string(count_) + " elements of " + std::to_string(sizeof(T)) + " bytes";
+    cudaError_t error = cudaErrorLaunchFailure;
+    char why[64] = "beyond its end";
+    if (!emulator::is_allocated(memory, bytes)) {
+      error = cudaErrorIllegalAddress;
+      std::snprintf(why, sizeof(why), "where nothing is allocated");
+    } else if (is_in_view(index, bytes) && reinterpret_cast<uintptr_t>(memory) % alignment != 0) {
+      error = cudaErrorMisalignedAddress;
+      std::snprintf(why, sizeof(why), "at an address that is no multiple of %zu", alignment);
+    } else if (is_in_view(index, bytes)) {
+      const size_t element = index.value + emulator::num_written(memory, bytes) / sizeof(T);
+      std::snprintf(why, sizeof(why), "but element %zu was never written", element);
+    }
+    emulator::fault(error, index.place,
+                    "%s %zu bytes from element %td on of a view of %zu elements of %zu bytes, %s", what,
+                    bytes, static_cast<ptrdiff_t>(index.value), count_, sizeof(T), why);
   }
 
   T* data_;

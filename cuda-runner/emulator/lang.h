@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "cuda-runner/emulator/async_copies.h"
 #include "cuda-runner/emulator/block.h"
@@ -37,8 +36,7 @@ inline void sync_warp(emulator::Place place = emulator::Place::current()) {
 template <typename T>
 T shuffle(T value, uint32_t from, emulator::Place place = emulator::Place::current()) {
   static_assert(sizeof(T) == 4);
-  if (from >= kWarpSize)
-    emulator::fault(cudaErrorLaunchFailure, "shuffles from lane " + std::to_string(from) + " of 32", place);
+  if (from >= kWarpSize) emulator::fault(cudaErrorLaunchFailure, place, "shuffles from lane %u of 32", from);
   const auto brought = emulator::exchange(&value, sizeof(T), "shuffle", place);
   T taken;
   std::memcpy(&taken, brought[from].bytes, sizeof(T));
@@ -48,8 +46,7 @@ template <typename T>
 T shuffle_xor(T value, uint32_t mask, emulator::Place place = emulator::Place::current()) {
   static_assert(sizeof(T) == 4);
   if (mask >= kWarpSize)
-    emulator::fault(cudaErrorLaunchFailure,
-                    "shuffles by the mask " + std::to_string(mask) + "; lanes are 0 to 31", place);
+    emulator::fault(cudaErrorLaunchFailure, place, "shuffles by the mask %u; lanes are 0 to 31", mask);
   const auto brought = emulator::exchange(&value, sizeof(T), "shuffle_xor", place);
   T taken;
   std::memcpy(&taken, brought[lane() ^ mask].bytes, sizeof(T));

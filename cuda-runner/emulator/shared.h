@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstring>
-#include <string>
+#include <span>
 #include <type_traits>
 
 #include "cuda-runner/emulator/access_record.h"
@@ -65,29 +65,27 @@ class Shared {
     static_assert(std::is_trivially_copyable_v<V>);
     const bool is_inside = index.value < N && (N - index.value) * sizeof(T) >= sizeof(V);
     if (!is_inside) [[unlikely]]
-      emulator::fault(cudaErrorLaunchFailure,
-                      std::string(what) + " " + std::to_string(sizeof(V)) + " bytes from element " +
-                          std::to_string(static_cast<ptrdiff_t>(index.value)) + " on of " + name() +
-                          ", beyond its end",
-                      index.place);
+      emulator::fault(
+          cudaErrorLaunchFailure, index.place,
+          "%s %zu bytes from element %td on of shared memory of %zu elements of %zu bytes, beyond "
+          "its end",
+          what, sizeof(V), static_cast<ptrdiff_t>(index.value), N, sizeof(T));
     if (index.value * sizeof(T) % alignof(V) != 0) [[unlikely]]
-      emulator::fault(cudaErrorMisalignedAddress,
-                      std::string(what) + " element " + std::to_string(index.value) + " of " + name() +
-                          ", at an address that is no multiple of " + std::to_string(alignof(V)),
-                      index.place);
+      emulator::fault(
+          cudaErrorMisalignedAddress, index.place,
+          "%s element %zu of shared memory of %zu elements of %zu bytes, at an address that is no "
+          "multiple of %zu",
+          what, index.value, N, sizeof(T), alignof(V));
   }
 
   [[noreturn, gnu::noinline]] void report(const char* what, const emulator::Index& index, size_t element,
                                           emulator::Conflict conflict) const {
     const size_t where = index.value + element;
-    emulator::fault(cudaErrorLaunchFailure,
-                    std::string(what) + " element " + std::to_string(where) + " of " + name() + ", " +
-                        emulator::describe(conflict, records_[where]),
-                    index.place);
-  }
-
-  static std::string name() {
-    return "shared memory of " + std::to_string(N) + " elements of " + std::to_string(sizeof(T)) + " bytes";
+    char why[64];
+    emulator::describe(conflict, records_[where], why);
+    emulator::fault(cudaErrorLaunchFailure, index.place,
+                    "%s element %zu of shared memory of %zu elements of %zu bytes, %s", what, where, N,
+                    sizeof(T), why);
   }
 
   alignas(16) T data_[N];

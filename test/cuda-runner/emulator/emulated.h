@@ -68,8 +68,9 @@ class Emulated {
   cudaError_t launch(dim3 blocks, dim3 threads, const Launch& launch) {
     const cudaLaunchConfig_t launch_config = config(blocks, threads);
     const cudaError_t error = launch(&launch_config);
-    return error != cudaSuccess ? error : cudaStreamSynchronize(stream);
+    return error != cudaSuccess ? error : synchronize();
   }
+  cudaError_t synchronize() { return cudaStreamSynchronize(stream); }
 
   cudaStream_t stream = nullptr;
 };

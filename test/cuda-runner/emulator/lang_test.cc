@@ -1,0 +1,86 @@
+// Arithmetic of the words of kernels.
+#include "cuda-runner/emulator/lang.h"
+
+#include <cmath>
+#include <random>
+
+#include "test/cuda-runner/emulator/emulated.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+TEST_CASE("lang: dot4 adds the products of four signed bytes") {
+  CHECK(dot4(0x01020304, 0x01010101, 5) == 15);
+  CHECK(dot4(0x80808080, 0x80808080, 0) == 4 * 128 * 128);
+  CHECK(dot4(0xff00ff00, 0x7f007f00, 1) == 1 - 2 * 127);
+  CHECK(dot4(0x01000000, 0x01000000, INT32_MAX) == INT32_MIN);
+}
+
+TEST_CASE("lang: halves are widened exactly and rounded to even") {
+  CHECK(from_half(0x3c00) == 1.0f);
+  CHECK(from_half(0x0001) == 0x1p-24f);
+  CHECK(to_half(65520.0f) == 0x7c00);
+  CHECK(to_half(1.0f + 0x1p-11f) == 0x3c00);
+  CHECK(to_half(1.0f + 3 * 0x1p-11f) == 0x3c02);
+}
+
+// What each lane holds is that of kernels/lang.h.
+__global__ void mma_kernel(Global<const int8_t> a, Global<const int8_t> b, Global<int32_t> acc) {
+  const uint32_t g = lane() / 4;
+  const uint32_t t = lane() % 4;
+  const uint32_t first = warp() * 16 * 8;
+  const uint32_t rows[4] = {g, g + 8, g, g + 8};
+  const uint32_t columns[4] = {4 * t, 4 * t, 16 + 4 * t, 16 + 4 * t};
+  uint32_t held_a[4];
+  for (uint32_t i = 0; i < 4; ++i) held_a[i] = a.load<uint32_t>(rows[i] * 32 + columns[i]);
+  // b is stored by columns.
+  const uint32_t held_b[2] = {b.load<uint32_t>(g * 32 + 4 * t), b.load<uint32_t>(g * 32 + 16 + 4 * t)};
+  int32_t sums[4];
+  for (uint32_t i = 0; i < 4; ++i) sums[i] = acc[first + (g + i / 2 * 8) * 8 + 2 * t + i % 2];
+  mma_s8(sums, held_a, held_b);
+  mma_s8(sums, held_a, held_b);
+  for (uint32_t i = 0; i < 4; ++i) acc[first + (g + i / 2 * 8) * 8 + 2 * t + i % 2] = sums[i];
+}
+
+TEST_CASE("lang: mma_s8 is the product of matrices, added to what is there") {
+  const auto seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 random(seed);
+  std::vector<int8_t> a(16 * 32);
+  std::vector<int8_t> b(8 * 32);
+  for (auto* bytes : {&a, &b})
+    for (int8_t& byte : *bytes) byte = static_cast<int8_t>(random());
+  std::vector<int32_t> expected(2 * 16 * 8);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] = static_cast<int32_t>(i) - 40;
+
+  Emulated device;
+  const Array<int8_t> device_a = device.upload(a);
+  const Array<int8_t> device_b = device.upload(b);
+  const Array<int32_t> acc = device.upload(expected);
+  CHECK(device.launch(1, 64, LAUNCH(mma_kernel, device_a.read_only(), device_b.read_only(), acc.view())) ==
+        cudaSuccess);
+  for (size_t i = 0; i < expected.size(); ++i)
+    for (size_t k = 0; k < 32; ++k) expected[i] += 2 * a[i / 8 % 16 * 32 + k] * b[i % 8 * 32 + k];
+  CHECK(device.download(acc) == expected);
+}
+
+__global__ void divergent_mma_kernel(Global<int32_t> out) {
+  int32_t sums[4] = {};
+  const uint32_t a[4] = {};
+  const uint32_t b[2] = {};
+  if (lane() != 31) mma_s8(sums, a, b);
+  out[lane()] = sums[0];
+}
+
+TEST_CASE("lang: mma_s8 needs the whole warp") {
+  Emulated device;
+  const Array<int32_t> out = device.allocate<int32_t>(32);
+  CHECK(device.launch(1, 32, LAUNCH(divergent_mma_kernel, out.view())) == cudaErrorLaunchFailure);
+  CHECK(says(emulator::last_fault(), "31 threads wait in mma_s8()"));
+}
+
+}  // namespace
+}  // namespace runnel
