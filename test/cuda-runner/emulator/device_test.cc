@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 
@@ -39,6 +40,14 @@ TEST_CASE("emulated device: memory is out at the byte") {
   CHECK(cudaFree(large) == cudaSuccess);
   CHECK(cudaFree(large) == cudaErrorInvalidValue);
   CHECK(cudaMalloc(&large, (1 << 20) - 256) == cudaSuccess);
+}
+
+TEST_CASE("emulated device: allocations take whole pieces of 256 bytes, and none takes more than there is") {
+  Emulated device({.memory_bytes = 1000});
+  void* memory = nullptr;
+  CHECK(cudaMalloc(&memory, SIZE_MAX) == cudaErrorMemoryAllocation);
+  CHECK(cudaMalloc(&memory, 769) == cudaErrorMemoryAllocation);
+  CHECK(cudaMalloc(&memory, 768) == cudaSuccess);
 }
 
 TEST_CASE("emulated device: copies beyond an allocation are refused, and of what nobody wrote found") {
