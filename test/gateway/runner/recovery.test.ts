@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Backoff } from '../../../gateway/runner/backoff.ts';
+import { Backoff, burstRestarts } from '../../../gateway/runner/backoff.ts';
+import { maxFruitlessStarts } from '../../../gateway/runner/succession.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
 import {
   collect,
@@ -351,6 +352,35 @@ recovery('kills from outside cost no attempt and no delay', async () => {
       }
     },
   );
+});
+
+recovery('kills of runners that are not ready yet end no stream; they delay the next start', async () => {
+  const numKills = Math.max(maxFruitlessStarts, burstRestarts) + 1;
+  let numStarts = 0;
+  // The first is ready at once, and the last; those between hang in their load until they are killed.
+  const command = () => {
+    const isKilled = numStarts >= 1 && numStarts <= numKills;
+    numStarts += 1;
+    return fakeCommand('--delay-ms', '5', ...(isKilled ? ['--hang', 'load'] : []));
+  };
+  await supervised([], { command }, async ({ supervisor, state, kill, eventsOf }) => {
+    await state('ready');
+    let hasBegun = false;
+    const onBatch = async () => {
+      if (hasBegun) return;
+      hasBegun = true;
+      await kill();
+      for (let killed = 0; killed < numKills; killed += 1) {
+        await until(patienceMs, 'a load', () => supervisor.status().loadProgress !== undefined);
+        await kill();
+      }
+    };
+    await collectExact(supervisor, requestOf([1], 40), { onBatch });
+    const isDelayed = eventsOf('runner_restarting').map(({ delayMs }) => Number(delayMs) > 0);
+    assert.is(isDelayed.length, 1 + numKills);
+    // The one that was ready is killed at no cost, and a burst is free.
+    assert.is(isDelayed.indexOf(true), 1 + burstRestarts);
+  });
 });
 
 recovery('while it recovers, requests wait within the bound, and can be cancelled', async () => {
