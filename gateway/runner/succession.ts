@@ -24,7 +24,7 @@ import { StepTimes } from './step-times.ts';
 /** What a client is told to wait before it asks again, when another runner is about to come. */
 export const retryAfterSec = 1;
 
-/** After so many runners in a row that died before they were ready, requests stop waiting for the next one. */
+/** After so many runners in a row that died before they were ready, and not by somebody's kill, requests wait no longer. */
 export const maxFruitlessStarts = 3;
 
 export interface RunnerEvent {
@@ -384,7 +384,7 @@ export class Succession {
       this.#holdBack(reason);
       return;
     }
-    if (death.readyForMs === undefined && policy.countsForBackoff) this.#fruitlessStarts += 1;
+    if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;
     if (this.#fruitlessStarts >= maxFruitlessStarts) {
       // More will be tried, but nobody shall wait for them without end.
       this.#state = 'starting';
