@@ -12,13 +12,14 @@ import { type Clock, systemClock, type Timer } from './clock.ts';
 import type { RunnerCrash } from './crash.ts';
 import { type Death, type ExitPolicy, exitPolicy } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
+import { LastHeard } from './last-heard.ts';
 import { LoadLog } from './load-log.ts';
-import type { Hello, Ready } from './messages.ts';
+import type { Ready } from './messages.ts';
 import { readOomKills } from './oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
+import { Replacement } from './replacement.ts';
 import type { RunnerInfo, RunnerState } from './runner.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
-import { CountersOverLives, type SchedulerCounters, type SchedulerStats } from './scheduler-stats.ts';
 import { StepTimes } from './step-times.ts';
 
 /** What a client is told to wait before it asks again, when another runner is about to come. */
@@ -75,30 +76,17 @@ export interface SuccessionEvents {
   isWanted(): boolean;
 }
 
-interface Replacement {
-  /** The command that is gone back to. */
-  readonly before: () => RunnerCommand;
-  /** The runner there is was told to end. */
-  isEnding: boolean;
-  readonly settle: ((failure: string | undefined) => void)[];
-}
-
 export class Succession {
+  readonly heard = new LastHeard();
   readonly #options: SuccessionOptions;
   readonly #events: SuccessionEvents;
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   readonly #breaker: Breaker;
   readonly #stepTimes = new StepTimes();
-  readonly #counters = new CountersOverLives();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
   #life: RunnerLife | undefined;
-  #hello: Hello | undefined;
-  #info: RunnerInfo | undefined;
-  #loadProgress: number | undefined;
-  #numFreeBlocks: number | undefined;
-  #stats: SchedulerStats | undefined;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Runners in a row that died before they were ready. */
@@ -140,29 +128,6 @@ export class Succession {
     return Math.max(0, this.#numStarts - 1);
   }
 
-  /** Of the runner that is ready now, or was last. */
-  get info(): RunnerInfo | undefined {
-    return this.#info;
-  }
-
-  get loadProgress(): number | undefined {
-    return this.#loadProgress;
-  }
-
-  get numFreeBlocks(): number | undefined {
-    return this.#numFreeBlocks;
-  }
-
-  /** Of the runner that serves, as last heard. */
-  get stats(): SchedulerStats | undefined {
-    return this.#stats;
-  }
-
-  /** Over all runners there were. */
-  get counters(): SchedulerCounters {
-    return this.#counters.sum();
-  }
-
   /** undefined while requests are taken, and when no runner will come however long one waits. */
   get retryAfterSec(): number | undefined {
     if (this.#breaker.isOpen) return Math.max(retryAfterSec, Math.ceil(this.#breaker.trialInMs / 1000));
@@ -197,10 +162,9 @@ export class Succession {
     if (this.#isStopping) return Promise.resolve('The server is stopping.');
     this.#log('info', 'runner_replacing', { pid: this.pid });
     // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
-    this.#replacement ??= { before: this.#command, isEnding: false, settle: [] };
+    this.#replacement ??= new Replacement(this.#command);
+    const settled = this.#replacement.settled();
     this.#command = command;
-    const { settle } = this.#replacement;
-    const settled = new Promise<string | undefined>((resolve) => settle.push(resolve));
     if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
@@ -223,7 +187,7 @@ export class Succession {
   }
 
   #settleReplacement(failure: string | undefined): void {
-    for (const settle of this.#replacement?.settle ?? []) settle(failure);
+    this.#replacement?.settle(failure);
     this.#replacement = undefined;
   }
 
@@ -250,7 +214,7 @@ export class Succession {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     this.#numStarts += 1;
-    this.#hello = undefined;
+    this.heard.onSpawned();
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
       spawn,
@@ -261,11 +225,9 @@ export class Succession {
     };
     const used = this.#command();
     const life = new RunnerLife(used, this.#needsCanary, support, {
-      onHello: (hello) => {
-        this.#hello = hello;
-      },
+      onHello: (hello) => this.heard.onHello(hello),
       onLoadProgress: (fraction) => {
-        this.#loadProgress = fraction;
+        this.heard.loadProgress = fraction;
         // All bytes are there before the runner is: the last step is Ready's.
         if (fraction < 1) loadLog.reached(fraction);
       },
@@ -274,12 +236,9 @@ export class Succession {
         this.#onReady(life, ready);
       },
       onHeartbeat: ({ numFreeBlocks }) => {
-        this.#numFreeBlocks = numFreeBlocks;
+        this.heard.numFreeBlocks = numFreeBlocks;
       },
-      onStats: ({ type: _, ...stats }) => {
-        this.#stats = stats;
-        this.#counters.update(stats);
-      },
+      onStats: (stats) => this.heard.onStats(stats),
       onLetGo: () => this.#events.onLetGo(),
       onLost: () => this.#onLost(),
       onDied: (death) => this.#onDied(life, used, death),
@@ -290,23 +249,13 @@ export class Succession {
     loadLog.reached(0);
   }
 
-  #onReady(life: RunnerLife, { type: _, ...ready }: Ready): void {
-    const hello = this.#hello;
-    if (hello === undefined) throw new Error('A runner was ready before its Hello.');
-    const before = this.#info;
-    const info = {
-      kind: hello.kind,
-      build: hello.build,
-      numericsId: hello.numericsId,
-      sandbox: hello.sandbox,
-      ...ready,
-    };
-    this.#info = info;
+  #onReady(life: RunnerLife, ready: Ready): void {
+    const before = this.heard.info;
+    const info = this.heard.onReady(ready);
     this.#state = 'ready';
     this.#settleReplacement(undefined);
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
-    this.#loadProgress = undefined;
     this.#log('info', 'model_load_complete', {
       pid: life.pid,
       msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
@@ -321,10 +270,7 @@ export class Succession {
 
   #onLost(): void {
     this.#events.onLost();
-    this.#loadProgress = undefined;
-    this.#numFreeBlocks = undefined;
-    this.#stats = undefined;
-    this.#counters.endLife();
+    this.heard.onLost();
     if (this.#state !== 'ready') return;
     this.#state = 'recovering';
     this.#reason = 'The runner ended unexpectedly; another one is coming.';
@@ -354,9 +300,9 @@ export class Succession {
       command,
       death,
       message: policy.reason,
-      build: this.#hello?.build,
-      numericsId: this.#hello?.numericsId,
-      modelIdentity: this.#info?.modelIdentity,
+      build: this.heard.hello?.build,
+      numericsId: this.heard.hello?.numericsId,
+      modelIdentity: this.heard.info?.modelIdentity,
     });
     if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);

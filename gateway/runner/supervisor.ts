@@ -79,8 +79,8 @@ export class Supervisor implements Runner {
 
   status(): RunnerStatus {
     const isStopping = this.#stopped !== undefined;
-    const { state, reason, pid, restarts, loadProgress, info, numFreeBlocks, stats, counters } =
-      this.#succession;
+    const { state, reason, pid, restarts, heard } = this.#succession;
+    const { loadProgress, info, numFreeBlocks, stats, counters } = heard;
     return {
       state: isStopping ? 'stopping' : state,
       reason: isStopping ? 'The server is stopping.' : reason,
