@@ -1,14 +1,14 @@
-import type { RunnerCommand } from './process.ts';
+import type { RunnerPlan } from './runner-plan.ts';
 
 /** One runner in place of another, from the wish for it until the new one is ready, or is not going to be. */
 export class Replacement {
-  /** The command that is gone back to. */
-  readonly before: () => RunnerCommand;
+  /** What is gone back to. */
+  readonly before: RunnerPlan;
   /** The runner there is was told to end. */
   isEnding = false;
   readonly #waiting: ((failure: string | undefined) => void)[] = [];
 
-  constructor(before: () => RunnerCommand) {
+  constructor(before: RunnerPlan) {
     this.before = before;
   }
 

@@ -20,6 +20,7 @@ import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
 import { Replacement } from './replacement.ts';
 import type { RunnerInfo, RunnerState } from './runner.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
+import type { RunnerPlan } from './runner-plan.ts';
 import { StepTimes } from './step-times.ts';
 
 /** What a client is told to wait before it asks again, when another runner is about to come. */
@@ -34,16 +35,8 @@ export interface RunnerEvent {
   readonly [key: string]: unknown;
 }
 
-export interface SuccessionOptions {
-  /**
-   * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
-   * error's message is the reason: the same as when the runner itself refuses the file.
-   */
-  readonly prepare?: () => Promise<void>;
-  /** Asked anew for each start, until replace() names another one. */
-  readonly command: () => RunnerCommand;
-  /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
-  readonly modelPath: string;
+/** The plan is that of the first runners, until replace() changes it. */
+export interface SuccessionOptions extends RunnerPlan {
   readonly log: (event: RunnerEvent) => void;
   readonly limits?: Partial<LifeLimits>;
   readonly modelPollMs?: number;
@@ -83,7 +76,7 @@ export class Succession {
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   readonly #breaker: Breaker;
-  readonly #stepTimes = new StepTimes();
+  #stepTimes = new StepTimes();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
   #life: RunnerLife | undefined;
@@ -98,13 +91,13 @@ export class Succession {
   #isStopping = false;
   /** start() waits for prepare(). */
   #isPreparing = false;
-  #command: () => RunnerCommand;
-  /** Until the runner of a new command is ready, or dead. */
+  #plan: RunnerPlan;
+  /** Until the runner of a new plan is ready, or dead. */
   #replacement: Replacement | undefined;
 
   constructor(options: SuccessionOptions, events: SuccessionEvents) {
     this.#options = options;
-    this.#command = options.command;
+    this.#plan = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
@@ -136,7 +129,7 @@ export class Succession {
   }
 
   start(): void {
-    const { prepare, modelPath } = this.#options;
+    const { prepare, modelPath } = this.#plan;
     this.#watch?.stop();
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
@@ -151,24 +144,27 @@ export class Succession {
       (error: unknown) => {
         this.#isPreparing = false;
         const reason = error instanceof Error ? error.message : String(error);
-        this.#settleReplacement(reason);
-        this.#waitForFile(reason);
+        if (this.#replacement !== undefined) this.#goBack(this.#replacement, reason);
+        else this.#waitForFile(reason);
       },
     );
   }
 
   /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
-  replace(command: () => RunnerCommand): Promise<string | undefined> {
+  replace(change: Partial<RunnerPlan>): Promise<string | undefined> {
     if (this.#isStopping) return Promise.resolve('The server is stopping.');
     this.#log('info', 'runner_replacing', { pid: this.pid });
     // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
-    this.#replacement ??= new Replacement(this.#command);
+    this.#replacement ??= new Replacement(this.#plan);
     const settled = this.#replacement.settled();
-    this.#command = command;
+    this.#plan = { ...this.#plan, ...change };
+    // What another plan's runners do is not measured by what those of this one did.
+    this.#stepTimes = new StepTimes();
+    this.#breaker.close();
+    this.#fruitlessStarts = 0;
     if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
-      this.#breaker.close();
       if (this.#state === 'failed') this.#state = 'starting';
       this.start();
     }
@@ -223,7 +219,8 @@ export class Succession {
       stepTimes: this.#stepTimes,
       limits: { ...defaultLifeLimits, ...limits },
     };
-    const used = this.#command();
+    const plan = this.#plan;
+    const used = plan.command();
     const life = new RunnerLife(used, this.#needsCanary, support, {
       onHello: (hello) => this.heard.onHello(hello),
       onLoadProgress: (fraction) => {
@@ -233,7 +230,7 @@ export class Succession {
       },
       onReady: (ready) => {
         loadLog.reached(1);
-        this.#onReady(life, ready);
+        this.#onReady(life, plan, ready);
       },
       onHeartbeat: ({ numFreeBlocks }) => {
         this.heard.numFreeBlocks = numFreeBlocks;
@@ -249,7 +246,9 @@ export class Succession {
     loadLog.reached(0);
   }
 
-  #onReady(life: RunnerLife, ready: Ready): void {
+  #onReady(life: RunnerLife, plan: RunnerPlan, ready: Ready): void {
+    // It was told to end while it loaded, and what it wrote before has come only now.
+    if (this.#replacement?.isEnding) return;
     const before = this.heard.info;
     const info = this.heard.onReady(ready);
     this.#state = 'ready';
@@ -266,6 +265,7 @@ export class Succession {
       this.#log('warn', 'numerics_changed', { from: before.numericsId, to: info.numericsId });
     }
     this.#events.onReady(life.client, info, this.#breaker.isHalfOpen);
+    plan.onReady?.(info);
   }
 
   #onLost(): void {
@@ -310,11 +310,11 @@ export class Succession {
     else this.#fail({ reason: policy.reason, isRetriable: false });
   }
 
-  /** The new command's runner was never ready: that of the command before is. */
+  /** The new plan's runner was never ready: one of the plan before will be. */
   #goBack({ before }: Replacement, failure: string): void {
     this.#log('error', 'runner_replacement_failed', { reason: failure });
     this.#reason = failure;
-    this.#command = before;
+    this.#plan = before;
     this.#settleReplacement(failure);
     this.start();
   }
@@ -364,7 +364,8 @@ export class Succession {
   #waitForFile(reason: string): void {
     this.#fail({ reason, isRetriable: true });
     if (this.#isStopping) return;
-    const { modelPath, modelPollMs = 1000 } = this.#options;
+    const { modelPath } = this.#plan;
+    const { modelPollMs = 1000 } = this.#options;
     const onChange = () => {
       this.#state = 'starting';
       this.#reason = 'The model file has changed; it is being loaded.';
