@@ -7,9 +7,7 @@
  */
 import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
-import type { RunnerClient } from './client.ts';
 import { type Clock, systemClock, type Timer } from './clock.ts';
-import type { RunnerCrash } from './crash.ts';
 import { type Death, type ExitPolicy, exitPolicy } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
 import { LastHeard } from './last-heard.ts';
@@ -18,10 +16,11 @@ import type { Ready } from './messages.ts';
 import { readOomKills } from './oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
 import { Replacement } from './replacement.ts';
-import type { RunnerInfo, RunnerState } from './runner.ts';
+import type { RunnerState } from './runner.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
 import type { RunnerPlan } from './runner-plan.ts';
 import { StepTimes } from './step-times.ts';
+import type { Failing, SuccessionEvents } from './succession-events.ts';
 
 /** What a client is told to wait before it asks again, when another runner is about to come. */
 export const retryAfterSec = 1;
@@ -45,28 +44,6 @@ export interface SuccessionOptions extends RunnerPlan {
   readonly clock?: Clock;
   readonly spawn?: Spawn;
   readonly oomKills?: () => number | undefined;
-}
-
-/** Why open requests will not go on. */
-export interface Failing {
-  readonly reason: string;
-  readonly isRetriable: boolean;
-  /** Set when the runners are being held back: so long. */
-  readonly retryAfterSec?: number;
-}
-
-export interface SuccessionEvents {
-  /** A runner takes requests. isOnTrial: only one of them until onProven() is called. */
-  onReady(client: RunnerClient, info: RunnerInfo, isOnTrial: boolean): void;
-  onLetGo(): void;
-  /** The runner is about to be ended, at the end of its step, to make room for another one. */
-  onReplacing(): void;
-  onLost(): void;
-  /** Before anything comes of it. isStrike: what the runner computed may be the cause. */
-  onDied(isStrike: boolean, crash: Omit<RunnerCrash, 'requests'>): void;
-  onFailed(failing: Failing): void;
-  /** Whether anybody still wants a runner. */
-  isWanted(): boolean;
 }
 
 export class Succession {
@@ -129,25 +106,26 @@ export class Succession {
   }
 
   start(): void {
-    const { prepare, modelPath } = this.#plan;
+    const plan = this.#plan;
     this.#watch?.stop();
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
-    this.#modelBefore = fileIdentity(modelPath);
-    const prepared = prepare?.() ?? Promise.resolve();
+    this.#modelBefore = fileIdentity(plan.modelPath);
+    const prepared = plan.prepare?.() ?? Promise.resolve();
     this.#isPreparing = true;
     prepared.then(
-      () => {
-        this.#isPreparing = false;
-        this.#spawn();
-      },
-      (error: unknown) => {
-        this.#isPreparing = false;
-        const reason = error instanceof Error ? error.message : String(error);
-        if (this.#replacement !== undefined) this.#goBack(this.#replacement, reason);
-        else this.#waitForFile(reason);
-      },
+      () => this.#onPrepared(plan, undefined),
+      (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error.message : String(error)),
     );
+  }
+
+  #onPrepared(plan: RunnerPlan, failure: string | undefined): void {
+    this.#isPreparing = false;
+    // Another one has come meanwhile, whose file is another perhaps.
+    if (plan !== this.#plan) this.start();
+    else if (failure === undefined) this.#spawn();
+    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, failure);
+    else this.#waitForFile(failure);
   }
 
   /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */

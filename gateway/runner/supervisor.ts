@@ -17,7 +17,8 @@ import {
 } from './runner.ts';
 import type { RunnerPlan } from './runner-plan.ts';
 import { settlesWithin } from './settles-within.ts';
-import { type Failing, retryAfterSec, Succession, type SuccessionOptions } from './succession.ts';
+import { retryAfterSec, Succession, type SuccessionOptions } from './succession.ts';
+import type { Failing } from './succession-events.ts';
 
 export interface SupervisorOptions extends SuccessionOptions {
   /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { collectExact, fakeCommand, patienceMs, requestOf, supervised } from '../../fixtures/supervised.ts';
-import { within } from '../../fixtures/within.ts';
+import { until, within } from '../../fixtures/within.ts';
 
 const test = suite('replace');
 
@@ -71,6 +71,44 @@ test('two replacements at once: the last one counts, and both hear of it', async
     ]);
     assert.is(supervisor.status().info?.maxModelLen, 2000);
     await stream;
+  });
+});
+
+test('a runner that is slower than the one before is not taken for one that hangs', async () => {
+  await supervised(['--delay-ms', '1'], { limits: { wedgeMs: 50 } }, async ({ supervisor, state }) => {
+    await state('ready');
+    await collectExact(supervisor, requestOf([7], 200));
+    const replaced = supervisor.replaceRunner({ command: () => fakeCommand('--delay-ms', '1000') });
+    assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
+    await collectExact(supervisor, requestOf([7], 4));
+    assert.is(supervisor.status().restarts, 1);
+  });
+});
+
+test('a runner that gets ready after it was told to end is not taken for the new one', async () => {
+  const limits = { terminateAfterMs: 1500 };
+  await supervised(['--stubborn', '--slow-load', '300'], { limits }, async ({ supervisor, eventsOf }) => {
+    const loading = () => (supervisor.status().loadProgress ?? 0) > 0;
+    await until(patienceMs, 'The load', loading);
+    const replaced = supervisor.replaceRunner({ command: () => fakeCommand('--max-model-len', '2000') });
+    assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
+    assert.is(supervisor.status().info?.maxModelLen, 2000);
+    assert.is(eventsOf('model_load_complete').length, 1);
+  });
+});
+
+test('a plan that comes while another is prepared is prepared itself', async () => {
+  let fail = (_: Error): void => {};
+  const prepare = () => new Promise<void>((_, reject) => (fail = reject));
+  await supervised([], { prepare }, async ({ supervisor }) => {
+    let numPrepared = 0;
+    const replaced = supervisor.replaceRunner({
+      prepare: async () => void numPrepared++,
+      command: () => fakeCommand(),
+    });
+    fail(new Error('There is no such file.'));
+    assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
+    assert.is(numPrepared, 1);
   });
 });
 
