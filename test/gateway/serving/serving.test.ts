@@ -169,6 +169,7 @@ test('of several changes the last one counts, and all hear how it went', async (
     const toC = served.change('c', '--slow-load', '60000');
     const waiting = exact(execute(served, { prompt_ids: [4], max_tokens: 20 }), [4], 20);
     await phase(served, 'loading');
+    assert.is(served.serving.status().modelChange?.to, 'c');
     assert.match((await served.change('absent')) ?? '', 'does not exist', 'and this is none');
     const toD = served.change('d');
     assert.equal(await Promise.all([toB, toC, toD]), [undefined, undefined, undefined]);
@@ -236,7 +237,7 @@ test('the end of the server ends a change, while it drains and while it loads', 
   for (const at of ['draining', 'loading'] as const) {
     await servedModels({}, async (served) => {
       served.write('b');
-      const open = exact(execute(served, { prompt_ids: [3], max_tokens: 60 }), [3], 60);
+      const open = exact(execute(served, { prompt_ids: [3], max_tokens: 300 }), [3], 300);
       await until(patienceMs, 'A stream', () => served.serving.status().openRequests === 1);
       const changed = served.change('b', '--slow-load', '60000');
       await phase(served, at);
@@ -244,6 +245,7 @@ test('the end of the server ends a change, while it drains and while it loads', 
       await until(patienceMs, 'A waiting one', () => served.gate.numWaiting === 1);
       const stopped = served.serving.stop(patienceMs);
       assert.is((await within(patienceMs, 'An answer', waiting)).status, 503);
+      assert.is(served.serving.status().openRequests, at === 'draining' ? 1 : 0, 'who waits is told at once');
       assert.match((await changed) ?? '', 'stopping');
       await within(patienceMs, 'The stop', stopped);
       assert.is(await open, 'a');
