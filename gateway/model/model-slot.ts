@@ -3,8 +3,8 @@ import { loadModel } from './load-model.ts';
 import type { Model } from './model.ts';
 
 /**
- * The model that a gateway serves from one path. It is read again when its file has changed, so that a file mended or replaced under a
- * running gateway is served as it is now, and the tokenizer is never another model's than the runner's.
+ * The model that a gateway serves from one path. It is read again when its file has changed, so that a file mended or
+ * replaced under a running gateway is served as it is now, and the tokenizer is never another model's than the runner's.
  */
 export class ModelSlot {
   readonly path: string;

@@ -40,7 +40,7 @@ export function runnerRoutes(deps: AppDeps): Hono {
     if (!wait) return c.json({ status: 'restarting' }, 202);
     const failure = await restarted;
     if (failure === undefined) return c.json({ status: 'restarted' });
-    const message = `The new settings do not serve, and those of before hold on: ${failure}`;
+    const message = `The new settings could not be put to use, and those of before hold: ${failure}`;
     throw new ApiError({ status: 500, code: 'restart_failed', message });
   });
 

@@ -97,16 +97,17 @@ export class Serving implements Runner {
   status(): RunnerStatus {
     const status = this.#supervisor.status();
     const openRequests = status.openRequests + this.#options.gate.numWaiting;
-    const takesRequests = status.state === 'ready' || status.state === 'recovering';
-    if (this.#change === undefined || !takesRequests) return { ...status, openRequests };
+    if (this.#change === undefined) return { ...status, openRequests };
     const { phase, target } = this.#change;
     const [from, to] = [modelIdOf(this.#slot.path), modelIdOf(target.slot.path)];
     const reason =
       phase === 'draining'
         ? `What is open with the model ${from} is being finished; then ${to} takes over.`
         : `The model ${to} is being loaded in place of ${from}.`;
-    const modelChange = { phase, from, to };
-    return { ...status, state: 'recovering', reason, retryAfterSec, openRequests, modelChange };
+    const changing = { ...status, openRequests, modelChange: { phase, from, to } };
+    // Where requests are refused, they still are.
+    if (status.state !== 'ready' && status.state !== 'recovering') return changing;
+    return { ...changing, state: 'recovering', reason, retryAfterSec };
   }
 
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {

@@ -195,6 +195,20 @@ test('a change that is taken back while streams are open costs none of them', as
   });
 });
 
+test('another model is a way out where there is none left for the one before', async () => {
+  await servedModels({}, async (served) => {
+    served.write('a', { 'general.architecture': undefined });
+    process.kill(served.serving.status().pid as number, 'SIGKILL');
+    await until(patienceMs, 'A failure', () => served.serving.status().state === 'failed');
+    served.write('b');
+    const changed = served.change('b', '--slow-load', '200');
+    await phase(served, 'loading');
+    assert.is((await execute(served, { prompt: 'hello' })).status, 503, 'nobody waits who did not before');
+    assert.is(await changed, undefined);
+    assert.is(await exact(execute(served, { prompt_ids: [4], max_tokens: 20 }), [4], 20), 'b');
+  });
+});
+
 test('another file of the same name is another model', async () => {
   await servedModels({}, async (served) => {
     const open = exact(execute(served, { prompt: 'hello', max_tokens: 100 }), [tinyId('hello')], 100);
