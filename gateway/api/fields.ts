@@ -222,11 +222,14 @@ function fieldErrors(error: z.ZodError): FieldError[] {
     }
     if (issue.code === 'unrecognized_keys') {
       const prefix = issue.path.length === 0 ? '' : `${field}.`;
-      return issue.keys.slice(0, MAX_LISTED_ERRORS + 1).map((key) => ({
-        field: prefix + shown(key),
-        constraint: 'unknown',
-        message: `${prefix}${shown(key)} is not a field of this request`,
-      }));
+      return issue.keys.slice(0, MAX_LISTED_ERRORS + 1).map((key) => {
+        const unknown = prefix + (shown(key) || '""');
+        return {
+          field: unknown,
+          constraint: 'unknown',
+          message: `${unknown} is not a field of this request`,
+        };
+      });
     }
     if (issue.code === 'invalid_type') {
       const missing = issue.input === undefined;

@@ -4,6 +4,8 @@
  * objects and members. A megabyte takes some tens of milliseconds at most, whatever it says.
  */
 
+import { shown } from './fields.ts';
+
 /** Of a body in any encoding. */
 export const bodyBounds = {
   /** Brackets may nest so deep; parsers recurse, and no request needs more. */
@@ -16,7 +18,6 @@ export const bodyBounds = {
 const maxIntegerDigits = 20;
 /** Any integer of so many digits is exact as a number. */
 const exactDigits = 15;
-const maxShownChars = 64;
 
 const quote = 0x22;
 const comma = 0x2c;
@@ -90,7 +91,8 @@ class Parser {
       const name = this.#string();
       this.#skipSpace();
       if (!this.#takeCode(colon)) throw this.#expected('a colon');
-      if (Object.hasOwn(object, name)) throw new JsonFault(`the member ${shown(name)} is there twice`);
+      if (Object.hasOwn(object, name))
+        throw new JsonFault(`the member ${JSON.stringify(shown(name))} is there twice`);
       const value = this.#value(depth);
       // Assigned, it would be the object's prototype.
       if (name === '__proto__') define(object, name, value);
@@ -194,10 +196,6 @@ function isDigit(code: number): boolean {
 
 function isSpace(code: number): boolean {
   return code === 0x20 || code === 0x0a || code === 0x0d || code === 0x09;
-}
-
-function shown(name: string): string {
-  return JSON.stringify(name.length <= maxShownChars ? name : `${name.slice(0, maxShownChars)}…`);
 }
 
 function define(object: object, name: string, value: unknown): void {
