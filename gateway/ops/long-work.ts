@@ -13,7 +13,7 @@ export const longWorkLimits = {
   /** Characters or bytes that are worked on at once, without a turn of their own. */
   shortLength: 8192,
   /** Works that may wait for their turn. */
-  waiting: 64,
+  waiting: 256,
 } as const;
 
 /** Too much waits already; sending the request again may help. */
