@@ -6,6 +6,7 @@ import { DEADLINE_HEADER, parseDeadline } from './api/native/deadline.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
+import { type BodyLimits, boundBodiesInFlight } from './guard/bodies-in-flight.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
 import type { CrashReport } from './ops/crash-reports.ts';
@@ -24,7 +25,7 @@ import type { Runner } from './runner/runner.ts';
 import type { Gate } from './serving/gate.ts';
 
 /** What the routes need from the outside; tests pass fakes. */
-export interface AppDeps {
+export interface AppDeps extends BodyLimits {
   /** The model being served; undefined until it is loaded, and while it cannot be. */
   readonly model: () => Model | undefined;
   readonly runner: Runner;
@@ -42,8 +43,6 @@ export interface AppDeps {
   readonly restartRunner: () => Promise<string | undefined>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  /** Bytes a request body may have. */
-  readonly maxBodyBytes: number;
   /** Who may ask; loopbackOnly when left out. */
   readonly guard?: GuardRules;
 }
@@ -64,6 +63,7 @@ export function createApp(deps: AppDeps): Hono {
       await next();
     });
   }
+  app.use(boundBodiesInFlight(deps));
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,

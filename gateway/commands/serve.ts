@@ -117,6 +117,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     restartRunner,
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
+    maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
     guard,
   });
 
