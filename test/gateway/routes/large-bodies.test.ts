@@ -12,6 +12,7 @@ import { close, createHttpServer, listen } from '../../../gateway/ops/http-serve
 import { createLog } from '../../../gateway/ops/log.ts';
 import { longWorkLimits } from '../../../gateway/ops/long-work.ts';
 import { Metrics } from '../../../gateway/ops/metrics.ts';
+import { openGate } from '../../fixtures/app.ts';
 import { DEFAULT_MODEL } from '../../fixtures/default-model.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
@@ -41,6 +42,7 @@ const app = createApp({
   now: Date.now,
   crashes: () => [],
   restartRunner: async () => undefined,
+  gate: openGate(),
   maxBodyBytes: 2 ** 20,
   // In the second test each counts as a whole megabyte.
   maxBodyBytesInFlight: 2 ** 30,

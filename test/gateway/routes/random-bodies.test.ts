@@ -6,6 +6,7 @@ import { createLog } from '../../../gateway/ops/log.ts';
 import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { Journal } from '../../../gateway/runner/journal.ts';
 import { encodeToRunner } from '../../../gateway/runner/wire.ts';
+import { openGate } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { Random } from '../../fixtures/random.ts';
 import { type RandomBody, ROUTE_PATHS, randomBody } from '../../fixtures/random-bodies.ts';
@@ -33,6 +34,7 @@ const app = createApp({
   now: Date.now,
   crashes: () => [],
   restartRunner: async () => undefined,
+  gate: openGate(),
   maxBodyBytes: 2 ** 20,
   maxBodyBytesInFlight: 2 ** 22,
 });
