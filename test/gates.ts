@@ -44,6 +44,8 @@ export function sideBySide(sanitized: string): readonly Gate[] {
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/gateway/runner/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
+    testFile('test/gateway/routes/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
+    testFile('test/gateway/routes/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),
   ];
 }
 
