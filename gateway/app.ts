@@ -1,10 +1,12 @@
-import { type Context, Hono } from 'hono';
+import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { bodyLimit } from 'hono/body-limit';
 import { ApiError, toApiError } from './api/error.ts';
 import { correlation } from './api/native/correlation.ts';
+import { DEADLINE_HEADER, parseDeadline } from './api/native/deadline.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
+import { type BodyLimits, boundBodiesInFlight } from './guard/bodies-in-flight.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import type { Model } from './model/model.ts';
 import type { CrashReport } from './ops/crash-reports.ts';
@@ -20,25 +22,27 @@ import { modelRoutes } from './routes/models.ts';
 import { runnerRoutes } from './routes/runner.ts';
 import { tokenizeRoutes } from './routes/tokenize.ts';
 import type { Runner } from './runner/runner.ts';
+import type { Gate } from './serving/gate.ts';
 
 /** What the routes need from the outside; tests pass fakes. */
-export interface AppDeps {
+export interface AppDeps extends BodyLimits {
   /** The model being served; undefined until it is loaded, and while it cannot be. */
   readonly model: () => Model | undefined;
   readonly runner: Runner;
+  /** Where requests wait while another model takes over. */
+  readonly gate: Gate;
   readonly log: Log;
   readonly metrics: Metrics;
   /** Of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
   /**
-   * Reads the settings again and puts a new runner in place of the old one. Resolves when it is ready, or with the reason
-   * why the old command was started again. Throws UsageError for settings that cannot be used.
+   * Reads the settings again and puts a new runner in place of the old one, of another model if they name one. Resolves when
+   * it is ready, or with the reason why what was there before serves on. Throws UsageError or ModelFileError for settings
+   * that cannot be used.
    */
   readonly restartRunner: () => Promise<string | undefined>;
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  /** Bytes a request body may have. */
-  readonly maxBodyBytes: number;
   /** Who may ask; loopbackOnly when left out. */
   readonly guard?: GuardRules;
 }
@@ -59,6 +63,7 @@ export function createApp(deps: AppDeps): Hono {
       await next();
     });
   }
+  app.use(boundBodiesInFlight(deps));
   app.use(
     bodyLimit({
       maxSize: deps.maxBodyBytes,
@@ -71,6 +76,7 @@ export function createApp(deps: AppDeps): Hono {
       },
     }),
   );
+  for (const path of GENERATING) app.post(path, throughGate(deps.gate));
   const families = [
     healthRoutes,
     metricsRoutes,
@@ -91,6 +97,21 @@ export function createApp(deps: AppDeps): Hono {
     return answerError(c, toApiError(thrown));
   });
   return app;
+}
+
+/** A request is inside until it is with the runner, or answered. */
+function throughGate(gate: Gate): MiddlewareHandler {
+  return async (c, next) => {
+    // One whose body is still under way would be taken for a client that never sends it.
+    if (gate.isClosed) await c.req.arrayBuffer();
+    const deadline = c.req.path === '/execute' ? c.req.header(DEADLINE_HEADER) : undefined;
+    const leave = await gate.enter({ deadlineMs: parseDeadline(deadline), signal: c.req.raw.signal });
+    try {
+      await next();
+    } finally {
+      leave();
+    }
+  };
 }
 
 function answerError(c: Context, error: ApiError): Response {

@@ -77,6 +77,11 @@ const settings = {
     fallback: 2 ** 20,
     help: 'bytes a request body may have',
   },
+  'max-body-bytes-in-flight': {
+    schema: whole(1024, 2 ** 36),
+    fallback: 2 ** 26,
+    help: 'bytes of request bodies held at once, until they are answered; one more request gets 503',
+  },
   'max-connections': {
     schema: whole(1, 2 ** 20),
     fallback: 1024,
@@ -156,6 +161,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
   if (!isLoopback(config.host) && config['api-keys-file'] === undefined) {
     throw new UsageError(
       `${sourceOf('host')} must be a loopback address, got ${JSON.stringify(config.host)}; to let others in, set --api-keys-file as well.`,
+    );
+  }
+  if (config['max-body-bytes'] > config['max-body-bytes-in-flight']) {
+    throw new UsageError(
+      `--max-body-bytes must be at most --max-body-bytes-in-flight, got ${config['max-body-bytes']} and ${config['max-body-bytes-in-flight']}.`,
     );
   }
   if (config['headers-timeout-sec'] > config['request-timeout-sec']) {

@@ -1,3 +1,4 @@
+import { OverloadedError } from '../ops/long-work.ts';
 import { GenerationError, type GenerationErrorCode } from '../runner/runner.ts';
 
 /** One thing that is wrong with one field. `value` is the value as text, left out where it may be private. */
@@ -69,6 +70,10 @@ export function toApiError(error: unknown): ApiError {
       retryAfterSec: error.retryAfterSec,
       cause: error,
     });
+  }
+  if (error instanceof OverloadedError) {
+    const { message } = error;
+    return new ApiError({ status: 503, code: 'overloaded', message, retriable: true, retryAfterSec: 1 });
   }
   return new ApiError({
     status: 500,

@@ -1,20 +1,18 @@
 import type { Context } from 'hono';
-import { parse } from 'lossless-json';
+import { inOneStep, longWork } from '../ops/long-work.ts';
 import { ApiError } from './error.ts';
+import { JsonFault, parseLosslessJson } from './json-parser.ts';
 
 /**
  * JSON bodies, read without loss: integers that a JavaScript number would round arrive as bigint, so that a 64-bit
  * seed is the one the client sent. Everything that is wrong with a body before its fields are looked at ends here.
  */
 
-/** Brackets a body may nest; the parser recurses, and no request needs more. */
-const MAX_JSON_DEPTH = 64;
-
 export const JSON_TYPE = 'application/json';
 
 export async function readJson(c: Context): Promise<unknown> {
   requireMediaType(c, [JSON_TYPE]);
-  return parseJson(await c.req.text());
+  return readJsonText(c);
 }
 
 /** The one of these media types that the body is said to have, or a 415. */
@@ -31,14 +29,22 @@ export function requireMediaType(c: Context, accepted: readonly string[]): strin
   });
 }
 
+/** A long body waits for its turn. */
+export async function readJsonText(c: Context): Promise<unknown> {
+  const text = await c.req.text();
+  return longWork.run(
+    text.length,
+    inOneStep(() => parseJson(text)),
+    c.req.raw.signal,
+  );
+}
+
 export function parseJson(text: string): unknown {
-  if (nestsDeeperThan(text, MAX_JSON_DEPTH)) {
-    throw invalidJson(`it nests deeper than ${MAX_JSON_DEPTH} brackets`);
-  }
   try {
-    return parse(text, null, parseNumber);
+    return parseLosslessJson(text);
   } catch (error) {
-    throw invalidJson(error instanceof Error ? error.message : String(error));
+    if (error instanceof JsonFault) throw invalidJson(error.message);
+    throw error;
   }
 }
 
@@ -54,30 +60,4 @@ export function invalidBody(encoding: string, message: string): ApiError {
     message,
     fieldErrors: [{ field: 'body', constraint: encoding, message }],
   });
-}
-
-/** Digits of the largest 64-bit integer; making a bigint of very many takes seconds. */
-const MAX_INTEGER_DIGITS = 20;
-
-/** A bigint for an integer of up to 20 digits that a number would round; else a number, as everywhere in JavaScript. */
-function parseNumber(text: string): number | bigint {
-  const value = Number(text);
-  const isLong = text.length > MAX_INTEGER_DIGITS + 1 || !/^-?\d+$/.test(text);
-  return isLong || Number.isSafeInteger(value) ? value : BigInt(text);
-}
-
-function nestsDeeperThan(text: string, limit: number): boolean {
-  let depth = 0;
-  let inString = false;
-  for (let i = 0; i < text.length; i++) {
-    const char = text[i];
-    if (inString) {
-      if (char === '\\') i++;
-      else if (char === '"') inString = false;
-    } else if (char === '"') inString = true;
-    else if (char === '[' || char === '{') {
-      if (++depth > limit) return true;
-    } else if (char === ']' || char === '}') depth--;
-  }
-  return false;
 }

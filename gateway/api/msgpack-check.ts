@@ -1,7 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-
-/** Maps and arrays a message may nest; as for JSON. */
-const MAX_DEPTH = 64;
+import { bodyBounds } from './json-parser.ts';
 
 /** What is wrong with the bytes, if they are not exactly one MessagePack value of the kinds JSON has, and binary. */
 export function msgpackFault(bytes: Uint8Array): string | undefined {
@@ -23,6 +21,7 @@ class Walker {
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
   #at = 0;
+  #numMembers = 0;
 
   constructor(bytes: Uint8Array) {
     this.#bytes = bytes;
@@ -63,6 +62,10 @@ class Walker {
 
   #map(count: number, depth: number): void {
     this.#enter(depth);
+    this.#numMembers += 1 + count;
+    if (this.#numMembers > bodyBounds.members) {
+      throw new Fault(`it has more than ${bodyBounds.members} maps and members`);
+    }
     for (let i = 0; i < count; i++) {
       this.#key();
       this.value(depth + 1);
@@ -75,7 +78,8 @@ class Walker {
   }
 
   #enter(depth: number): void {
-    if (depth >= MAX_DEPTH) throw new Fault(`it nests deeper than ${MAX_DEPTH} maps and arrays`);
+    if (depth >= bodyBounds.depth)
+      throw new Fault(`it nests deeper than ${bodyBounds.depth} maps and arrays`);
   }
 
   #key(): void {
@@ -86,7 +90,9 @@ class Walker {
   }
 
   #string(length: number): void {
-    if (!isUtf8(this.#skip(length))) throw new Fault('a string is not UTF-8');
+    const start = this.#at;
+    this.#skip(length);
+    if (!isUtf8(this.#bytes.subarray(start, this.#at))) throw new Fault('a string is not UTF-8');
   }
 
   #unsigned(length: number): number {
@@ -96,9 +102,8 @@ class Walker {
     return length === 2 ? this.#view.getUint16(at) : this.#view.getUint32(at);
   }
 
-  #skip(length: number): Uint8Array {
+  #skip(length: number): void {
     if (length > this.#bytes.length - this.#at) throw new Fault('it ends in the middle of a value');
     this.#at += length;
-    return this.#bytes.subarray(this.#at - length, this.#at);
   }
 }

@@ -12,7 +12,7 @@ export interface ChatTemplate {
    * bounds of time, depth or output; PromptTooLongError, before any text is tokenized, for what must be more than maxTokens.
    */
   render(messages: readonly ChatMessage[], maxTokens?: number): Promise<number[]>;
-  /** Frees what rendering holds; a render that is under way fails. */
+  /** Frees what rendering holds, as soon as no render is under way. */
   close(): void;
 }
 

@@ -6,6 +6,7 @@
  * A placeholder is digits between two private-use characters: trimming, changes of case and JSON leave it as it is.
  */
 import { randomBytes } from 'node:crypto';
+import type { Steps } from '../ops/long-work.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
 
 const open = '\uE000';
@@ -29,13 +30,23 @@ export class HiddenLiterals {
     this.#placeholders = new RegExp(`${open}${nonce}\\.(\\d+)${close}`, 'g');
   }
 
-  hide(text: string): string {
+  *hide(text: string): Steps<string> {
     let hidden = '';
-    for (const segment of this.#finder.split(text)) hidden += segment.match ?? segment.text;
+    for (const segment of this.#finder.split(text)) {
+      hidden += segment.match ?? segment.text;
+      yield;
+    }
     return hidden;
   }
 
-  reveal(text: string): string {
-    return text.replace(this.#placeholders, (_, index: string) => this.#literals[Number(index)] ?? '');
+  *reveal(text: string): Steps<string> {
+    let revealed = '';
+    let end = 0;
+    for (const placeholder of text.matchAll(this.#placeholders)) {
+      revealed += text.slice(end, placeholder.index) + (this.#literals[Number(placeholder[1])] ?? '');
+      end = placeholder.index + placeholder[0].length;
+      yield;
+    }
+    return revealed + text.slice(end);
   }
 }

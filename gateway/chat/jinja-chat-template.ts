@@ -1,4 +1,5 @@
 /** A model's own template: a conversation in, prompt ids out, with control tokens only where the template put them. */
+import { longWork, type Steps } from '../ops/long-work.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type ChatMessage, type ChatTemplate, PromptTooLongError } from './chat-template.ts';
@@ -19,28 +20,34 @@ export class JinjaChatTemplate implements ChatTemplate {
 
   async render(messages: readonly ChatMessage[], maxTokens = Number.POSITIVE_INFINITY): Promise<number[]> {
     const contents = messages.map((message) => message.content);
+    const length = contents.reduce((sum, content) => sum + content.length, 0);
     const hidden = new HiddenLiterals(this.#tokenizer.controlLiterals, contents);
     const prompt = await this.#process.render({
-      messages: messages.map(({ role, content }) => ({ role, content: hidden.hide(content) })),
+      messages: await longWork.run(length, hideIn(messages, hidden)),
       bos_token: this.#literal(this.#tokenizer.bosId),
       eos_token: this.#literal(this.#tokenizer.eosId),
       add_generation_prompt: true,
     });
+    return longWork.run(prompt.length, this.#encode(prompt, hidden, maxTokens));
+  }
 
+  *#encode(prompt: string, hidden: HiddenLiterals, maxTokens: number): Steps<number[]> {
     // Cut at the control tokens first and reveal afterwards: what is revealed joins the text around it, so that its ids
     // are those of ordinary text in its place.
-    const segments = [...this.#control.split(prompt)].map(({ text, match }) =>
-      match === true ? { text, isControl: true } : { text: hidden.reveal(text), isControl: false },
-    );
-    const leastTokens = segments.reduce(
-      (sum, { text, isControl }) => sum + (isControl ? 1 : this.#tokenizer.leastTokens(text)),
-      0,
-    );
+    const segments: { readonly text: string; readonly isControl: boolean }[] = [];
+    let leastTokens = 0;
+    for (const { text, match: isControl = false } of this.#control.split(prompt)) {
+      const revealed = isControl ? text : yield* hidden.reveal(text);
+      segments.push({ text: revealed, isControl });
+      leastTokens += isControl ? 1 : this.#tokenizer.leastTokens(revealed);
+      yield;
+    }
     if (leastTokens > maxTokens) throw new PromptTooLongError(leastTokens);
     const ids: number[] = [];
     for (const { text, isControl } of segments) {
-      for (const id of this.#tokenizer.encode(text, { addSpecial: false, parseSpecial: isControl }))
-        ids.push(id);
+      const options = { addSpecial: false, parseSpecial: isControl };
+      for (const id of yield* this.#tokenizer.encodeInSteps(text, options)) ids.push(id);
+      yield;
     }
     return ids;
   }
@@ -52,4 +59,10 @@ export class JinjaChatTemplate implements ChatTemplate {
   #literal(id: number | undefined): string {
     return id === undefined ? '' : Buffer.from(this.#tokenizer.bytes(id)).toString('utf8');
   }
+}
+
+function* hideIn(messages: readonly ChatMessage[], hidden: HiddenLiterals): Steps<ChatMessage[]> {
+  const out: ChatMessage[] = [];
+  for (const { role, content } of messages) out.push({ role, content: yield* hidden.hide(content) });
+  return out;
 }

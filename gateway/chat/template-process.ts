@@ -34,6 +34,7 @@ export class TemplateProcess {
   /** Settles when the last render in line has. */
   #tail: Promise<unknown> = Promise.resolve();
   #waiting = 0;
+  #isClosed = false;
 
   constructor(source: string) {
     if (source.length > templateLimits.sourceChars) {
@@ -58,10 +59,18 @@ export class TemplateProcess {
       return await turn;
     } finally {
       this.#waiting--;
+      this.#endIfUnused();
     }
   }
 
+  /** Ends the process, as soon as nobody waits for it. */
   close(): void {
+    this.#isClosed = true;
+    this.#endIfUnused();
+  }
+
+  #endIfUnused(): void {
+    if (!this.#isClosed || this.#waiting > 0) return;
     this.#child?.kill('SIGKILL');
     this.#child = undefined;
   }

@@ -1,5 +1,6 @@
 import type { Model } from '../model/model.ts';
 import { UsageError } from '../ops/exit-code.ts';
+import { finish } from '../ops/long-work.ts';
 import { encodePrompt, tokensLeft } from '../routes/prompt.ts';
 import type { GenerateRequest, Runner, RunnerInfo, SamplingParams } from '../runner/runner.ts';
 import { type EndReason, readAnswer } from '../tokenizer/answer.ts';
@@ -44,7 +45,7 @@ export async function* answerPrompts(
   const requests = prompts.map((prompt, index): GenerateRequest => {
     const promptIds =
       typeof prompt === 'string'
-        ? encodePrompt(prompt, model, info, `prompt ${index + 1}`)
+        ? finish(encodePrompt(prompt, model, info, `prompt ${index + 1}`))
         : known(model, prompt, index);
     const seed = (settings.sampling.seed + BigInt(index)) % U64;
     const maxTokens = Math.min(settings.maxTokens, tokensLeft(promptIds, info, `prompt ${index + 1}`));

@@ -3,7 +3,7 @@ import type { Config } from '../config.ts';
 import { PASSED_ON } from './runner-command.ts';
 
 /** What a runner started anew can be given; everything else is the gateway's, until that is started anew. */
-const APPLIED: readonly (keyof Config)[] = ['runner', ...PASSED_ON];
+const APPLIED: readonly (keyof Config)[] = ['model', 'runner', ...PASSED_ON];
 
 export interface Reloaded {
   readonly config: Config;

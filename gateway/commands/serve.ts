@@ -1,9 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { basename } from 'node:path';
 import { createApp } from '../app.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
+import { modelIdOf } from '../model/model.ts';
 import { resolveModel } from '../model/model-cache.ts';
-import { ModelSlot } from '../model/model-slot.ts';
 import { CrashReports } from '../ops/crash-reports.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../ops/http-server.ts';
@@ -18,8 +17,9 @@ import { CAPABILITIES } from '../routes/health.ts';
 import { crashKind } from '../runner/crash.ts';
 import { memoryOf } from '../runner/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
-import { Supervisor } from '../runner/supervisor.ts';
 import { TimeLimitedRunner } from '../runner/time-limited-runner.ts';
+import { Gate } from '../serving/gate.ts';
+import { Serving } from '../serving/serving.ts';
 import { curlLine, greeting, placeOf } from './greeting.ts';
 import { reload } from './reload.ts';
 import { reporting } from './report.ts';
@@ -53,12 +53,12 @@ const PRINT_CONFIG = '--print-config';
 
 async function serve(config: Config, readAgain: () => Config): Promise<number> {
   const workerId = config['worker-id'] ?? randomUUID();
-  const slot = new ModelSlot(resolveModel(config.model));
+  let modelPath = resolveModel(config.model);
   const guard = guardRules(config);
   let port = config.port;
   let place = '';
   let curl = '';
-  const log = createLog(config['log-level'], () => ({ worker_id: workerId, model: slot.path, port }));
+  const log = createLog(config['log-level'], () => ({ worker_id: workerId, model: modelPath, port }));
   log.info({ event: 'startup', msg: 'Worker starting' });
 
   const crashes = new CrashReports({
@@ -68,19 +68,23 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     now: Date.now,
   });
   const callback = new ReadyCallback(config['callback-url'], log);
-  const supervisor = new Supervisor({
-    prepare: () => slot.refresh(),
-    command: () => runnerCommand(config, slot),
-    modelPath: slot.path,
+  const gate = new Gate({
+    maxWaiting: config['max-open-requests'],
+    maxWaitMs: config['inference-timeout-sec'] * 1000,
+    now: Date.now,
+    onRefused: ({ code }) => metrics.refused(code.toLowerCase()),
+  });
+  const serving = new Serving(modelPath, (slot) => runnerCommand(config, slot), {
+    gate,
+    drainMs: config['drain-timeout-sec'] * 1000,
     maxOpenRequests: config['max-open-requests'],
     maxQueuedTokens: config['max-queued-tokens'],
     limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
     log: ({ level, ...event }) => log[level](event),
-    onReady: (info) => {
-      const model = slot.current;
-      if (model === undefined) return;
+    onServed: (info, model) => {
+      modelPath = model.path;
       log.info({ event: 'ready', uri: place, ...memoryOf(info) });
-      if (supervisor.status().restarts === 0) console.log(greeting(place, curl, model));
+      if (serving.status().restarts === 0) console.log(greeting(place, curl, model));
       void callback.send(readyMessage(workerId, place, model.id, info));
     },
     onCrash: (crash) => {
@@ -90,8 +94,9 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   });
   const restartRunner = (): Promise<string | undefined> => {
     const { config: next, notApplied } = reload(config, readAgain());
+    const path = resolveModel(next.model);
     if (notApplied.length > 0) log.warn({ event: 'settings_not_applied', settings: notApplied });
-    return supervisor.replaceRunner(() => runnerCommand(next, slot));
+    return serving.change(path, (slot) => runnerCommand(next, slot));
   };
   process.on('SIGHUP', () => {
     try {
@@ -100,22 +105,24 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
       log.error({ event: 'settings_unusable', msg: (error as Error).message });
     }
   });
-  const metrics = new Metrics(() => supervisor.status(), Date.now);
-  const limited = new TimeLimitedRunner(supervisor, config['inference-timeout-sec'] * 1000, Date.now);
+  const metrics = new Metrics(() => serving.status(), Date.now);
+  const limited = new TimeLimitedRunner(serving, config['inference-timeout-sec'] * 1000, Date.now);
   const app = createApp({
-    model: () => slot.current,
+    model: () => serving.model,
     runner: new MeteredRunner(limited, metrics),
+    gate,
     log,
     metrics,
     crashes: () => crashes.newest,
     restartRunner,
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
+    maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
     guard,
   });
 
   const notifier = createNotifier(process.env, {
-    status: () => statusLine(supervisor.status(), basename(slot.path, '.gguf')),
+    status: () => statusLine(serving.status(), modelIdOf(modelPath)),
     log,
   });
   const server = createHttpServer(app.fetch, httpLimits(config), (heldBytes) => {
@@ -143,9 +150,9 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   port = 'port' in address ? address.port : 0;
   place = placeOf(address);
   curl = curlLine(address, guard.apiKeys !== undefined);
-  console.log(`Runnel listens on ${place} and loads ${slot.path}`);
+  console.log(`Runnel listens on ${place} and loads ${modelPath}`);
   log.info({ event: 'listening', url: place });
-  supervisor.start();
+  serving.start();
   notifier?.ready();
 
   const end = await Promise.race([firstSignal(), callback.failed]);
@@ -160,9 +167,9 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   log.info({
     event: 'shutdown',
     reason: isRefused ? 'callback' : end,
-    open_requests: supervisor.status().openRequests,
+    open_requests: serving.status().openRequests,
   });
-  await supervisor.stop(isRefused ? 0 : config['drain-timeout-sec'] * 1000);
+  await serving.stop(isRefused ? 0 : config['drain-timeout-sec'] * 1000);
   await close(server, closed);
   log.info({ event: 'stopped' });
   notifier?.close();

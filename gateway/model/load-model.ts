@@ -1,6 +1,5 @@
 /** From a path to a Model: opens the file, reads its metadata, builds its tokenizer and its template. */
 import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs';
-import { basename } from 'node:path';
 import { ChatTemplateError } from '../chat/chat-template.ts';
 import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
 import { createTokenizer } from '../tokenizer/create-tokenizer.ts';
@@ -9,7 +8,7 @@ import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { EndOfFileError } from './file-window.ts';
 import { GgufError, readGguf } from './gguf.ts';
 import { type Metadata, MetadataError } from './metadata.ts';
-import type { Model } from './model.ts';
+import { type Model, modelIdOf } from './model.ts';
 import { ModelFileError } from './model-file-error.ts';
 
 /** Ends of an answer, where the file names them: of the text, of a turn, of a message. */
@@ -49,7 +48,7 @@ function modelFrom(path: string, metadata: Metadata, stats: Stats): Model {
   const source = metadata.optionalString('tokenizer.chat_template');
   return {
     path,
-    id: basename(path, '.gguf'),
+    id: modelIdOf(path),
     architecture,
     contextLength,
     tokenizer,

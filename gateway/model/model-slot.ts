@@ -3,8 +3,8 @@ import { loadModel } from './load-model.ts';
 import type { Model } from './model.ts';
 
 /**
- * The one model of a gateway. It is read again when its file has changed, so that a file mended or replaced under a
- * running gateway is served as it is now, and the tokenizer is never another model's than the runner's.
+ * The model that a gateway serves from one path. It is read again when its file has changed, so that a file mended or
+ * replaced under a running gateway is served as it is now, and the tokenizer is never another model's than the runner's.
  */
 export class ModelSlot {
   readonly path: string;
@@ -24,10 +24,21 @@ export class ModelSlot {
   async refresh(): Promise<void> {
     const identity = await identify(this.path);
     if (this.#model !== undefined && identity !== undefined && identity === this.#identity) return;
-    this.#model?.chatTemplate?.close();
-    this.#model = undefined;
+    this.close();
     this.#model = await loadModel(this.path);
     this.#identity = identity;
+  }
+
+  /** Whether this is what would be read from that path now. */
+  async holds(path: string): Promise<boolean> {
+    if (path !== this.path || this.#model === undefined) return false;
+    return (await identify(path)) === this.#identity;
+  }
+
+  /** Lets go of the model; those who have it may end what they are at. */
+  close(): void {
+    this.#model?.chatTemplate?.close();
+    this.#model = undefined;
   }
 }
 

@@ -1,10 +1,11 @@
+import { basename } from 'node:path';
 import type { ChatTemplate } from '../chat/chat-template.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 /** What the gateway knows of a model, read from its file's metadata. Tensors are the runner's. */
 export interface Model {
   readonly path: string;
-  /** As clients name it: the file's name without directory and .gguf. */
+  /** As clients name it: see modelIdOf. */
   readonly id: string;
   /** general.architecture; the runner verifies it. */
   readonly architecture: string;
@@ -19,4 +20,9 @@ export interface Model {
   readonly stopIds: readonly number[];
   /** Seconds since 1970 of the file's modification time. */
   readonly created: number;
+}
+
+/** As clients name the model of a file: by the file's name without directory and .gguf. */
+export function modelIdOf(path: string): string {
+  return basename(path, '.gguf');
 }

@@ -36,7 +36,7 @@ export class MeteredRunner implements Runner {
     const onAbort = (): void => meter.end('cancelled');
     if (signal.aborted) onAbort();
     else signal.addEventListener('abort', onAbort, { once: true });
-    return read(batches, meter);
+    return read(batches, meter, () => signal.removeEventListener('abort', onAbort));
   }
 
   /** What the runner does not take is so many refusals. */
@@ -53,6 +53,7 @@ export class MeteredRunner implements Runner {
 async function* read(
   batches: AsyncIterable<TokenBatch>,
   meter: RequestMeter,
+  onEnd: () => void,
 ): AsyncGenerator<TokenBatch, void, undefined> {
   try {
     for await (const batch of batches) {
@@ -67,6 +68,7 @@ async function* read(
   } finally {
     // Left early without being cancelled: the text met a stop string.
     meter.end('stop_sequence');
+    onEnd();
   }
 }
 

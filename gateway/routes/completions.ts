@@ -7,6 +7,7 @@ import type { Prompt } from '../api/openai/prompts.ts';
 import type { AppDeps } from '../app.ts';
 import { cacheSalt } from '../guard/cache-salt.ts';
 import type { Model } from '../model/model.ts';
+import { longWork, type Steps } from '../ops/long-work.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
 import { requireModelId } from './models.ts';
@@ -25,10 +26,8 @@ export function completionRoutes(deps: AppDeps): Hono {
     requireKnownBiases(request.logit_bias, info.vocabSize);
     const stopIds = stopIdsOf(request, model, info.vocabSize);
     const seed = request.seed ?? randomSeed();
-    const prompts = request.prompt.map((prompt, index) => {
-      const field = request.prompt.length === 1 ? 'prompt' : `prompt.${index}`;
-      return promptOf(prompt, field, model, info);
-    });
+    const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
+    const prompts = await longWork.run(length, promptsOf(request.prompt, model, info), c.req.raw.signal);
     // The choices of the first prompt come first: choice = prompt * n + sample.
     const requests = prompts.flatMap(({ promptIds, left }) =>
       generateRequests(request, seed, {
@@ -57,14 +56,21 @@ export function completionRoutes(deps: AppDeps): Hono {
   return app;
 }
 
-/** The ids of a prompt and how many tokens fit behind it, or a 400 on `field`. */
-function promptOf(
-  prompt: Prompt,
-  field: string,
-  model: Model,
-  info: RunnerInfo,
-): { promptIds: readonly number[]; left: number } {
-  if (typeof prompt !== 'string') requireKnownIds(prompt, info.vocabSize, (index) => `${field}.${index}`);
-  const promptIds = typeof prompt === 'string' ? encodePrompt(prompt, model, info, field) : prompt;
-  return { promptIds, left: tokensLeft(promptIds, info, field) };
+interface EncodedPrompt {
+  readonly promptIds: readonly number[];
+  /** Tokens that fit behind it. */
+  readonly left: number;
+}
+
+/** Each prompt's ids, or a 400 on the first that cannot be. */
+function* promptsOf(prompts: readonly Prompt[], model: Model, info: RunnerInfo): Steps<EncodedPrompt[]> {
+  const encoded: EncodedPrompt[] = [];
+  for (const [index, prompt] of prompts.entries()) {
+    const field = prompts.length === 1 ? 'prompt' : `prompt.${index}`;
+    if (typeof prompt !== 'string') requireKnownIds(prompt, info.vocabSize, (at) => `${field}.${at}`);
+    const promptIds = typeof prompt === 'string' ? yield* encodePrompt(prompt, model, info, field) : prompt;
+    encoded.push({ promptIds, left: tokensLeft(promptIds, info, field) });
+    yield;
+  }
+  return encoded;
 }

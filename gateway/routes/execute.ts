@@ -12,6 +12,7 @@ import type { AppDeps } from '../app.ts';
 import { cacheSalt } from '../guard/cache-salt.ts';
 import type { Model } from '../model/model.ts';
 import { executeLog } from '../ops/execute-log.ts';
+import { longWork } from '../ops/long-work.ts';
 import { memoryOf } from '../runner/memory.ts';
 import { neutralSampling, type RunnerInfo } from '../runner/runner.ts';
 import { readAnswer } from '../tokenizer/answer.ts';
@@ -31,7 +32,7 @@ export function executeRoutes(deps: AppDeps): Hono {
     const request = parseExecuteRequest(await readBody(c));
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
     const { model, info } = requireReady(deps);
-    const { promptIds, field } = promptOf(request, model, info);
+    const { promptIds, field } = await promptOf(request, model, info, c.req.raw.signal);
     const stopIds = stopIdsOf(request, model, info.vocabSize);
     const left = tokensLeft(promptIds, info, field);
     const maxTokens = maxTokensWithin(left, request.min_tokens, request.max_tokens);
@@ -102,16 +103,18 @@ export function executeRoutes(deps: AppDeps): Hono {
 }
 
 /** The prompt's ids, and the field they came by. */
-function promptOf(
+async function promptOf(
   request: ExecuteRequest,
   model: Model,
   info: RunnerInfo,
-): { promptIds: readonly number[]; field: string } {
+  signal: AbortSignal,
+): Promise<{ promptIds: readonly number[]; field: string }> {
   const { prompt, prompt_ids } = request;
   if (prompt_ids !== undefined) {
     requireKnownIds(prompt_ids, info.vocabSize, (index) => `prompt_ids.${index}`);
     return { promptIds: prompt_ids, field: 'prompt_ids' };
   }
   if (prompt === undefined) throw new Error('A request without a prompt passed its check.');
-  return { promptIds: encodePrompt(prompt, model, info, 'prompt'), field: 'prompt' };
+  const promptIds = await longWork.run(prompt.length, encodePrompt(prompt, model, info, 'prompt'), signal);
+  return { promptIds, field: 'prompt' };
 }

@@ -97,6 +97,7 @@ export function healthRoutes(deps: AppDeps): Hono {
         kv_blocks_free: runner.numFreeBlocks ?? null,
         kv_cache_type: info?.kvCacheType ?? null,
       },
+      model_change: runner.modelChange ?? null,
       scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),
     });
   });

@@ -1,4 +1,5 @@
 import { ApiError } from '../api/error.ts';
+import { shown } from '../api/fields.ts';
 
 /** A request that is running under the id its client gave it. */
 export interface Job {
@@ -18,7 +19,7 @@ export class Jobs {
   /** Registers a job; 409 while one with this id runs. */
   start(jobId: string): Job {
     if (this.#running.has(jobId)) {
-      const message = `job_id ${JSON.stringify(jobId)} is in use by a running job; wait for its end or choose another`;
+      const message = `job_id ${JSON.stringify(shown(jobId))} is in use by a running job; wait for its end or choose another`;
       throw new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
     }
     const controller = new AbortController();

@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import { ApiError } from '../api/error.ts';
+import { shown } from '../api/fields.ts';
 import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
 
@@ -29,7 +30,7 @@ export function requireModelId(id: string, model: Model): void {
 
 function modelNotFound(id: string, model: Model | undefined): ApiError {
   const served = model === undefined ? 'no model is loaded' : `this server serves "${model.id}"`;
-  const message = `The model ${JSON.stringify(id)} is not here; ${served}.`;
+  const message = `The model ${JSON.stringify(shown(id))} is not here; ${served}.`;
   return new ApiError({ status: 404, code: 'model_not_found', message, param: 'model' });
 }
 

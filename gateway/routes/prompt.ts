@@ -1,6 +1,7 @@
 import { ApiError } from '../api/error.ts';
 import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
+import type { Steps } from '../ops/long-work.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 
 /** The model and the limits of its runner, or a 503 that says why there are none yet. */
@@ -46,14 +47,11 @@ export function maxTokensWithin(left: number, minTokens: number, maxTokens: numb
   throw new ApiError({ status: 400, code: 'context_length_exceeded', message, fieldErrors });
 }
 
-/**
- * The ids of a text. What is too long by its bytes alone is refused before it is tokenized: everything else would wait
- * for that.
- */
-export function encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): number[] {
+/** The ids of a text. What is too long by its bytes alone is refused before it is tokenized. */
+export function* encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): Steps<number[]> {
   const leastTokens = model.tokenizer.leastTokens(text);
   if (leastTokens > info.maxModelLen) throw contextExceeded(field, leastTokens, info);
-  return model.tokenizer.encode(text, { addSpecial: true, parseSpecial: false });
+  return yield* model.tokenizer.encodeInSteps(text, { addSpecial: true, parseSpecial: false });
 }
 
 /** For a prompt whose tokens nobody counted, because there are too many in any case. */

@@ -4,6 +4,7 @@ import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
 import { JSON_TYPE, readJson } from '../api/json.ts';
 import type { AppDeps } from '../app.ts';
+import { ModelFileError } from '../model/model-file-error.ts';
 import { jsonOf } from '../ops/crash-reports.ts';
 import { UsageError } from '../ops/exit-code.ts';
 
@@ -19,7 +20,7 @@ function restart(deps: AppDeps): Promise<string | undefined> {
   try {
     return deps.restartRunner();
   } catch (error) {
-    if (!(error instanceof UsageError)) throw error;
+    if (!(error instanceof UsageError || error instanceof ModelFileError)) throw error;
     throw new ApiError({ status: 409, code: 'settings_unusable', message: error.message, cause: error });
   }
 }
@@ -39,7 +40,7 @@ export function runnerRoutes(deps: AppDeps): Hono {
     if (!wait) return c.json({ status: 'restarting' }, 202);
     const failure = await restarted;
     if (failure === undefined) return c.json({ status: 'restarted' });
-    const message = `The new runner did not get ready, and one by the settings of before was started: ${failure}`;
+    const message = `The new settings could not be put to use, and those of before hold: ${failure}`;
     throw new ApiError({ status: 500, code: 'restart_failed', message });
   });
 

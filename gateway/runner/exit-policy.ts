@@ -30,6 +30,8 @@ export interface ExitPolicy {
   readonly action: 'restart' | 'wait_for_file' | 'fail';
   /** Whether the death counts for the delay of the next start. */
   readonly countsForBackoff: boolean;
+  /** Whether a start that ends so came to nothing by itself: after a few of these, requests wait no longer. */
+  readonly countsForStarts: boolean;
   /** Whether what the runner computed may be the cause: the requests it had become suspects. */
   readonly countsForRequests: boolean;
   /** How it counts for the breaker; undefined: not at all. */
@@ -70,6 +72,7 @@ export function exitPolicy(death: Death): ExitPolicy {
 const crash = (kind: string, maxOfKind?: number): Omit<ExitPolicy, 'reason'> => ({
   action: 'restart',
   countsForBackoff: true,
+  countsForStarts: true,
   countsForRequests: true,
   crash: maxOfKind === undefined ? { kind } : { kind, maxOfKind },
 });
@@ -115,9 +118,9 @@ function judge(death: Death): Omit<ExitPolicy, 'reason'> {
 function judgeKill({ isOutOfMemory, readyForMs }: Death): Omit<ExitPolicy, 'reason'> {
   // The KV cache is allocated before Ready: no request makes a runner outgrow its memory.
   if (isOutOfMemory) return { ...crash('memory', 2), countsForRequests: false };
-  // Somebody's kill -9 says nothing about the requests. It says nothing about the runner either once that was ready;
-  // before, it may be in a loop.
-  return { ...surroundings, countsForBackoff: readyForMs === undefined };
+  // Somebody's kill -9 says nothing about the requests, nor about what the next start will come to. Before Ready it may be one of
+  // a loop, by a daemon that watches the memory: then starts are delayed.
+  return { ...surroundings, countsForBackoff: readyForMs === undefined, countsForStarts: false };
 }
 
 function sentenceOf({ exit, failure, stderrTail, isOutOfMemory }: Death): string {

@@ -124,7 +124,7 @@ export class GenerationError extends Error {
 }
 
 /**
- * starting: no runner has been ready yet. ready: takes requests. recovering: the runner died and another is coming;
+ * starting: no runner has been ready yet. ready: takes requests. recovering: the runner died or is replaced, and another is coming;
  * requests wait. failed: no runner will come until something changes, or time has passed; `reason` says what. stopping: draining.
  */
 export type RunnerState = 'starting' | 'ready' | 'recovering' | 'failed' | 'stopping';
@@ -151,6 +151,14 @@ export interface RunnerInfo {
   readonly kvCacheType: string;
 }
 
+/** Another model takes over: first what is open with the old one is finished, then the new one is loaded. */
+export interface ModelChange {
+  readonly phase: 'draining' | 'loading';
+  /** As clients name them. */
+  readonly from: string;
+  readonly to: string;
+}
+
 export interface RunnerStatus {
   readonly state: RunnerState;
   /** A sentence, when the state is not ready. */
@@ -160,6 +168,8 @@ export interface RunnerStatus {
   /** Runner processes started after the first. */
   readonly restarts: number;
   readonly openRequests: number;
+  /** Absent while no other model takes over. */
+  readonly modelChange?: ModelChange;
   /** Of the prompts of these. */
   readonly openTokens: number;
   /** 0 to 1 while a model loads. */

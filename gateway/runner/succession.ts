@@ -7,24 +7,25 @@
  */
 import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
-import type { RunnerClient } from './client.ts';
 import { type Clock, systemClock, type Timer } from './clock.ts';
-import type { RunnerCrash } from './crash.ts';
 import { type Death, type ExitPolicy, exitPolicy } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
+import { LastHeard } from './last-heard.ts';
 import { LoadLog } from './load-log.ts';
-import type { Hello, Ready } from './messages.ts';
+import type { Ready } from './messages.ts';
 import { readOomKills } from './oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
-import type { RunnerInfo, RunnerState } from './runner.ts';
+import { Replacement } from './replacement.ts';
+import type { RunnerState } from './runner.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
-import { CountersOverLives, type SchedulerCounters, type SchedulerStats } from './scheduler-stats.ts';
+import type { RunnerPlan } from './runner-plan.ts';
 import { StepTimes } from './step-times.ts';
+import type { Failing, SuccessionEvents } from './succession-events.ts';
 
 /** What a client is told to wait before it asks again, when another runner is about to come. */
 export const retryAfterSec = 1;
 
-/** After so many runners in a row that died before they were ready, requests stop waiting for the next one. */
+/** After so many runners in a row that died before they were ready, and not by somebody's kill, requests wait no longer. */
 export const maxFruitlessStarts = 3;
 
 export interface RunnerEvent {
@@ -33,16 +34,8 @@ export interface RunnerEvent {
   readonly [key: string]: unknown;
 }
 
-export interface SuccessionOptions {
-  /**
-   * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
-   * error's message is the reason: the same as when the runner itself refuses the file.
-   */
-  readonly prepare?: () => Promise<void>;
-  /** Asked anew for each start, until replace() names another one. */
-  readonly command: () => RunnerCommand;
-  /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
-  readonly modelPath: string;
+/** The plan is that of the first runners, until replace() changes it. */
+export interface SuccessionOptions extends RunnerPlan {
   readonly log: (event: RunnerEvent) => void;
   readonly limits?: Partial<LifeLimits>;
   readonly modelPollMs?: number;
@@ -53,52 +46,17 @@ export interface SuccessionOptions {
   readonly oomKills?: () => number | undefined;
 }
 
-/** Why open requests will not go on. */
-export interface Failing {
-  readonly reason: string;
-  readonly isRetriable: boolean;
-  /** Set when the runners are being held back: so long. */
-  readonly retryAfterSec?: number;
-}
-
-export interface SuccessionEvents {
-  /** A runner takes requests. isOnTrial: only one of them until onProven() is called. */
-  onReady(client: RunnerClient, info: RunnerInfo, isOnTrial: boolean): void;
-  onLetGo(): void;
-  /** The runner is about to be ended, at the end of its step, to make room for another one. */
-  onReplacing(): void;
-  onLost(): void;
-  /** Before anything comes of it. isStrike: what the runner computed may be the cause. */
-  onDied(isStrike: boolean, crash: Omit<RunnerCrash, 'requests'>): void;
-  onFailed(failing: Failing): void;
-  /** Whether anybody still wants a runner. */
-  isWanted(): boolean;
-}
-
-interface Replacement {
-  /** The command that is gone back to. */
-  readonly before: () => RunnerCommand;
-  /** The runner there is was told to end. */
-  isEnding: boolean;
-  readonly settle: ((failure: string | undefined) => void)[];
-}
-
 export class Succession {
+  readonly heard = new LastHeard();
   readonly #options: SuccessionOptions;
   readonly #events: SuccessionEvents;
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   readonly #breaker: Breaker;
-  readonly #stepTimes = new StepTimes();
-  readonly #counters = new CountersOverLives();
+  #stepTimes = new StepTimes();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
   #life: RunnerLife | undefined;
-  #hello: Hello | undefined;
-  #info: RunnerInfo | undefined;
-  #loadProgress: number | undefined;
-  #numFreeBlocks: number | undefined;
-  #stats: SchedulerStats | undefined;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Runners in a row that died before they were ready. */
@@ -110,13 +68,13 @@ export class Succession {
   #isStopping = false;
   /** start() waits for prepare(). */
   #isPreparing = false;
-  #command: () => RunnerCommand;
-  /** Until the runner of a new command is ready, or dead. */
+  #plan: RunnerPlan;
+  /** Until the runner of a new plan is ready, or dead. */
   #replacement: Replacement | undefined;
 
   constructor(options: SuccessionOptions, events: SuccessionEvents) {
     this.#options = options;
-    this.#command = options.command;
+    this.#plan = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
@@ -140,29 +98,6 @@ export class Succession {
     return Math.max(0, this.#numStarts - 1);
   }
 
-  /** Of the runner that is ready now, or was last. */
-  get info(): RunnerInfo | undefined {
-    return this.#info;
-  }
-
-  get loadProgress(): number | undefined {
-    return this.#loadProgress;
-  }
-
-  get numFreeBlocks(): number | undefined {
-    return this.#numFreeBlocks;
-  }
-
-  /** Of the runner that serves, as last heard. */
-  get stats(): SchedulerStats | undefined {
-    return this.#stats;
-  }
-
-  /** Over all runners there were. */
-  get counters(): SchedulerCounters {
-    return this.#counters.sum();
-  }
-
   /** undefined while requests are taken, and when no runner will come however long one waits. */
   get retryAfterSec(): number | undefined {
     if (this.#breaker.isOpen) return Math.max(retryAfterSec, Math.ceil(this.#breaker.trialInMs / 1000));
@@ -171,40 +106,43 @@ export class Succession {
   }
 
   start(): void {
-    const { prepare, modelPath } = this.#options;
+    const plan = this.#plan;
     this.#watch?.stop();
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
-    this.#modelBefore = fileIdentity(modelPath);
-    const prepared = prepare?.() ?? Promise.resolve();
+    this.#modelBefore = fileIdentity(plan.modelPath);
+    const prepared = plan.prepare?.() ?? Promise.resolve();
     this.#isPreparing = true;
     prepared.then(
-      () => {
-        this.#isPreparing = false;
-        this.#spawn();
-      },
-      (error: unknown) => {
-        this.#isPreparing = false;
-        const reason = error instanceof Error ? error.message : String(error);
-        this.#settleReplacement(reason);
-        this.#waitForFile(reason);
-      },
+      () => this.#onPrepared(plan, undefined),
+      (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error.message : String(error)),
     );
   }
 
+  #onPrepared(plan: RunnerPlan, failure: string | undefined): void {
+    this.#isPreparing = false;
+    // Another one has come meanwhile, whose file is another perhaps.
+    if (plan !== this.#plan) this.start();
+    else if (failure === undefined) this.#spawn();
+    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, failure);
+    else this.#waitForFile(failure);
+  }
+
   /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
-  replace(command: () => RunnerCommand): Promise<string | undefined> {
+  replace(change: Partial<RunnerPlan>): Promise<string | undefined> {
     if (this.#isStopping) return Promise.resolve('The server is stopping.');
     this.#log('info', 'runner_replacing', { pid: this.pid });
     // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
-    this.#replacement ??= { before: this.#command, isEnding: false, settle: [] };
-    this.#command = command;
-    const { settle } = this.#replacement;
-    const settled = new Promise<string | undefined>((resolve) => settle.push(resolve));
+    this.#replacement ??= new Replacement(this.#plan);
+    const settled = this.#replacement.settled();
+    this.#plan = { ...this.#plan, ...change };
+    // What another plan's runners do is not measured by what those of this one did.
+    this.#stepTimes = new StepTimes();
+    this.#breaker.close();
+    this.#fruitlessStarts = 0;
     if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
-      this.#breaker.close();
       if (this.#state === 'failed') this.#state = 'starting';
       this.start();
     }
@@ -223,7 +161,7 @@ export class Succession {
   }
 
   #settleReplacement(failure: string | undefined): void {
-    for (const settle of this.#replacement?.settle ?? []) settle(failure);
+    this.#replacement?.settle(failure);
     this.#replacement = undefined;
   }
 
@@ -250,7 +188,7 @@ export class Succession {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     this.#numStarts += 1;
-    this.#hello = undefined;
+    this.heard.onSpawned();
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
       spawn,
@@ -259,27 +197,23 @@ export class Succession {
       stepTimes: this.#stepTimes,
       limits: { ...defaultLifeLimits, ...limits },
     };
-    const used = this.#command();
+    const plan = this.#plan;
+    const used = plan.command();
     const life = new RunnerLife(used, this.#needsCanary, support, {
-      onHello: (hello) => {
-        this.#hello = hello;
-      },
+      onHello: (hello) => this.heard.onHello(hello),
       onLoadProgress: (fraction) => {
-        this.#loadProgress = fraction;
+        this.heard.loadProgress = fraction;
         // All bytes are there before the runner is: the last step is Ready's.
         if (fraction < 1) loadLog.reached(fraction);
       },
       onReady: (ready) => {
         loadLog.reached(1);
-        this.#onReady(life, ready);
+        this.#onReady(life, plan, ready);
       },
       onHeartbeat: ({ numFreeBlocks }) => {
-        this.#numFreeBlocks = numFreeBlocks;
+        this.heard.numFreeBlocks = numFreeBlocks;
       },
-      onStats: ({ type: _, ...stats }) => {
-        this.#stats = stats;
-        this.#counters.update(stats);
-      },
+      onStats: (stats) => this.heard.onStats(stats),
       onLetGo: () => this.#events.onLetGo(),
       onLost: () => this.#onLost(),
       onDied: (death) => this.#onDied(life, used, death),
@@ -290,23 +224,15 @@ export class Succession {
     loadLog.reached(0);
   }
 
-  #onReady(life: RunnerLife, { type: _, ...ready }: Ready): void {
-    const hello = this.#hello;
-    if (hello === undefined) throw new Error('A runner was ready before its Hello.');
-    const before = this.#info;
-    const info = {
-      kind: hello.kind,
-      build: hello.build,
-      numericsId: hello.numericsId,
-      sandbox: hello.sandbox,
-      ...ready,
-    };
-    this.#info = info;
+  #onReady(life: RunnerLife, plan: RunnerPlan, ready: Ready): void {
+    // It was told to end while it loaded, and what it wrote before has come only now.
+    if (this.#replacement?.isEnding) return;
+    const before = this.heard.info;
+    const info = this.heard.onReady(ready);
     this.#state = 'ready';
     this.#settleReplacement(undefined);
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
-    this.#loadProgress = undefined;
     this.#log('info', 'model_load_complete', {
       pid: life.pid,
       msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
@@ -317,14 +243,12 @@ export class Succession {
       this.#log('warn', 'numerics_changed', { from: before.numericsId, to: info.numericsId });
     }
     this.#events.onReady(life.client, info, this.#breaker.isHalfOpen);
+    plan.onReady?.(info);
   }
 
   #onLost(): void {
     this.#events.onLost();
-    this.#loadProgress = undefined;
-    this.#numFreeBlocks = undefined;
-    this.#stats = undefined;
-    this.#counters.endLife();
+    this.heard.onLost();
     if (this.#state !== 'ready') return;
     this.#state = 'recovering';
     this.#reason = 'The runner ended unexpectedly; another one is coming.';
@@ -354,9 +278,9 @@ export class Succession {
       command,
       death,
       message: policy.reason,
-      build: this.#hello?.build,
-      numericsId: this.#hello?.numericsId,
-      modelIdentity: this.#info?.modelIdentity,
+      build: this.heard.hello?.build,
+      numericsId: this.heard.hello?.numericsId,
+      modelIdentity: this.heard.info?.modelIdentity,
     });
     if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);
@@ -364,11 +288,11 @@ export class Succession {
     else this.#fail({ reason: policy.reason, isRetriable: false });
   }
 
-  /** The new command's runner was never ready: that of the command before is. */
+  /** The new plan's runner was never ready: one of the plan before will be. */
   #goBack({ before }: Replacement, failure: string): void {
     this.#log('error', 'runner_replacement_failed', { reason: failure });
     this.#reason = failure;
-    this.#command = before;
+    this.#plan = before;
     this.#settleReplacement(failure);
     this.start();
   }
@@ -384,7 +308,7 @@ export class Succession {
       this.#holdBack(reason);
       return;
     }
-    if (death.readyForMs === undefined && policy.countsForBackoff) this.#fruitlessStarts += 1;
+    if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;
     if (this.#fruitlessStarts >= maxFruitlessStarts) {
       // More will be tried, but nobody shall wait for them without end.
       this.#state = 'starting';
@@ -418,7 +342,8 @@ export class Succession {
   #waitForFile(reason: string): void {
     this.#fail({ reason, isRetriable: true });
     if (this.#isStopping) return;
-    const { modelPath, modelPollMs = 1000 } = this.#options;
+    const { modelPath } = this.#plan;
+    const { modelPollMs = 1000 } = this.#options;
     const onChange = () => {
       this.#state = 'starting';
       this.#reason = 'The model file has changed; it is being loaded.';

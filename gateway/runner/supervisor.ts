@@ -6,7 +6,6 @@ import { systemClock } from './clock.ts';
 import type { RunnerCrash } from './crash.ts';
 import { Dispatch } from './dispatch.ts';
 import type { OpenRequest } from './open-request.ts';
-import type { RunnerCommand } from './process.ts';
 import { Quarantine } from './quarantine.ts';
 import {
   type GenerateRequest,
@@ -16,16 +15,16 @@ import {
   type RunnerStatus,
   type TokenBatch,
 } from './runner.ts';
+import type { RunnerPlan } from './runner-plan.ts';
 import { settlesWithin } from './settles-within.ts';
-import { type Failing, retryAfterSec, Succession, type SuccessionOptions } from './succession.ts';
+import { retryAfterSec, Succession, type SuccessionOptions } from './succession.ts';
+import type { Failing } from './succession-events.ts';
 
 export interface SupervisorOptions extends SuccessionOptions {
   /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */
   readonly maxOpenRequests: number;
   /** Prompt tokens of these. */
   readonly maxQueuedTokens: number;
-  /** Called for every runner that becomes ready, also when its model is not the one before. */
-  readonly onReady?: (info: RunnerInfo) => void;
   /** Called for every death that nobody asked for, before the next runner is started. */
   readonly onCrash?: (crash: RunnerCrash) => void;
 }
@@ -35,13 +34,17 @@ export class Supervisor implements Runner {
   readonly #dispatch: Dispatch;
   readonly #succession: Succession;
   #stopped: Promise<void> | undefined;
-  #onIdle: (() => void) | undefined;
+  /** Resolves when no request is open; there while somebody waits for that. */
+  #idle: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
 
   constructor(options: SupervisorOptions) {
     const { clock = systemClock } = options;
     this.#options = options;
     this.#dispatch = new Dispatch(new Quarantine(() => clock.now()), {
-      onIdle: () => this.#onIdle?.(),
+      onIdle: () => {
+        this.#idle?.resolve();
+        this.#idle = undefined;
+      },
       onProven: () => this.#succession.onProven(),
       onQuarantined: (numPromptIds, numEmitted) => {
         options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
@@ -50,7 +53,6 @@ export class Supervisor implements Runner {
     this.#succession = new Succession(options, {
       onReady: (client, info, isOnTrial) => {
         this.#dispatch.onReady(client, info.modelIdentity, isOnTrial);
-        options.onReady?.(info);
       },
       onLetGo: () => this.#dispatch.onLetGo(),
       onReplacing: () => this.#dispatch.takeBack(),
@@ -70,17 +72,34 @@ export class Supervisor implements Runner {
   }
 
   /**
-   * Another runner in place of the one there is; open requests go on with it. Resolves when it is ready, or with the
-   * reason why it is not: then a runner by the command of before is started again.
+   * Another runner in place of the one there is, by the plan with this change; open requests go on with it, if it has
+   * the same model. Resolves when it is ready, or with the reason why it is not: then one by the plan of before is
+   * started again.
    */
-  replaceRunner(command: () => RunnerCommand): Promise<string | undefined> {
-    return this.#succession.replace(command);
+  replaceRunner(change: Partial<RunnerPlan>): Promise<string | undefined> {
+    return this.#succession.replace(change);
+  }
+
+  /** Resolves when no request is open. */
+  whenIdle(): Promise<void> {
+    if (this.#dispatch.numOpen === 0) return Promise.resolve();
+    if (this.#idle === undefined) {
+      let resolve = (): void => {};
+      const promise = new Promise<void>((settle) => (resolve = settle));
+      this.#idle = { promise, resolve };
+    }
+    return this.#idle.promise;
+  }
+
+  /** Ends all open requests; others may come. */
+  failOpen(error: GenerationError): void {
+    this.#dispatch.failAll(error);
   }
 
   status(): RunnerStatus {
     const isStopping = this.#stopped !== undefined;
-    const { state, reason, pid, restarts, loadProgress, info, numFreeBlocks, stats, counters } =
-      this.#succession;
+    const { state, reason, pid, restarts, heard } = this.#succession;
+    const { loadProgress, info, numFreeBlocks, stats, counters } = heard;
     return {
       state: isStopping ? 'stopping' : state,
       reason: isStopping ? 'The server is stopping.' : reason,
@@ -129,16 +148,12 @@ export class Supervisor implements Runner {
   }
 
   async #drainAndEnd(drainMs: number): Promise<void> {
-    const { numOpen } = this.#dispatch;
     this.#succession.stop();
     this.#dispatch.drain();
-    this.#options.log({ level: 'info', event: 'runner_draining', openRequests: numOpen });
-    if (numOpen > 0) {
-      const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
-      await settlesWithin(idle, drainMs, this.#options.clock ?? systemClock);
-    }
+    this.#options.log({ level: 'info', event: 'runner_draining', openRequests: this.#dispatch.numOpen });
+    await settlesWithin(this.whenIdle(), drainMs, this.#options.clock ?? systemClock);
     const message = 'The server stopped before the request was finished.';
-    this.#dispatch.failAll(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
+    this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     await this.#succession.end();
   }
 

@@ -53,13 +53,17 @@ export class TimeLimitedRunner implements Runner {
     const disarm = (): void => clearTimeout(timer);
     if (signal.aborted) disarm();
     else signal.addEventListener('abort', disarm, { once: true });
-    return read(batches, timer, () => (timeUp.signal.aborted ? elapsed : undefined));
+    const onEnd = (): void => {
+      disarm();
+      signal.removeEventListener('abort', disarm);
+    };
+    return read(batches, onEnd, () => (timeUp.signal.aborted ? elapsed : undefined));
   }
 }
 
 async function* read(
   batches: AsyncIterable<TokenBatch>,
-  timer: NodeJS.Timeout,
+  onEnd: () => void,
   elapsed: () => GenerationError | undefined,
 ): AsyncGenerator<TokenBatch, void, undefined> {
   try {
@@ -68,6 +72,6 @@ async function* read(
     const isCancelled = error instanceof GenerationError && error.code === 'CANCELLED';
     throw (isCancelled ? elapsed() : undefined) ?? error;
   } finally {
-    clearTimeout(timer);
+    onEnd();
   }
 }

@@ -9,7 +9,7 @@ import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs } from './
 /** A take empties the buffer, so that there is no need for a second, lower mark to resume at. */
 export const pauseAboveTokens = 256;
 /** Those of likely other tokens included: each is some hundred bytes where it is sent. */
-export const pauseAboveLogprobs = 2048;
+export const pauseAboveLogprobs = 1024;
 
 interface Waiter {
   resolve(batch: TokenBatch): void;

@@ -3,6 +3,7 @@
  * until no pair merges (Sennrich et al. 2016, over bytes as in GPT-2). Neighbours are a linked list and candidate pairs
  * a heap, so that a word of n bytes takes O(n log n) steps, whatever it says.
  */
+import type { Steps } from '../ops/long-work.ts';
 import type { MergeTable } from './merge-table.ts';
 import { NumberHeap } from './number-heap.ts';
 
@@ -11,6 +12,8 @@ const positionRange = 2 ** 29;
 const none = -1;
 /** Longer words get buffers of their own, so that one giant does not stay in memory. */
 const keptBytes = 4096;
+/** Pairs looked at in a step of a longer word. */
+const stepPairs = 2048;
 
 export class WordMerger {
   readonly #merges: MergeTable;
@@ -24,9 +27,9 @@ export class WordMerger {
 
   /**
    * `ids` holds a token for each byte of a word. Merges in place and returns how many tokens are left; they are then
-   * at the front of `ids`.
+   * at the front of `ids`. A word that has buffers of its own is merged in steps, and others may be merged in between.
    */
-  merge(ids: Int32Array): number {
+  *merge(ids: Int32Array): Steps<number> {
     const length = ids.length;
     if (length < 2) return length;
     const isKept = length <= keptBytes;
@@ -43,10 +46,13 @@ export class WordMerger {
       previous[i] = i - 1;
       next[i] = i + 1;
       if (i + 1 < length) offer(i, i + 1);
+      if (!isKept && i % stepPairs === 0) yield;
     }
     next[length - 1] = none;
 
+    let numPairs = 0;
     for (let key = heap.pop(); key !== undefined; key = heap.pop()) {
+      if (!isKept && ++numPairs % stepPairs === 0) yield;
       const left = key % positionRange;
       const right = next[left] as number;
       if (right === none) continue;

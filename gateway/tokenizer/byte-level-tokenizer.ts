@@ -2,14 +2,19 @@
  * Byte-level BPE, as GPT-2 introduced it: special tokens are split out, the rest is cut into words, each word becomes
  * bytes, and bytes merge into tokens. Ids equal those of Hugging Face's tokenizers for the same vocabulary.
  */
+import { finish, type Steps } from '../ops/long-work.ts';
 import type { WordMerger } from './bpe.ts';
 import { LiteralFinder } from './literals.ts';
-import type { Tokenizer } from './tokenizer.ts';
+import type { EncodeOptions, Tokenizer } from './tokenizer.ts';
 import type { Vocabulary } from './vocabulary.ts';
 
 /** Ordinary text repeats its words; the cache makes most of them one look-up. Emptied when it is full. */
 const cachedWordsMax = 32_768;
 const cachedWordCharsMax = 64;
+/** Characters encoded in a step. */
+const stepChars = 2048;
+/** Literals of special tokens taken in a step. */
+const stepLiterals = 2048;
 
 export interface SpecialTokens {
   readonly bosId: number | undefined;
@@ -59,14 +64,32 @@ export class ByteLevelTokenizer implements Tokenizer {
     return this.#special.eosId;
   }
 
-  encode(text: string, options: { addSpecial: boolean; parseSpecial: boolean }): number[] {
+  encode(text: string, options: EncodeOptions): number[] {
+    return finish(this.encodeInSteps(text, options));
+  }
+
+  *encodeInSteps(text: string, options: EncodeOptions): Steps<number[]> {
     const { bosId, eosId, addBos, addEos } = this.#special;
     const ids: number[] = [];
     if (options.addSpecial && addBos && bosId !== undefined) ids.push(bosId);
     const literals = options.parseSpecial ? this.#allLiterals : this.#userLiterals;
+    let numChars = 0;
+    let numLiterals = 0;
     for (const segment of literals.split(text)) {
-      if (segment.match !== undefined) ids.push(segment.match);
-      else this.#encodeText(segment.text, ids);
+      if (segment.match !== undefined) {
+        ids.push(segment.match);
+        if (++numLiterals % stepLiterals === 0) yield;
+        continue;
+      }
+      for (const [word] of segment.text.matchAll(this.#words)) {
+        // A spread or concat would fail, or copy, for the words of a megabyte that hostile text has.
+        for (const id of this.#cache.get(word) ?? (yield* this.#encodeWord(word))) ids.push(id);
+        numChars += word.length;
+        if (numChars >= stepChars) {
+          numChars = 0;
+          yield;
+        }
+      }
     }
     if (options.addSpecial && addEos && eosId !== undefined) ids.push(eosId);
     return ids;
@@ -88,14 +111,7 @@ export class ByteLevelTokenizer implements Tokenizer {
     return this.#vocabulary.isControl(id);
   }
 
-  #encodeText(text: string, ids: number[]): void {
-    for (const [word] of text.matchAll(this.#words)) {
-      // A spread or concat would fail, or copy, for the words of a megabyte that hostile text has.
-      for (const id of this.#cache.get(word) ?? this.#encodeWord(word)) ids.push(id);
-    }
-  }
-
-  #encodeWord(word: string): Int32Array {
+  *#encodeWord(word: string): Steps<Int32Array> {
     const bytes = Buffer.from(word, 'utf8');
     const byteIds = new Int32Array(bytes.length);
     let length = 0;
@@ -103,7 +119,7 @@ export class ByteLevelTokenizer implements Tokenizer {
       const id = this.#vocabulary.byteIds[byte] as number;
       if (id !== -1) byteIds[length++] = id;
     }
-    const ids = byteIds.slice(0, this.#merger.merge(byteIds.subarray(0, length)));
+    const ids = byteIds.slice(0, yield* this.#merger.merge(byteIds.subarray(0, length)));
     if (word.length <= cachedWordCharsMax) {
       if (this.#cache.size >= cachedWordsMax) this.#cache.clear();
       // A copy, made from bytes: a word cut out of a text would keep the whole text in memory.

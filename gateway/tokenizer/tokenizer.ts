@@ -1,3 +1,12 @@
+import type { Steps } from '../ops/long-work.ts';
+
+export interface EncodeOptions {
+  /** Put BOS in front (and EOS behind) where the model's file says so. */
+  readonly addSpecial: boolean;
+  /** Literals of control tokens, such as `<|im_start|>`, become those tokens; otherwise they are plain text. */
+  readonly parseSpecial: boolean;
+}
+
 /** Text to ids and back. Implementations are exact: the ids are those the model was trained with. */
 export interface Tokenizer {
   /** Where it comes from and how it works. */
@@ -8,15 +17,11 @@ export interface Tokenizer {
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;
 
-  /**
-   * addSpecial: put BOS in front (and EOS behind) where the model's file says so. parseSpecial: literals of control
-   * tokens, such as `<|im_start|>`, become those tokens; otherwise they are plain text.
-   */
-  encode(text: string, options: { addSpecial: boolean; parseSpecial: boolean }): number[];
-  /**
-   * encode gives at least so many ids for the text. Costs next to nothing, where encoding a megabyte without a space can
-   * take half a second.
-   */
+  /** All at once. */
+  encode(text: string, options: EncodeOptions): number[];
+  /** The same ids, in steps: a megabyte without a space can take half a second. */
+  encodeInSteps(text: string, options: EncodeOptions): Steps<number[]>;
+  /** encode gives at least so many ids for the text. Costs next to nothing beside it. */
   leastTokens(text: string): number;
   /** The bytes a token stands for; control tokens give their literal. RangeError for an id outside the vocabulary. */
   bytes(id: number): Uint8Array;

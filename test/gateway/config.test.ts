@@ -175,6 +175,10 @@ test('settings that contradict each other are refused by their names', async () 
     await faultOf(socket, { RUNNEL_HOST: '::1' }),
     '--uds and RUNNEL_HOST cannot be obeyed together',
   );
+  assert.is(
+    await faultOf(['--model', 'm', '--max-body-bytes-in-flight', '1048575']),
+    '--max-body-bytes must be at most --max-body-bytes-in-flight, got 1048576 and 1048575.',
+  );
   assert.match(
     await faultOf(['--model', 'm', '--headers-timeout-sec', '31']),
     '--headers-timeout-sec must be at most --request-timeout-sec, got 31 and 30.',

@@ -44,6 +44,9 @@ export interface EventOptions {
   readonly onError: (error: unknown) => void;
 }
 
+/** What is written waits in the connection as text, many times as large as the numbers it is made of. */
+const MAX_JOINED_CHARS = 2 ** 16;
+
 type Steps = AsyncIterable<readonly IndexedPart[]>;
 
 const FINISH_REASONS: Record<EndReason, FinishReason> = {
@@ -105,9 +108,13 @@ export async function* completionEvents(
   const ends = new Map<number, AnswerEnd>();
   try {
     for await (const parts of steps) {
-      // One write for all that a step brought.
+      // One write for all that a step brought, unless a slow client let a lot come together.
       let events = '';
       for (const { index, part } of parts) {
+        if (events.length > MAX_JOINED_CHARS) {
+          yield events;
+          events = '';
+        }
         const text = choiceText(part);
         if (text.text !== '') events += chunk([shape.delta(index, text)]);
         if (part.end === undefined) continue;

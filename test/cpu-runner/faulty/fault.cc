@@ -1,5 +1,9 @@
 #include "test/cpu-runner/faulty/fault.h"
 
+#include <sys/ptrace.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <array>
 #include <charconv>
 #include <csignal>
@@ -17,8 +21,8 @@ std::optional<Value> value_of(const std::array<std::pair<std::string_view, Value
   return std::nullopt;
 }
 
-constexpr std::array<std::pair<std::string_view, int>, 2> kSignals = {
-    {{"kill", SIGKILL}, {"abort", SIGABRT}}};
+constexpr std::array<std::pair<std::string_view, int>, 4> kSignals = {
+    {{"kill", SIGKILL}, {"abort", SIGABRT}, {"stop", SIGSTOP}, {"breach", SIGSYS}}};
 constexpr std::array<std::pair<std::string_view, Moment>, 4> kMoments = {{{"load", Moment::kLoad},
                                                                           {"step", Moment::kStep},
                                                                           {"operation", Moment::kOperation},
@@ -43,6 +47,11 @@ void Fault::at(Moment moment, uint64_t number, uint32_t position) const {
   if (moment != moment_ || number != number_) return;
   // Tests check the place by it.
   std::fprintf(stderr, "planned death at position %u\n", position);
+  if (signal_ == SIGSYS) {
+    // It is the sandbox that has to end a runner that does this.
+    syscall(SYS_ptrace, PTRACE_TRACEME, 0, nullptr, nullptr);
+    return;
+  }
   // Not kill(): the sandbox of a runner lets it signal itself only.
   std::raise(signal_);
 }

@@ -17,7 +17,8 @@ enum class Moment {
 
 class Fault {
  public:
-  // kill or abort, @, load, step, operation or token, :, a number. Nothing if it is written otherwise.
+  // kill, abort, breach (of the sandbox) or stop (until somebody sends SIGCONT), @, load, step, operation or
+  // token, :, a number. Nothing if it is written otherwise.
   static std::optional<Fault> parse(std::string_view text);
 
   // Called before what it is about; dies if this is the moment. `position`: the last one of the forward pass

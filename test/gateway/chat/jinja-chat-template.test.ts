@@ -123,9 +123,9 @@ test('a long message passes', async () => {
 
 test('what cannot fit is refused before it is tokenized', async () => {
   const { tokenizer, ...model } = await tinyModel();
-  const encode = tokenizer.encode.bind(tokenizer);
+  const encode = tokenizer.encodeInSteps.bind(tokenizer);
   let numEncoded = 0;
-  tokenizer.encode = (text, options) => {
+  tokenizer.encodeInSteps = (text, options) => {
     numEncoded++;
     return encode(text, options);
   };

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { MeteredRunner } from '../../../gateway/ops/metered-runner.ts';
@@ -171,6 +172,16 @@ test('GET /metrics is Prometheus text, and holds no prompt', async () => {
   const text = await response.text();
   assert.match(text, 'worker_requests_total{outcome="eos"} 1');
   assert.not.match(text, 'canary');
+});
+
+// Node keeps a signal that is made of others for as long as somebody listens to it.
+test('a request that has ended listens to its signal no more', async () => {
+  const { inner, runner } = metered();
+  inner.script = [[1, 2], [3]];
+  const { signal } = new AbortController();
+  await collect(runner, requestOf([1], 3), { signal });
+  // The scripted runner's own.
+  assert.is(getEventListeners(signal, 'abort').length, 1);
 });
 
 test.run();

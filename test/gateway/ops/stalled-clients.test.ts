@@ -79,21 +79,28 @@ test('one that reads slowly is not, and neither is one that waits for tokens', a
   });
 });
 
-test('a client that is gone without a word is noticed, whether something is being sent to it or not', () => {
-  const fixture = fileURLToPath(new URL('../../fixtures/vanishing-clients.ts', import.meta.url));
-  const { stdout, stderr, status } = spawnSync('unshare', [
-    '-Urn',
-    process.execPath,
-    '--import',
-    'tsx',
-    fixture,
-  ]);
-  assert.is(status, 0, stderr.toString());
-  const tookMs = JSON.parse(stdout.toString()) as number[];
-  assert.is(tookMs.length, 2);
-  // The kernel would wait a quarter of an hour for the one, and two hours for the other.
-  for (const ms of tookMs) assert.ok(ms < 20_000, `one took ${ms} ms`);
-});
+/** The result of a command in a network of its own, whose loopback interface it may take down. */
+function inOwnNetwork(...command: string[]): { status: number | null; stdout: string; stderr: string } {
+  const { error, ...result } = spawnSync('unshare', ['-Urn', ...command], { encoding: 'utf8' });
+  return error === undefined ? result : { ...result, stderr: error.message };
+}
+
+const attempt = inOwnNetwork('ip', 'link', 'set', 'lo', 'up');
+if (attempt.status !== 0) console.log(`SKIPPED: no client can vanish here: ${attempt.stderr}`);
+const vanishingTest = attempt.status === 0 ? test : test.skip;
+
+vanishingTest(
+  'a client that is gone without a word is noticed, whether something is being sent to it or not',
+  () => {
+    const fixture = fileURLToPath(new URL('../../fixtures/vanishing-clients.ts', import.meta.url));
+    const { stdout, stderr, status } = inOwnNetwork(process.execPath, '--import', 'tsx', fixture);
+    assert.is(status, 0, stderr);
+    const tookMs = JSON.parse(stdout) as number[];
+    assert.is(tookMs.length, 2);
+    // The kernel would wait a quarter of an hour for the one, and two hours for the other.
+    for (const ms of tookMs) assert.ok(ms < 20_000, `one took ${ms} ms`);
+  },
+);
 
 test('what a receiver has not acknowledged is found, by every kind of address', async () => {
   for (const [listening, connecting] of [

@@ -51,19 +51,20 @@ policy('follows the table of docs/protocol.md', () => {
 
 policy('a crash counts, somebody’s kill does not', () => {
   const counts = (change: Parameters<typeof death>[0]) => {
-    const { countsForBackoff, countsForRequests } = exitPolicy(death(change));
-    return [countsForBackoff, countsForRequests];
+    const { countsForBackoff, countsForStarts, countsForRequests } = exitPolicy(death(change));
+    return [countsForBackoff, countsForStarts, countsForRequests];
   };
-  assert.equal(counts({ signal: 'SIGSEGV' }), [true, true]);
-  assert.equal(counts({ code: 70 }), [true, true]);
-  assert.equal(counts({ signal: 'SIGKILL' }), [false, false]);
+  assert.equal(counts({ signal: 'SIGSEGV' }), [true, true, true]);
+  assert.equal(counts({ code: 70 }), [true, true, true]);
+  assert.equal(counts({ code: 71 }), [true, true, false]);
+  assert.equal(counts({ signal: 'SIGKILL' }), [false, false, false]);
   assert.equal(
     counts({ signal: 'SIGKILL', readyForMs: undefined }),
-    [true, false],
+    [true, false, false],
     'a load may be killed in a loop',
   );
   const verdict = { kind: 'violation', sentence: 'It lied.' } as const;
-  assert.equal(counts({ signal: 'SIGKILL', verdict }), [true, true], 'our own kill follows a fault');
+  assert.equal(counts({ signal: 'SIGKILL', verdict }), [true, true, true], 'our own kill follows a fault');
 });
 
 policy('what the breaker counts, and which kinds have a limit of their own', () => {

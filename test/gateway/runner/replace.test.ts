@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { collectExact, fakeCommand, patienceMs, requestOf, supervised } from '../../fixtures/supervised.ts';
-import { within } from '../../fixtures/within.ts';
+import { until, within } from '../../fixtures/within.ts';
 
 const test = suite('replace');
 
@@ -14,7 +14,7 @@ test('five new runners under eight streams: every stream is as if there had been
     });
     for (let round = 0; round < 5; round++) {
       const { pid } = supervisor.status();
-      const replaced = supervisor.replaceRunner(() => fakeCommand(...flags));
+      const replaced = supervisor.replaceRunner({ command: () => fakeCommand(...flags) });
       assert.is(supervisor.status().state, 'recovering');
       assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
       assert.is.not(supervisor.status().pid, pid);
@@ -39,7 +39,7 @@ test('a new runner that cannot be: the command of before runs again, and the str
     await supervised(['--delay-ms', '2'], {}, async ({ supervisor, state, eventsOf }) => {
       await state('ready');
       const stream = collectExact(supervisor, requestOf([7], 400));
-      const replaced = supervisor.replaceRunner(() => fakeCommand(...bad));
+      const replaced = supervisor.replaceRunner({ command: () => fakeCommand(...bad) });
       assert.match((await within(patienceMs, 'The failure', replaced)) ?? '', reason);
       await stream;
       assert.is(supervisor.status().state, 'ready');
@@ -53,7 +53,7 @@ test('a runner that does not end by itself is ended, and replaced all the same',
   await supervised(['--stubborn', '--delay-ms', '2'], { limits }, async ({ supervisor, state }) => {
     await state('ready');
     const stream = collectExact(supervisor, requestOf([7], 200));
-    const replaced = supervisor.replaceRunner(() => fakeCommand());
+    const replaced = supervisor.replaceRunner({ command: () => fakeCommand() });
     assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
     await stream;
   });
@@ -63,8 +63,8 @@ test('two replacements at once: the last one counts, and both hear of it', async
   await supervised(['--delay-ms', '2'], {}, async ({ supervisor, state }) => {
     await state('ready');
     const stream = collectExact(supervisor, requestOf([7], 400));
-    const first = supervisor.replaceRunner(() => fakeCommand('--wrong-version'));
-    const second = supervisor.replaceRunner(() => fakeCommand('--max-model-len', '2000'));
+    const first = supervisor.replaceRunner({ command: () => fakeCommand('--wrong-version') });
+    const second = supervisor.replaceRunner({ command: () => fakeCommand('--max-model-len', '2000') });
     assert.equal(await within(patienceMs, 'The new runner', Promise.all([first, second])), [
       undefined,
       undefined,
@@ -74,14 +74,52 @@ test('two replacements at once: the last one counts, and both hear of it', async
   });
 });
 
+test('a runner that is slower than the one before is not taken for one that hangs', async () => {
+  await supervised(['--delay-ms', '1'], { limits: { wedgeMs: 50 } }, async ({ supervisor, state }) => {
+    await state('ready');
+    await collectExact(supervisor, requestOf([7], 200));
+    const replaced = supervisor.replaceRunner({ command: () => fakeCommand('--delay-ms', '1000') });
+    assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
+    await collectExact(supervisor, requestOf([7], 4));
+    assert.is(supervisor.status().restarts, 1);
+  });
+});
+
+test('a runner that gets ready after it was told to end is not taken for the new one', async () => {
+  const limits = { terminateAfterMs: 1500 };
+  await supervised(['--stubborn', '--slow-load', '300'], { limits }, async ({ supervisor, eventsOf }) => {
+    const loading = () => (supervisor.status().loadProgress ?? 0) > 0;
+    await until(patienceMs, 'The load', loading);
+    const replaced = supervisor.replaceRunner({ command: () => fakeCommand('--max-model-len', '2000') });
+    assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
+    assert.is(supervisor.status().info?.maxModelLen, 2000);
+    assert.is(eventsOf('model_load_complete').length, 1);
+  });
+});
+
+test('a plan that comes while another is prepared is prepared itself', async () => {
+  let fail = (_: Error): void => {};
+  const prepare = () => new Promise<void>((_, reject) => (fail = reject));
+  await supervised([], { prepare }, async ({ supervisor }) => {
+    let numPrepared = 0;
+    const replaced = supervisor.replaceRunner({
+      prepare: async () => void numPrepared++,
+      command: () => fakeCommand(),
+    });
+    fail(new Error('There is no such file.'));
+    assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
+    assert.is(numPrepared, 1);
+  });
+});
+
 test('where a runner is failed or not there yet, a new command is another chance', async () => {
   await supervised(['--exit-code', '64'], {}, async ({ supervisor, state }) => {
     await state('failed');
-    const replaced = supervisor.replaceRunner(() => fakeCommand());
+    const replaced = supervisor.replaceRunner({ command: () => fakeCommand() });
     assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
   });
   await supervised(['--slow-load', '60000'], {}, async ({ supervisor }) => {
-    const replaced = supervisor.replaceRunner(() => fakeCommand());
+    const replaced = supervisor.replaceRunner({ command: () => fakeCommand() });
     assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
     assert.is(supervisor.status().state, 'ready');
   });

@@ -1,3 +1,4 @@
+import { getEventListeners } from 'node:events';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
@@ -60,6 +61,15 @@ test('an answer in time is as it would be; a cancel stays a cancel', async () =>
   const reading = errorOf(() => collect(runner, requestOf([1], 3), { signal: leave.signal }));
   leave.abort();
   assert.is(((await reading) as GenerationError).code, 'CANCELLED');
+});
+
+// Node keeps a signal that is made of others for as long as somebody listens to it.
+test('an answer that has ended listens to its signal no more', async () => {
+  const { inner, runner } = limited(60_000);
+  inner.script = [[1, 2], [3]];
+  const { signal } = new AbortController();
+  await collect(runner, requestOf([1], 3), { signal });
+  assert.equal(getEventListeners(signal, 'abort'), []);
 });
 
 test.run();

@@ -1,5 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { finish } from '../../../gateway/ops/long-work.ts';
 import { WordMerger } from '../../../gateway/tokenizer/bpe.ts';
 import { charOfByte } from '../../../gateway/tokenizer/byte-alphabet.ts';
 import type { ByteLevelTokenizer } from '../../../gateway/tokenizer/byte-level-tokenizer.ts';
@@ -139,7 +140,7 @@ test('merging equals the definition: always the lowest rank, leftmost', () => {
     }
     const ids = Array.from({ length: random.below(60) }, () => random.below(4));
     const merged = Int32Array.from(ids);
-    const count = new WordMerger(table).merge(merged);
+    const count = finish(new WordMerger(table).merge(merged));
     assert.equal(
       [...merged.subarray(0, count)],
       mergeNaively(ids, merges),

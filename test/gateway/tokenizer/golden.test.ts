@@ -53,6 +53,32 @@ for (const pre of ['smollm', 'gpt-2']) {
     }
   });
 
+  test(`${pre}: the ids of texts that are encoded in steps, several side by side`, () => {
+    const texts = golden.cases.map(({ text }) => text);
+    // Words that are merged in buffers of their own, and others that share theirs.
+    for (const long of ['a', 'ab', ' ', '👋', '1', '!?']) texts.push(long.repeat(10_000));
+    texts.push(texts.join(''), texts.join(' '));
+    for (const parseSpecial of [false, true]) {
+      const options = { addSpecial: false, parseSpecial };
+      const ids = new Map<string, number[]>();
+      let open = texts.map((text) => ({ text, steps: tokenizer.encodeInSteps(text, options) }));
+      let numRounds = 0;
+      while (open.length > 0) {
+        numRounds++;
+        open = open.filter(({ text, steps }) => {
+          const next = steps.next();
+          if (next.done) ids.set(text, next.value);
+          return !next.done;
+        });
+      }
+      assert.ok(numRounds > 10, `${numRounds} rounds`);
+      for (const { text, plain, special } of golden.cases)
+        assert.equal(ids.get(text), parseSpecial ? special : plain, JSON.stringify(text));
+      for (const text of texts)
+        assert.equal(ids.get(text), tokenizer.encode(text, options), JSON.stringify(text.slice(0, 40)));
+    }
+  });
+
   test(`${pre}: decoding gives the text back, but for bytes that the vocabulary lacks`, () => {
     for (const { text, plain } of golden.cases) {
       const kept = Buffer.from(text, 'utf8').filter((byte) => !missing.has(byte));

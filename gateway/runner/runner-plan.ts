@@ -1,0 +1,17 @@
+import type { RunnerCommand } from './process.ts';
+import type { RunnerInfo } from './runner.ts';
+
+/** Which model runners are started for, and how. */
+export interface RunnerPlan {
+  /**
+   * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
+   * error's message is the reason: the same as when the runner itself refuses the file.
+   */
+  readonly prepare?: () => Promise<void>;
+  /** Asked anew for each start. */
+  readonly command: () => RunnerCommand;
+  /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
+  readonly modelPath: string;
+  /** Called for every runner of this plan that becomes ready, also when its model file is not the one before. */
+  readonly onReady?: (info: RunnerInfo) => void;
+}

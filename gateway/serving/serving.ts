@@ -1,0 +1,233 @@
+/**
+ * What is served: a model, and the runner that has it. Another runner of the same model takes over under the open streams; before
+ * another model does, what is open is finished, and who comes meanwhile waits at the gate.
+ */
+import { type Model, modelIdOf } from '../model/model.ts';
+import { ModelSlot } from '../model/model-slot.ts';
+import { systemClock } from '../runner/clock.ts';
+import type { RunnerCommand } from '../runner/process.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  type Runner,
+  type RunnerInfo,
+  type RunnerStatus,
+  type TokenBatch,
+} from '../runner/runner.ts';
+import type { RunnerPlan } from '../runner/runner-plan.ts';
+import { settlesWithin } from '../runner/settles-within.ts';
+import { retryAfterSec } from '../runner/succession.ts';
+import { Supervisor, type SupervisorOptions } from '../runner/supervisor.ts';
+import type { Gate } from './gate.ts';
+
+export interface ServingOptions extends Omit<SupervisorOptions, keyof RunnerPlan> {
+  readonly gate: Gate;
+  /** What open requests are given to finish before another model takes over. */
+  readonly drainMs: number;
+  /** Called for every runner that becomes ready. */
+  readonly onServed?: (info: RunnerInfo, model: Model) => void;
+}
+
+/** What is to be served. Only runners of the same slot can go on with each other's streams. */
+interface Target {
+  readonly slot: ModelSlot;
+  readonly command: (slot: ModelSlot) => RunnerCommand;
+}
+
+/** Another model takes over. */
+interface Change {
+  phase: 'draining' | 'loading';
+  /** The last one that was asked for. */
+  target: Target;
+  /** Its runner in place of what was there, once that is asked of the supervisor. */
+  replaced: Promise<string | undefined> | undefined;
+  /** Ends the draining, so that `replaced` is all there is to wait for. */
+  readonly stopDraining: () => void;
+}
+
+const STOPPING = 'The server is stopping.';
+
+export class Serving implements Runner {
+  readonly #options: ServingOptions;
+  readonly #supervisor: Supervisor;
+  /** Of the runner that serves, or of the one that is expected to. */
+  #slot: ModelSlot;
+  #change: Change | undefined;
+  /** For all who asked for a model since the change began. */
+  #changed: Promise<string | undefined> = Promise.resolve(undefined);
+  /** Settles when the last file that was to be looked at has been. */
+  #looked: Promise<unknown> = Promise.resolve();
+  #isStopping = false;
+
+  constructor(modelPath: string, command: Target['command'], options: ServingOptions) {
+    this.#options = options;
+    this.#slot = new ModelSlot(modelPath);
+    this.#supervisor = new Supervisor({ ...options, ...this.#planOf({ slot: this.#slot, command }) });
+  }
+
+  /** Undefined until it is loaded, and while it cannot be. */
+  get model(): Model | undefined {
+    return this.#slot.current;
+  }
+
+  /** Starts the first runner. To be called once. */
+  start(): void {
+    this.#supervisor.start();
+  }
+
+  /**
+   * Serves the model at this path by this command instead. Resolves when it does, or with the reason why it cannot be: then what
+   * was there before serves on, or again. Of several changes at once the last one counts, and all hear how it went.
+   */
+  async change(path: string, command: Target['command']): Promise<string | undefined> {
+    const looked = this.#looked.then(() => this.#slotOf(path));
+    this.#looked = looked.catch(() => {});
+    let slot: ModelSlot;
+    try {
+      slot = await looked;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#log('error', 'model_change_failed', { to: modelIdOf(path), reason });
+      return reason;
+    }
+    if (this.#isStopping) return STOPPING;
+    return this.#changeTo({ slot, command });
+  }
+
+  status(): RunnerStatus {
+    const status = this.#supervisor.status();
+    const openRequests = status.openRequests + this.#options.gate.numWaiting;
+    if (this.#change === undefined) return { ...status, openRequests };
+    const { phase, target } = this.#change;
+    const [from, to] = [modelIdOf(this.#slot.path), modelIdOf(target.slot.path)];
+    const reason =
+      phase === 'draining'
+        ? `What is open with the model ${from} is being finished; then ${to} takes over.`
+        : `The model ${to} is being loaded in place of ${from}.`;
+    const changing = { ...status, openRequests, modelChange: { phase, from, to } };
+    // Where requests are refused, they still are.
+    if (status.state !== 'ready' && status.state !== 'recovering') return changing;
+    return { ...changing, state: 'recovering', reason, retryAfterSec };
+  }
+
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
+    return this.#supervisor.generate(request, signal);
+  }
+
+  requireAnyRoom(): void {
+    this.#supervisor.requireAnyRoom();
+  }
+
+  requireRoom(requests: readonly GenerateRequest[]): void {
+    this.#supervisor.requireRoom(requests);
+  }
+
+  /** As Supervisor.stop(); who waits for another model is let in, to be refused. */
+  async stop(drainMs: number): Promise<void> {
+    this.#isStopping = true;
+    const stopped = this.#supervisor.stop(drainMs);
+    this.#giveUpDraining(Promise.resolve(STOPPING));
+    await stopped;
+  }
+
+  /** A file that cannot be the model of a runner is found out before anything is given up for it. */
+  async #slotOf(path: string): Promise<ModelSlot> {
+    for (const slot of [this.#change?.target.slot, this.#slot])
+      if (await slot?.holds(path)) return slot as ModelSlot;
+    const slot = new ModelSlot(path);
+    await slot.refresh();
+    return slot;
+  }
+
+  #changeTo(target: Target): Promise<string | undefined> {
+    const change = this.#change;
+    const isSame = target.slot === this.#slot;
+    if (change === undefined) {
+      if (isSame) return this.#supervisor.replaceRunner(this.#planOf(target));
+      this.#changed = this.#takeOver(target);
+      return this.#changed;
+    }
+    const { slot } = change.target;
+    change.target = target;
+    if (slot !== target.slot && slot !== this.#slot) slot.close();
+    if (change.phase === 'loading') change.replaced = this.#supervisor.replaceRunner(this.#planOf(target));
+    else if (isSame) this.#giveUpDraining(this.#supervisor.replaceRunner(this.#planOf(target)));
+    return this.#changed;
+  }
+
+  async #takeOver(target: Target): Promise<string | undefined> {
+    let stopDraining = (): void => {};
+    const drainingStopped = new Promise<void>((resolve) => (stopDraining = resolve));
+    const change: Change = { phase: 'draining', target, replaced: undefined, stopDraining };
+    const from = modelIdOf(this.#slot.path);
+    const { gate, drainMs } = this.#options;
+    this.#change = change;
+    gate.close();
+    this.#log('info', 'model_change_draining', { from, ...this.#openTo(change) });
+    const drained = gate.emptied().then(() => this.#supervisor.whenIdle());
+    await settlesWithin(Promise.race([drained, drainingStopped]), drainMs, systemClock);
+    if (change.replaced === undefined) this.#load(change, from);
+    const failure = await lastOf(change);
+    this.#end(change);
+    const to = modelIdOf(change.target.slot.path);
+    if (failure === undefined) this.#log('info', 'model_change_complete', { from, to });
+    else this.#log('error', 'model_change_failed', { from, to, reason: failure });
+    return failure;
+  }
+
+  #load(change: Change, from: string): void {
+    this.#log('info', 'model_change_loading', { from, ...this.#openTo(change) });
+    const { drainMs } = this.#options;
+    const to = modelIdOf(change.target.slot.path);
+    const message = `The request was not finished within ${drainMs / 1000} s, and the model ${to} takes over from ${from}.`;
+    this.#supervisor.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
+    change.phase = 'loading';
+    change.replaced = this.#supervisor.replaceRunner(this.#planOf(change.target));
+  }
+
+  /** The model stays; what is open goes on. */
+  #giveUpDraining(replaced: Promise<string | undefined>): void {
+    const change = this.#change;
+    if (change?.phase !== 'draining') return;
+    change.replaced = replaced;
+    this.#end(change);
+    change.stopDraining();
+  }
+
+  #end(change: Change): void {
+    if (this.#change !== change) return;
+    this.#change = undefined;
+    if (change.target.slot !== this.#slot) change.target.slot.close();
+    this.#options.gate.open();
+  }
+
+  #openTo({ target }: Change): object {
+    return { to: modelIdOf(target.slot.path), open_requests: this.#supervisor.status().openRequests };
+  }
+
+  #planOf({ slot, command }: Target): RunnerPlan {
+    return {
+      prepare: () => slot.refresh(),
+      command: () => command(slot),
+      modelPath: slot.path,
+      onReady: (info) => {
+        if (slot !== this.#slot) this.#slot.close();
+        this.#slot = slot;
+        if (slot.current !== undefined) this.#options.onServed?.(info, slot.current);
+      },
+    };
+  }
+
+  #log(level: 'info' | 'error', event: string, fields: object): void {
+    this.#options.log({ level, event, ...fields });
+  }
+}
+
+/** Another target may be set while the one before is waited for. */
+async function lastOf(change: Change): Promise<string | undefined> {
+  for (;;) {
+    const { replaced } = change;
+    const failure = await replaced;
+    if (replaced === change.replaced) return failure;
+  }
+}
