@@ -54,6 +54,7 @@ class CpuBackend final : public Backend {
     return KvCache::block_bytes(shape, kv_type_);
   }
   Result<void> allocate_kv(const KvShape& shape) override;
+  uint64_t free_memory_bytes() const override { return 0; }
   uint64_t weights_bytes() const override;
 
   // Each operation is done when it returns.

@@ -70,6 +70,7 @@ class CudaBackend final : public Backend {
     return KvMemory::block_bytes(shape, kv_type_);
   }
   Result<void> allocate_kv(const KvShape& shape) override;
+  uint64_t free_memory_bytes() const override { return device_.free_bytes(); }
   uint64_t weights_bytes() const override { return weights_bytes_; }
 
   void begin_forward(const Batch& batch) override;

@@ -81,8 +81,8 @@ class Backend {
   // --- while loading
   // ---------------------------------------------------------------------------------------------
 
-  // Before the first weight: so many bytes of tensors will come. Fails with kSystem, naming what is needed and
-  // what is there, when they cannot fit.
+  // Before the first weight: so many bytes of tensors will come. Fails with kSystem, naming what is needed
+  // and what is there, when they cannot fit.
   virtual Result<void> expect_weights(uint64_t bytes) = 0;
   // Takes matrices of equal columns() stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape it cannot compute with, naming the tensor.
@@ -96,6 +96,9 @@ class Backend {
   // Bytes one block of this shape takes, then the cache itself, in place of the one before.
   virtual uint64_t kv_block_bytes(const KvShape& shape) const = 0;
   virtual Result<void> allocate_kv(const KvShape& shape) = 0;
+  // What could still be allocated for the cache, for backends with memory of their own; 0: the system's is
+  // what there is.
+  virtual uint64_t free_memory_bytes() const = 0;
   // Memory held by weights, in bytes.
   virtual uint64_t weights_bytes() const = 0;
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr uint32_t kMaxScoreTop = 1000;
 constexpr uint32_t kMaxRepeats = 1000;
+constexpr uint32_t kMaxGpuDevice = 255;
 constexpr double kMinFraction = 0.001;
 
 // CLI11 takes what does not fit into 64 bits for the largest number that does.
@@ -35,10 +36,28 @@ KvType kv_type_from(const std::string& name) {
   return *type;
 }
 
-void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--threads", flags.num_threads, "Threads that compute; default: every processor it may use")
       ->check(CLI::Range(1u, kMaxThreads));
+  command
+      .add_option(
+          "--memory-bytes", flags.memory_bytes,
+          "Memory of the whole process: the KV cache gets what the model and a 32nd for requests leave")
+      ->check(kWholeNumber)
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
+      ->excludes(command.get_option("--kv-cache-bytes"));
+}
+
+void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
+  command.add_option("--gpu-device", flags.gpu_device, "Number of the GPU, as `devices` has it")
+      ->check(CLI::Range(0u, kMaxGpuDevice))
+      ->capture_default_str();
+  command.add_flag("--enforce-eager", flags.enforce_eager,
+                   "Launch each operation, instead of graphs of them");
+}
+
+void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command.add_option("--max-model-len", flags.max_model_len,
                      "Tokens of prompt and answer together; default: the model's context");
   command.add_option("--max-num-batched-tokens", flags.max_num_batched_tokens, "Rows computed in one step")
@@ -59,15 +78,12 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
   CLI::Option* const kv_cache_bytes =
       command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
-          ->check(kWholeNumber)
-          ->capture_default_str();
-  command
-      .add_option(
-          "--memory-bytes", flags.memory_bytes,
-          "Memory of the whole process: the KV cache gets what the model and a 32nd for requests leave")
-      ->check(kWholeNumber)
-      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
-      ->excludes(kv_cache_bytes);
+          ->check(kWholeNumber);
+  if (flags.kv_cache_bytes > 0) {
+    kv_cache_bytes->capture_default_str();
+  } else {
+    kv_cache_bytes->default_str("half of what is free");
+  }
   command
       .add_option_function<std::string>(
           "--kv-cache-type", [&flags](const std::string& name) { flags.kv_cache_type = kv_type_from(name); },
@@ -215,7 +231,8 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
 
 }  // namespace
 
-void add_commands(CLI::App& app, Flags& flags) {
+void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
+  if (uses_gpu) flags.engine.set_gpu_defaults();
   CLI::App& generate_command = *app.add_subcommand("generate", "Continues a prompt");
   CLI::App& score_command = *app.add_subcommand("score", "Tells how likely given tokens are");
   CLI::App& inspect_command = *app.add_subcommand("inspect", "Tells what a model file holds");
@@ -223,10 +240,19 @@ void add_commands(CLI::App& app, Flags& flags) {
   CLI::App& serving_command = *app.add_subcommand("serve", "Speaks docs/protocol.md on stdin and stdout");
   for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
   CLI::App& replay_app = *app.add_subcommand("replay", "Does again what serve --record recorded");
-  for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command})
+  for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command}) {
     add_engine_flags(*command, flags.engine);
+    if (uses_gpu) {
+      add_gpu_flags(*command, flags.engine);
+    } else {
+      add_cpu_flags(*command, flags.engine);
+    }
+  }
   for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
     command->add_flag("--json", flags.json, "One JSON object");
+  if (uses_gpu)
+    app.add_subcommand("devices", "Tells what GPUs there are, and whether they run a kernel")
+        ->add_flag("--json", flags.json, "One JSON object");
   add_generate_flags(generate_command, flags.generate);
   score_command.add_option("--tokens-file", flags.tokens_file, "A JSON array of ids")->required();
   score_command.add_option("--top", flags.num_top, "Most likely ids to show for each position")

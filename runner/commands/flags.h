@@ -33,8 +33,8 @@ struct Flags {
   bool json = false;
 };
 
-// Gives the program its commands, and them their flags. What they are parsed to goes into flags, which must
-// outlive app.
-void add_commands(CLI::App& app, Flags& flags);
+// Gives the program its commands, and them their flags: those of a GPU or of a CPU. What they are parsed to
+// goes into flags, which must outlive app.
+void add_commands(CLI::App& app, bool uses_gpu, Flags& flags);
 
 }  // namespace runnel

@@ -24,6 +24,8 @@ struct KvBudget {
 };
 
 Result<KvBudget> budget_of(const EngineFlags& flags, Model& model, Backend& backend, const KvShape& shape) {
+  if (flags.kv_cache_bytes == 0 && flags.memory_bytes == 0)
+    return KvBudget{backend.free_memory_bytes() / 2, "Half of what is free on the device"};
   if (flags.memory_bytes == 0) return KvBudget{flags.kv_cache_bytes, "--kv-cache-bytes"};
   const Result<uint64_t> bytes =
       kv_bytes_within(flags.memory_bytes, model, backend, shape, flags.max_num_batched_tokens);
@@ -58,6 +60,12 @@ Result<uint32_t> context_that_fits(const EngineFlags& flags, const KvBudget& bud
 }
 
 }  // namespace
+
+void EngineFlags::set_gpu_defaults() {
+  max_num_batched_tokens = 2048;
+  block_size = 64;
+  kv_cache_bytes = 0;
+}
 
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 
 #include "runner/backend.h"
@@ -19,6 +20,11 @@ namespace runnel {
 struct BackendFactory {
   std::string kind;
   std::function<Result<std::unique_ptr<Backend>>(const BackendOptions& options)> make;
+  // Of a backend that computes on a GPU: tells what devices there are. Fails with kNoDevice, after it has
+  // told what there is, if none can be used.
+  std::function<Result<void>(bool json, std::ostream& out)> report_devices = nullptr;
+
+  bool uses_gpu() const { return report_devices != nullptr; }
 };
 
 constexpr uint32_t kMaxThreads = 256;
@@ -36,11 +42,15 @@ struct EngineFlags {
   bool mixed_batches = true;
   uint32_t mixed_prefill_tokens = 8;
   uint32_t block_size = 32;
-  uint64_t kv_cache_bytes = uint64_t{1} << 30;
+  uint64_t kv_cache_bytes = uint64_t{1} << 30;  // 0: half of what is free on the device
   uint64_t memory_bytes = 0;  // of the process, instead of kv_cache_bytes; 0: kv_cache_bytes
   KvType kv_cache_type = KvType::kF16;
+  uint32_t gpu_device = 0;
+  bool enforce_eager = false;
 
-  BackendOptions backend_options() const { return {num_threads, kv_cache_type}; }
+  BackendOptions backend_options() const { return {num_threads, kv_cache_type, gpu_device, enforce_eager}; }
+  // Those of a GPU, where they differ: it has more to do at once and memory of its own.
+  void set_gpu_defaults();
 };
 
 // Where positions still have exact angles, see numerics.h.

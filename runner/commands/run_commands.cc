@@ -82,7 +82,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   CLI::App app("Computes a language model: token ids in, token ids out.", program);
   app.set_version_flag("--version", std::string(RUNNEL_VERSION));
   app.require_subcommand(1);
-  add_commands(app, flags);
+  add_commands(app, factory.uses_gpu(), flags);
 
   try {
     app.parse(argc, argv);
@@ -99,6 +99,8 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (app.got_subcommand("score")) return run_score(flags, factory);
     if (app.got_subcommand("bench")) return run_bench(flags, factory);
     if (app.got_subcommand("serve")) return serve_command(flags.engine, flags.serve, factory);
+    if (factory.uses_gpu() && app.got_subcommand("devices"))
+      return factory.report_devices(flags.json, std::cout);
     if (app.got_subcommand("replay")) return replay_command(flags.replay, factory, std::cout);
     return inspect(flags.engine.model, flags.engine.architecture, flags.json, std::cout);
   });

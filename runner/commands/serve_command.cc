@@ -19,6 +19,7 @@ namespace runnel {
 namespace {
 
 constexpr uint32_t kProtocolVersion = 1;
+constexpr const char* kGpuObstacle = "a GPU's driver opens files and starts threads when it likes";
 constexpr std::chrono::milliseconds kLoadProgressInterval{100};
 
 wire::FromRunner hello_from(const Backend& backend, const BackendFactory& factory,
@@ -101,7 +102,8 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   // Whatever is read later is opened here, and threads start behind it, so that the sandbox holds for all.
   const Result<RegularFile> file = RegularFile::open(flags.model);
   (void)private_memory_bytes();
-  const Result<std::string> sandbox = enter_sandbox(serve_flags.sandbox);
+  const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)
+                                                         : enter_sandbox(serve_flags.sandbox);
   if (!sandbox.ok()) return sandbox.error();
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();

@@ -32,15 +32,15 @@ struct Entered {
   std::string missing;
 };
 
-Entered enter_parts() {
-  if (const auto obstacle = sandbox_obstacle()) return {{}, *obstacle};
+Entered enter_parts(const std::optional<std::string>& obstacle) {
+  if (obstacle) return {{}, *obstacle};
   // The other parts want it, and by itself it makes set-user-id programs ordinary ones.
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
     return {{}, std::string("no_new_privs: ") + std::strerror(errno)};
   Entered entered;
   for (const Part& part : kParts) {
-    if (const SandboxObstacle obstacle = part.enter())
-      append(entered.missing, "; ", std::string("no ") + part.name + ": " + *obstacle);
+    if (const SandboxObstacle missing = part.enter())
+      append(entered.missing, "; ", std::string("no ") + part.name + ": " + *missing);
     else
       append(entered.held, "+", part.name);
   }
@@ -69,9 +69,9 @@ std::optional<std::string> sandbox_obstacle() {
 #endif
 }
 
-Result<std::string> enter_sandbox(SandboxMode mode) {
+Result<std::string> enter_sandbox(SandboxMode mode, const std::optional<std::string>& obstacle) {
   if (mode == SandboxMode::kOff) return std::string("off");
-  const Entered entered = enter_parts();
+  const Entered entered = enter_parts(obstacle);
   if (entered.missing.empty()) return entered.held;
   if (mode == SandboxMode::kStrict) {
     return Error{ExitCode::kUsage, "--sandbox is strict, but not all of the sandbox can be had here (" +

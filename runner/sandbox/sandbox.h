@@ -28,6 +28,8 @@ std::optional<std::string> sandbox_obstacle();
 // and those it starts. Descriptors that are open stay usable. Returns what holds, for Hello: parts joined by
 // "+", or "none" or "off", with what is missing and why behind it. kStrict fails with kUsage where a part is
 // missing: the same flag gives the same on this machine, so nobody shall try again and again.
-Result<std::string> enter_sandbox(SandboxMode mode);
+// obstacle: why no part can be had here, for a reason of the caller's.
+Result<std::string> enter_sandbox(SandboxMode mode,
+                                  const std::optional<std::string>& obstacle = sandbox_obstacle());
 
 }  // namespace runnel

@@ -28,6 +28,7 @@ class FaultyBackend final : public Backend {
   }
   uint64_t kv_block_bytes(const KvShape& shape) const override { return backend_->kv_block_bytes(shape); }
   Result<void> allocate_kv(const KvShape& shape) override { return backend_->allocate_kv(shape); }
+  uint64_t free_memory_bytes() const override { return backend_->free_memory_bytes(); }
   uint64_t weights_bytes() const override { return backend_->weights_bytes(); }
 
   void begin_forward(const Batch& batch) override { backend_->begin_forward(batch); }

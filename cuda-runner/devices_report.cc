@@ -1,0 +1,84 @@
+#include "cuda-runner/devices_report.h"
+
+#include <cuda_runtime.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cuda-runner/device/device.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::ordered_json;
+
+// "13.0" of 13000.
+std::string version_name(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+ordered_json driver_version() {
+  int version = 0;
+  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) return nullptr;
+  return version_name(version);
+}
+
+// Also of one that cannot be used, as far as the driver says.
+ordered_json describe(int number) {
+  const Result<Device> device = Device::open(number);
+  cudaDeviceProp properties{};
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+  if (cudaGetDeviceProperties(&properties, number) != cudaSuccess) properties = {};
+  if (!device.ok() || cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) free_bytes = 0;
+  return {{"number", number},
+          {"name", properties.name},
+          {"compute_capability", std::to_string(properties.major) + "." + std::to_string(properties.minor)},
+          {"memory_bytes", properties.totalGlobalMem},
+          {"free_bytes", free_bytes},
+          {"usable", device.ok()},
+          {"reason", device.ok() ? ordered_json(nullptr) : ordered_json(device.error().message)}};
+}
+
+void print_lines(const ordered_json& report, std::ostream& out) {
+  const ordered_json& driver = report["driver"];
+  out << "built for CUDA " << report["cuda"].get<std::string>() << "; "
+      << (driver.is_null() ? "there is no driver" : "the driver knows CUDA " + driver.get<std::string>())
+      << '\n';
+  for (const ordered_json& device : report["devices"]) {
+    out << "GPU " << device["number"] << ": " << device["name"].get<std::string>() << ", compute capability "
+        << device["compute_capability"].get<std::string>() << ", " << device["memory_bytes"] << " bytes, "
+        << device["free_bytes"] << " free";
+    if (!device["usable"]) out << "; not usable: " << device["reason"].get<std::string>();
+    out << '\n';
+  }
+}
+
+}  // namespace
+
+Result<void> report_devices(bool json, std::ostream& out) {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
+  ordered_json devices = ordered_json::array();
+  bool is_any_usable = false;
+  for (int number = 0; number < count; ++number) {
+    devices.push_back(describe(number));
+    is_any_usable |= devices.back()["usable"].get<bool>();
+  }
+  std::string reason;
+  // The first one's sentence says what is missing, also when there is none.
+  if (!is_any_usable) reason = Device::open(0).error().message;
+  const ordered_json report = {{"cuda", version_name(CUDART_VERSION)},
+                               {"driver", driver_version()},
+                               {"devices", devices},
+                               {"reason", is_any_usable ? ordered_json(nullptr) : ordered_json(reason)}};
+  if (json) {
+    out << report.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
+  } else {
+    print_lines(report, out);
+  }
+  if (is_any_usable) return {};
+  return Error{ExitCode::kNoDevice, reason};
+}
+
+}  // namespace runnel
