@@ -1,5 +1,12 @@
+import type { Death } from './exit-policy.ts';
 import type { RunnerCommand } from './process.ts';
 import type { RunnerInfo } from './runner.ts';
+
+/** Why runners of a plan are no use any more. */
+export interface RunnerFailure {
+  readonly reason: string;
+  readonly death: Death;
+}
 
 /** Which model runners are started for, and how. */
 export interface RunnerPlan {
@@ -14,4 +21,9 @@ export interface RunnerPlan {
   readonly modelPath: string;
   /** Called for every runner of this plan that becomes ready, also when its model file is not the one before. */
   readonly onReady?: (info: RunnerInfo) => void;
+  /**
+   * What is started instead when the device of such a runner failed, or they crash too often; nothing of that is held against
+   * it. Undefined, or absent: the same again.
+   */
+  readonly fallback?: (failure: RunnerFailure) => RunnerPlan | undefined;
 }
