@@ -124,20 +124,28 @@ export function checkRunnerSettings(
   if (memory !== undefined && cache !== undefined) {
     throw new UsageError(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
   }
-  const { backend, 'gpu-device': device } = config;
+  checkBackendSettings(config, sourceOf);
+  const asked = backendOf(config);
+  const why =
+    config['gpu-device'] === -1 ? `${sourceOf('gpu-device')} -1` : `${sourceOf('backend')} ${asked}`;
+  for (const name of UNKNOWN_TO[asked]) {
+    // The CPU's own number is no contradiction to it.
+    const source = name === 'gpu-device' && config[name] === -1 ? undefined : sourceOf(name);
+    if (source === undefined) continue;
+    const message = `${source} means nothing to the only runner that ${why} lets start: leave one of them out.`;
+    throw new UsageError(message);
+  }
+}
+
+/** UsageError if it is not clear what shall compute. */
+export function checkBackendSettings(
+  { backend, 'gpu-device': device }: Pick<RunnerConfig, 'backend' | 'gpu-device'>,
+  sourceOf: (name: 'backend' | 'gpu-device') => string | undefined,
+): void {
   if (backend === 'cuda' && device === -1) {
     throw new UsageError(
       `${sourceOf('backend')} cuda and ${sourceOf('gpu-device')} -1, which is the CPU, cannot be obeyed together: leave one of them out.`,
     );
-  }
-  const asked = backendOf(config);
-  const why = device === -1 ? `${sourceOf('gpu-device')} -1` : `${sourceOf('backend')} ${asked}`;
-  for (const name of UNKNOWN_TO[asked]) {
-    // The CPU's own number is no contradiction to it.
-    const source = name === 'gpu-device' && device === -1 ? undefined : sourceOf(name);
-    if (source === undefined) continue;
-    const message = `${source} means nothing to the only runner that ${why} lets start: leave one of them out.`;
-    throw new UsageError(message);
   }
 }
 
