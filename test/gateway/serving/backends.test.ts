@@ -88,9 +88,12 @@ test('a device is lost: streams go on by the CPU and say so; it comes back: what
     assert.is(await gauge(it), '0');
     assert.equal(await (await it.get('/ready')).json(), { status: 'ready' });
 
+    const streams = [0, 1, 2, 3, 4, 5, 6, 7].map((first) => answer(it, first, 300));
+    await until(patienceMs, 'All streams', () => it.serving.status().openRequests === 8);
+    // Every other one has tokens when this one, which came last, has all of its own.
+    await answer(it, 8, 5);
     it.standIns.setDevice(false);
     it.standIns.loseDevice();
-    const streams = [0, 1, 2, 3, 4, 5, 6, 7].map((first) => answer(it, first, 100));
     assert.equal(await Promise.all(streams), Array(8).fill('fake-1'));
     const { requested, serving, is_fallback, reason } = await backend(it);
     assert.equal([requested, serving, is_fallback], ['auto', 'cpu', true]);
