@@ -47,6 +47,7 @@ export class AutoBackend {
     this.#now = () => clock.now();
     this.cuda = new CudaLaunch(options, {
       status,
+      absent: (reason) => this.#useCpu(reason),
       fallback: (failure) => this.#fallBack(failure),
       onReady: () => {
         this.#reason = undefined;
@@ -78,10 +79,14 @@ export class AutoBackend {
   }
 
   #fallBack({ reason, death }: RunnerFailure): Launch {
-    this.#reason = reason;
     this.#misfit = death.exit.code === 71 ? { freeBytes: undefined } : undefined;
     if ((death.readyForMs ?? 0) >= lossWindowMs) this.#lookout.reset();
     if (death.readyForMs !== undefined) this.#countLoss();
+    return this.#useCpu(reason);
+  }
+
+  #useCpu(reason: string): Launch {
+    this.#reason = reason;
     this.#options.log(fallbackEvent(reason));
     return this.cpu;
   }

@@ -20,6 +20,8 @@ export interface CudaOptions {
 /** What may choose another backend. */
 export interface Choice {
   status(): BackendStatus;
+  /** No runner is started where no device would serve it. */
+  absent(reason: string): Launch;
   fallback(failure: RunnerFailure): Launch;
   onReady(): void;
 }
@@ -59,10 +61,11 @@ export class CudaLaunch implements Launch {
     this.#left.abort();
   }
 
-  /** A driver takes its time to give back what a dead process held, and the next one needs as much. */
-  async prepare(): Promise<void> {
-    const wantedBytes = this.#heldBytes;
-    if (wantedBytes === undefined) return;
+  /** Waits for memory: a driver takes its time to give back what a dead process held, and the next one needs as much. */
+  async prepare(): Promise<Launch | undefined> {
+    const wantedBytes = this.#heldBytes ?? 0;
+    // Without a choice the runner itself says what is missing.
+    if (this.#choice === undefined && wantedBytes === 0) return undefined;
     this.#heldBytes = undefined;
     this.#left = new AbortController();
     const { signal } = this.#left;
@@ -70,11 +73,13 @@ export class CudaLaunch implements Launch {
     const startedMs = clock.now();
     for (;;) {
       const device = usableDevice(await inquiry.ask(signal), gpuDevice);
-      if (signal.aborted || typeof device === 'string' || device.free_bytes >= wantedBytes) return;
+      if (signal.aborted) return undefined;
+      if (typeof device === 'string') return this.#choice?.absent(device);
+      if (device.free_bytes >= wantedBytes) return undefined;
       if (clock.now() - startedMs >= maxMemoryWaitMs) {
         const bytes = { wanted_bytes: wantedBytes, free_bytes: device.free_bytes };
         log({ level: 'warn', event: 'device_memory_missing', ...bytes });
-        return;
+        return undefined;
       }
       await elapsed(memoryPollMs, signal, clock);
     }

@@ -8,8 +8,8 @@ export interface Launch {
   command(slot: ModelSlot): RunnerCommand;
   /** What is known of the choice between backends; absent: there was none. */
   status?(): BackendStatus;
-  /** Awaited before each start. Must not reject. */
-  prepare?(): Promise<void>;
+  /** Awaited before each start; resolves with what is started instead, if it is another one. Must not reject. */
+  prepare?(): Promise<Launch | undefined>;
   onReady?(info: RunnerInfo): void;
   /** What is started instead of a runner whose device failed, or that crashed too often; undefined: the same again. */
   fallback?(failure: RunnerFailure): Launch | undefined;
@@ -23,10 +23,11 @@ export function planOf(
   launch: Launch,
   onReady: (info: RunnerInfo, launch: Launch) => void,
 ): Required<RunnerPlan> {
+  const planBy = (next: Launch | undefined) => next && planOf(slot, next, onReady);
   return {
     prepare: async () => {
       await slot.refresh();
-      await launch.prepare?.();
+      return planBy(await launch.prepare?.());
     },
     command: () => launch.command(slot),
     modelPath: slot.path,
@@ -34,9 +35,6 @@ export function planOf(
       onReady(info, launch);
       launch.onReady?.(info);
     },
-    fallback: (failure) => {
-      const next = launch.fallback?.(failure);
-      return next && planOf(slot, next, onReady);
-    },
+    fallback: (failure) => planBy(launch.fallback?.(failure)),
   };
 }

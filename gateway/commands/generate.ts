@@ -100,7 +100,7 @@ async function startRunner(
   const log = ({ level, ...event }: RunnerEvent): void => {
     pino[level](event);
     if (event.event === 'runner_exited') exitReason = String(event.reason);
-    // What comes behind a death that another backend makes up for is neither.
+    // Neither follows a death that another backend makes up for.
     if (event.event === 'runner_restarting') fail(exitReason);
     if (event.event === 'model_failed') fail(String(event.reason));
   };

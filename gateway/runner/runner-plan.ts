@@ -12,9 +12,10 @@ export interface RunnerFailure {
 export interface RunnerPlan {
   /**
    * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
-   * error's message is the reason: the same as when the runner itself refuses the file.
+   * error's message is the reason: the same as when the runner itself refuses the file. If it resolves with a plan, that one is
+   * followed instead.
    */
-  readonly prepare?: () => Promise<void>;
+  readonly prepare?: () => Promise<RunnerPlan | undefined>;
   /** Asked anew for each start. */
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */

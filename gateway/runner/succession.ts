@@ -111,21 +111,28 @@ export class Succession {
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
     this.#modelBefore = fileIdentity(plan.modelPath);
-    const prepared = plan.prepare?.() ?? Promise.resolve();
+    const prepared = plan.prepare?.() ?? Promise.resolve(undefined);
     this.#isPreparing = true;
     prepared.then(
-      () => this.#onPrepared(plan, undefined),
+      (instead) => this.#onPrepared(plan, instead),
       (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error.message : String(error)),
     );
   }
 
-  #onPrepared(plan: RunnerPlan, failure: string | undefined): void {
+  /** outcome: why the file is of no use, or the plan to follow instead. */
+  #onPrepared(plan: RunnerPlan, outcome: string | RunnerPlan | undefined): void {
     this.#isPreparing = false;
     // Another one has come meanwhile, whose file is another perhaps.
     if (plan !== this.#plan) this.start();
-    else if (failure === undefined) this.#spawn();
-    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, failure);
-    else this.#waitForFile(failure);
+    else if (outcome === undefined) this.#spawn();
+    else if (typeof outcome !== 'string') this.#startBy(outcome);
+    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome);
+    else this.#waitForFile(outcome);
+  }
+
+  #startBy(plan: RunnerPlan): void {
+    this.#follow(plan);
+    this.start();
   }
 
   /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
@@ -299,8 +306,7 @@ export class Succession {
     if (next === undefined) return false;
     this.#reason = reason;
     if (crash !== undefined) this.#needsCanary = true;
-    this.#follow(next);
-    this.start();
+    this.#startBy(next);
     return true;
   }
 

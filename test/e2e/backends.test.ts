@@ -6,6 +6,7 @@ import * as assert from 'uvu/assert';
 import { writeFakeModel } from '../fixtures/fake-model-file.ts';
 import { answerOf } from '../fixtures/fake-tokens.ts';
 import { Gateway } from '../fixtures/gateway.ts';
+import { inParallel } from '../fixtures/in-parallel.ts';
 import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
 import { ABSENT, type StandIns, standInRunners } from '../fixtures/stand-in-runners.ts';
 import { type Directory, patienceMs, withDirectory } from '../fixtures/supervised.ts';
@@ -138,25 +139,25 @@ const cases: Case[] = [
   { backend: cuda, isBuilt: true, hasDevice: true, serving: 'cuda', isFallback: false, says: [false, true] },
 ];
 
-for (const { backend, isBuilt, hasDevice, serving, reason, isFallback, says } of cases) {
-  const name = `${backend.join(' ') || 'no --backend'}, ${isBuilt ? '' : 'not '}built, ${hasDevice ? 'a' : 'no'} device`;
-  test(`${name}: ${serving} serves`, async () => {
+test('each backend, built or not, with a device or without: what serves, what is said, and that nothing crashed', async () => {
+  await inParallel(cases, async ({ backend, isBuilt, hasDevice, serving, reason, isFallback, says }) => {
     await world(isBuilt, async (it) => {
       it.standIns.setDevice(hasDevice);
       await served(it, backend, async (gateway) => {
+        const what = `${backend.join(' ')} ${isBuilt} ${hasDevice}: ${gateway.log}`;
         await gateway.ready();
         const found = await backendOf(gateway);
-        assert.equal([found.serving, found.is_fallback], [serving, isFallback]);
-        if (reason === undefined) assert.is(found.reason, null);
-        else assert.match(found.reason ?? '', reason);
-        assert.equal(texts(gateway), says);
-        assert.is(await answer(gateway, 1, 20), undefined);
-        const wantsDevice = isBuilt && serving === 'cuda' ? 1 : isBuilt && isFallback ? 1 : 0;
-        assert.is(it.standIns.numCudaStarts(), wantsDevice);
+        assert.equal([found.serving, found.is_fallback], [serving, isFallback], what);
+        if (reason === undefined) assert.is(found.reason, null, what);
+        else assert.match(found.reason ?? '', reason, what);
+        assert.equal(texts(gateway), says, what);
+        assert.is(await answer(gateway, 1, 20), undefined, what);
+        assert.is(it.standIns.numCudaStarts(), serving === 'cuda' ? 1 : 0, what);
+        assert.is((await gateway.health()).runner.restarts, 0, what);
       });
     });
   });
-}
+});
 
 test('--backend auto, built, the device dies: streams go on by the CPU, marked', async () => {
   await world(true, async (it) => {

@@ -108,6 +108,15 @@ test('it announces the fallback, looks less and less often, and goes back when t
   assert.is(it.events.at(-1)?.msg, 'Initialized CUDA device for inference');
 });
 
+test('before a runner is started the device is asked: it starts none where it does not answer', async () => {
+  const it = subject();
+  assert.is(await it.auto.cuda.prepare?.(), it.auto.cpu);
+  assert.is(it.events[0]?.reason, 'No answer.');
+  assert.is(it.auto.cuda.status?.().isFallback, true);
+  it.devices = deviceReport();
+  assert.is(await it.auto.cuda.prepare?.(), undefined);
+});
+
 test('a device that answers and serves nobody is not tried more and more often', async () => {
   const it = subject();
   it.devices = deviceReport();

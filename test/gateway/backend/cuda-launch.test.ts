@@ -29,7 +29,7 @@ function subject(freeBytes: () => number | string) {
 }
 
 /** Rings timers until it settles. */
-async function settled(promise: Promise<void>, clock: VirtualClock): Promise<void> {
+async function settled(promise: Promise<unknown>, clock: VirtualClock): Promise<void> {
   let isOver = false;
   const over = promise.then(() => (isOver = true));
   while (!isOver) {
@@ -74,6 +74,7 @@ test('it waits for so long, and not for a device that is gone', async () => {
   gone.launch.onReady(held);
   await settled(gone.launch.prepare(), gone.clock);
   assert.is(gone.numAsked(), 1);
+  assert.is(await gone.launch.prepare(), undefined, 'the runner itself says that there is none');
 });
 
 test('who is left waits no longer, and leaves no timer', async () => {

@@ -40,6 +40,19 @@ test('a device that does not answer at the start: the other plan’s runner is t
   });
 });
 
+test('a plan that is found to be of no use before a start gives way to another: no runner of it is started', async () => {
+  const instead = { command: () => fakeCommand('--kind', 'b'), modelPath: '/dev/null' };
+  const absent = { command: () => fakeCommand('--kind', 'a'), prepare: async () => instead };
+  await supervised([], absent, async ({ supervisor, state, eventsOf }) => {
+    await state('ready');
+    assert.is(supervisor.status().info?.kind, 'b');
+    assert.is(eventsOf('model_load_start').length, 1);
+    const back = await within(patienceMs, 'The new runner', supervisor.replaceRunner(absent));
+    assert.is(back, undefined, 'that is what the new plan comes to');
+    assert.is(supervisor.status().info?.kind, 'b');
+  });
+});
+
 test('a device that is lost under eight streams: each is whole, and says that it went on by other arithmetic', async () => {
   await withDirectory(async (directory) => {
     const numericsFile = directory.write('numerics', 'other-1');
