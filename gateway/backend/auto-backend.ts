@@ -37,6 +37,8 @@ export class AutoBackend {
   /** Why the CPU computes. */
   #reason: string | undefined;
   #losses: number[] = [];
+  /** What the last runner on the device held. */
+  #neededBytes = 0;
   /** The model did not fit, and since then so much was free, as first seen. */
   #misfit: { freeBytes: number | undefined } | undefined;
 
@@ -49,8 +51,9 @@ export class AutoBackend {
       status,
       absent: (reason) => this.#useCpu(reason),
       fallback: (failure) => this.#fallBack(failure),
-      onReady: () => {
+      onReady: (heldBytes) => {
         this.#reason = undefined;
+        this.#neededBytes = heldBytes;
       },
     });
     this.cpu = {
@@ -107,9 +110,14 @@ export class AutoBackend {
       this.#reason = device;
       return false;
     }
+    const { free_bytes: freeBytes } = device;
+    if (freeBytes < this.#neededBytes) {
+      this.#reason = `The CUDA device ${gpuDevice} has ${freeBytes} bytes free, and the runner had ${this.#neededBytes}.`;
+      return false;
+    }
     const misfit = this.#misfit;
     if (misfit === undefined) return true;
-    misfit.freeBytes ??= device.free_bytes;
-    return device.free_bytes >= misfit.freeBytes + memoryMarginBytes;
+    misfit.freeBytes ??= freeBytes;
+    return freeBytes >= misfit.freeBytes + memoryMarginBytes;
   }
 }

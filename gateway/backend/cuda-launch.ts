@@ -23,7 +23,7 @@ export interface Choice {
   /** No runner is started where no device would serve it. */
   absent(reason: string): Launch;
   fallback(failure: RunnerFailure): Launch;
-  onReady(): void;
+  onReady(heldBytes: number): void;
 }
 
 /** Runners on a CUDA device. */
@@ -52,7 +52,7 @@ export class CudaLaunch implements Launch {
 
   onReady({ device, weightsBytes, kvCacheBytes }: RunnerInfo): void {
     this.#heldBytes = weightsBytes + kvCacheBytes;
-    this.#choice?.onReady();
+    this.#choice?.onReady(this.#heldBytes);
     const msg = 'Initialized CUDA device for inference';
     this.#options.log({ level: 'info', event: 'backend_ready', msg, device });
   }

@@ -159,6 +159,18 @@ test('where the model did not fit, more memory must be free than when it did not
   assert.is(it.moved.length, 1);
 });
 
+test('a device whose memory others have taken is left to them', async () => {
+  const it = subject();
+  it.auto.cuda.onReady?.({ ...scriptedInfo, weightsBytes: 800, kvCacheBytes: 200 });
+  it.fail(79, 1000);
+  it.devices = deviceReport({ free_bytes: 999 });
+  await it.look();
+  assert.is(it.auto.cpu.status?.().reason, 'The CUDA device 0 has 999 bytes free, and the runner had 1000.');
+  it.devices = deviceReport({ free_bytes: 1000 });
+  await it.look();
+  assert.is(it.moved.length, 1);
+});
+
 test('a device is looked at again when the move has to wait', async () => {
   const it = subject();
   it.devices = deviceReport();
