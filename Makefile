@@ -16,7 +16,7 @@ PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nloh
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
-.PHONY: run test check gates soak bench build binaries install uninstall model format clean
+.PHONY: run test check soak bench build binaries install uninstall model format clean
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -39,29 +39,20 @@ test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
-# Slower gates: the C++ tests again under AddressSanitizer and UndefinedBehaviorSanitizer, exactness on the default model,
-# kills and simulation.
+# The gates of test/gates.ts at full length, and the C++ tests under the sanitizers: half an hour on two cores.
 check: build model $(BUILD)/.test-packages
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
+	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
-	@ninja -C $(BUILD) exactness
-	@node --import tsx test/run.ts --build $(BUILD)/sanitize --check
-
-# The slowest, by hand: what has threads under ThreadSanitizer, hostile files and frames by the hundred thousand, deaths in
-# every phase and at every token, poison, overload.
-gates: build model $(BUILD)/.test-packages
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
-	@ninja -C $(BUILD)/sanitize fuzz-gguf fuzz-commands
-	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
 	@ninja -C $(BUILD)/threads thread-tests
-	@ninja -C $(BUILD) fuzz-events cpu-runner-faulty
-	@node --import tsx test/run.ts --build $(BUILD)/sanitize --threads-build $(BUILD)/threads --gates
+	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty
+	@node --import tsx test/run.ts --build $(BUILD) --check
 
 # By hand: half an hour of clients, cancels and kills, and whether anything grows; then two million hostile model files.
 # MINUTES=120 make soak
 soak: build model
 	@node --import tsx test/soak/soak.ts --minutes $(MINUTES) --out $(BUILD)
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
 	@ninja -C $(BUILD)/sanitize fuzz-gguf
 	@$(BUILD)/sanitize/fuzz-gguf --units 2000000
 

@@ -15,7 +15,7 @@ import {
 import { type VariedRequest, variedRequests } from '../fixtures/varied-requests.ts';
 
 const NUM_TOKENS = 128;
-/** Every cut point is 1; `make gates` runs that. */
+/** Every cut point is 1; `make check` runs that. */
 const STRIDE = Number(process.env.RUNNEL_TEST_CUT_STRIDE ?? 16);
 
 const cutPoints = Array.from({ length: NUM_TOKENS - 1 }, (_, index) => index + 1).filter(

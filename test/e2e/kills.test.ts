@@ -8,7 +8,7 @@ import { type VariedRequest, variedRequests } from '../fixtures/varied-requests.
 
 /**
  * The promise itself: the runner is killed with SIGKILL while eight streams are in the middle of their text, again and again, and
- * each of them ends as if nothing had happened, byte for byte. `make check` runs it with more kills.
+ * each of them ends as if nothing had happened, byte for byte. `make check` has fifty kills.
  */
 
 const KILLS = Number(process.env.RUNNEL_TEST_KILLS ?? 4);

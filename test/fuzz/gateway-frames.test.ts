@@ -8,7 +8,7 @@ import { decodeFromRunner } from '../../gateway/runner/wire.ts';
 
 /**
  * Frames that a runner in an attacker's hands may send: streams that `fuzz-events` mutates, the same ones for the same
- * seed. Whatever they hold, the codec gives a message or a ProtocolError. `make gates` reads a million of them.
+ * seed. Whatever they hold, the codec gives a message or a ProtocolError. `make check` reads a million of them.
  */
 
 const FRAMES = Number(process.env.RUNNEL_TEST_FUZZ_FRAMES ?? 20_000);

@@ -1,0 +1,76 @@
+import { DEFAULT_MODEL, EXACTNESS } from './fixtures/default-model.ts';
+
+/**
+ * What `make check` runs at full length. Each gate says how much it ran, and fails if that is less than its row wants. Those
+ * of `sideBySide` wait for processes, or keep one core busy, and none measures time; those of `alone` want the machine.
+ */
+
+export interface Gate {
+  readonly name: string;
+  readonly command: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+  /** What it must have counted at least: the numbers before these words, over all its lines. */
+  readonly counts: Readonly<Record<string, number>>;
+  readonly isTestFile: boolean;
+}
+
+type Counts = Gate['counts'];
+
+/** settings: numbers for its variables RUNNEL_TEST_*. */
+function testFile(file: string, settings: Readonly<Record<string, number>>, counts: Counts): Gate {
+  const env = Object.entries(settings).map(([name, value]) => [`RUNNEL_TEST_${name}`, String(value)]);
+  return {
+    name: file,
+    command: ['node', '--import', 'tsx', file],
+    env: { FORCE_COLOR: '0', ...Object.fromEntries(env) },
+    counts,
+    isTestFile: true,
+  };
+}
+
+function program(name: string, command: readonly string[], counts: Counts): Gate {
+  return { name, command, env: {}, counts, isTestFile: false };
+}
+
+/** sanitized: the build with the sanitizers. */
+export function sideBySide(sanitized: string): readonly Gate[] {
+  return [
+    program('hostile model files', [`${sanitized}/fuzz-gguf`, '--units', '200000'], { files: 200_000 }),
+    program('hostile frames towards the runner', [`${sanitized}/fuzz-commands`, '--units', '1000000'], {
+      frames: 1_000_000,
+    }),
+    testFile('test/fuzz/gateway-frames.test.ts', { FUZZ_FRAMES: 1_000_000 }, { frames: 1_000_000 }),
+    testFile('test/gateway/runner/simulation.test.ts', { SEEDS: 5000 }, { seeds: 5000 }),
+    testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
+    testFile('test/gateway/runner/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
+    testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
+    testFile('test/gateway/routes/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
+    testFile('test/gateway/routes/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),
+  ];
+}
+
+export const alone: readonly Gate[] = [
+  // So few cases might meet too few events by chance: the seed is always the same.
+  program(
+    'exactness on the default model',
+    [EXACTNESS, '--cases', '50', '--seed', '1', '--model', DEFAULT_MODEL],
+    { cases: 50 },
+  ),
+  testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
+  testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
+  testFile('test/e2e/deaths.test.ts', { ROUNDS: 100 }, { rounds: 700 }),
+  testFile(
+    'test/gateway/routes/overload.test.ts',
+    { OVERLOAD: 10_000, STORM: 10_000 },
+    { requests: 10_000, 'clients left': 10_000 },
+  ),
+];
+
+/** A sentence for each count that the output falls short of. */
+export function shortfalls(output: string, counts: Counts): string[] {
+  return Object.entries(counts).flatMap(([words, wanted]) => {
+    const found = [...output.matchAll(new RegExp(`(\\d+) ${words}\\b`, 'g'))];
+    const counted = found.reduce((sum, [, count]) => sum + Number(count), 0);
+    return counted < wanted ? [`The gate counted ${counted} ${words}; it must be ${wanted} at least.`] : [];
+  });
+}

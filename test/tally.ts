@@ -1,0 +1,99 @@
+import { spawn } from 'node:child_process';
+
+/** Runs programs, each in a group of its own, and adds up how they went. */
+
+export interface Outcome {
+  readonly passed: number;
+  readonly failed: number;
+  readonly skipped: number;
+}
+
+export interface Finished {
+  readonly code: number | null;
+  readonly output: string;
+  readonly seconds: string;
+}
+
+/** Never rejects: what could not be started has no code, and the reason is its output. */
+export function run(
+  [file = '', ...args]: readonly string[],
+  env: NodeJS.ProcessEnv,
+  timeoutMs: number,
+): Promise<Finished> {
+  const startedMs = Date.now();
+  // A group of its own, so that what a hanging test has started goes with it.
+  const child = spawn(file, args, {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+    detached: true,
+  });
+  const timer = setTimeout(() => {
+    output += `\ntimed out after ${timeoutMs / 1000} s`;
+    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+  }, timeoutMs);
+  let output = '';
+  const collect = (chunk: Buffer): void => {
+    output += chunk.toString();
+  };
+  child.stdout.on('data', collect);
+  child.stderr.on('data', collect);
+  child.on('error', (error) => collect(Buffer.from(String(error))));
+  return new Promise((resolve) => {
+    child.on('close', (code) => {
+      clearTimeout(timer);
+      resolve({ code, output, seconds: ((Date.now() - startedMs) / 1000).toFixed(1) });
+    });
+  });
+}
+
+/** Of a program that is good if it ends with status 0. */
+export function outcomeOfProgram({ code }: Finished): Outcome {
+  return { passed: code === 0 ? 1 : 0, failed: code === 0 ? 0 : 1, skipped: 0 };
+}
+
+export function outcomeOfUvu({ code, output }: Finished): Outcome {
+  const count = (label: string): number => Number(new RegExp(`${label}:\\s+(\\d+)`).exec(output)?.[1] ?? 0);
+  const ran = count('Total');
+  const passed = count('Passed');
+  // A file that ends well without having run a test has forgotten its `.run()`.
+  const failed = Math.max(ran - passed, code !== 0 || ran === 0 ? 1 : 0);
+  return { passed, failed, skipped: count('Skipped') };
+}
+
+export function outcomeOfCtest({ code, output }: Finished): Outcome {
+  const summary = /(\d+) tests failed out of (\d+)/.exec(output);
+  const failed = Number(summary?.[1] ?? 0);
+  const ran = Number(summary?.[2] ?? 0);
+  const isBroken = ran === 0 || (code !== 0 && failed === 0);
+  return { passed: ran - failed, failed: isBroken ? 1 : failed, skipped: 0 };
+}
+
+export class Tally {
+  readonly #failures: string[] = [];
+  #passed = 0;
+  #failed = 0;
+  #skipped = 0;
+
+  /** A line for it, and all that it said if it failed. */
+  add(name: string, { passed, failed, skipped }: Outcome, { output, seconds }: Finished): void {
+    this.#passed += passed;
+    this.#failed += failed;
+    this.#skipped += skipped;
+    if (failed > 0) this.#failures.push(name);
+    const verdict = failed > 0 ? 'FAIL' : 'ok  ';
+    const skips = skipped > 0 ? `, ${skipped} skipped` : '';
+    console.log(`${verdict} ${name}: ${passed} passed, ${failed} failed${skips} (${seconds} s)`);
+    if (failed > 0) console.log(indented(output));
+  }
+
+  /** The last lines, and the status of this process. */
+  close(): void {
+    if (this.#failures.length > 0) console.log(`\nFailed: ${this.#failures.join(', ')}`);
+    console.log(`\n${this.#passed} passed, ${this.#failed} failed, ${this.#skipped} skipped`);
+    process.exitCode = this.#failed > 0 ? 1 : 0;
+  }
+}
+
+export function indented(output: string): string {
+  return output.replace(/^/gm, '     ');
+}
