@@ -35,6 +35,7 @@ install_files() {
   mkdir -p "$new/build" "${bin%/*}" "$units" "$etc"
   cp -R gateway docs package.json README.md CHANGELOG.md LICENSE "$new"
   cp "$BUILD/cpu-runner" "$BUILD/sd-notify" "$new/build"
+  [ ! -e "$BUILD/cuda-runner" ] || cp "$BUILD/cuda-runner" "$new/build"
   copy_production_packages
   mkdir -p "$new/deploy"
   sed "$at_prefix" deploy/runnel-cuda.conf >"$new/deploy/runnel-cuda.conf"

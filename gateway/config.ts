@@ -1,6 +1,12 @@
 import { z } from 'zod';
 import { hostNames, isLoopback, origins, socketPath, text, whole } from './config/kinds.ts';
-import { checkRunnerSettings, RUNNER_LIMITS, runnerSettings } from './config/runner-settings.ts';
+import {
+  backendOf,
+  checkRunnerSettings,
+  RUNNER_LIMITS,
+  runnerSettings,
+  UNKNOWN_TO,
+} from './config/runner-settings.ts';
 import {
   type ConfigOf,
   mergeSettings,
@@ -146,7 +152,7 @@ export type Config = ConfigOf<typeof settings>;
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
   const flags = parseFlags(settings, args);
   const { config, sourceOf } = mergeSettings(settings, flags, env, flags.config ?? env.RUNNEL_CONFIG);
-  checkRunnerSettings(sourceOf);
+  checkRunnerSettings(config, sourceOf);
   const uds = sourceOf('uds');
   const tcp = sourceOf('host') ?? sourceOf('port');
   if (uds !== undefined && tcp !== undefined) {
@@ -178,8 +184,15 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
 
 /** As JSON that --config takes: read again, it is the same configuration. */
 export function printConfig(config: Config): string {
+  const unknown: readonly string[] = [
+    ...UNKNOWN_TO[backendOf(config)],
+    ...(config.uds === undefined ? [] : ['host', 'port']),
+  ];
   const { host, port, ...others } = config;
-  return `${JSON.stringify(config.uds === undefined ? { host, port, ...others } : others, null, 2)}\n`;
+  const printed = Object.entries({ host, port, ...others }).filter(
+    ([name, value]) => !unknown.includes(name) || (name === 'gpu-device' && value === -1),
+  );
+  return `${JSON.stringify(Object.fromEntries(printed), null, 2)}\n`;
 }
 
 export function configHelp(): string {

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { doctorCommand, doctorUsage } from './commands/doctor.ts';
 import { framesCommand, framesUsage } from './commands/frames.ts';
 import { generateCommand, generateUsage } from './commands/generate.ts';
 import { listCommand, listUsage } from './commands/list.ts';
@@ -24,6 +25,11 @@ const commands: Record<string, Command> = {
     run: tokenizeCommand,
     usage: tokenizeUsage,
     help: "print the ids of a text in a model's vocabulary",
+  },
+  doctor: {
+    run: doctorCommand,
+    usage: doctorUsage,
+    help: 'what this machine can serve with, and what it lacks',
   },
   frames: { run: framesCommand, usage: framesUsage, help: "print a recording of a runner's session" },
 };

@@ -4,6 +4,7 @@ import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
+import { planOf } from '../backend/launch.ts';
 import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
 import { checkRunnerSettings, RUNNER_LIMITS } from '../config/runner-settings.ts';
 import { flagOptions, mergeSettings } from '../config/settings.ts';
@@ -13,10 +14,11 @@ import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
 import { createLog } from '../ops/log.ts';
 import { randomSeed } from '../routes/random-seed.ts';
 import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
+import type { RunnerEvent } from '../runner/succession.ts';
 import { Supervisor } from '../runner/supervisor.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
+import { chooseLaunch } from './choose-launch.ts';
 import { reporting } from './report.ts';
-import { runnerCommand } from './runner-command.ts';
 
 /** Prompts with the runner at a time; the others wait here. */
 const MAX_OPEN_PROMPTS = 256;
@@ -50,7 +52,7 @@ export function generateCommand(args: string[]): Promise<number> {
       allowPositionals: true,
     });
     const { config, sourceOf } = mergeSettings(generateSettings, values, process.env);
-    checkRunnerSettings(sourceOf);
+    checkRunnerSettings(config, sourceOf);
     const prompts = promptsOf(values['prompts-file'], positionals);
     const settings = answerSettings(config, values.stop, values['ignore-eos']);
     try {
@@ -93,7 +95,15 @@ async function startRunner(
   config: GenerateConfig,
   slot: ModelSlot,
 ): Promise<{ supervisor: Supervisor; info: RunnerInfo }> {
-  const log = createLog('warn');
+  const pino = createLog('warn');
+  let exitReason = '';
+  const log = ({ level, ...event }: RunnerEvent): void => {
+    pino[level](event);
+    if (event.event === 'runner_exited') exitReason = String(event.reason);
+    // Neither follows a death that another backend makes up for.
+    if (event.event === 'runner_restarting') fail(exitReason);
+    if (event.event === 'model_failed') fail(String(event.reason));
+  };
   let fail: (reason: string) => void = () => {};
   let succeed: (info: RunnerInfo) => void = () => {};
   const ready = new Promise<RunnerInfo>((resolve, reject) => {
@@ -101,16 +111,10 @@ async function startRunner(
     fail = (reason) => reject(new UnavailableError(reason));
   });
   const supervisor = new Supervisor({
-    prepare: () => slot.refresh(),
-    command: () => runnerCommand(config, slot),
-    modelPath: slot.path,
+    ...planOf(slot, chooseLaunch(config, { log }), succeed),
     maxOpenRequests: MAX_OPEN_PROMPTS,
     maxQueuedTokens: RUNNER_LIMITS.promptTokens,
-    log: ({ level, ...event }) => {
-      log[level](event);
-      if (event.event === 'runner_exited' || event.event === 'model_failed') fail(String(event.reason));
-    },
-    onReady: succeed,
+    log,
   });
   supervisor.start();
   try {

@@ -1,9 +1,17 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../config.ts';
-import { PASSED_ON } from './runner-command.ts';
+import { PASSED_ON, PASSED_ON_TO_CPU, PASSED_ON_TO_CUDA } from './runner-command.ts';
 
 /** What a runner started anew can be given; everything else is the gateway's, until that is started anew. */
-const APPLIED: readonly (keyof Config)[] = ['model', 'runner', ...PASSED_ON];
+const APPLIED: readonly (keyof Config)[] = [
+  'model',
+  'runner',
+  'backend',
+  'cuda-runner',
+  ...PASSED_ON_TO_CPU,
+  ...PASSED_ON_TO_CUDA,
+  ...PASSED_ON,
+];
 
 export interface Reloaded {
   readonly config: Config;

@@ -1,11 +1,9 @@
-import type { runnerSettings } from '../config/runner-settings.ts';
-import type { ConfigOf } from '../config/settings.ts';
+import type { RunnerConfig } from '../config/runner-settings.ts';
 import type { ModelSlot } from '../model/model-slot.ts';
 import type { RunnerCommand } from '../runner/process.ts';
 
-/** Settings that are the runner's, under the names they have there too. */
+/** Settings that are every runner's, under the names they have there too. */
 export const PASSED_ON = [
-  'threads',
   'max-model-len',
   'max-num-seqs',
   'max-num-batched-tokens',
@@ -18,15 +16,25 @@ export const PASSED_ON = [
   'sandbox',
   'record',
   'record-max-bytes',
-] as const satisfies (keyof typeof runnerSettings)[];
+] as const satisfies (keyof RunnerConfig)[];
 
-/** How the runner is started: a line that works by hand as well. */
-export function runnerCommand(config: ConfigOf<typeof runnerSettings>, slot: ModelSlot): RunnerCommand {
+/** Settings of one kind of runner. */
+export const PASSED_ON_TO_CPU = ['threads'] as const satisfies (keyof RunnerConfig)[];
+export const PASSED_ON_TO_CUDA = ['gpu-device', 'enforce-eager'] as const satisfies (keyof RunnerConfig)[];
+
+/** How the runner of this kind is started: a line that works by hand as well. */
+export function runnerCommand(kind: 'cpu' | 'cuda', config: RunnerConfig, slot: ModelSlot): RunnerCommand {
   const args = ['serve', '--model', slot.path];
   if (slot.current !== undefined) args.push('--architecture', slot.current.architecture);
-  for (const name of PASSED_ON) {
+  const pass = (name: keyof RunnerConfig): void => {
     const value = config[name];
     if (value !== undefined) args.push(`--${name}`, String(value));
+  };
+  if (kind === 'cpu') for (const name of PASSED_ON_TO_CPU) pass(name);
+  else {
+    pass('gpu-device');
+    if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
   }
-  return { file: config.runner, args };
+  for (const name of PASSED_ON) pass(name);
+  return { file: kind === 'cpu' ? config.runner : config['cuda-runner'], args };
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { createApp } from '../app.ts';
+import type { Launch } from '../backend/launch.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { modelIdOf } from '../model/model.ts';
 import { resolveModel } from '../model/model-cache.ts';
@@ -20,10 +21,10 @@ import type { RunnerInfo } from '../runner/runner.ts';
 import { TimeLimitedRunner } from '../runner/time-limited-runner.ts';
 import { Gate } from '../serving/gate.ts';
 import { Serving } from '../serving/serving.ts';
+import { chooseLaunch } from './choose-launch.ts';
 import { curlLine, greeting, placeOf } from './greeting.ts';
 import { reload } from './reload.ts';
 import { reporting } from './report.ts';
-import { runnerCommand } from './runner-command.ts';
 import { addressOf, guardRules, httpLimits, requireKeysBeyondLoopback } from './server-settings.ts';
 
 export function serveUsage(): string {
@@ -74,7 +75,13 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     now: Date.now,
     onRefused: ({ code }) => metrics.refused(code.toLowerCase()),
   });
-  const serving = new Serving(modelPath, (slot) => runnerCommand(config, slot), {
+  const launchOf = (settings: Config): Launch =>
+    chooseLaunch(settings, {
+      log: ({ level, ...event }) => log[level](event),
+      moveBack: (cuda) => serving.relaunch(cuda),
+    });
+  let isGreeted = false;
+  const serving: Serving = new Serving(modelPath, launchOf(config), {
     gate,
     drainMs: config['drain-timeout-sec'] * 1000,
     maxOpenRequests: config['max-open-requests'],
@@ -84,7 +91,8 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     onServed: (info, model) => {
       modelPath = model.path;
       log.info({ event: 'ready', uri: place, ...memoryOf(info) });
-      if (serving.status().restarts === 0) console.log(greeting(place, curl, model));
+      if (!isGreeted) console.log(greeting(place, curl, model));
+      isGreeted = true;
       void callback.send(readyMessage(workerId, place, model.id, info));
     },
     onCrash: (crash) => {
@@ -95,8 +103,9 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   const restartRunner = (): Promise<string | undefined> => {
     const { config: next, notApplied } = reload(config, readAgain());
     const path = resolveModel(next.model);
+    const launch = launchOf(next);
     if (notApplied.length > 0) log.warn({ event: 'settings_not_applied', settings: notApplied });
-    return serving.change(path, (slot) => runnerCommand(next, slot));
+    return serving.change(path, launch);
   };
   process.on('SIGHUP', () => {
     try {

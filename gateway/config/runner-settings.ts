@@ -3,9 +3,9 @@ import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { UsageError } from '../ops/exit-code.ts';
 import { powerOfTwo, text, whole } from './kinds.ts';
-import type { SettingTable } from './settings.ts';
+import type { ConfigOf, SettingTable } from './settings.ts';
 
-/** What the runner binaries accept; they check again. The last two are what one holds at once. */
+/** What the runner binaries accept; they check again. `requests` and `promptTokens` are what one holds at once. */
 export const RUNNER_LIMITS = {
   threads: 256,
   maxModelLen: 2 ** 20,
@@ -13,8 +13,10 @@ export const RUNNER_LIMITS = {
   maxNumBatchedTokens: 65_536,
   requests: 1024,
   promptTokens: 2 ** 22,
+  gpuDevice: 255,
 } as const;
 
+export const BACKENDS = ['auto', 'cpu', 'cuda'] as const;
 const SANDBOX_MODES = ['strict', 'auto', 'off'] as const;
 const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
 
@@ -32,13 +34,31 @@ export const runnerSettings = {
     schema: text(),
     fallback: fileURLToPath(new URL('../../build/cpu-runner', import.meta.url)),
     fallbackHelp: 'build/cpu-runner',
-    help: 'the runner binary',
+    help: 'the runner binary of the CPU',
+  },
+  backend: {
+    schema: z.enum(BACKENDS, `must be one of ${BACKENDS.join(', ')}`).optional(),
+    help: 'what computes: cpu; cuda: that or nothing; auto (default): cuda if it is built and a device answers, else the CPU',
+  },
+  'gpu-device': {
+    schema: whole(-1, RUNNER_LIMITS.gpuDevice).optional(),
+    help: 'number of the CUDA device, from 0 (default); =-1: the CPU',
+  },
+  'cuda-runner': {
+    schema: text(),
+    fallback: fileURLToPath(new URL('../../build/cuda-runner', import.meta.url)),
+    fallbackHelp: 'build/cuda-runner',
+    help: 'the runner binary of CUDA devices',
+  },
+  'enforce-eager': {
+    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
+    help: 'CUDA: on starts every kernel by itself, without graphs; default: off',
   },
   threads: {
     schema: whole(1, RUNNER_LIMITS.threads),
     fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
     fallbackHelp: 'one for each processor',
-    help: 'threads the runner computes with',
+    help: 'threads the CPU computes with',
   },
   'max-model-len': {
     schema: whole(2, RUNNER_LIMITS.maxModelLen).optional(),
@@ -87,13 +107,51 @@ export const runnerSettings = {
   'record-max-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'where a recording stops' },
 } as const satisfies SettingTable;
 
+export type RunnerConfig = ConfigOf<typeof runnerSettings>;
+
+/** What is asked to compute. */
+export function backendOf(config: Pick<RunnerConfig, 'backend' | 'gpu-device'>): (typeof BACKENDS)[number] {
+  return config['gpu-device'] === -1 ? 'cpu' : (config.backend ?? 'auto');
+}
+
 /** UsageError for settings of the runner that contradict each other. */
 export function checkRunnerSettings(
-  sourceOf: (name: keyof typeof runnerSettings) => string | undefined,
+  config: RunnerConfig,
+  sourceOf: (name: keyof RunnerConfig) => string | undefined,
 ): void {
   const memory = sourceOf('memory-bytes');
   const cache = sourceOf('kv-cache-bytes');
   if (memory !== undefined && cache !== undefined) {
     throw new UsageError(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
   }
+  checkBackendSettings(config, sourceOf);
+  const asked = backendOf(config);
+  const why =
+    config['gpu-device'] === -1 ? `${sourceOf('gpu-device')} -1` : `${sourceOf('backend')} ${asked}`;
+  for (const name of UNKNOWN_TO[asked]) {
+    // The CPU's own number is no contradiction to it.
+    const source = name === 'gpu-device' && config[name] === -1 ? undefined : sourceOf(name);
+    if (source === undefined) continue;
+    const message = `${source} means nothing to the only runner that ${why} lets start: leave one of them out.`;
+    throw new UsageError(message);
+  }
 }
+
+/** UsageError if it is not clear what shall compute. */
+export function checkBackendSettings(
+  { backend, 'gpu-device': device }: Pick<RunnerConfig, 'backend' | 'gpu-device'>,
+  sourceOf: (name: 'backend' | 'gpu-device') => string | undefined,
+): void {
+  if (backend === 'cuda' && device === -1) {
+    throw new UsageError(
+      `${sourceOf('backend')} cuda and ${sourceOf('gpu-device')} -1, which is the CPU, cannot be obeyed together: leave one of them out.`,
+    );
+  }
+}
+
+/** Settings that no runner gets that may be started. Paths of runners are not among them: they tell where something is. */
+export const UNKNOWN_TO = {
+  auto: [],
+  cpu: ['gpu-device', 'enforce-eager'],
+  cuda: ['threads'],
+} as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

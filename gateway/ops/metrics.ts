@@ -97,6 +97,11 @@ export class Metrics {
       'Blocks of the KV cache that nobody uses',
       () => status().numFreeBlocks ?? 0,
     );
+    this.#gauge(
+      'runnel_backend_fallback',
+      '1 while the CPU computes because CUDA, which was asked for, cannot',
+      () => (status().backend?.isFallback ? 1 : 0),
+    );
     this.#runnerRestarts(status);
     this.#runnerState(status);
     addSchedulerMetrics(this.#registry, status);

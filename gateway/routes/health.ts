@@ -55,6 +55,19 @@ function mean(sum: number, count: number): number {
   return count === 0 ? 0 : sum / count;
 }
 
+/** Which backend serves, and why not another. */
+function backendOf({ backend, info }: RunnerStatus): object | null {
+  if (backend === undefined) return null;
+  const { requested, isFallback, reason, looksAgainInMs } = backend;
+  return {
+    requested,
+    serving: info?.kind ?? null,
+    is_fallback: isFallback,
+    reason: reason ?? null,
+    looks_again_in_seconds: looksAgainInMs === undefined ? null : Math.ceil(looksAgainInMs / 1000),
+  };
+}
+
 /** /health answers 200 as long as the gateway lives and says the rest in the body; /ready tells a load balancer. */
 export function healthRoutes(deps: AppDeps): Hono {
   const app = new Hono();
@@ -97,14 +110,16 @@ export function healthRoutes(deps: AppDeps): Hono {
         kv_blocks_free: runner.numFreeBlocks ?? null,
         kv_cache_type: info?.kvCacheType ?? null,
       },
+      backend: backendOf(runner),
       model_change: runner.modelChange ?? null,
       scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),
     });
   });
 
   app.get('/ready', (c) => {
-    if (deps.runner.status().state !== 'ready') throw notReady(deps);
-    return c.json({ status: 'ready' });
+    const { state, backend } = deps.runner.status();
+    if (state !== 'ready') throw notReady(deps);
+    return c.json({ status: 'ready', ...(backend?.isFallback ? { fallback: backend.reason } : {}) });
   });
 
   return app;

@@ -80,6 +80,7 @@ export class RunnerClient {
   #lastRequestId = 0;
   #numCancelled = 0;
   #numCancelledTokens = 0;
+  #numericsId = '';
   #stats: Stats | undefined;
 
   /** input: the runner's stdout. output: its stdin, whose 'error' is the caller's to handle. */
@@ -109,6 +110,11 @@ export class RunnerClient {
   /** Tokens that prompt and answer may have together. After Ready only. */
   get maxModelLen(): number {
     return this.#readyOf('maxModelLen').maxModelLen;
+  }
+
+  /** What it computes with; empty before Hello. */
+  get numericsId(): string {
+    return this.#numericsId;
   }
 
   /** Sends a request and returns the id it got. After Ready only. RangeError if a value does not fit its field. */
@@ -236,6 +242,7 @@ export class RunnerClient {
       );
     }
     this.#phase = 'loading';
+    this.#numericsId = hello.numericsId;
     this.#events.onHello(hello);
   }
 

@@ -36,6 +36,8 @@ export interface ExitPolicy {
   readonly countsForRequests: boolean;
   /** How it counts for the breaker; undefined: not at all. */
   readonly crash: Crash | undefined;
+  /** Whether the device it computes on is at fault, so that a runner on another one is of use. */
+  readonly isOfDevice: boolean;
   readonly reason: string;
 }
 
@@ -75,6 +77,7 @@ const crash = (kind: string, maxOfKind?: number): Omit<ExitPolicy, 'reason'> => 
   countsForStarts: true,
   countsForRequests: true,
   crash: maxOfKind === undefined ? { kind } : { kind, maxOfKind },
+  isOfDevice: false,
 });
 
 /** What is around the runner is at fault: neither a request nor the runner itself. */
@@ -95,11 +98,14 @@ function judge(death: Death): Omit<ExitPolicy, 'reason'> {
     case 77:
       return { ...crash('model'), action: 'wait_for_file' };
     case 69:
+      return { ...surroundings, isOfDevice: true };
     case 71:
+      // Before Ready it is the model that does not fit.
+      return { ...surroundings, isOfDevice: death.readyForMs === undefined };
     case 75:
       return surroundings;
     case 79:
-      return crash('device', 1);
+      return { ...crash('device', 1), isOfDevice: true };
   }
   switch (exit.signal) {
     case 'SIGKILL':

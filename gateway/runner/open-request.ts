@@ -21,6 +21,8 @@ export class OpenRequest implements RequestSink {
   readonly #stream = new TokenStream((flow) => this.#sendFlow(flow));
   readonly #events: OpenRequestEvents;
   #sent: { readonly client: RunnerClient; readonly requestId: number; readonly isTrial: boolean } | undefined;
+  /** Of the runner that had it last. */
+  #numericsId: string | undefined;
   #isOpen = true;
 
   constructor(request: GenerateRequest, events: OpenRequestEvents) {
@@ -83,6 +85,9 @@ export class OpenRequest implements RequestSink {
       this.fail(new GenerationError('INVALID_REQUEST', error.message, { retriable: false, cause: error }));
       return;
     }
+    if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
+      this.#stream.continuedBy(client.numericsId);
+    this.#numericsId = client.numericsId;
     if (this.#stream.isPaused) this.#sendFlow('pause');
   }
 

@@ -88,6 +88,8 @@ export interface TokenBatch {
   readonly first?: FirstOutput;
   /** Those of the prompt from its second token on, on the first batch if the request asked and there are any. */
   readonly promptLogprobs?: readonly TokenLogprobs[];
+  /** The numerics id of a runner that went on with the answer by other arithmetic: it is not promised to be the one it would be. */
+  readonly continuedBy?: string;
   /** Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full. */
   readonly finish?: 'stop_id' | 'max_tokens';
 }
@@ -159,6 +161,17 @@ export interface ModelChange {
   readonly to: string;
 }
 
+/** What was asked to compute, and whether something else does. */
+export interface BackendStatus {
+  readonly requested: 'auto' | 'cpu' | 'cuda';
+  /** The CPU computes because CUDA, which was asked for, cannot. */
+  readonly isFallback: boolean;
+  /** A sentence: why the CPU computes, where CUDA might. */
+  readonly reason?: string;
+  /** Until it is looked whether CUDA can; absent: it is not. */
+  readonly looksAgainInMs?: number;
+}
+
 export interface RunnerStatus {
   readonly state: RunnerState;
   /** A sentence, when the state is not ready. */
@@ -170,6 +183,8 @@ export interface RunnerStatus {
   readonly openRequests: number;
   /** Absent while no other model takes over. */
   readonly modelChange?: ModelChange;
+  /** Absent where there is no choice. */
+  readonly backend?: BackendStatus;
   /** Of the prompts of these. */
   readonly openTokens: number;
   /** 0 to 1 while a model loads. */

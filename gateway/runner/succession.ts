@@ -111,21 +111,28 @@ export class Succession {
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
     this.#modelBefore = fileIdentity(plan.modelPath);
-    const prepared = plan.prepare?.() ?? Promise.resolve();
+    const prepared = plan.prepare?.() ?? Promise.resolve(undefined);
     this.#isPreparing = true;
     prepared.then(
-      () => this.#onPrepared(plan, undefined),
+      (instead) => this.#onPrepared(plan, instead),
       (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error.message : String(error)),
     );
   }
 
-  #onPrepared(plan: RunnerPlan, failure: string | undefined): void {
+  /** outcome: why the file is of no use, or the plan to follow instead. */
+  #onPrepared(plan: RunnerPlan, outcome: string | RunnerPlan | undefined): void {
     this.#isPreparing = false;
     // Another one has come meanwhile, whose file is another perhaps.
     if (plan !== this.#plan) this.start();
-    else if (failure === undefined) this.#spawn();
-    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, failure);
-    else this.#waitForFile(failure);
+    else if (outcome === undefined) this.#spawn();
+    else if (typeof outcome !== 'string') this.#startBy(outcome);
+    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome);
+    else this.#waitForFile(outcome);
+  }
+
+  #startBy(plan: RunnerPlan): void {
+    this.#follow(plan);
+    this.start();
   }
 
   /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
@@ -135,11 +142,7 @@ export class Succession {
     // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
     this.#replacement ??= new Replacement(this.#plan);
     const settled = this.#replacement.settled();
-    this.#plan = { ...this.#plan, ...change };
-    // What another plan's runners do is not measured by what those of this one did.
-    this.#stepTimes = new StepTimes();
-    this.#breaker.close();
-    this.#fruitlessStarts = 0;
+    this.#follow({ ...this.#plan, ...change });
     if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
@@ -147,6 +150,14 @@ export class Succession {
       this.start();
     }
     return settled;
+  }
+
+  /** What another plan's runners do is not measured by what those of this one did. */
+  #follow(plan: RunnerPlan): void {
+    this.#plan = plan;
+    this.#stepTimes = new StepTimes();
+    this.#breaker.close();
+    this.#fruitlessStarts = 0;
   }
 
   #endForReplacement(life: RunnerLife, replacement: Replacement): void {
@@ -282,10 +293,21 @@ export class Succession {
       numericsId: this.heard.hello?.numericsId,
       modelIdentity: this.heard.info?.modelIdentity,
     });
+    if (policy.isOfDevice && this.#fallBack(policy, death)) return;
     if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);
     else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason);
     else this.#fail({ reason: policy.reason, isRetriable: false });
+  }
+
+  /** Whether runners of another plan go on where this one's cannot. */
+  #fallBack({ reason, crash }: ExitPolicy, death: Death): boolean {
+    const next = this.#plan.fallback?.({ reason, death });
+    if (next === undefined) return false;
+    this.#reason = reason;
+    if (crash !== undefined) this.#needsCanary = true;
+    this.#startBy(next);
+    return true;
   }
 
   /** The new plan's runner was never ready: one of the plan before will be. */
@@ -305,7 +327,7 @@ export class Succession {
       this.#breaker.count(crash);
     }
     if (this.#breaker.isOpen) {
-      this.#holdBack(reason);
+      if (!this.#fallBack(policy, death)) this.#holdBack(reason);
       return;
     }
     if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;

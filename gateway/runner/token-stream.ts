@@ -25,6 +25,7 @@ export class TokenStream {
   /** Until the first tokens come; as many as the prompt has tokens at most. */
   #promptLogprobs: TokenLogprobs[] | undefined;
   #first: FirstOutput | undefined;
+  #continuedBy: string | undefined;
   #finish: TokenBatch['finish'];
   #error: GenerationError | undefined;
   #waiter: Waiter | undefined;
@@ -41,6 +42,11 @@ export class TokenStream {
   pushPromptLogprobs(logprobs: readonly TokenLogprobs[]): void {
     this.#promptLogprobs ??= [];
     for (const entry of logprobs) this.#promptLogprobs.push(entry);
+  }
+
+  /** What comes from now on is computed by this arithmetic, and what came before was not. */
+  continuedBy(numericsId: string): void {
+    this.#continuedBy = numericsId;
   }
 
   push(output: Output): void {
@@ -107,6 +113,7 @@ export class TokenStream {
       ...(this.#logprobs === undefined ? {} : { logprobs: this.#logprobs }),
       ...(this.#first === undefined ? {} : { first: this.#first }),
       ...(this.#promptLogprobs === undefined ? {} : { promptLogprobs: this.#promptLogprobs }),
+      ...(this.#continuedBy === undefined ? {} : { continuedBy: this.#continuedBy }),
       ...(this.#finish === undefined ? {} : { finish: this.#finish }),
     };
     this.#firstIndex += batch.tokenIds.length;
@@ -114,6 +121,7 @@ export class TokenStream {
     this.#logprobs = undefined;
     this.#numLogprobs = 0;
     this.#first = undefined;
+    this.#continuedBy = undefined;
     this.#promptLogprobs = undefined;
     if (this.#isPaused) {
       this.#isPaused = false;

@@ -1,6 +1,6 @@
 /**
- * Who may prepare a request: everybody, but while another model takes over. Who comes then waits before anybody looks at what is
- * asked, since it is the next model that says which tokens that is.
+ * Who may prepare a request: everybody, but while another model, or another backend, takes over. Who comes then waits before
+ * anybody looks at what is asked, since it is the next model that says which tokens that is.
  */
 import { GenerationError } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/succession.ts';
@@ -82,7 +82,7 @@ export class Gate {
   #wait(untilMs: number, isOwnDeadline: boolean, signal: AbortSignal): Promise<void> {
     const { maxWaiting, maxWaitMs, now } = this.#options;
     if (this.#waiting.size >= maxWaiting) {
-      const message = `${maxWaiting} requests wait for another model already, which is the limit.`;
+      const message = `${maxWaiting} requests wait for what takes over already, which is the limit.`;
       throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
     }
     return new Promise((resolve, reject) => {
@@ -103,8 +103,8 @@ export class Gate {
         giveUp(new GenerationError('CANCELLED', 'The request was cancelled.', { retriable: false }));
       const onTimeUp = (): void => {
         const message = isOwnDeadline
-          ? "The request's deadline passed while it waited for another model."
-          : `The other model did not take over within ${maxWaitMs / 1000} s, the server's limit.`;
+          ? "The request's deadline passed while it waited for another model, or another runner."
+          : `The other model, or the other runner, did not take over within ${maxWaitMs / 1000} s, the server's limit.`;
         giveUp(new GenerationError('TIMEOUT', message, { retriable: true }));
       };
       const timer = setTimeout(onTimeUp, Math.max(0, untilMs - now()));

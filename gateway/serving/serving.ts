@@ -1,11 +1,12 @@
 /**
  * What is served: a model, and the runner that has it. Another runner of the same model takes over under the open streams; before
- * another model does, what is open is finished, and who comes meanwhile waits at the gate.
+ * another model does, or another backend that nobody needs at once, what is open is finished, and who comes meanwhile waits at
+ * the gate.
  */
+import { type Launch, planOf } from '../backend/launch.ts';
 import { type Model, modelIdOf } from '../model/model.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { systemClock } from '../runner/clock.ts';
-import type { RunnerCommand } from '../runner/process.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -31,10 +32,10 @@ export interface ServingOptions extends Omit<SupervisorOptions, keyof RunnerPlan
 /** What is to be served. Only runners of the same slot can go on with each other's streams. */
 interface Target {
   readonly slot: ModelSlot;
-  readonly command: (slot: ModelSlot) => RunnerCommand;
+  readonly launch: Launch;
 }
 
-/** Another model takes over. */
+/** Another model, or another backend, takes over. */
 interface Change {
   phase: 'draining' | 'loading';
   /** The last one that was asked for. */
@@ -52,6 +53,8 @@ export class Serving implements Runner {
   readonly #supervisor: Supervisor;
   /** Of the runner that serves, or of the one that is expected to. */
   #slot: ModelSlot;
+  /** Likewise. */
+  #launch: Launch;
   #change: Change | undefined;
   /** For all who asked for a model since the change began. */
   #changed: Promise<string | undefined> = Promise.resolve(undefined);
@@ -59,10 +62,11 @@ export class Serving implements Runner {
   #looked: Promise<unknown> = Promise.resolve();
   #isStopping = false;
 
-  constructor(modelPath: string, command: Target['command'], options: ServingOptions) {
+  constructor(modelPath: string, launch: Launch, options: ServingOptions) {
     this.#options = options;
     this.#slot = new ModelSlot(modelPath);
-    this.#supervisor = new Supervisor({ ...options, ...this.#planOf({ slot: this.#slot, command }) });
+    this.#launch = launch;
+    this.#supervisor = new Supervisor({ ...options, ...this.#planOf({ slot: this.#slot, launch }) });
   }
 
   /** Undefined until it is loaded, and while it cannot be. */
@@ -76,10 +80,10 @@ export class Serving implements Runner {
   }
 
   /**
-   * Serves the model at this path by this command instead. Resolves when it does, or with the reason why it cannot be: then what
+   * Serves the model at this path by this launch instead. Resolves when it does, or with the reason why it cannot be: then what
    * was there before serves on, or again. Of several changes at once the last one counts, and all hear how it went.
    */
-  async change(path: string, command: Target['command']): Promise<string | undefined> {
+  async change(path: string, launch: Launch): Promise<string | undefined> {
     const looked = this.#looked.then(() => this.#slotOf(path));
     this.#looked = looked.catch(() => {});
     let slot: ModelSlot;
@@ -91,20 +95,37 @@ export class Serving implements Runner {
       return reason;
     }
     if (this.#isStopping) return STOPPING;
-    return this.#changeTo({ slot, command });
+    return this.#changeTo({ slot, launch });
+  }
+
+  /**
+   * Serves the same model by this launch, when what is open has been finished, or after the time that it is given: then it goes
+   * on there. False if something else is about to be served.
+   */
+  relaunch(launch: Launch): boolean {
+    if (this.#isStopping || this.#change !== undefined) return false;
+    this.#changed = this.#takeOver({ slot: this.#slot, launch });
+    return true;
   }
 
   status(): RunnerStatus {
-    const status = this.#supervisor.status();
-    const openRequests = status.openRequests + this.#options.gate.numWaiting;
-    if (this.#change === undefined) return { ...status, openRequests };
+    const ofRunner = this.#supervisor.status();
+    const backend = this.#launch.status?.();
+    const status = {
+      ...ofRunner,
+      ...(backend === undefined ? {} : { backend }),
+      openRequests: ofRunner.openRequests + this.#options.gate.numWaiting,
+    };
+    if (this.#change === undefined) return status;
     const { phase, target } = this.#change;
     const [from, to] = [modelIdOf(this.#slot.path), modelIdOf(target.slot.path)];
+    const isOtherModel = target.slot !== this.#slot;
+    const what = isOtherModel ? `the model ${from}` : 'this runner';
     const reason =
       phase === 'draining'
-        ? `What is open with the model ${from} is being finished; then ${to} takes over.`
-        : `The model ${to} is being loaded in place of ${from}.`;
-    const changing = { ...status, openRequests, modelChange: { phase, from, to } };
+        ? `What is open with ${what} is being finished; then ${isOtherModel ? to : 'another one'} takes over.`
+        : `The model ${to} is being loaded ${isOtherModel ? `in place of ${from}` : 'by another runner'}.`;
+    const changing = isOtherModel ? { ...status, modelChange: { phase, from, to } } : status;
     // Where requests are refused, they still are.
     if (status.state !== 'ready' && status.state !== 'recovering') return changing;
     return { ...changing, state: 'recovering', reason, retryAfterSec };
@@ -125,9 +146,12 @@ export class Serving implements Runner {
   /** As Supervisor.stop(); who waits for another model is let in, to be refused. */
   async stop(drainMs: number): Promise<void> {
     this.#isStopping = true;
+    this.#launch.leave?.();
     const stopped = this.#supervisor.stop(drainMs);
     this.#giveUpDraining(Promise.resolve(STOPPING));
     await stopped;
+    // A runner for what was open may have been ready meanwhile.
+    this.#launch.leave?.();
   }
 
   /** A file that cannot be the model of a runner is found out before anything is given up for it. */
@@ -140,6 +164,7 @@ export class Serving implements Runner {
   }
 
   #changeTo(target: Target): Promise<string | undefined> {
+    this.#launch.leave?.();
     const change = this.#change;
     const isSame = target.slot === this.#slot;
     if (change === undefined) {
@@ -159,28 +184,30 @@ export class Serving implements Runner {
     let stopDraining = (): void => {};
     const drainingStopped = new Promise<void>((resolve) => (stopDraining = resolve));
     const change: Change = { phase: 'draining', target, replaced: undefined, stopDraining };
-    const from = modelIdOf(this.#slot.path);
+    const before = this.#slot;
     const { gate, drainMs } = this.#options;
     this.#change = change;
     gate.close();
-    this.#log('info', 'model_change_draining', { from, ...this.#openTo(change) });
+    this.#logChange('info', 'draining', change, before, this.#numOpen());
     const drained = gate.emptied().then(() => this.#supervisor.whenIdle());
     await settlesWithin(Promise.race([drained, drainingStopped]), drainMs, systemClock);
-    if (change.replaced === undefined) this.#load(change, from);
+    if (change.replaced === undefined) this.#load(change, before);
     const failure = await lastOf(change);
     this.#end(change);
-    const to = modelIdOf(change.target.slot.path);
-    if (failure === undefined) this.#log('info', 'model_change_complete', { from, to });
-    else this.#log('error', 'model_change_failed', { from, to, reason: failure });
+    if (failure === undefined) this.#logChange('info', 'complete', change, before, {});
+    else this.#logChange('error', 'failed', change, before, { reason: failure });
     return failure;
   }
 
-  #load(change: Change, from: string): void {
-    this.#log('info', 'model_change_loading', { from, ...this.#openTo(change) });
+  #load(change: Change, before: ModelSlot): void {
+    this.#logChange('info', 'loading', change, before, this.#numOpen());
     const { drainMs } = this.#options;
-    const to = modelIdOf(change.target.slot.path);
-    const message = `The request was not finished within ${drainMs / 1000} s, and the model ${to} takes over from ${from}.`;
-    this.#supervisor.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
+    const { slot } = change.target;
+    if (slot !== before) {
+      const [from, to] = [modelIdOf(before.path), modelIdOf(slot.path)];
+      const message = `The request was not finished within ${drainMs / 1000} s, and the model ${to} takes over from ${from}.`;
+      this.#supervisor.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
+    }
     change.phase = 'loading';
     change.replaced = this.#supervisor.replaceRunner(this.#planOf(change.target));
   }
@@ -201,21 +228,29 @@ export class Serving implements Runner {
     this.#options.gate.open();
   }
 
-  #openTo({ target }: Change): object {
-    return { to: modelIdOf(target.slot.path), open_requests: this.#supervisor.status().openRequests };
+  #numOpen(): object {
+    return { open_requests: this.#supervisor.status().openRequests };
   }
 
-  #planOf({ slot, command }: Target): RunnerPlan {
-    return {
-      prepare: () => slot.refresh(),
-      command: () => command(slot),
-      modelPath: slot.path,
-      onReady: (info) => {
-        if (slot !== this.#slot) this.#slot.close();
-        this.#slot = slot;
-        if (slot.current !== undefined) this.#options.onServed?.(info, slot.current);
-      },
-    };
+  #planOf({ slot, launch }: Target): RunnerPlan {
+    return planOf(slot, launch, (info, launched) => {
+      if (slot !== this.#slot) this.#slot.close();
+      this.#slot = slot;
+      this.#launch = launched;
+      if (slot.current !== undefined) this.#options.onServed?.(info, slot.current);
+    });
+  }
+
+  #logChange(
+    level: 'info' | 'error',
+    phase: 'draining' | 'loading' | 'complete' | 'failed',
+    { target: { slot } }: Change,
+    before: ModelSlot,
+    fields: object,
+  ): void {
+    const models = { from: modelIdOf(before.path), to: modelIdOf(slot.path) };
+    if (slot === before) this.#log(level, `backend_change_${phase}`, fields);
+    else this.#log(level, `model_change_${phase}`, { ...models, ...fields });
   }
 
   #log(level: 'info' | 'error', event: string, fields: object): void {

@@ -26,6 +26,8 @@ export interface AnswerEnd {
   readonly numTokens: number;
   /** Tokens of the prompt that were found in the KV cache when the answer was begun. */
   readonly numCachedTokens: number;
+  /** The numerics id of the runner that ended it, if one with another began it. */
+  readonly continuedBy?: string;
 }
 
 export interface AnswerPart {
@@ -47,6 +49,8 @@ export interface AnswerOptions {
   readonly minTokens: number;
 }
 
+type EndOfTokens = Pick<AnswerEnd, 'reason' | 'stopMatched' | 'numTokens'>;
+
 /** One part for each batch; leaving early, or meeting a stop string, closes `batches` and so cancels the request. */
 export async function* readAnswer(
   batches: AsyncIterable<TokenBatch>,
@@ -56,8 +60,10 @@ export async function* readAnswer(
   const matcher = new StopMatcher(stop);
   const tokens = new SentTokens();
   let numCachedTokens = 0;
+  let continuedBy: string | undefined;
   for await (const batch of batches) {
     numCachedTokens = batch.first?.numCachedTokens ?? numCachedTokens;
+    continuedBy = batch.continuedBy ?? continuedBy;
     const { promptLogprobs } = batch;
     const pieces: TextPiece[] = [];
     const push = (text: string, index: number): string | undefined => {
@@ -65,12 +71,12 @@ export async function* readAnswer(
       if (found.text !== '') pieces.push({ text: found.text, index });
       return found.matched;
     };
-    const part = (tokenIds: readonly number[], end?: Omit<AnswerEnd, 'numCachedTokens'>): AnswerPart => ({
+    const part = (tokenIds: readonly number[], end?: EndOfTokens): AnswerPart => ({
       pieces,
       tokenIds,
       ...(batch.logprobs && { sentTokens: tokens.take(pieces.map(({ text }) => text).join('')) }),
       ...(promptLogprobs && { promptLogprobs }),
-      ...(end && { end: { ...end, numCachedTokens } }),
+      ...(end && { end: { ...end, numCachedTokens, ...(continuedBy && { continuedBy }) } }),
     });
     // The token that ends an answer is not part of its text, be it a control token or another that the request named.
     const numTexts = batch.tokenIds.length - (batch.finish === 'stop_id' ? 1 : 0);

@@ -1,5 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { backendOf } from '../../gateway/config/runner-settings.ts';
 import { type Config, printConfig, readConfig } from '../../gateway/config.ts';
 import { UsageError } from '../../gateway/ops/exit-code.ts';
 import { errorOf } from '../fixtures/errors.ts';
@@ -130,12 +131,32 @@ test('what is printed is read back as the same configuration', () => {
     ],
     ['--model', 'm', '--uds', '/run/runnel.sock', '--cors-origins', 'https://chat.example'],
     ['--model', 'm', '--host', '0.0.0.0', '--api-keys-file', '/etc/runnel/keys'],
+    ['--model', 'm', '--backend', 'auto', '--gpu-device', '2', '--enforce-eager', 'off'],
+    ['--model', 'm', '--backend', 'cuda', '--gpu-device', '0'],
+    ['--model', 'm', '--backend', 'cpu', '--gpu-device=-1'],
   ];
   for (const args of cases) {
     const config: Config = readConfig(args, {});
     const printed = printConfig(config);
-    assert.equal(readConfig(['--config', file(printed)], {}), config, printed);
+    // What a backend does not know is not printed, since it could not be said.
+    const unsaid = config.backend === 'cuda' ? { threads: readConfig(['--model', 'm'], {}).threads } : {};
+    assert.equal(readConfig(['--config', file(printed)], {}), { ...config, ...unsaid }, printed);
   }
+});
+
+test('what computes is said by a flag, a variable or the file alike, and −1 is the CPU', () => {
+  const backendBy = (args: string[], env: NodeJS.ProcessEnv = {}) =>
+    backendOf(readConfig(['--model', 'm', ...args], env));
+  assert.is(backendBy([]), 'auto');
+  for (const backend of ['auto', 'cpu', 'cuda'] as const) {
+    assert.is(backendBy(['--backend', backend]), backend);
+    assert.is(backendBy([], { RUNNEL_BACKEND: backend }), backend);
+    assert.is(backendBy(['--config', file({ backend })]), backend);
+  }
+  assert.is(backendBy(['--gpu-device=-1']), 'cpu');
+  assert.is(backendBy([], { RUNNEL_GPU_DEVICE: '-1' }), 'cpu');
+  assert.is(backendBy(['--config', file({ 'gpu-device': -1 })]), 'cpu');
+  assert.is(backendBy(['--backend', 'auto', '--gpu-device', '3']), 'auto');
 });
 
 test('lists are repeated flags or have commas, in lower case where case has no meaning', () => {
@@ -169,6 +190,26 @@ test('settings that contradict each other are refused by their names', async () 
     await faultOf(['--model', 'm', '--memory-bytes', '2000'], { RUNNEL_KV_CACHE_BYTES: '1000' }),
     '--memory-bytes and RUNNEL_KV_CACHE_BYTES cannot be obeyed together: leave one of them out.',
   );
+  assert.is(
+    await faultOf(['--model', 'm', '--backend', 'cuda'], { RUNNEL_GPU_DEVICE: '-1' }),
+    '--backend cuda and RUNNEL_GPU_DEVICE -1, which is the CPU, cannot be obeyed together: leave one of them out.',
+  );
+  const unknown: [string[], NodeJS.ProcessEnv, string][] = [
+    [
+      ['--backend', 'cuda', '--threads', '2'],
+      {},
+      '--threads means nothing to the only runner that --backend cuda',
+    ],
+    [
+      ['--enforce-eager', 'on'],
+      { RUNNEL_BACKEND: 'cpu' },
+      '--enforce-eager means nothing .* RUNNEL_BACKEND cpu',
+    ],
+    [['--backend', 'cpu', '--gpu-device', '0'], {}, '--gpu-device means nothing .* --backend cpu'],
+    [['--gpu-device=-1', '--enforce-eager', 'off'], {}, '--enforce-eager means nothing .* --gpu-device -1'],
+  ];
+  for (const [args, env, message] of unknown)
+    assert.match(await faultOf(['--model', 'm', ...args], env), new RegExp(message));
   const socket = ['--model', 'm', '--uds', '/run/runnel.sock'];
   assert.match(await faultOf([...socket, '--port', '80']), '--uds and --port cannot be obeyed together');
   assert.match(

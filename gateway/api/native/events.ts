@@ -50,6 +50,8 @@ export interface EndData {
   readonly seed: bigint;
   /** Tokens of the prompt that were found in the KV cache. */
   readonly cached_tokens: number;
+  /** The numerics id of the runner that ended the answer, if one with another began it. */
+  readonly continued_by?: string;
   /** Tokens that no `token` event had, because no text came of them: the end of the answer, above all. */
   readonly ids?: readonly number[];
 }
@@ -174,6 +176,7 @@ function endEvent(end: AnswerEnd, decodeTimeMs: number, seed: bigint, ids: { ids
       stop_sequence_matched: end.stopMatched,
       seed,
       cached_tokens: end.numCachedTokens,
+      ...(end.continuedBy === undefined ? {} : { continued_by: end.continuedBy }),
       ...ids,
     },
   };

@@ -83,7 +83,9 @@ export async function wholeCompletion(completion: Completion, shape: Shape, step
     return shape.choice(index, text, FINISH_REASONS[end.reason]);
   });
   const { id, created, model } = completion;
-  return { id, object: shape.object, created, model, choices, usage: usage(completion, ends) };
+  const continued = [...ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
+  const common = { id, object: shape.object, created, model, choices, usage: usage(completion, ends) };
+  return { ...common, ...mark(continued) };
 }
 
 /**
@@ -98,8 +100,8 @@ export async function* completionEvents(
 ): AsyncGenerator<string> {
   const { includeUsage } = options;
   const { id, created, model, numChoices } = completion;
-  const chunk = (choices: object[], usageOrNull: object | null = null): string => {
-    const common = { id, object: shape.chunkObject, created, model, choices };
+  const chunk = (choices: object[], usageOrNull: object | null = null, more: object = {}): string => {
+    const common = { id, object: shape.chunkObject, created, model, choices, ...more };
     return dataEvent(JSON.stringify({ ...common, ...(includeUsage ? { usage: usageOrNull } : {}) }));
   };
   const openings = Array.from({ length: numChoices }, (_, index) => shape.opening(index));
@@ -118,7 +120,7 @@ export async function* completionEvents(
         const text = choiceText(part);
         if (text.text !== '') events += chunk([shape.delta(index, text)]);
         if (part.end === undefined) continue;
-        events += chunk([shape.closing(index, FINISH_REASONS[part.end.reason])]);
+        events += chunk([shape.closing(index, FINISH_REASONS[part.end.reason])], null, mark(part.end));
         ends.set(index, part.end);
       }
       if (includeUsage && ends.size === numChoices) events += chunk([], usage(completion, ends));
@@ -129,6 +131,11 @@ export async function* completionEvents(
     yield dataEvent(JSON.stringify(openAiErrorBody(toApiError(error))));
   }
   yield dataEvent('[DONE]');
+}
+
+/** What an answer has that went on by other arithmetic than it began with. */
+function mark(end: AnswerEnd | undefined): object {
+  return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
 }
 
 function choiceText({ pieces, sentTokens }: IndexedPart['part']): ChoiceText {

@@ -11,11 +11,13 @@ export function statusLine(
     openRequests,
     loadProgress,
     reason,
-  }: Pick<RunnerStatus, 'state' | 'openRequests' | 'loadProgress' | 'reason'>,
+    backend,
+  }: Pick<RunnerStatus, 'state' | 'openRequests' | 'loadProgress' | 'reason' | 'backend'>,
   model: string,
 ): string {
   const streams = `${openRequests} ${openRequests === 1 ? 'stream' : 'streams'}`;
   const loaded = loadProgress === undefined ? '' : ` (${Math.floor(loadProgress * 100)} % loaded)`;
+  const place = backend?.isFallback ? ', on the CPU instead of CUDA' : '';
   const why = reason === undefined ? '' : `: ${reason}`;
-  return escapeControls(`${state}, ${streams}, ${model}${loaded}${why}`).slice(0, MAX_CHARACTERS);
+  return escapeControls(`${state}, ${streams}, ${model}${place}${loaded}${why}`).slice(0, MAX_CHARACTERS);
 }

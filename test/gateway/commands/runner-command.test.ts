@@ -20,12 +20,37 @@ test('the runner gets what concerns it under the same names, and nothing that wa
     'strict',
   ];
   const config = readConfig(['--model', 'm.gguf', '--runner', 'bin/runner', '--port', '1', ...flags], {});
-  const { file, args } = runnerCommand(config, new ModelSlot('m.gguf'));
+  const { file, args } = runnerCommand('cpu', config, new ModelSlot('m.gguf'));
   assert.is(file, 'bin/runner');
   assert.equal(
     args.join(' '),
     'serve --model m.gguf --threads 2 --max-num-seqs 3 --sandbox strict --record a.frames --record-max-bytes 4096',
   );
+});
+
+test('cuda-runner gets its device and no threads, and cpu-runner no device', () => {
+  const flags = [
+    '--gpu-device',
+    '1',
+    '--enforce-eager',
+    'on',
+    '--cuda-runner',
+    'bin/cuda',
+    '--runner',
+    'bin/cpu',
+  ];
+  const auto = readConfig(['--model', 'm.gguf', '--threads', '2', '--block-size', '64', ...flags], {});
+  const slot = new ModelSlot('m.gguf');
+  assert.equal(runnerCommand('cuda', auto, slot), {
+    file: 'bin/cuda',
+    args: ['serve', '--model', 'm.gguf', '--gpu-device', '1', '--enforce-eager', '--block-size', '64'],
+  });
+  assert.equal(runnerCommand('cpu', auto, slot), {
+    file: 'bin/cpu',
+    args: ['serve', '--model', 'm.gguf', '--threads', '2', '--block-size', '64'],
+  });
+  const graphs = readConfig(['--model', 'm.gguf', '--enforce-eager', 'off'], {});
+  assert.equal(runnerCommand('cuda', graphs, slot).args, ['serve', '--model', 'm.gguf']);
 });
 
 test.run();

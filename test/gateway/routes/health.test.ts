@@ -58,6 +58,25 @@ test('memory is the device’s or the host’s, and its old key stays', async ()
   assert.equal(await memory('cuda'), { vram_bytes: 1500, memory_type: 'vram-only', memory_bytes: 1500 });
 });
 
+test('which backend serves, whether it is a fallback and why, are in /health, and a fallback in /ready', async () => {
+  const { runner, get } = testApp();
+  const shown = async (path: string) => (await (await get(path)).json()) as Record<string, unknown>;
+  assert.is((await shown('/health')).backend, null);
+  const absent = { requested: 'auto', isFallback: true, reason: 'There is no device.' } as const;
+  runner.current = { ...runner.current, backend: { ...absent, looksAgainInMs: 1500 } };
+  assert.equal((await shown('/health')).backend, {
+    requested: 'auto',
+    serving: 'cpu',
+    is_fallback: true,
+    reason: 'There is no device.',
+    looks_again_in_seconds: 2,
+  });
+  assert.is((await shown('/health')).status, 'healthy');
+  assert.equal(await shown('/ready'), { status: 'ready', fallback: 'There is no device.' });
+  runner.current = { ...runner.current, backend: { ...absent, isFallback: false } };
+  assert.equal(await shown('/ready'), { status: 'ready' });
+});
+
 test('the scheduler shows once the runner has told of it, with mean batches', async () => {
   const { runner, get } = testApp();
   const scheduler = async () => ((await (await get('/health')).json()) as { scheduler: unknown }).scheduler;

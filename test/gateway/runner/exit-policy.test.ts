@@ -1,23 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type Death, exitPolicy } from '../../../gateway/runner/exit-policy.ts';
-
-function death(
-  change: { code?: number; signal?: string; spawnError?: string } & Partial<Omit<Death, 'exit'>>,
-): Death {
-  const { code, signal, spawnError, ...rest } = change;
-  return {
-    exit: { code, signal, spawnError },
-    verdict: undefined,
-    failure: undefined,
-    stderrTail: '',
-    readyForMs: 1000,
-    phase: undefined,
-    step: 0,
-    isOutOfMemory: false,
-    ...rest,
-  };
-}
+import { deathBy } from '../../fixtures/death.ts';
 
 function failure(exitCode: number, message: string): Death['failure'] {
   return { type: 'failure', exitCode, message };
@@ -28,7 +12,7 @@ const policy = suite('exit policy');
 policy('follows the table of docs/protocol.md', () => {
   const actions = [0, 64, 65, 66, 69, 70, 71, 74, 75, 76, 77, 78, 79, 1, 134].map((code) => [
     code,
-    exitPolicy(death({ code })).action,
+    exitPolicy(deathBy({ code })).action,
   ]);
   assert.equal(actions, [
     [0, 'restart'],
@@ -50,8 +34,8 @@ policy('follows the table of docs/protocol.md', () => {
 });
 
 policy('a crash counts, somebody’s kill does not', () => {
-  const counts = (change: Parameters<typeof death>[0]) => {
-    const { countsForBackoff, countsForStarts, countsForRequests } = exitPolicy(death(change));
+  const counts = (change: Parameters<typeof deathBy>[0]) => {
+    const { countsForBackoff, countsForStarts, countsForRequests } = exitPolicy(deathBy(change));
     return [countsForBackoff, countsForStarts, countsForRequests];
   };
   assert.equal(counts({ signal: 'SIGSEGV' }), [true, true, true]);
@@ -68,7 +52,7 @@ policy('a crash counts, somebody’s kill does not', () => {
 });
 
 policy('what the breaker counts, and which kinds have a limit of their own', () => {
-  const crashOf = (change: Parameters<typeof death>[0]) => exitPolicy(death(change)).crash;
+  const crashOf = (change: Parameters<typeof deathBy>[0]) => exitPolicy(deathBy(change)).crash;
   assert.equal(crashOf({ signal: 'SIGSEGV' }), { kind: 'SIGSEGV' });
   assert.equal(crashOf({ code: 70 }), { kind: 'status 70' });
   assert.equal(crashOf({ code: 79 }), { kind: 'device', maxOfKind: 1 });
@@ -82,25 +66,36 @@ policy('what the breaker counts, and which kinds have a limit of their own', () 
 policy(
   'no request is suspected of what is around the runner; none goes on after a breach of the sandbox',
   () => {
-    const memory = exitPolicy(death({ signal: 'SIGKILL', isOutOfMemory: true }));
+    const memory = exitPolicy(deathBy({ signal: 'SIGKILL', isOutOfMemory: true }));
     assert.is(memory.countsForRequests, false);
     assert.match(memory.reason, /memory ran out.*--kv-cache-bytes/);
     for (const change of [{ code: 69 }, { code: 71 }, { code: 75 }, { spawnError: 'x' }])
-      assert.is(exitPolicy(death(change)).countsForRequests, false);
-    assert.is(exitPolicy(death({ signal: 'SIGSYS' })).action, 'wait_for_file');
+      assert.is(exitPolicy(deathBy(change)).countsForRequests, false);
+    assert.is(exitPolicy(deathBy({ signal: 'SIGSYS' })).action, 'wait_for_file');
     const verdict = { kind: 'hung', sentence: 'It hung.' } as const;
-    assert.is(exitPolicy(death({ signal: 'SIGKILL', verdict, isOutOfMemory: true })).reason, 'It hung.');
+    assert.is(exitPolicy(deathBy({ signal: 'SIGKILL', verdict, isOutOfMemory: true })).reason, 'It hung.');
+  },
+);
+
+policy(
+  'what another device may do instead: where this one is absent, lost, or too small for the model',
+  () => {
+    const ofDevice = (change: Parameters<typeof deathBy>[0]) => exitPolicy(deathBy(change)).isOfDevice;
+    const never = { readyForMs: undefined };
+    for (const change of [{ code: 69 }, { code: 79 }, { code: 71, ...never }]) assert.ok(ofDevice(change));
+    for (const change of [{ code: 71 }, { code: 64 }, { code: 65 }, { code: 70 }, { signal: 'SIGSEGV' }])
+      assert.not(ofDevice(change), JSON.stringify(change));
   },
 );
 
 policy('another protocol version is not tried again', () => {
   const verdict = { kind: 'version', sentence: 'Versions 999 and 1.' } as const;
-  const { action, reason } = exitPolicy(death({ signal: 'SIGKILL', verdict }));
+  const { action, reason } = exitPolicy(deathBy({ signal: 'SIGKILL', verdict }));
   assert.equal([action, reason], ['fail', 'Versions 999 and 1.']);
 });
 
 policy('says it in the runner’s own words if it has any for this exit', () => {
-  const reason = (change: Parameters<typeof death>[0]) => exitPolicy(death(change)).reason;
+  const reason = (change: Parameters<typeof deathBy>[0]) => exitPolicy(deathBy(change)).reason;
   assert.is(reason({ code: 65, failure: failure(65, 'No magic.') }), 'No magic.');
   assert.is(
     reason({ code: 65 }),
@@ -118,7 +113,10 @@ policy('says it in the runner’s own words if it has any for this exit', () => 
 
 policy('a command line that does not parse is told in the runner’s own words', () => {
   const stderrTail = 'something earlier\ncpu-runner: --threads: 0 is not in range.\n';
-  assert.is(exitPolicy(death({ code: 64, stderrTail })).reason, 'cpu-runner: --threads: 0 is not in range.');
+  assert.is(
+    exitPolicy(deathBy({ code: 64, stderrTail })).reason,
+    'cpu-runner: --threads: 0 is not in range.',
+  );
 });
 
 policy.run();

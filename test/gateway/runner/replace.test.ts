@@ -99,11 +99,14 @@ test('a runner that gets ready after it was told to end is not taken for the new
 
 test('a plan that comes while another is prepared is prepared itself', async () => {
   let fail = (_: Error): void => {};
-  const prepare = () => new Promise<void>((_, reject) => (fail = reject));
+  const prepare = () => new Promise<undefined>((_, reject) => (fail = reject));
   await supervised([], { prepare }, async ({ supervisor }) => {
     let numPrepared = 0;
     const replaced = supervisor.replaceRunner({
-      prepare: async () => void numPrepared++,
+      prepare: async () => {
+        numPrepared++;
+        return undefined;
+      },
       command: () => fakeCommand(),
     });
     fail(new Error('There is no such file.'));

@@ -233,7 +233,7 @@ succession('streams do not wait for ever for runners that die before they are re
 succession('what keeps a start from being prepared is the reason, until the file changes', async () => {
   await withDirectory(async (directory) => {
     const modelPath = directory.write('model', 'broken');
-    const prepare = async () => {
+    const prepare = async (): Promise<undefined> => {
       if (readFileSync(modelPath, 'utf8') === 'broken') throw new Error('The tokenizer is broken.');
     };
     await supervised([], { prepare, modelPath, modelPollMs: 5 }, async ({ supervisor, state, eventsOf }) => {

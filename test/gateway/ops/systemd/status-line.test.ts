@@ -16,6 +16,8 @@ test('it says the state, the streams and the model, and of another state than re
     ),
     'starting, 0 streams, a (42 % loaded): The runner is starting.',
   );
+  const backend = { requested: 'auto', isFallback: true, reason: 'No device.' } as const;
+  assert.is(statusLine({ ...ready, backend }, 'a'), 'ready, 12 streams, a, on the CPU instead of CUDA');
 });
 
 test('it is one line of bounded length, whatever the reason holds', () => {

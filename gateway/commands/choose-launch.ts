@@ -1,0 +1,40 @@
+import { AutoBackend, fallbackEvent } from '../backend/auto-backend.ts';
+import { CudaLaunch } from '../backend/cuda-launch.ts';
+import { DeviceInquiry, notRunnable } from '../backend/devices.ts';
+import type { Launch } from '../backend/launch.ts';
+import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
+import { UsageError } from '../ops/exit-code.ts';
+import type { RunnerEvent } from '../runner/succession.ts';
+import { runnerCommand } from './runner-command.ts';
+
+export interface ChooseOptions {
+  readonly log: (event: RunnerEvent) => void;
+  /** See AutoOptions. */
+  readonly moveBack?: (cuda: Launch) => boolean;
+}
+
+/** How runners are started by these settings. UsageError if they want what is not built. */
+export function chooseLaunch(config: RunnerConfig, { log, moveBack }: ChooseOptions): Launch {
+  const requested = backendOf(config);
+  const cpuCommand: Launch['command'] = (slot) => runnerCommand('cpu', config, slot);
+  if (requested === 'cpu') return { command: cpuCommand, status: () => ({ requested, isFallback: false }) };
+  const file = config['cuda-runner'];
+  const fault = notRunnable(file);
+  if (fault !== undefined) {
+    const reason = `cuda-runner is not built: ${file} ${fault}; "make cuda-runner" builds it, --cuda-runner names another one.`;
+    if (requested === 'cuda') throw new UsageError(`CUDA backend requested but ${reason}`);
+    // Who has not asked for a choice, on a machine where nobody has built cuda-runner, misses nothing.
+    const isFallback = config.backend === 'auto';
+    if (isFallback) log(fallbackEvent(reason));
+    return { command: cpuCommand, status: () => ({ requested, isFallback, reason }) };
+  }
+  const cuda = {
+    command: (slot: Parameters<Launch['command']>[0]) => runnerCommand('cuda', config, slot),
+    gpuDevice: config['gpu-device'] ?? 0,
+    inquiry: new DeviceInquiry(file),
+    log,
+  };
+  return requested === 'cuda'
+    ? new CudaLaunch(cuda)
+    : new AutoBackend({ ...cuda, cpuCommand, moveBack }).cuda;
+}

@@ -1,0 +1,284 @@
+/** The gateway's own process with each backend, where cuda-runner is built or not, and where its device is there, is not, or is lost. */
+import { execFile } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { writeFakeModel } from '../fixtures/fake-model-file.ts';
+import { answerOf } from '../fixtures/fake-tokens.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { inParallel } from '../fixtures/in-parallel.ts';
+import { type NativeAnswer, readNativeAnswer } from '../fixtures/native-stream.ts';
+import { ABSENT, type StandIns, standInRunners } from '../fixtures/stand-in-runners.ts';
+import { type Directory, patienceMs, withDirectory } from '../fixtures/supervised.ts';
+import { until, within } from '../fixtures/within.ts';
+
+const test = suite('backends');
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const FALLING_BACK = 'CUDA backend requested but not available, falling back to CPU';
+const INITIALIZED = 'Initialized CUDA device for inference';
+
+interface World {
+  readonly standIns: StandIns;
+  readonly model: string;
+  /** Of a gateway, but for the model. */
+  readonly flags: readonly string[];
+  readonly isBuilt: boolean;
+}
+
+async function world(isBuilt: boolean, test: (it: World) => Promise<void>): Promise<void> {
+  await withDirectory(async (directory: Directory) => {
+    const model = writeFakeModel(directory, 'a');
+    const standIns = standInRunners(directory, `${model}.identity`);
+    const cudaRunner = isBuilt ? standIns.cudaRunner : directory.path('not-built');
+    await test({
+      standIns,
+      model,
+      flags: ['--runner', standIns.cpuRunner, '--cuda-runner', cudaRunner],
+      isBuilt,
+    });
+  });
+}
+
+async function served(
+  it: World,
+  args: readonly string[],
+  test: (gateway: Gateway) => Promise<void>,
+): Promise<void> {
+  const gateway = await Gateway.start(it.model, [...it.flags, ...args]);
+  try {
+    await test(gateway);
+  } finally {
+    assert.is((await gateway.stop()).code, 0, gateway.log);
+  }
+}
+
+interface Backend {
+  readonly serving: string | null;
+  readonly is_fallback: boolean;
+  readonly reason: string | null;
+}
+
+async function backendOf(gateway: Gateway): Promise<Backend> {
+  return ((await gateway.health()) as unknown as { backend: Backend }).backend;
+}
+
+/** A whole answer, and what it says of its arithmetic. */
+async function answer(gateway: Gateway, first: number, maxTokens: number): Promise<unknown> {
+  const body = {
+    job_id: `job ${first}`,
+    prompt_ids: [first],
+    max_tokens: maxTokens,
+    seed: 7,
+    token_ids: true,
+  };
+  const { ids, last }: NativeAnswer = await readNativeAnswer(await gateway.post('/execute', body));
+  assert.equal(ids, answerOf([first], 7n, maxTokens));
+  return last.data.continued_by;
+}
+
+/** Both texts: whether the log has them. */
+function texts({ log }: Gateway): [boolean, boolean] {
+  return [log.includes(FALLING_BACK), log.includes(INITIALIZED)];
+}
+
+interface Case {
+  readonly backend: readonly string[];
+  readonly isBuilt: boolean;
+  readonly hasDevice: boolean;
+  readonly serving: 'cpu' | 'cuda';
+  /** A sentence of /health. */
+  readonly reason?: RegExp;
+  readonly isFallback: boolean;
+  readonly says: [boolean, boolean];
+}
+
+const auto = ['--backend', 'auto'];
+const cpu = ['--backend', 'cpu'];
+const cuda = ['--backend', 'cuda'];
+const notBuilt = /cuda-runner is not built: .*not-built does not exist; "make cuda-runner" builds it/;
+const cases: Case[] = [
+  {
+    backend: [],
+    isBuilt: false,
+    hasDevice: false,
+    serving: 'cpu',
+    reason: notBuilt,
+    isFallback: false,
+    says: [false, false],
+  },
+  {
+    backend: auto,
+    isBuilt: false,
+    hasDevice: true,
+    serving: 'cpu',
+    reason: notBuilt,
+    isFallback: true,
+    says: [true, false],
+  },
+  { backend: [], isBuilt: true, hasDevice: true, serving: 'cuda', isFallback: false, says: [false, true] },
+  {
+    backend: auto,
+    isBuilt: true,
+    hasDevice: false,
+    serving: 'cpu',
+    reason: /no CUDA-capable/,
+    isFallback: true,
+    says: [true, false],
+  },
+  { backend: cpu, isBuilt: false, hasDevice: false, serving: 'cpu', isFallback: false, says: [false, false] },
+  { backend: cpu, isBuilt: true, hasDevice: true, serving: 'cpu', isFallback: false, says: [false, false] },
+  {
+    backend: ['--gpu-device=-1'],
+    isBuilt: true,
+    hasDevice: true,
+    serving: 'cpu',
+    isFallback: false,
+    says: [false, false],
+  },
+  { backend: cuda, isBuilt: true, hasDevice: true, serving: 'cuda', isFallback: false, says: [false, true] },
+];
+
+test('each backend, built or not, with a device or without: what serves, what is said, and that nothing crashed', async () => {
+  await inParallel(cases, async ({ backend, isBuilt, hasDevice, serving, reason, isFallback, says }) => {
+    await world(isBuilt, async (it) => {
+      it.standIns.setDevice(hasDevice);
+      await served(it, backend, async (gateway) => {
+        const what = `${backend.join(' ')} ${isBuilt} ${hasDevice}: ${gateway.log}`;
+        await gateway.ready();
+        const found = await backendOf(gateway);
+        assert.equal([found.serving, found.is_fallback], [serving, isFallback], what);
+        if (reason === undefined) assert.is(found.reason, null, what);
+        else assert.match(found.reason ?? '', reason, what);
+        assert.equal(texts(gateway), says, what);
+        assert.is(await answer(gateway, 1, 20), undefined, what);
+        assert.is(it.standIns.numCudaStarts(), serving === 'cuda' ? 1 : 0, what);
+        assert.is((await gateway.health()).runner.restarts, 0, what);
+      });
+    });
+  });
+});
+
+test('--backend auto, built, the device dies: streams go on by the CPU, marked', async () => {
+  await world(true, async (it) => {
+    await served(it, auto, async (gateway) => {
+      await gateway.ready();
+      const marks = [1, 2, 3].map((first) => answer(gateway, first, 600));
+      const completions = [false, true].map(async (stream) => {
+        const body = { model: 'a', prompt: [[4], [5]], max_tokens: 600, stream };
+        return (await gateway.post('/v1/completions', body)).text();
+      });
+      await gateway.healthWhere(({ runner }) => runner.open_requests === 7, 'All streams');
+      // Every other one has tokens when this one, which came last, has all of its own.
+      await answer(gateway, 9, 5);
+      it.standIns.setDevice(false);
+      it.standIns.loseDevice();
+      assert.equal(await Promise.all(marks), ['fake-1', 'fake-1', 'fake-1']);
+      const [whole, chunks] = (await Promise.all(completions)) as [string, string];
+      assert.is((JSON.parse(whole) as Record<string, unknown>).continued_by, 'fake-1');
+      assert.is(chunks.match(/"finish_reason":"length"[^\n]*"continued_by":"fake-1"/g)?.length, 2);
+      assert.is(chunks.match(/continued_by/g)?.length, 2, 'only where a choice ends');
+      assert.equal(texts(gateway), [true, true]);
+      assert.equal(await backendOf(gateway).then(({ serving, is_fallback }) => [serving, is_fallback]), [
+        'cpu',
+        true,
+      ]);
+      assert.match(gateway.log, /"event":"numerics_changed".*"from":"cuda-i8-1","to":"fake-1"/);
+    });
+  });
+});
+
+test('--backend cuda, built, the device dies and is there again: cuda-runner is started anew, streams are exact', async () => {
+  await world(true, async (it) => {
+    await served(it, cuda, async (gateway) => {
+      await gateway.ready();
+      it.standIns.loseDevice();
+      const marks = await Promise.all([1, 2, 3].map((first) => answer(gateway, first, 100)));
+      assert.equal(marks, [undefined, undefined, undefined]);
+      assert.is(it.standIns.numCudaStarts(), 2);
+      assert.equal((await backendOf(gateway)).serving, 'cuda');
+      assert.is((await gateway.health()).runner.restarts, 1);
+    });
+  });
+});
+
+test('--backend cuda, built, no device: nothing else serves, the reason is told, and it is tried again', async () => {
+  await world(true, async (it) => {
+    it.standIns.setDevice(false);
+    await served(it, cuda, async (gateway) => {
+      await until(patienceMs, 'Three attempts', () => it.standIns.numCudaStarts() >= 3);
+      const response = await fetch(`${gateway.url}/ready`);
+      assert.is(response.status, 503);
+      assert.ok(response.headers.get('retry-after'));
+      assert.match(await response.text(), ABSENT);
+      assert.equal(texts(gateway), [false, false]);
+      it.standIns.setDevice(true);
+      await gateway.ready();
+      assert.is((await backendOf(gateway)).serving, 'cuda');
+    });
+  });
+});
+
+function run(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    execFile('node', ['gateway/runnel.js', ...args], { cwd: ROOT }, (error, stdout, stderr) => {
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr });
+    });
+  });
+}
+
+test('--backend cuda, not built: no start, one sentence with the file and the command, status 64', async () => {
+  await world(false, async ({ model, flags }) => {
+    const runs = [
+      ['serve', '--port', '0', '--log-level', 'silent'],
+      ['generate', 'hello'],
+    ].map((command) => within(patienceMs, 'The exit', run(...command, '--model', model, ...flags, ...cuda)));
+    for (const { code, stderr } of await Promise.all(runs)) {
+      assert.is(code, 64);
+      assert.match(
+        stderr,
+        /^runnel: CUDA backend requested but cuda-runner is not built: .*not-built does not exist; "make cuda-runner" builds it, --cuda-runner names another one\.\n$/,
+      );
+    }
+  });
+});
+
+test('offline, the same choice: auto answers by the CPU and says so, cuda ends with the device’s sentence', async () => {
+  await world(true, async ({ standIns, model, flags }) => {
+    standIns.setDevice(false);
+    const generate = ['generate', '--model', model, ...flags, '--max-tokens', '5', 'hello'];
+    const [byAuto, byCuda] = await Promise.all([run(...generate), run(...generate, ...cuda)]);
+    assert.is(byAuto.code, 0, byAuto.stderr);
+    assert.match(byAuto.stderr, FALLING_BACK);
+    assert.is(byCuda.code, 69);
+    assert.match(byCuda.stderr, ABSENT);
+  });
+});
+
+test('settings that are read again may name another backend; what is not built changes nothing', async () => {
+  await withDirectory(async (directory) => {
+    const model = writeFakeModel(directory, 'a');
+    const standIns = standInRunners(directory, `${model}.identity`);
+    const settings = { runner: standIns.cpuRunner, 'cuda-runner': standIns.cudaRunner };
+    const config = directory.write('config.json', JSON.stringify({ ...settings, backend: 'cpu' }));
+    const gateway = await (await Gateway.start(model, ['--config', config])).ready();
+    try {
+      const open = answer(gateway, 1, 1000);
+      directory.write('config.json', JSON.stringify({ ...settings, backend: 'cuda' }));
+      assert.is((await gateway.post('/runner/restart', { wait: true })).status, 200);
+      assert.is((await backendOf(gateway)).serving, 'cuda');
+      directory.write(
+        'config.json',
+        JSON.stringify({ ...settings, 'cuda-runner': '/nowhere', backend: 'cuda' }),
+      );
+      const refused = await gateway.post('/runner/restart', { wait: true });
+      assert.is(refused.status, 409);
+      assert.match(await refused.text(), '/nowhere does not exist');
+      assert.is(await open, 'cuda-i8-1');
+    } finally {
+      await gateway.stop();
+    }
+  });
+});
+
+test.run();
