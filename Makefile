@@ -23,7 +23,7 @@ CUDA_TOOLKIT_NVCC = $(CUDA_TOOLKIT)/nvidia/cu13/bin/nvcc
 SYSTEM_NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 NVCC ?= $(or $(SYSTEM_NVCC),$(CUDA_TOOLKIT_NVCC))
 
-.PHONY: run test check soak bench build binaries install uninstall model format clean cuda-toolkit
+.PHONY: run test check soak bench build binaries install uninstall model format clean cuda-runner cuda-toolkit
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -35,6 +35,11 @@ build: binaries node_modules/.stamp gateway/runner/proto/runner.js
 
 binaries: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) cpu-runner sd-notify
+
+# For machines with a GPU, and by hand: nothing else needs it.
+cuda-runner: $(BUILD)/build.ninja $(NVCC)
+	@cmake -S . -B $(BUILD) -DRUNNEL_NVCC=$(abspath $(NVCC)) >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
+	@ninja -C $(BUILD) cuda-runner
 
 install: build
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' BUILD='$(BUILD)' deploy/install.sh install

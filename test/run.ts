@@ -90,7 +90,13 @@ function hasSilentSuite(file: string): boolean {
 async function runTests(files: readonly string[]): Promise<void> {
   await check('types', 'npx', 'tsc');
   await check('lint and format of TypeScript', 'npx', 'biome', 'check', '--error-on-warnings');
-  await check('format of C++', 'clang-format', '--dry-run', '-Werror', ...(await listFiles('*.cc', '*.cu', '*.h')));
+  await check(
+    'format of C++',
+    'clang-format',
+    '--dry-run',
+    '-Werror',
+    ...(await listFiles('*.cc', '*.cu', '*.h')),
+  );
   for (const file of files.filter(hasSilentSuite))
     tally.add(file, { passed: 0, failed: 1, skipped: 0 }, silent);
   await ctest('C++ tests', values.build);
