@@ -22,6 +22,10 @@ class Global {
  public:
   Global() = default;
   __host__ __device__ Global(T* data, [[maybe_unused]] size_t count) : data_(data) {}
+  // Elements from first on.
+  __host__ __device__ Global from(size_t first, [[maybe_unused]] size_t count) const {
+    return {data_ + first, count};
+  }
 #if defined(__CUDACC__)
   __device__ T& operator[](size_t index) const {
     return data_[index];
@@ -34,10 +38,6 @@ class Global {
   template <typename V>
   __device__ void store(size_t index, V value) const {
     *reinterpret_cast<V*>(data_ + index) = value;
-  }
-  // Elements from first on.
-  __host__ __device__ Global from(size_t first, [[maybe_unused]] size_t count) const {
-    return {data_ + first, count};
   }
   __device__ const T* address_of(size_t index) const {
     return data_ + index;

@@ -113,10 +113,10 @@ TEST_CASE("device: a graph does what was captured, each time") {
   auto values = DeviceBuffer<uint32_t>::allocate(4, "the values");
   REQUIRE(values);
   stream.fill_with_zeros(*values);
-  const Graph graph = Graph::capture(stream, [&] {
-    add(stream, *values, 1);
-    add(stream, *values, 2);
-  });
+  GraphCapture capture(stream);
+  add(stream, *values, 1);
+  add(stream, *values, 2);
+  const Graph graph = capture.end();
   for (int i = 0; i < 5; ++i) graph.launch(stream);
   std::vector<uint32_t> host(4);
   stream.download<uint32_t>(host, *values, 0);
