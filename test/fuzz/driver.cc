@@ -14,6 +14,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -89,13 +90,20 @@ void watch_for_deaths() {
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL}) std::signal(signal, on_fatal_signal);
 }
 
+// Of this thread: a machine that has no time for it says nothing about an input.
+std::chrono::nanoseconds processor_time() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
 void run_input(std::string input) {
   progress.input = std::move(input);
   progress.is_new = false;
   ++progress.num_inputs;
-  const auto begin = Clock::now();
+  const std::chrono::nanoseconds begin = processor_time();
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(progress.input.data()), progress.input.size());
-  if (Clock::now() - begin > kMaxInputTime) finding("An input takes more than a second.");
+  if (processor_time() - begin > kMaxInputTime) finding("An input takes more than a second.");
 }
 
 std::string mutation_of(const std::string& input, uint64_t seed) {
