@@ -63,7 +63,7 @@ void PackedTensor::pack(uint32_t tile, std::span<uint32_t> quants, std::span<uin
     uint32_t* to = quants.data() + (row - first_row) * kPieceWords;
     uint16_t* scale = scales.data() + (row - first_row) * scales_of_block(type());
     while (from < end) {
-      std::memcpy(scale, from, scale_bytes);
+      if (scale_bytes > 0) std::memcpy(scale, from, scale_bytes);
       from += scale_bytes;
       scale += scales_of_block(type()) * kWarpTileRows;
       for (size_t done = 0; done < stretch_bytes; done += kPieceBytes) {

@@ -15,7 +15,6 @@ void Machine::start(const Settings& new_settings) {
   events.clear();
   graphs.clear();
   executables.clear();
-  for (const auto& [memory, bytes] : pinned) std::free(const_cast<std::byte*>(memory));
   pinned.clear();
   device_memory.reset(settings.memory_bytes);
   num_launches = 0;
@@ -49,9 +48,9 @@ bool Machine::is_pinned(const void* memory, size_t bytes) const {
   const auto* const first = static_cast<const std::byte*>(memory);
   const auto after = pinned.upper_bound(first);
   if (after == pinned.begin()) return false;
-  const auto& [start, size] = *std::prev(after);
+  const auto& [start, block] = *std::prev(after);
   const auto offset = static_cast<size_t>(first - start);
-  return offset < size && bytes <= size - offset;
+  return offset < block.bytes && bytes <= block.bytes - offset;
 }
 
 std::mutex& machine_mutex() {

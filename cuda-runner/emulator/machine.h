@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,6 +40,16 @@ class Handles {
   std::vector<std::unique_ptr<T>> live_;
 };
 
+// Memory of the host that the device copies from and to.
+struct Pinned {
+  struct Free {
+    void operator()(void* memory) const { std::free(memory); }
+  };
+  using Pointer = std::unique_ptr<void, Free>;
+  Pointer memory;
+  size_t bytes;
+};
+
 struct Machine {
   explicit Machine(const Settings& first_settings) { start(first_settings); }
   void start(const Settings& new_settings);
@@ -51,7 +62,7 @@ struct Machine {
   Settings settings;
   Random random;
   DeviceMemory device_memory;
-  std::map<const std::byte*, size_t> pinned;  // host memory, and its bytes
+  std::map<const std::byte*, Pinned> pinned;  // by its address
   Handles<CUstream_st> streams;
   Handles<CUevent_st> events;
   Handles<CUgraph_st> graphs;

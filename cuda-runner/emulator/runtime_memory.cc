@@ -85,7 +85,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned flags) {
     *memory = std::aligned_alloc(kPinnedBytes, rounded_bytes);
     if (*memory == nullptr) return cudaErrorMemoryAllocation;
     std::memset(*memory, kPinnedFill, rounded_bytes);
-    machine.pinned[static_cast<std::byte*>(*memory)] = bytes;
+    machine.pinned.emplace(static_cast<std::byte*>(*memory), Pinned{Pinned::Pointer(*memory), bytes});
     return cudaSuccess;
   });
 }
@@ -97,7 +97,6 @@ cudaError_t cudaFreeHost(void* memory) {
     machine.run_all();
     if (machine.pinned.erase(static_cast<std::byte*>(memory)) == 0)
       return refuse(cudaErrorInvalidValue, "cudaFreeHost of what cudaHostAlloc did not return");
-    std::free(memory);
     return cudaSuccess;
   });
 }
