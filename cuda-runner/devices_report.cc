@@ -12,15 +12,10 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// "13.0" of 13000.
-std::string version_name(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 ordered_json driver_version() {
   int version = 0;
   if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) return nullptr;
-  return version_name(version);
+  return cuda_version_name(version);
 }
 
 // Also of one that cannot be used, as far as the driver says.
@@ -68,7 +63,7 @@ Result<void> report_devices(bool json, std::ostream& out) {
   std::string reason;
   // The first one's sentence says what is missing, also when there is none.
   if (!is_any_usable) reason = Device::open(0).error().message;
-  const ordered_json report = {{"cuda", version_name(CUDART_VERSION)},
+  const ordered_json report = {{"cuda", cuda_version_name(CUDART_VERSION)},
                                {"driver", driver_version()},
                                {"devices", devices},
                                {"reason", is_any_usable ? ordered_json(nullptr) : ordered_json(reason)}};

@@ -15,18 +15,13 @@ Error no_device(const std::string& sentence) {
   return {ExitCode::kNoDevice, sentence};
 }
 
-// "12.4" of 12040.
-std::string version_name(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 Error no_count(cudaError_t error) {
   if (error == cudaErrorInsufficientDriver) {
     int driver = 0;
     cudaDriverGetVersion(&driver);
-    const std::string there =
-        driver == 0 ? "There is no NVIDIA driver" : "The NVIDIA driver is for CUDA " + version_name(driver);
-    return no_device(there + "; this program needs one for CUDA " + version_name(CUDART_VERSION) +
+    const std::string there = driver == 0 ? "There is no NVIDIA driver"
+                                          : "The NVIDIA driver is for CUDA " + cuda_version_name(driver);
+    return no_device(there + "; this program needs one for CUDA " + cuda_version_name(CUDART_VERSION) +
                      ". Install or update the driver, and see that nvidia-smi shows the GPU.");
   }
   if (error == cudaErrorNoDevice || error == cudaSuccess)
@@ -56,6 +51,10 @@ std::optional<cudaError_t> probe() {
 }
 
 }  // namespace
+
+std::string cuda_version_name(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
 
 Result<Device> Device::open(int number) {
   int count = 0;

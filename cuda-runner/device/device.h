@@ -11,6 +11,9 @@ namespace runnel {
 // Tensor cores, and threads of a warp that go ways of their own, are there from Volta on.
 inline constexpr int kMinMajor = 7;
 
+// "13.0" of 13000.
+std::string cuda_version_name(int version);
+
 class Device {
  public:
   // Numbered from 0, as the driver does. A device counts when a kernel has run on it. Fails with kNoDevice,

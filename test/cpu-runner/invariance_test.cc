@@ -1,7 +1,5 @@
 // A token's logits have the same bits alone or among others, prefilled or decoded, in any chunks, on any
 // number of threads, in blocks of any size and order, on either table of kernels.
-#include <cstring>
-
 #include "test/cpu-runner/cpu_harness.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
@@ -10,24 +8,8 @@ namespace runnel {
 namespace {
 
 using namespace test;
-using Logits = std::vector<std::vector<float>>;
 
 constexpr uint32_t kNumIds = 90;  // almost three tiles of attention
-
-std::vector<uint32_t> random_ids(uint32_t count, uint32_t vocab_size, std::mt19937& rng) {
-  std::vector<uint32_t> ids(count);
-  for (uint32_t& id : ids) id = rng() % vocab_size;
-  return ids;
-}
-
-bool same_bits(const Logits& a, const Logits& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].size() != b[i].size()) return false;
-    if (std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
-  }
-  return true;
-}
 
 struct Subject {
   std::unique_ptr<TemporaryFile> file;

@@ -1,5 +1,4 @@
 // Whole models on the GPU backend: what they compute, and what it must not depend on.
-#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +11,6 @@ namespace runnel {
 namespace {
 
 using namespace test;
-using Logits = std::vector<std::vector<float>>;
 
 struct CudaOptions {
   uint32_t block_size = 64;
@@ -28,15 +26,6 @@ class CudaHarness : public ModelHarness {
                      make_cuda_backend({.kv_type = options.kv_type, .enforce_eager = options.enforce_eager}),
                      options.block_size, options.shuffle_seed) {}
 };
-
-bool same_bits(const Logits& a, const Logits& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].size() != b[i].size()) return false;
-    if (std::memcmp(a[i].data(), b[i].data(), a[i].size() * sizeof(float)) != 0) return false;
-  }
-  return true;
-}
 
 std::string golden_path(const std::string& name) {
   return std::string(RUNNEL_SOURCE_DIR) + "/test/golden/tiny-llama-" + name;
@@ -109,12 +98,6 @@ std::vector<Subject> subjects() {
   for (const auto& [model, kv_type] : models)
     all.push_back({std::make_unique<TemporaryFile>(write_tiny_llama(model).bytes()), kv_type});
   return all;
-}
-
-std::vector<uint32_t> random_ids(uint32_t count, uint32_t vocab_size, std::mt19937& rng) {
-  std::vector<uint32_t> ids(count);
-  for (uint32_t& id : ids) id = rng() % vocab_size;
-  return ids;
 }
 
 constexpr uint32_t kNumIds = 70;
