@@ -258,12 +258,16 @@ test('offline, the same choice: auto answers by the CPU and says so, cuda ends w
 test('settings that are read again may name another backend; what is not built changes nothing', async () => {
   await withDirectory(async (directory) => {
     const model = writeFakeModel(directory, 'a');
-    const standIns = standInRunners(directory, `${model}.identity`);
+    // Slow enough for a stream to be open still when the next runner is ready, on a busy machine too.
+    const standIns = standInRunners(directory, `${model}.identity`, '--delay-ms', '5');
     const settings = { runner: standIns.cpuRunner, 'cuda-runner': standIns.cudaRunner };
     const config = directory.write('config.json', JSON.stringify({ ...settings, backend: 'cpu' }));
     const gateway = await (await Gateway.start(model, ['--config', config])).ready();
     try {
-      const open = answer(gateway, 1, 1000);
+      const open = answer(gateway, 1, 1500);
+      await gateway.healthWhere(({ runner }) => runner.open_requests === 1, 'The stream');
+      // What came later has all its tokens: the stream has some.
+      await answer(gateway, 2, 5);
       directory.write('config.json', JSON.stringify({ ...settings, backend: 'cuda' }));
       assert.is((await gateway.post('/runner/restart', { wait: true })).status, 200);
       assert.is((await backendOf(gateway)).serving, 'cuda');
