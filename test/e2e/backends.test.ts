@@ -26,7 +26,7 @@ const FALLING_BACK = 'CUDA backend requested but not available, falling back to 
 const INITIALIZED = 'Initialized CUDA device for inference';
 const ABSENT = 'No CUDA device is there. See whether nvidia-smi shows the GPU.';
 
-/** More than a stream of the tests can take before the others are open; fewer than a long one takes. */
+/** The others are open long before the first stream has taken so many, and a long one takes more. */
 const MANY_LAUNCHES = 5000;
 const LONG = 700;
 
@@ -277,8 +277,8 @@ test('settings that are read again may name another backend; what is not built c
       await Gateway.start(model, ['--config', config, ...EXACT_ACROSS_BACKENDS])
     ).ready();
     try {
-      // The emulated device is so slow that the stream is open still when the next runner is ready.
-      const open = answer(gateway, model, 1, LONG);
+      // So many take the emulated device several times longer than the next runner takes to be ready.
+      const open = answer(gateway, model, 1, 2000);
       await gateway.healthWhere(({ runner }) => runner.open_requests === 1, 'The stream');
       // What came later has all its tokens: the stream has some.
       await answer(gateway, model, 2, 5);
