@@ -70,10 +70,14 @@ add_custom_command(TARGET cuda-runner POST_BUILD
   COMMAND ${CMAKE_COMMAND} -E echo "cuda-runner has code for sm_${ARCHITECTURE_NAMES}. ${CUDA_ARCHITECTURES_NOTE}"
   VERBATIM)
 
-# The suites of kernels and of whole models, on a device. They are not tests of ctest: few machines have one.
+# For machines that have a device, so not tests of ctest: the suites of kernels and of whole models, and exactness.
 file(GLOB CUDA_DEVICE_TEST_SOURCES CONFIGURE_DEPENDS test/cuda-runner/*_test.cc test/cuda-runner/kernels/*_test.cc)
 add_executable(cuda-device-tests EXCLUDE_FROM_ALL
   test/cuda-runner/device_main.cc test/cuda-runner/cpu_twin.cc ${CUDA_DEVICE_TEST_SOURCES})
-target_link_libraries(cuda-device-tests PRIVATE cuda_host cpu_backend doctest::doctest)
+target_compile_options(cuda-device-tests PRIVATE -O1)
 target_compile_definitions(cuda-device-tests PRIVATE RUNNEL_SOURCE_DIR="${CMAKE_SOURCE_DIR}")
-set_target_properties(cuda-device-tests PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
+target_link_libraries(cuda-device-tests PRIVATE cuda_host cpu_backend runner_commands doctest::doctest)
+add_executable(exactness-cuda EXCLUDE_FROM_ALL test/exactness/cuda_main.cc)
+target_link_options(exactness-cuda PRIVATE ${EXACTNESS_CUDA_LINK_OPTIONS})
+target_link_libraries(exactness-cuda PRIVATE exactness_program cuda_host)
+set_target_properties(cuda-device-tests exactness-cuda PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})

@@ -74,6 +74,9 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 
+// As CUDA has them, by name for the linker too.
+extern "C" {
+
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorName(cudaError_t error);
@@ -117,6 +120,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
                                  unsigned long long flags = 0);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+
+}  // extern "C"
 
 // CUDA's typed forms of two of them.
 template <typename T>

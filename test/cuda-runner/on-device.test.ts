@@ -12,6 +12,8 @@ const test = suite('on device');
 
 const SCRIPT = fileURLToPath(new URL('on_device.sh', import.meta.url));
 
+const GOOD = { 'cuda-runner': 0, 'cuda-device-tests': 0, 'exactness-cuda': 0 };
+
 /** Runs the steps with these programs, each of which ends with its status. Those of `tools` are all that PATH has. */
 function run(
   programs: Readonly<Record<string, number>>,
@@ -38,11 +40,8 @@ function run(
   return { status, stdout, calls: called.map((call) => call.trim()) };
 }
 
-test('kernels and models run, then under each tool of the sanitizer, then the native API', () => {
-  const { status, stdout, calls } = run(
-    { 'cuda-runner': 0, 'cuda-device-tests': 0 },
-    { 'compute-sanitizer': 0, node: 0 },
-  );
+test('kernels and models run, then under each tool of the sanitizer, then exactness and the native API', () => {
+  const { status, stdout, calls } = run(GOOD, { 'compute-sanitizer': 0, node: 0 });
   const sanitized = (tool: string) =>
     `compute-sanitizer --tool ${tool} --error-exitcode 1 build/cuda-device-tests`;
   assert.equal(calls, [
@@ -51,32 +50,33 @@ test('kernels and models run, then under each tool of the sanitizer, then the na
     sanitized('memcheck'),
     sanitized('racecheck'),
     sanitized('synccheck'),
-    'node --import tsx test/e2e/native-api.test.ts build/cuda-runner',
+    'exactness-cuda --cases 200',
+    'node --import tsx test/run.ts e2e/native-api build/cuda-runner',
   ]);
-  assert.match(stdout, /\n6 passed, 0 failed, 0 skipped\n$/);
+  assert.match(stdout, /\n7 passed, 0 failed, 0 skipped\n$/);
   assert.is(status, 0);
 });
 
 test('a step that fails is named, and the others run all the same', () => {
   const { status, stdout, calls } = run(
-    { 'cuda-runner': 69, 'cuda-device-tests': 69 },
+    { ...GOOD, 'cuda-runner': 69, 'cuda-device-tests': 69 },
     { 'compute-sanitizer': 1, node: 0 },
   );
-  assert.is(calls.length, 6);
+  assert.is(calls.length, 7);
   assert.match(stdout, 'FAIL a kernel runs: status 69\n');
   assert.match(stdout, 'FAIL kernels and models under racecheck: status 1\n');
-  assert.match(stdout, /\n1 passed, 5 failed, 0 skipped\n$/);
+  assert.match(stdout, /\n2 passed, 5 failed, 0 skipped\n$/);
   assert.is(status, 1);
 });
 
 test('what is not installed is named and counted', () => {
-  const { status, stdout } = run({ 'cuda-runner': 0, 'cuda-device-tests': 0 }, {});
+  const { status, stdout } = run(GOOD, {});
   assert.match(
     stdout,
     '== kernels and models under synccheck: not run, compute-sanitizer is not installed\n',
   );
   assert.match(stdout, '== the native API: not run, Node is not installed\n');
-  assert.match(stdout, /\n2 passed, 0 failed, 4 skipped\n$/);
+  assert.match(stdout, /\n3 passed, 0 failed, 4 skipped\n$/);
   assert.is(status, 0);
 });
 

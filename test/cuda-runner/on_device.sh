@@ -1,7 +1,7 @@
 #!/bin/sh
 # make test-cuda: what `make test` shows over the emulator, on a device. Each step runs, whatever became of those
 # before it; the last line counts them.
-#   BUILD   where cuda-runner and cuda-device-tests are
+#   BUILD   where cuda-runner, cuda-device-tests and exactness-cuda are
 #   NVCC    beside it compute-sanitizer is looked for, if PATH has none
 set -u
 cd "$(dirname "$0")/../.."
@@ -39,8 +39,10 @@ for tool in memcheck racecheck synccheck; do
   fi
 done
 
+step 'exactness of random cases' "$BUILD/exactness-cuda" --cases 200
+
 if command -v node >/dev/null; then
-  step 'the native API' env RUNNEL_RUNNER="$BUILD/cuda-runner" node --import tsx test/e2e/native-api.test.ts
+  step 'the native API' env RUNNEL_RUNNER="$BUILD/cuda-runner" node --import tsx test/run.ts e2e/native-api
 else
   skip 'the native API' 'Node is not installed'
 fi

@@ -2,6 +2,7 @@ import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { basename } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -9,11 +10,12 @@ import { packMsgpack } from '../../gateway/api/msgpack.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { type RunnerWorld, runnerWorlds } from '../fixtures/runner-worlds.ts';
 import { until, within } from '../fixtures/within.ts';
 
 /**
- * The native API over the real runner: build/cpu-runner, or the one that RUNNEL_RUNNER names. Nothing here depends on
- * which one it is.
+ * The native API over real runners, in each of the worlds of test/fixtures/runner-worlds.ts: cpu-runner, and cuda-runner on the emulated
+ * GPU. No scenario asks which it is, nor depends on how fast it is or what it writes.
  */
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -21,9 +23,6 @@ const PATIENCE_MS = 30_000;
 const CANARY_PROMPT = 'The canary Quetzalcoatlus sat on the lighthouse and';
 const CANARY_STOP = 'Xylophone-canary';
 const LONG = { prompt: 'Once upon a time', max_tokens: 2000, temperature: 0 };
-
-const test = suite('native API');
-let gateway: Gateway;
 
 interface NativeHealth {
   readonly [key: string]: unknown;
@@ -34,261 +33,315 @@ interface NativeHealth {
   };
 }
 
-const health = async (): Promise<NativeHealth> => (await gateway.health()) as unknown as NativeHealth;
+function suiteOf(world: RunnerWorld): void {
+  const { model } = world;
+  const start = (args: string[]) => Gateway.startOn(model, ['--port', '0', ...args], { env: world.env });
+  const test = suite(`native API, ${world.name}`);
+  let gateway: Gateway;
 
-/** Waits until the runner holds nobody's work and has said so. */
-async function idle(): Promise<void> {
-  await until(PATIENCE_MS, 'an idle runner with all its blocks', async () => {
-    const { state, runner } = await health();
-    return state === 'ready' && runner.kv_blocks_free === runner.kv_blocks;
+  const health = async (): Promise<NativeHealth> => (await gateway.health()) as unknown as NativeHealth;
+
+  /** Waits until the runner holds nobody's work and has said so. */
+  async function idle(): Promise<void> {
+    await until(PATIENCE_MS, 'an idle runner with all its blocks', async () => {
+      const { state, runner } = await health();
+      return state === 'ready' && runner.kv_blocks_free === runner.kv_blocks;
+    });
+  }
+
+  test.before(async () => {
+    gateway = await start(['--worker-id', 'worker-1', '--callback-url', 'http://localhost:9999']);
+    await gateway.ready();
   });
+  test.after(async () => {
+    await gateway.stop();
+  });
+
+  test('the first specification’s commands work as they are written', async () => {
+    const server = createServer().listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    const command = `npx runnel serve --worker-id test --model ${model} --port ${port} --callback-url http://localhost:9999`;
+    // A group of its own, because a signal to a shell or to npx need not reach what they started.
+    const worker = spawn('sh', ['-c', command], {
+      cwd: ROOT,
+      env: { ...process.env, ...world.env },
+      detached: true,
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let log = '';
+    worker.stderr.on('data', (chunk: Buffer) => {
+      log += chunk.toString();
+    });
+    const exited = once(worker, 'exit');
+    try {
+      await until(PATIENCE_MS, 'the ready line', () => log.includes('"event":"ready"'));
+      const curl = (line: string) =>
+        execFileSync('sh', ['-c', line.replaceAll('8080', String(port))], { encoding: 'utf8' });
+      const body = JSON.parse(curl('curl -s http://localhost:8080/health')) as Record<string, unknown>;
+      assert.equal(Object.keys(body).slice(0, 4), ['status', 'model_loaded', 'vram_bytes', 'memory_type']);
+      const stream = curl(
+        `curl -s -X POST http://localhost:8080/execute -H "Content-Type: application/json" -d '{"job_id":"test","prompt":"Hello","max_tokens":10}'`,
+      );
+      assert.match(stream, /^event: started\ndata: {"job_id":"test",/);
+      assert.match(stream, /\n\nevent: end\ndata: {"tokens_out":\d+,.*}\n\n$/);
+      await until(PATIENCE_MS, 'the skipped callback', () => {
+        return log.includes('Test mode: skipping pool manager callback');
+      });
+    } finally {
+      process.kill(-(worker.pid ?? 0), 'SIGTERM');
+      await within(PATIENCE_MS, 'the end of the worker', exited);
+    }
+  });
+
+  test('health has the keys of the first specification first, then all of the others', async () => {
+    await idle();
+    const body = await health();
+    assert.equal(Object.keys(body).slice(0, 4), ['status', 'model_loaded', 'vram_bytes', 'memory_type']);
+    const isCuda = world.kind === 'cuda';
+    assert.is(body.runner.kind, world.kind);
+    assert.is(body.status, 'healthy');
+    assert.is(body.model_loaded, true);
+    assert.is(body.memory_type, isCuda ? 'vram-only' : 'cpu');
+    assert.is(body.vram_bytes, isCuda ? body.memory_bytes : 0);
+    assert.ok(Number(body.memory_bytes) > world.minMemoryBytes);
+    assert.is(body.state, 'ready');
+    assert.is(body.model, basename(model, '.gguf'));
+    assert.match(String(body.quant_kind), world.quantKind);
+    assert.is(body.tokenizer_kind, 'gguf-bpe');
+    assert.is(body.vocab_size, world.vocabSize);
+    assert.type(body.context_length, 'number');
+    assert.equal(body.capabilities, ['text-gen']);
+  });
+
+  test('a job makes the worker busy, and its id is taken until its end', async () => {
+    const response = await gateway.post('/execute', { job_id: 'busy', ...LONG });
+    await gateway.healthWhere(
+      (found) => (found as unknown as NativeHealth).state === 'busy',
+      'A busy worker',
+    );
+    assert.is((await gateway.post('/execute', { job_id: 'busy', ...LONG })).status, 409);
+    await gateway.post('/cancel', { job_id: 'busy' });
+    await readNativeAnswer(response);
+    const again = await gateway.post('/execute', { job_id: 'busy', prompt: 'Hi', max_tokens: 1 });
+    assert.is((await readNativeAnswer(again)).last.event, 'end');
+  });
+
+  test('both encodings give the same answer of the real model, ids and all', async () => {
+    const request = { prompt: CANARY_PROMPT, max_tokens: 40, seed: 3, token_ids: true, stop: [CANARY_STOP] };
+    const sse = await readNativeAnswer(await gateway.post('/execute', { job_id: 'sse', ...request }));
+    const packed = await fetch(`${gateway.url}/execute`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/x-msgpack', accept: 'application/x-msgpack' },
+      body: new Uint8Array(packMsgpack({ job_id: 'msgpack', ...request })),
+    });
+    const msgpack = await readNativeAnswer(packed);
+    for (const key of ['text', 'indices', 'ids', 'order'] as const) assert.equal(msgpack[key], sse[key], key);
+    const { tokens } = (await (
+      await gateway.post('/tokenize', { content: CANARY_PROMPT, add_special: true })
+    ).json()) as { tokens: number[] };
+    const { prompt: _, ...rest } = request;
+    const byIds = await gateway.post('/execute', { job_id: 'ids', ...rest, prompt_ids: tokens });
+    assert.equal((await readNativeAnswer(byIds)).ids, sse.ids, 'the prompt as ids is the same prompt');
+  });
+
+  test('cancel: before the first token, in the stream, after the end, unknown, ten times; others never notice', async () => {
+    const request = { prompt: 'A recipe for bread begins with', max_tokens: 60, seed: 11 };
+    const alone = await readNativeAnswer(await gateway.post('/execute', { job_id: 'alone', ...request }));
+    const cancel = (job_id: string) => gateway.post('/cancel', { job_id });
+
+    const other = gateway
+      .post('/execute', { job_id: 'other', ...request })
+      .then((response) => readNativeAnswer(response));
+    const early = await gateway.post('/execute', { job_id: 'early', ...LONG, prompt: 'word '.repeat(1000) });
+    await cancel('early');
+    const first = await within(5000, 'the end of the cancelled prefill', readNativeAnswer(early));
+    assert.equal([first.text, first.last.data.code], ['', 'CANCELLED']);
+
+    let cancels: Promise<Response>[] = [];
+    const middle = await readNativeAnswer(
+      await gateway.post('/execute', { job_id: 'middle', ...LONG }),
+      (text) => {
+        if (text.length > 20 && cancels.length === 0)
+          cancels = Array.from({ length: 10 }, () => cancel('middle'));
+      },
+    );
+    assert.equal(middle.last.data, {
+      code: 'CANCELLED',
+      message: middle.last.data.message,
+      retriable: false,
+    });
+    for (const answer of await Promise.all(cancels)) assert.is(answer.status, 202);
+    for (const id of ['middle', 'never seen']) assert.is((await cancel(id)).status, 202);
+    assert.equal((await other).text, alone.text, 'the other job had the answer it has alone');
+    await idle();
+  });
+
+  test('a client that leaves gives its blocks back', async () => {
+    const leave = new AbortController();
+    const response = await gateway.post('/execute', { job_id: 'left', ...LONG }, leave.signal);
+    await readNativeAnswer(response, () => leave.abort()).catch(() => {});
+    await idle();
+  });
+
+  test('many jobs at once have the answers they have alone', async () => {
+    const prompts = ['The sea', 'In winter', 'My friend', 'A long road', 'Every morning'];
+    const run = async (prompt: string, job_id: string) =>
+      (await readNativeAnswer(await gateway.post('/execute', { job_id, prompt, max_tokens: 24, seed: 5 })))
+        .text;
+    const together = await Promise.all(prompts.map((prompt, i) => run(prompt, `together-${i}`)));
+    for (const [i, prompt] of prompts.entries())
+      assert.is(await run(prompt, `alone-${i}`), together[i], prompt);
+  });
+
+  test('health is cheap: answered at once while every sequence is busy', async () => {
+    const jobs = Array.from({ length: 8 }, async (_, index) => {
+      const response = await gateway.post('/execute', { job_id: `load-${index}`, ...LONG, max_tokens: 120 });
+      return readNativeAnswer(response);
+    });
+    const latenciesMs: number[] = [];
+    for (let i = 0; i < 200; i++) {
+      const askedMs = performance.now();
+      await gateway.health();
+      latenciesMs.push(performance.now() - askedMs);
+    }
+    await Promise.all(jobs);
+    latenciesMs.sort((a, b) => a - b);
+    // The slowest are the machine's: other processes want it too. The rest answers in ten times what is wanted.
+    assert.ok(Number(latenciesMs[180]) < 100, `p90 of 200: ${latenciesMs[180]?.toFixed(1)} ms`);
+  });
+
+  test('metrics events come on request while the real model works', async () => {
+    const response = await gateway.post('/execute', {
+      job_id: 'metrics',
+      ...LONG,
+      max_tokens: 300,
+      metrics: true,
+    });
+    const answer = await readNativeAnswer(response);
+    // A machine that makes 300 tokens in less than a second has no time for one.
+    for (const { tokens_per_sec } of answer.metrics) assert.ok(Number(tokens_per_sec) > 0);
+  });
+
+  test('/metrics counts what was done', async () => {
+    const text = await (await fetch(`${gateway.url}/metrics`)).text();
+    assert.match(text, /^worker_requests_total\{outcome="cancelled"\} [3-9]/m);
+    assert.match(text, /^worker_tokens_generated_total [1-9]\d\d/m);
+    assert.match(text, /^runnel_runner_state\{state="ready"\} 1$/m);
+  });
+
+  test('the log: every line is JSON with worker, model and port, each event is there, no text is', async () => {
+    await gateway.stop();
+    const lines = gateway.log
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as Record<string, unknown>);
+    const port = Number(new URL(gateway.url).port);
+    for (const line of lines) {
+      assert.equal([line.worker_id, line.model], ['worker-1', model]);
+      if (line.event !== 'startup') assert.is(line.port, port);
+      assert.type(line.event, 'string');
+    }
+    const events = lines.map(({ event, percent }) => (percent === undefined ? event : `${event} ${percent}`));
+    const startup = [
+      'startup',
+      'model_load_start',
+      ...[0, 25, 50, 75, 100].map((percent) => `model_load_progress ${percent}`),
+    ];
+    const wanted = [...startup, 'model_load_complete', 'ready', 'execute_start', 'execute_end', 'shutdown'];
+    const places = wanted.map((event) => events.indexOf(event));
+    assert.equal(
+      places,
+      [...places].sort((a, b) => a - b),
+      JSON.stringify(events.slice(0, 20)),
+    );
+    assert.ok(!places.includes(-1), `${wanted[places.indexOf(-1)]} is not in the log`);
+    const complete = lines.find(({ event }) => event === 'model_load_complete');
+    assert.match(String(complete?.msg), /^Model loaded to (CPU|CUDA) memory$/);
+    assert.ok(Number(complete?.memory_bytes) > world.minMemoryBytes);
+    for (const canary of ['Quetzalcoatlus', 'Xylophone', 'recipe', 'Once upon'])
+      assert.not.match(gateway.log, canary);
+  });
+
+  test('a job that takes longer than the server allows ends with TIMEOUT, and the worker works on', async () => {
+    const limited = await start(['--inference-timeout-sec', '1']);
+    try {
+      await limited.ready();
+      const slow = { job_id: 'slow', ...LONG, prompt: 'word '.repeat(1000) };
+      const answer = await readNativeAnswer(await limited.post('/execute', slow));
+      assert.is(answer.last.data.code, 'TIMEOUT');
+      assert.is(answer.last.data.retriable, true);
+      // On a slow machine the step that was under way takes its time, and the next job's with it.
+      await until(PATIENCE_MS, 'a job in time', async () => {
+        const next = await limited.post('/execute', { job_id: 'next', prompt: 'Hi', max_tokens: 2 });
+        return (await readNativeAnswer(next)).last.event === 'end';
+      });
+    } finally {
+      await limited.stop();
+    }
+  });
+
+  test('a small cache makes the context small: a prompt beyond it is refused, a shorter one is served', async () => {
+    const small = await start(['--kv-cache-bytes', String(world.smallCacheBytes)]);
+    try {
+      await small.ready();
+      const { context_length } = (await small.health()) as unknown as NativeHealth;
+      assert.ok(Number(context_length) < 200, String(context_length));
+      const refused = await small.post('/execute', { job_id: 'large', prompt: 'word '.repeat(300) });
+      assert.is(refused.status, 400);
+      assert.match(await refused.text(), `the context holds ${context_length}`);
+      const full = await readNativeAnswer(await small.post('/execute', { job_id: 'full', ...LONG }));
+      assert.is(full.last.data.stop_reason, 'max_tokens', 'the context is full');
+      assert.ok(Number(full.last.data.tokens_out) < 200);
+    } finally {
+      await small.stop();
+    }
+  });
+
+  test('a pool manager is told once, by a worker that serves already', async () => {
+    const manager = await poolManager(200);
+    const worker = await start(['--worker-id', 'w-7', '--callback-url', manager.url]);
+    try {
+      await until(PATIENCE_MS, 'the callback', () => manager.seen.length > 0);
+      const { body, health: seen } = manager.seen[0] ?? { body: {}, health: {} };
+      assert.equal(Object.keys(body).slice(0, 4), ['worker_id', 'vram_bytes', 'memory_bytes', 'uri']);
+      assert.equal([body.worker_id, body.uri, body.model_ref], ['w-7', worker.url, basename(model, '.gguf')]);
+      assert.is(body.vram_bytes, seen.vram_bytes);
+      assert.is(body.memory_bytes, seen.memory_bytes);
+      assert.equal([seen.status, seen.model_loaded], ['healthy', true]);
+      const { pid, restarts } = (await worker.health()).runner;
+      process.kill(pid ?? 0, 'SIGKILL');
+      await worker.healthWhere(
+        ({ status, runner }) => status === 'healthy' && runner.restarts > restarts,
+        'Another runner',
+      );
+      assert.is(manager.seen.length, 1, 'a restart of the runner is nobody else’s business');
+    } finally {
+      assert.is((await worker.stop()).code, 0);
+      manager.close();
+    }
+  });
+
+  test('a worker whose pool manager refuses it exits with 69 and leaves nothing running', async () => {
+    const manager = await poolManager(503);
+    const worker = await start(['--callback-url', manager.url]);
+    try {
+      const [code] = (await within(PATIENCE_MS, 'the exit', once(worker.process, 'exit'))) as [number];
+      assert.is(code, 69);
+      assert.match(worker.log, 'Pool manager callback failed: 503');
+      const pid = /"event":"model_load_start","pid":(\d+)/.exec(worker.log)?.[1];
+      assert.not(isAlive(Number(pid)));
+    } finally {
+      await worker.stop('SIGKILL');
+      manager.close();
+    }
+  });
+
+  test.run();
 }
 
-test.before(async () => {
-  gateway = await Gateway.start(DEFAULT_MODEL, [
-    '--worker-id',
-    'worker-1',
-    '--callback-url',
-    'http://localhost:9999',
-  ]);
-  await gateway.ready();
-});
-test.after(async () => {
-  await gateway.stop();
-});
-
-test('the first specification’s commands work as they are written', async () => {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  const command = `npx runnel serve --worker-id test --model ${DEFAULT_MODEL} --port ${port} --callback-url http://localhost:9999`;
-  // A group of its own, because a signal to a shell or to npx need not reach what they started.
-  const worker = spawn('sh', ['-c', command], {
-    cwd: ROOT,
-    detached: true,
-    stdio: ['ignore', 'ignore', 'pipe'],
-  });
-  let log = '';
-  worker.stderr.on('data', (chunk: Buffer) => {
-    log += chunk.toString();
-  });
-  const exited = once(worker, 'exit');
-  try {
-    await until(PATIENCE_MS, 'the ready line', () => log.includes('"event":"ready"'));
-    const curl = (line: string) =>
-      execFileSync('sh', ['-c', line.replaceAll('8080', String(port))], { encoding: 'utf8' });
-    const body = JSON.parse(curl('curl -s http://localhost:8080/health')) as Record<string, unknown>;
-    assert.equal(Object.keys(body).slice(0, 4), ['status', 'model_loaded', 'vram_bytes', 'memory_type']);
-    const stream = curl(
-      `curl -s -X POST http://localhost:8080/execute -H "Content-Type: application/json" -d '{"job_id":"test","prompt":"Hello","max_tokens":10}'`,
-    );
-    assert.match(stream, /^event: started\ndata: {"job_id":"test",/);
-    assert.match(stream, /\n\nevent: end\ndata: {"tokens_out":\d+,.*}\n\n$/);
-    await until(PATIENCE_MS, 'the skipped callback', () => {
-      return log.includes('Test mode: skipping pool manager callback');
-    });
-  } finally {
-    process.kill(-(worker.pid ?? 0), 'SIGTERM');
-    await within(PATIENCE_MS, 'the end of the worker', exited);
-  }
-});
-
-test('health has the keys of the first specification first, then all of the others', async () => {
-  await idle();
-  const body = await health();
-  assert.equal(Object.keys(body).slice(0, 4), ['status', 'model_loaded', 'vram_bytes', 'memory_type']);
-  const isCuda = body.runner.kind === 'cuda';
-  assert.is(body.status, 'healthy');
-  assert.is(body.model_loaded, true);
-  assert.is(body.memory_type, isCuda ? 'vram-only' : 'cpu');
-  assert.is(body.vram_bytes, isCuda ? body.memory_bytes : 0);
-  assert.ok(Number(body.memory_bytes) > 50_000_000);
-  assert.is(body.state, 'ready');
-  assert.is(body.model, 'smollm2');
-  assert.match(String(body.quant_kind), /^Q4_/);
-  assert.is(body.tokenizer_kind, 'gguf-bpe');
-  assert.is(body.vocab_size, 49_152);
-  assert.type(body.context_length, 'number');
-  assert.equal(body.capabilities, ['text-gen']);
-});
-
-test('a job makes the worker busy, and its id is taken until its end', async () => {
-  const response = await gateway.post('/execute', { job_id: 'busy', ...LONG });
-  await gateway.healthWhere((found) => (found as unknown as NativeHealth).state === 'busy', 'A busy worker');
-  assert.is((await gateway.post('/execute', { job_id: 'busy', ...LONG })).status, 409);
-  await gateway.post('/cancel', { job_id: 'busy' });
-  await readNativeAnswer(response);
-  const again = await gateway.post('/execute', { job_id: 'busy', prompt: 'Hi', max_tokens: 1 });
-  assert.is((await readNativeAnswer(again)).last.event, 'end');
-});
-
-test('both encodings give the same answer of the real model, ids and all', async () => {
-  const request = { prompt: CANARY_PROMPT, max_tokens: 40, seed: 3, token_ids: true, stop: [CANARY_STOP] };
-  const sse = await readNativeAnswer(await gateway.post('/execute', { job_id: 'sse', ...request }));
-  const packed = await fetch(`${gateway.url}/execute`, {
-    method: 'POST',
-    headers: { 'content-type': 'application/x-msgpack', accept: 'application/x-msgpack' },
-    body: new Uint8Array(packMsgpack({ job_id: 'msgpack', ...request })),
-  });
-  const msgpack = await readNativeAnswer(packed);
-  for (const key of ['text', 'indices', 'ids', 'order'] as const) assert.equal(msgpack[key], sse[key], key);
-  const { tokens } = (await (
-    await gateway.post('/tokenize', { content: CANARY_PROMPT, add_special: true })
-  ).json()) as { tokens: number[] };
-  const { prompt: _, ...rest } = request;
-  const byIds = await gateway.post('/execute', { job_id: 'ids', ...rest, prompt_ids: tokens });
-  assert.equal((await readNativeAnswer(byIds)).ids, sse.ids, 'the prompt as ids is the same prompt');
-});
-
-test('cancel: before the first token, in the stream, after the end, unknown, ten times; others never notice', async () => {
-  const request = { prompt: 'A recipe for bread begins with', max_tokens: 60, seed: 11 };
-  const alone = await readNativeAnswer(await gateway.post('/execute', { job_id: 'alone', ...request }));
-  const cancel = (job_id: string) => gateway.post('/cancel', { job_id });
-
-  const other = gateway
-    .post('/execute', { job_id: 'other', ...request })
-    .then((response) => readNativeAnswer(response));
-  const early = await gateway.post('/execute', { job_id: 'early', ...LONG, prompt: 'word '.repeat(1000) });
-  await cancel('early');
-  const first = await within(5000, 'the end of the cancelled prefill', readNativeAnswer(early));
-  assert.equal([first.text, first.last.data.code], ['', 'CANCELLED']);
-
-  let cancels: Promise<Response>[] = [];
-  const middle = await readNativeAnswer(
-    await gateway.post('/execute', { job_id: 'middle', ...LONG }),
-    (text) => {
-      if (text.length > 20 && cancels.length === 0)
-        cancels = Array.from({ length: 10 }, () => cancel('middle'));
-    },
-  );
-  assert.equal(middle.last.data, { code: 'CANCELLED', message: middle.last.data.message, retriable: false });
-  for (const answer of await Promise.all(cancels)) assert.is(answer.status, 202);
-  for (const id of ['middle', 'never seen']) assert.is((await cancel(id)).status, 202);
-  assert.equal((await other).text, alone.text, 'the other job had the answer it has alone');
-  await idle();
-});
-
-test('a client that leaves gives its blocks back', async () => {
-  const leave = new AbortController();
-  const response = await gateway.post('/execute', { job_id: 'left', ...LONG }, leave.signal);
-  await readNativeAnswer(response, () => leave.abort()).catch(() => {});
-  await idle();
-});
-
-test('many jobs at once have the answers they have alone', async () => {
-  const prompts = ['The sea', 'In winter', 'My friend', 'A long road', 'Every morning'];
-  const run = async (prompt: string, job_id: string) =>
-    (await readNativeAnswer(await gateway.post('/execute', { job_id, prompt, max_tokens: 24, seed: 5 })))
-      .text;
-  const together = await Promise.all(prompts.map((prompt, i) => run(prompt, `together-${i}`)));
-  for (const [i, prompt] of prompts.entries())
-    assert.is(await run(prompt, `alone-${i}`), together[i], prompt);
-});
-
-test('health is cheap: answered at once while every sequence is busy', async () => {
-  const jobs = Array.from({ length: 8 }, async (_, index) => {
-    const response = await gateway.post('/execute', { job_id: `load-${index}`, ...LONG, max_tokens: 120 });
-    return readNativeAnswer(response);
-  });
-  const latenciesMs: number[] = [];
-  for (let i = 0; i < 200; i++) {
-    const askedMs = performance.now();
-    await gateway.health();
-    latenciesMs.push(performance.now() - askedMs);
-  }
-  await Promise.all(jobs);
-  latenciesMs.sort((a, b) => a - b);
-  // The slowest are the machine's: other processes want it too. The rest answers in ten times what is wanted.
-  assert.ok(Number(latenciesMs[180]) < 100, `p90 of 200: ${latenciesMs[180]?.toFixed(1)} ms`);
-});
-
-test('metrics events come on request while the real model works', async () => {
-  const response = await gateway.post('/execute', {
-    job_id: 'metrics',
-    ...LONG,
-    max_tokens: 300,
-    metrics: true,
-  });
-  const answer = await readNativeAnswer(response);
-  // A machine that makes 300 tokens in less than a second has no time for one.
-  for (const { tokens_per_sec } of answer.metrics) assert.ok(Number(tokens_per_sec) > 0);
-});
-
-test('/metrics counts what was done', async () => {
-  const text = await (await fetch(`${gateway.url}/metrics`)).text();
-  assert.match(text, /^worker_requests_total\{outcome="cancelled"\} [3-9]/m);
-  assert.match(text, /^worker_tokens_generated_total [1-9]\d\d/m);
-  assert.match(text, /^runnel_runner_state\{state="ready"\} 1$/m);
-});
-
-test('the log: every line is JSON with worker, model and port, each event is there, no text is', async () => {
-  await gateway.stop();
-  const lines = gateway.log
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line) as Record<string, unknown>);
-  const port = Number(new URL(gateway.url).port);
-  for (const line of lines) {
-    assert.equal([line.worker_id, line.model], ['worker-1', DEFAULT_MODEL]);
-    if (line.event !== 'startup') assert.is(line.port, port);
-    assert.type(line.event, 'string');
-  }
-  const events = lines.map(({ event, percent }) => (percent === undefined ? event : `${event} ${percent}`));
-  const startup = [
-    'startup',
-    'model_load_start',
-    ...[0, 25, 50, 75, 100].map((percent) => `model_load_progress ${percent}`),
-  ];
-  const wanted = [...startup, 'model_load_complete', 'ready', 'execute_start', 'execute_end', 'shutdown'];
-  const places = wanted.map((event) => events.indexOf(event));
-  assert.equal(
-    places,
-    [...places].sort((a, b) => a - b),
-    JSON.stringify(events.slice(0, 20)),
-  );
-  assert.ok(!places.includes(-1), `${wanted[places.indexOf(-1)]} is not in the log`);
-  const complete = lines.find(({ event }) => event === 'model_load_complete');
-  assert.match(String(complete?.msg), /^Model loaded to (CPU|CUDA) memory$/);
-  assert.ok(Number(complete?.memory_bytes) > 50_000_000);
-  for (const canary of ['Quetzalcoatlus', 'Xylophone', 'recipe', 'Once upon'])
-    assert.not.match(gateway.log, canary);
-});
-
-test('a job that takes longer than the server allows ends with TIMEOUT, and the worker works on', async () => {
-  const limited = await Gateway.start(DEFAULT_MODEL, ['--inference-timeout-sec', '1']);
-  try {
-    await limited.ready();
-    const slow = { job_id: 'slow', prompt: 'word '.repeat(1900), max_tokens: 2000, temperature: 0 };
-    const answer = await readNativeAnswer(await limited.post('/execute', slow));
-    assert.is(answer.last.data.code, 'TIMEOUT');
-    assert.is(answer.last.data.retriable, true);
-    // On a slow machine the step that was under way takes its time, and the next job's with it.
-    await until(PATIENCE_MS, 'a job in time', async () => {
-      const next = await limited.post('/execute', { job_id: 'next', prompt: 'Hi', max_tokens: 2 });
-      return (await readNativeAnswer(next)).last.event === 'end';
-    });
-  } finally {
-    await limited.stop();
-  }
-});
-
-test('a small cache makes the context small: a prompt beyond it is refused, a shorter one is served', async () => {
-  const small = await Gateway.start(DEFAULT_MODEL, ['--kv-cache-bytes', '3000000']);
-  try {
-    await small.ready();
-    const { context_length } = (await small.health()) as unknown as NativeHealth;
-    assert.ok(Number(context_length) < 200, String(context_length));
-    const refused = await small.post('/execute', { job_id: 'large', prompt: 'word '.repeat(300) });
-    assert.is(refused.status, 400);
-    assert.match(await refused.text(), `the context holds ${context_length}`);
-    const full = await readNativeAnswer(await small.post('/execute', { job_id: 'full', ...LONG }));
-    assert.is(full.last.data.stop_reason, 'max_tokens', 'the context is full');
-    assert.ok(Number(full.last.data.tokens_out) < 200);
-  } finally {
-    await small.stop();
-  }
-});
+for (const world of runnerWorlds()) suiteOf(world);
 
 interface PoolManager {
   readonly url: string;
@@ -318,46 +371,9 @@ async function poolManager(status: number): Promise<PoolManager> {
   };
 }
 
-test('a pool manager is told once, by a worker that serves already', async () => {
-  const manager = await poolManager(200);
-  const worker = await Gateway.start(DEFAULT_MODEL, ['--worker-id', 'w-7', '--callback-url', manager.url]);
-  try {
-    await until(PATIENCE_MS, 'the callback', () => manager.seen.length > 0);
-    const { body, health: seen } = manager.seen[0] ?? { body: {}, health: {} };
-    assert.equal(Object.keys(body).slice(0, 4), ['worker_id', 'vram_bytes', 'memory_bytes', 'uri']);
-    assert.equal([body.worker_id, body.uri, body.model_ref], ['w-7', worker.url, 'smollm2']);
-    assert.is(body.vram_bytes, seen.vram_bytes);
-    assert.is(body.memory_bytes, seen.memory_bytes);
-    assert.equal([seen.status, seen.model_loaded], ['healthy', true]);
-    const { pid, restarts } = (await worker.health()).runner;
-    process.kill(pid ?? 0, 'SIGKILL');
-    await worker.healthWhere(
-      ({ status, runner }) => status === 'healthy' && runner.restarts > restarts,
-      'Another runner',
-    );
-    assert.is(manager.seen.length, 1, 'a restart of the runner is nobody else’s business');
-  } finally {
-    assert.is((await worker.stop()).code, 0);
-    manager.close();
-  }
-});
+const flagsTest = suite('native API, flags');
 
-test('a worker whose pool manager refuses it exits with 69 and leaves nothing running', async () => {
-  const manager = await poolManager(503);
-  const worker = await Gateway.start(DEFAULT_MODEL, ['--callback-url', manager.url]);
-  try {
-    const [code] = (await within(PATIENCE_MS, 'the exit', once(worker.process, 'exit'))) as [number];
-    assert.is(code, 69);
-    assert.match(worker.log, 'Pool manager callback failed: 503');
-    const pid = /"event":"model_load_start","pid":(\d+)/.exec(worker.log)?.[1];
-    assert.not(isAlive(Number(pid)));
-  } finally {
-    await worker.stop('SIGKILL');
-    manager.close();
-  }
-});
-
-test('each worker flag that cannot be obeyed is named, with status 64', () => {
+flagsTest('each worker flag that cannot be obeyed is named, with status 64', () => {
   const cases: [string, string][] = [
     ['--worker-id', 'a b'],
     ['--worker-id', 'x'.repeat(129)],
@@ -381,4 +397,4 @@ test('each worker flag that cannot be obeyed is named, with status 64', () => {
   }
 });
 
-test.run();
+flagsTest.run();

@@ -6,12 +6,12 @@
 #include <optional>
 #include <vector>
 
-#include "test/cpu-runner/exactness/answer.h"
-#include "test/cpu-runner/exactness/case.h"
-#include "test/cpu-runner/exactness/events.h"
-#include "test/cpu-runner/exactness/random.h"
-#include "test/cpu-runner/exactness/setting.h"
-#include "test/cpu-runner/exactness/subject.h"
+#include "test/exactness/answer.h"
+#include "test/exactness/case.h"
+#include "test/exactness/events.h"
+#include "test/exactness/random.h"
+#include "test/exactness/setting.h"
+#include "test/exactness/subject.h"
 
 namespace runnel::exactness {
 
@@ -35,7 +35,7 @@ class Crowd {
   };
   // A runner: its model and its engine, which go together.
   struct Runner {
-    explicit Runner(const Setting& with) : setting(with), loaded(load(with)) {}
+    Runner(const Subject& subject, const Setting& with) : setting(with), loaded(subject.load(with)) {}
     Setting setting;
     LoadedModel loaded;
     WatchedEngine watched{*loaded.model, loaded.engine->config()};
@@ -51,7 +51,7 @@ class Crowd {
   void set_paused(Member& member, bool is_paused);
   void step();
   void notice(const Plan& plan);
-  void take(const NewToken& token);
+  void take(const NewToken& token, bool is_replayed);
   void clear_out();
 
   const Subject& subject_;

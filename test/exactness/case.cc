@@ -1,4 +1,4 @@
-#include "test/cpu-runner/exactness/case.h"
+#include "test/exactness/case.h"
 
 #include <algorithm>
 

@@ -1,9 +1,7 @@
-#include "test/cpu-runner/exactness/subject.h"
+#include "test/exactness/subject.h"
 
 #include <cstdio>
 #include <cstdlib>
-
-#include "test/cpu-runner/cpu_backend_of.h"
 
 namespace runnel::exactness {
 namespace {
@@ -28,15 +26,6 @@ Setting plain_setting(const std::string& path, KvType kv_type) {
 
 }  // namespace
 
-LoadedModel load(const Setting& setting) {
-  Result<std::unique_ptr<Backend>> backend =
-      test::cpu_backend_of(setting.flags.backend_options(), setting.portable_kernels);
-  if (!backend.ok()) give_up(backend.error().message);
-  Result<LoadedModel> loaded = runnel::load(setting.flags, *std::move(backend), [](uint64_t, uint64_t) {});
-  if (!loaded.ok()) give_up(loaded.error().message);
-  return *std::move(loaded);
-}
-
 void WatchedEngine::add(const wire::Generate& request) {
   Result<Sequence> sequence = sequence_from(request, engine_.limits());
   if (!sequence.ok()) give_up(sequence.error().message);
@@ -58,8 +47,17 @@ void WatchedEngine::append(const NewToken& token, uint32_t num_prompt_tokens, An
   answer.finish_reason = token.finish_reason;
 }
 
-Subject::Subject(const std::string& path, KvType kv_type)
-    : path_(path), kv_type_(kv_type), plain_(load(plain_setting(path, kv_type))) {}
+Subject::Subject(const Contender& contender, const std::string& path, KvType kv_type)
+    : contender_(contender), path_(path), kv_type_(kv_type), plain_(load(plain_setting(path, kv_type))) {}
+
+LoadedModel Subject::load(const Setting& setting) const {
+  Result<std::unique_ptr<Backend>> backend =
+      contender_.make(setting.flags.backend_options(), setting.portable_kernels);
+  if (!backend.ok()) give_up(backend.error().message);
+  Result<LoadedModel> loaded = runnel::load(setting.flags, *std::move(backend), [](uint64_t, uint64_t) {});
+  if (!loaded.ok()) give_up(loaded.error().message);
+  return *std::move(loaded);
+}
 
 uint64_t Subject::kv_token_bytes() const {
   const SchedulerConfig& scheduler = plain_.engine->config().scheduler;

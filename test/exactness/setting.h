@@ -1,9 +1,9 @@
 // How the runner may be started, and what no answer may depend on.
 #pragma once
 
-#include "test/cpu-runner/exactness/case.h"
-#include "test/cpu-runner/exactness/random.h"
-#include "test/cpu-runner/exactness/subject.h"
+#include "test/exactness/case.h"
+#include "test/exactness/random.h"
+#include "test/exactness/subject.h"
 
 namespace runnel::exactness {
 

@@ -1,4 +1,4 @@
-#include "test/cpu-runner/exactness/watched_model.h"
+#include "test/exactness/watched_model.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -19,15 +19,17 @@ enum class Event : size_t {
   kKilledTwice,
   kThreads,   // a token of it was drawn in a runner with several threads
   kPortable,  // ... with the portable kernels
+  kEager,     // ... where no graphs are allowed
+  kReplayed,  // ... that a graph computed which had been launched before
   kLogprobs,  // log-probabilities were asked for
   kCount,
 };
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",   "prompt split",       "mixed step",       "prefix hit",
-    "preempted",    "paused and resumed", "cancels near it",  "killed",
-    "killed twice", "several threads",    "portable kernels", "logprobs asked"};
+    "in company",         "prompt split",    "mixed step",     "prefix hit",    "preempted",
+    "paused and resumed", "cancels near it", "killed",         "killed twice",  "several threads",
+    "portable kernels",   "without graphs",  "graph replayed", "logprobs asked"};
 
 class Events {
  public:

@@ -1,4 +1,4 @@
-#include "test/cpu-runner/exactness/crowd.h"
+#include "test/exactness/crowd.h"
 
 #include <algorithm>
 
@@ -42,7 +42,7 @@ Answer Crowd::run() {
 
 void Crowd::start_runner() {
   runner_.reset();  // two at once would need the memory of two
-  runner_.emplace(random_setting(random_, subject_, sizes_, max_model_len_));
+  runner_.emplace(subject_, random_setting(random_, subject_, sizes_, max_model_len_));
   was_scheduled_ = false;
 }
 
@@ -96,7 +96,11 @@ void Crowd::set_paused(Member& member, bool is_paused) {
 void Crowd::step() {
   const Plan plan = engine().schedule();
   notice(plan);
-  for (const NewToken& token : runner_->watched.compute(plan).tokens) take(token);
+  const Contender& contender = subject_.contender();
+  const uint64_t num_replays = contender.num_graph_replays();
+  const StepOutput output = runner_->watched.compute(plan);
+  const bool is_replayed = contender.num_graph_replays() > num_replays;
+  for (const NewToken& token : output.tokens) take(token, is_replayed);
 }
 
 void Crowd::notice(const Plan& plan) {
@@ -114,7 +118,7 @@ void Crowd::notice(const Plan& plan) {
   was_scheduled_ = true;
 }
 
-void Crowd::take(const NewToken& token) {
+void Crowd::take(const NewToken& token, bool is_replayed) {
   Member& member = members_.at(token.request_id - kRequestUnderTest);
   const auto num_prompt_tokens = static_cast<uint32_t>(member.request.token_ids_size());
   runner_->watched.append(token, num_prompt_tokens, member.answer);
@@ -125,6 +129,8 @@ void Crowd::take(const NewToken& token) {
   if (&member != &under_test()) return;
   if (runner_->setting.flags.num_threads > 1) events_.add(Event::kThreads);
   if (runner_->setting.portable_kernels) events_.add(Event::kPortable);
+  if (runner_->setting.flags.enforce_eager) events_.add(Event::kEager);
+  if (is_replayed) events_.add(Event::kReplayed);
   CHECK(token.logprobs.has_value() == member.request.has_top_logprobs());
 }
 

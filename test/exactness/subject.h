@@ -6,8 +6,9 @@
 
 #include "runner/commands/loaded_model.h"
 #include "runner/messages.h"
-#include "test/cpu-runner/exactness/answer.h"
-#include "test/cpu-runner/exactness/watched_model.h"
+#include "test/exactness/answer.h"
+#include "test/exactness/contender.h"
+#include "test/exactness/watched_model.h"
 
 namespace runnel::exactness {
 
@@ -16,9 +17,6 @@ struct Setting {
   EngineFlags flags;
   bool portable_kernels = false;
 };
-
-// A model in memory as a setting says. Ends the program if it cannot be had.
-LoadedModel load(const Setting& setting);
 
 // A fresh engine over a loaded model.
 class WatchedEngine {
@@ -39,7 +37,8 @@ class WatchedEngine {
 
 class Subject {
  public:
-  Subject(const std::string& path, KvType kv_type);
+  // The contender must outlive it.
+  Subject(const Contender& contender, const std::string& path, KvType kv_type);
 
   const std::string& path() const { return path_; }
   KvType kv_type() const { return kv_type_; }
@@ -48,10 +47,15 @@ class Subject {
   // Memory that the KV of one token takes.
   uint64_t kv_token_bytes() const;
 
+  // The model in memory once more, as a setting says. Ends the program if it cannot be had.
+  LoadedModel load(const Setting& setting) const;
+  const Contender& contender() const { return contender_; }
+
   // The request computed plainly: nothing else in the engine, one thread, the whole prompt in one step.
   Answer answer_alone(const wire::Generate& request, uint32_t max_model_len) const;
 
  private:
+  const Contender& contender_;
   std::string path_;
   KvType kv_type_;
   LoadedModel plain_;

@@ -1,15 +1,12 @@
-// Exactness, the promise of docs/numerics.md, on random cases: a request's ids, and every bit of the logits
-// they are drawn from, are the same computed alone and plainly as among others, in chunks, from a warm cache,
-// after preemptions, pauses and kills, on any number of threads, by either table of kernels.
-//
-//   exactness --cases 2000                       tiny models of every type of weights
-//   exactness --cases 50 --model model.gguf      a real one
-//   exactness --seed 7 --case 12                 one case again
+#include "test/exactness/program.h"
+
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -18,21 +15,25 @@
 #include <random>
 #include <vector>
 
-#include "test/cpu-runner/exactness/crowd.h"
-#include "test/cpu-runner/exactness/tiny_models.h"
+#include "test/exactness/crowd.h"
+#include "test/exactness/tiny_models.h"
 
 namespace runnel::exactness {
 namespace {
 
-// Each event must have met at least so many of the cases, in hundredths.
-constexpr uint32_t kMinEventPercent = 5;
+// Each event is to meet so many of the cases, in hundredths.
+constexpr uint32_t kEventPercent = 5;
 constexpr uint32_t kMaxFailuresShown = 10;
-constexpr Sizes kTinySizes{
-    .max_prompt_tokens = 40, .max_answer_tokens = 40, .max_neighbours = 7, .portable_kernels = true};
-constexpr Sizes kRealSizes{
-    .max_prompt_tokens = 48, .max_answer_tokens = 32, .max_neighbours = 5, .portable_kernels = false};
+
+// Of so many cases an event must have met these at least: its share, but for three standard deviations of
+// what chance gives and takes. None is too few in any case.
+double min_cases_with_event(uint32_t num_cases) {
+  const double share = num_cases * kEventPercent / 100.0;
+  return std::max(1.0, share - 3.0 * std::sqrt(share));
+}
 
 struct Flags {
+  std::string program;  // as it was called
   uint32_t num_cases = 2000;
   uint64_t seed = 0;
   std::optional<uint32_t> only_case;
@@ -51,22 +52,21 @@ void say_how_to_repeat(int signal_number) {
 
 class Exactness {
  public:
-  Exactness(const Flags& flags, const std::vector<std::string>& models)
-      : flags_(flags), sizes_(flags.model.empty() ? kTinySizes : kRealSizes) {
+  Exactness(const Contender& contender, const Flags& flags, const std::vector<std::string>& models)
+      : flags_(flags), sizes_(flags.model.empty() ? contender.tiny : contender.real) {
     // A real model is large, so there is one of it.
     for (const std::string& model : models) {
-      subjects_.emplace_back(model, KvType::kF16);
+      subjects_.emplace_back(contender, model, KvType::kF16);
       if (!flags.model.empty()) continue;
-      subjects_.emplace_back(model, KvType::kF32);
+      subjects_.emplace_back(contender, model, KvType::kF32);
       // Q8_0 stores heads in blocks of 32 values.
-      if (subjects_.back().head_dim() % 32 == 0) subjects_.emplace_back(model, KvType::kQ8_0);
+      if (subjects_.back().head_dim() % 32 == 0) subjects_.emplace_back(contender, model, KvType::kQ8_0);
     }
   }
 
   void run_case(uint32_t number) {
-    std::snprintf(how_to_repeat, sizeof how_to_repeat,
-                  "To see it alone: exactness --seed %llu --case %u%s%s\n",
-                  static_cast<unsigned long long>(flags_.seed), number,
+    std::snprintf(how_to_repeat, sizeof how_to_repeat, "To see it alone: %s --seed %llu --case %u%s%s\n",
+                  flags_.program.c_str(), static_cast<unsigned long long>(flags_.seed), number,
                   flags_.model.empty() ? "" : " --model ", flags_.model.c_str());
     Random random(flags_.seed, number);
     const Subject& subject = subjects_[random.below(static_cast<uint32_t>(subjects_.size()))];
@@ -87,8 +87,8 @@ class Exactness {
     std::printf("%u cases, %llu tokens, %u different\n", num_cases,
                 static_cast<unsigned long long>(num_tokens_), num_failed_);
     for (size_t i = 0; i < kNumEvents; ++i) {
-      if (i == static_cast<size_t>(Event::kPortable) && !sizes_.portable_kernels) continue;
-      const bool is_enough = num_cases_with_[i] * 100 >= num_cases * kMinEventPercent;
+      if (!is_possible(static_cast<Event>(i))) continue;
+      const bool is_enough = num_cases_with_[i] >= min_cases_with_event(num_cases);
       std::printf("  %-18s %5u  %5.1f %%%s\n", kEventNames[i], num_cases_with_[i],
                   100.0 * num_cases_with_[i] / num_cases, is_enough ? "" : "  TOO FEW");
       is_good &= is_enough || flags_.only_case.has_value();
@@ -97,6 +97,20 @@ class Exactness {
   }
 
  private:
+  bool is_possible(Event event) const {
+    switch (event) {
+      case Event::kThreads:
+        return sizes_.has_threads;
+      case Event::kPortable:
+        return sizes_.has_portable_kernels;
+      case Event::kEager:
+      case Event::kReplayed:
+        return sizes_.has_graphs;
+      default:
+        return true;
+    }
+  }
+
   const Flags& flags_;
   const Sizes& sizes_;
   std::vector<Subject> subjects_;
@@ -105,14 +119,14 @@ class Exactness {
   uint64_t num_tokens_ = 0;
 };
 
-int run(const Flags& flags) {
+int run(const Contender& contender, const Flags& flags) {
   const auto start = std::chrono::steady_clock::now();
   std::printf("seed %llu\n", static_cast<unsigned long long>(flags.seed));
   std::fflush(stdout);
   for (const int signal_number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE})
     std::signal(signal_number, say_how_to_repeat);
   const TinyModels tiny;
-  Exactness exactness(flags, flags.model.empty() ? tiny.paths() : std::vector{flags.model});
+  Exactness exactness(contender, flags, flags.model.empty() ? tiny.paths() : std::vector{flags.model});
   const uint32_t first = flags.only_case.value_or(0);
   const uint32_t num_cases = flags.only_case ? 1 : flags.num_cases;
   for (uint32_t number = first; number < first + num_cases; ++number) exactness.run_case(number);
@@ -123,13 +137,13 @@ int run(const Flags& flags) {
 }
 
 }  // namespace
-}  // namespace runnel::exactness
 
-int main(int argc, char** argv) {
-  runnel::exactness::Flags flags;
+int run_program(int argc, const char* const* argv, const Contender& contender) {
+  Flags flags;
+  flags.program = argv[0];
   std::random_device device;
   flags.seed = uint64_t{device()} << 32 | device();
-  CLI::App app("Compares requests computed alone with the same requests computed among others.", "exactness");
+  CLI::App app("Compares requests computed alone with the same requests computed among others.");
   app.add_option("--cases", flags.num_cases, "How many")
       ->check(CLI::Range(1u, 1'000'000u))
       ->capture_default_str();
@@ -137,5 +151,7 @@ int main(int argc, char** argv) {
   app.add_option("--case", flags.only_case, "Run this one only");
   app.add_option("--model", flags.model, "A GGUF file in place of the tiny models");
   CLI11_PARSE(app, argc, argv);
-  return runnel::exactness::run(flags);
+  return run(contender, flags);
 }
+
+}  // namespace runnel::exactness

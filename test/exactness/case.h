@@ -5,15 +5,18 @@
 #include <vector>
 
 #include "runner/messages.h"
-#include "test/cpu-runner/exactness/random.h"
+#include "test/exactness/random.h"
 
 namespace runnel::exactness {
 
+// How large cases are, and what a backend can do one way or another.
 struct Sizes {
   uint32_t max_prompt_tokens;
   uint32_t max_answer_tokens;
   uint32_t max_neighbours;
-  bool portable_kernels;  // without a processor's fma a token of a real model takes them seconds
+  bool has_threads = false;
+  bool has_portable_kernels = false;
+  bool has_graphs = false;
 };
 
 struct Arrival {

@@ -1,0 +1,40 @@
+// Over a device, or over the emulator: as it is linked.
+#include <cuda_runtime.h>
+
+#include "cuda-runner/cuda_backend.h"
+#include "test/exactness/program.h"
+
+// No seam tells whether a graph stood for a step, so calls of the runtime are watched on their way: the
+// linker is told to --wrap both of these.
+namespace {
+bool is_new = false;  // the graph that was made last, which is then launched at once
+uint64_t num_graph_replays = 0;
+}  // namespace
+
+extern "C" {
+cudaError_t __real_cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                        unsigned long long flags);
+cudaError_t __wrap_cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                        unsigned long long flags) {
+  is_new = true;
+  return __real_cudaGraphInstantiate(executable, graph, flags);
+}
+
+cudaError_t __real_cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream);
+cudaError_t __wrap_cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
+  num_graph_replays += !is_new;
+  is_new = false;
+  return __real_cudaGraphLaunch(executable, stream);
+}
+}
+
+int main(int argc, char** argv) {
+  using namespace runnel;
+  const auto make = [](const BackendOptions& options, bool) { return make_cuda_backend(options); };
+  return exactness::run_program(
+      argc, argv,
+      {.tiny = {.max_prompt_tokens = 32, .max_answer_tokens = 20, .max_neighbours = 5, .has_graphs = true},
+       .real = {.max_prompt_tokens = 48, .max_answer_tokens = 32, .max_neighbours = 5, .has_graphs = true},
+       .make = make,
+       .num_graph_replays = [] { return num_graph_replays; }});
+}
