@@ -2,7 +2,7 @@
 // declares the runtime's types and what math.h has by itself.
 #pragma once
 
-#define INFINITY __int_as_float(0x7f800000)
+#define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #define HUGE_VALF INFINITY
 
 using int8_t = signed char;
@@ -21,7 +21,10 @@ class string;
 class string_view;
 template <typename T>
 class optional;
+template <typename T>
+class span;
 
+using ::ceil;
 using ::fabs;
 using ::fma;
 using ::fmax;
@@ -50,6 +53,13 @@ constexpr To bit_cast(const From& from) {
   return __builtin_bit_cast(To, from);
 }
 
+template <typename T>
+constexpr int countl_one(T bits) {
+  int count = 0;
+  for (T top = T{1} << (8 * sizeof(T) - 1); (bits & top) != 0; top >>= 1) ++count;
+  return count;
+}
+
 template <typename T, size_t N>
 struct array {
   T values[N];
@@ -61,7 +71,7 @@ template <typename T>
 struct numeric_limits;
 template <>
 struct numeric_limits<double> {
-  static double infinity() { return __longlong_as_double(0x7ff0000000000000); }
+  static constexpr double infinity() { return INFINITY; }
 };
 
 }  // namespace std
