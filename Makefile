@@ -23,7 +23,26 @@ CUDA_TOOLKIT_NVCC = $(CUDA_TOOLKIT)/nvidia/cu13/bin/nvcc
 SYSTEM_NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 NVCC ?= $(or $(SYSTEM_NVCC),$(CUDA_TOOLKIT_NVCC))
 
-.PHONY: run test check soak bench build binaries install uninstall model format clean cuda-runner cuda-toolkit
+# What cuda-runner is compiled for, such as 90 or 80;90; all that the compiler is used for if empty.
+CUDA_ARCHITECTURES ?=
+WITH_NVCC = -DRUNNEL_NVCC=$(abspath $(NVCC)) '-DRUNNEL_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)'
+# What make bench-cuda measures: weights of a real shape, drawn at random.
+SYNTH = $(BUILD)/synth-llama-1b-q4_1.gguf
+
+# The one compiler of CUDA 12 that can be fetched, for a look at what CUDA 13 has left out.
+NVRTC = $(BUILD)/nvrtc-12
+NVRTC_WHEELS = nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79
+NVRTC_HEADER = $(NVRTC)/nvidia/cuda_nvrtc/include/nvrtc.h
+WITH_NVRTC = -DRUNNEL_NVRTC=$(abspath $(NVRTC))
+
+# A machine with a GPU may have no Node: only the gateway needs it.
+NODE := $(shell command -v node 2>/dev/null)
+
+configure = @cmake -S . -B $(BUILD) $(1) >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
+fetch_wheels = @python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --target $(1) $(2)
+
+.PHONY: run test check soak bench build binaries install uninstall model format clean
+.PHONY: cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -38,8 +57,22 @@ binaries: $(BUILD)/build.ninja
 
 # For machines with a GPU, and by hand: nothing else needs it.
 cuda-runner: $(BUILD)/build.ninja $(NVCC)
-	@cmake -S . -B $(BUILD) -DRUNNEL_NVCC=$(abspath $(NVCC)) >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
+	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD) cuda-runner
+
+# What `make test` shows over the emulator, on a device.
+test-cuda: $(BUILD)/build.ninja $(NVCC) $(if $(NODE),model gateway/runner/proto/runner.js)
+	$(call configure,$(WITH_NVCC))
+	@ninja -C $(BUILD) cuda-runner cuda-device-tests exactness-cuda
+	@BUILD=$(BUILD) NVCC=$(NVCC) test/cuda-runner/on_device.sh
+
+# cuda-runner beside cpu-runner.
+bench-cuda: $(BUILD)/build.ninja $(NVCC)
+	$(call configure,$(WITH_NVCC))
+	@ninja -C $(BUILD) cuda-runner cpu-runner
+	@$(BUILD)/cuda-runner devices
+	@[ -e $(SYNTH) ] || $(BUILD)/cuda-runner synth --arch llama --shape 1b --type q4_1 $(SYNTH)
+	@python3 test/bench/beside_cpu.py $(BUILD)/cuda-runner $(BUILD)/cpu-runner $(SYNTH)
 
 install: build
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' BUILD='$(BUILD)' deploy/install.sh install
@@ -48,17 +81,18 @@ uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
 test: build model $(BUILD)/.test-packages $(NVCC)
-	@cmake -S . -B $(BUILD) -DRUNNEL_NVCC=$(abspath $(NVCC)) >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
+	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
 
 # The gates of test/gates.ts at full length, and the C++ tests under the sanitizers: half an hour on two cores.
-check: build model $(BUILD)/.test-packages
+check: build model $(BUILD)/.test-packages $(NVRTC_HEADER)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
-	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty
+	$(call configure,$(WITH_NVRTC))
+	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty volta-check
 	@node --import tsx test/run.ts --build $(BUILD) --check
 
 # By hand: half an hour of clients, cancels and kills, and whether anything grows; then two million hostile model files.
@@ -91,14 +125,26 @@ cuda-toolkit: $(CUDA_TOOLKIT_NVCC)
 $(CUDA_TOOLKIT_NVCC):
 	@echo "Fetching NVIDIA's CUDA compiler 13.0 from PyPI (104 MB, under NVIDIA's licence) into $(CUDA_TOOLKIT)"
 	@rm -rf $(CUDA_TOOLKIT) $(CUDA_TOOLKIT).part
-	@python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --target $(CUDA_TOOLKIT).part $(CUDA_WHEELS)
+	$(call fetch_wheels,$(CUDA_TOOLKIT).part,$(CUDA_WHEELS))
 	@ln -s lib $(CUDA_TOOLKIT).part/nvidia/cu13/lib64
 	@ln -s libcudart.so.13 $(CUDA_TOOLKIT).part/nvidia/cu13/lib/libcudart.so
 	@mv $(CUDA_TOOLKIT).part $(CUDA_TOOLKIT)
 	@touch $@
 
+check-volta: $(BUILD)/build.ninja $(NVRTC_HEADER)
+	$(call configure,$(WITH_NVRTC))
+	@ninja -C $(BUILD) volta-check
+	@$(BUILD)/volta-check
+
+$(NVRTC_HEADER):
+	@echo "Fetching NVIDIA's NVRTC 12.9 from PyPI (93 MB, under NVIDIA's licence) into $(NVRTC)"
+	@rm -rf $(NVRTC) $(NVRTC).part
+	$(call fetch_wheels,$(NVRTC).part,$(NVRTC_WHEELS))
+	@mv $(NVRTC).part $(NVRTC)
+	@touch $@
+
 $(BUILD)/build.ninja: $(BUILD)/.packages CMakeLists.txt
-	@cmake -S . -B $(BUILD) -G Ninja >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
+	$(call configure,-G Ninja)
 
 node_modules/.stamp: package-lock.json
 	@echo "Installing the gateway's packages"

@@ -16,6 +16,7 @@
 #include <span>
 #include <string>
 
+#include "runner/attention_shape.h"
 #include "runner/batch.h"
 #include "runner/formats/tensor.h"
 #include "runner/kv_type.h"
@@ -42,22 +43,6 @@ struct KvShape {
   // What works on it, for backends that set memory aside: query heads, and positions of the longest sequence.
   uint32_t num_heads = 0;
   uint32_t max_positions = 0;
-};
-
-// How a head is rotated: pairs of its first rotary_dim values turn by position * theta^(-2i / rotary_dim).
-struct Rope {
-  uint32_t rotary_dim;
-  double theta;
-  bool interleaved;  // true: pairs (2i, 2i + 1), as GGUF stores llama; false: pairs (i, i + rotary_dim / 2)
-};
-
-struct AttentionShape {
-  uint32_t num_heads;
-  uint32_t num_kv_heads;  // divides num_heads
-  uint32_t head_dim;
-  float scale;  // of q . k, usually 1 / sqrt(head_dim)
-  // A row sees so many positions, its own the last; 0: all up to its own.
-  uint32_t window = 0;
 };
 
 // What a backend is made with.

@@ -1,4 +1,4 @@
-import { DEFAULT_MODEL, EXACTNESS } from './fixtures/default-model.ts';
+import { DEFAULT_MODEL, EXACTNESS, VOLTA_CHECK } from './fixtures/default-model.ts';
 
 /**
  * What `make check` runs at full length. Each gate says how much it ran, and fails if that is less than its row wants. Those
@@ -35,6 +35,7 @@ function program(name: string, command: readonly string[], counts: Counts): Gate
 /** sanitized: the build with the sanitizers. */
 export function sideBySide(sanitized: string): readonly Gate[] {
   return [
+    program('kernels for compute capability 7.0', [VOLTA_CHECK], { kernels: 50 }),
     program('hostile model files', [`${sanitized}/fuzz-gguf`, '--units', '200000'], { files: 200_000 }),
     program('hostile frames towards the runner', [`${sanitized}/fuzz-commands`, '--units', '1000000'], {
       frames: 1_000_000,

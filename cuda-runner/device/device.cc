@@ -82,7 +82,9 @@ Result<Device> Device::open(int number) {
     return no_device(full_name + " is too old: " + std::to_string(kMinMajor) + ".0 is the least.");
   if (const auto failed = probe()) {
     if (*failed == cudaErrorNoKernelImageForDevice)
-      return no_device("This program has no code for " + full_name + ". Build it for this GPU.");
+      return no_device("This program has no code for " + full_name +
+                       ". Build it for this GPU: make cuda-runner CUDA_ARCHITECTURES=" +
+                       std::to_string(device.compute_capability_) + ".");
     return no_device(full_name + " does not run a kernel: " + describe(*failed) + ".");
   }
   return device;

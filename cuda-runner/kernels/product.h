@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/ready_rows.h"
-#include "runner/formats/tensor.h"
+#include "runner/formats/tensor_type.h"
 
 namespace runnel {
 

@@ -8,10 +8,9 @@
 #include <string>
 #include <string_view>
 
-namespace runnel {
+#include "runner/formats/tensor_type.h"
 
-// The storage types that can be read. Values are GGUF's own type numbers.
-enum class TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8 };
+namespace runnel {
 
 // Weights in a block of a type, and the bytes it takes: 1 weight for F32 and F16, 32 for the quantised ones.
 uint32_t block_weights(TensorType type);

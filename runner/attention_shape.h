@@ -1,0 +1,24 @@
+// What attention computes, without the rest of the seam: kernels of a GPU read this too.
+#pragma once
+
+#include <cstdint>
+
+namespace runnel {
+
+// How a head is rotated: pairs of its first rotary_dim values turn by position * theta^(-2i / rotary_dim).
+struct Rope {
+  uint32_t rotary_dim;
+  double theta;
+  bool interleaved;  // true: pairs (2i, 2i + 1), as GGUF stores llama; false: pairs (i, i + rotary_dim / 2)
+};
+
+struct AttentionShape {
+  uint32_t num_heads;
+  uint32_t num_kv_heads;  // divides num_heads
+  uint32_t head_dim;
+  float scale;  // of q . k, usually 1 / sqrt(head_dim)
+  // A row sees so many positions, its own the last; 0: all up to its own.
+  uint32_t window = 0;
+};
+
+}  // namespace runnel

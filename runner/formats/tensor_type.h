@@ -1,0 +1,11 @@
+// Apart from tensor.h for kernels of a GPU, which read no more of it.
+#pragma once
+
+#include <cstdint>
+
+namespace runnel {
+
+// The storage types that can be read. Values are GGUF's own type numbers.
+enum class TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8 };
+
+}  // namespace runnel

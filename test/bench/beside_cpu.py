@@ -1,0 +1,58 @@
+"""make bench-cuda: the same model and requests by cuda-runner and by cpu-runner, one after the other.
+
+    beside_cpu.py CUDA_RUNNER CPU_RUNNER MODEL
+
+A machine with a GPU may have no Node, so this is Python, and of its standard library alone.
+"""
+
+import json
+import subprocess
+import sys
+
+REQUESTS = ["--prompt", "512", "--generate", "128", "--batch", "1,8,32"]
+# What a GPU should gain, at least: times the tokens a second, and of the time to the first token at most this share.
+WANTED_SPEEDUP = 15
+WANTED_FIRST_TOKEN_SHARE = 0.10
+
+
+def measure(runner, model):
+    command = [runner, "bench", "--model", model, *REQUESTS, "--json"]
+    print("+", *command, file=sys.stderr, flush=True)
+    try:
+        finished = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    except OSError as error:
+        sys.exit(f"{runner} does not start: {error}")
+    if finished.returncode != 0:
+        sys.exit(finished.returncode if finished.returncode > 0 else 128 - finished.returncode)
+    return json.loads(finished.stdout)
+
+
+def first_token_ms(figures):
+    """The prompt's prefill gives the first token."""
+    return 1000 * figures["prompt"] / figures["prefill_tok_s"]
+
+
+def verdict(is_reached):
+    return "reached" if is_reached else "missed"
+
+
+def main():
+    cuda_runner, cpu_runner, model = sys.argv[1:]
+    cuda = measure(cuda_runner, model)
+    cpu = measure(cpu_runner, model)
+    print(f"{model}: {cuda['device']}, beside {cpu['device']} of {cpu['machine']}")
+    for batch, speed in cuda["decode_tok_s"].items():
+        ratio = speed / cpu["decode_tok_s"][batch]
+        print(
+            f"decode, batch {batch}: {speed:.1f} and {cpu['decode_tok_s'][batch]:.1f} tokens a second, "
+            f"{ratio:.1f} times; wanted {WANTED_SPEEDUP}: {verdict(ratio >= WANTED_SPEEDUP)}"
+        )
+    share = first_token_ms(cuda) / first_token_ms(cpu)
+    print(
+        f"first token after a prompt of {cuda['prompt']}: {first_token_ms(cuda):.1f} and {first_token_ms(cpu):.1f} ms, "
+        f"{100 * share:.1f} per cent; wanted {100 * WANTED_FIRST_TOKEN_SHARE:.0f}: "
+        f"{verdict(share <= WANTED_FIRST_TOKEN_SHARE)}"
+    )
+
+
+main()
