@@ -371,6 +371,7 @@ async function poolManager(status: number): Promise<PoolManager> {
   };
 }
 
+/** No runner is started, so it is the same in every world. */
 const flagsTest = suite('native API, flags');
 
 flagsTest('each worker flag that cannot be obeyed is named, with status 64', () => {

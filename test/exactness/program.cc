@@ -1,3 +1,6 @@
+//   exactness --cases 2000                       tiny models of every type of weights
+//   exactness --cases 50 --model model.gguf      a real one
+//   exactness --seed 7 --case 12                 one case again
 #include "test/exactness/program.h"
 
 #include <unistd.h>

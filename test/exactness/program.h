@@ -1,10 +1,6 @@
 // Exactness, the promise of docs/numerics.md, on random cases: a request's ids, and every bit of the logits
 // they are drawn from, are the same computed alone and plainly as among others, in chunks, from a warm cache,
 // after preemptions, pauses and kills, and by whatever ways the backend has: threads, kernels, graphs.
-//
-//   exactness --cases 2000                       tiny models of every type of weights
-//   exactness --cases 50 --model model.gguf      a real one
-//   exactness --seed 7 --case 12                 one case again
 #pragma once
 
 #include "test/exactness/contender.h"
