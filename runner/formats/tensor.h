@@ -16,6 +16,9 @@ enum class TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8
 // Weights in a block of a type, and the bytes it takes: 1 weight for F32 and F16, 32 for the quantised ones.
 uint32_t block_weights(TensorType type);
 uint32_t block_bytes(TensorType type);
+constexpr bool is_quantised(TensorType type) {
+  return type != TensorType::kF32 && type != TensorType::kF16;
+}
 std::string_view type_name(TensorType type);
 
 // A view into the mapped file; the file must outlive it.
