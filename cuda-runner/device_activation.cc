@@ -3,12 +3,9 @@
 namespace runnel {
 
 Result<void> DeviceActivation::allocate() {
-  constexpr const char* kWhat = "a step's activations";
   const size_t count = size_t{max_rows_} * stride_;
-  if (const auto done = allocate_into(values_, count, kWhat); !done) return done;
-  if (const auto done = allocate_into(quants_, count, kWhat); !done) return done;
-  if (const auto done = allocate_into(scales_, count / kBlockColumns, kWhat); !done) return done;
-  return allocate_into(sums_, count / kBlockColumns, kWhat);
+  return allocate_all("a step's activations", Wanted{values_, count}, Wanted{quants_, count},
+                      Wanted{scales_, count / kBlockColumns}, Wanted{sums_, count / kBlockColumns});
 }
 
 }  // namespace runnel

@@ -9,22 +9,17 @@ namespace runnel {
 
 Result<DeviceLogitRows> DeviceLogitRows::allocate(uint32_t max_rows, uint32_t width, uint32_t vocab_size,
                                                   Stream& stream) {
-  constexpr const char* kWhat = "logits";
   DeviceActivation input(max_rows, width);
-  if (const auto allocated = input.allocate(); !allocated) return allocated.error();
+  if (const auto done = input.allocate(); !done) return done.error();
   Result<DeviceSampler> sampler = DeviceSampler::allocate(max_rows, vocab_size);
   if (!sampler) return sampler.error();
   DeviceLogitRows rows(stream, std::move(input), *std::move(sampler));
   rows.vocab_size_ = vocab_size;
   const size_t num_logits = size_t{max_rows} * vocab_size;
-  const Result<void> all[] = {
-      allocate_into(rows.host_chosen_, max_rows, kWhat),
-      allocate_into(rows.chosen_, max_rows, kWhat),
-      allocate_into(rows.logits_, num_logits, kWhat),
-      allocate_into(rows.host_logits_, num_logits, kWhat),
-  };
-  for (const Result<void>& each : all)
-    if (!each) return each.error();
+  const Result<void> allocated =
+      allocate_all("logits", Wanted{rows.logits_, num_logits}, Wanted{rows.chosen_, max_rows},
+                   Wanted{rows.host_logits_, num_logits}, Wanted{rows.host_chosen_, max_rows});
+  if (!allocated) return allocated.error();
   return rows;
 }
 

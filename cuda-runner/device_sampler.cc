@@ -24,18 +24,12 @@ Result<DeviceSampler> DeviceSampler::allocate(uint32_t max_draws, uint32_t vocab
   sampler.vocab_size_ = vocab_size;
   sampler.counts_.resize(vocab_size);
   const size_t num_words = max_draws * max_words(vocab_size);
-  constexpr const char* kWhat = "the lists of tokens to be drawn";
-  const Result<void> all[] = {
-      allocate_into(sampler.host_draws_, max_draws, kWhat),
-      allocate_into(sampler.host_words_, num_words, kWhat),
-      allocate_into(sampler.host_drawn_, max_draws, kWhat),
-      allocate_into(sampler.draws_, max_draws, kWhat),
-      allocate_into(sampler.words_, num_words, kWhat),
-      allocate_into(sampler.drawn_, max_draws, kWhat),
-      allocate_into(sampler.candidates_, size_t{max_draws} * vocab_size, "what tokens are drawn from"),
-  };
-  for (const Result<void>& each : all)
-    if (!each) return each.error();
+  const Result<void> allocated =
+      allocate_all("what tokens are drawn from", Wanted{sampler.candidates_, size_t{max_draws} * vocab_size},
+                   Wanted{sampler.draws_, max_draws}, Wanted{sampler.words_, num_words},
+                   Wanted{sampler.drawn_, max_draws}, Wanted{sampler.host_draws_, max_draws},
+                   Wanted{sampler.host_words_, num_words}, Wanted{sampler.host_drawn_, max_draws});
+  if (!allocated) return allocated.error();
   return sampler;
 }
 

@@ -13,13 +13,12 @@
 namespace runnel {
 
 Result<RopeTables> RopeTables::allocate(uint32_t max_rows, uint32_t max_rotary_dim) {
-  constexpr const char* kWhat = "a step's angles";
   RopeTables tables;
   tables.max_pairs_ = max_rotary_dim / 2;
-  if (const auto done = allocate_into(tables.angles_, size_t{max_rows} * max_rotary_dim, kWhat); !done)
-    return done.error();
-  if (const auto done = allocate_into(tables.frequencies_, kMaxRopes * tables.max_pairs_, kWhat); !done)
-    return done.error();
+  const Result<void> allocated =
+      allocate_all("a step's angles", Wanted{tables.angles_, size_t{max_rows} * max_rotary_dim},
+                   Wanted{tables.frequencies_, kMaxRopes * tables.max_pairs_});
+  if (!allocated) return allocated.error();
   return tables;
 }
 

@@ -7,11 +7,6 @@
 #include "runner/check.h"
 
 namespace runnel {
-namespace {
-
-constexpr const char* kWhat = "a step's rows";
-
-}  // namespace
 
 Result<StepInputs> StepInputs::allocate(uint32_t max_rows, uint32_t max_table_blocks) {
   StepInputs inputs;
@@ -19,14 +14,10 @@ Result<StepInputs> StepInputs::allocate(uint32_t max_rows, uint32_t max_table_bl
   inputs.max_table_blocks_ = max_table_blocks;
   const size_t num_row_words = size_t{3} * max_rows;
   const size_t num_table_words = (size_t{max_rows} + 1) * max_table_blocks;
-  const Result<void> all[] = {
-      allocate_into(inputs.host_rows_, num_row_words, kWhat),
-      allocate_into(inputs.host_tables_, num_table_words, kWhat),
-      allocate_into(inputs.rows_, num_row_words, kWhat),
-      allocate_into(inputs.tables_, num_table_words, kWhat),
-  };
-  for (const Result<void>& each : all)
-    if (!each) return each.error();
+  const Result<void> allocated = allocate_all(
+      "a step's rows", Wanted{inputs.rows_, num_row_words}, Wanted{inputs.tables_, num_table_words},
+      Wanted{inputs.host_rows_, num_row_words}, Wanted{inputs.host_tables_, num_table_words});
+  if (!allocated) return allocated.error();
   return inputs;
 }
 

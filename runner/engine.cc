@@ -99,7 +99,6 @@ StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   }
   StepOutput output;
   for (size_t begin = 0; begin < wanted.size(); begin += kMaxHeadRows) {
-    if (begin > 0) during_step();
     const size_t count = std::min<size_t>(kMaxHeadRows, wanted.size() - begin);
     use_rows(std::span(wanted).subspan(begin, count), during_step, output);
   }

@@ -77,8 +77,8 @@ struct EngineCounts {
 
 class Engine {
  public:
-  // Called while a step computes: between two layers, between two groups of kMaxHeadRows rows of logits, and
-  // before tokens of a group are waited for, which a device may still be computing.
+  // Called while a step computes: between two layers, and for each group of kMaxHeadRows rows of logits
+  // before they are waited for, which a device may still be computing.
   using DuringStep = std::function<void()>;
 
   // The model must outlive the engine and be made for max_num_batched_tokens rows, kMaxHeadRows rows of

@@ -19,13 +19,27 @@ using PinnedMemory = Handle<void*, cudaFreeHost>;
 Result<DeviceMemory> allocate_device_memory(size_t bytes, const std::string& what);
 Result<PinnedMemory> allocate_pinned_memory(size_t bytes, const std::string& what);
 
-// Of a DeviceBuffer or PinnedBuffer, in place of what it had.
+// A DeviceBuffer or PinnedBuffer, and what it is to have room for.
 template <typename Buffer>
-Result<void> allocate_into(Buffer& buffer, size_t count, const std::string& what) {
-  Result<Buffer> allocated = Buffer::allocate(count, what);
+struct Wanted {
+  Buffer& buffer;
+  size_t count;
+};
+
+template <typename Buffer>
+Result<void> allocate(const std::string& what, const Wanted<Buffer>& wanted) {
+  Result<Buffer> allocated = Buffer::allocate(wanted.count, what);
   if (!allocated) return allocated.error();
-  buffer = *std::move(allocated);
+  wanted.buffer = *std::move(allocated);
   return {};
+}
+
+// One after the other, until one fails.
+template <typename... Buffers>
+Result<void> allocate_all(const std::string& what, const Wanted<Buffers>&... wanted) {
+  Result<void> result;
+  static_cast<void>(((result = allocate(what, wanted), result.ok()) && ...));
+  return result;
 }
 
 }  // namespace runnel
