@@ -1,6 +1,7 @@
 #include "cpu-runner/cpu_backend.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -17,6 +18,7 @@
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
+#include "runner/sampling/host_logit_rows.h"
 
 namespace runnel {
 namespace {
@@ -49,6 +51,7 @@ class CpuBackend final : public Backend {
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
   ActivationHandle new_activation(uint32_t width) override;
+  Result<void> allocate_head(WeightHandle weight) override;
   void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) override;
   uint64_t kv_block_bytes(const KvShape& shape) const override {
     return KvCache::block_bytes(shape, kv_type_);
@@ -70,8 +73,8 @@ class CpuBackend final : public Backend {
                   ActivationHandle qkv) override;
   void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
               ActivationHandle out) override;
-  std::span<const float> head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
-                              float epsilon, WeightHandle weight) override;
+  LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain, float epsilon,
+                  WeightHandle weight) override;
 
  private:
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight) {
@@ -122,9 +125,8 @@ class CpuBackend final : public Backend {
   KvCache cache_;
   bool has_cache_ = false;
   RopeAngles angles_;
-  Activation head_input_;            // (max_head_rows, hidden)
-  std::unique_ptr<float[]> logits_;  // (max_head_rows, vocab_size)
-  size_t vocab_size_ = 0;
+  Activation head_input_;  // (max_head_rows, hidden)
+  std::optional<HostLogitRows> logits_;
 };
 
 Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked) {
@@ -158,6 +160,14 @@ ActivationHandle CpuBackend::new_activation(uint32_t width) {
   CHECK(max_rows_ > 0);  // set_max_rows comes before the model is loaded
   activations_.emplace_back(max_rows_, width);
   return {static_cast<int32_t>(activations_.size()) - 1};
+}
+
+Result<void> CpuBackend::allocate_head(WeightHandle weight) {
+  CHECK(max_head_rows_ > 0 && !logits_);
+  const StackedMatrix& output = matrix(weight);
+  head_input_ = Activation(max_head_rows_, output.columns());
+  logits_.emplace(max_head_rows_, static_cast<uint32_t>(output.rows()));
+  return {};
 }
 
 void CpuBackend::set_max_rows(uint32_t max_rows, uint32_t max_head_rows) {
@@ -232,25 +242,22 @@ void CpuBackend::attend(const Batch& batch, uint32_t layer, const AttentionShape
   attend_rows(executor_, batch, layer, shape, cache_, activation(qkv), activation(out));
 }
 
-std::span<const float> CpuBackend::head(ActivationHandle in, std::span<const uint32_t> rows,
-                                        WeightHandle gain, float epsilon, WeightHandle weight) {
+LogitRows& CpuBackend::head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
+                            float epsilon, WeightHandle weight) {
   const Activation& from = activation(in);
   const StackedMatrix& output = matrix(weight);
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  CHECK(num_rows <= max_head_rows_ && vector(gain).size() == from.width());
-  if (vocab_size_ == 0) {  // the first call brings the sizes, which then stay
-    head_input_ = Activation(max_head_rows_, from.width());
-    vocab_size_ = output.rows();
-    logits_ = std::make_unique_for_overwrite<float[]>(max_head_rows_ * vocab_size_);
-  }
-  CHECK(head_input_.width() == from.width() && vocab_size_ == output.rows());
+  CHECK(logits_ && vector(gain).size() == from.width());
+  CHECK(head_input_.width() == from.width() && logits_->vocab_size() == output.rows());
 
   for_each_row(num_rows, [&](uint32_t i) {
     CHECK(rows[i] < from.max_rows());
     norm_row(from.row(rows[i]), vector(gain), epsilon, head_input_, i);
   });
-  multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false, logits_.get(), vocab_size_);
-  return {logits_.get(), num_rows * vocab_size_};
+  const std::span<float> logits = logits_->start(num_rows);
+  multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false, logits.data(),
+                logits_->vocab_size());
+  return *logits_;
 }
 
 }  // namespace

@@ -17,9 +17,6 @@ namespace {
 
 constexpr size_t kScalesBytes = kTileRows * sizeof(uint16_t);
 
-bool is_quantised(TensorType type) {
-  return block_weights(type) > 1;
-}
 uint32_t num_scales(TensorType type) {
   return type == TensorType::kQ4_1 ? 2 : 1;
 }

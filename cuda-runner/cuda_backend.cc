@@ -13,6 +13,7 @@
 #include "cuda-runner/device/device.h"
 #include "cuda-runner/device/error.h"
 #include "cuda-runner/device_activation.h"
+#include "cuda-runner/device_logit_rows.h"
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/embed.h"
 #include "cuda-runner/kernels/norm.h"
@@ -65,6 +66,7 @@ class CudaBackend final : public Backend {
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
   ActivationHandle new_activation(uint32_t width) override;
+  Result<void> allocate_head(WeightHandle weight) override;
   void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) override;
   uint64_t kv_block_bytes(const KvShape& shape) const override {
     return KvMemory::block_bytes(shape, kv_type_);
@@ -85,8 +87,8 @@ class CudaBackend final : public Backend {
                   ActivationHandle qkv) override;
   void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
               ActivationHandle out) override;
-  std::span<const float> head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
-                              float epsilon, WeightHandle weight) override;
+  LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain, float epsilon,
+                  WeightHandle weight) override;
 
  private:
   // What becomes of the operations of a forward pass.
@@ -94,14 +96,6 @@ class CudaBackend final : public Backend {
     kEager,      // each is launched
     kCapturing,  // each goes into a graph, which is launched at the end
     kReplaying,  // a graph stands for all of them
-  };
-  struct HeadBuffers {
-    DeviceActivation input;       // (max_head_rows, hidden)
-    DeviceBuffer<uint32_t> rows;  // (max_head_rows)
-    DeviceBuffer<float> logits;   // (max_head_rows, vocab_size)
-    PinnedBuffer<uint32_t> host_rows;
-    PinnedBuffer<float> host_logits;
-    uint32_t vocab_size;
   };
 
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight);
@@ -116,7 +110,6 @@ class CudaBackend final : public Backend {
   }
   void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, const Vector* bias,
                       Into into, const FloatRows& out);
-  Result<void> allocate_head(uint32_t width, uint32_t vocab_size);
 
   const Device device_;
   Stream stream_;
@@ -129,7 +122,7 @@ class CudaBackend final : public Backend {
   uint64_t weights_bytes_ = 0;
   std::deque<DeviceActivation> activations_;
   bool has_activations_ = false;  // in memory
-  std::optional<HeadBuffers> head_;
+  std::optional<DeviceLogitRows> logits_;
 
   std::optional<KvMemory> cache_;
   StepInputs inputs_;
@@ -229,6 +222,16 @@ ActivationHandle CudaBackend::new_activation(uint32_t width) {
   CHECK(max_rows_ > 0 && !has_activations_);  // set_max_rows comes before the model, the cache behind it
   activations_.emplace_back(max_rows_, width);
   return {static_cast<int32_t>(activations_.size()) - 1};
+}
+
+Result<void> CudaBackend::allocate_head(WeightHandle weight) {
+  CHECK(max_head_rows_ > 0 && !logits_);
+  const StackedMatrix& output = matrix(weight);
+  Result<DeviceLogitRows> logits =
+      DeviceLogitRows::allocate(max_head_rows_, output[0].columns, rows_of(output), stream_);
+  if (!logits) return logits.error();
+  logits_.emplace(*std::move(logits));
+  return {};
 }
 
 void CudaBackend::set_max_rows(uint32_t max_rows, uint32_t max_head_rows) {
@@ -383,47 +386,21 @@ void CudaBackend::attend(const Batch& batch, uint32_t layer, const AttentionShap
                  "computing attention");
 }
 
-Result<void> CudaBackend::allocate_head(uint32_t width, uint32_t vocab_size) {
-  DeviceActivation input(max_head_rows_, width);
-  if (const auto allocated = input.allocate(); !allocated) return allocated;
-  const size_t num_logits = size_t{max_head_rows_} * vocab_size;
-  auto rows = DeviceBuffer<uint32_t>::allocate(max_head_rows_, "logits");
-  if (!rows) return rows.error();
-  auto logits = DeviceBuffer<float>::allocate(num_logits, "logits");
-  if (!logits) return logits.error();
-  auto host_rows = PinnedBuffer<uint32_t>::allocate(max_head_rows_, "logits");
-  if (!host_rows) return host_rows.error();
-  auto host_logits = PinnedBuffer<float>::allocate(num_logits, "logits");
-  if (!host_logits) return host_logits.error();
-  head_.emplace(HeadBuffers{std::move(input), *std::move(rows), *std::move(logits), *std::move(host_rows),
-                            *std::move(host_logits), vocab_size});
-  return {};
-}
-
-std::span<const float> CudaBackend::head(ActivationHandle in, std::span<const uint32_t> rows,
-                                         WeightHandle gain, float epsilon, WeightHandle weight) {
+LogitRows& CudaBackend::head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
+                             float epsilon, WeightHandle weight) {
   DeviceActivation& from = activation(in);
   const StackedMatrix& output = matrix(weight);
   const auto count = static_cast<uint32_t>(rows.size());
-  CHECK(count > 0 && count <= max_head_rows_ && vector(gain).size() == from.width());
-  if (!head_) {  // the first call brings the sizes, which then stay
-    const Result<void> allocated = allocate_head(from.width(), rows_of(output));
-    CHECK(allocated.ok());
-  }
-  CHECK(head_->input.width() == from.width() && head_->vocab_size == rows_of(output));
+  CHECK(logits_ && count > 0 && vector(gain).size() == from.width());
+  CHECK(logits_->input().width() == from.width() && logits_->vocab_size() == rows_of(output));
   CHECK(std::ranges::all_of(rows, [&](uint32_t row) { return row < from.max_rows(); }));
 
-  std::ranges::copy(rows, head_->host_rows.span().begin());
-  stream_.upload(head_->rows, 0, std::span<const uint32_t>(head_->host_rows.span().first(count)));
-  expect_success(runnel::norm(from.floats(), std::as_const(head_->rows).view(), true, count,
-                              vector(gain).view(), epsilon, head_->input.ready(), stream_.get()),
+  logits_->choose(rows);
+  expect_success(runnel::norm(from.floats(), logits_->chosen(), true, count, vector(gain).view(), epsilon,
+                              logits_->input().ready(), stream_.get()),
                  "computing a norm");
-  multiply_parts(output, head_->input.ready(), count, nullptr, Into::kReplace,
-                 {head_->logits.view(), head_->vocab_size});
-  const std::span<float> logits = head_->host_logits.span().first(size_t{count} * head_->vocab_size);
-  stream_.download(logits, head_->logits, 0);
-  stream_.synchronize();
-  return logits;
+  multiply_parts(output, logits_->input().ready(), count, nullptr, Into::kReplace, logits_->logits());
+  return *logits_;
 }
 
 }  // namespace

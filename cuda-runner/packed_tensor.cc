@@ -12,10 +12,6 @@ namespace {
 constexpr size_t kPieceBytes = 16;
 constexpr size_t kPieceWords = kPieceBytes / sizeof(uint32_t);
 
-bool is_quantised(TensorType type) {
-  return block_weights(type) > 1;
-}
-
 // Halves in front of a block's quants: d, and m.
 uint32_t scales_of_block(TensorType type) {
   if (!is_quantised(type)) return 0;

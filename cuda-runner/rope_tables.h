@@ -1,8 +1,10 @@
 // Cosine and sine for the rows of a step, computed once for all layers that rotate alike.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <deque>
+#include <optional>
+#include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/stream.h"
@@ -19,21 +21,23 @@ class RopeTables {
   RopeTables() = default;
 
   // Another step: what was computed is of other positions.
-  void start_step() { computed_ = nullptr; }
+  void start_step() { computed_.reset(); }
   // (num_rows, rotary_dim), for the positions of this step.
   Global<const float> angles(const Rope& rope, Global<const uint32_t> positions, uint32_t num_rows,
                              Stream& stream);
 
  private:
-  struct Frequencies {
-    Rope rope;
-    DeviceBuffer<double> values;  // (rotary_dim / 2): radians a position
-  };
-  const Frequencies& frequencies(const Rope& rope, Stream& stream);
+  // Ways to rotate that a model may have.
+  static constexpr size_t kMaxRopes = 4;
 
+  // Which of ropes_ it is; a new one is sent to the device.
+  size_t index_of(const Rope& rope, Stream& stream);
+
+  size_t max_pairs_ = 0;
   DeviceBuffer<float> angles_;
-  std::deque<Frequencies> frequencies_;  // a model has one or two
-  const Frequencies* computed_ = nullptr;
+  DeviceBuffer<double> frequencies_;  // (kMaxRopes, max_pairs): radians a position
+  std::vector<Rope> ropes_;           // those that were met
+  std::optional<size_t> computed_;    // whose angles there are
 };
 
 }  // namespace runnel

@@ -7,11 +7,6 @@
 #include "runner/check.h"
 
 namespace runnel {
-namespace {
-
-constexpr const char* kWhat = "a step's rows";
-
-}  // namespace
 
 Result<StepInputs> StepInputs::allocate(uint32_t max_rows, uint32_t max_table_blocks) {
   StepInputs inputs;
@@ -19,18 +14,10 @@ Result<StepInputs> StepInputs::allocate(uint32_t max_rows, uint32_t max_table_bl
   inputs.max_table_blocks_ = max_table_blocks;
   const size_t num_row_words = size_t{3} * max_rows;
   const size_t num_table_words = (size_t{max_rows} + 1) * max_table_blocks;
-  auto host_rows = PinnedBuffer<uint32_t>::allocate(num_row_words, kWhat);
-  if (!host_rows) return host_rows.error();
-  auto host_tables = PinnedBuffer<uint32_t>::allocate(num_table_words, kWhat);
-  if (!host_tables) return host_tables.error();
-  auto rows = DeviceBuffer<uint32_t>::allocate(num_row_words, kWhat);
-  if (!rows) return rows.error();
-  auto tables = DeviceBuffer<uint32_t>::allocate(num_table_words, kWhat);
-  if (!tables) return tables.error();
-  inputs.host_rows_ = *std::move(host_rows);
-  inputs.host_tables_ = *std::move(host_tables);
-  inputs.rows_ = *std::move(rows);
-  inputs.tables_ = *std::move(tables);
+  const Result<void> allocated = allocate_all(
+      "a step's rows", Wanted{inputs.rows_, num_row_words}, Wanted{inputs.tables_, num_table_words},
+      Wanted{inputs.host_rows_, num_row_words}, Wanted{inputs.host_tables_, num_table_words});
+  if (!allocated) return allocated.error();
   return inputs;
 }
 

@@ -21,6 +21,7 @@
 #include "runner/formats/tensor.h"
 #include "runner/kv_type.h"
 #include "runner/result.h"
+#include "runner/sampling/logit_rows.h"
 
 namespace runnel {
 
@@ -76,6 +77,9 @@ class Backend {
   virtual Result<WeightHandle> load_vector(const TensorView& vector) = 0;
   // An activation of max_rows rows of this width.
   virtual ActivationHandle new_activation(uint32_t width) = 0;
+  // Once, after the weights: sets aside what head needs for this matrix of vocab_size rows. Fails with
+  // kSystem.
+  virtual Result<void> allocate_head(WeightHandle weight) = 0;
   // Rows that new_activation reserves and a batch may have; and rows that one call of head may ask for.
   virtual void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) = 0;
   // Bytes one block of this shape takes, then the cache itself, in place of the one before.
@@ -117,10 +121,10 @@ class Backend {
   // the batch sees a position of theirs: with a window, those of blocks that were given back.
   virtual void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
                       ActivationHandle out) = 0;
-  // Logits of the chosen rows of the batch: norm, then the output matrix. rows has at most max_head_rows
-  // entries. Returns (rows.size(), vocab_size) floats, valid until the next call of anything here.
-  virtual std::span<const float> head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
-                                      float epsilon, WeightHandle weight) = 0;
+  // Logits of the chosen rows of the batch: norm, then the matrix of allocate_head. rows has at most
+  // max_head_rows entries. What is returned is valid until the next call of anything here.
+  virtual LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
+                          float epsilon, WeightHandle weight) = 0;
 };
 
 }  // namespace runnel

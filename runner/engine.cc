@@ -4,15 +4,12 @@
 #include <utility>
 
 #include "runner/check.h"
+#include "runner/sampling/sampler.h"
 
 namespace runnel {
 
 Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now)
-    : model_(model),
-      config_(config),
-      now_(std::move(now)),
-      scheduler_(config.scheduler),
-      sampler_(model.config().vocab_size) {}
+    : model_(model), config_(config), now_(std::move(now)), scheduler_(config.scheduler) {}
 
 std::optional<RequestError> Engine::add(Sequence sequence) {
   const uint32_t request_id = sequence.request_id;
@@ -102,8 +99,8 @@ StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   }
   StepOutput output;
   for (size_t begin = 0; begin < wanted.size(); begin += kMaxHeadRows) {
-    if (begin > 0) during_step();
-    use_rows(std::span(wanted).subspan(begin, std::min<size_t>(kMaxHeadRows, wanted.size() - begin)), output);
+    const size_t count = std::min<size_t>(kMaxHeadRows, wanted.size() - begin);
+    use_rows(std::span(wanted).subspan(begin, count), during_step, output);
   }
   settle(plan, output);
   counts_.busy += now_() - *step_began_at_;
@@ -168,38 +165,57 @@ void Engine::cut_cancelled(Batch& batch) const {
   }
 }
 
-void Engine::use_rows(std::span<const WantedRow> group, StepOutput& output) {
+namespace {
+
+Draw draw_of(const Sequence& sequence, uint32_t row) {
+  std::span<const uint32_t> masked_ids;
+  if (sequence.num_generated() < sequence.min_tokens) masked_ids = sequence.stop_ids;
+  return {row, sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling, masked_ids};
+}
+
+}  // namespace
+
+void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output) {
   std::vector<WantedRow> wanted;
   std::vector<uint32_t> rows;
+  std::vector<Draw> draws;
   for (const WantedRow& row : group) {
     if (row.sequence->is_cancelled) continue;
+    if (row.is_last()) draws.push_back(draw_of(*row.sequence, static_cast<uint32_t>(rows.size())));
     wanted.push_back(row);
     rows.push_back(row.row);
   }
   if (rows.empty()) return;
-  const size_t vocab_size = model_.config().vocab_size;
-  const std::span<const float> logits = model_.logits(rows);
-  for (size_t i = 0; i < wanted.size(); ++i)
-    use_logits(wanted[i], logits.subspan(i * vocab_size, vocab_size), output);
+  LogitRows& logits = model_.logits(rows);
+  during_step();
+  const std::vector<std::optional<uint32_t>> drawn = logits.draw(draws);
+  auto next_drawn = drawn.begin();
+  for (uint32_t i = 0; i < wanted.size(); ++i) {
+    Sequence& sequence = *wanted[i].sequence;
+    const bool is_last = wanted[i].is_last();
+    const std::optional<uint32_t> token_id = is_last ? *next_drawn++ : std::nullopt;
+    const bool has_failed = !output.errors.empty() && output.errors.back().request_id == sequence.request_id;
+    if (has_failed) continue;  // by an earlier row
+    if (is_last ? !token_id : !all_finite(logits.row(i))) {
+      output.errors.push_back({sequence.request_id, wire::ERROR_CODE_INFERENCE_FAILED,
+                               "The logits after token " + std::to_string(wanted[i].position) +
+                                   " of the request are not all finite numbers."});
+    } else if (is_last) {
+      NewToken token = append_token(sequence, *token_id);
+      if (sequence.top_logprobs)
+        token.logprobs = compute_logprobs(logits.row(i), *token_id, *sequence.top_logprobs);
+      output.tokens.push_back(std::move(token));
+    } else {
+      output.scored.push_back(score(sequence, wanted[i].position + 1, logits.row(i)));
+    }
+  }
 }
 
-void Engine::use_logits(const WantedRow& wanted, std::span<const float> logits, StepOutput& output) {
-  Sequence& sequence = *wanted.sequence;
-  const bool has_failed = !output.errors.empty() && output.errors.back().request_id == sequence.request_id;
-  if (has_failed) return;  // by an earlier row
-  if (!all_finite(logits)) {
-    output.errors.push_back({sequence.request_id, wire::ERROR_CODE_INFERENCE_FAILED,
-                             "The logits after token " + std::to_string(wanted.position) +
-                                 " of the request are not all finite numbers."});
-  } else if (wanted.position + 1 < sequence.num_tokens()) {
-    const uint32_t index = wanted.position + 1;
-    CHECK(index == sequence.num_scored_tokens);
-    output.scored.push_back({sequence.request_id, index,
-                             compute_logprobs(logits, sequence.token_ids[index], *sequence.prompt_logprobs)});
-    ++sequence.num_scored_tokens;
-  } else {
-    output.tokens.push_back(append_token(sequence, logits));
-  }
+ScoredToken Engine::score(Sequence& sequence, uint32_t index, std::span<const float> logits) const {
+  CHECK(index == sequence.num_scored_tokens);
+  ++sequence.num_scored_tokens;
+  return {sequence.request_id, index,
+          compute_logprobs(logits, sequence.token_ids[index], *sequence.prompt_logprobs)};
 }
 
 FirstToken Engine::first_token(const Sequence& sequence) const {
@@ -209,11 +225,7 @@ FirstToken Engine::first_token(const Sequence& sequence) const {
           .prefill = duration_cast<microseconds>(now_() - *sequence.started_at)};
 }
 
-NewToken Engine::append_token(Sequence& sequence, std::span<const float> logits) {
-  std::span<const uint32_t> masked_ids;
-  if (sequence.num_generated() < sequence.min_tokens) masked_ids = sequence.stop_ids;
-  const uint32_t token_id =
-      sampler_.sample(logits, sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling, masked_ids);
+NewToken Engine::append_token(Sequence& sequence, uint32_t token_id) {
   NewToken token{.request_id = sequence.request_id,
                  .index = sequence.num_generated(),
                  .token_id = token_id,
@@ -221,7 +233,6 @@ NewToken Engine::append_token(Sequence& sequence, std::span<const float> logits)
                  .logprobs = std::nullopt,
                  .first = std::nullopt};
   if (!std::exchange(sequence.has_output, true)) token.first = first_token(sequence);
-  if (sequence.top_logprobs) token.logprobs = compute_logprobs(logits, token_id, *sequence.top_logprobs);
   sequence.token_ids.push_back(token_id);
   token.finish_reason = finish_reason(sequence);
   return token;

@@ -17,7 +17,6 @@
 #include "runner/models/model.h"
 #include "runner/request.h"
 #include "runner/sampling/logprobs.h"
-#include "runner/sampling/sampler.h"
 #include "runner/scheduler.h"
 #include "runner/sequence.h"
 
@@ -78,7 +77,8 @@ struct EngineCounts {
 
 class Engine {
  public:
-  // Called while a step computes: between two layers, and between two groups of kMaxHeadRows rows of logits.
+  // Called while a step computes: between two layers, and for each group of kMaxHeadRows rows of logits
+  // before they are waited for, which a device may still be computing.
   using DuringStep = std::function<void()>;
 
   // The model must outlive the engine and be made for max_num_batched_tokens rows, kMaxHeadRows rows of
@@ -117,24 +117,26 @@ class Engine {
     Sequence* sequence;
     uint32_t row;       // of the batch
     uint32_t position;  // of its token in the sequence
+
+    // Whether it gives the sequence its next token; if not, it scores one of the prompt.
+    bool is_last() const { return position + 1 == sequence->num_tokens(); }
   };
 
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;
   std::vector<WantedRow> build_batch(const Plan& plan);
   void cut_cancelled(Batch& batch) const;
   // At most kMaxHeadRows of them.
-  void use_rows(std::span<const WantedRow> group, StepOutput& output);
-  void use_logits(const WantedRow& wanted, std::span<const float> logits, StepOutput& output);
+  void use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output);
+  ScoredToken score(Sequence& sequence, uint32_t index, std::span<const float> logits) const;
   void settle(const Plan& plan, StepOutput& output);
   FirstToken first_token(const Sequence& sequence) const;
-  NewToken append_token(Sequence& sequence, std::span<const float> logits);
+  NewToken append_token(Sequence& sequence, uint32_t token_id);
   FinishReason finish_reason(const Sequence& sequence) const;
 
   Model& model_;
   EngineConfig config_;
   SteadyClock now_;
   Scheduler scheduler_;
-  Sampler sampler_;
   std::unordered_map<uint32_t, Sequence> sequences_;
   Batch batch_;
   std::vector<const Sequence*> batch_sequences_;                        // of batch_.sequences, one for one

@@ -11,10 +11,7 @@
 
 namespace runnel {
 
-constexpr uint32_t kMaxStopIds = 64;
 constexpr uint32_t kMaxTopLogprobs = 20;
-constexpr uint32_t kMaxLogitBiases = 1024;
-constexpr uint32_t kMaxMaskedIds = 1024;  // allowed ones, and banned ones
 constexpr uint32_t kMaxCacheSaltBytes = 32;
 
 // What a request may be depends on the model and on how the runner was started.

@@ -10,6 +10,11 @@
 
 namespace runnel {
 
+// What a request may list; sequence_from checks it.
+constexpr uint32_t kMaxLogitBiases = 1024;
+constexpr uint32_t kMaxMaskedIds = 1024;  // allowed ones, and banned ones
+constexpr uint32_t kMaxStopIds = 64;
+
 struct LogitBias {
   uint32_t token_id = 0;
   float bias = 0.0f;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "cuda-runner/device/handle.h"
 #include "runner/result.h"
@@ -17,5 +18,28 @@ using PinnedMemory = Handle<void*, cudaFreeHost>;
 // what: "the KV cache". Fail with kSystem, naming what is needed and what there is.
 Result<DeviceMemory> allocate_device_memory(size_t bytes, const std::string& what);
 Result<PinnedMemory> allocate_pinned_memory(size_t bytes, const std::string& what);
+
+// A DeviceBuffer or PinnedBuffer, and what it is to have room for.
+template <typename Buffer>
+struct Wanted {
+  Buffer& buffer;
+  size_t count;
+};
+
+template <typename Buffer>
+Result<void> allocate(const std::string& what, const Wanted<Buffer>& wanted) {
+  Result<Buffer> allocated = Buffer::allocate(wanted.count, what);
+  if (!allocated) return allocated.error();
+  wanted.buffer = *std::move(allocated);
+  return {};
+}
+
+// One after the other, until one fails.
+template <typename... Buffers>
+Result<void> allocate_all(const std::string& what, const Wanted<Buffers>&... wanted) {
+  Result<void> result;
+  static_cast<void>(((result = allocate(what, wanted), result.ok()) && ...));
+  return result;
+}
 
 }  // namespace runnel

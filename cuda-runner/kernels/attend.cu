@@ -3,6 +3,7 @@
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/attend_rows-inl.h"
 #include "cuda-runner/kernels/attend_splits-inl.h"
+#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
 
 namespace runnel {
@@ -13,10 +14,6 @@ constexpr uint32_t kRowThreads = kAttendRows * kWarpSize;
 // Enough blocks for every multiprocessor to have several; a row with more splits than its share of them takes
 // them in turns.
 constexpr uint32_t kEnoughBlocks = 2048;
-
-uint32_t divide_up(uint32_t a, uint32_t b) {
-  return (a + b - 1) / b;
-}
 
 // x: groups of queries; y: groups of rows.
 template <typename Attention>
@@ -74,14 +71,6 @@ __global__ void __launch_bounds__(kThreads) make_ready_kernel(ReadyRows out) {
   if (column >= out.stride) return;  // whole warps
   const size_t index = static_cast<size_t>(blockIdx.y) * out.stride + column;
   store_ready_block(out, blockIdx.y, column - lane(), column < out.width ? out.values[index] : 0.0f);
-}
-
-cudaLaunchConfig_t config_of(dim3 grid, uint32_t num_threads, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = grid;
-  config.blockDim = dim3(num_threads);
-  config.stream = stream;
-  return config;
 }
 
 template <KvType kTypeOf, uint32_t kChunksOf, uint32_t kQueriesOf>

@@ -1,6 +1,7 @@
 #include <bit>
 
 #include "cuda-runner/kernels/embed.h"
+#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/vector_product-inl.h"
 
 namespace runnel {
@@ -62,10 +63,8 @@ __global__ void __launch_bounds__(kThreads)
 
 cudaError_t embed(const DeviceMatrix& table, Global<const uint32_t> token_ids, uint32_t num_rows,
                   const FloatRows& out, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3((table.columns + kThreads - 1) / kThreads, num_rows);
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
+  const cudaLaunchConfig_t config =
+      config_of(dim3(divide_up(table.columns, kThreads), num_rows), kThreads, stream);
   return cudaLaunchKernelEx(&config, embed_kernel, table, token_ids, out);
 }
 

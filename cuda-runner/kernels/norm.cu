@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
@@ -44,10 +45,7 @@ __global__ void __launch_bounds__(kThreads)
 
 cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_chosen, uint32_t num_rows,
                  Global<const float> gain, float epsilon, const ReadyRows& out, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(num_rows);
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
+  const cudaLaunchConfig_t config = config_of(dim3(num_rows), kThreads, stream);
   return cudaLaunchKernelEx(&config, norm_kernel, in, chosen, has_chosen, gain, epsilon, out);
 }
 

@@ -1,6 +1,7 @@
 #include <bit>
 #include <cmath>
 
+#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
 #include "cuda-runner/kernels/tensor_product-inl.h"
@@ -59,21 +60,10 @@ __global__ void __launch_bounds__(Product::kMaxThreads)
   }
 }
 
-bool is_quantised(TensorType type) {
-  return type != TensorType::kF32 && type != TensorType::kF16;
-}
-
-uint32_t divide_up(uint32_t a, uint32_t b) {
-  return (a + b - 1) / b;
-}
-
 template <typename Product>
-cudaLaunchConfig_t config_of(const DeviceMatrix& matrix, uint32_t num_rows, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(divide_up(matrix.rows, kWarpTileRows), divide_up(num_rows, Product::kColumns));
-  config.blockDim = dim3(Product::num_threads(divide_up(matrix.columns, kSegmentColumns)));
-  config.stream = stream;
-  return config;
+cudaLaunchConfig_t product_config(const DeviceMatrix& matrix, uint32_t num_rows, cudaStream_t stream) {
+  const dim3 grid(divide_up(matrix.rows, kWarpTileRows), divide_up(num_rows, Product::kColumns));
+  return config_of(grid, Product::num_threads(divide_up(matrix.columns, kSegmentColumns)), stream);
 }
 
 // Calls launch with the product for so many rows, a type.
@@ -99,7 +89,7 @@ cudaError_t multiply(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t n
                      uint32_t first_output, cudaStream_t stream) {
   cudaError_t status = cudaSuccess;
   with_product(is_quantised(matrix.type), num_rows, [&]<typename Product>(Product) {
-    const cudaLaunchConfig_t config = config_of<Product>(matrix, num_rows, stream);
+    const cudaLaunchConfig_t config = product_config<Product>(matrix, num_rows, stream);
     status = cudaLaunchKernelEx(&config, multiply_kernel<Product>, matrix, in, num_rows, bias, has_bias,
                                 epilogue, out, first_output);
   });
@@ -110,7 +100,7 @@ cudaError_t gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, con
                            uint32_t num_rows, const ReadyRows& out, cudaStream_t stream) {
   cudaError_t status = cudaSuccess;
   with_product(is_quantised(gate.type) && is_quantised(up.type), num_rows, [&]<typename Product>(Product) {
-    const cudaLaunchConfig_t config = config_of<Product>(gate, num_rows, stream);
+    const cudaLaunchConfig_t config = product_config<Product>(gate, num_rows, stream);
     status = cudaLaunchKernelEx(&config, gated_multiply_kernel<Product>, gate, up, in, num_rows, out);
   });
   return status;

@@ -1,3 +1,4 @@
+#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/rope_angles.h"
 #include "runner/numerics.h"
 
@@ -22,10 +23,8 @@ __global__ void __launch_bounds__(kThreads)
 
 cudaError_t rope_angles(Global<const uint32_t> positions, uint32_t num_rows, Global<const double> frequencies,
                         uint32_t num_pairs, Global<float> angles, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3((num_rows * num_pairs + kThreads - 1) / kThreads);
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
+  const cudaLaunchConfig_t config =
+      config_of(dim3(divide_up(num_rows * num_pairs, kThreads)), kThreads, stream);
   return cudaLaunchKernelEx(&config, rope_angles_kernel, positions, num_rows, frequencies, num_pairs, angles);
 }
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "cuda-runner/kernels/launch.h"
 #include "cuda-runner/kernels/rope_store.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
 
@@ -127,10 +128,8 @@ cudaError_t rope_store(const AttentionShape& shape, const Rope& rope, Global<con
                        const StepRows& rows, uint32_t num_rows, const FloatRows& qkv, const DeviceKv& kv,
                        uint32_t layer, cudaStream_t stream) {
   const uint32_t num_heads = shape.num_heads + 2 * shape.num_kv_heads;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(num_rows, (num_heads + kWarps - 1) / kWarps);
-  config.blockDim = dim3(kWarps * kWarpSize);
-  config.stream = stream;
+  const cudaLaunchConfig_t config =
+      config_of(dim3(num_rows, divide_up(num_heads, kWarps)), kWarps * kWarpSize, stream);
   return cudaLaunchKernelEx(&config, rope_store_kernel, shape, rope, angles, rows, qkv, kv, layer);
 }
 

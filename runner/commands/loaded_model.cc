@@ -17,15 +17,16 @@ Result<uint32_t> context_of(const EngineFlags& flags, const ModelConfig& config)
                                      "; this model allows 2 to " + std::to_string(context) + "."};
 }
 
-// Bytes for the cache, and the flag that gave them.
+// Bytes for the cache, and the flag that gave them, or would have.
 struct KvBudget {
   uint64_t bytes;
   std::string flag;
+  bool is_of_device = false;  // half of what is free there
 };
 
 Result<KvBudget> budget_of(const EngineFlags& flags, Model& model, Backend& backend, const KvShape& shape) {
   if (flags.kv_cache_bytes == 0 && flags.memory_bytes == 0)
-    return KvBudget{backend.free_memory_bytes() / 2, "Half of what is free on the device"};
+    return KvBudget{backend.free_memory_bytes() / 2, "--kv-cache-bytes", true};
   if (flags.memory_bytes == 0) return KvBudget{flags.kv_cache_bytes, "--kv-cache-bytes"};
   const Result<uint64_t> bytes =
       kv_bytes_within(flags.memory_bytes, model, backend, shape, flags.max_num_batched_tokens);
@@ -39,6 +40,14 @@ Result<uint32_t> num_blocks_of(const EngineFlags& flags, const KvBudget& budget,
       uint64_t{flags.max_num_seqs} * ((max_model_len + flags.block_size - 1) / flags.block_size);
   const uint64_t num_blocks = std::min(budget.bytes / block_bytes, num_useful);
   if (num_blocks > 0) return static_cast<uint32_t>(num_blocks);
+  if (budget.is_of_device) {
+    return Error{ExitCode::kSystem,
+                 "Insufficient VRAM for KV cache (need at least " +
+                     std::to_string(block_bytes / 1'000'000 + 1) + " MB): one block of " +
+                     std::to_string(flags.block_size) + " tokens takes " + std::to_string(block_bytes) +
+                     " bytes, and half of what is free on the device is " + std::to_string(budget.bytes) +
+                     ". Use a smaller model, or end what else uses the GPU."};
+  }
   return Error{ExitCode::kUsage, budget.flag + " is " + std::to_string(budget.bytes) + "; one block of " +
                                      std::to_string(flags.block_size) + " tokens takes " +
                                      std::to_string(block_bytes) + "."};

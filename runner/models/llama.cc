@@ -79,7 +79,7 @@ class Llama final : public Model {
     }
   }
 
-  std::span<const float> logits(std::span<const uint32_t> rows) override {
+  LogitRows& logits(std::span<const uint32_t> rows) override {
     return backend_.head(hidden_, rows, weights_.output_norm, config_.norm_epsilon, weights_.output);
   }
 
@@ -134,6 +134,7 @@ Result<std::unique_ptr<Model>> load_llama(const GgufFile& file, const ModelConfi
   Weights weights = load_weights(loader, config);
   const Result<void> loaded = loader.finish();
   if (!loaded) return loaded.error();
+  if (const auto allocated = backend.allocate_head(weights.output); !allocated) return allocated.error();
   return std::unique_ptr<Model>(std::make_unique<Llama>(config, std::move(weights), backend));
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runner/batch.h"
+#include "runner/sampling/logit_rows.h"
 
 namespace runnel {
 
@@ -43,9 +44,9 @@ class Model {
   // logits(). Calls between_layers between every two layers, and ends early when that leaves no rows.
   virtual void forward(Batch& batch, const BetweenLayers& between_layers) = 0;
 
-  // (rows.size(), vocab_size) logits of rows of the last forward, valid until the next call of either.
-  // At most max_head_rows rows (see Backend::set_max_rows).
-  virtual std::span<const float> logits(std::span<const uint32_t> rows) = 0;
+  // Logits of rows of the last forward, valid until the next call of either. At most max_head_rows rows (see
+  // Backend::set_max_rows).
+  virtual LogitRows& logits(std::span<const uint32_t> rows) = 0;
 };
 
 }  // namespace runnel

@@ -1,7 +1,5 @@
 #include "runner/sampling/exp_sum.h"
 
-#include "runner/numerics.h"
-
 // With a fused multiply-add in hardware the same bits come about ten times sooner than by the C library's.
 // Which one it is is found out before ThreadSanitizer has begun, which ends a program that it watches then.
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
@@ -20,12 +18,9 @@ RUNNEL_WITH_AND_WITHOUT_FMA double exp_sum(std::span<const float> logits, double
 
 RUNNEL_WITH_AND_WITHOUT_FMA uint64_t exp_weights(std::span<const double> logits, double max,
                                                  std::span<uint64_t> weights) {
-  // exp(-28) · 2^39 is below 1: of a sure model's vocabulary nearly nothing is above.
-  constexpr double kWeightless = -28.0;
   uint64_t total = 0;
   for (size_t i = 0; i < logits.size(); ++i) {
-    const double x = logits[i] - max;
-    weights[i] = x < kWeightless ? 0 : static_cast<uint64_t>(exp_f64(x) * 0x1p39);
+    weights[i] = exp_weight(logits[i] - max);
     total += weights[i];
   }
   return total;

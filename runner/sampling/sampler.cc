@@ -1,7 +1,6 @@
 #include "runner/sampling/sampler.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,25 +8,10 @@
 #include "runner/check.h"
 #include "runner/numerics.h"
 #include "runner/sampling/exp_sum.h"
-#include "runner/sampling/philox.h"
+#include "runner/sampling/gumbel.h"
 
 namespace runnel {
 namespace {
-
-constexpr double kLn2 = 0x1.62e42fefa39efp-1;
-
-// The uniform number that a generator's 32 bits stand for is (bits + 0.5) / 2^32, never 0 or 1.
-double gumbel(uint32_t bits) {
-  const double u = (bits + 0.5) * 0x1p-32;
-  return -log_f64(-log_f64(u));
-}
-
-// An upper bound of gumbel(bits) that costs no logarithm: -log(-log u) <= -log(1 - u), and 1 - u >= 2^-(n +
-// 1) where n is the number of leading ones of bits.
-double gumbel_bound(uint32_t bits) {
-  return (std::countl_one(bits) + 1) * kLn2 + 1e-9;
-}
-constexpr double kMaxGumbel = 33 * kLn2 + 1e-9;
 
 // The logit of a masked token. Biases, penalties and temperature leave it as it is.
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
@@ -175,14 +159,13 @@ const Sampler::Candidate& Sampler::most_likely() const {
 }
 
 uint32_t Sampler::draw(uint64_t seed, uint32_t position) const {
-  const std::array<uint32_t, 2> key = {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
   // One call of the generator serves four neighbouring ids.
   uint32_t group_in_hand = ~0u;
   std::array<uint32_t, 4> bits;
   const auto bits_of = [&](uint32_t id) {
     if (id / 4 != group_in_hand) {
       group_in_hand = id / 4;
-      bits = philox4x32({group_in_hand, position, 0, 0}, key);
+      bits = gumbel_bits(seed, position, group_in_hand);
     }
     return bits[id % 4];
   };

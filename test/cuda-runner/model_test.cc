@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cuda-runner/cuda_backend.h"
+#include "runner/sampling/sampler.h"
 #include "test/fixtures/model_harness.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
@@ -159,6 +160,32 @@ TEST_CASE(
     }
     for (size_t i = 0; i < streams.size(); ++i) REQUIRE(same_bits(streams[i].logits, wanted[i]));
   }
+}
+
+TEST_CASE("model: tokens drawn on the device are those of the logits that the host reads") {
+  constexpr uint32_t kSeed = 33;
+  std::mt19937 rng(kSeed);
+  const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
+  CudaHarness harness(file->path(), {});
+  const uint32_t vocab_size = harness.config().vocab_size;
+  Stream stream{.token_ids = random_ids(40, vocab_size, rng)};
+  harness.step({{&stream, 40}});
+  const std::vector<uint32_t> rows = {39, 3, 17, 3};
+  const std::vector<SamplingParams> params = {{.temperature = 0.0f},
+                                              {.top_p = 0.9f, .seed = 1},
+                                              {.repetition_penalty = 1.5f, .seed = 2},
+                                              {.seed = 3}};
+  LogitRows& logits = harness.model().logits(rows);
+  std::vector<Draw> draws;
+  std::vector<std::optional<uint32_t>> wanted;
+  Sampler sampler(vocab_size);
+  for (uint32_t i = 0; i < rows.size(); ++i) {
+    const std::span<const uint32_t> token_ids(stream.token_ids.data(), rows[i] + 1);
+    draws.push_back({i, token_ids, 2, params[i], {}});
+    wanted.push_back(sampler.sample(stream.logits[rows[i]], token_ids, 2, params[i]));
+  }
+  CHECK(logits.draw(draws) == wanted);
+  for (uint32_t i = 0; i < rows.size(); ++i) CHECK(std::ranges::equal(logits.row(i), stream.logits[rows[i]]));
 }
 
 }  // namespace

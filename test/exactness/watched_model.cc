@@ -24,11 +24,10 @@ void WatchedModel::forward(Batch& batch, const BetweenLayers& between_layers) {
   model_.forward(batch, between_layers);
 }
 
-std::span<const float> WatchedModel::logits(std::span<const uint32_t> rows) {
-  const std::span<const float> logits = model_.logits(rows);
-  const size_t vocab_size = logits.size() / rows.size();
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const std::span<const float> row = logits.subspan(i * vocab_size, vocab_size);
+LogitRows& WatchedModel::logits(std::span<const uint32_t> rows) {
+  LogitRows& logits = model_.logits(rows);
+  for (uint32_t i = 0; i < rows.size(); ++i) {
+    const std::span<const float> row = logits.row(i);
     hashes_[places_.at(rows[i])] = XXH64(row.data(), row.size_bytes(), 0);
   }
   return logits;

@@ -16,7 +16,7 @@ TEST_CASE("engine: a sequence cancelled in the middle of a step loses its rows a
       CHECK(fixture.engine.cancel(cancelled) == (num_calls++ == 0));
       CHECK(fixture.engine.num_free_blocks() == num_free);
     });
-    CHECK(num_calls == 3);
+    CHECK(num_calls == 4);  // between the layers, and before tokens are waited for
     CHECK(fixture.model.num_last_rows == (cancelled == 3 ? 30 : 45));
     CHECK(output.tokens.size() == 2);
     CHECK(output.errors.empty());
@@ -56,7 +56,8 @@ TEST_CASE("engine: a cancel among the scores of a long prompt ends them, and tak
   // 100 scores and a token take four groups of logits. The other request, which has its token in the first
   // of them, is cancelled as well, or goes on.
   for (const bool both : {false, true}) {
-    for (const uint32_t cancelled_at : {1u, kNumLayerCalls, kNumLayerCalls + 1, kNumLayerCalls + 3}) {
+    for (const uint32_t cancelled_at :
+         {1u, kNumLayerCalls, kNumLayerCalls + 1, kNumLayerCalls + 3, kNumLayerCalls + 4}) {
       CAPTURE(both);
       CAPTURE(cancelled_at);
       SchedulerConfig scheduler = roomy();

@@ -50,8 +50,8 @@ void FaultyBackend::attend(const Batch& batch, uint32_t layer, const AttentionSh
   backend_->attend(batch, layer, shape, qkv, out);
 }
 
-std::span<const float> FaultyBackend::head(ActivationHandle in, std::span<const uint32_t> rows,
-                                           WeightHandle gain, float epsilon, WeightHandle weight) {
+LogitRows& FaultyBackend::head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
+                               float epsilon, WeightHandle weight) {
   count_operation();
   return backend_->head(in, rows, gain, epsilon, weight);
 }

@@ -23,6 +23,7 @@ class FaultyBackend final : public Backend {
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
   ActivationHandle new_activation(uint32_t width) override { return backend_->new_activation(width); }
+  Result<void> allocate_head(WeightHandle weight) override { return backend_->allocate_head(weight); }
   void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) override {
     backend_->set_max_rows(max_rows, max_head_rows);
   }
@@ -43,8 +44,8 @@ class FaultyBackend final : public Backend {
                   ActivationHandle qkv) override;
   void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
               ActivationHandle out) override;
-  std::span<const float> head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
-                              float epsilon, WeightHandle weight) override;
+  LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain, float epsilon,
+                  WeightHandle weight) override;
 
  private:
   void count_load() { fault_.at(Moment::kLoad, num_loads_++, position_); }

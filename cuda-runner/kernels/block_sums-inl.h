@@ -1,0 +1,93 @@
+// What the threads of a block find out together. All of them call it, and all get the same.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda-runner/kernels/lang.h"
+#include "cuda-runner/kernels/rank-inl.h"
+
+namespace runnel {
+
+inline constexpr uint32_t kMaxBlockWarps = 16;
+inline constexpr uint32_t kBins = 16;
+
+__device__ inline uint64_t shuffle_xor_wide(uint64_t value, uint32_t mask) {
+  const uint32_t low = shuffle_xor(static_cast<uint32_t>(value), mask);
+  const uint32_t high = shuffle_xor(static_cast<uint32_t>(value >> 32), mask);
+  return static_cast<uint64_t>(high) << 32 | low;
+}
+
+// Sums of whole numbers, which are exact in any order.
+struct BlockSums {
+  Shared<uint64_t, kMaxBlockWarps * kBins> of_warps;
+  Shared<uint64_t, kBins> totals;
+
+  // total[bin] over all threads.
+  __device__ void add(uint64_t (&sums)[kBins], uint64_t (&total)[kBins]) {
+    const uint64_t mine = add_in_warp<kBins>(sums);
+    sync_block();  // what was there has been read
+    if (lane() % 2 == 0) of_warps[warp() * kBins + lane() / 2] = mine;
+    sync_block();
+    if (threadIdx.x < kBins) {
+      uint64_t sum = 0;
+      for (uint32_t i = 0; i < blockDim.x / kWarpSize; ++i) sum += of_warps[i * kBins + threadIdx.x];
+      totals[threadIdx.x] = sum;
+    }
+    sync_block();
+    for (uint32_t bin = 0; bin < kBins; ++bin) total[bin] = totals[bin];
+  }
+
+  __device__ uint64_t add(uint64_t value) {
+    for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) value += shuffle_xor_wide(value, mask);
+    sync_block();  // what was there has been read
+    if (lane() == 0) of_warps[warp()] = value;
+    sync_block();
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < blockDim.x / kWarpSize; ++i) sum += of_warps[i];
+    return sum;
+  }
+
+ private:
+  // Lanes halve the bins between them until lane i has bin i / 2, and then its sum over the warp.
+  template <uint32_t kLeft>
+  __device__ static uint64_t add_in_warp(uint64_t (&sums)[kBins]) {
+    if constexpr (kLeft == 1) {
+      return sums[0] + shuffle_xor_wide(sums[0], 1);
+    } else {
+      constexpr uint32_t kHalf = kLeft / 2;
+      const bool has_upper = (lane() & kLeft) != 0;
+      for (uint32_t bin = 0; bin < kHalf; ++bin) {
+        const uint64_t given = has_upper ? sums[bin] : sums[bin + kHalf];
+        const uint64_t kept = has_upper ? sums[bin + kHalf] : sums[bin];
+        sums[bin] = kept + shuffle_xor_wide(given, kLeft);
+      }
+      return add_in_warp<kHalf>(sums);
+    }
+  }
+};
+
+// The first of the threads' ranks.
+struct BlockFirst {
+  Shared<uint64_t, kMaxBlockWarps> keys;
+  Shared<uint32_t, kMaxBlockWarps> ties;
+
+  __device__ Rank find(Rank rank) {
+    for (uint32_t mask = kWarpSize / 2; mask > 0; mask /= 2) {
+      const Rank other{shuffle_xor_wide(rank.key, mask), shuffle_xor(rank.tie, mask)};
+      if (precedes(other, rank)) rank = other;
+    }
+    sync_block();  // what was there has been read
+    if (lane() == 0) {
+      keys[warp()] = rank.key;
+      ties[warp()] = rank.tie;
+    }
+    sync_block();
+    for (uint32_t i = 0; i < blockDim.x / kWarpSize; ++i) {
+      const Rank other{keys[i], ties[i]};
+      if (precedes(other, rank)) rank = other;
+    }
+    return rank;
+  }
+};
+
+}  // namespace runnel

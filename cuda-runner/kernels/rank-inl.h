@@ -1,0 +1,36 @@
+// The order of candidates, as whole numbers: the larger rank is the more likely one, ties go to the lower id.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "cuda-runner/kernels/lang.h"
+
+namespace runnel {
+
+struct Rank {
+  uint64_t key;  // orders as the logit does
+  uint32_t tie;  // orders as the id does not
+
+  __device__ uint32_t id() const { return ~tie; }
+};
+
+__device__ inline bool precedes(const Rank& a, const Rank& b) {
+  return a.key > b.key || (a.key == b.key && a.tie > b.tie);
+}
+
+__device__ inline uint64_t key_of(double logit) {
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  const auto bits = std::bit_cast<uint64_t>(logit + 0.0);  // -0 is 0
+  return (bits & kSign) != 0 ? ~bits : bits | kSign;
+}
+__device__ inline double logit_of(uint64_t key) {
+  constexpr uint64_t kSign = uint64_t{1} << 63;
+  return std::bit_cast<double>((key & kSign) != 0 ? key & ~kSign : ~key);
+}
+
+__device__ inline Rank rank_of(double logit, uint32_t id) {
+  return {key_of(logit), ~id};
+}
+
+}  // namespace runnel

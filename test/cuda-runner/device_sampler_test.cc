@@ -1,0 +1,183 @@
+#include "cuda-runner/device_sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "runner/sampling/sampler.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+// A draw's sequence, parameters and logits.
+struct Case {
+  std::vector<float> logits;
+  std::vector<uint32_t> token_ids;
+  uint32_t num_prompt_tokens = 1;
+  SamplingParams params;
+  std::vector<uint32_t> masked_ids;
+};
+
+using Ids = std::vector<std::optional<uint32_t>>;
+
+Ids drawn_by_cpu(const std::vector<Case>& cases) {
+  Ids ids;
+  for (const Case& each : cases) {
+    Sampler sampler(static_cast<uint32_t>(each.logits.size()));
+    if (!all_finite(each.logits)) {
+      ids.push_back(std::nullopt);
+    } else {
+      ids.push_back(
+          sampler.sample(each.logits, each.token_ids, each.num_prompt_tokens, each.params, each.masked_ids));
+    }
+  }
+  return ids;
+}
+
+// All in one call, the last first; the rows of logits are in order.
+Ids drawn_by_device(const std::vector<Case>& cases) {
+  Stream stream;
+  const size_t vocab_size = cases[0].logits.size();
+  auto logits = *DeviceBuffer<float>::allocate(cases.size() * vocab_size, "logits");
+  std::vector<Draw> draws;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const Case& each = cases[cases.size() - 1 - i];
+    const auto row = static_cast<uint32_t>(cases.size() - 1 - i);
+    stream.upload(logits, row * vocab_size, std::span<const float>(each.logits));
+    draws.push_back({row, each.token_ids, each.num_prompt_tokens, each.params, each.masked_ids});
+  }
+  auto sampler =
+      *DeviceSampler::allocate(static_cast<uint32_t>(cases.size()), static_cast<uint32_t>(vocab_size));
+  Ids ids = sampler.draw(draws, std::as_const(logits).view(), stream);
+  // Once more: nothing of the first call is left.
+  REQUIRE(sampler.draw(draws, std::as_const(logits).view(), stream) == ids);
+  std::ranges::reverse(ids);
+  return ids;
+}
+
+class RandomCases {
+ public:
+  RandomCases(uint64_t seed, uint32_t vocab_size) : random_(seed), vocab_size_(vocab_size) {}
+
+  Case next() {
+    Case made;
+    made.logits = logits();
+    made.token_ids = ids(1 + below(60));
+    made.num_prompt_tokens = 1 + below(static_cast<uint32_t>(made.token_ids.size()));
+    // The last id is never masked.
+    std::vector<uint32_t> allowed = ids(one_of({0, 0, 0, 5, 1000}));
+    if (!allowed.empty()) allowed.push_back(vocab_size_ - 1);
+    made.masked_ids = maskable_ids(one_of({0, 0, 3}));
+    std::vector<LogitBias> biases(one_of({0, 0, 1, 40}));
+    for (LogitBias& bias : biases)
+      bias = {below(vocab_size_), static_cast<float>(real_of({-100, -1.7, 0.3, 5}))};
+    made.params = {.temperature = static_cast<float>(real_of({0, 1e-7, 1e-6, 0.3, 1, 1.7, 100})),
+                   .top_k = one_of({0, 0, 1, 2, 40, vocab_size_ - 1, vocab_size_, 1u << 30}),
+                   .top_p = static_cast<float>(real_of({0, 1e-30, 0.5, 0.9, 0.999, 1, 1})),
+                   .min_p = static_cast<float>(real_of({0, 0, 1e-42, 0.01, 0.3, 1})),
+                   .repetition_penalty = static_cast<float>(real_of({0.5, 1, 1, 1.3, 1e-40})),
+                   .presence_penalty = static_cast<float>(real_of({-2, 0, 0, 0.7})),
+                   .frequency_penalty = static_cast<float>(real_of({-0.1, 0, 0, 2})),
+                   .logit_bias = biases,
+                   .allowed_ids = allowed,
+                   .banned_ids = maskable_ids(one_of({0, 0, 1, 900})),
+                   .seed = random_()};
+    return made;
+  }
+
+  uint32_t below(uint32_t limit) { return static_cast<uint32_t>(random_() % limit); }
+
+ private:
+  uint32_t one_of(std::vector<uint32_t> values) {
+    return values[below(static_cast<uint32_t>(values.size()))];
+  }
+  double real_of(std::vector<double> values) { return values[below(static_cast<uint32_t>(values.size()))]; }
+
+  std::vector<float> logits() {
+    const auto spread = static_cast<float>(real_of({0, 0.1, 2, 8, 1e-43, 1e30, 3e38}));
+    std::uniform_real_distribution<float> uniform(-1.0f, 1.0f);
+    std::vector<float> values(vocab_size_);
+    for (float& value : values) value = spread * std::pow(uniform(random_), 3.0f);
+    // Ties, some of them at the edge of what is kept, and zeros of both signs.
+    const auto num_steps = static_cast<float>(real_of({0, 0, 1, 4}));
+    if (num_steps > 0.0f && spread < 10.0f)
+      for (float& value : values) value = std::round(value * num_steps) / num_steps;
+    return values;
+  }
+  std::vector<uint32_t> ids(uint32_t count) {
+    std::vector<uint32_t> all(count);
+    for (uint32_t& id : all) id = below(vocab_size_);
+    return all;
+  }
+  std::vector<uint32_t> maskable_ids(uint32_t count) {
+    std::vector<uint32_t> all(count);
+    for (uint32_t& id : all) id = below(vocab_size_ - 1);
+    return all;
+  }
+
+  std::mt19937_64 random_;
+  uint32_t vocab_size_;
+};
+
+void compare(uint32_t vocab_size, uint32_t num_cases) {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  CAPTURE(vocab_size);
+  RandomCases random(seed, vocab_size);
+  std::vector<Case> cases(num_cases);
+  for (Case& each : cases) each = random.next();
+  const float not_finite[] = {NAN, INFINITY, -INFINITY};
+  for (const float value : not_finite) {
+    Case& broken = cases[random.below(num_cases)];
+    broken.logits[random.below(vocab_size)] = value;
+    if (value < 0.0f) broken.params.banned_ids.clear();
+  }
+  const Ids wanted = drawn_by_cpu(cases);
+  const Ids drawn = drawn_by_device(cases);
+  for (uint32_t i = 0; i < num_cases; ++i) {
+    CAPTURE(i);
+    CHECK(drawn[i] == wanted[i]);
+  }
+}
+
+TEST_CASE("device sampler: draws what the CPU's draws, whatever the logits and parameters") {
+  compare(7, 200);
+  compare(1000, 200);
+  compare(49152, 12);
+}
+
+TEST_CASE("device sampler: rows whose logits are not all finite are told of, and the others drawn") {
+  const float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<Case> cases(4, Case{.logits = {0, 3, 1}, .token_ids = {0}, .params = {}, .masked_ids = {}});
+  for (Case& each : cases) each.params.temperature = 0.0f;
+  cases[1].logits[0] = kNan;
+  cases[1].params.banned_ids = {0};
+  cases[2].logits[2] = -INFINITY;
+  CHECK(drawn_by_device(cases) == Ids{1, std::nullopt, std::nullopt, 1});
+}
+
+TEST_CASE("device sampler: a bias for each entry, in order, and the longest lists that requests may have") {
+  std::vector<Case> cases(2);
+  for (Case& each : cases) {
+    each.logits.assign(4096, 1e-3f);
+    each.token_ids.resize(6000);
+    for (uint32_t i = 0; i < 6000; ++i) each.token_ids[i] = i % 4096;
+    each.params.repetition_penalty = 1.1f;
+    each.params.frequency_penalty = 0.25f;
+    // Doubles: (x + 100) - 100 is not x.
+    for (uint32_t i = 0; i < kMaxLogitBiases; ++i)
+      each.params.logit_bias.push_back({i % 7, i % 3 == 0 ? 99.9f : -0.1f * static_cast<float>(i % 11)});
+    for (uint32_t i = 0; i < kMaxMaskedIds; ++i) {
+      each.params.allowed_ids.push_back(i);
+      each.params.banned_ids.push_back(4095 - i);
+    }
+    each.masked_ids.assign(kMaxStopIds, 2);
+  }
+  cases[1].params.temperature = 0.0f;
+  CHECK(drawn_by_device(cases) == drawn_by_cpu(cases));
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,64 @@
+import { spawnSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { TINY_MODEL } from '../fixtures/default-model.ts';
+
+/** A device with too little memory: all of it is asked for before the first step, and what is missing is named. */
+
+const EMULATED_RUNNER = fileURLToPath(new URL('../../build/cuda-runner-emulated', import.meta.url));
+const SYSTEM = 71;
+const ENOUGH_BYTES = 64_000_000;
+const NUM_SIZES = 12;
+
+const test = suite('device memory');
+
+function generate(memoryBytes: number): { readonly status: number | null; readonly stderr: string } {
+  const args = [
+    'generate',
+    '--model',
+    TINY_MODEL,
+    '--tokens',
+    '1,2,3',
+    '--max-tokens',
+    '2',
+    '--temperature',
+    '0.8',
+  ];
+  const env = { ...process.env, RUNNEL_EMULATOR_MEMORY_BYTES: String(memoryBytes) };
+  return spawnSync(EMULATED_RUNNER, args, { encoding: 'utf8', env });
+}
+
+test('whatever is missing, the start ends with what is needed and what there is, or the answer comes', () => {
+  const statuses = new Set<number | null>();
+  for (let i = 0; i <= NUM_SIZES; ++i) {
+    const memoryBytes = Math.round(ENOUGH_BYTES / 1.7 ** (NUM_SIZES - i));
+    const { status, stderr } = generate(memoryBytes);
+    statuses.add(status);
+    if (status === 0) continue;
+    assert.is(status, SYSTEM, `${memoryBytes} bytes: ${stderr}`);
+    assert.match(
+      stderr,
+      /needs? (at least )?\d+ .*, (of \d+ there are \d+ free|and half of what is free .* is \d+)/,
+    );
+  }
+  assert.equal([...statuses].sort(), [0, SYSTEM]);
+});
+
+test('a KV cache that has no room is named with what it needs', () => {
+  // What there was free when activations, which come after the cache was sized, had no room.
+  const firstBytes = 1_000_000;
+  const free = Number(
+    /a step's activations needs \d+ bytes, of \d+ there are (\d+) free/.exec(
+      generate(firstBytes).stderr,
+    )?.[1],
+  );
+  const { status, stderr } = generate(firstBytes - free + 1000);
+  assert.is(status, SYSTEM);
+  assert.match(
+    stderr,
+    /Insufficient VRAM for KV cache \(need at least 1 MB\): .* takes \d+ bytes, and half of .* is 500\./,
+  );
+});
+
+test.run();
