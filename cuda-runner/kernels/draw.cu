@@ -10,7 +10,6 @@
 #include "runner/numerics.h"
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
-#include "runner/sampling/sampler.h"
 
 namespace runnel {
 namespace {

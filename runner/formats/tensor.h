@@ -15,9 +15,6 @@ namespace runnel {
 // Weights in a block of a type, and the bytes it takes: 1 weight for F32 and F16, 32 for the quantised ones.
 uint32_t block_weights(TensorType type);
 uint32_t block_bytes(TensorType type);
-constexpr bool is_quantised(TensorType type) {
-  return type != TensorType::kF32 && type != TensorType::kF16;
-}
 std::string_view type_name(TensorType type);
 
 // A view into the mapped file; the file must outlive it.

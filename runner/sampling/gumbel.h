@@ -11,6 +11,9 @@
 
 namespace runnel {
 
+// Below this temperature there is none: the most likely token is taken.
+inline constexpr float kGreedyTemperature = 1e-6f;
+
 // Of four neighbouring ids: 4 · group and the three after it.
 RUNNEL_HOST_DEVICE inline std::array<uint32_t, 4> gumbel_bits(uint64_t seed, uint32_t position,
                                                               uint32_t group) {

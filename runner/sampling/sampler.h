@@ -17,9 +17,6 @@
 
 namespace runnel {
 
-// Below it the most likely token is taken.
-constexpr float kGreedyTemperature = 1e-6f;
-
 // Not NaN and not infinite. Logits that fail this end their request.
 bool all_finite(std::span<const float> logits);
 
