@@ -158,7 +158,16 @@ TEST_CASE("device sampler: rows whose logits are not all finite are told of, and
   CHECK(drawn_by_device(cases) == Ids{1, std::nullopt, std::nullopt, 1});
 }
 
-TEST_CASE("device sampler: a bias for each entry, in order, and the longest lists that requests may have") {
+TEST_CASE("device sampler: biases of one id are added in their order") {
+  // In another order the small one is lost in the large ones.
+  const SamplingParams params{.temperature = 0.0f, .logit_bias = {{0, 100.0f}, {0, -100.0f}, {0, 1e-17f}}};
+  const std::vector<Case> cases = {
+      {.logits = {1e-30f, 5e-18f, -1.0f}, .token_ids = {0}, .params = params, .masked_ids = {}}};
+  CHECK(drawn_by_device(cases) == Ids{0});
+  CHECK(drawn_by_cpu(cases) == Ids{0});
+}
+
+TEST_CASE("device sampler: the longest lists that requests may have are obeyed") {
   std::vector<Case> cases(2);
   for (Case& each : cases) {
     each.logits.assign(4096, 1e-3f);
@@ -166,7 +175,6 @@ TEST_CASE("device sampler: a bias for each entry, in order, and the longest list
     for (uint32_t i = 0; i < 6000; ++i) each.token_ids[i] = i % 4096;
     each.params.repetition_penalty = 1.1f;
     each.params.frequency_penalty = 0.25f;
-    // Doubles: (x + 100) - 100 is not x.
     for (uint32_t i = 0; i < kMaxLogitBiases; ++i)
       each.params.logit_bias.push_back({i % 7, i % 3 == 0 ? 99.9f : -0.1f * static_cast<float>(i % 11)});
     for (uint32_t i = 0; i < kMaxMaskedIds; ++i) {

@@ -168,7 +168,7 @@ TEST_CASE("model: tokens drawn on the device are those of the logits that the ho
   const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
   CudaHarness harness(file->path(), {});
   const uint32_t vocab_size = harness.config().vocab_size;
-  Stream stream{.token_ids = random_ids(40, vocab_size, rng)};
+  Stream stream{random_ids(40, vocab_size, rng), 0, {}, {}};
   harness.step({{&stream, 40}});
   const std::vector<uint32_t> rows = {39, 3, 17, 3};
   const std::vector<SamplingParams> params = {{.temperature = 0.0f},

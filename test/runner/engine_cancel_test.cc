@@ -68,7 +68,7 @@ TEST_CASE("engine: a cancel among the scores of a long prompt ends them, and tak
       Answers answers;
       CHECK_FALSE(engine.add(other));
       collect(engine.step(), answers);
-      Sequence scored = sampled(2, count_from(1, 101), 5);
+      Sequence scored = sampled(2, count_from(0, 101), 5);
       scored.prompt_logprobs = 2;
       CHECK_FALSE(engine.add(scored));
 
