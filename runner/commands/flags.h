@@ -10,6 +10,7 @@
 #include "runner/commands/loaded_model.h"
 #include "runner/commands/replay_command.h"
 #include "runner/commands/serve_command.h"
+#include "runner/commands/synth.h"
 #include "runner/commands/workload_bench.h"
 
 namespace CLI {
@@ -28,6 +29,7 @@ struct Flags {
   GapFlags gap;
   ServeFlags serve;
   ReplayFlags replay;
+  SynthFlags synth;
   std::string tokens_file;
   uint32_t num_top = 5;
   bool json = false;

@@ -254,6 +254,13 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"inspect", "--model", "/nonexistent/model.gguf"}) == 66);
   CHECK(status_of({"score", "--model", "m", "--tokens-file", "/nonexistent/ids.json"}) == 66);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1"}) == 69);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b"}) == 64);
+  CHECK(status_of({"synth", "--arch", "qwen", "--shape", "1b", "/nonexistent/model.gguf"}) == 64);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "70b", "/nonexistent/model.gguf"}) == 64);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "q4_k", "/nonexistent/model"}) ==
+        64);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "f16", "/nonexistent/model"}) ==
+        66);
   CHECK(status_of({"--help"}) == 0);
   CHECK(status_of({"serve", "--help"}) == 0);
   CHECK(status_of({"--version"}) == 0);
