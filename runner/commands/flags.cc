@@ -221,17 +221,34 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
           ->check(CLI::Range(1u, kMaxModelLen))
           ->excludes(workload);
 
+  CLI::Option* const kernels =
+      command
+          .add_flag("--kernels", flags.is_kernel_bench,
+                    "Measure instead each operation of a step of next tokens, and a copy of memory")
+          ->excludes(workload)
+          ->excludes(long_prompt);
+  // Of an engine, which the operations do without.
+  for (const char* name : {"--max-model-len", "--max-num-batched-tokens", "--mixed-batches",
+                           "--mixed-prefill-tokens", "--kv-cache-bytes", "--memory-bytes", "--enforce-eager"})
+    if (CLI::Option* option = command.get_option_no_throw(name)) kernels->excludes(option);
+
   const auto for_table = [&](CLI::Option* option) {
-    option->excludes(workload)->excludes(long_prompt)->capture_default_str();
+    return option->excludes(workload)->excludes(long_prompt)->capture_default_str();
   };
-  for_table(command.add_option("--prompt", flags.bench.num_prompt_tokens, "Tokens of the prompt")
+  for_table(command
+                .add_option("--prompt", flags.bench.num_prompt_tokens,
+                            "Tokens of the prompt; with --kernels: positions of each sequence")
                 ->check(CLI::Range(1u, kMaxModelLen)));
   for_table(command.add_option("--generate", flags.bench.num_generated, "Tokens to decode")
-                ->check(CLI::Range(1u, kMaxModelLen)));
+                ->check(CLI::Range(1u, kMaxModelLen)))
+      ->excludes(kernels);
   for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once, such as 1,8,32")
                 ->delimiter(',')
                 ->check(CLI::Range(1u, kMaxNumSeqs)));
-  for_table(command.add_option("--repeats", flags.bench.num_repeats, "Runs; the median counts")
+  for_table(command
+                .add_option("--repeats", flags.bench.num_repeats,
+                            "Runs; the median counts; default with --kernels: " +
+                                std::to_string(flags.kernels.num_repeats))
                 ->check(CLI::Range(1u, kMaxRepeats)));
 
   command

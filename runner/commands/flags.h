@@ -7,6 +7,7 @@
 #include "runner/commands/bench.h"
 #include "runner/commands/gap_bench.h"
 #include "runner/commands/generate.h"
+#include "runner/commands/kernel_bench.h"
 #include "runner/commands/loaded_model.h"
 #include "runner/commands/replay_command.h"
 #include "runner/commands/serve_command.h"
@@ -23,6 +24,8 @@ struct Flags {
   EngineFlags engine;
   GenerateFlags generate;
   BenchFlags bench;
+  bool is_kernel_bench = false;
+  KernelBenchFlags kernels;
   bool is_workload_bench = false;
   WorkloadFlags workload;
   bool is_gap_bench = false;

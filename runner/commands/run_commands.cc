@@ -39,7 +39,18 @@ Result<void> run_score(Flags& flags, const BackendFactory& factory) {
   return score(*loaded->engine, *std::move(token_ids), flags.num_top, std::cout);
 }
 
+Result<void> run_kernel_bench(Flags& flags, const BackendFactory& factory) {
+  flags.engine.enforce_eager = true;  // a graph of a whole step has nothing in it that can be measured
+  flags.kernels.num_positions = flags.bench.num_prompt_tokens;
+  flags.kernels.batches = flags.bench.batches;
+  flags.kernels.json = flags.json;
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.engine.backend_options());
+  if (!backend.ok()) return backend.error();
+  return kernel_bench(flags.engine, *std::move(backend), flags.kernels, std::cout);
+}
+
 Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
+  if (flags.is_kernel_bench) return run_kernel_bench(flags, factory);
   if (flags.is_gap_bench) {
     flags.engine.max_num_seqs = flags.gap.num_streams + 1;
   } else if (!flags.is_workload_bench) {
@@ -103,7 +114,9 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     return fail({ExitCode::kUsage, usage_sentence(argc, argv, app, error)});
   }
-  flags.is_gap_bench = app.get_subcommand("bench")->count("--long-prompt") > 0;
+  const CLI::App& bench_app = *app.get_subcommand("bench");
+  flags.is_gap_bench = bench_app.count("--long-prompt") > 0;
+  if (bench_app.count("--repeats") > 0) flags.kernels.num_repeats = flags.bench.num_repeats;
   if (flags.engine.num_threads == 0)
     flags.engine.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
 
