@@ -161,9 +161,8 @@ SandboxMode sandbox_mode_from(const std::string& name) {
 }
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
-  command.add_flag_callback(
-      "--json-frames", [&flags] { flags.form = FrameForm::kJson; },
-      "One JSON object a line instead of frames, both ways; for people and scripts");
+  command.add_flag("--json-frames", flags.json_frames,
+                   "One JSON object a line instead of frames, both ways; for people and scripts");
   command.add_option("--record", flags.record, "Write what comes in and goes out to this file, for replay");
   command.add_option("--record-max-bytes", flags.record_max_bytes, "Size at which recording stops")
       ->check(kWholeNumber)

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runner/commands/loaded_model.h"
-#include "runner/messages.h"
+#include "runner/serving/request_from.h"
 #include "test/cpu-runner/exactness/answer.h"
 #include "test/cpu-runner/exactness/watched_model.h"
 

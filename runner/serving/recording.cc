@@ -1,8 +1,8 @@
-#include "runner/recording.h"
+#include "runner/serving/recording.h"
 
 #include <utility>
 
-#include "runner/recorder.h"
+#include "runner/serving/recorder.h"
 
 namespace runnel {
 namespace {

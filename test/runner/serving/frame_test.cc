@@ -1,10 +1,10 @@
 // The byte vectors of test/golden/frames.json, which the gateway's decoder is tested with too.
-#include "runner/frame.h"
+#include "runner/serving/frame.h"
 
 #include <string>
 #include <vector>
 
-#include "runner/messages.h"
+#include "runner/serving/messages.h"
 #include "test/fixtures/frame_vectors.h"
 #include "test/unit_test.h"
 

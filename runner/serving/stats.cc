@@ -1,4 +1,4 @@
-#include "runner/stats.h"
+#include "runner/serving/stats.h"
 
 namespace runnel {
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "runner/messages.h"
 #include "runner/result.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 

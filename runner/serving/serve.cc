@@ -1,6 +1,6 @@
-#include "runner/serve.h"
+#include "runner/serving/serve.h"
 
-#include "runner/session.h"
+#include "runner/serving/session.h"
 
 namespace runnel {
 namespace {

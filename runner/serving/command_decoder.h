@@ -7,10 +7,10 @@
 #include <string>
 #include <variant>
 
-#include "runner/frame.h"
 #include "runner/json/line_decoder.h"
-#include "runner/messages.h"
 #include "runner/result.h"
+#include "runner/serving/frame.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 

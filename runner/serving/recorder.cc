@@ -1,4 +1,4 @@
-#include "runner/recorder.h"
+#include "runner/serving/recorder.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "runner/file_error.h"
-#include "runner/frame.h"
+#include "runner/serving/frame.h"
 
 namespace runnel {
 namespace {

@@ -11,14 +11,13 @@
 #include <mutex>
 #include <string>
 
-#include "runner/messages.h"
 #include "runner/result.h"
+#include "runner/serving/messages.h"
+#include "runner/serving/record_limits.h"
 
 namespace runnel {
 
 constexpr uint32_t kRecordingVersion = 1;
-constexpr uint64_t kDefaultRecordMaxBytes = 256u << 20;
-constexpr uint64_t kMinRecordMaxBytes = 64u << 10;
 
 class Recorder {
  public:

@@ -1,4 +1,4 @@
-#include "runner/replay.h"
+#include "runner/serving/replay.h"
 
 #include <sys/wait.h>
 #include <unistd.h>

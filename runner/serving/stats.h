@@ -2,7 +2,7 @@
 #pragma once
 
 #include "runner/engine.h"
-#include "runner/messages.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 

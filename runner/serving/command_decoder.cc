@@ -1,4 +1,4 @@
-#include "runner/command_decoder.h"
+#include "runner/serving/command_decoder.h"
 
 #include "runner/json/command_from_json.h"
 

@@ -1,4 +1,4 @@
-#include "runner/frame.h"
+#include "runner/serving/frame.h"
 
 #include <algorithm>
 

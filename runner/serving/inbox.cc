@@ -1,4 +1,4 @@
-#include "runner/inbox.h"
+#include "runner/serving/inbox.h"
 
 #include <algorithm>
 #include <unordered_set>

@@ -2,12 +2,12 @@
 // a step computes too. The order of messages is docs/protocol.md's.
 #pragma once
 
-#include "runner/channel.h"
 #include "runner/engine.h"
-#include "runner/heartbeat.h"
-#include "runner/inbox.h"
-#include "runner/recorder.h"
 #include "runner/result.h"
+#include "runner/serving/channel.h"
+#include "runner/serving/heartbeat.h"
+#include "runner/serving/inbox.h"
+#include "runner/serving/recorder.h"
 
 namespace runnel {
 

@@ -1,4 +1,4 @@
-#include "runner/heartbeat.h"
+#include "runner/serving/heartbeat.h"
 
 #include "runner/process_memory.h"
 

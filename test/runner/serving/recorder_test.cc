@@ -1,11 +1,11 @@
-#include "runner/recorder.h"
+#include "runner/serving/recorder.h"
 
 #include <sys/stat.h>
 
 #include <cstdio>
 #include <filesystem>
 
-#include "runner/recording.h"
+#include "runner/serving/recording.h"
 #include "test/fixtures/recorded_session.h"
 #include "test/unit_test.h"
 

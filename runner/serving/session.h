@@ -5,11 +5,12 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "runner/engine.h"
-#include "runner/heartbeat.h"
-#include "runner/messages.h"
 #include "runner/result.h"
+#include "runner/serving/heartbeat.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 
@@ -50,7 +51,7 @@ class Session {
   Result<void> generate(const wire::Generate& generate);
   Result<void> cancel(uint32_t request_id);
   Result<void> send_scores(std::span<const ScoredToken> scored);
-  Result<void> send_error(const RequestError& error);
+  Result<void> send_error(uint32_t request_id, wire::ErrorCode code, const std::string& sentence);
   void show(wire::Phase phase);
 
   Engine& engine_;

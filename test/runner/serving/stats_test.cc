@@ -1,4 +1,4 @@
-#include "runner/stats.h"
+#include "runner/serving/stats.h"
 
 #include "test/fixtures/fake_model.h"
 #include "test/fixtures/sequences.h"

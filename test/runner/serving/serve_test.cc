@@ -1,4 +1,4 @@
-#include "runner/serve.h"
+#include "runner/serving/serve.h"
 
 #include <future>
 #include <utility>

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "runner/formats/mapped_file.h"
-#include "runner/frame.h"
-#include "runner/messages.h"
 #include "runner/result.h"
+#include "runner/serving/frame.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 

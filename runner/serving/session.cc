@@ -1,9 +1,10 @@
-#include "runner/session.h"
+#include "runner/serving/session.h"
 
 #include <algorithm>
 
 #include "runner/check.h"
-#include "runner/stats.h"
+#include "runner/serving/request_from.h"
+#include "runner/serving/stats.h"
 
 namespace runnel {
 namespace {
@@ -12,6 +13,18 @@ wire::FinishReason wire_reason(FinishReason reason) {
   if (reason == FinishReason::kStopId) return wire::FINISH_REASON_STOP_ID;
   if (reason == FinishReason::kMaxTokens) return wire::FINISH_REASON_MAX_TOKENS;
   return wire::FINISH_REASON_UNSPECIFIED;
+}
+
+wire::ErrorCode wire_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kOutOfMemory:
+      return wire::ERROR_CODE_OUT_OF_MEMORY;
+    case ErrorCode::kQueueFull:
+      return wire::ERROR_CODE_QUEUE_FULL;
+    case ErrorCode::kInferenceFailed:
+      return wire::ERROR_CODE_INFERENCE_FAILED;
+  }
+  CHECK(false);
 }
 
 void fill_logprobs(const TokenLogprobs& logprobs, wire::TokenLogprobs& entry) {
@@ -84,17 +97,18 @@ Result<void> Session::generate(const wire::Generate& generate) {
                  "A Generate has request_id " + std::to_string(request_id) + ", which is in use."};
   }
   if (is_draining_)
-    return send_error({request_id, wire::ERROR_CODE_DRAINING, "The runner takes no new requests."});
+    return send_error(request_id, wire::ERROR_CODE_DRAINING, "The runner takes no new requests.");
   Result<Sequence> sequence = sequence_from(generate, engine_.limits());
   if (!sequence.ok())
-    return send_error({request_id, wire::ERROR_CODE_INVALID_REQUEST, sequence.error().message});
+    return send_error(request_id, wire::ERROR_CODE_INVALID_REQUEST, sequence.error().message);
   const std::optional<RequestError> refusal = engine_.add(*std::move(sequence));
-  return refusal ? send_error(*refusal) : Result<void>();
+  if (!refusal) return {};
+  return send_error(request_id, wire_code(refusal->code), refusal->message);
 }
 
 Result<void> Session::cancel(uint32_t request_id) {
   if (!engine_.cancel(request_id)) return {};
-  return send_error({request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled."});
+  return send_error(request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled.");
 }
 
 void Session::begin_step() {
@@ -122,8 +136,10 @@ Result<void> Session::step(const DuringStep& during_step) {
     if (token.first) fill_first_output(token, *step.add_first_outputs());
   }
   if (const auto sent = send_(message); !sent.ok()) return sent;
-  for (const RequestError& error : output.errors)
-    if (const auto sent = send_error(error); !sent.ok()) return sent;
+  for (const RequestError& error : output.errors) {
+    const auto sent = send_error(error.request_id, wire_code(error.code), error.message);
+    if (!sent.ok()) return sent;
+  }
   return {};
 }
 
@@ -145,12 +161,12 @@ Result<void> Session::send_scores(std::span<const ScoredToken> scored) {
   return {};
 }
 
-Result<void> Session::send_error(const RequestError& error) {
+Result<void> Session::send_error(uint32_t request_id, wire::ErrorCode code, const std::string& sentence) {
   wire::FromRunner message;
   wire::RequestError& request_error = *message.mutable_request_error();
-  request_error.set_request_id(error.request_id);
-  request_error.set_code(error.code);
-  request_error.set_message(error.message);
+  request_error.set_request_id(request_id);
+  request_error.set_code(code);
+  request_error.set_message(sentence);
   return send_(message);
 }
 

@@ -1,10 +1,10 @@
-#include "runner/replay.h"
+#include "runner/serving/replay.h"
 
 #include <algorithm>
 #include <deque>
 
 #include "runner/json/event_to_json.h"
-#include "runner/session.h"
+#include "runner/serving/session.h"
 
 namespace runnel {
 namespace {

@@ -1,4 +1,4 @@
-#include "runner/channel.h"
+#include "runner/serving/channel.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "runner/check.h"
-#include "runner/frame.h"
 #include "runner/json/event_to_json.h"
+#include "runner/serving/frame.h"
 
 namespace runnel {
 namespace {

@@ -10,9 +10,9 @@
 #include <optional>
 #include <thread>
 
-#include "runner/channel.h"
-#include "runner/inbox.h"
-#include "runner/messages.h"
+#include "runner/serving/channel.h"
+#include "runner/serving/inbox.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "runner/engine.h"
-#include "runner/recording.h"
 #include "runner/result.h"
+#include "runner/serving/recording.h"
 
 namespace runnel {
 

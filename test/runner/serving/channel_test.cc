@@ -1,4 +1,4 @@
-#include "runner/channel.h"
+#include "runner/serving/channel.h"
 
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 #include <iostream>
 #include <string>
 
-#include "runner/heartbeat.h"
+#include "runner/serving/heartbeat.h"
 #include "test/fixtures/gateway_end.h"
 #include "test/unit_test.h"
 
