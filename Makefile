@@ -63,7 +63,7 @@ cuda-runner: $(BUILD)/build.ninja $(NVCC)
 # What `make test` shows over the emulator, on a device.
 test-cuda: $(BUILD)/build.ninja $(NVCC) $(if $(NODE),model gateway/runner/proto/runner.js)
 	$(call configure,$(WITH_NVCC))
-	@ninja -C $(BUILD) cuda-runner cuda-device-tests exactness-cuda
+	@ninja -C $(BUILD) device-tests
 	@BUILD=$(BUILD) NVCC=$(NVCC) test/cuda-runner/on_device.sh
 
 # cuda-runner beside cpu-runner.

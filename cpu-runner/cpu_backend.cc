@@ -15,6 +15,7 @@
 #include "cpu-runner/product.h"
 #include "cpu-runner/rope_angles.h"
 #include "cpu-runner/thread_pool.h"
+#include "cpu-runner/timing.h"
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
@@ -59,6 +60,13 @@ class CpuBackend final : public Backend {
   Result<void> allocate_kv(const KvShape& shape) override;
   uint64_t free_memory_bytes() const override { return 0; }
   uint64_t weights_bytes() const override;
+
+  std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override {
+    return runnel::seconds_of(work, num_times);
+  }
+  Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override {
+    return runnel::seconds_of_copy(*threads_, bytes, num_times);
+  }
 
   // Each operation is done when it returns.
   void begin_forward(const Batch&) override {}

@@ -21,6 +21,7 @@
 #include "cuda-runner/kv_memory.h"
 #include "cuda-runner/rope_tables.h"
 #include "cuda-runner/step_inputs.h"
+#include "cuda-runner/timing.h"
 #include "cuda-runner/weight_upload.h"
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
@@ -74,6 +75,14 @@ class CudaBackend final : public Backend {
   Result<void> allocate_kv(const KvShape& shape) override;
   uint64_t free_memory_bytes() const override { return device_.free_bytes(); }
   uint64_t weights_bytes() const override { return weights_bytes_; }
+
+  std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override {
+    CHECK(batch_ != nullptr && pass_ == Pass::kEager);
+    return runnel::seconds_of(stream_, work, num_times);
+  }
+  Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override {
+    return runnel::seconds_of_copy(stream_, bytes, num_times);
+  }
 
   void begin_forward(const Batch& batch) override;
   void end_forward() override;

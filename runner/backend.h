@@ -13,8 +13,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runner/attention_shape.h"
 #include "runner/batch.h"
@@ -90,6 +92,16 @@ class Backend {
   virtual uint64_t free_memory_bytes() const = 0;
   // Memory held by weights, in bytes.
   virtual uint64_t weights_bytes() const = 0;
+
+  // --- measuring
+  // -------------------------------------------------------------------------------------------------
+
+  // Seconds that the operations work() asks for take on the device, each of so many times, after a time that
+  // does not count. In a forward pass whose operations are launched by themselves (enforce_eager).
+  virtual std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) = 0;
+  // The same of a copy of so many bytes within the device's memory. Fails with kSystem where there is no room
+  // for them twice.
+  virtual Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) = 0;
 
   // --- one step
   // --------------------------------------------------------------------------------------------------

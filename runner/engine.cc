@@ -27,20 +27,20 @@ std::optional<RequestError> Engine::refusal_of(const Sequence& sequence) const {
   const auto num_stored = static_cast<uint32_t>(std::min<uint64_t>(num_wanted, config_.max_model_len)) - 1;
   const BlockManager& blocks = scheduler_.blocks();
   if (blocks.blocks_for(num_stored) > blocks.num_blocks()) {
-    return RequestError{request_id, wire::ERROR_CODE_OUT_OF_MEMORY,
+    return RequestError{request_id, ErrorCode::kOutOfMemory,
                         "The request may store " + std::to_string(num_stored) +
                             " tokens; the KV cache holds " +
                             std::to_string(uint64_t{blocks.num_blocks()} * config_.scheduler.block_size) +
                             ". Ask for fewer, or start the runner with a larger --kv-cache-bytes."};
   }
   if (num_requests() == kMaxRequests) {
-    return RequestError{request_id, wire::ERROR_CODE_QUEUE_FULL,
+    return RequestError{request_id, ErrorCode::kQueueFull,
                         "The runner holds " + std::to_string(kMaxRequests) + " requests, its limit."};
   }
   uint64_t num_held = 0;
   for (const auto& [id, held] : sequences_) num_held += held.num_prompt_tokens;
   if (num_held + sequence.num_prompt_tokens > kMaxHeldTokens) {
-    return RequestError{request_id, wire::ERROR_CODE_QUEUE_FULL,
+    return RequestError{request_id, ErrorCode::kQueueFull,
                         "The runner holds prompts of " + std::to_string(num_held) + " tokens; with " +
                             std::to_string(sequence.num_prompt_tokens) +
                             " more they would be over its limit, " + std::to_string(kMaxHeldTokens) + "."};
@@ -197,7 +197,7 @@ void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during
     const bool has_failed = !output.errors.empty() && output.errors.back().request_id == sequence.request_id;
     if (has_failed) continue;  // by an earlier row
     if (is_last ? !token_id : !all_finite(logits.row(i))) {
-      output.errors.push_back({sequence.request_id, wire::ERROR_CODE_INFERENCE_FAILED,
+      output.errors.push_back({sequence.request_id, ErrorCode::kInferenceFailed,
                                "The logits after token " + std::to_string(wanted[i].position) +
                                    " of the request are not all finite numbers."});
     } else if (is_last) {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <span>
 #include <unordered_set>
-#include <vector>
+#include <utility>
 
 namespace runnel {
 namespace {
@@ -40,34 +40,22 @@ Result<void> check_range(const std::string& field, float value, float min, float
   return refusal(field + " is " + shown(value) + "; the limit is " + shown(min) + " to " + shown(max) + ".");
 }
 
-Result<std::vector<LogitBias>> logit_bias_from(const wire::Sampling& sampling, uint32_t vocab_size) {
-  const auto count = check_count("logit_bias", sampling.logit_bias().size(), "entries", kMaxLogitBiases);
-  if (!count.ok()) return count.error();
-  std::vector<LogitBias> biases;
-  for (const wire::LogitBias& entry : sampling.logit_bias()) {
-    const std::string field = "logit_bias[" + std::to_string(biases.size()) + "]";
-    if (entry.token_id() >= vocab_size) {
-      return refusal(field + ".token_id is " + std::to_string(entry.token_id()) +
+Result<void> check_logit_bias(std::span<const LogitBias> biases, uint32_t vocab_size) {
+  if (const auto check = check_count("logit_bias", biases.size(), "entries", kMaxLogitBiases); !check.ok())
+    return check;
+  for (size_t i = 0; i < biases.size(); ++i) {
+    const std::string field = "logit_bias[" + std::to_string(i) + "]";
+    if (biases[i].token_id >= vocab_size) {
+      return refusal(field + ".token_id is " + std::to_string(biases[i].token_id) +
                      "; the model's ids are below " + std::to_string(vocab_size) + ".");
     }
-    if (const auto check = check_range(field + ".bias", entry.bias(), -100.0f, 100.0f); !check.ok())
-      return check.error();
-    biases.push_back({entry.token_id(), entry.bias()});
+    if (const auto check = check_range(field + ".bias", biases[i].bias, -100.0f, 100.0f); !check.ok())
+      return check;
   }
-  return biases;
+  return {};
 }
 
-Result<SamplingParams> sampling_from(const wire::Sampling& sampling, uint32_t vocab_size) {
-  SamplingParams params;
-  if (sampling.has_temperature()) params.temperature = sampling.temperature();
-  if (sampling.has_top_k()) params.top_k = sampling.top_k();
-  if (sampling.has_top_p()) params.top_p = sampling.top_p();
-  if (sampling.has_min_p()) params.min_p = sampling.min_p();
-  if (sampling.has_repetition_penalty()) params.repetition_penalty = sampling.repetition_penalty();
-  if (sampling.has_presence_penalty()) params.presence_penalty = sampling.presence_penalty();
-  if (sampling.has_frequency_penalty()) params.frequency_penalty = sampling.frequency_penalty();
-  if (sampling.has_seed()) params.seed = sampling.seed();
-
+Result<void> check_sampling(const SamplingParams& params, uint32_t vocab_size) {
   const Result<void> checks[] = {
       check_range("temperature", params.temperature, 0.0f, 100.0f),
       check_range("top_p", params.top_p, 0.0f, 1.0f),
@@ -77,15 +65,10 @@ Result<SamplingParams> sampling_from(const wire::Sampling& sampling, uint32_t vo
       check_range("frequency_penalty", params.frequency_penalty, -2.0f, 2.0f),
   };
   for (const Result<void>& check : checks)
-    if (!check.ok()) return check.error();
+    if (!check.ok()) return check;
   if (params.repetition_penalty == 0.0f)
     return refusal("repetition_penalty is 0; it must be above 0, and 1 turns it off.");
-  Result<std::vector<LogitBias>> logit_bias = logit_bias_from(sampling, vocab_size);
-  if (!logit_bias.ok()) return logit_bias.error();
-  params.logit_bias = *std::move(logit_bias);
-  params.allowed_ids.assign(sampling.allowed_token_ids().begin(), sampling.allowed_token_ids().end());
-  params.banned_ids.assign(sampling.banned_token_ids().begin(), sampling.banned_token_ids().end());
-  return params;
+  return check_logit_bias(params.logit_bias, vocab_size);
 }
 
 // Whether masks leave an id to draw: one that is allowed, not banned, and none of excluded.
@@ -118,21 +101,21 @@ Result<void> check_masks(const Sequence& sequence, uint32_t vocab_size) {
 }
 
 // At most kMaxTopLogprobs.
-Result<void> check_logprobs(const std::string& field, uint32_t num_top) {
-  if (num_top <= kMaxTopLogprobs) return {};
-  return refusal(field + " is " + std::to_string(num_top) + "; the limit is " +
+Result<void> check_logprobs(const std::string& field, std::optional<uint32_t> num_top) {
+  if (num_top.value_or(0) <= kMaxTopLogprobs) return {};
+  return refusal(field + " is " + std::to_string(*num_top) + "; the limit is " +
                  std::to_string(kMaxTopLogprobs) + ".");
 }
 
 }  // namespace
 
-Result<Sequence> sequence_from(const wire::Generate& generate, const RequestLimits& limits) {
+Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
   Sequence sequence;
-  sequence.request_id = generate.request_id();
-  sequence.token_ids.assign(generate.token_ids().begin(), generate.token_ids().end());
-  sequence.stop_ids.assign(generate.stop_ids().begin(), generate.stop_ids().end());
-  sequence.max_tokens = generate.max_tokens();
-  sequence.min_tokens = generate.min_tokens();
+  sequence.request_id = request.request_id;
+  sequence.token_ids = std::move(request.token_ids);
+  sequence.stop_ids = std::move(request.stop_ids);
+  sequence.max_tokens = request.max_tokens;
+  sequence.min_tokens = request.min_tokens;
 
   const uint32_t num_tokens = sequence.num_tokens();
   if (num_tokens == 0) return refusal("token_ids is empty; at least one token is needed.");
@@ -141,15 +124,15 @@ Result<Sequence> sequence_from(const wire::Generate& generate, const RequestLimi
                    std::to_string(limits.max_model_len - 1) + ", one less than the context of " +
                    std::to_string(limits.max_model_len) + ".");
   }
-  if (generate.num_emitted() >= num_tokens) {
-    return refusal("num_emitted is " + std::to_string(generate.num_emitted()) +
+  if (request.num_emitted >= num_tokens) {
+    return refusal("num_emitted is " + std::to_string(request.num_emitted) +
                    "; it must be below the number of token_ids, " + std::to_string(num_tokens) + ".");
   }
-  if (sequence.max_tokens <= generate.num_emitted()) {
+  if (sequence.max_tokens <= request.num_emitted) {
     return refusal("max_tokens is " + std::to_string(sequence.max_tokens) +
-                   "; it must be more than num_emitted, " + std::to_string(generate.num_emitted()) + ".");
+                   "; it must be more than num_emitted, " + std::to_string(request.num_emitted) + ".");
   }
-  sequence.num_prompt_tokens = num_tokens - generate.num_emitted();
+  sequence.num_prompt_tokens = num_tokens - request.num_emitted;
   if (sequence.min_tokens > sequence.max_tokens) {
     return refusal("min_tokens is " + std::to_string(sequence.min_tokens) + "; the limit is max_tokens, " +
                    std::to_string(sequence.max_tokens) + ".");
@@ -161,20 +144,20 @@ Result<Sequence> sequence_from(const wire::Generate& generate, const RequestLimi
   if (const auto check = check_ids("stop_ids", sequence.stop_ids, limits.vocab_size); !check.ok())
     return check.error();
 
-  if (generate.has_top_logprobs()) sequence.top_logprobs = generate.top_logprobs();
-  if (const auto check = check_logprobs("top_logprobs", generate.top_logprobs()); !check.ok())
+  sequence.top_logprobs = request.top_logprobs;
+  if (const auto check = check_logprobs("top_logprobs", request.top_logprobs); !check.ok())
     return check.error();
-  if (generate.has_prompt_logprobs()) sequence.prompt_logprobs = generate.prompt_logprobs();
-  if (const auto check = check_logprobs("prompt_logprobs", generate.prompt_logprobs()); !check.ok())
+  sequence.prompt_logprobs = request.prompt_logprobs;
+  if (const auto check = check_logprobs("prompt_logprobs", request.prompt_logprobs); !check.ok())
     return check.error();
-  sequence.cache_salt = generate.cache_salt();
+  sequence.cache_salt = std::move(request.cache_salt);
   if (sequence.cache_salt.size() > kMaxCacheSaltBytes) {
     return refusal("cache_salt has " + std::to_string(sequence.cache_salt.size()) + " bytes; the limit is " +
                    std::to_string(kMaxCacheSaltBytes) + ".");
   }
-  Result<SamplingParams> sampling = sampling_from(generate.sampling(), limits.vocab_size);
-  if (!sampling.ok()) return sampling.error();
-  sequence.sampling = *std::move(sampling);
+  sequence.sampling = std::move(request.sampling);
+  if (const auto check = check_sampling(sequence.sampling, limits.vocab_size); !check.ok())
+    return check.error();
   if (const auto check = check_masks(sequence, limits.vocab_size); !check.ok()) return check.error();
   return sequence;
 }

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
-#include "runner/messages.h"
 #include "runner/result.h"
 #include "runner/sequence.h"
 
@@ -14,21 +15,38 @@ namespace runnel {
 constexpr uint32_t kMaxTopLogprobs = 20;
 constexpr uint32_t kMaxCacheSaltBytes = 32;
 
+// What is asked for, unchecked: Generate in proto/runner.proto, without its frame.
+struct Request {
+  uint32_t request_id = 0;
+  std::vector<uint32_t> token_ids = {};  // of the prompt, then those that were emitted
+  uint32_t num_emitted = 0;              // by earlier runners, the last of token_ids
+  uint32_t max_tokens = 0;               // generated tokens in all
+  uint32_t min_tokens = 0;
+  std::vector<uint32_t> stop_ids = {};
+  SamplingParams sampling = {};
+  std::optional<uint32_t> top_logprobs = {};     // unset: no log-probabilities
+  std::optional<uint32_t> prompt_logprobs = {};  // the same for the prompt's own tokens
+  std::string cache_salt = {};
+};
+
 // What a request may be depends on the model and on how the runner was started.
 struct RequestLimits {
   uint32_t vocab_size;
   uint32_t max_model_len;  // tokens of prompt and answer together
 };
 
-// Why a request ends without a finish reason.
+// Why an engine refuses or ends a request.
+enum class ErrorCode { kOutOfMemory, kQueueFull, kInferenceFailed };
+
+// A request's end without a finish reason.
 struct RequestError {
   uint32_t request_id;
-  wire::ErrorCode code;
+  ErrorCode code;
   std::string message;
 };
 
-// The sequence that a Generate asks for. Fails with kUsage and a sentence that names the field, its value and
+// The sequence that is asked for. Fails with kUsage and a sentence that names the field, its value and
 // the limit.
-Result<Sequence> sequence_from(const wire::Generate& generate, const RequestLimits& limits);
+Result<Sequence> sequence_from(Request request, const RequestLimits& limits);
 
 }  // namespace runnel

@@ -1,9 +1,9 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { CPU_RUNNER, FAULTY_RUNNER } from './fixtures/default-model.ts';
+import { CPU_RUNNER, FAULTY_RUNNER, RUNNER_WITHOUT_PROTOBUF, TINY_MODEL } from './fixtures/default-model.ts';
 
 /** Who may know what: the lines between the parts of the tree, read off their sources. */
 
@@ -48,6 +48,38 @@ test('the runner that plans its own death is another program than the shipped on
   }
   for (const { path, text } of sourcesOf('runner/*', 'cpu-runner/*', 'deploy/*', 'gateway/*.ts'))
     assert.not.match(text, /cpu-runner-faulty|RUNNER_FAULT/, path);
+});
+
+test('what computes needs no protobuf: only serving and its two commands know frames', () => {
+  const serving = /^runner\/(serving|json)\/|^runner\/commands\/(serve|replay)_command\.cc$/;
+  const others = sourcesOf('runner/*.cc', 'runner/*.h', 'cpu-runner/*', 'cuda-runner/*').filter(
+    ({ path }) => !serving.test(path),
+  );
+  requireOnly(
+    others,
+    INCLUDE,
+    (name) => !/^(proto|runner\/json|runner\/serving)\/(?!record_limits\.h)/.test(name),
+  );
+  const inside = 'google8protobuf';
+  assert.ok(readFileSync(CPU_RUNNER).includes(inside));
+  assert.not.ok(readFileSync(RUNNER_WITHOUT_PROTOBUF).includes(inside));
+});
+
+test('a runner without protobuf generates, and refuses serve and replay by name', () => {
+  const run = (...args: string[]) =>
+    spawnSync(RUNNER_WITHOUT_PROTOBUF, args, { encoding: 'utf8', input: '' });
+  const generate = ['generate', '--model', TINY_MODEL, '--tokens', '1,2,3', '--max-tokens', '4'];
+  assert.is(run(...generate).stdout, execFileSync(CPU_RUNNER, generate, { encoding: 'utf8' }));
+  const refused = { serve: ['--model', TINY_MODEL], replay: ['session.frames'] };
+  for (const [command, args] of Object.entries(refused)) {
+    const { status, stdout, stderr } = run(command, ...args);
+    assert.equal([status, stdout], [64, '']);
+    assert.is(
+      stderr,
+      `cpu-runner: ${command} is not in this runner, which was built without protobuf. ` +
+        'Install protobuf-compiler and libprotobuf-dev, and build it again.\n',
+    );
+  }
 });
 
 test('what both runners share knows neither a device nor an instruction set', () => {

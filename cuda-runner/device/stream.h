@@ -35,6 +35,12 @@ class Stream {
     CHECK(first <= from.size() && to.size() <= from.size() - first);
     copy(to.data(), from.data() + first, to.size_bytes(), cudaMemcpyDeviceToHost);
   }
+  // All elements, from one place on the device to another of the same size.
+  template <typename T>
+  void copy(DeviceBuffer<T>& to, const DeviceBuffer<T>& from) const {
+    CHECK(to.size() == from.size());
+    copy(to.data(), from.data(), from.num_bytes(), cudaMemcpyDeviceToDevice);
+  }
   template <typename T>
   void fill_with_zeros(DeviceBuffer<T>& buffer) {
     fill_with_zeros(buffer.data(), buffer.num_bytes());

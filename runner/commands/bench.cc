@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <random>
+#include <utility>
 
 #include "runner/commands/bench_request.h"
 #include "runner/commands/samples.h"
@@ -66,10 +67,9 @@ class Bench {
   }
 
   Result<void> add(uint32_t num_prompt_tokens, uint32_t max_tokens) {
-    wire::Generate request =
-        random_prompt(random_, engine_.limits().vocab_size, num_prompt_tokens, max_tokens);
-    request.set_request_id(++last_request_id_);
-    return submit(request, engine_);
+    Request request = random_prompt(random_, engine_.limits().vocab_size, num_prompt_tokens, max_tokens);
+    request.request_id = ++last_request_id_;
+    return submit(std::move(request), engine_);
   }
 
   Engine& engine_;

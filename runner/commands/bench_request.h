@@ -5,16 +5,16 @@
 #include <random>
 
 #include "runner/engine.h"
-#include "runner/messages.h"
+#include "runner/request.h"
 #include "runner/result.h"
 
 namespace runnel {
 
 // The most likely tokens after random ids: no prompt finds another's blocks in the cache.
-wire::Generate random_prompt(std::mt19937_64& random, uint32_t vocab_size, uint32_t num_prompt_tokens,
-                             uint32_t max_tokens);
+Request random_prompt(std::mt19937_64& random, uint32_t vocab_size, uint32_t num_prompt_tokens,
+                      uint32_t max_tokens);
 
 // Fails with kUsage when the engine refuses it.
-Result<void> submit(const wire::Generate& request, Engine& engine);
+Result<void> submit(Request request, Engine& engine);
 
 }  // namespace runnel

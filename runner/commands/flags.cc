@@ -161,9 +161,8 @@ SandboxMode sandbox_mode_from(const std::string& name) {
 }
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
-  command.add_flag_callback(
-      "--json-frames", [&flags] { flags.form = FrameForm::kJson; },
-      "One JSON object a line instead of frames, both ways; for people and scripts");
+  command.add_flag("--json-frames", flags.json_frames,
+                   "One JSON object a line instead of frames, both ways; for people and scripts");
   command.add_option("--record", flags.record, "Write what comes in and goes out to this file, for replay");
   command.add_option("--record-max-bytes", flags.record_max_bytes, "Size at which recording stops")
       ->check(kWholeNumber)
@@ -185,6 +184,31 @@ void add_replay_flags(CLI::App& command, ReplayFlags& flags) {
       ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()));
 }
 
+// Throws, as CLI11 wants it of a value that it cannot take.
+TensorType tensor_type_from(const std::string& name) {
+  const std::optional<TensorType> type = tensor_type_named(name);
+  if (!type) throw CLI::ValidationError("--type", name + " is none of " + tensor_type_names());
+  return *type;
+}
+
+void add_synth_flags(CLI::App& command, SynthFlags& flags) {
+  command.add_option("--arch", flags.architecture, "Architecture: llama")
+      ->required()
+      ->check(CLI::IsMember({"llama"}).description(""));
+  command.add_option("--shape", flags.shape, "Of Llama 3.2 1B or Llama 3.1 8B: " + llama_shape_names())
+      ->required();
+  command
+      .add_option_function<std::string>(
+          "--type", [&flags](const std::string& name) { flags.type = tensor_type_from(name); },
+          "What matrices are stored as: " + tensor_type_names())
+      ->type_name("TYPE")
+      ->default_str("q4_1");
+  command.add_option("--seed", flags.seed, "Any number of 64 bits")
+      ->check(kWholeNumber)
+      ->capture_default_str();
+  command.add_option("FILE", flags.file, "The file to write; there must be none of that name")->required();
+}
+
 // A flag of one kind of benchmark is refused in the others.
 void add_bench_flags(CLI::App& command, Flags& flags) {
   CLI::Option* const workload =
@@ -196,17 +220,34 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
           ->check(CLI::Range(1u, kMaxModelLen))
           ->excludes(workload);
 
+  CLI::Option* const kernels =
+      command
+          .add_flag("--kernels", flags.is_kernel_bench,
+                    "Measure instead each operation of a step of next tokens, and a copy of memory")
+          ->excludes(workload)
+          ->excludes(long_prompt);
+  // Of an engine, which the operations do without.
+  for (const char* name : {"--max-model-len", "--max-num-batched-tokens", "--mixed-batches",
+                           "--mixed-prefill-tokens", "--kv-cache-bytes", "--memory-bytes", "--enforce-eager"})
+    if (CLI::Option* option = command.get_option_no_throw(name)) kernels->excludes(option);
+
   const auto for_table = [&](CLI::Option* option) {
-    option->excludes(workload)->excludes(long_prompt)->capture_default_str();
+    return option->excludes(workload)->excludes(long_prompt)->capture_default_str();
   };
-  for_table(command.add_option("--prompt", flags.bench.num_prompt_tokens, "Tokens of the prompt")
+  for_table(command
+                .add_option("--prompt", flags.bench.num_prompt_tokens,
+                            "Tokens of the prompt; with --kernels: positions of each sequence")
                 ->check(CLI::Range(1u, kMaxModelLen)));
   for_table(command.add_option("--generate", flags.bench.num_generated, "Tokens to decode")
-                ->check(CLI::Range(1u, kMaxModelLen)));
+                ->check(CLI::Range(1u, kMaxModelLen)))
+      ->excludes(kernels);
   for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once, such as 1,8,32")
                 ->delimiter(',')
                 ->check(CLI::Range(1u, kMaxNumSeqs)));
-  for_table(command.add_option("--repeats", flags.bench.num_repeats, "Runs; the median counts")
+  for_table(command
+                .add_option("--repeats", flags.bench.num_repeats,
+                            "Runs; the median counts; default with --kernels: " +
+                                std::to_string(flags.kernels.num_repeats))
                 ->check(CLI::Range(1u, kMaxRepeats)));
 
   command
@@ -240,6 +281,7 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   CLI::App& serving_command = *app.add_subcommand("serve", "Speaks docs/protocol.md on stdin and stdout");
   for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
   CLI::App& replay_app = *app.add_subcommand("replay", "Does again what serve --record recorded");
+  CLI::App& synth_command = *app.add_subcommand("synth", "Writes a model file of random weights");
   for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command}) {
     add_engine_flags(*command, flags.engine);
     if (uses_gpu) {
@@ -262,6 +304,7 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   add_num_seqs_flag(serving_command, flags.engine);
   add_serve_flags(serving_command, flags.serve);
   add_replay_flags(replay_app, flags.replay);
+  add_synth_flags(synth_command, flags.synth);
 }
 
 }  // namespace runnel

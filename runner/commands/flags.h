@@ -7,9 +7,11 @@
 #include "runner/commands/bench.h"
 #include "runner/commands/gap_bench.h"
 #include "runner/commands/generate.h"
+#include "runner/commands/kernel_bench.h"
 #include "runner/commands/loaded_model.h"
 #include "runner/commands/replay_command.h"
 #include "runner/commands/serve_command.h"
+#include "runner/commands/synth.h"
 #include "runner/commands/workload_bench.h"
 
 namespace CLI {
@@ -22,12 +24,15 @@ struct Flags {
   EngineFlags engine;
   GenerateFlags generate;
   BenchFlags bench;
+  bool is_kernel_bench = false;
+  KernelBenchFlags kernels;
   bool is_workload_bench = false;
   WorkloadFlags workload;
   bool is_gap_bench = false;
   GapFlags gap;
   ServeFlags serve;
   ReplayFlags replay;
+  SynthFlags synth;
   std::string tokens_file;
   uint32_t num_top = 5;
   bool json = false;

@@ -71,10 +71,9 @@ class GapBench {
   };
 
   Result<void> add(uint32_t request_id, uint32_t num_prompt_tokens, uint32_t max_tokens) {
-    wire::Generate request =
-        random_prompt(random_, engine_.limits().vocab_size, num_prompt_tokens, max_tokens);
-    request.set_request_id(request_id);
-    return submit(request, engine_);
+    Request request = random_prompt(random_, engine_.limits().vocab_size, num_prompt_tokens, max_tokens);
+    request.request_id = request_id;
+    return submit(std::move(request), engine_);
   }
 
   template <typename IsDone>

@@ -9,34 +9,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-wire::Generate request_from(const GenerateFlags& flags) {
-  wire::Generate request;
-  request.set_request_id(1);
-  request.mutable_token_ids()->Assign(flags.tokens.begin(), flags.tokens.end());
-  request.set_max_tokens(flags.max_tokens);
-  request.set_min_tokens(flags.min_tokens);
-  request.mutable_stop_ids()->Assign(flags.stop_ids.begin(), flags.stop_ids.end());
-  wire::Sampling& sampling = *request.mutable_sampling();
-  sampling.set_temperature(flags.sampling.temperature);
-  sampling.set_top_k(flags.sampling.top_k);
-  sampling.set_top_p(flags.sampling.top_p);
-  sampling.set_min_p(flags.sampling.min_p);
-  sampling.set_repetition_penalty(flags.sampling.repetition_penalty);
-  sampling.set_seed(flags.sampling.seed);
-  sampling.set_presence_penalty(flags.sampling.presence_penalty);
-  sampling.set_frequency_penalty(flags.sampling.frequency_penalty);
-  for (const LogitBias& entry : flags.sampling.logit_bias) {
-    wire::LogitBias& bias = *sampling.add_logit_bias();
-    bias.set_token_id(entry.token_id);
-    bias.set_bias(entry.bias);
-  }
-  sampling.mutable_allowed_token_ids()->Assign(flags.sampling.allowed_ids.begin(),
-                                               flags.sampling.allowed_ids.end());
-  sampling.mutable_banned_token_ids()->Assign(flags.sampling.banned_ids.begin(),
-                                              flags.sampling.banned_ids.end());
-  if (flags.logprobs) request.set_top_logprobs(*flags.logprobs);
-  if (flags.prompt_logprobs) request.set_prompt_logprobs(*flags.prompt_logprobs);
-  return request;
+Request request_from(const GenerateFlags& flags) {
+  return {.request_id = 1,
+          .token_ids = flags.tokens,
+          .max_tokens = flags.max_tokens,
+          .min_tokens = flags.min_tokens,
+          .stop_ids = flags.stop_ids,
+          .sampling = flags.sampling,
+          .top_logprobs = flags.logprobs,
+          .prompt_logprobs = flags.prompt_logprobs};
 }
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {

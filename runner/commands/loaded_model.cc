@@ -76,6 +76,12 @@ void EngineFlags::set_gpu_defaults() {
   kv_cache_bytes = 0;
 }
 
+Result<void> check_block_size(uint32_t block_size) {
+  if (std::has_single_bit(block_size) && block_size >= 8 && block_size <= 256) return {};
+  return Error{ExitCode::kUsage, "--block-size is " + std::to_string(block_size) +
+                                     "; it must be a power of two from 8 to 256."};
+}
+
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
   const Result<RegularFile> opened = RegularFile::open(flags.model);
@@ -85,10 +91,7 @@ Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> back
 
 Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
                          std::unique_ptr<Backend> backend, const LoadProgressFn& progress) {
-  if (!std::has_single_bit(flags.block_size) || flags.block_size < 8 || flags.block_size > 256) {
-    return Error{ExitCode::kUsage, "--block-size is " + std::to_string(flags.block_size) +
-                                       "; it must be a power of two from 8 to 256."};
-  }
+  if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
   Result<GgufFile> file = GgufFile::read(opened);
   if (!file.ok()) return file.error();
   backend->set_max_rows(flags.max_num_batched_tokens, kMaxHeadRows);

@@ -53,6 +53,9 @@ struct EngineFlags {
   void set_gpu_defaults();
 };
 
+// A power of two from 8 to 256; kUsage otherwise.
+Result<void> check_block_size(uint32_t block_size);
+
 // Where positions still have exact angles, see numerics.h.
 constexpr uint32_t kMaxModelLen = 1u << 20;
 

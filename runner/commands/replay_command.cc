@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "runner/formats/quoted.h"
-#include "runner/replay.h"
+#include "runner/serving/replay.h"
 
 namespace runnel {
 namespace {

@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <string_view>
 #include <thread>
+#include <vector>
 
 #include "runner/commands/flags.h"
 #include "runner/commands/inspect.h"
 #include "runner/commands/score.h"
+#include "runner/commands/synth.h"
 #include "runner/commands/system_errors.h"
 
 namespace runnel {
@@ -38,7 +39,18 @@ Result<void> run_score(Flags& flags, const BackendFactory& factory) {
   return score(*loaded->engine, *std::move(token_ids), flags.num_top, std::cout);
 }
 
+Result<void> run_kernel_bench(Flags& flags, const BackendFactory& factory) {
+  flags.engine.enforce_eager = true;  // a graph of a whole step has nothing in it that can be measured
+  flags.kernels.num_positions = flags.bench.num_prompt_tokens;
+  flags.kernels.batches = flags.bench.batches;
+  flags.kernels.json = flags.json;
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.engine.backend_options());
+  if (!backend.ok()) return backend.error();
+  return kernel_bench(flags.engine, *std::move(backend), flags.kernels, std::cout);
+}
+
 Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
+  if (flags.is_kernel_bench) return run_kernel_bench(flags, factory);
   if (flags.is_gap_bench) {
     flags.engine.max_num_seqs = flags.gap.num_streams + 1;
   } else if (!flags.is_workload_bench) {
@@ -57,15 +69,27 @@ Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
   return bench(engine, flags.bench, subject, std::cout);
 }
 
-constexpr const char* kCommands = "the commands are generate, score, inspect, bench, serve and replay.";
+// "the commands are generate, score and inspect."
+std::string commands_sentence(const CLI::App& app) {
+  const std::vector<const CLI::App*> commands = app.get_subcommands({});
+  std::string names;
+  for (const CLI::App* command : commands) {
+    if (!names.empty()) names += command == commands.back() ? " and " : ", ";
+    names += command->get_name();
+  }
+  return "the commands are " + names + ".";
+}
 
 // The sentence for a command line that does not parse. CLI11's own says of a command it does not know only
 // that one is missing.
-std::string usage_sentence(int argc, const char* const* argv, const CLI::ParseError& error) {
-  if (argc < 2) return std::string("No command was given; ") + kCommands;
+std::string usage_sentence(int argc, const char* const* argv, const CLI::App& app,
+                           const CLI::ParseError& error) {
+  if (argc < 2) return "No command was given; " + commands_sentence(app);
   const bool is_missing_command = error.get_name() == "RequiredError" && argv[1][0] != '-';
-  if (is_missing_command && std::string_view(kCommands).find(argv[1]) == std::string_view::npos)
-    return "There is no command \"" + std::string(argv[1]) + "\"; " + kCommands;
+  const bool is_known = std::ranges::any_of(
+      app.get_subcommands({}), [&](const CLI::App* command) { return command->check_name(argv[1]); });
+  if (is_missing_command && !is_known)
+    return "There is no command \"" + std::string(argv[1]) + "\"; " + commands_sentence(app);
   return error.what();
 }
 
@@ -88,9 +112,11 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail({ExitCode::kUsage, usage_sentence(argc, argv, error)});
+    return fail({ExitCode::kUsage, usage_sentence(argc, argv, app, error)});
   }
-  flags.is_gap_bench = app.get_subcommand("bench")->count("--long-prompt") > 0;
+  const CLI::App& bench_app = *app.get_subcommand("bench");
+  flags.is_gap_bench = bench_app.count("--long-prompt") > 0;
+  if (bench_app.count("--repeats") > 0) flags.kernels.num_repeats = flags.bench.num_repeats;
   if (flags.engine.num_threads == 0)
     flags.engine.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
 
@@ -102,6 +128,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     if (factory.uses_gpu() && app.got_subcommand("devices"))
       return factory.report_devices(flags.json, std::cout);
     if (app.got_subcommand("replay")) return replay_command(flags.replay, factory, std::cout);
+    if (app.got_subcommand("synth")) return synth(flags.synth, std::cout, std::cerr);
     return inspect(flags.engine.model, flags.engine.architecture, flags.json, std::cout);
   });
   if (!end.ok()) return fail(end.error());

@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 namespace runnel {
 namespace {
@@ -71,12 +72,9 @@ Result<std::vector<uint32_t>> read_token_ids(const std::string& path) {
 
 Result<void> score(Engine& engine, std::vector<uint32_t> token_ids, uint32_t num_top, std::ostream& out) {
   std::vector<TokenLogprobs> scores(token_ids.size());
-  wire::Generate request;
-  request.set_request_id(1);
-  request.mutable_token_ids()->Assign(token_ids.begin(), token_ids.end());
-  request.set_max_tokens(1);
-  request.mutable_sampling()->set_temperature(0.0f);
-  Result<Sequence> sequence = sequence_from(request, engine.limits());
+  Request request{.request_id = 1, .token_ids = std::move(token_ids), .max_tokens = 1};
+  request.sampling.temperature = 0.0f;
+  Result<Sequence> sequence = sequence_from(std::move(request), engine.limits());
   if (!sequence.ok()) return sequence.error();
   // More likely ids than a request may ask for, and no frame to put them in.
   sequence->prompt_logprobs = num_top;

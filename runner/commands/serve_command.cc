@@ -8,12 +8,12 @@
 #include <filesystem>
 #include <optional>
 
-#include "runner/channel.h"
 #include "runner/commands/system_errors.h"
-#include "runner/heartbeat.h"
-#include "runner/inbox.h"
 #include "runner/process_memory.h"
-#include "runner/serve.h"
+#include "runner/serving/channel.h"
+#include "runner/serving/heartbeat.h"
+#include "runner/serving/inbox.h"
+#include "runner/serving/serve.h"
 
 namespace runnel {
 namespace {
@@ -115,8 +115,7 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   std::optional<CommandReader> reader;
   // A script that writes its lines at once shall not have to wait for Ready: they stay in the pipe until
   // then.
-  const bool reads_early = serve_flags.form == FrameForm::kBinary;
-  if (reads_early) reader.emplace(STDIN_FILENO, inbox, serve_flags.form);
+  if (!serve_flags.json_frames) reader.emplace(STDIN_FILENO, inbox, FrameForm::kBinary);
   const Heartbeat heartbeat(writer, vitals, inbox);
   const Result<LoadedModel> loaded = load(flags, *file, *std::move(backend), progress_to(writer));
   if (!loaded.ok()) return loaded.error();
@@ -124,7 +123,7 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   if (!is_over.ok()) return is_over.error();
   if (*is_over) return {};
   if (const auto sent = writer.send(ready_from(*loaded, flags.kv_cache_type)); !sent.ok()) return sent;
-  if (!reads_early) reader.emplace(STDIN_FILENO, inbox, serve_flags.form);
+  if (serve_flags.json_frames) reader.emplace(STDIN_FILENO, inbox, FrameForm::kJson);
   return serve(*loaded->engine, inbox, writer, vitals, recorder);
 }
 
@@ -138,7 +137,8 @@ Result<void> serve_command(const EngineFlags& flags, const ServeFlags& serve_fla
   const Result<int> frames = take_stdout();
   if (!frames.ok()) return frames.error();
   const Result<std::unique_ptr<Recorder>> recorder = make_recorder(flags, serve_flags);
-  FrameWriter writer(*frames, serve_flags.form, recorder.ok() ? recorder.value().get() : nullptr);
+  FrameWriter writer(*frames, serve_flags.json_frames ? FrameForm::kJson : FrameForm::kBinary,
+                     recorder.ok() ? recorder.value().get() : nullptr);
   const Result<void> end = with_system_errors([&]() -> Result<void> {
     if (!recorder.ok()) return recorder.error();
     return serve_model(flags, serve_flags, factory, writer, recorder.value().get());

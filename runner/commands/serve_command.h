@@ -5,23 +5,22 @@
 #include <cstdint>
 #include <string>
 
-#include "runner/command_decoder.h"
 #include "runner/commands/loaded_model.h"
-#include "runner/recorder.h"
 #include "runner/result.h"
 #include "runner/sandbox/sandbox.h"
+#include "runner/serving/record_limits.h"
 
 namespace runnel {
 
 struct ServeFlags {
-  FrameForm form = FrameForm::kBinary;
-  std::string record;  // path; empty: no recording
+  bool json_frames = false;  // one JSON object a line instead of frames
+  std::string record;        // path; empty: no recording
   uint64_t record_max_bytes = kDefaultRecordMaxBytes;
   SandboxMode sandbox = SandboxMode::kAuto;
 };
 
 // Takes stdin and stdout for frames and serves until the gateway wants no more. Its error has been sent as
-// Failure.
+// Failure. Which serve_command and replay_command a runner has is decided when it is linked.
 Result<void> serve_command(const EngineFlags& flags, const ServeFlags& serve_flags,
                            const BackendFactory& factory);
 

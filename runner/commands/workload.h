@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runner/messages.h"
+#include "runner/request.h"
 
 namespace runnel {
 
@@ -13,6 +13,6 @@ constexpr uint32_t kWorkloadSize = 256;
 
 // The first num_requests of them, with request ids from 1. Ids that a small model does not have are taken
 // modulo vocab_size.
-std::vector<wire::Generate> nano_vllm_workload(uint32_t num_requests, uint32_t vocab_size);
+std::vector<Request> nano_vllm_workload(uint32_t num_requests, uint32_t vocab_size);
 
 }  // namespace runnel

@@ -55,10 +55,10 @@ MeasuredStep rows_of(const Plan& plan) {
 }
 
 // One time through the requests.
-Result<Row> run_once(Model& model, const EngineConfig& config, const std::vector<wire::Generate>& requests) {
+Result<Row> run_once(Model& model, const EngineConfig& config, const std::vector<Request>& requests) {
   Engine engine(model, config);
   const Clock::time_point start = Clock::now();
-  for (const wire::Generate& request : requests)
+  for (const Request& request : requests)
     if (const auto submitted = submit(request, engine); !submitted.ok()) return submitted.error();
   std::vector<MeasuredStep> steps;
   Samples first_tokens_ms;
@@ -92,13 +92,13 @@ Result<Row> run_once(Model& model, const EngineConfig& config, const std::vector
              first_tokens_ms.median()};
 }
 
-Result<void> check_context(const std::vector<wire::Generate>& requests, uint32_t max_model_len) {
-  for (const wire::Generate& request : requests) {
-    const uint64_t num_tokens = uint64_t{request.max_tokens()} + request.token_ids().size();
+Result<void> check_context(const std::vector<Request>& requests, uint32_t max_model_len) {
+  for (const Request& request : requests) {
+    const uint64_t num_tokens = uint64_t{request.max_tokens} + request.token_ids.size();
     if (num_tokens <= max_model_len) continue;
-    return Error{ExitCode::kUsage, "Request " + std::to_string(request.request_id()) +
-                                       " of the workload has " + std::to_string(num_tokens) +
-                                       " tokens; the context is " + std::to_string(max_model_len) + "."};
+    return Error{ExitCode::kUsage, "Request " + std::to_string(request.request_id) + " of the workload has " +
+                                       std::to_string(num_tokens) + " tokens; the context is " +
+                                       std::to_string(max_model_len) + "."};
   }
   return {};
 }

@@ -2,46 +2,30 @@
 #include <set>
 #include <string_view>
 
+#include "runner/formats/gguf_layout.h"
 #include "runner/formats/gguf_parser.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
 namespace {
 
-// The format's own numbers.
-enum ValueType : uint32_t {
-  kUint8 = 0,
-  kInt8 = 1,
-  kUint16 = 2,
-  kInt16 = 3,
-  kUint32 = 4,
-  kInt32 = 5,
-  kFloat32 = 6,
-  kBool = 7,
-  kString = 8,
-  kArray = 9,
-  kUint64 = 10,
-  kInt64 = 11,
-  kFloat64 = 12,
-};
-
 // Bytes of a value; 0 for those of no fixed size and for numbers that are no type.
 uint64_t fixed_bytes(uint32_t type) {
   switch (type) {
-    case kUint8:
-    case kInt8:
-    case kBool:
+    case kGgufUint8:
+    case kGgufInt8:
+    case kGgufBool:
       return 1;
-    case kUint16:
-    case kInt16:
+    case kGgufUint16:
+    case kGgufInt16:
       return 2;
-    case kUint32:
-    case kInt32:
-    case kFloat32:
+    case kGgufUint32:
+    case kGgufInt32:
+    case kGgufFloat32:
       return 4;
-    case kUint64:
-    case kInt64:
-    case kFloat64:
+    case kGgufUint64:
+    case kGgufInt64:
+    case kGgufFloat64:
       return 8;
     default:
       return 0;
@@ -58,23 +42,23 @@ std::optional<GgufValue> read_number(ByteReader& reader) {
 // type is one of fixed size other than bool.
 std::optional<GgufValue> parse_number(ByteReader& reader, uint32_t type) {
   switch (type) {
-    case kUint8:
+    case kGgufUint8:
       return read_number<uint8_t, uint64_t>(reader);
-    case kInt8:
+    case kGgufInt8:
       return read_number<int8_t, int64_t>(reader);
-    case kUint16:
+    case kGgufUint16:
       return read_number<uint16_t, uint64_t>(reader);
-    case kInt16:
+    case kGgufInt16:
       return read_number<int16_t, int64_t>(reader);
-    case kUint32:
+    case kGgufUint32:
       return read_number<uint32_t, uint64_t>(reader);
-    case kInt32:
+    case kGgufInt32:
       return read_number<int32_t, int64_t>(reader);
-    case kUint64:
+    case kGgufUint64:
       return read_number<uint64_t, uint64_t>(reader);
-    case kInt64:
+    case kGgufInt64:
       return read_number<int64_t, int64_t>(reader);
-    case kFloat32:
+    case kGgufFloat32:
       return read_number<float, double>(reader);
     default:
       return read_number<double, double>(reader);
@@ -98,13 +82,13 @@ Result<GgufValue> parse_array(ByteReader& reader, const std::string& what, const
   const std::optional<uint32_t> type = reader.read<uint32_t>();
   const std::optional<uint64_t> length = type ? reader.read<uint64_t>() : std::nullopt;
   if (!length) return gguf_truncated(path, what);
-  if (*type == kArray)
+  if (*type == kGgufArray)
     return gguf_error(path, "has arrays inside an array in " + what + "; they are not supported");
   if (*length > kMaxGgufArrayLength) {
     return gguf_error(path, "has an array of " + std::to_string(*length) + " elements in " + what +
                                 "; at most " + std::to_string(kMaxGgufArrayLength) + " are read");
   }
-  if (*type == kString) {
+  if (*type == kGgufString) {
     for (uint64_t i = 0; i < *length; ++i) {
       const Result<std::string_view> element = parse_string(reader, what, path);
       if (!element) return element.error();
@@ -119,8 +103,8 @@ Result<GgufValue> parse_array(ByteReader& reader, const std::string& what, const
 
 Result<GgufValue> parse_value(ByteReader& reader, uint32_t type, const std::string& what,
                               const std::string& path) {
-  if (type == kArray) return parse_array(reader, what, path);
-  if (type == kString) {
+  if (type == kGgufArray) return parse_array(reader, what, path);
+  if (type == kGgufString) {
     const Result<std::string_view> text = parse_string(reader, what, path);
     if (!text) return text.error();
     return GgufValue(std::string(*text));
@@ -128,7 +112,7 @@ Result<GgufValue> parse_value(ByteReader& reader, uint32_t type, const std::stri
   if (fixed_bytes(type) == 0) {
     return gguf_error(path, "has a value of unknown type " + std::to_string(type) + " in " + what);
   }
-  if (type == kBool) {
+  if (type == kGgufBool) {
     const std::optional<uint8_t> value = reader.read<uint8_t>();
     if (!value) return gguf_truncated(path, what);
     if (*value > 1) return gguf_error(path, "has a truth value of " + std::to_string(*value) + " in " + what);

@@ -4,13 +4,13 @@
 #include <bit>
 #include <utility>
 
+#include "runner/formats/gguf_layout.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
 namespace {
 
 constexpr std::string_view kMagic = "GGUF";
-constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMinEntryBytes = 8 + 4 + 1;           // key length, type, the smallest value
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;  // name length, dimensions, one, type, offset
 
@@ -41,7 +41,7 @@ Result<uint64_t> alignment_of(const std::vector<GgufEntry>& entries, const std::
     }
     return *value;
   }
-  return kDefaultAlignment;
+  return kGgufDefaultAlignment;
 }
 
 Result<uint32_t> parse_version(ByteReader& reader, const std::string& path) {

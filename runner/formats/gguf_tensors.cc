@@ -3,6 +3,7 @@
 #include <set>
 #include <string_view>
 
+#include "runner/formats/gguf_layout.h"
 #include "runner/formats/gguf_parser.h"
 #include "runner/formats/quoted.h"
 
@@ -162,7 +163,7 @@ Result<std::vector<TensorView>> parse_gguf_tensors(ByteReader& reader, uint64_t 
     if (const auto small = check_gguf_head(reader, what, path); !small) return small.error();
     if (!names.insert(name).second) return gguf_error(path, "has " + what + " twice");
   }
-  data_begin = (reader.offset() + alignment - 1) / alignment * alignment;
+  data_begin = aligned(reader.offset(), alignment);
   for (uint64_t i = 0; i < num_tensors; ++i) {
     const Result<void> placed = place_tensor(tensors[i], places[i], alignment, data_begin, file, path);
     if (!placed) return placed.error();

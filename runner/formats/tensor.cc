@@ -27,6 +27,14 @@ const TypeTraits& traits(TensorType type) {
   std::abort();  // every TensorType is in the table
 }
 
+std::string lower_case(std::string_view name) {
+  std::string lower(name);
+  for (char& letter : lower) {
+    if (letter >= 'A' && letter <= 'Z') letter += 'a' - 'A';
+  }
+  return lower;
+}
+
 }  // namespace
 
 uint32_t block_weights(TensorType type) {
@@ -37,6 +45,19 @@ uint32_t block_bytes(TensorType type) {
 }
 std::string_view type_name(TensorType type) {
   return traits(type).name;
+}
+
+std::optional<TensorType> tensor_type_named(std::string_view name) {
+  for (const TypeTraits& entry : kTypes) {
+    if (lower_case(entry.name) == name) return entry.type;
+  }
+  return std::nullopt;
+}
+
+std::string tensor_type_names() {
+  std::string names;
+  for (const TypeTraits& entry : kTypes) names += (names.empty() ? "" : ", ") + lower_case(entry.name);
+  return names;
 }
 
 }  // namespace runnel

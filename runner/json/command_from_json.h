@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "runner/messages.h"
 #include "runner/result.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 

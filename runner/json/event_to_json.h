@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "runner/messages.h"
+#include "runner/serving/messages.h"
 
 namespace runnel {
 

@@ -31,11 +31,11 @@ TEST_CASE("a tenth of the workload gives every token, in a cache that is too sma
   CHECK(engine.num_free_blocks() == num_blocks);
 
   std::map<uint32_t, uint32_t> num_left;  // tokens, by request
-  for (const wire::Generate& request : nano_vllm_workload(kTenth, engine.limits().vocab_size)) {
+  for (const Request& request : nano_vllm_workload(kTenth, engine.limits().vocab_size)) {
     Result<Sequence> sequence = sequence_from(request, engine.limits());
     REQUIRE(sequence.ok());
     CHECK_FALSE(engine.add(*std::move(sequence)));
-    num_left[request.request_id()] = request.max_tokens();
+    num_left[request.request_id] = request.max_tokens;
   }
   uint32_t num_tokens = 0;
   uint32_t num_preempted = 0;

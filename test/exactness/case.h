@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runner/messages.h"
+#include "runner/serving/messages.h"
 #include "test/exactness/random.h"
 
 namespace runnel::exactness {

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "runner/commands/loaded_model.h"
-#include "runner/messages.h"
+#include "runner/serving/request_from.h"
 #include "test/exactness/answer.h"
 #include "test/exactness/contender.h"
 #include "test/exactness/watched_model.h"

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "runner/messages.h"
+#include "runner/serving/messages.h"
 #include "test/fixtures/fake_model.h"
 
 namespace runnel::fuzz {

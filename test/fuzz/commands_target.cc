@@ -5,10 +5,10 @@
 #include <map>
 #include <span>
 
-#include "runner/command_decoder.h"
 #include "runner/engine.h"
-#include "runner/frame.h"
-#include "runner/session.h"
+#include "runner/serving/command_decoder.h"
+#include "runner/serving/frame.h"
+#include "runner/serving/session.h"
 #include "test/fuzz/command_streams.h"
 #include "test/fuzz/frame_mutator.h"
 #include "test/fuzz/target.h"

@@ -7,9 +7,9 @@
 #include <span>
 
 #include "runner/engine.h"
-#include "runner/frame.h"
-#include "runner/messages.h"
-#include "runner/session.h"
+#include "runner/serving/frame.h"
+#include "runner/serving/messages.h"
+#include "runner/serving/session.h"
 #include "test/fuzz/command_streams.h"
 #include "test/fuzz/frame_mutator.h"
 #include "test/fuzz/target.h"

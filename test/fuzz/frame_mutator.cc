@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "runner/frame.h"
+#include "runner/serving/frame.h"
 #include "test/fuzz/byte_mutation.h"
 
 namespace runnel::fuzz {

@@ -68,7 +68,7 @@ class Walker {
   bool value() {
     const std::optional<uint64_t> type = number(4);
     if (!type) return false;
-    if (*type != test::kGgufArray) return value_of(*type);
+    if (*type != kGgufArray) return value_of(*type);
     const std::optional<uint64_t> element = number(4);
     const std::optional<uint64_t> length = number(8);
     if (!element || !length || *length > kMaxRecords) return false;
@@ -79,7 +79,7 @@ class Walker {
 
   bool value_of(uint64_t type) {
     static constexpr size_t kWidths[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
-    if (type == test::kGgufString) return string();
+    if (type == kGgufString) return string();
     if (type >= std::size(kWidths) || kWidths[type] == 0) return false;
     return number(kWidths[type]).has_value();
   }

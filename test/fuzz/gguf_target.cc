@@ -103,14 +103,14 @@ std::vector<std::string> seed_corpus() {
     file.text("llama.rope.scaling.type", "none");
     file.u32("llama.rope.dimension_count", 16);
     file.u32("llama.attention.key_length", 16);
-    file.array("tokenizer.ggml.tokens", test::kGgufString, 4,
-               test::raw_text("a") + test::raw_text("b") + test::raw_text("") + test::raw_text("dd"));
-    file.array("tokenizer.ggml.scores", test::kGgufFloat32, 4, std::string(16, '\0'));
+    file.array("tokenizer.ggml.tokens", kGgufString, 4,
+               raw_text("a") + raw_text("b") + raw_text("") + raw_text("dd"));
+    file.array("tokenizer.ggml.scores", kGgufFloat32, 4, std::string(16, '\0'));
     file.u32("tokenizer.ggml.eos_token_id", 2);
-    file.entry("flag", test::kGgufBool, test::raw<uint8_t>(1));
-    file.entry("small", test::kGgufInt8, test::raw<int8_t>(-1));
-    file.entry("large", test::kGgufUint64, test::raw<uint64_t>(1));
-    file.entry("double", test::kGgufFloat64, test::raw(0.5));
+    file.entry("flag", kGgufBool, raw<uint8_t>(1));
+    file.entry("small", kGgufInt8, raw<int8_t>(-1));
+    file.entry("large", kGgufUint64, raw<uint64_t>(1));
+    file.entry("double", kGgufFloat64, raw(0.5));
     corpus.push_back(file.bytes());
   }
   return corpus;

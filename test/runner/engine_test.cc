@@ -186,7 +186,7 @@ TEST_CASE("engine: logits that are not finite end their own request only") {
   const StepOutput output = fixture.engine.step();
   REQUIRE(output.errors.size() == 1);
   CHECK(output.errors[0].request_id == 2);
-  CHECK(output.errors[0].code == wire::ERROR_CODE_INFERENCE_FAILED);
+  CHECK(output.errors[0].code == ErrorCode::kInferenceFailed);
   CHECK(output.tokens.size() == 1);
   CHECK_FALSE(fixture.engine.contains(2));
   Answers answers;
@@ -201,7 +201,7 @@ TEST_CASE("engine: a request that can never fit is refused, one that just fits i
   EngineFixture fixture(small);
   const auto refused = fixture.engine.add(sequence_of(1, count_from(1, 20), 14));  // 33 stored tokens
   REQUIRE(refused);
-  CHECK(refused->code == wire::ERROR_CODE_OUT_OF_MEMORY);
+  CHECK(refused->code == ErrorCode::kOutOfMemory);
   CHECK(refused->message.find("33 tokens") != std::string::npos);
   CHECK(refused->message.find("holds 32") != std::string::npos);
   const Sequence fits = sequence_of(2, count_from(1, 20), 13);
@@ -214,7 +214,7 @@ TEST_CASE("engine: more requests than the limit are refused") {
   for (uint32_t id = 1; id <= kMaxRequests; ++id) CHECK_FALSE(fixture.engine.add(sequence_of(id, {1}, 1)));
   const auto refused = fixture.engine.add(sequence_of(kMaxRequests + 1, {1}, 1));
   REQUIRE(refused);
-  CHECK(refused->code == wire::ERROR_CODE_QUEUE_FULL);
+  CHECK(refused->code == ErrorCode::kQueueFull);
   CHECK(refused->message == "The runner holds 1024 requests, its limit.");
 }
 
@@ -228,7 +228,7 @@ TEST_CASE("engine: prompts of more tokens than the limit are refused, answers do
   for (const uint32_t id : {2, 3}) CHECK_FALSE(fixture.engine.add(sequence_of(id, continued.token_ids, 5)));
   const auto refused = fixture.engine.add(sequence_of(4, {1, 2, 3}, 5));
   REQUIRE(refused);
-  CHECK(refused->code == wire::ERROR_CODE_QUEUE_FULL);
+  CHECK(refused->code == ErrorCode::kQueueFull);
   CHECK(refused->message ==
         "The runner holds prompts of 4194304 tokens; with 3 more they would be over its limit, 4194304.");
   CHECK(fixture.engine.cancel(2));

@@ -1,9 +1,8 @@
-#include "runner/request.h"
-
 #include <cmath>
 #include <functional>
 #include <numeric>
 
+#include "runner/serving/request_from.h"
 #include "test/unit_test.h"
 
 namespace runnel {

@@ -2,38 +2,20 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <utility>
 
-#include "runner/backend.h"
+#include "runner/forwarding_backend.h"
 #include "test/cpu-runner/faulty/fault.h"
 
 namespace runnel::faulty {
 
-class FaultyBackend final : public Backend {
+class FaultyBackend final : public ForwardingBackend {
  public:
   FaultyBackend(std::unique_ptr<Backend> backend, Fault fault)
-      : backend_(std::move(backend)), fault_(fault) {}
+      : ForwardingBackend(*backend), owned_(std::move(backend)), fault_(fault) {}
 
-  std::string device() const override { return backend_->device(); }
-  // Its own: it computes the same bits.
-  std::string numerics_id() const override { return backend_->numerics_id(); }
-
-  Result<void> expect_weights(uint64_t bytes) override { return backend_->expect_weights(bytes); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
-  ActivationHandle new_activation(uint32_t width) override { return backend_->new_activation(width); }
-  Result<void> allocate_head(WeightHandle weight) override { return backend_->allocate_head(weight); }
-  void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) override {
-    backend_->set_max_rows(max_rows, max_head_rows);
-  }
-  uint64_t kv_block_bytes(const KvShape& shape) const override { return backend_->kv_block_bytes(shape); }
-  Result<void> allocate_kv(const KvShape& shape) override { return backend_->allocate_kv(shape); }
-  uint64_t free_memory_bytes() const override { return backend_->free_memory_bytes(); }
-  uint64_t weights_bytes() const override { return backend_->weights_bytes(); }
-
-  void begin_forward(const Batch& batch) override { backend_->begin_forward(batch); }
-  void end_forward() override { backend_->end_forward(); }
   void embed(const Batch& batch, WeightHandle table, ActivationHandle out) override;
   void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
             ActivationHandle out) override;
@@ -51,7 +33,7 @@ class FaultyBackend final : public Backend {
   void count_load() { fault_.at(Moment::kLoad, num_loads_++, position_); }
   void count_operation() { fault_.at(Moment::kOperation, num_operations_++, position_); }
 
-  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> owned_;
   Fault fault_;
   uint32_t position_ = 0;  // the last one of the forward pass
   uint64_t num_loads_ = 0;

@@ -235,6 +235,12 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"bench", "--model", "m", "--workload", "--streams", "2"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--long-prompt", "100", "--repeats", "2"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--fraction", "0.1"}) == 64);
+  CHECK(status_of(
+            {"bench", "--model", "m", "--kernels", "--prompt", "9", "--batch", "1", "--repeats", "2"}) == 69);
+  CHECK(status_of({"bench", "--model", "m", "--kernels", "--workload"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--kernels", "--long-prompt", "100"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--kernels", "--generate", "4"}) == 64);
+  CHECK(status_of({"bench", "--model", "m", "--kernels", "--kv-cache-bytes", "1"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--iters", "1"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--max-num-seqs", "4"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--workload", "--fraction", "0.1", "--iters", "2"}) == 69);
@@ -254,6 +260,13 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"inspect", "--model", "/nonexistent/model.gguf"}) == 66);
   CHECK(status_of({"score", "--model", "m", "--tokens-file", "/nonexistent/ids.json"}) == 66);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1"}) == 69);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b"}) == 64);
+  CHECK(status_of({"synth", "--arch", "qwen", "--shape", "1b", "/nonexistent/model.gguf"}) == 64);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "70b", "/nonexistent/model.gguf"}) == 64);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "q4_k", "/nonexistent/model"}) ==
+        64);
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "f16", "/nonexistent/model"}) ==
+        66);
   CHECK(status_of({"--help"}) == 0);
   CHECK(status_of({"serve", "--help"}) == 0);
   CHECK(status_of({"--version"}) == 0);

@@ -13,13 +13,13 @@ struct Totals {
   uint64_t longest = 0;
 };
 
-Totals totals_of(const std::vector<wire::Generate>& requests) {
+Totals totals_of(const std::vector<Request>& requests) {
   Totals totals;
-  for (const wire::Generate& request : requests) {
-    const auto num_prompt_tokens = static_cast<uint64_t>(request.token_ids_size());
+  for (const Request& request : requests) {
+    const auto num_prompt_tokens = uint64_t{request.token_ids.size()};
     totals.num_prompt_tokens += num_prompt_tokens;
-    totals.num_answer_tokens += request.max_tokens();
-    totals.longest = std::max(totals.longest, num_prompt_tokens + request.max_tokens());
+    totals.num_answer_tokens += request.max_tokens;
+    totals.longest = std::max(totals.longest, num_prompt_tokens + request.max_tokens);
   }
   return totals;
 }
@@ -33,21 +33,21 @@ TEST_CASE("workload: the 256 requests are nano-vLLM's") {
   CHECK(totals.num_prompt_tokens == 142'827);
   CHECK(totals.num_answer_tokens == 133'966);
   CHECK(totals.longest == 2011);
-  CHECK(requests[0].token_ids_size() == 964);
-  CHECK(requests[0].token_ids(0) == 6311);
-  CHECK(requests[0].token_ids(4) == 8376);
-  CHECK(requests[3].token_ids_size() == 508);
-  CHECK(requests[3].max_tokens() == 843);
-  CHECK(requests[255].token_ids(requests[255].token_ids_size() - 1) == 1958);
-  CHECK(requests[255].max_tokens() == 312);
+  CHECK(requests[0].token_ids.size() == 964);
+  CHECK(requests[0].token_ids[0] == 6311);
+  CHECK(requests[0].token_ids[4] == 8376);
+  CHECK(requests[3].token_ids.size() == 508);
+  CHECK(requests[3].max_tokens == 843);
+  CHECK(requests[255].token_ids.back() == 1958);
+  CHECK(requests[255].max_tokens == 312);
 }
 
 TEST_CASE("workload: a part is the first of the whole, and ids fit the model") {
   const Totals tenth = totals_of(nano_vllm_workload(26, 1u << 20));
   CHECK(tenth.num_prompt_tokens == 12'968);
   CHECK(tenth.num_answer_tokens == 13'184);
-  for (const wire::Generate& request : nano_vllm_workload(26, 100))
-    for (const uint32_t id : request.token_ids()) REQUIRE(id < 100);
+  for (const Request& request : nano_vllm_workload(26, 100))
+    for (const uint32_t id : request.token_ids) REQUIRE(id < 100);
 }
 
 TEST_CASE("python random: any seed, and one choice only") {

@@ -25,7 +25,7 @@ std::string nibbles() {
 }
 
 TEST_CASE("Q4_0 is scale times nibble minus 8") {
-  const auto values = dequantize(TensorType::kQ4_0, test::raw(float_to_half(0.5f)) + nibbles(), 32);
+  const auto values = dequantize(TensorType::kQ4_0, raw(float_to_half(0.5f)) + nibbles(), 32);
   for (int i = 0; i < 16; ++i) {
     CHECK(values[i] == 0.5f * (i - 8));
     CHECK(values[i + 16] == 0.5f * (7 - i));
@@ -33,8 +33,8 @@ TEST_CASE("Q4_0 is scale times nibble minus 8") {
 }
 
 TEST_CASE("Q4_1 is scale times nibble plus minimum") {
-  const auto values = dequantize(
-      TensorType::kQ4_1, test::raw(float_to_half(0.25f)) + test::raw(float_to_half(-3.0f)) + nibbles(), 32);
+  const auto values =
+      dequantize(TensorType::kQ4_1, raw(float_to_half(0.25f)) + raw(float_to_half(-3.0f)) + nibbles(), 32);
   for (int i = 0; i < 16; ++i) {
     CHECK(values[i] == 0.25f * i - 3.0f);
     CHECK(values[i + 16] == 0.25f * (15 - i) - 3.0f);
@@ -44,7 +44,7 @@ TEST_CASE("Q4_1 is scale times nibble plus minimum") {
 TEST_CASE("Q8_0 is scale times signed byte, block by block") {
   std::string bytes;
   for (int block = 0; block < 2; ++block) {
-    bytes += test::raw(float_to_half(block == 0 ? 1.0f : -2.0f));
+    bytes += raw(float_to_half(block == 0 ? 1.0f : -2.0f));
     for (int i = 0; i < 32; ++i) bytes += static_cast<char>(i * 8 - 128);
   }
   const auto values = dequantize(TensorType::kQ8_0, bytes, 64);
@@ -55,8 +55,8 @@ TEST_CASE("Q8_0 is scale times signed byte, block by block") {
 }
 
 TEST_CASE("F16 and F32 rows are their values") {
-  CHECK(dequantize(TensorType::kF32, test::raw(1.5f) + test::raw(-2.0f), 2) == std::vector{1.5f, -2.0f});
-  CHECK(dequantize(TensorType::kF16, test::raw(uint16_t{0x3c00}) + test::raw(uint16_t{0xc000}), 2) ==
+  CHECK(dequantize(TensorType::kF32, raw(1.5f) + raw(-2.0f), 2) == std::vector{1.5f, -2.0f});
+  CHECK(dequantize(TensorType::kF16, raw(uint16_t{0x3c00}) + raw(uint16_t{0xc000}), 2) ==
         std::vector{1.0f, -2.0f});
 }
 

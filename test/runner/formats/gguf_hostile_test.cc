@@ -108,14 +108,15 @@ TEST_CASE("a cut tensor is named with where it ends") {
 TEST_CASE("counts that cannot be true are refused before anything is reserved") {
   static constexpr uint64_t kHuge = ~uint64_t{0};
   CHECK(refusal_of([](GgufWriter& w) {
-          w.num_tensors = kHuge;
+          w.num_claimed_tensors = kHuge;
         }).starts_with("claims 18446744073709551615 tensors"));
   CHECK(refusal_of([](GgufWriter& w) {
-          w.num_entries = kHuge;
+          w.num_claimed_entries = kHuge;
         }).starts_with("claims 18446744073709551615 metadata"));
-  CHECK(refusal_of([](GgufWriter& w) { w.num_tensors = 65'536; }).find("remaining bytes can hold") !=
+  CHECK(refusal_of([](GgufWriter& w) { w.num_claimed_tensors = 65'536; }).find("remaining bytes can hold") !=
         std::string::npos);
-  CHECK(refusal_of([](GgufWriter& w) { w.num_entries = 65'537; }).find("at most 65536") != std::string::npos);
+  CHECK(refusal_of([](GgufWriter& w) { w.num_claimed_entries = 65'537; }).find("at most 65536") !=
+        std::string::npos);
   CHECK(refusal_of([](GgufWriter& w) { w.entry("s", kGgufString, raw(kHuge)); }).find("has a string of") ==
         0);
   CHECK(refusal_of([](GgufWriter& w) { w.entry("s", kGgufString, raw<uint64_t>(1 << 20)); }) ==

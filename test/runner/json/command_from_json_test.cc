@@ -1,6 +1,6 @@
 #include "runner/json/command_from_json.h"
 
-#include "runner/command_decoder.h"
+#include "runner/serving/command_decoder.h"
 #include "test/unit_test.h"
 
 namespace runnel {

@@ -1,0 +1,39 @@
+#include "cpu-runner/timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "cpu-runner/memory.h"
+
+namespace runnel {
+
+std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) {
+  using Clock = std::chrono::steady_clock;
+  work();
+  std::vector<double> seconds;
+  for (uint32_t i = 0; i < num_times; ++i) {
+    const Clock::time_point begin = Clock::now();
+    work();
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return seconds;
+}
+
+Result<std::vector<double>> seconds_of_copy(ThreadPool& threads, uint64_t bytes, uint32_t num_times) {
+  const Result<Memory> from = Memory::allocate(bytes, "a copy to measure against");
+  if (!from) return from.error();
+  const Result<Memory> to = Memory::allocate(bytes, "a copy to measure against");
+  if (!to) return to.error();
+  // What nobody wrote to is one page of zeros, as often as it is read.
+  std::memset(from->data(), 1, bytes);
+  constexpr uint64_t kChunkBytes = uint64_t{4} << 20;
+  const auto num_chunks = static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
+  const auto copy = [&](uint32_t chunk) {
+    const uint64_t begin = chunk * kChunkBytes;
+    std::memcpy(to->data() + begin, from->data() + begin, std::min(kChunkBytes, bytes - begin));
+  };
+  return seconds_of([&] { threads.parallel_for(num_chunks, copy); }, num_times);
+}
+
+}  // namespace runnel

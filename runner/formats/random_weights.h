@@ -1,0 +1,16 @@
+// Weights that mean nothing, in any storage type: for models of real shapes that nobody trained.
+#pragma once
+
+#include <cstddef>
+#include <random>
+#include <span>
+
+#include "runner/formats/tensor.h"
+
+namespace runnel {
+
+// Fills whole blocks of the type with values of mean zero whose root mean square is about rms. What is drawn
+// depends on the generator's state alone, also from one machine to another.
+void fill_with_random_weights(TensorType type, float rms, std::mt19937_64& random, std::span<std::byte> out);
+
+}  // namespace runnel

@@ -1,0 +1,61 @@
+#include "runner/serving/inbox.h"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace runnel {
+
+bool Inbox::put(wire::ToRunner command, size_t num_bytes) {
+  std::unique_lock lock(mutex_);
+  has_room_.wait(lock, [&] {
+    const bool fits = commands_.size() < kMaxInboxCommands && num_bytes_ + num_bytes <= kMaxInboxBytes;
+    return end_ || commands_.empty() || fits;
+  });
+  if (end_) return false;
+  commands_.push_back(std::move(command));
+  num_bytes_ += num_bytes;
+  has_news_.notify_one();
+  return true;
+}
+
+void Inbox::close(Result<void> reason) {
+  const std::lock_guard lock(mutex_);
+  if (!end_) end_ = std::move(reason);
+  has_room_.notify_all();
+  has_news_.notify_all();
+}
+
+Inbox::Contents Inbox::take() {
+  const std::lock_guard lock(mutex_);
+  return take_locked();
+}
+
+std::vector<wire::ToRunner> Inbox::take_cancels() {
+  const std::lock_guard lock(mutex_);
+  std::vector<wire::ToRunner> cancels;
+  std::unordered_set<uint32_t> generated_ids;
+  // Their few bytes are counted until the next take.
+  std::erase_if(commands_, [&](wire::ToRunner& command) {
+    if (command.has_generate()) generated_ids.insert(command.generate().request_id());
+    if (!command.has_cancel() || generated_ids.contains(command.cancel().request_id())) return false;
+    cancels.push_back(std::move(command));
+    return true;
+  });
+  if (!cancels.empty()) has_room_.notify_all();
+  return cancels;
+}
+
+Inbox::Contents Inbox::wait() {
+  std::unique_lock lock(mutex_);
+  has_news_.wait(lock, [&] { return end_ || !commands_.empty(); });
+  return take_locked();
+}
+
+Inbox::Contents Inbox::take_locked() {
+  num_bytes_ = 0;
+  has_room_.notify_all();
+  return {std::exchange(commands_, {}), end_};
+}
+
+}  // namespace runnel

@@ -1,0 +1,52 @@
+// Commands on their way from the thread that reads stdin to the thread that computes. Bounded in number and
+// bytes: when it is full the reader stops reading, the pipe fills, and the gateway notices.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "runner/result.h"
+#include "runner/serving/messages.h"
+
+namespace runnel {
+
+constexpr size_t kMaxInboxCommands = 1024;
+// Of commands as they were on the wire. One command may be larger, so that any legal one gets through.
+constexpr size_t kMaxInboxBytes = 32u << 20;
+
+class Inbox {
+ public:
+  struct Contents {
+    std::vector<wire::ToRunner> commands;  // in order
+    // Set when no command will follow: the stream ended between two frames, or what was wrong.
+    std::optional<Result<void>> end;
+  };
+
+  // Waits while the inbox is full. False if it is closed: the command is dropped.
+  bool put(wire::ToRunner command, size_t num_bytes);
+  // No command comes after this. The first reason stays.
+  void close(Result<void> reason);
+
+  // What is there now, perhaps nothing.
+  Contents take();
+  // The cancels that may be obeyed before what came before them: those whose Generate is not among that. What
+  // else there is stays, in order.
+  std::vector<wire::ToRunner> take_cancels();
+  // What is there now, but waits until there is something to take or the inbox is closed.
+  Contents wait();
+
+ private:
+  Contents take_locked();
+
+  std::mutex mutex_;
+  std::condition_variable has_room_;
+  std::condition_variable has_news_;
+  std::vector<wire::ToRunner> commands_;
+  size_t num_bytes_ = 0;
+  std::optional<Result<void>> end_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,11 @@
+// How large a recording may become (--record-max-bytes).
+#pragma once
+
+#include <cstdint>
+
+namespace runnel {
+
+constexpr uint64_t kDefaultRecordMaxBytes = 256u << 20;
+constexpr uint64_t kMinRecordMaxBytes = 64u << 10;
+
+}  // namespace runnel

@@ -1,0 +1,44 @@
+#include "runner/serving/serve.h"
+
+#include "runner/serving/session.h"
+
+namespace runnel {
+namespace {
+
+Result<void> take_commands(Session& session, Inbox& inbox, Recorder* recorder) {
+  if (!session.has_work()) session.show_idle();
+  const Inbox::Contents contents = session.has_work() ? inbox.take() : inbox.wait();
+  for (const wire::ToRunner& command : contents.commands) {
+    if (recorder != nullptr) recorder->command(command);
+    if (const auto obeyed = session.obey(command); !obeyed.ok()) return obeyed;
+  }
+  if (!contents.end || session.commands_ended()) return {};
+  if (!contents.end->ok()) return *contents.end;
+  if (recorder != nullptr) recorder->commands_end();
+  session.end_commands();
+  return {};
+}
+
+// A cancel shall not have to wait for the end of a long prompt.
+Result<void> take_cancels(Session& session, Inbox& inbox, Recorder* recorder) {
+  for (const wire::ToRunner& cancel : inbox.take_cancels()) {
+    if (recorder != nullptr) recorder->command(cancel, /*during_step=*/true);
+    if (const auto obeyed = session.obey(cancel); !obeyed.ok()) return obeyed;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals, Recorder* recorder) {
+  Session session(engine, vitals, [&](const wire::FromRunner& event) { return writer.send(event); });
+  while (!session.is_done()) {
+    if (const auto taken = take_commands(session, inbox, recorder); !taken.ok()) return taken;
+    if (!session.has_work()) continue;
+    const auto stepped = session.step([&] { return take_cancels(session, inbox, recorder); });
+    if (!stepped.ok()) return stepped;
+  }
+  return {};
+}
+
+}  // namespace runnel

@@ -1,0 +1,180 @@
+#include "runner/serving/session.h"
+
+#include <algorithm>
+
+#include "runner/check.h"
+#include "runner/serving/request_from.h"
+#include "runner/serving/stats.h"
+
+namespace runnel {
+namespace {
+
+wire::FinishReason wire_reason(FinishReason reason) {
+  if (reason == FinishReason::kStopId) return wire::FINISH_REASON_STOP_ID;
+  if (reason == FinishReason::kMaxTokens) return wire::FINISH_REASON_MAX_TOKENS;
+  return wire::FINISH_REASON_UNSPECIFIED;
+}
+
+wire::ErrorCode wire_code(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kOutOfMemory:
+      return wire::ERROR_CODE_OUT_OF_MEMORY;
+    case ErrorCode::kQueueFull:
+      return wire::ERROR_CODE_QUEUE_FULL;
+    case ErrorCode::kInferenceFailed:
+      return wire::ERROR_CODE_INFERENCE_FAILED;
+  }
+  CHECK(false);
+}
+
+void fill_logprobs(const TokenLogprobs& logprobs, wire::TokenLogprobs& entry) {
+  entry.set_logprob(logprobs.logprob);
+  entry.mutable_top_ids()->Assign(logprobs.top_ids.begin(), logprobs.top_ids.end());
+  entry.mutable_top_logprobs()->Assign(logprobs.top_logprobs.begin(), logprobs.top_logprobs.end());
+}
+
+void fill_output(const NewToken& token, wire::Output& output) {
+  output.set_request_id(token.request_id);
+  output.set_first_index(token.index);
+  output.add_token_ids(token.token_id);
+  output.set_finish_reason(wire_reason(token.finish_reason));
+  if (token.logprobs) fill_logprobs(*token.logprobs, *output.add_logprobs());
+}
+
+void fill_first_output(const NewToken& token, wire::FirstOutput& output) {
+  output.set_request_id(token.request_id);
+  output.set_num_cached_tokens(token.first->num_reused_tokens);
+  output.set_queued_us(static_cast<uint64_t>(token.first->queued.count()));
+  output.set_prefill_us(static_cast<uint64_t>(token.first->prefill.count()));
+}
+
+wire::Phase phase_of(const Plan& plan) {
+  if (plan.is_prefill) return wire::PHASE_PREFILL;
+  return plan.num_decoding == plan.sequences.size() ? wire::PHASE_DECODE : wire::PHASE_MIXED;
+}
+
+}  // namespace
+
+Session::Session(Engine& engine, Vitals& vitals, Send send)
+    : engine_(engine), vitals_(vitals), send_(std::move(send)) {
+  show_idle();
+}
+
+Result<void> Session::obey(const wire::ToRunner& command) {
+  CHECK(!is_stepping() || command.has_cancel());
+  switch (command.message_case()) {
+    case wire::ToRunner::kGenerate:
+      return generate(command.generate());
+    case wire::ToRunner::kCancel:
+      return cancel(command.cancel().request_id());
+    case wire::ToRunner::kPause:
+      engine_.pause(command.pause().request_id());
+      return {};
+    case wire::ToRunner::kResume:
+      engine_.resume(command.resume().request_id());
+      return {};
+    case wire::ToRunner::kDrain:
+      is_draining_ = true;
+      return {};
+    case wire::ToRunner::MESSAGE_NOT_SET:
+      break;  // never: parse_message refuses it
+  }
+  return {};
+}
+
+void Session::end_commands() {
+  engine_.resume_all();
+  commands_ended_ = true;
+  is_draining_ = true;
+}
+
+Result<void> Session::generate(const wire::Generate& generate) {
+  const uint32_t request_id = generate.request_id();
+  // These two could not be answered: the answer would name a request that is none, or another one.
+  if (request_id == 0) return Error{ExitCode::kProtocol, "A Generate has no request_id."};
+  if (engine_.contains(request_id)) {
+    return Error{ExitCode::kProtocol,
+                 "A Generate has request_id " + std::to_string(request_id) + ", which is in use."};
+  }
+  if (is_draining_)
+    return send_error(request_id, wire::ERROR_CODE_DRAINING, "The runner takes no new requests.");
+  Result<Sequence> sequence = sequence_from(generate, engine_.limits());
+  if (!sequence.ok())
+    return send_error(request_id, wire::ERROR_CODE_INVALID_REQUEST, sequence.error().message);
+  const std::optional<RequestError> refusal = engine_.add(*std::move(sequence));
+  if (!refusal) return {};
+  return send_error(request_id, wire_code(refusal->code), refusal->message);
+}
+
+Result<void> Session::cancel(uint32_t request_id) {
+  if (!engine_.cancel(request_id)) return {};
+  return send_error(request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled.");
+}
+
+void Session::begin_step() {
+  plan_ = engine_.schedule();
+  show(phase_of(*plan_));
+}
+
+Result<void> Session::step(const DuringStep& during_step) {
+  if (!is_stepping()) begin_step();
+  Result<void> heard;
+  const StepOutput output = engine_.compute(*plan_, [&] {
+    if (heard.ok()) heard = during_step();
+  });
+  plan_.reset();
+  if (!heard.ok()) return heard;
+  ++vitals_.step;
+
+  // Before the Step, which may have the first output of the same request.
+  if (const auto sent = send_scores(output.scored); !sent.ok()) return sent;
+  wire::FromRunner message;
+  wire::Step& step = *message.mutable_step();
+  step.set_step(vitals_.step);
+  for (const NewToken& token : output.tokens) {
+    fill_output(token, *step.add_outputs());
+    if (token.first) fill_first_output(token, *step.add_first_outputs());
+  }
+  if (const auto sent = send_(message); !sent.ok()) return sent;
+  for (const RequestError& error : output.errors) {
+    const auto sent = send_error(error.request_id, wire_code(error.code), error.message);
+    if (!sent.ok()) return sent;
+  }
+  return {};
+}
+
+Result<void> Session::send_scores(std::span<const ScoredToken> scored) {
+  while (!scored.empty()) {
+    const uint32_t request_id = scored.front().request_id;
+    wire::FromRunner message;
+    wire::PromptLogprobs& prompt = *message.mutable_prompt_logprobs();
+    prompt.set_request_id(request_id);
+    prompt.set_first_index(scored.front().index);
+    const auto is_other = [&](const ScoredToken& token) { return token.request_id != request_id; };
+    const auto end =
+        std::ranges::find_if(scored.first(std::min<size_t>(scored.size(), kMaxFrameScores)), is_other);
+    const auto of_frame = std::span(scored.begin(), end);
+    for (const ScoredToken& token : of_frame) fill_logprobs(token.logprobs, *prompt.add_logprobs());
+    if (const auto sent = send_(message); !sent.ok()) return sent;
+    scored = scored.subspan(of_frame.size());
+  }
+  return {};
+}
+
+Result<void> Session::send_error(uint32_t request_id, wire::ErrorCode code, const std::string& sentence) {
+  wire::FromRunner message;
+  wire::RequestError& request_error = *message.mutable_request_error();
+  request_error.set_request_id(request_id);
+  request_error.set_code(code);
+  request_error.set_message(sentence);
+  return send_(message);
+}
+
+void Session::show(wire::Phase phase) {
+  vitals_.phase = phase;
+  vitals_.num_requests = engine_.num_requests();
+  vitals_.num_free_blocks = engine_.num_free_blocks();
+  vitals_.set_stats(stats_of(engine_));
+}
+
+}  // namespace runnel

@@ -1,0 +1,26 @@
+#include "runner/commands/kernel_bench.h"
+
+#include "cpu-runner/cpu_backend.h"
+#include "cuda-runner/cuda_backend.h"
+#include "test/fixtures/kernel_bench_of.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+
+TEST_CASE("bench --kernels: the device's operations are the CPU's, each with a time by events") {
+  auto on_device = test::kernel_bench_of(make_cuda_backend({.enforce_eager = true}));
+  auto on_cpu = test::kernel_bench_of(make_cpu_backend({.num_threads = 1}));
+  REQUIRE(on_device["batches"].size() == 2);
+  for (const char* batch : {"1", "2"}) {
+    REQUIRE(on_device["batches"][batch].size() == on_cpu["batches"][batch].size());
+    for (size_t i = 0; i < on_device["batches"][batch].size(); ++i) {
+      const auto& measured = on_device["batches"][batch][i];
+      const auto& twin = on_cpu["batches"][batch][i];
+      for (const char* key : {"operation", "calls", "bytes"}) CHECK(measured[key] == twin[key]);
+      CHECK(measured["microseconds"].get<double>() > 0);
+    }
+  }
+  CHECK(on_device["copy"]["microseconds"].get<double>() > 0);
+}
+
+}  // namespace runnel

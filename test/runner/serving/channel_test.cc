@@ -1,0 +1,196 @@
+#include "runner/serving/channel.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <future>
+#include <iostream>
+#include <string>
+
+#include "runner/serving/heartbeat.h"
+#include "test/fixtures/gateway_end.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+wire::ToRunner cancel_of(uint32_t request_id) {
+  wire::ToRunner command;
+  command.mutable_cancel()->set_request_id(request_id);
+  return command;
+}
+
+std::string read_to_end(int fd) {
+  std::string bytes;
+  char buffer[4096];
+  for (ssize_t n = read(fd, buffer, sizeof buffer); n > 0; n = read(fd, buffer, sizeof buffer))
+    bytes.append(buffer, static_cast<size_t>(n));
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("channel: what a library prints on stdout goes to stderr, and the pipe has frames only") {
+  int out[2];
+  int err[2];
+  REQUIRE(pipe(out) == 0);
+  REQUIRE(pipe(err) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    dup2(err[1], STDERR_FILENO);
+    const Result<int> frames = take_stdout();
+    if (!frames.ok()) _exit(1);
+    FrameWriter writer(*frames, FrameForm::kJson);
+    wire::FromRunner event;
+    event.mutable_step()->set_step(1);
+    std::printf("printed\n");
+    std::cout << "streamed" << std::endl;
+    (void)!write(STDOUT_FILENO, "written\n", 8);
+    std::fflush(stdout);
+    _exit(writer.send(event).ok() ? 0 : 1);
+  }
+  close(out[1]);
+  close(err[1]);
+  CHECK(read_to_end(out[0]) == "{\"step\":{\"step\":1,\"outputs\":[]}}\n");
+  const std::string printed = read_to_end(err[0]);
+  for (const char* line : {"printed\n", "streamed\n", "written\n"})
+    CHECK(printed.find(line) != std::string::npos);
+  int status = 0;
+  waitpid(child, &status, 0);
+  CHECK(status == 0);
+  close(out[0]);
+  close(err[0]);
+}
+
+TEST_CASE("inbox: a full one makes its writer wait until something is taken, by number and by bytes") {
+  for (const size_t num_bytes : {size_t{1}, kMaxInboxBytes}) {
+    Inbox inbox;
+    const size_t capacity = num_bytes == 1 ? kMaxInboxCommands : 1;
+    for (size_t i = 0; i < capacity; ++i) CHECK(inbox.put(cancel_of(1), num_bytes));
+    std::promise<void> started;
+    auto late = std::async(std::launch::async, [&] {
+      started.set_value();
+      return inbox.put(cancel_of(2), num_bytes);
+    });
+    started.get_future().wait();
+    CHECK(late.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout);
+    CHECK(inbox.take().commands.size() == capacity);
+    CHECK(late.get());
+    CHECK(inbox.wait().commands.size() == 1);
+  }
+}
+
+TEST_CASE("inbox: cancels overtake everything but the Generate of their own request") {
+  Inbox inbox;
+  wire::ToRunner generate;
+  generate.mutable_generate()->set_request_id(5);
+  wire::ToRunner pause;
+  pause.mutable_pause()->set_request_id(7);
+  for (const wire::ToRunner& command :
+       {cancel_of(3), generate, pause, cancel_of(5), cancel_of(7), cancel_of(5)})
+    CHECK(inbox.put(command, 1));
+  const std::vector<wire::ToRunner> cancels = inbox.take_cancels();
+  REQUIRE(cancels.size() == 2);
+  CHECK(cancels[0].cancel().request_id() == 3);
+  CHECK(cancels[1].cancel().request_id() == 7);
+  CHECK(inbox.take_cancels().empty());
+  const std::vector<wire::ToRunner> rest = inbox.take().commands;
+  REQUIRE(rest.size() == 4);
+  CHECK(rest[0].has_generate());
+  CHECK(rest[1].has_pause());
+  CHECK(rest[2].cancel().request_id() == 5);
+  CHECK(rest[3].cancel().request_id() == 5);
+}
+
+TEST_CASE("inbox: taking cancels makes room for the writer who waits") {
+  Inbox inbox;
+  for (size_t i = 0; i < kMaxInboxCommands; ++i) CHECK(inbox.put(cancel_of(1), 1));
+  auto written = std::async(std::launch::async, [&] { return inbox.put(cancel_of(2), 1); });
+  CHECK(inbox.take_cancels().size() >= kMaxInboxCommands);
+  CHECK(written.get());
+}
+
+TEST_CASE("inbox: closing lets go of everyone who waits, and the first reason stays") {
+  Inbox inbox;
+  auto waiting = std::async(std::launch::async, [&] { return inbox.wait(); });
+  inbox.close(Error{ExitCode::kProtocol, "first"});
+  inbox.close({});
+  const Inbox::Contents contents = waiting.get();
+  REQUIRE(contents.end);
+  CHECK(contents.end->error().message == "first");
+  CHECK_FALSE(inbox.put(cancel_of(1), 1));
+}
+
+TEST_CASE("channel: a reader that is destroyed does not wait for its stream") {
+  GatewayEnd gateway;
+  Inbox inbox;
+  {
+    const CommandReader reader(gateway.runner_stdin(), inbox);
+    gateway.send(cancel_of(5));
+    CHECK(inbox.wait().commands.at(0).cancel().request_id() == 5);
+  }
+  CHECK(inbox.wait().end->ok());
+}
+
+TEST_CASE("channel: a failure names its exit status and is text whatever it quotes") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  CHECK(send_failure(writer, {ExitCode::kBadModel, "bad\xff\nname " + std::string(5000, 'x')}).ok());
+  const wire::FromRunner message = gateway.next().value();
+  CHECK(message.failure().exit_code() == 65);
+  CHECK(message.failure().message().substr(0, 10) == "bad??name ");
+  CHECK(message.failure().message().size() == 4096);
+}
+
+TEST_CASE("heartbeat: beats at once and again, with what the stepping thread last said") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  Inbox inbox;
+  Vitals vitals;
+  const Heartbeat heartbeat(writer, vitals, inbox, std::chrono::milliseconds(1));
+  CHECK(gateway.next().value().heartbeat().phase() == wire::PHASE_LOADING);
+  vitals.step = 7;
+  vitals.num_free_blocks = 9;
+  wire::FromRunner message;
+  do {
+    message = gateway.next().value();
+  } while (message.heartbeat().num_free_blocks() != 9);
+  CHECK(message.heartbeat().step() == 7);
+}
+
+TEST_CASE("heartbeat: statistics come with each beat once there are any, with the memory of the process") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  Inbox inbox;
+  Vitals vitals;
+  const Heartbeat heartbeat(writer, vitals, inbox, std::chrono::milliseconds(1));
+  for (uint32_t i = 0; i < 3; ++i) CHECK(gateway.next().value().has_heartbeat());
+  wire::Stats stats;
+  stats.set_num_generated_tokens(77);
+  vitals.set_stats(stats);
+  wire::FromRunner message;
+  do {
+    message = gateway.next().value();
+  } while (!message.has_stats());
+  CHECK(message.stats().num_generated_tokens() == 77);
+  CHECK(message.stats().memory_bytes() > 100'000);
+  CHECK(message.stats().memory_bytes() < uint64_t{1} << 40);
+  CHECK(gateway.next().value().has_heartbeat());
+  CHECK(gateway.next().value().has_stats());
+}
+
+TEST_CASE("heartbeat: one that nobody hears closes the inbox, so that an idle runner ends") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  Inbox inbox;
+  const Vitals vitals;
+  gateway.close_stdout();
+  const Heartbeat heartbeat(writer, vitals, inbox, std::chrono::milliseconds(1));
+  CHECK(inbox.wait().end->error().exit_code == ExitCode::kInputOutput);
+}
+
+}  // namespace runnel

@@ -1,0 +1,53 @@
+#include "runner/serving/stats.h"
+
+#include "test/fixtures/fake_model.h"
+#include "test/fixtures/sequences.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+
+TEST_CASE("stats: every figure is what happened") {
+  const SchedulerConfig scheduler{.max_num_batched_tokens = 64,
+                                  .max_num_seqs = 8,
+                                  .block_size = 8,
+                                  .num_blocks = 40,
+                                  .mixed_prefill_tokens = 16};
+  FakeModel model(8, 40, 64);
+  std::chrono::steady_clock::time_point now{};
+  model.in_layer = [&] { now += std::chrono::microseconds(5); };
+  Engine engine(model, {.max_model_len = 200, .scheduler = scheduler}, [&] { return now; });
+  CHECK_FALSE(engine.add(sequence_of(1, count_from(1, 20), 3)));
+  engine.step();                                                  // prefill
+  CHECK_FALSE(engine.add(sequence_of(2, count_from(1, 20), 9)));  // finds 2 blocks
+  engine.step();                                                  // mixed
+  engine.step();                                                  // decode; the first ends
+  CHECK_FALSE(engine.add(sequence_of(3, count_from(50, 10), 9)));
+  engine.pause(3);
+  CHECK_FALSE(engine.add(sequence_of(4, count_from(70, 10), 9)));
+  CHECK_FALSE(engine.add(sequence_of(5, count_from(80, 10), 9)));
+  CHECK(engine.cancel(5));
+
+  const wire::Stats stats = stats_of(engine);
+  CHECK(stats.num_waiting() == 1);
+  CHECK(stats.num_running() == 1);
+  CHECK(stats.num_paused() == 1);
+  CHECK(stats.num_finished() == 1);
+  CHECK(stats.num_failed() == 1);
+  CHECK(stats.num_preemptions() == 0);
+  CHECK(stats.num_prefill_steps() == 1);
+  CHECK(stats.num_mixed_steps() == 1);
+  CHECK(stats.num_decode_steps() == 1);
+  CHECK(stats.num_prefill_sequences() == 2);
+  CHECK(stats.num_decode_sequences() == 3);
+  CHECK(stats.num_prefill_tokens() == 24);
+  CHECK(stats.num_cached_tokens() == 16);
+  CHECK(stats.num_generated_tokens() == 5);
+  CHECK(stats.num_free_blocks() == 37);
+  CHECK(stats.num_reusable_blocks() == 0);  // both full ones of the first are held by the second
+  CHECK(stats.busy_us() == 3 * 3 * 5);
+
+  CHECK(engine.cancel(2));
+  CHECK(stats_of(engine).num_reusable_blocks() == 2);
+}
+
+}  // namespace runnel
