@@ -100,12 +100,9 @@ async function runTests(files: readonly string[]): Promise<void> {
   for (const file of files.filter(hasSilentSuite))
     tally.add(file, { passed: 0, failed: 1, skipped: 0 }, silent);
   await ctest('C++ tests', values.build);
-  // Those that start the real runner go last and alone: they want the machine for themselves.
-  await inLanes(
-    files.filter((file) => !file.startsWith('test/e2e/')),
-    testFile,
-  );
-  for (const file of files.filter((name) => name.startsWith('test/e2e/'))) await testFile(file);
+  // Those that start the real runner go last: what they rest on has been tested by then.
+  const isOfProcesses = (file: string) => file.startsWith('test/e2e/');
+  await inLanes([...files.filter((file) => !isOfProcesses(file)), ...files.filter(isOfProcesses)], testFile);
 }
 
 async function runGates(): Promise<void> {
