@@ -1,5 +1,5 @@
 /** Loaded into the gateway by the soak, before anything else: SIGUSR2 makes it tell what it holds, after a collection. */
-import { setFlagsFromString } from 'node:v8';
+import { getHeapCodeStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 setFlagsFromString('--expose-gc');
@@ -10,6 +10,14 @@ process.on('SIGUSR2', () => {
   const resources = process.getActiveResourcesInfo();
   const timers = resources.filter((name) => name === 'Timeout').length;
   const { heapUsed, rss } = process.memoryUsage();
-  const held = { event: 'probe', timers, resources: resources.length, heap_bytes: heapUsed, rss_bytes: rss };
+  const { code_and_metadata_size: machine, bytecode_and_metadata_size: bytecode } = getHeapCodeStatistics();
+  const held = {
+    event: 'probe',
+    timers,
+    resources: resources.length,
+    code_bytes: machine + bytecode,
+    heap_bytes: heapUsed,
+    rss_bytes: rss,
+  };
   process.stderr.write(`${JSON.stringify(held)}\n`);
 });

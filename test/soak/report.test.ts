@@ -7,6 +7,7 @@ const idle: Sample = {
   hours: 0,
   gatewayRssBytes: 2 ** 27,
   gatewayHeapBytes: 2 ** 25,
+  gatewayCodeBytes: 2 ** 23,
   gatewayDescriptors: 30,
   gatewayTimers: 3,
   zombies: [],
@@ -51,6 +52,17 @@ test('what stays as it was is good, and so is noise, a warm-up, and a process th
   assert.ok(judge({ ...good, samples: restless }).isGood, judge({ ...good, samples: restless }).markdown);
 });
 
+test('what the engine compiles is no growth of the heap, as long as it is not much', () => {
+  const compiling = samplesOf((hours) => {
+    const grown = hours * 4 * 2 ** 20;
+    return {
+      gatewayHeapBytes: idle.gatewayHeapBytes + grown,
+      gatewayCodeBytes: idle.gatewayCodeBytes + grown,
+    };
+  });
+  assert.ok(judge({ ...good, samples: compiling }).isGood, judge({ ...good, samples: compiling }).markdown);
+});
+
 test('each thing that grows, differs or stays is bad', () => {
   const growing = (name: 'gatewayRssBytes' | 'gatewayHeapBytes' | 'runnerMemoryBytes') =>
     samplesOf((hours) => ({ [name]: 2 ** 28 + hours * 2 * 2 ** 20 }));
@@ -58,6 +70,7 @@ test('each thing that grows, differs or stays is bad', () => {
     { samples: growing('gatewayRssBytes') },
     { samples: growing('gatewayHeapBytes') },
     { samples: growing('runnerMemoryBytes') },
+    { samples: samplesOf(() => ({ gatewayCodeBytes: 2 ** 25 })) },
     { samples: samplesOf(() => ({ zombies: [7] })) },
     { samples: [] },
     { recoveries: [] },

@@ -8,6 +8,8 @@ const BYTES_PER_MIB = 2 ** 20;
 /** The first part of a run fills pools and caches, and counts for no slope. */
 const WARM_UP_FRACTION = 0.2;
 const MAX_MIB_PER_HOUR = 1;
+/** The engine compiles more and more of the source, for as long as it finds paths worth it: it is bounded, but not flat in half an hour. */
+const MAX_CODE_MIB = 16;
 const MAX_MORE_DESCRIPTORS = 2;
 
 export interface Soak {
@@ -79,10 +81,15 @@ function heldRows({ samples, idleBefore, idleAfter }: Soak): Row[] {
       const found = value(sample);
       return found === undefined ? [] : [{ hours: sample.hours, value: found / BYTES_PER_MIB }];
     });
+  const mostCode = Math.max(...samples.map(({ gatewayCodeBytes }) => gatewayCodeBytes)) / BYTES_PER_MIB;
   const moreDescriptors = idleAfter.gatewayDescriptors - idleBefore.gatewayDescriptors;
   return [
     slopeRow('gateway, resident memory', slopeOf(points(({ gatewayRssBytes }) => gatewayRssBytes))),
-    slopeRow('gateway, heap after a collection', slopeOf(points(({ gatewayHeapBytes }) => gatewayHeapBytes))),
+    slopeRow(
+      'gateway, heap after a collection, without compiled code',
+      slopeOf(points(({ gatewayHeapBytes: heap, gatewayCodeBytes: code }) => heap - code)),
+    ),
+    atMost('compiled code of the gateway, MiB', Math.round(mostCode), MAX_CODE_MIB),
     slopeRow('runner, memory', slopeOf(points(({ runnerMemoryBytes }) => runnerMemoryBytes))),
     atMost('descriptors of the gateway, idle: more than before', moreDescriptors, MAX_MORE_DESCRIPTORS),
     atMost('timers, idle: more than before', idleAfter.gatewayTimers - idleBefore.gatewayTimers, 0),

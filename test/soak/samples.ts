@@ -9,8 +9,9 @@ const PROBE_MS = 30_000;
 export interface Sample {
   readonly hours: number;
   readonly gatewayRssBytes: number;
-  /** After a collection. */
+  /** After a collection, compiled code among it. */
   readonly gatewayHeapBytes: number;
+  readonly gatewayCodeBytes: number;
   readonly gatewayDescriptors: number;
   readonly gatewayTimers: number;
   /** Process ids: one that was killed just now is among them, until it is asked how it ended. */
@@ -33,6 +34,7 @@ export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: nu
     hours: (Date.now() - startedMs) / 3_600_000,
     gatewayRssBytes: Number(probe.rss_bytes),
     gatewayHeapBytes: Number(probe.heap_bytes),
+    gatewayCodeBytes: Number(probe.code_bytes),
     gatewayDescriptors: descriptorsOf(pid) ?? 0,
     gatewayTimers: Number(probe.timers),
     zombies: zombiesOf(pid),
