@@ -16,7 +16,7 @@ PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nloh
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
-# NVIDIA's compiler, for tests: the system's, or one that is fetched.
+# NVIDIA's compiler: the system's, or one that is fetched.
 CUDA_TOOLKIT = $(BUILD)/cuda-toolkit
 CUDA_WHEELS = nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
 CUDA_TOOLKIT_NVCC = $(CUDA_TOOLKIT)/nvidia/cu13/bin/nvcc
@@ -71,7 +71,8 @@ bench-cuda: $(BUILD)/build.ninja $(NVCC)
 	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD) cuda-runner cpu-runner
 	@$(BUILD)/cuda-runner devices
-	@[ -e $(SYNTH) ] || $(BUILD)/cuda-runner synth --arch llama --shape 1b --type q4_1 $(SYNTH)
+	@[ -e $(SYNTH) ] || { rm -f $(SYNTH).part && \
+	  $(BUILD)/cuda-runner synth --arch llama --shape 1b --type q4_1 $(SYNTH).part && mv $(SYNTH).part $(SYNTH); }
 	@python3 test/bench/beside_cpu.py $(BUILD)/cuda-runner $(BUILD)/cpu-runner $(SYNTH)
 
 install: build
@@ -154,7 +155,7 @@ node_modules/.stamp: package-lock.json
 gateway/runner/proto/runner.js: proto/runner.proto node_modules/.stamp
 	@npm run --silent proto
 
-# $(1): packages. Installs those that are missing when it may, else says how.
+# $(1): packages. Installs those that are missing when it may, else says how. None, by PACKAGES=, says nothing for the next time.
 define require_packages
 	@mkdir -p $(BUILD)
 	@missing=$$(for p in $(1); do dpkg-query -W -f='$${db:Status-Status}' $$p 2>/dev/null | grep -qx installed || echo $$p; done | xargs); \
@@ -168,7 +169,7 @@ define require_packages
 	    echo "  sudo apt-get install -y --no-install-recommends $$missing"; exit 1; \
 	  fi; \
 	fi
-	@touch $@
+	$(if $(strip $(1)),@touch $@)
 endef
 
 $(BUILD)/.packages: Makefile

@@ -38,16 +38,20 @@ std::vector<std::optional<uint32_t>> DeviceLogitRows::draw(std::span<const Draw>
   return sampler_.draw(draws, std::as_const(logits_).view(), *stream_);
 }
 
-std::span<const float> DeviceLogitRows::row(uint32_t row) {
-  CHECK(row < is_on_host_.size());
-  const size_t first = size_t{row} * vocab_size_;
-  const std::span<float> to = host_logits_.span().subspan(first, vocab_size_);
-  if (!is_on_host_[row]) {
-    stream_->download(to, logits_, first);
-    stream_->synchronize();
-    is_on_host_[row] = true;
+void DeviceLogitRows::fetch(std::span<const uint32_t> rows) {
+  bool has_copied = false;
+  for (const uint32_t row : rows) {
+    CHECK(row < is_on_host_.size());
+    if (is_on_host_[row]) continue;
+    stream_->download(host_row(row), logits_, size_t{row} * vocab_size_);
+    is_on_host_[row] = has_copied = true;
   }
-  return to;
+  if (has_copied) stream_->synchronize();
+}
+
+std::span<const float> DeviceLogitRows::row(uint32_t row) {
+  fetch({&row, 1});
+  return host_row(row);
 }
 
 }  // namespace runnel

@@ -33,9 +33,14 @@ class DeviceLogitRows final : public LogitRows {
   FloatRows logits() { return {logits_.view(), vocab_size_}; }
 
   std::vector<std::optional<uint32_t>> draw(std::span<const Draw> draws) override;
+  void fetch(std::span<const uint32_t> rows) override;
   std::span<const float> row(uint32_t row) override;
 
  private:
+  std::span<float> host_row(uint32_t row) {
+    return host_logits_.span().subspan(size_t{row} * vocab_size_, vocab_size_);
+  }
+
   DeviceLogitRows(Stream& stream, DeviceActivation input, DeviceSampler sampler)
       : stream_(&stream), input_(std::move(input)), sampler_(std::move(sampler)) {}
 

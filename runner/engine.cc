@@ -179,9 +179,12 @@ void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during
   std::vector<WantedRow> wanted;
   std::vector<uint32_t> rows;
   std::vector<Draw> draws;
+  std::vector<uint32_t> read;  // those of which more than a draw is wanted
   for (const WantedRow& row : group) {
     if (row.sequence->is_cancelled) continue;
-    if (row.is_last()) draws.push_back(draw_of(*row.sequence, static_cast<uint32_t>(rows.size())));
+    const auto index = static_cast<uint32_t>(rows.size());
+    if (row.is_last()) draws.push_back(draw_of(*row.sequence, index));
+    if (!row.is_last() || row.sequence->top_logprobs) read.push_back(index);
     wanted.push_back(row);
     rows.push_back(row.row);
   }
@@ -189,6 +192,7 @@ void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during
   LogitRows& logits = model_.logits(rows);
   during_step();
   const std::vector<std::optional<uint32_t>> drawn = logits.draw(draws);
+  logits.fetch(read);
   auto next_drawn = drawn.begin();
   for (uint32_t i = 0; i < wanted.size(); ++i) {
     Sequence& sequence = *wanted[i].sequence;

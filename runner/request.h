@@ -1,5 +1,5 @@
-// A request as it comes in: every limit of proto/runner.proto checked again, whoever sent it, before anything
-// is stored.
+// A request as it comes in: every limit of proto/runner.proto checked again, whoever sent it, before a
+// sequence is made of it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 #include "cuda-runner/device/probe.h"
 #include "cuda-runner/kernels/lang.h"
+#include "cuda-runner/kernels/launch.h"
 
 namespace runnel {
 namespace {
@@ -22,10 +23,7 @@ uint32_t probe_value(uint32_t thread) {
 }
 
 cudaError_t launch_probe(Global<uint32_t> out, cudaStream_t stream) {
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(1);
-  config.blockDim = dim3(kProbeThreads);
-  config.stream = stream;
+  const cudaLaunchConfig_t config = config_of(dim3(1), kProbeThreads, stream);
   return cudaLaunchKernelEx(&config, probe_kernel, out);
 }
 

@@ -13,14 +13,6 @@ cudaStream_t create() {
 
 Stream::Stream() : stream_(create()) {}
 
-cudaLaunchConfig_t Stream::launch_config(dim3 blocks, dim3 threads) const {
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = threads;
-  config.stream = get();
-  return config;
-}
-
 void Stream::wait(const Event& event) const {
   expect_success(cudaStreamWaitEvent(get(), event.get(), 0), "making a stream wait");
 }

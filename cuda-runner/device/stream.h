@@ -19,8 +19,6 @@ class Stream {
   Stream();
 
   cudaStream_t get() const { return stream_.get(); }
-  // For cudaLaunchKernelEx.
-  cudaLaunchConfig_t launch_config(dim3 blocks, dim3 threads) const;
 
   // All elements of `from`, to those of `to` from `first` on. From memory that is not pinned they are read
   // before this returns.

@@ -64,13 +64,13 @@ __global__ void __launch_bounds__(kThreads)
   store_ready_block(out, row, column - lane(), y);
 }
 
-// Makes rows ready whose values are there: a block of 32 columns may have those of two heads. x: 256 columns;
-// y: rows.
+// Makes rows ready whose values are there: a block of 32 columns may have those of two heads. x: rows;
+// y: 256 columns.
 __global__ void __launch_bounds__(kThreads) make_ready_kernel(ReadyRows out) {
-  const uint32_t column = blockIdx.x * kThreads + threadIdx.x;
+  const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
   if (column >= out.stride) return;  // whole warps
-  const size_t index = static_cast<size_t>(blockIdx.y) * out.stride + column;
-  store_ready_block(out, blockIdx.y, column - lane(), column < out.width ? out.values[index] : 0.0f);
+  const size_t index = static_cast<size_t>(blockIdx.x) * out.stride + column;
+  store_ready_block(out, blockIdx.x, column - lane(), column < out.width ? out.values[index] : 0.0f);
 }
 
 template <KvType kTypeOf, uint32_t kChunksOf, uint32_t kQueriesOf>
@@ -127,7 +127,7 @@ cudaError_t attend_rows(const AttendInputs& in, const ReadyRows& out, cudaStream
   });
   if (status != cudaSuccess) return status;
   const cudaLaunchConfig_t config =
-      config_of(dim3(divide_up(out.stride, kThreads), in.num_rows), kThreads, stream);
+      config_of(dim3(in.num_rows, divide_up(out.stride, kThreads)), kThreads, stream);
   return cudaLaunchKernelEx(&config, make_ready_kernel, out);
 }
 

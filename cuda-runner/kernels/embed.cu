@@ -50,12 +50,12 @@ __device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint
   return 0.0f;  // there is no other type
 }
 
-// x: 256 columns; y: rows of the batch.
+// x: rows of the batch; y: 256 columns.
 __global__ void __launch_bounds__(kThreads)
     embed_kernel(DeviceMatrix table, Global<const uint32_t> token_ids, FloatRows out) {
-  const uint32_t column = blockIdx.x * kThreads + threadIdx.x;
+  const uint32_t row = blockIdx.x;
+  const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
   if (column >= table.columns) return;
-  const uint32_t row = blockIdx.y;
   out.values[static_cast<size_t>(row) * out.stride + column] = weight_at(table, token_ids[row], column);
 }
 
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kThreads)
 cudaError_t embed(const DeviceMatrix& table, Global<const uint32_t> token_ids, uint32_t num_rows,
                   const FloatRows& out, cudaStream_t stream) {
   const cudaLaunchConfig_t config =
-      config_of(dim3(divide_up(table.columns, kThreads), num_rows), kThreads, stream);
+      config_of(dim3(num_rows, divide_up(table.columns, kThreads)), kThreads, stream);
   return cudaLaunchKernelEx(&config, embed_kernel, table, token_ids, out);
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "runner/check.h"
 #include "runner/commands/bench_report.h"
 #include "runner/commands/recording_backend.h"
 #include "runner/commands/samples.h"
@@ -150,6 +151,7 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
   if (const auto checked = check_block_size(engine.block_size); !checked.ok()) return checked;
   const Result<GgufFile> file = GgufFile::open(engine.model);
   if (!file.ok()) return file.error();
+  CHECK(!flags.batches.empty());
   const uint32_t max_rows = std::ranges::max(flags.batches);
   backend->set_max_rows(max_rows, 1);
   RecordingBackend recorder(*backend);

@@ -1,6 +1,6 @@
 // cpu-runner bench --kernels: how long each operation of a step of next tokens takes, and how near that is to
 // what the device's memory allows: a copy, measured in the same run. An operation runs for all layers in
-// turn, as it does in a step, so that no cache holds its weights.
+// turn, as it does in a step, so that a cache holds its weights only if it holds those of all layers.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace runnel {
 
 struct KernelBenchFlags {
-  uint32_t num_positions = 512;  // that each sequence has
-  std::vector<uint32_t> batches = {1, 8};
+  uint32_t num_positions = 0;          // that each sequence has
+  std::vector<uint32_t> batches = {};  // sequences in a step
   uint32_t num_repeats = 21;
   uint64_t copy_bytes = uint64_t{256} << 20;
   bool json = false;

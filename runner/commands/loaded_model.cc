@@ -46,7 +46,8 @@ Result<uint32_t> num_blocks_of(const EngineFlags& flags, const KvBudget& budget,
                      std::to_string(block_bytes / 1'000'000 + 1) + " MB): one block of " +
                      std::to_string(flags.block_size) + " tokens takes " + std::to_string(block_bytes) +
                      " bytes, and half of what is free on the device is " + std::to_string(budget.bytes) +
-                     ". Use a smaller model, or end what else uses the GPU."};
+                     ". Use a smaller model, end what else uses the GPU, or say with --kv-cache-bytes what "
+                     "the cache may have."};
   }
   return Error{ExitCode::kUsage, budget.flag + " is " + std::to_string(budget.bytes) + "; one block of " +
                                      std::to_string(flags.block_size) + " tokens takes " +

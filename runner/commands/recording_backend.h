@@ -68,6 +68,7 @@ class RecordingBackend final : public ForwardingBackend {
   class NoLogits final : public LogitRows {
    public:
     std::vector<std::optional<uint32_t>> draw(std::span<const Draw>) override { CHECK(false); }
+    void fetch(std::span<const uint32_t>) override { CHECK(false); }
     std::span<const float> row(uint32_t) override { CHECK(false); }
   };
 

@@ -22,6 +22,7 @@ class HostLogitRows final : public LogitRows {
   std::span<float> start(uint32_t num_rows);
 
   std::vector<std::optional<uint32_t>> draw(std::span<const Draw> draws) override;
+  void fetch(std::span<const uint32_t>) override {}
   std::span<const float> row(uint32_t row) override;
 
  private:

@@ -27,6 +27,8 @@ class LogitRows {
   // For each draw, of which there are no more than rows, what Sampler draws from the row's logits; none if
   // they are not all finite.
   virtual std::vector<std::optional<uint32_t>> draw(std::span<const Draw> draws) = 0;
+  // Brings rows to the host, all at once, for row() to find them there.
+  virtual void fetch(std::span<const uint32_t> rows) = 0;
   // A row on the host (vocab_size), valid as long as the rows are.
   virtual std::span<const float> row(uint32_t row) = 0;
 };

@@ -29,9 +29,9 @@ endfunction()
 
 expect(12.0 "70;75;80;86;89;90" "")
 expect(12.9 "70;75;80;86;89;90" "")
-expect(13.0 "75;80;86;89;90;100;120"
+expect(13.0 "75;80;86;89;90;100;110;120"
   "Volta (compute capability 7.0) needs CUDA 12; it is left out, since this is CUDA 13.0.")
-expect(14.2 "75;80;86;89;90;100;120"
+expect(14.2 "75;80;86;89;90;100;110;120"
   "Volta (compute capability 7.0) needs CUDA 12; it is left out, since this is CUDA 14.2.")
 
 expect_refusal("Cuda compilation tools, release 11.8, V11.8.89"

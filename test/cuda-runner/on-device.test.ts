@@ -80,4 +80,11 @@ test('what is not installed is named and counted', () => {
   assert.is(status, 0);
 });
 
+test('without protobuf there is no serve, and nothing that needs it', () => {
+  const { status, stdout } = run({ 'cuda-runner': 0, 'cuda-device-tests': 0 }, { node: 0 });
+  assert.match(stdout, '== the native API: not run, protobuf is not installed\n');
+  assert.match(stdout, /\n2 passed, 0 failed, 5 skipped\n$/);
+  assert.is(status, 0);
+});
+
 test.run();

@@ -1,12 +1,10 @@
 import { spawnSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { TINY_MODEL } from '../fixtures/default-model.ts';
+import { CUDA_RUNNER_EMULATED, TINY_MODEL } from '../fixtures/default-model.ts';
 
 /** A device with too little memory: all of it is asked for before the first step, and what is missing is named. */
 
-const EMULATED_RUNNER = fileURLToPath(new URL('../../build/cuda-runner-emulated', import.meta.url));
 const SYSTEM = 71;
 const ENOUGH_BYTES = 64_000_000;
 const NUM_SIZES = 12;
@@ -26,7 +24,7 @@ function generate(memoryBytes: number): { readonly status: number | null; readon
     '0.8',
   ];
   const env = { ...process.env, RUNNEL_EMULATOR_MEMORY_BYTES: String(memoryBytes) };
-  return spawnSync(EMULATED_RUNNER, args, { encoding: 'utf8', env });
+  return spawnSync(CUDA_RUNNER_EMULATED, args, { encoding: 'utf8', env });
 }
 
 test('whatever is missing, the start ends with what is needed and what there is, or the answer comes', () => {

@@ -13,6 +13,7 @@
 #include "cuda-runner/device/graph.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
+#include "cuda-runner/kernels/launch.h"
 #include "test/cuda-runner/emulator/emulated.h"
 #include "test/unit_test.h"
 
@@ -26,7 +27,7 @@ __global__ void add_kernel(Global<uint32_t> values, uint32_t term) {
 }
 
 void add(const Stream& stream, DeviceBuffer<uint32_t>& values, uint32_t term) {
-  const auto config = stream.launch_config(1, static_cast<uint32_t>(values.size()));
+  const auto config = config_of(dim3(1), static_cast<uint32_t>(values.size()), stream.get());
   expect_success(cudaLaunchKernelEx(&config, add_kernel, values.view(), term), "adding");
 }
 
@@ -176,7 +177,7 @@ TEST_CASE("device: a call that this program gets wrong aborts it, and does not p
     Emulated emulated;
     Stream stream;
     signal(SIGABRT, SIG_DFL);
-    const auto config = stream.launch_config(1, 2048);
+    const auto config = config_of(dim3(1), 2048, stream.get());
     expect_success(cudaLaunchKernelEx(&config, add_kernel, Global<uint32_t>(nullptr, 0), 1), "adding");
   });
   REQUIRE(WIFSIGNALED(status));

@@ -64,9 +64,10 @@ TEST_CASE("bench --kernels: more positions than the model has, or a block of no 
     CHECK(refused.error().exit_code == ExitCode::kUsage);
     return refused.error().message;
   };
-  CHECK(refusal_of({.model = file.path(), .architecture = "llama"}, {.num_positions = 513}) ==
+  CHECK(refusal_of({.model = file.path(), .architecture = "llama"}, {.num_positions = 513, .batches = {1}}) ==
         "--prompt is 513; the model has 512 positions.");
-  CHECK(refusal_of({.model = file.path(), .architecture = "llama", .block_size = 12}, {}) ==
+  CHECK(refusal_of({.model = file.path(), .architecture = "llama", .block_size = 12},
+                   {.num_positions = 1, .batches = {1}}) ==
         "--block-size is 12; it must be a power of two from 8 to 256.");
   CHECK(out.str() == "");
 }
