@@ -24,9 +24,11 @@ struct LastKeptMemory {
 struct RankDigits {
   static constexpr uint32_t kBits = 4;
   static constexpr uint32_t kKeyDigits = 64 / kBits;
+  static constexpr uint32_t kDigits = kKeyDigits + 32 / kBits;
 
   __device__ static uint32_t digit(const Rank& rank, uint32_t index) {
     if (index < kKeyDigits) return rank.key >> (64 - kBits * (index + 1)) & (kBins - 1);
+    if (index == kDigits) return 0;  // after the last one, when one candidate is left
     return rank.tie >> (32 - kBits * (index - kKeyDigits + 1)) & (kBins - 1);
   }
 
