@@ -6,6 +6,12 @@
 #include "runner/check.h"
 
 namespace runnel {
+namespace {
+
+// As many streams bear mixed_prefill_tokens rows beside their own well enough; more bear more.
+constexpr uint32_t kFewStreams = 8;
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerConfig& config)
     : config_(config), blocks_(config.num_blocks, config.block_size, config.window) {
@@ -21,9 +27,9 @@ void Scheduler::add(Sequence& sequence) {
 
 Plan Scheduler::schedule() {
   Plan plan;
-  if (config_.mixed_batches) schedule_decode(plan);
+  if (config_.mixed_batches) schedule_decode(plan, config_.max_num_seqs - (keeps_a_place() ? 1 : 0));
   schedule_prefill(plan);
-  if (plan.sequences.empty()) schedule_decode(plan);
+  if (plan.sequences.empty()) schedule_decode(plan, config_.max_num_seqs);
   CHECK(!plan.sequences.empty() || !has_work());
   plan.is_prefill = plan.num_decoding == 0;
   count(plan);
@@ -31,8 +37,7 @@ Plan Scheduler::schedule() {
 }
 
 void Scheduler::schedule_prefill(Plan& plan) {
-  uint32_t num_left = config_.max_num_batched_tokens - plan.num_decoding;
-  if (plan.num_decoding > 0) num_left = std::min(num_left, config_.mixed_prefill_tokens);
+  uint32_t num_left = num_prompt_rows(plan.num_decoding);
   while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0) {
     Sequence& sequence = *waiting_.front();
     const bool is_new = sequence.block_table.empty();
@@ -50,6 +55,7 @@ void Scheduler::schedule_prefill(Plan& plan) {
       blocks_.allocate(sequence, num_cached / config_.block_size);
       counts_.num_cached_tokens += num_cached;
     }
+    sequence.has_begun = true;
     sequence.num_scheduled_tokens = std::min(num_tokens, num_left);
     num_left -= sequence.num_scheduled_tokens;
     if (sequence.num_scheduled_tokens == num_tokens) {
@@ -61,8 +67,25 @@ void Scheduler::schedule_prefill(Plan& plan) {
   }
 }
 
-void Scheduler::schedule_decode(Plan& plan) {
-  while (!running_.empty() && plan.sequences.size() < config_.max_num_seqs) {
+uint32_t Scheduler::num_prompt_rows(uint32_t num_decoding) const {
+  const uint32_t num_left = config_.max_num_batched_tokens - num_decoding;
+  if (num_decoding == 0) return num_left;
+  const uint64_t num_starting = std::min<uint64_t>(waiting_.size(), config_.max_num_seqs - num_decoding);
+  const uint64_t num_rows_each =
+      uint64_t{config_.mixed_prefill_tokens} * std::max(num_decoding, kFewStreams) / kFewStreams;
+  return static_cast<uint32_t>(std::min(num_starting * num_rows_each, uint64_t{num_left}));
+}
+
+bool Scheduler::keeps_a_place() const {
+  if (waiting_.empty() || !waiting_.front()->has_begun) return false;
+  const Sequence& first = *waiting_.front();
+  return !first.block_table.empty() || blocks_.can_allocate(first);
+}
+
+void Scheduler::schedule_decode(Plan& plan, uint32_t num_places) {
+  // In the original those for which there is no place wait until others end; without a pause they still do.
+  const bool take_turns = config_.mixed_batches || std::ranges::any_of(running_, &Sequence::was_resumed);
+  while (!running_.empty() && plan.sequences.size() < num_places) {
     Sequence& sequence = *running_.front();
     running_.pop_front();
     if (!make_room(sequence, plan)) break;
@@ -70,7 +93,8 @@ void Scheduler::schedule_decode(Plan& plan) {
     sequence.num_scheduled_tokens = 1;
     plan.sequences.push_back(&sequence);
   }
-  running_.insert(running_.begin(), plan.sequences.begin(), plan.sequences.end());
+  const auto place = take_turns ? running_.end() : running_.begin();
+  running_.insert(place, plan.sequences.begin(), plan.sequences.end());
   plan.num_decoding = static_cast<uint32_t>(plan.sequences.size());
 }
 
@@ -145,6 +169,7 @@ void Scheduler::pause(Sequence& sequence) {
 void Scheduler::resume(Sequence& sequence) {
   if (sequence.status != SequenceStatus::kPaused) return;
   std::erase(paused_, &sequence);
+  sequence.was_resumed = true;
   // One that lacks only its last token goes on running. One that lacks more is in the middle of its prompt.
   const bool holds_blocks = !sequence.block_table.empty();
   if (holds_blocks && sequence.num_cached_tokens + 1 == sequence.num_tokens()) {

@@ -3,13 +3,22 @@
 //
 // Algorithm: nano-vLLM's scheduler (github.com/GeeeekExplorer/nano-vllm, nanovllm/engine/scheduler.py), step
 // for step: a step is a prefill as long as the first waiting sequence can be admitted, else it computes one
-// token of each running sequence. When blocks run out, the running sequence that came last gives back its own
-// and waits, in front, to be computed again. To this are added ending a sequence at any time, and pausing it.
+// token of each running sequence. When blocks run out, the last running sequence gives back its own and
+// waits, in front, to be computed again. To this are added ending a sequence at any time, and pausing it.
 //
 // With mixed_batches a step does both: one row for each running sequence first, then parts of prompts in what
-// is left of its rows, few of them (mixed_prefill_tokens) while there are rows of the first kind, so that
-// neither a long prompt holds up those who read nor they it. A prompt then keeps its blocks between steps
-// that may need more of them, so it too gives its own back, before any running sequence does.
+// is left of its rows. While there are rows of the first kind, those of the second are few: each prompt that
+// waits for a place that is free brings mixed_prefill_tokens, or as many as there are next tokens if that is
+// more (in the same proportion where the setting is not 8). So a long prompt that comes alone at most doubles
+// the rows that the streams wait for, and many prompts come in fast enough to keep the batch full. Only
+// counts decide, never time: a recording is replayed in the same steps. A prompt then keeps its blocks
+// between steps that may need more of them, so it too gives its own back, before any running sequence does.
+//
+// A resumed sequence may make the running ones more than max_num_seqs. They then take turns, those first
+// that had none in the last step: of n running ones each computes in one of any ceil(n / max_num_seqs) steps
+// that have next tokens. A prompt that had begun and finds no place free, since others came while it was
+// paused, gets one place of each step as soon as there are blocks for it; the turns are then shared among
+// one place less (with max_num_seqs 1 they come after that prompt).
 //
 // Why nothing waits for ever, in either mode: waiting sequences start in order of arrival, none overtakes
 // another, and one that lost its blocks comes before all that never began. Of those that were started, the
@@ -36,8 +45,9 @@ struct SchedulerConfig {
   uint32_t block_size = 32;               // tokens
   uint32_t num_blocks = 0;
   bool mixed_batches = true;
-  uint32_t mixed_prefill_tokens = 8;  // rows of prompts in a step that also has next tokens
-  uint32_t window = 0;                // positions that a row sees, its own included; 0: all
+  // Rows of each waiting prompt in a step that also has next tokens, eight or fewer of them; of more, more.
+  uint32_t mixed_prefill_tokens = 8;
+  uint32_t window = 0;  // positions that a row sees, its own included; 0: all
 };
 
 struct Plan {
@@ -90,7 +100,11 @@ class Scheduler {
 
  private:
   void schedule_prefill(Plan& plan);
-  void schedule_decode(Plan& plan);
+  void schedule_decode(Plan& plan, uint32_t num_places);
+  // Rows that prompts may have in a step with so many next tokens.
+  uint32_t num_prompt_rows(uint32_t num_decoding) const;
+  // Whether the first waiting sequence is one that had begun and can go on, so that a place is its due.
+  bool keeps_a_place() const;
   void count(const Plan& plan);
   // Sees to it that the last token of the sequence can have a place, whoever has to give way. False: the
   // sequence itself had to.

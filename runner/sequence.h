@@ -67,6 +67,8 @@ struct Sequence {
   uint32_t num_scheduled_tokens = 0;  // tokens after those that this step computes
   std::vector<uint32_t> block_table;  // KV block of each block_size tokens, or kNoBlock
   BlockChain chain;                   // of the blocks that its cached tokens fill
+  bool has_begun = false;             // a step has computed a part of it
+  bool was_resumed = false;           // after a pause
 
   // For FirstOutput: when it was taken, when its first rows were scheduled, and how many rows it was spared.
   std::chrono::steady_clock::time_point accepted_at{};

@@ -78,7 +78,7 @@ export const runnerSettings = {
   },
   'mixed-prefill-tokens': {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    help: 'rows of prompts in a step that also has next tokens; default: 8',
+    help: 'rows of each waiting prompt in a step with at most 8 next tokens; with more, in proportion; default: 8',
   },
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),

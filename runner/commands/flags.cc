@@ -70,8 +70,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
       ->type_name("on|off")
       ->check(CLI::IsMember({"on", "off"}).description(""));
   command
-      .add_option("--mixed-prefill-tokens", flags.mixed_prefill_tokens,
-                  "Rows of prompts in a step that also has next tokens")
+      .add_option(
+          "--mixed-prefill-tokens", flags.mixed_prefill_tokens,
+          "Rows of each waiting prompt in a step with at most 8 next tokens; with more, in proportion")
       ->check(CLI::Range(1u, kMaxNumBatchedTokens))
       ->capture_default_str();
   command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")

@@ -58,6 +58,12 @@ uint32_t Sampler::sample(std::span<const float> logits, std::span<const uint32_t
   return draw(params.seed, static_cast<uint32_t>(token_ids.size()));
 }
 
+std::vector<uint32_t> Sampler::kept_ids() const {
+  std::vector<uint32_t> ids;
+  for (const Candidate& candidate : candidates_) ids.push_back(candidate.id);
+  return ids;
+}
+
 bool Sampler::precedes(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
 }

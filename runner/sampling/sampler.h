@@ -31,6 +31,9 @@ class Sampler {
                   uint32_t num_prompt_tokens, const SamplingParams& params,
                   std::span<const uint32_t> masked_ids = {});
 
+  // What the last sample() could have drawn, by id; of a greedy one, all that was not masked. For tests.
+  std::vector<uint32_t> kept_ids() const;
+
  private:
   // A token that may still be drawn. Candidates stay in the order of ids.
   struct Candidate {
@@ -61,7 +64,7 @@ class Sampler {
     uint64_t weight;
   };
 
-  // Sized once; none holds anything between two calls.
+  // Sized once; but for the candidates none holds anything between two calls.
   std::vector<Candidate> candidates_;
   std::vector<Candidate> scratch_;
   std::vector<Weighted> weighted_;

@@ -17,7 +17,8 @@
 
 namespace runnel {
 
-constexpr uint32_t kRecordingVersion = 1;
+// Another one when what the entries say, or the steps that a scheduler plans, are no longer the same.
+constexpr uint32_t kRecordingVersion = 2;
 
 class Recorder {
  public:

@@ -3,6 +3,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 
 #include "test/fixtures/scheduling.h"
 #include "test/fixtures/sequences.h"
@@ -11,7 +12,8 @@
 namespace runnel {
 namespace {
 
-void check_plan(const Plan& plan, const SchedulerConfig& config) {
+// num_waiting: before the plan.
+void check_plan(const Plan& plan, const SchedulerConfig& config, size_t num_waiting) {
   CHECK(plan.sequences.size() <= config.max_num_seqs);
   uint32_t num_rows = 0;
   uint32_t num_prompt_rows = 0;
@@ -23,9 +25,52 @@ void check_plan(const Plan& plan, const SchedulerConfig& config) {
     num_rows += num_scheduled;
   }
   CHECK(num_rows <= config.max_num_batched_tokens);
-  if (plan.num_decoding > 0)
-    CHECK(num_prompt_rows <= (config.mixed_batches ? config.mixed_prefill_tokens : 0));
+  if (plan.num_decoding == 0) return;
+  const size_t num_places = config.max_num_seqs - plan.num_decoding;
+  const size_t num_starting = std::min(num_waiting + plan.preempted.size(), num_places);
+  const size_t num_rows_each = config.mixed_prefill_tokens * std::max(plan.num_decoding, 8u) / 8;
+  CHECK(num_prompt_rows <= (config.mixed_batches ? num_starting * num_rows_each : 0));
 }
+
+// How long running sequences have had no turn.
+class Turns {
+ public:
+  explicit Turns(const SchedulerConfig& config) : config_(config) {}
+
+  // Before and after the plan of each step.
+  void expect(const std::map<uint32_t, Sequence>& live) {
+    running_.clear();
+    for (const auto& [id, sequence] : live)
+      if (sequence.status == SequenceStatus::kRunning) running_.insert(id);
+    std::erase_if(waits_, [&](const auto& wait) { return !running_.contains(wait.first); });
+    for (const uint32_t id : running_) waits_.try_emplace(id, Wait{0, running_.size()});
+  }
+  void check(const Plan& plan, const std::map<uint32_t, Sequence>& live) {
+    if (plan.num_decoding == 0) return;
+    for (const Sequence* sequence : plan.sequences) waits_.erase(sequence->request_id);
+    const size_t num_places =
+        std::max(1u, std::min(config_.max_num_seqs, config_.max_num_batched_tokens) - 1);
+    for (auto& [id, wait] : waits_) {
+      if (live.at(id).status != SequenceStatus::kRunning) continue;  // it had to give its blocks
+      // Without mixed batches, one that was never resumed waits as in the original.
+      if (!config_.mixed_batches && !live.at(id).was_resumed) continue;
+      CHECK(++wait.num_steps < (wait.num_running + num_places - 1) / num_places);
+      longest_ = std::max(longest_, wait.num_steps);
+    }
+  }
+  size_t longest() const { return longest_; }
+
+ private:
+  struct Wait {
+    size_t num_steps;
+    size_t num_running;  // when it began
+  };
+
+  SchedulerConfig config_;
+  std::set<uint32_t> running_;
+  std::map<uint32_t, Wait> waits_;
+  size_t longest_ = 0;
+};
 
 }  // namespace
 
@@ -64,6 +109,7 @@ TEST_CASE(
   const uint32_t windows[] = {0, 1, 3, 4, 9, 30};
   const char* const salts[] = {"", "a", "b"};
   SchedulerCounts total;
+  size_t longest_wait = 0;
   for (uint32_t round = 0; round < 120; ++round) {
     const SchedulerConfig config{.max_num_batched_tokens = 2 + below(46),
                                  .max_num_seqs = 1 + below(6),
@@ -75,6 +121,7 @@ TEST_CASE(
     CAPTURE(round);
     Scheduler scheduler(config);
     std::map<uint32_t, Sequence> live;
+    Turns turns(config);
     uint32_t next_request_id = 1;
     for (uint32_t i = 0; i < 300; ++i) {
       const uint32_t action = below(10);
@@ -100,9 +147,12 @@ TEST_CASE(
       }
       scheduler.check_integrity();
       if (!scheduler.has_work()) continue;
+      turns.expect(live);
+      const size_t num_waiting = scheduler.num_waiting();
       const Plan plan = scheduler.schedule();
       scheduler.check_integrity();
-      check_plan(plan, config);
+      check_plan(plan, config, num_waiting);
+      turns.check(plan, live);
       compute(scheduler, plan);
       scheduler.check_integrity();
       std::erase_if(live, [](const auto& entry) { return entry.second.status == SequenceStatus::kFinished; });
@@ -119,10 +169,12 @@ TEST_CASE(
         CHECK(sequence.token_ids[i] == (sequence.token_ids[i - 1] * 31 + i) % 100);
     }
     CHECK(scheduler.blocks().num_free_blocks() == config.num_blocks);
+    longest_wait = std::max(longest_wait, turns.longest());
     total.num_preemptions += scheduler.counts().num_preemptions;
     total.num_mixed_steps += scheduler.counts().num_mixed_steps;
     total.num_cached_tokens += scheduler.counts().num_cached_tokens;
   }
+  CHECK(longest_wait > 1);
   CHECK(total.num_preemptions > 0);
   CHECK(total.num_mixed_steps > 0);
   CHECK(total.num_cached_tokens > 0);

@@ -1,5 +1,6 @@
 #include "runner/scheduler.h"
 
+#include <deque>
 #include <vector>
 
 #include "test/fixtures/scheduling.h"
@@ -113,7 +114,7 @@ TEST_CASE(
                        .max_num_seqs = 4,
                        .block_size = 4,
                        .num_blocks = 64,
-                       .mixed_prefill_tokens = 6});
+                       .mixed_prefill_tokens = 3});
   std::vector<Sequence> running = {sequence_of(1, count_from(1, 5)), sequence_of(2, count_from(20, 5))};
   for (Sequence& sequence : running) scheduler.add(sequence);
   CHECK(scheduler.schedule().is_prefill);
@@ -135,6 +136,7 @@ TEST_CASE(
     CHECK_FALSE(plan.is_prefill);
     compute(scheduler, plan);
   };
+  // Places for two more, three rows each.
   expect({1, 2, 3}, {1, 1, 6}, 2);
   CHECK(large.num_generated() == 0);
   expect({1, 2, 3, 4}, {1, 1, 4, 2}, 2);  // the second is cut too: there is nothing behind it to hold up
@@ -152,6 +154,48 @@ TEST_CASE(
   CHECK(counts.num_prefill_tokens == 30);
   CHECK(counts.num_decode_sequences == 5 * 7);  // the first of 8 tokens comes from the prompt
   CHECK(counts.num_preemptions == 0);
+}
+
+TEST_CASE("scheduler: prompts get rows by how many wait for a free place, and by how many are running") {
+  // Of the rows beside those of the running sequences, what the prompts get.
+  const auto num_prompt_rows = [](uint32_t num_running, uint32_t num_waiting,
+                                  uint32_t mixed_prefill_tokens = 8) {
+    Scheduler scheduler({.max_num_batched_tokens = 256,
+                         .max_num_seqs = 64,
+                         .block_size = 4,
+                         .num_blocks = 4096,
+                         .mixed_prefill_tokens = mixed_prefill_tokens});
+    std::deque<Sequence> sequences;
+    for (uint32_t id = 1; id <= num_running; ++id)
+      scheduler.add(sequences.emplace_back(sequence_of(id, {id}, 50)));
+    step(scheduler);
+    for (uint32_t id = 1; id <= num_waiting; ++id)
+      scheduler.add(sequences.emplace_back(sequence_of(1000 + id, std::vector<uint32_t>(300, 1000 + id))));
+    const Plan plan = scheduler.schedule();
+    CHECK(plan.num_decoding == num_running);
+    uint32_t num_rows = 0;
+    for (const Sequence* sequence : plan.sequences) num_rows += sequence->num_scheduled_tokens;
+    return num_rows - plan.num_decoding;
+  };
+  // One long prompt: as many rows as there are next tokens, but not fewer than eight.
+  CHECK(num_prompt_rows(1, 1) == 8);
+  CHECK(num_prompt_rows(2, 1) == 8);
+  CHECK(num_prompt_rows(8, 1) == 8);
+  CHECK(num_prompt_rows(9, 1) == 9);
+  CHECK(num_prompt_rows(32, 1) == 32);
+  // Each that waits brings as many, as long as there is a place for it and a row is left.
+  CHECK(num_prompt_rows(8, 2) == 16);
+  CHECK(num_prompt_rows(28, 4) == 112);
+  CHECK(num_prompt_rows(62, 1) == 62);
+  CHECK(num_prompt_rows(62, 200) == 2 * 62);
+  CHECK(num_prompt_rows(64, 200) == 0);
+  CHECK(num_prompt_rows(8, 200) == 248);
+  // An operator's setting, in the same proportion.
+  CHECK(num_prompt_rows(8, 1, 1) == 1);
+  CHECK(num_prompt_rows(32, 2, 1) == 8);
+  CHECK(num_prompt_rows(8, 1, 32) == 32);
+  CHECK(num_prompt_rows(16, 1, 32) == 64);
+  CHECK(num_prompt_rows(8, 1, 256) == 248);
 }
 
 TEST_CASE("scheduler: without next tokens a prompt has the whole step") {

@@ -7,6 +7,8 @@
 #include <random>
 #include <string>
 
+#include "runner/sampling/exp_sum.h"
+#include "runner/sampling/gumbel.h"
 #include "runner/sampling/philox.h"
 #include "test/unit_test.h"
 
@@ -57,6 +59,13 @@ std::vector<Entry> reference_candidates(const std::vector<float>& logits,
   entries.resize(num_kept);
   std::erase_if(entries, [&](const Entry& entry) { return std::exp(entry.logit - max) < params.min_p; });
   return entries;
+}
+
+std::vector<uint32_t> ids_of(const std::vector<Entry>& entries) {
+  std::vector<uint32_t> ids;
+  for (const Entry& entry : entries) ids.push_back(entry.id);
+  std::ranges::sort(ids);
+  return ids;
 }
 
 uint32_t reference_sample(const std::vector<float>& logits, const std::vector<uint32_t>& token_ids,
@@ -148,6 +157,9 @@ TEST_CASE("sampler: draws what the definition draws, whatever the logits and par
     CAPTURE(i);
     CHECK(sampler.sample(logits, token_ids, num_prompt_tokens, params, masked) ==
           reference_sample(logits, token_ids, num_prompt_tokens, params, masked));
+    if (params.temperature < kGreedyTemperature) continue;
+    CHECK(sampler.kept_ids() ==
+          ids_of(reference_candidates(logits, token_ids, num_prompt_tokens, params, masked)));
   }
 }
 
@@ -287,15 +299,45 @@ TEST_CASE("sampler: over a large vocabulary the filters keep what the definition
   const std::vector<float> logits = random_logits(random, 60000, 0.05f);
   const std::vector<uint32_t> token_ids = {1, 2, 3};
   Sampler sampler(60000);
-  for (const float top_p : {0.0f, 0.3f, 0.95f, 0.9999f}) {
-    for (const uint32_t top_k : {0u, 1024u, 1025u, 59999u}) {
+  for (const float top_p : {0.0f, 0.3f, 0.95f, 0.9999f, 1.0f}) {
+    for (const uint32_t top_k : {0u, 1023u, 1024u, 1025u, 1026u, 59999u}) {
       CAPTURE(top_p);
       CAPTURE(top_k);
       const SamplingParams params{.top_k = top_k, .top_p = top_p, .seed = random()};
       CHECK(sampler.sample(logits, token_ids, 3, params) ==
             reference_sample(logits, token_ids, 3, params, {}));
+      const auto kept = ids_of(reference_candidates(logits, token_ids, 3, params, {}));
+      // Not compared in one expression: a difference would print both.
+      const bool is_same = sampler.kept_ids() == kept;
+      CHECK(is_same);
+      if (top_p == 1.0f) CHECK(kept.size() == (top_k == 0 ? 60000 : top_k));
     }
   }
+}
+
+TEST_CASE("sampler: a token that lacks the least part of p needs the next one beside it") {
+  // The likelier of two tokens weighs 2^39. Sought are a logit of the other and a p of which that is all but
+  // a fraction of one unit.
+  const auto total_of = [](float logit) { return (uint64_t{1} << 39) + exp_weight(logit); };
+  const auto p_of = [&](float logit) {
+    const double share = 0x1p39 / static_cast<double>(total_of(logit));
+    const auto p = static_cast<float>(share);
+    return p > share ? p : std::nextafter(p, 1.0f);
+  };
+  const auto lacking = [&](float logit) {
+    return static_cast<double>(p_of(logit)) * static_cast<double>(total_of(logit)) - 0x1p39;
+  };
+  float logit = -1.0f;
+  for (int i = 0; i < 100'000 && (lacking(logit) < 0.01 || lacking(logit) > 0.99); ++i)
+    logit = std::nextafter(logit, 0.0f);
+  REQUIRE(lacking(logit) > 0.01);
+  REQUIRE(lacking(logit) < 0.99);
+  const std::vector<float> logits = {0.0f, logit};
+  CHECK(drawn_ids(logits, {.top_p = p_of(logit)}) == std::vector<uint32_t>{0, 1});
+  CHECK(drawn_ids(logits, {.top_p = std::nextafter(p_of(logit), 0.0f)}) == std::vector<uint32_t>{0});
+  // Exactly p is enough.
+  CHECK(drawn_ids({0.0f, 0.0f}, {.top_p = 0.5f}) == std::vector<uint32_t>{0});
+  CHECK(drawn_ids({0.0f, 0.0f, 0.0f, 0.0f}, {.top_p = 0.75f}) == std::vector<uint32_t>{0, 1, 2});
 }
 
 TEST_CASE("sampler: the draw depends on all 64 bits of the seed, and on the position") {
