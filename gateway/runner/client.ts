@@ -54,6 +54,7 @@ interface SentRequest {
   readonly check: AnswerCheck;
   readonly sink: RequestSink;
   isCancelled: boolean;
+  isPaused: boolean;
 }
 
 type Phase = 'unknown' | 'loading' | 'serving' | 'exiting' | 'closed';
@@ -107,6 +108,13 @@ export class RunnerClient {
     return this.#numCancelledTokens;
   }
 
+  /** Whether a request is with the runner that it may not let lie: neither paused nor ended. */
+  get owesTokens(): boolean {
+    for (const { isPaused, isCancelled } of this.#requests.values())
+      if (!isPaused || isCancelled) return true;
+    return false;
+  }
+
   /** Tokens that prompt and answer may have together. After Ready only. */
   get maxModelLen(): number {
     return this.#readyOf('maxModelLen').maxModelLen;
@@ -128,6 +136,7 @@ export class RunnerClient {
       check: new AnswerCheck(generate, ready),
       sink,
       isCancelled: false,
+      isPaused: false,
     });
     this.#writer.send(`generate ${generate.requestId}`, frame);
     if (generate.requestId === maxRequestId) {
@@ -148,11 +157,18 @@ export class RunnerClient {
   }
 
   pause(requestId: number): void {
-    if (this.#requests.has(requestId)) this.#send(`flow ${requestId}`, { type: 'pause', requestId });
+    this.#setPaused(requestId, true);
   }
 
   resume(requestId: number): void {
-    if (this.#requests.has(requestId)) this.#send(`flow ${requestId}`, { type: 'resume', requestId });
+    this.#setPaused(requestId, false);
+  }
+
+  #setPaused(requestId: number, isPaused: boolean): void {
+    const request = this.#requests.get(requestId);
+    if (request === undefined) return;
+    request.isPaused = isPaused;
+    this.#send(`flow ${requestId}`, { type: isPaused ? 'pause' : 'resume', requestId });
   }
 
   /** Asks the runner to finish what it has and to exit. */

@@ -2,15 +2,19 @@
  * From how a runner died to what is done about it: the table "Exit statuses" of docs/protocol.md.
  */
 import type { Crash } from './breaker.ts';
-import type { Failure, Heartbeat } from './messages.ts';
+import type { Failure, Phase } from './messages.ts';
 import type { RunnerExit } from './process.ts';
+
+/**
+ * violation: it broke the protocol. version: it speaks another one. timeout: it did not start, load or exit in time. hung: a
+ * step did not end, or was not begun. silent: no heartbeat came. canary: it could not compute one token.
+ */
+export type VerdictKind = 'violation' | 'version' | 'timeout' | 'hung' | 'silent' | 'canary';
 
 export interface Death {
   readonly exit: RunnerExit;
   /** Why the gateway itself ended the runner, as a sentence. */
-  readonly verdict:
-    | { readonly kind: 'violation' | 'version' | 'timeout' | 'hung' | 'canary'; readonly sentence: string }
-    | undefined;
+  readonly verdict: { readonly kind: VerdictKind; readonly sentence: string } | undefined;
   /** The runner's last words, if it chose to exit. */
   readonly failure: Failure | undefined;
   /** The last lines of its stderr. */
@@ -18,7 +22,7 @@ export interface Death {
   /** How long it had been ready; undefined: it never was. */
   readonly readyForMs: number | undefined;
   /** What it was doing, as last heard; undefined: it has said nothing. */
-  readonly phase: Heartbeat['phase'] | undefined;
+  readonly phase: Phase | undefined;
   /** The last one that was heard of. */
   readonly step: number;
   /** The kernel has killed something of ours for want of memory meanwhile. */
@@ -86,7 +90,12 @@ const surroundings = { ...crash('surroundings'), countsForRequests: false, crash
 function judge(death: Death): Omit<ExitPolicy, 'reason'> {
   const { exit, verdict } = death;
   if (verdict !== undefined) {
-    return { ...crash(verdict.kind), action: verdict.kind === 'version' ? 'fail' : 'restart' };
+    return {
+      ...crash(verdict.kind),
+      action: verdict.kind === 'version' ? 'fail' : 'restart',
+      // A machine that was paused, or starved of its processor, is silent whatever was computed.
+      countsForRequests: verdict.kind !== 'silent',
+    };
   }
   if (exit.spawnError !== undefined) return surroundings;
   switch (exit.code) {

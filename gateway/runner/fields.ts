@@ -51,11 +51,11 @@ export function text(
 
 /** An enumeration of which every member but the zero is known to the gateway. */
 export function known<Value>(
-  values: ReadonlyMap<number, Value>,
+  values: Readonly<Record<number, Value>>,
   name: string,
   number: number | null | undefined,
 ): Value {
-  const value = values.get(number ?? 0);
+  const value = values[number ?? 0];
   if (value === undefined) {
     throw new ProtocolError('field', `The runner sent ${number ?? 0} as ${name}, which has no such value.`);
   }

@@ -75,9 +75,12 @@ export interface PromptLogprobs {
 
 export type Stats = { readonly type: 'stats' } & SchedulerStats;
 
+/** What the stepping thread of a runner was last seen to begin. */
+export type Phase = 'loading' | 'idle' | 'prefill' | 'decode' | 'mixed';
+
 export interface Heartbeat {
   readonly type: 'heartbeat';
-  readonly phase: 'loading' | 'idle' | 'prefill' | 'decode' | 'mixed';
+  readonly phase: Phase;
   readonly step: number;
   readonly numRequests: number;
   readonly numFreeBlocks: number;

@@ -6,7 +6,7 @@ import { sendCanary } from './canary.ts';
 import { RunnerClient } from './client.ts';
 import type { Clock, Timer } from './clock.ts';
 import type { Death } from './exit-policy.ts';
-import type { Failure, Heartbeat, Hello, Ready, Stats } from './messages.ts';
+import type { Failure, Heartbeat, Hello, Phase, Ready, Stats } from './messages.ts';
 import type { RunnerCommand, RunnerProcess, Spawn } from './process.ts';
 import type { ProtocolError } from './protocol-error.ts';
 import { settlesWithin } from './settles-within.ts';
@@ -82,7 +82,7 @@ export class RunnerLife {
   #watchdog: Watchdog | undefined;
   #readyAt: number | undefined;
   #loadedBytes = 0;
-  #phase: Heartbeat['phase'] | undefined;
+  #phase: Phase | undefined;
   #step = 0;
   #failure: Failure | undefined;
   #verdict: Death['verdict'];
@@ -187,8 +187,12 @@ export class RunnerLife {
   #onLoaded(ready: Ready): void {
     const { limits, stepTimes: times, clock } = this.#support;
     this.#deadline?.cancel();
-    const watch = { limits, times, maxStepRows: ready.maxNumBatchedTokens, clock };
-    this.#watchdog = new Watchdog(watch, (sentence) => this.#abort(sentence));
+    const hasWork = () => this.client.owesTokens;
+    const watch = { limits, times, maxStepRows: ready.maxNumBatchedTokens, clock, hasWork };
+    this.#watchdog = new Watchdog(watch, {
+      onHung: (sentence) => this.#abort('hung', sentence),
+      onSilent: (sentence) => this.#abort('silent', sentence),
+    });
     if (!this.#needsCanary) {
       this.#onUsable(ready);
       return;
@@ -243,8 +247,8 @@ export class RunnerLife {
   }
 
   /** It hangs: where, a core can tell, so it gets the chance to leave one. */
-  #abort(sentence: string): void {
-    this.#verdict ??= { kind: 'hung', sentence };
+  #abort(kind: 'hung' | 'silent', sentence: string): void {
+    this.#verdict ??= { kind, sentence };
     this.#process.kill('SIGABRT');
     this.#lose();
     this.#arm(this.#support.limits.abortGraceMs, () => this.#process.kill('SIGKILL'));

@@ -78,6 +78,19 @@ policy(
 );
 
 policy(
+  'silence is counted for the breaker and the delay, and against no request; a step that hangs is',
+  () => {
+    const counts = (kind: 'silent' | 'hung') => {
+      const death = deathBy({ signal: 'SIGABRT', verdict: { kind, sentence: 'Nothing came.' } });
+      const { countsForBackoff, countsForStarts, countsForRequests, crash } = exitPolicy(death);
+      return [countsForBackoff, countsForStarts, countsForRequests, crash?.kind];
+    };
+    assert.equal(counts('silent'), [true, true, false, 'silent']);
+    assert.equal(counts('hung'), [true, true, true, 'hung']);
+  },
+);
+
+policy(
   'what another device may do instead: where this one is absent, lost, or too small for the model',
   () => {
     const ofDevice = (change: Parameters<typeof deathBy>[0]) => exitPolicy(deathBy(change)).isOfDevice;

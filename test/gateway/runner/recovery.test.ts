@@ -207,7 +207,19 @@ recovery('a runner that is stopped, or computes no more, is replaced, and the st
       { ...short, wedgeMs: 60_000 },
       /was silent for 1.5 s/,
     ],
-    [['--wedge', '1'], { ...short, silenceMs: 60_000 }, /in decode for 2 s without finishing step 1\./],
+    ...(['decode', 'mixed'] as const).map(
+      (phase) =>
+        [
+          ['--wedge', '1', '--phase', phase],
+          { ...short, silenceMs: 60_000 },
+          new RegExp(`in ${phase} for 2 s without finishing step 1\\.`),
+        ] as const,
+    ),
+    [
+      ['--wedge', '1', '--phase', 'idle'],
+      { ...short, silenceMs: 60_000 },
+      /said idle for 2 s with requests open and did not begin step 1\./,
+    ],
   ] as const) {
     await withDirectory(async (directory) => {
       const options = [...flags, '--delay-ms', '5', '--crash-file', directory.write('fault', '')];
