@@ -33,11 +33,11 @@ test('a job id is its key’s: another key’s cancel is answered as for an unkn
       assert.is(refused.status, unknown.status);
       assert.equal(await refused.json(), { ...((await unknown.clone().json()) as object), job_id: 'a' });
     }
+    assert.is(runner.cancelled, 0, 'no cancel of another key has ended it');
     let isAsked = false;
     const answer = await readNativeAnswer(stream, () => {
       if (isAsked) return;
       isAsked = true;
-      assert.is(runner.cancelled, 0, 'no cancel of another key has ended it');
       void as(OURS)('/cancel', { job_id: 'a' });
     });
     assert.is(answer.last.data.code, 'CANCELLED', sharing);
