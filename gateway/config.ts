@@ -46,7 +46,11 @@ const settings = {
   uds: { schema: socketPath().optional(), help: 'UNIX socket to listen on, instead of --host and --port' },
   'api-keys-file': {
     schema: text().optional(),
-    help: 'file with the keys that let clients in, one a line; read once, at the start',
+    help: 'file with the keys that let clients in, one a line; read again with the settings (SIGHUP)',
+  },
+  'admin-keys-file': {
+    schema: text().optional(),
+    help: 'file with the keys of operators, for /runner and /metrics besides all else; wants --api-keys-file',
   },
   'prefix-cache-sharing': {
     schema: z.enum(CACHE_SHARINGS, `must be one of ${CACHE_SHARINGS.join(', ')}`),
@@ -167,6 +171,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
   if (!isLoopback(config.host) && config['api-keys-file'] === undefined) {
     throw new UsageError(
       `${sourceOf('host')} must be a loopback address, got ${JSON.stringify(config.host)}; to let others in, set --api-keys-file as well.`,
+    );
+  }
+  if (config['admin-keys-file'] !== undefined && config['api-keys-file'] === undefined) {
+    throw new UsageError(
+      `${sourceOf('admin-keys-file')} needs --api-keys-file beside it: without that, requests need no key at all. One file may be both.`,
     );
   }
   if (config['max-body-bytes'] > config['max-body-bytes-in-flight']) {

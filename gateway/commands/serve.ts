@@ -23,7 +23,7 @@ import { Gate } from '../serving/gate.ts';
 import { Serving } from '../serving/serving.ts';
 import { chooseLaunch } from './choose-launch.ts';
 import { curlLine, greeting, placeOf } from './greeting.ts';
-import { reload } from './reload.ts';
+import { announced, reload, reloadKeys } from './reload.ts';
 import { reporting } from './report.ts';
 import { addressOf, guardRules, httpLimits, requireKeysBeyondLoopback } from './server-settings.ts';
 
@@ -100,13 +100,16 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
       crashes.add(crash);
     },
   });
-  const restartRunner = (): Promise<string | undefined> => {
+  const reloadAll = (): Promise<string | undefined> => {
+    // First: that a key is taken back does not wait for settings that can be used.
+    reloadKeys(guard.apiKeys, log);
     const { config: next, notApplied } = reload(config, readAgain());
     const path = resolveModel(next.model);
     const launch = launchOf(next);
     if (notApplied.length > 0) log.warn({ event: 'settings_not_applied', settings: notApplied });
     return serving.change(path, launch);
   };
+  const restartRunner = (): Promise<string | undefined> => announced(notifier, reloadAll);
   process.on('SIGHUP', () => {
     try {
       void restartRunner();

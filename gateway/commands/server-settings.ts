@@ -1,6 +1,6 @@
 import { isLoopback } from '../config/kinds.ts';
 import type { Config } from '../config.ts';
-import { readApiKeys } from '../guard/api-keys.ts';
+import { KeyFiles } from '../guard/api-keys.ts';
 import type { GuardRules } from '../guard/guard.ts';
 import { UsageError } from '../ops/exit-code.ts';
 import type { Address, HttpLimits } from '../ops/http-server.ts';
@@ -19,13 +19,14 @@ export function requireKeysBeyondLoopback(address: Address, config: Config): voi
   );
 }
 
-export function guardRules(config: Config): GuardRules {
-  const keysFile = config['api-keys-file'];
+/** Reads the keys. */
+export function guardRules(config: Config): GuardRules & { readonly apiKeys: KeyFiles | undefined } {
+  const { 'api-keys-file': clients, 'admin-keys-file': admins } = config;
   return {
     hosts: [config.host, ...config['allowed-hosts']],
     corsOrigins: config['cors-origins'],
     cacheSharing: config['prefix-cache-sharing'],
-    apiKeys: keysFile === undefined ? undefined : readApiKeys(keysFile),
+    apiKeys: clients === undefined ? undefined : new KeyFiles({ clients, admins }),
   };
 }
 

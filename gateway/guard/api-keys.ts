@@ -7,28 +7,85 @@ const MIN_KEY_CHARACTERS = 16;
 const MAX_KEY_CHARACTERS = 256;
 const MAX_FILE_BYTES = 2 ** 20;
 
-/** The keys that let clients in. Only their hashes are kept. */
-export class ApiKeys {
-  readonly #hashes: readonly Buffer[];
+/** What a key lets its holder do: ask for answers, or that and what is for operators. */
+export type KeyRight = 'client' | 'admin';
 
-  constructor(keys: readonly string[]) {
-    this.#hashes = keys.map(hashOf);
+export interface KeyCheck {
+  /** Undefined for a key that nobody was given. Takes the same time for every key of a length, right or wrong. */
+  rightOf(key: string): KeyRight | undefined;
+}
+
+/** The keys that let clients and operators in. Only their hashes are kept. */
+export class ApiKeys implements KeyCheck {
+  readonly #clients: readonly Buffer[];
+  readonly #admins: readonly Buffer[];
+
+  /** A key that is on both lists is an admin's. */
+  constructor(clients: readonly string[], admins: readonly string[] = []) {
+    this.#clients = clients.map(hashOf);
+    this.#admins = admins.map(hashOf);
   }
 
-  /** Takes the same time for every key of a length, right or wrong. */
-  has(key: string): boolean {
+  get numClients(): number {
+    return this.#clients.length;
+  }
+
+  get numAdmins(): number {
+    return this.#admins.length;
+  }
+
+  rightOf(key: string): KeyRight | undefined {
     const hash = hashOf(key);
-    let isFound = false;
-    for (const known of this.#hashes) isFound = timingSafeEqual(known, hash) || isFound;
-    return isFound;
+    const isClient = isAmong(this.#clients, hash);
+    if (isAmong(this.#admins, hash)) return 'admin';
+    return isClient ? 'client' : undefined;
   }
+}
+
+/** Looks at all of them, whichever it is. */
+function isAmong(hashes: readonly Buffer[], hash: Buffer): boolean {
+  let isFound = false;
+  for (const known of hashes) isFound = timingSafeEqual(known, hash) || isFound;
+  return isFound;
+}
+
+export interface KeyPaths {
+  readonly clients: string;
+  /** Undefined: nobody may administer with a key. */
+  readonly admins: string | undefined;
+}
+
+/** The keys of files, which may be read again while requests come. */
+export class KeyFiles implements KeyCheck {
+  readonly #paths: KeyPaths;
+  #keys: ApiKeys;
+
+  /** Throws what readApiKeys throws. */
+  constructor(paths: KeyPaths) {
+    this.#paths = paths;
+    this.#keys = readKeys(paths);
+  }
+
+  rightOf(key: string): KeyRight | undefined {
+    return this.#keys.rightOf(key);
+  }
+
+  /** The keys that count from now on. Throws what readApiKeys throws; then those of before count. */
+  readAgain(): ApiKeys {
+    this.#keys = readKeys(this.#paths);
+    return this.#keys;
+  }
+}
+
+function readKeys({ clients, admins }: KeyPaths): ApiKeys {
+  return new ApiKeys(readApiKeys(clients), admins === undefined ? [] : readApiKeys(admins));
 }
 
 /**
  * Reads one key a line; lines that begin with # are comments. UsageError for a file that others may read as well, or
  * that has something else in it; the message never has the key.
  */
-export function readApiKeys(path: string): ApiKeys {
+export function readApiKeys(path: string): string[] {
   const lines = readPrivately(path).split('\n');
   const keys = lines.flatMap((line, index) => {
     const key = line.trim();
@@ -43,7 +100,7 @@ export function readApiKeys(path: string): ApiKeys {
   if (keys.length === 0) {
     throw new UsageError(`The keys file ${path} has no key. \`openssl rand -hex 32\` makes one.`);
   }
-  return new ApiKeys(keys);
+  return keys;
 }
 
 function readPrivately(path: string): string {

@@ -1,4 +1,3 @@
-import { createHmac, randomBytes } from 'node:crypto';
 import type { Context } from 'hono';
 
 /**
@@ -11,9 +10,6 @@ export type CacheSharing = (typeof CACHE_SHARINGS)[number];
 
 const EVERYBODY = new Uint8Array();
 
-/** Of this process: a salt cannot be guessed, and stays the same when a runner is replaced. */
-const SECRET = randomBytes(32);
-
 declare module 'hono' {
   interface ContextVariableMap {
     /** Set for requests that a key let in. */
@@ -21,9 +17,9 @@ declare module 'hono' {
   }
 }
 
-/** Requests with the same salt share: 32 bytes that do not tell the key, or none. */
-export function cacheSaltOf(sharing: CacheSharing, key: string): Uint8Array {
-  return sharing === 'all' ? EVERYBODY : createHmac('sha256', SECRET).update(key).digest();
+/** Requests with the same salt share: the digest of their key, or none. */
+export function cacheSaltOf(sharing: CacheSharing, keyDigest: Uint8Array): Uint8Array {
+  return sharing === 'all' ? EVERYBODY : keyDigest;
 }
 
 export function cacheSalt(c: Context): Uint8Array {

@@ -1,8 +1,9 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
 import { cors } from 'hono/cors';
 import { ApiError } from '../api/error.ts';
-import type { ApiKeys } from './api-keys.ts';
+import type { KeyCheck } from './api-keys.ts';
 import { type CacheSharing, cacheSaltOf } from './cache-salt.ts';
+import { digestOf } from './caller.ts';
 import { HostNames } from './host-names.ts';
 
 /** Who may ask. */
@@ -11,8 +12,8 @@ export interface GuardRules {
   readonly hosts: readonly string[];
   /** Origins of web pages that may ask from elsewhere. */
   readonly corsOrigins: readonly string[];
-  /** Undefined: everybody who can reach the address. */
-  readonly apiKeys: ApiKeys | undefined;
+  /** Undefined: everybody who can reach the address, which is this machine's alone, may do everything. */
+  readonly apiKeys: KeyCheck | undefined;
   /** Among the holders of keys; without keys everybody shares. */
   readonly cacheSharing: CacheSharing;
 }
@@ -27,6 +28,9 @@ export const loopbackOnly: GuardRules = {
 
 /** For probes, which have no key. */
 const WITHOUT_KEY: ReadonlySet<string> = new Set(['/health', '/ready']);
+
+/** For operators: what tells of other clients' requests, and what all of them would notice. */
+const FOR_ADMINS = ['/runner/*', '/metrics'];
 
 /** How long a browser may remember the answer to a preflight. */
 const PREFLIGHT_MAX_AGE_SEC = 600;
@@ -45,7 +49,9 @@ export function addGuard(app: Hono, rules: GuardRules): void {
       }),
     );
   }
-  if (rules.apiKeys !== undefined) app.use(checkKey(rules.apiKeys, rules.cacheSharing));
+  if (rules.apiKeys === undefined) return;
+  app.use(checkKey(rules.apiKeys, rules.cacheSharing));
+  for (const path of FOR_ADMINS) app.use(path, requireAdmin);
 }
 
 function checkHost(names: HostNames): MiddlewareHandler {
@@ -74,11 +80,12 @@ function checkOrigin(allowed: readonly string[]): MiddlewareHandler {
   };
 }
 
-function checkKey(keys: ApiKeys, sharing: CacheSharing): MiddlewareHandler {
+function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
   return async (c, next) => {
     if (!WITHOUT_KEY.has(c.req.path)) {
       const key = keyOf(c);
-      if (key === undefined || !keys.has(key)) {
+      const right = key === undefined ? undefined : keys.rightOf(key);
+      if (key === undefined || right === undefined) {
         c.header('www-authenticate', 'Bearer');
         throw new ApiError({
           status: 401,
@@ -89,11 +96,22 @@ function checkKey(keys: ApiKeys, sharing: CacheSharing): MiddlewareHandler {
               : 'The key is none of those that this server knows.',
         });
       }
-      c.set('cacheSalt', cacheSaltOf(sharing, key));
+      const digest = digestOf(key);
+      c.set('keyRight', right);
+      c.set('keyDigest', digest);
+      c.set('cacheSalt', cacheSaltOf(sharing, digest));
     }
     await next();
   };
 }
+
+const requireAdmin: MiddlewareHandler = async (c, next) => {
+  if (c.get('keyRight') !== 'admin') {
+    const message = `${c.req.path} is for operators: send an admin key, one of the file that --admin-keys-file names.`;
+    throw forbidden('admin_key_required', message);
+  }
+  await next();
+};
 
 function keyOf(c: Context): string | undefined {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('authorization') ?? '')?.[1];

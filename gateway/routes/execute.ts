@@ -10,6 +10,7 @@ import { type ExecuteRequest, parseExecuteRequest } from '../api/native/execute-
 import { unusualSampling } from '../api/native/unusual-sampling.ts';
 import type { AppDeps } from '../app.ts';
 import { cacheSalt } from '../guard/cache-salt.ts';
+import { callerOf } from '../guard/caller.ts';
 import type { Model } from '../model/model.ts';
 import { executeLog } from '../ops/execute-log.ts';
 import { longWork } from '../ops/long-work.ts';
@@ -38,7 +39,7 @@ export function executeRoutes(deps: AppDeps): Hono {
     const maxTokens = maxTokensWithin(left, request.min_tokens, request.max_tokens);
     const seed = request.seed ?? randomSeed();
 
-    const job = jobs.start(request.job_id);
+    const job = jobs.start(callerOf(c), request.job_id);
     try {
       const batches = deps.runner.generate(
         {
@@ -95,7 +96,7 @@ export function executeRoutes(deps: AppDeps): Hono {
 
   app.post('/cancel', async (c) => {
     const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
-    jobs.cancel(job_id);
+    jobs.cancel(callerOf(c), job_id);
     return c.json({ job_id }, 202);
   });
 

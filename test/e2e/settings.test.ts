@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, readFileSync } from 'node:fs';
+import { chmodSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -7,9 +7,11 @@ import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { until } from '../fixtures/within.ts';
 
 const test = suite<{ gateways: Gateway[] }>('settings');
 const folder = temporaryFolder();
+const PATIENCE_MS = 30_000;
 const KEY = 'canary-key-0123456789';
 
 test.before.each((context) => {
@@ -52,6 +54,33 @@ test('with keys every address may be listened on, and only keys let in; no key i
   assert.is(rebound, '403');
   await gateway.stop();
   assert.not.match(gateway.log, KEY);
+});
+
+test('keys are read again at SIGHUP; what is for operators wants an admin key', async ({ gateways }) => {
+  const keys = folder.write('changing-keys', `${KEY}\n`);
+  const admins = folder.write('admin-keys', 'a-key-of-an-operator\n');
+  for (const path of [keys, admins]) chmodSync(path, 0o600);
+  const gateway = await start(gateways, '--api-keys-file', keys, '--admin-keys-file', admins);
+  const statusWith = async (key: string, path: string): Promise<number> => {
+    const response = await fetch(gateway.url + path, { headers: { 'x-api-key': key } });
+    await response.text();
+    return response.status;
+  };
+  assert.is(await statusWith(KEY, '/v1/models'), 200);
+  assert.is(await statusWith(KEY, '/metrics'), 403);
+  assert.is(await statusWith('a-key-of-an-operator', '/metrics'), 200);
+  writeFileSync(keys, 'another-key-0123456789\n');
+  gateway.process.kill('SIGHUP');
+  await until(
+    PATIENCE_MS,
+    'The new key',
+    async () => (await statusWith('another-key-0123456789', '/v1/models')) === 200,
+  );
+  assert.is(await statusWith(KEY, '/v1/models'), 401);
+  writeFileSync(keys, 'short\n');
+  gateway.process.kill('SIGHUP');
+  await until(PATIENCE_MS, 'A word in the log', () => gateway.log.includes('keys_unusable'));
+  assert.is(await statusWith('another-key-0123456789', '/v1/models'), 200);
 });
 
 test('the runner is confined, and /health says with what', async ({ gateways }) => {

@@ -71,6 +71,16 @@ test('a runner that stands still stops no ping; a gateway that does sends none',
   assert.equal(between, []);
 });
 
+test('a reload is told when it begins and when the new runner is ready', async ({ gateway, socket }) => {
+  await gateway.ready();
+  gateway.process.kill('SIGHUP');
+  const begun = await socket.awaits('RELOADING=1');
+  await until(30_000, 'The end of the reload', () =>
+    socket.datagrams.slice(socket.datagrams.indexOf(begun)).some(({ text }) => text.startsWith('READY=1')),
+  );
+  assert.is((await gateway.health()).runner.restarts, 1);
+});
+
 test('STOPPING=1 is the first word after SIGTERM; pings and requests for time go on until the last stream has ended', async ({
   gateway,
   socket,

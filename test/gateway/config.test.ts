@@ -131,6 +131,7 @@ test('what is printed is read back as the same configuration', () => {
     ],
     ['--model', 'm', '--uds', '/run/runnel.sock', '--cors-origins', 'https://chat.example'],
     ['--model', 'm', '--host', '0.0.0.0', '--api-keys-file', '/etc/runnel/keys'],
+    ['--model', 'm', '--api-keys-file', 'keys', '--admin-keys-file', 'admins'],
     ['--model', 'm', '--backend', 'auto', '--gpu-device', '2', '--enforce-eager', 'off'],
     ['--model', 'm', '--backend', 'cuda', '--gpu-device', '0'],
     ['--model', 'm', '--backend', 'cpu', '--gpu-device=-1'],
@@ -142,6 +143,13 @@ test('what is printed is read back as the same configuration', () => {
     const unsaid = config.backend === 'cuda' ? { threads: readConfig(['--model', 'm'], {}).threads } : {};
     assert.equal(readConfig(['--config', file(printed)], {}), { ...config, ...unsaid }, printed);
   }
+});
+
+test('admin keys without keys would guard nothing, and are refused', async () => {
+  assert.is(
+    await faultOf(['--model', 'm'], { RUNNEL_ADMIN_KEYS_FILE: 'admins' }),
+    'RUNNEL_ADMIN_KEYS_FILE needs --api-keys-file beside it: without that, requests need no key at all. One file may be both.',
+  );
 });
 
 test('what computes is said by a flag, a variable or the file alike, and −1 is the CPU', () => {

@@ -47,6 +47,7 @@ export class Notifier {
   readonly #status: () => string;
   readonly #timers: readonly NodeJS.Timeout[];
   #phase: Phase = 'starting';
+  #numReloads = 0;
   #lastStatus = '';
 
   constructor(socket: string, watchdogAfterMs: number | undefined, { status, ...options }: NotifierOptions) {
@@ -65,14 +66,25 @@ export class Notifier {
     return this.#pipe.pid;
   }
 
-  /** HTTP listens; also: a reload is over. */
+  /** HTTP listens. */
   ready(): void {
     this.#enter('ready');
   }
 
-  /** Settings are being read again. `ready` must follow. */
-  reloading(): void {
-    this.#enter('reloading');
+  /**
+   * Settings are being read again, until the function that is returned is called. Several at once are one; one before
+   * HTTP listens, or while the gateway stops, is told by nothing.
+   */
+  reloading(): () => void {
+    this.#numReloads++;
+    if (this.#phase === 'ready') this.#enter('reloading');
+    let isOver = false;
+    return () => {
+      if (isOver) return;
+      isOver = true;
+      this.#numReloads--;
+      if (this.#numReloads === 0 && this.#phase === 'reloading') this.#enter('ready');
+    };
   }
 
   /** To be called before anything else is done about stopping. */

@@ -1,7 +1,7 @@
-import { chmodSync } from 'node:fs';
+import { chmodSync, writeFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ApiKeys, readApiKeys } from '../../../gateway/guard/api-keys.ts';
+import { ApiKeys, KeyFiles, readApiKeys } from '../../../gateway/guard/api-keys.ts';
 import { UsageError } from '../../../gateway/ops/exit-code.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
@@ -18,18 +18,51 @@ function keysFile(text: string, mode = 0o600): string {
 
 test('a key is one of the list, whole and exact', () => {
   const keys = new ApiKeys(['correct-horse-battery', 'another-key-of-some-length']);
-  assert.ok(keys.has('correct-horse-battery'));
-  assert.ok(keys.has('another-key-of-some-length'));
+  assert.is(keys.rightOf('correct-horse-battery'), 'client');
+  assert.is(keys.rightOf('another-key-of-some-length'), 'client');
   for (const wrong of ['', 'correct-horse-batter', 'correct-horse-battery ', 'Correct-horse-battery']) {
-    assert.not(keys.has(wrong), wrong);
+    assert.is(keys.rightOf(wrong), undefined, wrong);
   }
+});
+
+test('an admin key is one of the other list; a key that is on both is an admin’s', () => {
+  const keys = new ApiKeys(
+    ['a-key-of-a-client', 'a-key-of-both-lists'],
+    ['a-key-of-an-admin', 'a-key-of-both-lists'],
+  );
+  assert.is(keys.rightOf('a-key-of-a-client'), 'client');
+  assert.is(keys.rightOf('a-key-of-an-admin'), 'admin');
+  assert.is(keys.rightOf('a-key-of-both-lists'), 'admin');
+  assert.is(new ApiKeys(['a-key-of-a-client']).rightOf('a-key-of-an-admin'), undefined);
 });
 
 test('a keys file has a key a line, comments and empty lines', () => {
   const keys = readApiKeys(keysFile('# for the team\n\nfirst-key-0123456789\r\n  second-key-0123456789  '));
-  assert.ok(keys.has('first-key-0123456789'));
-  assert.ok(keys.has('second-key-0123456789'));
-  assert.not(keys.has('# for the team'));
+  assert.equal(keys, ['first-key-0123456789', 'second-key-0123456789']);
+});
+
+test('keys are read again from their files, all of them or none', async () => {
+  const clients = keysFile('first-key-0123456789');
+  const admins = keysFile('admin-key-0123456789');
+  const keys = new KeyFiles({ clients, admins });
+  const rights = () =>
+    ['first-key-0123456789', 'second-key-0123456789', 'admin-key-0123456789', 'admin-key-2-0123456789'].map(
+      (key) => keys.rightOf(key) ?? 'none',
+    );
+  assert.equal(rights(), ['client', 'none', 'admin', 'none']);
+  writeFileSync(clients, 'second-key-0123456789');
+  assert.equal(rights(), ['client', 'none', 'admin', 'none'], 'not before it is asked for');
+  writeFileSync(admins, 'short');
+  assert.match((await errorOf(() => keys.readAgain())).message, 'Line 1 of the keys file');
+  assert.equal(
+    rights(),
+    ['client', 'none', 'admin', 'none'],
+    'the old ones count, also of the file that is good',
+  );
+  writeFileSync(admins, 'admin-key-2-0123456789');
+  const { numClients, numAdmins } = keys.readAgain();
+  assert.equal([numClients, numAdmins], [1, 1]);
+  assert.equal(rights(), ['none', 'client', 'none', 'admin']);
 });
 
 test('a keys file that others may read is refused with the line that mends it', async () => {

@@ -44,6 +44,7 @@ test('a key is asked for everywhere but at /health and /ready', async () => {
     '/nowhere',
     '/',
     '/metrics',
+    '/runner/crashes',
   ];
   for (const path of paths) assert.is((await ask('GET', path)).status, 401, path);
   for (const path of ['/execute', '/cancel', '/tokenize', '/detokenize', '/v1/chat/completions']) {
@@ -72,6 +73,41 @@ test('a key is taken as a bearer token or as x-api-key', async () => {
     assert.is((await ask('GET', '/v1/models', headers)).status, 401, JSON.stringify(headers));
   }
   assert.is((await ask('GET', `/v1/models?api_key=${KEY}`)).status, 401);
+});
+
+test('what is for operators wants an admin key, and every other route any key', async () => {
+  const admin = 'a-key-of-an-admin';
+  const { app } = testApp({ guard: { ...loopbackOnly, apiKeys: new ApiKeys([KEY], [admin]) } });
+  const routes = new Map(
+    app.routes
+      .filter(({ method }) => method !== 'ALL')
+      .map(({ method, path }) => [`${method} ${path}`, { method, path }]),
+  );
+  assert.ok(routes.size > 10);
+  const refused = [];
+  for (const [name, { method, path }] of routes) {
+    const ask = (key: string) => app.request(path, { method, headers: { authorization: `Bearer ${key}` } });
+    assert.not([401, 403].includes((await ask(admin)).status), name);
+    const { status } = await ask(KEY);
+    assert.is.not(status, 401, name);
+    if (status === 403) refused.push(name);
+  }
+  assert.equal(refused.sort(), ['GET /metrics', 'GET /runner/crashes', 'POST /runner/restart']);
+  for (const path of ['/runner/nowhere', '/runner', '/metrics']) {
+    const response = await app.request(path, { headers: { 'x-api-key': KEY } });
+    assert.is(response.status, 403, path);
+    assert.equal(await response.json(), {
+      code: 'ADMIN_KEY_REQUIRED',
+      message: `${path} is for operators: send an admin key, one of the file that --admin-keys-file names.`,
+      retriable: false,
+    });
+  }
+});
+
+test('without keys, who reaches the address may do what operators do', async () => {
+  const ask = setUp(undefined);
+  for (const path of ['/metrics', '/runner/crashes']) assert.is((await ask('GET', path)).status, 200, path);
+  assert.is((await ask('GET', '/metrics', { host: 'evil.example' })).status, 403);
 });
 
 test('a missing key is refused in the shape of the API, and the key never repeated', async () => {

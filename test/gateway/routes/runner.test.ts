@@ -38,17 +38,23 @@ test('a restart that cannot be asked for so is refused, and nothing is restarted
   assert.match(await refused.text(), '--threads');
 });
 
-test('with keys, operators need one as well', async () => {
-  const apiKeys = new ApiKeys(['a-key-of-an-operator']);
-  const { app } = testApp({ guard: { ...loopbackOnly, apiKeys } });
+test('with keys, operators need an admin key', async () => {
+  const apiKeys = new ApiKeys(['a-key-of-a-client'], ['a-key-of-an-operator']);
+  let numRestarts = 0;
+  const restartRunner = async () => void numRestarts++;
+  const { app } = testApp({ guard: { ...loopbackOnly, apiKeys }, restartRunner });
   for (const [method, path] of [
     ['GET', '/runner/crashes'],
     ['POST', '/runner/restart'],
   ] as const) {
-    assert.is((await app.request(path, { method })).status, 401);
-    const headers = { authorization: 'Bearer a-key-of-an-operator' };
-    assert.ok((await app.request(path, { method, headers })).ok);
+    const statusWith = async (headers: Record<string, string>) =>
+      (await app.request(path, { method, headers })).status;
+    assert.is(await statusWith({}), 401);
+    assert.is(await statusWith({ authorization: 'Bearer a-key-of-a-client' }), 403);
+    assert.is(numRestarts, 0);
+    assert.ok((await statusWith({ authorization: 'Bearer a-key-of-an-operator' })) < 300);
   }
+  assert.is(numRestarts, 1);
 });
 
 test.run();

@@ -71,9 +71,9 @@ test('each phase is one datagram with its status; a reload has the time of syste
   const notifier = start(context);
   notifier.ready();
   const before = process.hrtime.bigint() / 1000n;
-  notifier.reloading();
+  const end = notifier.reloading();
   const after = process.hrtime.bigint() / 1000n;
-  notifier.ready();
+  end();
   notifier.stopping();
   const { socket } = context;
   await until(5000, 'Four datagrams', () => socket.texts.length >= 4);
@@ -85,6 +85,27 @@ test('each phase is one datagram with its status; a reload has the time of syste
     `READY=1\nSTATUS=${status}`,
     `STOPPING=1\nSTATUS=${status}`,
   ]);
+});
+
+test('reloads that overlap are one, and none is told before HTTP listens or while the gateway stops', async (context) => {
+  const notifier = start(context);
+  const phases = () =>
+    context.socket.texts.map((text) => /^(READY|RELOADING|STOPPING)=1/.exec(text)?.[1]).filter(Boolean);
+  const early = notifier.reloading();
+  early();
+  notifier.ready();
+  const first = notifier.reloading();
+  const second = notifier.reloading();
+  second();
+  second();
+  first();
+  const last = notifier.reloading();
+  notifier.stopping();
+  last();
+  notifier.reloading()();
+  status = 'stopping, 0 streams, smollm2';
+  await context.socket.awaits(`STATUS=${status}`);
+  assert.equal(phases(), ['READY', 'RELOADING', 'READY', 'RELOADING', 'STOPPING']);
 });
 
 test('the status is sent when it has changed, and at most once in its interval', async (context) => {

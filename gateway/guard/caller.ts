@@ -1,0 +1,27 @@
+import { createHmac, randomBytes } from 'node:crypto';
+import type { Context } from 'hono';
+import type { KeyRight } from './api-keys.ts';
+
+/** Who sent a request, as far as its key tells. */
+
+/** Of this process: what stands for a key cannot be guessed, and stays the same when a runner is replaced. */
+const SECRET = randomBytes(32);
+
+declare module 'hono' {
+  interface ContextVariableMap {
+    /** Set for requests that a key let in. */
+    keyRight: KeyRight;
+    keyDigest: Uint8Array;
+  }
+}
+
+/** 32 bytes that stand for a key and do not tell it. */
+export function digestOf(key: string): Uint8Array {
+  return createHmac('sha256', SECRET).update(key).digest();
+}
+
+/** The same for all requests with one key, another for each key; without keys all are one. */
+export function callerOf(c: Context): string {
+  const digest = c.get('keyDigest') as Uint8Array | undefined;
+  return digest === undefined ? '' : Buffer.from(digest).toString('hex');
+}
