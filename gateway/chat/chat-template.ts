@@ -6,10 +6,13 @@ export interface ChatMessage {
 
 /** The model's own template, compiled once. */
 export interface ChatTemplate {
+  /** Begins what the first render would otherwise wait for. */
+  start(): void;
   /**
    * Ids of the conversation, ready for an answer by the assistant. Literals of control tokens inside message contents
    * stay text. Throws ChatTemplateError with the template's own message when it refuses, and when it exceeds its
-   * bounds of time, depth or output; PromptTooLongError, before any text is tokenized, for what must be more than maxTokens.
+   * bounds of processor time, memory, depth or output; ChatTemplateUnavailableError when it cannot be asked now;
+   * PromptTooLongError, before any text is tokenized, for what must be more than maxTokens.
    */
   render(messages: readonly ChatMessage[], maxTokens?: number): Promise<number[]>;
   /** Frees what rendering holds, as soon as no render is under way. */
@@ -26,7 +29,10 @@ export class PromptTooLongError extends Error {
   }
 }
 
-/** The template refuses the conversation: the client's to mend. */
+/**
+ * The template does not render this conversation, and will not another time: it refuses it, takes too much for it, or
+ * cannot be parsed at all. The message says which.
+ */
 export class ChatTemplateError extends Error {
   override readonly name = 'ChatTemplateError';
 }
@@ -34,4 +40,10 @@ export class ChatTemplateError extends Error {
 /** Nothing is known about the conversation, only that it could not be rendered now: sending it again may help. */
 export class ChatTemplateUnavailableError extends Error {
   override readonly name = 'ChatTemplateUnavailableError';
+  readonly retryAfterSec: number;
+
+  constructor(message: string, retryAfterSec: number) {
+    super(message);
+    this.retryAfterSec = retryAfterSec;
+  }
 }

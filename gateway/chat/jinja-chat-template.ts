@@ -18,6 +18,10 @@ export class JinjaChatTemplate implements ChatTemplate {
     this.#control = new LiteralFinder(tokenizer.controlLiterals.map((literal) => [literal, true] as const));
   }
 
+  start(): void {
+    this.#process.start();
+  }
+
   async render(messages: readonly ChatMessage[], maxTokens = Number.POSITIVE_INFINITY): Promise<number[]> {
     const contents = messages.map((message) => message.content);
     const length = contents.reduce((sum, content) => sum + content.length, 0);

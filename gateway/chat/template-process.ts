@@ -2,56 +2,62 @@
  * Renders a chat template in a process of its own. A thread would not do: when a thread runs out of heap, V8 ends the
  * whole process, and one line of a template (`{% set x = range(10 ** 12) %}`) can bring that about.
  *
- * The process is started with the first render and kept. It renders one conversation at a time; the others wait. When it
- * dies or does not answer, the render that it was at fails, and the next one starts another.
+ * The process is started with the model and kept. It renders one conversation at a time; the others wait. When it is
+ * killed, another one gets the conversation that it was at, once.
  */
-import { type ChildProcess, fork } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
-import { bundleOf } from '../bundle.js';
 import { ChatTemplateError, ChatTemplateUnavailableError } from './chat-template.ts';
-import type { RenderJob, TemplateReply, TemplateSource, TemplateVariables } from './template-messages.ts';
+import { TemplateChild, TemplateChildError } from './template-child.ts';
+import { outputCharsMax, type TemplateLimits, templateLimits } from './template-limits.ts';
+import type { TemplateVariables } from './template-messages.ts';
 
-export const templateLimits = {
-  sourceChars: 2 ** 20,
-  /** Conversations that may wait for their turn; a render takes about a millisecond. */
-  waitingRenders: 256,
-  /** Heap of the process. */
-  heapMb: 256,
-  /** From starting the process to its first answer. */
-  startTimeoutMs: 10_000,
-  /** The process ends a render itself after 250 ms; if it does not answer by then, it is killed. */
-  replyTimeoutMs: 2_000,
-} as const;
-
-/** What a render may give, for so many characters of messages. */
-export function outputCharsMax(inputChars: number): number {
-  return 4 * inputChars + 2 ** 20;
-}
+/** What a render is taken to last until one has been seen. */
+const firstGuessMs = 1;
+/** How much the last render counts in the mean. */
+const lastWeight = 0.1;
 
 export class TemplateProcess {
   readonly #source: string;
-  #child: ChildProcess | undefined;
+  readonly #limits: TemplateLimits;
+  #child: TemplateChild | undefined;
+  /** The template cannot be parsed: no process will do better. */
+  #fault: ChatTemplateError | undefined;
+  /** The last start failed; the next is tried from this time on. */
+  #startFailure: { readonly message: string; readonly untilMs: number } | undefined;
   /** Settles when the last render in line has. */
   #tail: Promise<unknown> = Promise.resolve();
   #waiting = 0;
+  #meanRenderMs = firstGuessMs;
   #isClosed = false;
 
-  constructor(source: string) {
-    if (source.length > templateLimits.sourceChars) {
+  constructor(source: string, limits: Partial<TemplateLimits> = {}) {
+    this.#limits = { ...templateLimits, ...limits };
+    const { sourceChars } = this.#limits;
+    if (source.length > sourceChars) {
       throw new ChatTemplateError(
-        `the chat template has ${source.length} characters; at most ${templateLimits.sourceChars} are allowed`,
+        `the chat template has ${source.length} characters; at most ${sourceChars} are allowed`,
       );
     }
     this.#source = source;
   }
 
+  /** Of the process that is there, or being started. */
+  get pid(): number | undefined {
+    return this.#child?.pid;
+  }
+
+  /** Starts the process, so that no conversation waits for that. If it fails, the next render is told, or tries again. */
+  start(): void {
+    try {
+      this.#running();
+    } catch (error) {
+      if (!(error instanceof ChatTemplateUnavailableError) && !(error instanceof ChatTemplateError))
+        throw error;
+    }
+  }
+
   /** The rendered prompt. Throws ChatTemplateError, or ChatTemplateUnavailableError. */
   async render(variables: TemplateVariables): Promise<string> {
-    if (this.#waiting >= templateLimits.waitingRenders) {
-      throw new ChatTemplateUnavailableError(
-        `${this.#waiting} conversations already wait for the chat template; send this one again later.`,
-      );
-    }
+    if (this.#waiting >= this.#limits.waitingRenders) throw this.#full();
     this.#waiting++;
     const turn = this.#tail.then(() => this.#renderNow(variables));
     this.#tail = turn.catch(() => undefined);
@@ -71,101 +77,75 @@ export class TemplateProcess {
 
   #endIfUnused(): void {
     if (!this.#isClosed || this.#waiting > 0) return;
-    this.#child?.kill('SIGKILL');
+    this.#child?.end();
     this.#child = undefined;
   }
 
   async #renderNow(variables: TemplateVariables): Promise<string> {
-    if (this.#child === undefined) {
-      this.#child = this.#start();
-      await this.#ask({ source: this.#source }, templateLimits.startTimeoutMs);
+    const inputChars = variables.messages.reduce((sum, { content }) => sum + content.length, 0);
+    const job = { variables, outputCharsMax: outputCharsMax(inputChars) };
+    for (let attempt = 1; ; attempt++) {
+      const child = this.#running();
+      child.hold(true);
+      try {
+        await this.#started(child);
+        const beginMs = performance.now();
+        const text = await child.render(job);
+        this.#meanRenderMs += lastWeight * (performance.now() - beginMs - this.#meanRenderMs);
+        return text;
+      } catch (error) {
+        if (!(error instanceof TemplateChildError)) throw error;
+        this.#drop(child);
+        if (error.kind !== 'killed' || attempt >= this.#limits.attempts)
+          throw new ChatTemplateUnavailableError(`${error.message} Send the request again later.`, 1);
+      } finally {
+        child.hold(false);
+      }
     }
-    const inputChars = variables.messages.reduce((sum, message) => sum + message.content.length, 0);
-    return this.#ask(
-      { variables, outputCharsMax: outputCharsMax(inputChars) },
-      templateLimits.replyTimeoutMs,
-    );
   }
 
-  #start(): ChildProcess {
-    const bundle = bundleOf('template-worker');
-    const child = fork(bundle ?? fileURLToPath(new URL('./template-worker.ts', import.meta.url)), {
-      // Sources need tsx, also when the gateway itself was started in another way.
-      execArgv: [
-        `--max-old-space-size=${templateLimits.heapMb}`,
-        ...(bundle === undefined ? ['--import', import.meta.resolve('tsx')] : []),
-      ],
-      // Nothing of the gateway's environment, which may hold keys, is of use to a template.
-      env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: process.env.TMPDIR },
-      serialization: 'advanced',
-      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-    });
-    child.on('exit', () => {
-      if (this.#child === child) this.#child = undefined;
-    });
-    // Who waits for an answer hears of it as well; an error that nobody hears would end the gateway.
-    child.on('error', () => child.kill('SIGKILL'));
-    return child;
-  }
-
-  /** Sends a message and waits for its answer. Without one, the process is given up. */
-  async #ask(message: TemplateSource | RenderJob, timeoutMs: number): Promise<string> {
-    const child = this.#child as ChildProcess;
-    this.#hold(child, true);
-    let reply: TemplateReply;
+  /** The process that is there, or a new one. */
+  #running(): TemplateChild {
+    if (this.#fault !== undefined) throw this.#fault;
+    if (this.#child !== undefined) return this.#child;
+    const leftMs = (this.#startFailure?.untilMs ?? 0) - performance.now();
+    if (this.#startFailure !== undefined && leftMs > 0)
+      throw new ChatTemplateUnavailableError(this.#startFailure.message, leftMs / 1000);
     try {
-      reply = await answerOf(child, message, timeoutMs);
+      const child: TemplateChild = new TemplateChild(this.#source, this.#limits, () => this.#drop(child));
+      this.#child = child;
+      return child;
     } catch (error) {
-      this.#child = undefined;
-      child.kill('SIGKILL');
-      throw error;
-    } finally {
-      this.#hold(child, false);
-    }
-    if ('text' in reply) return reply.text;
-    // A template that does not parse leaves a process that can render nothing.
-    if ('source' in message) {
-      this.#child = undefined;
-      child.kill('SIGKILL');
-    }
-    throw new ChatTemplateError(reply.error);
-  }
-
-  /** An idle process must not keep the gateway, or a test, from ending; a busy one must. */
-  #hold(child: ChildProcess, isBusy: boolean): void {
-    if (isBusy) {
-      child.ref();
-      child.channel?.ref();
-    } else {
-      child.unref();
-      child.channel?.unref();
+      throw this.#onNotStarted(error);
     }
   }
-}
 
-function answerOf(
-  child: ChildProcess,
-  message: TemplateSource | RenderJob,
-  timeoutMs: number,
-): Promise<TemplateReply> {
-  return new Promise((resolve, reject) => {
-    const fail = (reason: string) => settle(() => reject(new ChatTemplateError(reason)));
-    const onMessage = (reply: TemplateReply) => settle(() => resolve(reply));
-    const onError = (error: Error) => {
-      const message = `The process that renders chat templates failed: ${error.message}.`;
-      settle(() => reject(new ChatTemplateUnavailableError(message)));
-    };
-    const onExit = (code: number | null, signal: string | null) =>
-      fail(`The chat template used too much memory, or crashed: its process ended with ${signal ?? code}.`);
-    const timer = setTimeout(() => fail(`The chat template did not end within ${timeoutMs} ms.`), timeoutMs);
-    const settle = (action: () => void) => {
-      clearTimeout(timer);
-      child.off('message', onMessage).off('error', onError).off('exit', onExit);
-      action();
-    };
-    child.on('message', onMessage).on('error', onError).on('exit', onExit);
-    child.send(message, (error) => {
-      if (error !== null) onError(error);
-    });
-  });
+  async #started(child: TemplateChild): Promise<void> {
+    try {
+      await child.started;
+    } catch (error) {
+      if (error instanceof ChatTemplateError) this.#fault = error;
+      this.#drop(child);
+      child.end();
+      if (error instanceof TemplateChildError && error.kind === 'killed') throw error;
+      throw this.#onNotStarted(error);
+    }
+  }
+
+  #onNotStarted(error: unknown): unknown {
+    if (!(error instanceof TemplateChildError)) return error;
+    const { startPauseMs } = this.#limits;
+    this.#startFailure = { message: error.message, untilMs: performance.now() + startPauseMs };
+    return new ChatTemplateUnavailableError(error.message, startPauseMs / 1000);
+  }
+
+  #drop(child: TemplateChild): void {
+    if (this.#child === child) this.#child = undefined;
+  }
+
+  #full(): ChatTemplateUnavailableError {
+    const seconds = (this.#waiting * this.#meanRenderMs) / 1000;
+    const message = `${this.#waiting} conversations already wait for the chat template; send this one again later.`;
+    return new ChatTemplateUnavailableError(message, Math.max(1, seconds));
+  }
 }

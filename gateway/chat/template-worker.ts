@@ -1,18 +1,15 @@
 /**
  * Main program of the process that renders one chat template, see template-process.ts. A template is a program that came
- * with a model file. It may loop, recurse or fill the memory; here that ends this process at worst, never the gateway.
- * Each step runs under a limit of time that the engine itself enforces, so that this process also stops when nobody is
- * left to kill it.
+ * with a model file. It may loop, recurse or fill the memory; here that ends this process at worst, never the gateway,
+ * which bounds its processor time from outside.
  */
 import { runInThisContext } from 'node:vm';
 import { Template } from '@huggingface/jinja';
 import { installPythonStrip } from './python-strip.ts';
 import type { RenderJob, TemplateReply, TemplateSource } from './template-messages.ts';
 
-/** Wall time of one render. */
-const renderTimeoutMs = 250;
-/** Wall time of parsing, done once, with nothing compiled yet. */
-const parseTimeoutMs = 2_000;
+/** Longer than the gateway waits: the engine ends a step itself only when no gateway is left to do it. */
+const orphanTimeoutMs = 40_000;
 /** A template's own message may be as long as it likes; this much of it is passed on. */
 const errorCharsMax = 1_000;
 const nestedTooDeep = 'The chat template nests or recurses too deep.';
@@ -29,14 +26,14 @@ process.on('disconnect', () => process.exit(0));
 process.on('SIGINT', () => undefined);
 
 function parse(source: string): TemplateReply {
-  return bounded(parseTimeoutMs, 'The chat template cannot be parsed', () => {
+  return bounded('The chat template cannot be parsed', () => {
     template = new Template(source);
     return '';
   });
 }
 
 function render(job: RenderJob): TemplateReply {
-  return bounded(renderTimeoutMs, 'The chat template refused the conversation', () => {
+  return bounded('The chat template refused the conversation', () => {
     if (template === undefined) throw new Error('no template was given');
     const text = template.render({ ...job.variables });
     if (text.length > job.outputCharsMax) {
@@ -47,16 +44,13 @@ function render(job: RenderJob): TemplateReply {
 }
 
 /** Runs `step` and turns whatever it does into a reply. `what` begins the sentence of an error. */
-function bounded(timeoutMs: number, what: string, step: () => string): TemplateReply {
-  // The engine's time limit covers what a script calls, and a script sees globals only.
+function bounded(what: string, step: () => string): TemplateReply {
+  // The engine's limit of time covers what a script calls, and a script sees globals only.
   Object.assign(globalThis, { runnelStep: step });
   try {
-    return { text: runInThisContext('runnelStep()', { timeout: timeoutMs }) as string };
+    return { text: runInThisContext('runnelStep()', { timeout: orphanTimeoutMs }) as string };
   } catch (error) {
     if (error instanceof RangeError && error.message.includes('call stack')) return { error: nestedTooDeep };
-    if (error instanceof Error && 'code' in error && error.code === 'ERR_SCRIPT_EXECUTION_TIMEOUT') {
-      return { error: `The chat template takes longer than ${timeoutMs} ms.` };
-    }
     const message = error instanceof Error ? error.message : String(error);
     return { error: `${what}: ${message.slice(0, errorCharsMax).replace(/\.?$/, '.')}` };
   }

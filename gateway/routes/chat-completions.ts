@@ -73,13 +73,13 @@ async function renderChat(
     return await model.chatTemplate.render(messages, info.maxModelLen);
   } catch (error) {
     if (error instanceof ChatTemplateUnavailableError) {
-      const { message } = error;
+      const { message, retryAfterSec } = error;
       throw new ApiError({
         status: 503,
         code: 'overloaded',
         message,
         retriable: true,
-        retryAfterSec: 1,
+        retryAfterSec,
         cause: error,
       });
     }

@@ -3,7 +3,8 @@ import { execFileSync } from 'node:child_process';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ChatTemplateError } from '../../../gateway/chat/chat-template.ts';
-import { TemplateProcess, templateLimits } from '../../../gateway/chat/template-process.ts';
+import { templateLimits } from '../../../gateway/chat/template-limits.ts';
+import { TemplateProcess } from '../../../gateway/chat/template-process.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 
 const test = suite('hostile-template');
@@ -44,7 +45,10 @@ test('loops without end', async () => {
   await faultOf('{% for i in range(1000000000000) %}x{% endfor %}');
   await faultOf('{% for i in range(0, 1, 0) %}x{% endfor %}');
   const loops = Array.from({ length: 8 }, (_, i) => `{% for v${i} in range(1000) %}`);
-  assert.match(await faultOf(`${loops.join('')}x${'{% endfor %}'.repeat(8)}`), 'longer than 250 ms');
+  assert.match(
+    await faultOf(`${loops.join('')}x${'{% endfor %}'.repeat(8)}`),
+    'more than 1001 ms of processor time',
+  );
 });
 
 test('values without bounds', async () => {
@@ -107,14 +111,6 @@ test('after a conversation that went wrong, the next one is rendered', async () 
   const [bad, good] = await Promise.allSettled([render('loop'), render('three')]);
   assert.is(bad.status, 'rejected');
   assert.equal(good, { status: 'fulfilled', value: 'three' });
-});
-
-test('more conversations than may wait are refused at once', async () => {
-  const template = new TemplateProcess('{{ messages[0].content }}');
-  const renders = Array.from({ length: templateLimits.waitingRenders + 1 }, () => template.render(variables));
-  const results = await Promise.allSettled(renders);
-  assert.is(results.filter(({ status }) => status === 'fulfilled').length, templateLimits.waitingRenders);
-  assert.is(results.at(-1)?.status, 'rejected');
 });
 
 test('an idle process keeps nobody from ending, and is gone afterwards', () => {
