@@ -41,7 +41,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     const requests = generateRequests(request, request.seed ?? randomSeed(), {
       promptIds,
       modelIdentity: info.modelIdentity,
-      maxTokens: maxTokensWithin(left, request.min_tokens, maxTokens),
+      maxTokens: maxTokensWithin(left, info, request.min_tokens, maxTokens),
       minTokens: request.min_tokens,
       stopIds,
       cacheSalt: cacheSalt(c),

@@ -34,7 +34,7 @@ export function completionRoutes(deps: AppDeps): Hono {
         promptIds,
         modelIdentity: info.modelIdentity,
         // None cannot be asked of a runner; what it makes then is dropped where the prompt is echoed.
-        maxTokens: Math.max(1, maxTokensWithin(left, request.min_tokens, request.max_tokens)),
+        maxTokens: Math.max(1, maxTokensWithin(left, info, request.min_tokens, request.max_tokens)),
         minTokens: request.min_tokens,
         stopIds,
         cacheSalt: cacheSalt(c),

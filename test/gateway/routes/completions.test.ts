@@ -151,7 +151,7 @@ test('a prompt that cannot be is refused with its place', async ({ runner, compl
     ['', 'prompt', 'prompt has no '],
     [['a', ''], 'prompt.1', 'prompt.1 has no '],
     [[[1], []], 'prompt.1', 'prompt.1 has no '],
-    [['a', 'x'.repeat(512)], 'prompt.1', 'prompt.1 has 512 tokens, but the context holds 512'],
+    [['a', 'x'.repeat(512)], 'prompt.1', 'but prompt.1 takes 512;'],
     [Array(65).fill('a'), 'prompt', 'at most 64 choices, its prompts times n (got 65)'],
   ];
   for (const [prompt, param, message] of refused) {
@@ -307,7 +307,7 @@ test('min_tokens: stop strings wait as long, and what cannot be is refused', asy
     [{ min_tokens: 1, max_tokens: 0, echo: true }, /which is 0 \(got 1\)/],
     [
       { prompt: 'x'.repeat(500), max_tokens: 20, min_tokens: 13 },
-      /min_tokens is 13, but the context holds 12/,
+      /^This model's maximum context length is 512 tokens, of which 12 are left .* min_tokens asks for 13/,
     ],
   ];
   for (const [body, message] of refused) {
