@@ -3,8 +3,8 @@ import type { Context } from 'hono';
 import { inOneStep, longWork } from '../ops/long-work.ts';
 import { refuseBrokenText } from './broken-text.ts';
 import { ApiError } from './error.ts';
-import { shown } from './fields.ts';
 import { JsonFault, parseLosslessJson } from './json-parser.ts';
+import { shown } from './shown.ts';
 
 /**
  * JSON bodies, read without loss: integers that a JavaScript number would round arrive as bigint, so that a 64-bit

@@ -125,7 +125,7 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, ch
     max_tokens: 0,
     stop: ['a', 'b', 'c', 'd', 'e'],
     stream: 'yes',
-    stream_options: { include_usage: true },
+    stream_options: 'yes',
     colour: 'red',
     messages: [],
     model: '',
