@@ -4,7 +4,7 @@ import { ApiError, toApiError } from './api/error.ts';
 import { correlation } from './api/native/correlation.ts';
 import { DEADLINE_HEADER, parseDeadline } from './api/native/deadline.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
-import { openAiErrorBody } from './api/openai/errors.ts';
+import { openAiErrorBody, shouldRetry } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
 import { type BodyLimits, boundBodiesInFlight } from './guard/bodies-in-flight.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
@@ -120,7 +120,6 @@ function answerError(c: Context, error: ApiError): Response {
     c.header('retry-after-ms', String(Math.round(error.retryAfterSec * 1000)));
   }
   if (!c.req.path.startsWith('/v1/')) return c.json(nativeErrorBody(error), error.status);
-  // OpenAI's clients obey it before any rule of their own.
-  c.header('x-should-retry', String(error.retriable));
+  c.header('x-should-retry', String(shouldRetry(error)));
   return c.json(openAiErrorBody(error), error.status);
 }

@@ -1,31 +1,20 @@
 import { z } from 'zod';
-import { ApiError, type FieldError } from './error.ts';
+import { ApiError } from './error.ts';
+import { fieldErrors, got, type Rule } from './field-errors.ts';
 
 /**
  * Building blocks of request schemas. Each field that is wrong gives one FieldError that names the field, the rule and
  * the value; all of them are reported at once.
  */
 
-/** What a check attaches to a zod issue so that `fieldErrors` can report the rule by name. */
-interface Rule {
-  readonly constraint: string;
-  readonly value?: string;
-}
-
 type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 
-/** Errors that one answer lists, and characters of a wrong value that it repeats: an answer is no larger than that. */
+/** Errors that one answer lists: it is no larger than that. */
 const MAX_LISTED_ERRORS = 16;
-const MAX_SHOWN_CHARACTERS = 64;
 
 /** Reports a broken rule; `path` leads to the value from where the check stands. */
 export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
   ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
-}
-
-export function shown(value: unknown): string {
-  const whole = String(value);
-  return whole.length <= MAX_SHOWN_CHARACTERS ? whole : `${whole.slice(0, MAX_SHOWN_CHARACTERS)}…`;
 }
 
 /** Numbers of float fields read back as such: 3 is shown as "3.0". */
@@ -33,9 +22,14 @@ function decimal(value: number): string {
   return Number.isInteger(value) ? value.toFixed(1) : String(value);
 }
 
+/** Any number, one too large to be read without rounding too. */
+function number() {
+  return z.preprocess((value) => (typeof value === 'bigint' ? Number(value) : value), z.number());
+}
+
 export function float(name: string, min: number, max: number) {
   const constraint = `range(${decimal(min)}..=${decimal(max)})`;
-  return z.number().superRefine((value, ctx) => {
+  return number().superRefine((value, ctx) => {
     const rule = { constraint, value: decimal(value) };
     if (value < min) violated(ctx, rule, `${name} must be at least ${decimal(min)} (got ${decimal(value)})`);
     if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
@@ -45,7 +39,7 @@ export function float(name: string, min: number, max: number) {
 /** A float whose lower bound is not allowed itself. */
 export function floatAbove(name: string, above: number, max: number) {
   const constraint = `range(${decimal(above)}<..=${decimal(max)})`;
-  return z.number().superRefine((value, ctx) => {
+  return number().superRefine((value, ctx) => {
     const rule = { constraint, value: decimal(value) };
     if (value <= above)
       violated(ctx, rule, `${name} must be above ${decimal(above)} (got ${decimal(value)})`);
@@ -55,7 +49,7 @@ export function floatAbove(name: string, above: number, max: number) {
 
 export function integer(name: string, min: number, max: number) {
   const constraint = `range(${min}..=${max})`;
-  return z.number().superRefine((value, ctx) => {
+  return number().superRefine((value, ctx) => {
     const rule = { constraint, value: String(value) };
     if (!Number.isInteger(value))
       violated(
@@ -74,7 +68,9 @@ const I64_MIN = -(2n ** 63n);
 /** Any unsigned 64-bit integer; negative 64-bit ones are taken as two's complement. */
 export function seed(name: string) {
   return z
-    .union([z.number(), z.bigint()], { error: `${name} must be a whole number` })
+    .union([z.number(), z.bigint()], {
+      error: ({ input }) => `must be a whole number (got ${got(input, 'number')})`,
+    })
     .superRefine((value, ctx) => {
       const whole = typeof value === 'bigint' || Number.isInteger(value);
       if (!whole)
@@ -183,78 +179,29 @@ function countCodePoints(value: string): number {
   return count;
 }
 
-/** A field that is known but not offered: refused by name unless it says what happens anyway. */
-export function unsupported(name: string, neutral: (value: unknown) => boolean, neutralText: string) {
-  return z
-    .unknown()
-    .superRefine((value, ctx) => {
-      if (neutral(value)) return;
-      violated(
-        ctx,
-        { constraint: 'unsupported' },
-        `${name} is not supported; leave it out or send ${neutralText}`,
-      );
-    })
-    .optional();
+/** Drops members that are null, at every depth: on the wire null means absent. */
+export function withoutNulls(value: unknown): unknown {
+  // Lists of ids may have half a million, and nothing to drop.
+  if (Array.isArray(value)) return value.some(isObject) ? value.map(withoutNulls) : value;
+  if (!isPlainObject(value)) return value;
+  const present = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(present.map(([name, member]) => [name, withoutNulls(member)]));
 }
 
-/** Drops members that are null: on the wire null means absent. */
-export function withoutNulls(body: unknown): unknown {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
-  return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null));
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
 }
 
-/** The first issues of a failed parse, in the order of the schema's fields; one more than are listed, if there are. */
-function fieldErrors(error: z.ZodError): FieldError[] {
-  return error.issues.slice(0, MAX_LISTED_ERRORS + 1).flatMap((issue): FieldError[] => {
-    const field = issue.path.map(String).join('.') || 'body';
-    if (issue.code === 'custom') {
-      const rule = issue.params as Rule | undefined;
-      const value = rule?.value;
-      return [
-        {
-          field,
-          constraint: rule?.constraint ?? 'invalid',
-          message: issue.message,
-          ...(value === undefined ? {} : { value }),
-        },
-      ];
-    }
-    if (issue.code === 'unrecognized_keys') {
-      const prefix = issue.path.length === 0 ? '' : `${field}.`;
-      return issue.keys.slice(0, MAX_LISTED_ERRORS + 1).map((key) => {
-        const unknown = prefix + (shown(key) || '""');
-        return {
-          field: unknown,
-          constraint: 'unknown',
-          message: `${unknown} is not a field of this request`,
-        };
-      });
-    }
-    if (issue.code === 'invalid_type') {
-      const missing = issue.input === undefined;
-      const message = missing ? `${field} is required` : `${field} must be ${article(issue.expected)}`;
-      return [{ field, constraint: missing ? 'required' : 'type', message }];
-    }
-    return [
-      {
-        field,
-        constraint: 'type',
-        message: issue.message.startsWith(field) ? issue.message : `${field}: ${issue.message}`,
-      },
-    ];
-  });
-}
-
-function article(noun: string): string {
-  return /^[aeiou]/.test(noun) ? `an ${noun}` : `a ${noun}`;
+/** MessagePack has binary values as well. */
+function isPlainObject(value: unknown): value is object {
+  return isObject(value) && !ArrayBuffer.isView(value);
 }
 
 /** The body as the schema describes it, or a 400 that lists every field at fault. */
 export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
   const parsed = schema.safeParse(withoutNulls(body), { reportInput: true });
   if (parsed.success) return parsed.data;
-  const all = fieldErrors(parsed.error);
+  const all = fieldErrors(parsed.error, MAX_LISTED_ERRORS + 1);
   const errors = all.slice(0, MAX_LISTED_ERRORS);
   const more = all.length > errors.length ? '; and more' : '';
   throw new ApiError({

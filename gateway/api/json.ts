@@ -1,7 +1,10 @@
+import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
 import { inOneStep, longWork } from '../ops/long-work.ts';
+import { refuseBrokenText } from './broken-text.ts';
 import { ApiError } from './error.ts';
 import { JsonFault, parseLosslessJson } from './json-parser.ts';
+import { shown } from './shown.ts';
 
 /**
  * JSON bodies, read without loss: integers that a JavaScript number would round arrive as bigint, so that a 64-bit
@@ -20,32 +23,51 @@ export function requireMediaType(c: Context, accepted: readonly string[]): strin
   const contentType = c.req.header('content-type') ?? '';
   const name = contentType.split(';', 1)[0]?.trim().toLowerCase();
   const type = accepted.find((known) => known === name);
-  if (type !== undefined) return type;
-  const got = contentType === '' ? 'no Content-Type' : `Content-Type "${contentType}"`;
+  if (type !== undefined && (type !== JSON_TYPE || isUtf8Type(contentType))) return type;
+  const got = contentType === '' ? 'no Content-Type' : `Content-Type "${shown(contentType)}"`;
+  const reads = type === undefined ? accepted.join(' and ') : `${type} in UTF-8`;
   throw new ApiError({
     status: 415,
     code: 'unsupported_media_type',
-    message: `This endpoint reads ${accepted.join(' and ')}; the request has ${got}. Send the header "Content-Type: ${accepted[0]}".`,
+    message: `This endpoint reads ${reads}; the request has ${got}. Send the header "Content-Type: ${accepted[0]}".`,
   });
+}
+
+/** JSON between systems is UTF-8 (RFC 8259); a client that says otherwise would not be understood. */
+function isUtf8Type(contentType: string): boolean {
+  const charset = /;\s*charset\s*=\s*"?([^\s;"]*)/i.exec(contentType)?.[1];
+  return charset === undefined || /^utf-?8$/i.test(charset);
 }
 
 /** A long body waits for its turn. */
 export async function readJsonText(c: Context): Promise<unknown> {
-  const text = await c.req.text();
+  const bytes = await c.req.arrayBuffer();
   return longWork.run(
-    text.length,
-    inOneStep(() => parseJson(text)),
+    bytes.byteLength,
+    inOneStep(() => parseJson(decodeUtf8(bytes))),
     c.req.raw.signal,
   );
 }
 
 export function parseJson(text: string): unknown {
+  const value = parse(text);
+  refuseBrokenText(text, value);
+  return value;
+}
+
+function parse(text: string): unknown {
   try {
     return parseLosslessJson(text);
   } catch (error) {
     if (error instanceof JsonFault) throw invalidJson(error.message);
     throw error;
   }
+}
+
+/** Not by the body's own text(), which puts another character in the place of bytes that are none. */
+function decodeUtf8(bytes: ArrayBuffer): string {
+  if (!isUtf8(bytes)) throw invalidJson('it is not UTF-8');
+  return new TextDecoder().decode(bytes);
 }
 
 function invalidJson(fault: string): ApiError {

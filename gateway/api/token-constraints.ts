@@ -17,14 +17,23 @@ export const tokenConstraints = {
 
 export type TokenConstraints = z.output<z.ZodObject<typeof tokenConstraints>>;
 
-/** A rule across fields. maxTokens: what the request says of it, undefined where the context decides. */
+/** The bound of an answer's length, as the request says it; without a value the context decides. */
+interface MaxTokens {
+  readonly name: string;
+  readonly value: number | undefined;
+  /** The value where the request says none. */
+  readonly fallback?: number;
+}
+
+/** A rule across fields. */
 export function checkMinTokens(
   ctx: Pick<z.RefinementCtx, 'addIssue'>,
   minTokens: number,
-  maxTokens: number | undefined,
+  { name, value, fallback }: MaxTokens,
 ): void {
-  if (maxTokens === undefined || minTokens <= maxTokens) return;
-  const rule = { constraint: `range(0..=${maxTokens})`, value: String(minTokens) };
-  const sentence = `min_tokens must be at most max_tokens, which is ${maxTokens} (got ${minTokens})`;
-  fields.violated(ctx, rule, sentence, ['min_tokens']);
+  if (value === undefined || minTokens <= value) return;
+  const rule = { constraint: `range(0..=${value})`, value: String(minTokens) };
+  const bound =
+    value === fallback ? `${value}, which is ${name} where none is sent` : `${name}, which is ${value}`;
+  fields.violated(ctx, rule, `min_tokens must be at most ${bound} (got ${minTokens})`, ['min_tokens']);
 }

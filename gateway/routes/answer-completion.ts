@@ -7,6 +7,7 @@ import { sseResponse } from '../api/sse.ts';
 import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
 import type { GenerateRequest } from '../runner/runner.ts';
+import { endingAtTimeLimit } from '../runner/time-limited-runner.ts';
 import { readAnswers } from '../tokenizer/answers.ts';
 import { logFailure } from './log-failure.ts';
 
@@ -29,7 +30,7 @@ export async function answerCompletion(c: Context, deps: AppDeps, job: Completio
   const stream = new AbortController();
   const signal = AbortSignal.any([stream.signal, c.req.raw.signal]);
   const options = { tokenizer, stop: request.stop, minTokens: request.min_tokens };
-  const answers = readAnswers(deps.runner, requests, options, signal);
+  const answers = readAnswers(endingAtTimeLimit(deps.runner), requests, options, signal);
   const promptIds = requests.map((each) => each.promptIds);
   const steps = echo === undefined ? answers : withPrompts(answers, { tokenizer, promptIds, ...echo });
   const completion: Completion = {

@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 import { ApiError } from '../api/error.ts';
 import { readJson } from '../api/json.ts';
-import { parseChatRequest } from '../api/openai/chat-request.ts';
+import { ignoredByChat, parseChatRequest } from '../api/openai/chat-request.ts';
 import { chatShape } from '../api/openai/chat-shape.ts';
 import { generateRequests } from '../api/openai/generate-requests.ts';
 import type { AppDeps } from '../app.ts';
@@ -16,7 +16,7 @@ import { cacheSalt } from '../guard/cache-salt.ts';
 import type { Model } from '../model/model.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
-
+import { tellIgnored } from './ignored-fields.ts';
 import { requireModelId } from './models.ts';
 import { contextExceeded, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
@@ -27,7 +27,9 @@ export function chatRoutes(deps: AppDeps): Hono {
   const app = new Hono();
 
   app.post('/v1/chat/completions', async (c) => {
-    const request = parseChatRequest(await readJson(c));
+    const body = await readJson(c);
+    const request = parseChatRequest(body);
+    tellIgnored(c, deps.log, ignoredByChat(body, request));
     const { model, info } = requireReady(deps);
     requireModelId(request.model, model);
     requireKnownBiases(request.logit_bias, info.vocabSize);
@@ -41,7 +43,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     const requests = generateRequests(request, request.seed ?? randomSeed(), {
       promptIds,
       modelIdentity: info.modelIdentity,
-      maxTokens: maxTokensWithin(left, request.min_tokens, maxTokens),
+      maxTokens: maxTokensWithin(left, info, request.min_tokens, maxTokens),
       minTokens: request.min_tokens,
       stopIds,
       cacheSalt: cacheSalt(c),

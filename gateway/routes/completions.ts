@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import { readJson } from '../api/json.ts';
-import { parseCompletionRequest } from '../api/openai/completion-request.ts';
+import { ignoredByCompletions, parseCompletionRequest } from '../api/openai/completion-request.ts';
 import { completionShape } from '../api/openai/completion-shape.ts';
 import { generateRequests } from '../api/openai/generate-requests.ts';
 import type { Prompt } from '../api/openai/prompts.ts';
@@ -10,6 +10,7 @@ import type { Model } from '../model/model.ts';
 import { longWork, type Steps } from '../ops/long-work.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
+import { tellIgnored } from './ignored-fields.ts';
 import { requireModelId } from './models.ts';
 import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
@@ -20,7 +21,9 @@ export function completionRoutes(deps: AppDeps): Hono {
   const app = new Hono();
 
   app.post('/v1/completions', async (c) => {
-    const request = parseCompletionRequest(await readJson(c));
+    const body = await readJson(c);
+    const request = parseCompletionRequest(body);
+    tellIgnored(c, deps.log, ignoredByCompletions(body, request));
     const { model, info } = requireReady(deps);
     requireModelId(request.model, model);
     requireKnownBiases(request.logit_bias, info.vocabSize);
@@ -34,7 +37,7 @@ export function completionRoutes(deps: AppDeps): Hono {
         promptIds,
         modelIdentity: info.modelIdentity,
         // None cannot be asked of a runner; what it makes then is dropped where the prompt is echoed.
-        maxTokens: Math.max(1, maxTokensWithin(left, request.min_tokens, request.max_tokens)),
+        maxTokens: Math.max(1, maxTokensWithin(left, info, request.min_tokens, request.max_tokens)),
         minTokens: request.min_tokens,
         stopIds,
         cacheSalt: cacheSalt(c),

@@ -36,7 +36,7 @@ export function executeRoutes(deps: AppDeps): Hono {
     const { promptIds, field } = await promptOf(request, model, info, c.req.raw.signal);
     const stopIds = stopIdsOf(request, model, info.vocabSize);
     const left = tokensLeft(promptIds, info, field);
-    const maxTokens = maxTokensWithin(left, request.min_tokens, request.max_tokens);
+    const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
     const seed = request.seed ?? randomSeed();
 
     const job = jobs.start(callerOf(c), request.job_id);

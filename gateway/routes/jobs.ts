@@ -1,5 +1,5 @@
 import { ApiError } from '../api/error.ts';
-import { shown } from '../api/fields.ts';
+import { shown } from '../api/shown.ts';
 
 /** A request that is running under the id its client gave it. */
 export interface Job {

@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import { ApiError } from '../api/error.ts';
-import { shown } from '../api/fields.ts';
+import { shown } from '../api/shown.ts';
 import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
 

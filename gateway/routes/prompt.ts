@@ -30,7 +30,7 @@ export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field
   const left = info.maxModelLen - promptIds.length;
   if (promptIds.length > 0 && left > 0) return left;
   if (promptIds.length > 0) {
-    throw contextError(field, info, `${field} has ${promptIds.length} tokens, ${hint(info)}`);
+    throw tooLong(field, `${promptIds.length}`, info);
   }
   const message = `${field} has no tokens: nothing in it is known to this model`;
   const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
@@ -38,9 +38,14 @@ export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field
 }
 
 /** `max_tokens` as far as the context allows it, or a 400 where `min_tokens` do not fit any more. */
-export function maxTokensWithin(left: number, minTokens: number, maxTokens: number): number {
+export function maxTokensWithin(
+  left: number,
+  { maxModelLen }: RunnerInfo,
+  minTokens: number,
+  maxTokens: number,
+): number {
   if (minTokens <= left) return Math.min(maxTokens, left);
-  const message = `min_tokens is ${minTokens}, but the context holds ${left} tokens behind the prompt`;
+  const message = `${maximum(maxModelLen)}, of which ${left} are left behind the prompt, but min_tokens asks for ${minTokens}`;
   const fieldErrors = [
     { field: 'min_tokens', constraint: `range(0..=${left})`, message, value: String(minTokens) },
   ];
@@ -56,18 +61,20 @@ export function* encodePrompt(text: string, model: Model, info: RunnerInfo, fiel
 
 /** For a prompt whose tokens nobody counted, because there are too many in any case. */
 export function contextExceeded(field: string, leastTokens: number, info: RunnerInfo): ApiError {
-  return contextError(field, info, `${field} has at least ${leastTokens} tokens, ${hint(info)}`);
+  return tooLong(field, `at least ${leastTokens}`, info);
 }
 
-function hint({ maxModelLen }: RunnerInfo): string {
-  return `but the context holds ${maxModelLen} and an answer needs at least one of them`;
-}
-
-function contextError(field: string, info: RunnerInfo, message: string): ApiError {
+function tooLong(field: string, numTokens: string, { maxModelLen }: RunnerInfo): ApiError {
+  const message = `${maximum(maxModelLen)}, of which an answer needs at least one, but ${field} takes ${numTokens}; send less`;
   return new ApiError({
     status: 400,
     code: 'context_length_exceeded',
     message,
-    fieldErrors: [{ field, constraint: `context(${info.maxModelLen})`, message }],
+    fieldErrors: [{ field, constraint: `context(${maxModelLen})`, message }],
   });
+}
+
+/** LangChain, LiteLLM and their kin know a full context by these words of OpenAI's, not by the code. */
+function maximum(maxModelLen: number): string {
+  return `This model's maximum context length is ${maxModelLen} tokens`;
 }

@@ -90,8 +90,11 @@ export interface TokenBatch {
   readonly promptLogprobs?: readonly TokenLogprobs[];
   /** The numerics id of a runner that went on with the answer by other arithmetic: it is not promised to be the one it would be. */
   readonly continuedBy?: string;
-  /** Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full. */
-  readonly finish?: 'stop_id' | 'max_tokens';
+  /**
+   * Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full.
+   * 'time_limit': from endingAtTimeLimit alone, where a runner throws TIMEOUT.
+   */
+  readonly finish?: 'stop_id' | 'max_tokens' | 'time_limit';
 }
 
 export type GenerationErrorCode =

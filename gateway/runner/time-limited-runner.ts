@@ -61,6 +61,42 @@ export class TimeLimitedRunner implements Runner {
   }
 }
 
+/**
+ * The same runner for the requests of one client that takes half an answer: once one of them has a token, the time limit
+ * ends each where it is, as a length would. Before that it is a TIMEOUT as ever.
+ */
+export function endingAtTimeLimit(runner: Runner): Pick<Runner, 'generate' | 'requireRoom'> {
+  let hasBegun = false;
+  const onTokens = (): void => {
+    hasBegun = true;
+  };
+  return {
+    requireRoom: (requests) => runner.requireRoom(requests),
+    generate: (request, signal) =>
+      endedAtTimeLimit(runner.generate(request, signal), request, onTokens, () => hasBegun),
+  };
+}
+
+async function* endedAtTimeLimit(
+  batches: AsyncIterable<TokenBatch>,
+  { topLogprobs }: GenerateRequest,
+  onTokens: () => void,
+  hasBegun: () => boolean,
+): AsyncGenerator<TokenBatch, void, undefined> {
+  let numTokens = 0;
+  try {
+    for await (const batch of batches) {
+      numTokens = batch.firstIndex + batch.tokenIds.length;
+      if (numTokens > 0) onTokens();
+      yield batch;
+    }
+  } catch (error) {
+    if (!(error instanceof GenerationError) || error.code !== 'TIMEOUT' || !hasBegun()) throw error;
+    const logprobs = topLogprobs === undefined ? {} : { logprobs: [] };
+    yield { firstIndex: numTokens, tokenIds: [], ...logprobs, finish: 'time_limit' };
+  }
+}
+
 async function* read(
   batches: AsyncIterable<TokenBatch>,
   onEnd: () => void,

@@ -9,7 +9,7 @@ import type { Tokenizer } from './tokenizer.ts';
  * string any more. Every API reads its answer here.
  */
 
-export type EndReason = 'eos' | 'stop_sequence' | 'max_tokens';
+export type EndReason = 'eos' | 'stop_sequence' | 'max_tokens' | 'time_limit';
 
 /** Text that became certain with one token. */
 export interface TextPiece {
@@ -48,6 +48,12 @@ export interface AnswerOptions {
   /** A stop string that is complete with one of so many first tokens is text like any other. */
   readonly minTokens: number;
 }
+
+const REASONS: Record<NonNullable<TokenBatch['finish']>, EndReason> = {
+  stop_id: 'eos',
+  max_tokens: 'max_tokens',
+  time_limit: 'time_limit',
+};
 
 type EndOfTokens = Pick<AnswerEnd, 'reason' | 'stopMatched' | 'numTokens'>;
 
@@ -101,8 +107,7 @@ export async function* readAnswer(
     const stopMatched = push(decoder.flush(), lastIndex) ?? null;
     const rest = stopMatched === null ? matcher.flush() : '';
     if (rest !== '') pieces.push({ text: rest, index: lastIndex });
-    const ended: EndReason = batch.finish === 'stop_id' ? 'eos' : 'max_tokens';
-    const reason = stopMatched === null ? ended : 'stop_sequence';
+    const reason = stopMatched === null ? REASONS[batch.finish] : 'stop_sequence';
     yield part(batch.tokenIds, { reason, stopMatched, numTokens });
     return;
   }

@@ -20,7 +20,7 @@ type FailedArrival = { readonly index: number; readonly error: unknown };
  * all. Aborting the signal cancels all.
  */
 export function readAnswers(
-  runner: Runner,
+  runner: Pick<Runner, 'generate' | 'requireRoom'>,
   requests: readonly GenerateRequest[],
   options: AnswerOptions,
   signal: AbortSignal,

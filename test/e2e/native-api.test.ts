@@ -290,7 +290,10 @@ function suiteOf(world: RunnerWorld): void {
       assert.ok(Number(context_length) < 200, String(context_length));
       const refused = await small.post('/execute', { job_id: 'large', prompt: 'word '.repeat(300) });
       assert.is(refused.status, 400);
-      assert.match(await refused.text(), `the context holds ${context_length}`);
+      assert.match(
+        await refused.text(),
+        `This model's maximum context length is ${context_length} tokens, of which`,
+      );
       const full = await readNativeAnswer(await small.post('/execute', { job_id: 'full', ...LONG }));
       assert.is(full.last.data.stop_reason, 'max_tokens', 'the context is full');
       assert.ok(Number(full.last.data.tokens_out) < 200);

@@ -44,7 +44,8 @@ function checkRequest(
   request: Pick<ExecuteRequest, 'min_tokens' | 'max_tokens'>,
   ctx: z.RefinementCtx,
 ): void {
-  checkMinTokens(ctx, request.min_tokens, request.max_tokens);
+  const maxTokens = { name: 'max_tokens', value: request.max_tokens, fallback: MAX_EXECUTE_TOKENS };
+  checkMinTokens(ctx, request.min_tokens, maxTokens);
 }
 
 /** Throws a 400 that lists every field at fault. */

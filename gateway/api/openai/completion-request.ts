@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import * as fields from '../fields.ts';
 import { checkMinTokens } from '../token-constraints.ts';
+import { completionInert, inert } from './inert-fields.ts';
 import { prompts } from './prompts.ts';
-import { harmlessFields, MAX_TOKENS, refuseIgnored, sharedFields } from './shared-fields.ts';
+import { ignoredByBoth, MAX_TOKENS, refuseIgnored, sharedFields, UNLIMITED } from './shared-fields.ts';
 
 /** Answers to one request, over all its prompts. */
 const MAX_CHOICES = 64;
@@ -13,26 +14,31 @@ const MAX_LOGPROBS = 5;
 export const completionFields = {
   ...sharedFields,
   prompt: prompts('prompt'),
-  max_tokens: fields.integer('max_tokens', 0, MAX_TOKENS).default(DEFAULT_MAX_TOKENS),
+  max_tokens: z
+    .preprocess(
+      (value) => (value === UNLIMITED ? MAX_TOKENS : value),
+      fields.integer('max_tokens', 0, MAX_TOKENS),
+    )
+    .default(DEFAULT_MAX_TOKENS),
   logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
   /** The prompt comes before its answer, its log-probabilities too. */
   echo: z.boolean().default(false),
-
-  // Known, and refused unless they ask for what happens anyway.
-  suffix: fields.unsupported('suffix', (value) => value === '', 'an empty string'),
-  best_of: fields.unsupported('best_of', (value) => value === 1, '1'),
-
-  ...harmlessFields,
+  ...inert(completionInert),
 };
 
 const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
-  const { stream, stream_options, prompt, n, echo, min_tokens, max_tokens } = request;
+  const { prompt, n, best_of, echo, min_tokens, max_tokens } = request;
   if (max_tokens === 0 && !echo) {
     const rule = { constraint: `range(1..=${MAX_TOKENS})`, value: '0' };
     fields.violated(ctx, rule, 'max_tokens must be at least 1, unless echo is true (got 0)', ['max_tokens']);
   }
-  checkMinTokens(ctx, min_tokens, max_tokens);
-  refuseIgnored(ctx, !stream && stream_options !== undefined, 'stream_options', 'needs stream to be true');
+  checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
+  refuseIgnored(
+    ctx,
+    best_of !== undefined && n > 1,
+    'best_of',
+    'is not supported with an n above 1; leave it out',
+  );
   const numChoices = prompt.length * n;
   if (numChoices <= MAX_CHOICES) return;
   const rule = { constraint: `max_count(${MAX_CHOICES})`, value: String(numChoices) };
@@ -46,4 +52,9 @@ export type CompletionRequest = z.output<typeof schema>;
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseCompletionRequest(body: unknown): CompletionRequest {
   return fields.parseBody(schema, body);
+}
+
+/** Names of what was sent and not looked at. */
+export function ignoredByCompletions(body: unknown, request: CompletionRequest): string[] {
+  return ignoredByBoth(completionInert, body, request);
 }

@@ -53,6 +53,7 @@ const FINISH_REASONS: Record<EndReason, FinishReason> = {
   eos: 'stop',
   stop_sequence: 'stop',
   max_tokens: 'length',
+  time_limit: 'length',
 };
 
 class GrowingText implements ChoiceText {
@@ -80,7 +81,7 @@ export async function wholeCompletion(completion: Completion, shape: Shape, step
   const choices = texts.map((text, index) => {
     const end = ends.get(index);
     if (end === undefined) throw new Error('an answer ended without saying why');
-    return shape.choice(index, text, FINISH_REASONS[end.reason]);
+    return { ...shape.choice(index, text, FINISH_REASONS[end.reason]), ...endedBy(end) };
   });
   const { id, created, model } = completion;
   const continued = [...ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
@@ -120,7 +121,8 @@ export async function* completionEvents(
         const text = choiceText(part);
         if (text.text !== '') events += chunk([shape.delta(index, text)]);
         if (part.end === undefined) continue;
-        events += chunk([shape.closing(index, FINISH_REASONS[part.end.reason])], null, mark(part.end));
+        const closing = { ...shape.closing(index, FINISH_REASONS[part.end.reason]), ...endedBy(part.end) };
+        events += chunk([closing], null, mark(part.end));
         ends.set(index, part.end);
       }
       if (includeUsage && ends.size === numChoices) events += chunk([], usage(completion, ends));
@@ -136,6 +138,11 @@ export async function* completionEvents(
 /** What an answer has that went on by other arithmetic than it began with. */
 function mark(end: AnswerEnd | undefined): object {
   return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
+}
+
+/** Beside `length` of a choice that ended before its time: more tokens would not have helped. */
+function endedBy({ reason }: AnswerEnd): object {
+  return reason === 'time_limit' ? { ended_by: reason } : {};
 }
 
 function choiceText({ pieces, sentTokens }: IndexedPart['part']): ChoiceText {

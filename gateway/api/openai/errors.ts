@@ -21,6 +21,14 @@ export function openAiErrorBody(error: ApiError): OpenAiErrorBody {
   };
 }
 
+/**
+ * What x-should-retry says, which OpenAI's clients obey before any rule of their own: never after a time limit, or a
+ * server that is too slow for a request gets it three times.
+ */
+export function shouldRetry({ status, retriable }: ApiError): boolean {
+  return retriable && status !== 504;
+}
+
 function errorType(status: number): string {
   if (status === 401) return 'authentication_error';
   if (status === 403) return 'permission_error';

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { shown, violated } from '../fields.ts';
+import { violated } from '../fields.ts';
+import { shown } from '../shown.ts';
 
 const MAX_BIASES = 1024;
 const MAX_BIAS = 100;

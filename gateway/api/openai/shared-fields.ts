@@ -1,22 +1,30 @@
 import { z } from 'zod';
 import * as fields from '../fields.ts';
 import { tokenConstraints } from '../token-constraints.ts';
+import { type InertFields, ignoredIn, inert, streamOptionsInert } from './inert-fields.ts';
 import { logitBias } from './logit-bias.ts';
 
 /** Fields that chat completions and completions share. */
 
 const MAX_CHOICES_PER_PROMPT = 8;
 
+/** top_k as vLLM says that it is off. */
+const ALL_TOKENS = -1;
+/** max_tokens as llama-server says that the context alone is the limit. */
+export const UNLIMITED = -1;
+
 export const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(false),
   stream_options: z
-    .preprocess(fields.withoutNulls, z.strictObject({ include_usage: z.boolean().default(false) }))
+    .strictObject({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
     .optional(),
   n: fields.integer('n', 1, MAX_CHOICES_PER_PROMPT).default(1),
   temperature: fields.float('temperature', 0, 2).default(1),
   top_p: fields.float('top_p', 0, 1).default(1),
-  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
+  top_k: z
+    .preprocess((value) => (value === ALL_TOKENS ? 0 : value), fields.integer('top_k', 0, 2 ** 32 - 1))
+    .default(0),
   min_p: fields.float('min_p', 0, 1).default(0),
   repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
   presence_penalty: fields.float('presence_penalty', -2, 2).default(0),
@@ -25,18 +33,11 @@ export const sharedFields = {
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,
   stop: z
-    .preprocess((value) => (typeof value === 'string' ? [value] : value), fields.stopSequences('stop'))
+    .preprocess(
+      (value) => (typeof value === 'string' ? (value === '' ? [] : [value]) : value),
+      fields.stopSequences('stop'),
+    )
     .default([]),
-};
-
-/** Sent by SDKs and without meaning here. */
-export const harmlessFields = {
-  user: z.unknown().optional(),
-  metadata: z.unknown().optional(),
-  store: z.unknown().optional(),
-  service_tier: z.unknown().optional(),
-  safety_identifier: z.unknown().optional(),
-  prompt_cache_key: z.unknown().optional(),
 };
 
 export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
@@ -44,7 +45,10 @@ export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 export const MAX_TOKENS = 2 ** 31 - 1;
 
 export function maxTokens(name: string) {
-  return fields.integer(name, 1, MAX_TOKENS);
+  return z.preprocess(
+    (value) => (value === UNLIMITED ? undefined : value),
+    fields.integer(name, 1, MAX_TOKENS).optional(),
+  );
 }
 
 /** Refuses a field that would be ignored, because it needs another that is not there. */
@@ -55,4 +59,14 @@ export function refuseIgnored(
   remedy: string,
 ): void {
   if (isIgnored) fields.violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
+}
+
+/** Names of what was sent and not looked at. What a stream would have is in every whole answer. */
+export function ignoredByBoth(
+  table: InertFields,
+  body: unknown,
+  { stream, stream_options }: Pick<SharedFields, 'stream' | 'stream_options'>,
+): string[] {
+  const ofStream = !stream && stream_options !== undefined ? ['stream_options'] : [];
+  return [...ignoredIn(table, body as object), ...ofStream];
 }

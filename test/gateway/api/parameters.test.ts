@@ -4,6 +4,12 @@ import type { z } from 'zod';
 import { executeFields } from '../../../gateway/api/native/execute-request.ts';
 import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
+import {
+  ANYTHING,
+  chatInert,
+  completionInert,
+  type InertFields,
+} from '../../../gateway/api/openai/inert-fields.ts';
 import { Journal } from '../../../gateway/runner/journal.ts';
 import { encodeToRunner } from '../../../gateway/runner/wire.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -11,8 +17,8 @@ import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
 /**
- * Every field of every generating route is obeyed, which shows in the frame that reaches the runner, or refused by
- * name. The fields are read from the schemas, so that a new one cannot be forgotten: each value below is tried on each.
+ * Every field of every generating route is obeyed, which shows in the frame that reaches the runner, refused by name, or
+ * one that changes nothing and says so. The fields are read from the schemas, so that a new one cannot be forgotten: each value below is tried on each.
  */
 
 const test = suite('parameters');
@@ -25,8 +31,8 @@ const CANDIDATES: readonly unknown[] = [
   ...[{ 5: 1.5 }, { include_usage: true }],
 ];
 
-/** Without effect, and accepted because SDKs send them. */
-const HARMLESS = ['user', 'metadata', 'store', 'service_tier', 'safety_identifier', 'prompt_cache_key'];
+/** For fields that nothing obeys. */
+const STRANGE: readonly unknown[] = [7, 'other', true, ['other'], { other: 1 }];
 /** Obeyed by the gateway: they change what the client gets and not what the runner does. */
 const OBEYED_BY_GATEWAY = ['job_id', 'stop', 'stream', 'stream_options', 'metrics', 'token_ids', 'echo'];
 /** What a field needs so that it is not refused as one that would be ignored. */
@@ -41,15 +47,23 @@ const TICK_MS = 2000;
 interface Route {
   readonly path: string;
   readonly fields: Readonly<Record<string, z.ZodType>>;
+  /** Those of the fields that nothing obeys. */
+  readonly inert: InertFields;
   readonly base: Readonly<Record<string, unknown>>;
 }
 
 const ROUTES: readonly Route[] = [
-  { path: '/execute', fields: executeFields, base: { job_id: 'test', prompt: 'Hi', seed: 7 } },
-  { path: '/v1/completions', fields: completionFields, base: { model: 'bytes', prompt: 'Hi', seed: 7 } },
+  { path: '/execute', fields: executeFields, inert: {}, base: { job_id: 'test', prompt: 'Hi', seed: 7 } },
+  {
+    path: '/v1/completions',
+    fields: completionFields,
+    inert: completionInert,
+    base: { model: 'bytes', prompt: 'Hi', seed: 7 },
+  },
   {
     path: '/v1/chat/completions',
     fields: chatFields,
+    inert: chatInert,
     base: { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }], seed: 7 },
   },
 ];
@@ -60,6 +74,8 @@ interface Outcome {
   readonly frames: readonly string[];
   /** What the client got, without what differs each time. */
   readonly answer: string;
+  /** What it was told to have sent for nothing. */
+  readonly ignored: string | null;
 }
 
 async function ask(path: string, body: object): Promise<Outcome> {
@@ -73,10 +89,10 @@ async function ask(path: string, body: object): Promise<Outcome> {
     const generate = { requestId: 1, ...new Journal(request).toGenerate() };
     return Buffer.from(encodeToRunner({ type: 'generate', ...generate })).toString('hex');
   });
-  return { status: response.status, frames, answer };
+  return { status: response.status, frames, answer, ignored: response.headers.get('x-runnel-ignored') };
 }
 
-type Verdict = 'obeyed' | 'not supported' | 'refused' | 'same as before' | 'ignored';
+type Verdict = 'obeyed' | 'refused' | 'same as before' | 'ignored';
 
 async function verdictOf(route: Route, name: string, value: unknown, before: Outcome): Promise<Verdict> {
   const outcome = await ask(route.path, { ...route.base, ...NEEDS[name], [name]: value });
@@ -85,7 +101,7 @@ async function verdictOf(route: Route, name: string, value: unknown, before: Out
     assert.ok(outcome.status === 400 || outcome.status === 404, `${what} gives ${outcome.status}`);
     assert.match(outcome.answer, new RegExp(`"(param|field)":"${name}[".]`), `${what} is refused by name`);
     assert.equal(outcome.frames, [], `${what} does not reach the runner`);
-    return / is not supported; | is not here; /.test(outcome.answer) ? 'not supported' : 'refused';
+    return 'refused';
   }
   const changed = OBEYED_BY_GATEWAY.includes(name)
     ? outcome.answer !== before.answer
@@ -108,8 +124,8 @@ function jsonOf(parsed: unknown): string | undefined {
 }
 
 for (const route of ROUTES) {
-  test(`each field of ${route.path} is obeyed, refused by name, or on the list of harmless ones`, async () => {
-    for (const name of Object.keys(route.fields)) {
+  test(`each field of ${route.path} is obeyed or refused by name`, async () => {
+    for (const name of Object.keys(route.fields).filter((each) => !Object.hasOwn(route.inert, each))) {
       const before = await ask(route.path, { ...route.base, ...NEEDS[name] });
       assert.is(before.status, 200, before.answer);
       const verdicts = new Map<Verdict, unknown[]>();
@@ -117,21 +133,35 @@ for (const route of ROUTES) {
         const verdict = await verdictOf(route, name, value, before);
         verdicts.set(verdict, [...(verdicts.get(verdict) ?? []), value]);
       }
-      if (HARMLESS.includes(name)) {
-        assert.equal([...verdicts.keys()], ['ignored'], `${name} is harmless`);
-        continue;
-      }
-      // Values that such a field takes are those its refusal names, which ask for what happens anyway.
-      if (verdicts.has('not supported')) {
-        assert.not(verdicts.has('obeyed'), `${name} is both supported and not`);
-        continue;
-      }
       const ignored = JSON.stringify(verdicts.get('ignored'));
       assert.not(verdicts.has('ignored'), `${route.path} takes ${name} = ${ignored}, and nothing changes`);
       assert.ok(
         verdicts.has('obeyed'),
         `no candidate shows that ${route.path} obeys ${name}: add a value that it takes`,
       );
+    }
+  });
+
+  test(`each field of ${route.path} that nothing obeys is ignored and told, or takes what happens anyway`, async () => {
+    const before = await ask(route.path, route.base);
+    assert.is(before.ignored, null);
+    for (const [name, accepted] of Object.entries(route.inert)) {
+      const taken = accepted === ANYTHING ? STRANGE : accepted;
+      for (const value of taken) {
+        const { ignored, ...outcome } = await ask(route.path, { ...route.base, [name]: value });
+        const what = `${name} = ${JSON.stringify(value)}`;
+        assert.equal(outcome, { status: 200, frames: before.frames, answer: before.answer }, what);
+        assert.is(ignored, accepted === ANYTHING ? name : null, what);
+      }
+      for (const value of STRANGE.filter((each) => !taken.some((known) => sameJson(each, known)))) {
+        const { status, answer, frames } = await ask(route.path, { ...route.base, [name]: value });
+        const what = `${name} = ${JSON.stringify(value)}`;
+        assert.is(status, 400, what);
+        const { error } = JSON.parse(answer) as { error: { param: string; code: string; message: string } };
+        assert.equal([error.param, error.code], [name, 'unsupported_parameter'], what);
+        for (const known of taken) assert.match(error.message, JSON.stringify(known), what);
+        assert.equal(frames, [], what);
+      }
     }
   });
 
@@ -145,8 +175,7 @@ for (const route of ROUTES) {
 
 test('the lists of exceptions name fields that there are', () => {
   const names = new Set(ROUTES.flatMap(({ fields }) => Object.keys(fields)));
-  for (const name of [...HARMLESS, ...OBEYED_BY_GATEWAY, ...Object.keys(NEEDS)])
-    assert.ok(names.has(name), name);
+  for (const name of [...OBEYED_BY_GATEWAY, ...Object.keys(NEEDS)]) assert.ok(names.has(name), name);
 });
 
 test.run();

@@ -55,7 +55,7 @@ test('x-request-id: the client’s own comes back, on every kind of answer', asy
   }
 });
 
-test('x-request-id: a new one for each request without, and one that cannot be is refused by name', async ({
+test('x-request-id: a new one for each request without, and in place of one of another form', async ({
   ask,
 }) => {
   const ids = [await ask('/v1/models'), await ask('/v1/models')].map(({ headers }) =>
@@ -63,13 +63,10 @@ test('x-request-id: a new one for each request without, and one that cannot be i
   );
   for (const id of ids) assert.match(id ?? '', /^[0-9a-f-]{36}$/);
   assert.is.not(ids[0], ids[1]);
-  for (const id of ['a b', 'ä', 'x'.repeat(129)]) {
+  for (const id of ['', 'a b', 'ä', 'trace:1/2', '<script>', 'x'.repeat(129)]) {
     const response = await ask('/v1/models', undefined, { 'x-request-id': id });
-    assert.is(response.status, 400);
-    assert.match(response.headers.get('x-request-id') ?? '', /^[0-9a-f-]{36}$/);
-    const { error } = (await response.json()) as { error: { param: string; message: string } };
-    assert.is(error.param, 'x-request-id');
-    assert.match(error.message, id.slice(0, 64));
+    assert.is(response.status, 200, `"${id}" hinders nobody`);
+    assert.match(response.headers.get('x-request-id') ?? '', /^[0-9a-f-]{36}$/, 'nor is it repeated');
   }
 });
 

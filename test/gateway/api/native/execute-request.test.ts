@@ -51,7 +51,10 @@ const tooLarge = (name: string, range: string, max: string, got: string) => ({
   message: `${name} must be at most ${max} (got ${got})`,
   value: got,
 });
-const notNumber = (name: string) => ({ constraint: 'type', message: `${name} must be a number` });
+const notNumber = (name: string, got: string) => ({
+  constraint: 'type',
+  message: `${name} must be a number (got ${got})`,
+});
 
 test('the example of every field, and the smallest body, are taken', () => {
   const example = parseExecuteRequest({
@@ -74,7 +77,7 @@ test('the example of every field, and the smallest body, are taken', () => {
 test('job_id is not empty', () => {
   refuses('job_id', [
     ['', { constraint: 'non_empty', message: 'job_id must not be empty', value: '' }],
-    [7, { constraint: 'type', message: 'job_id must be a string' }],
+    [7, { constraint: 'type', message: 'job_id must be a string (got 7)' }],
     [null, { constraint: 'required', message: 'job_id is required' }],
   ]);
 });
@@ -86,7 +89,7 @@ test('prompt has 1 to 32,768 code points, and is never repeated', () => {
     ['x'.repeat(32_769), { constraint, message: 'prompt must be at most 32768 characters (got 32769)' }],
     ['😀'.repeat(32_769), { constraint, message: 'prompt must be at most 32768 characters (got 32769)' }],
     [null, { constraint: 'required', message: 'prompt is required' }],
-    [['x'], { constraint: 'type', message: 'prompt must be a string' }],
+    [['x'], { constraint: 'type', message: 'prompt must be a string (got an array)' }],
   ]);
   for (const prompt of ['x', 'x'.repeat(32_768), '😀'.repeat(32_768)])
     assert.equal(faultsOf({ ...good, prompt }), []);
@@ -123,7 +126,7 @@ test('max_tokens is a whole number from 1 to 2048, 2048 if left out', () => {
     [0, tooSmall('max_tokens', '1..=2048', '1', '0')],
     [2049, tooLarge('max_tokens', '1..=2048', '2048', '2049')],
     [2.5, { constraint: 'type', message: 'max_tokens must be a whole number (got 2.5)', value: '2.5' }],
-    ['10', notNumber('max_tokens')],
+    ['10', notNumber('max_tokens', '"10"')],
   ]);
 });
 
@@ -133,8 +136,8 @@ test('temperature is 0.0 to 2.0, 1.0 if left out; a float that is whole is shown
     [-0.1, tooSmall('temperature', '0.0..=2.0', '0.0', '-0.1')],
     [2.0001, tooLarge('temperature', '0.0..=2.0', '2.0', '2.0001')],
     [3, tooLarge('temperature', '0.0..=2.0', '2.0', '3.0')],
-    ['1', notNumber('temperature')],
-    [Number.NaN, notNumber('temperature')],
+    ['1', notNumber('temperature', '"1"')],
+    [Number.NaN, notNumber('temperature', 'NaN')],
   ]);
 });
 
@@ -190,7 +193,7 @@ test('stop has at most 4 texts of 1 to 100 code points, which are never repeated
     ],
     [['a', ''], { constraint: 'non_empty', message: 'stop sequence 1 must not be empty' }],
     [['a', 'é'.repeat(101)], tooLong],
-    ['</s>', { constraint: 'type', message: 'stop must be an array' }],
+    ['</s>', { constraint: 'type', message: 'stop must be an array (got a string)' }],
   ]);
 });
 
@@ -211,15 +214,17 @@ test('seed is any 64-bit integer, negative ones as two’s complement', () => {
       },
     ],
     [0.5, { constraint: 'type', message: 'seed must be a whole number (got 0.5)', value: '0.5' }],
-    ['1', { constraint: 'type', message: 'seed must be a whole number' }],
+    ['1', { constraint: 'type', message: 'seed must be a whole number (got "1")' }],
   ]);
 });
 
 test('metrics and token_ids are switches, off if left out', () => {
   takes('metrics', [true, false], false);
   takes('token_ids', [true, false], false);
-  refuses('metrics', [[1, { constraint: 'type', message: 'metrics must be a boolean' }]]);
-  refuses('token_ids', [['yes', { constraint: 'type', message: 'token_ids must be a boolean' }]]);
+  refuses('metrics', [[1, { constraint: 'type', message: 'metrics must be true or false (got 1)' }]]);
+  refuses('token_ids', [
+    ['yes', { constraint: 'type', message: 'token_ids must be true or false (got "yes")' }],
+  ]);
 });
 
 test('all faults come at once, in the order of the fields, with every value as text', () => {

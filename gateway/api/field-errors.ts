@@ -1,0 +1,83 @@
+import type { z } from 'zod';
+import type { FieldError } from './error.ts';
+import { shown } from './shown.ts';
+
+/** What is wrong with a body, from a schema's issues: one sentence for each field, in the words of whoever sent it. */
+
+/** What a check attaches to its issue, so that the rule can be told by name. */
+export interface Rule {
+  readonly constraint: string;
+  readonly value?: string;
+}
+
+/** The first so many, in the order of the schema's fields. */
+export function fieldErrors(error: z.ZodError, maxErrors: number): FieldError[] {
+  return error.issues
+    .slice(0, maxErrors)
+    .flatMap((issue) => (issue.code === 'unrecognized_keys' ? strangers(issue, maxErrors) : [faultOf(issue)]))
+    .slice(0, maxErrors);
+}
+
+type Issue = z.core.$ZodIssue;
+
+function fieldOf(issue: Issue): string {
+  return issue.path.map(String).join('.') || 'body';
+}
+
+function strangers(issue: z.core.$ZodIssueUnrecognizedKeys, maxErrors: number): FieldError[] {
+  const prefix = issue.path.length === 0 ? '' : `${fieldOf(issue)}.`;
+  return issue.keys.slice(0, maxErrors).map((key) => {
+    const field = prefix + (shown(key) || '""');
+    return { field, constraint: 'unknown', message: `${field} is not a field of this request` };
+  });
+}
+
+function faultOf(issue: Issue): FieldError {
+  const field = fieldOf(issue);
+  const rule = issue.code === 'custom' ? (issue.params as Rule | undefined) : undefined;
+  const isMissing = issue.code !== 'custom' && issue.input === undefined;
+  const sentence = isMissing ? 'is required' : sentenceOf(issue);
+  return {
+    field,
+    constraint: rule?.constraint ?? (isMissing ? 'required' : 'type'),
+    // A check that stands at many places leaves it to us to say at which.
+    message: /^(must|is) /.test(sentence) ? `${field} ${sentence}` : sentence,
+    ...(rule?.value === undefined ? {} : { value: rule.value }),
+  };
+}
+
+/** The schema's own words where it has some; the library's are for who knows the library. */
+function sentenceOf(issue: Issue): string {
+  const isOwn = issue.code === 'custom' || issue.message.startsWith('must ');
+  if (isOwn) return issue.message;
+  switch (issue.code) {
+    case 'invalid_type':
+      return `must be ${KINDS[issue.expected] ?? 'of another kind'} (got ${got(issue.input, issue.expected)})`;
+    case 'invalid_value':
+      return `must be ${issue.values.map(quoted).join(' or ')} (got ${got(issue.input, 'number')})`;
+    default:
+      return `must be of another kind (got ${got(issue.input, 'object')})`;
+  }
+}
+
+const KINDS: Readonly<Record<string, string>> = {
+  array: 'an array',
+  boolean: 'true or false',
+  number: 'a number',
+  object: 'an object',
+  record: 'an object',
+  string: 'a string',
+};
+
+/** Texts in the place of numbers and names are repeated; in the place of texts, lists and objects they may be private. */
+export function got(value: unknown, expected: string): string {
+  if (typeof value === 'string')
+    return expected === 'number' || expected === 'boolean' ? quoted(shown(value)) : 'a string';
+  if (Array.isArray(value)) return 'an array';
+  if (ArrayBuffer.isView(value)) return 'binary data';
+  return typeof value === 'object' && value !== null ? 'an object' : shown(value);
+}
+
+function quoted(value: unknown): string {
+  return typeof value === 'string' ? JSON.stringify(value) : String(value);
+}

@@ -1,0 +1,193 @@
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
+import { violated } from '../fields.ts';
+
+/**
+ * Fields of OpenAI's and of its kin's that nothing here obeys, and what each may say without being refused by name: anything,
+ * where no answer could depend on it, which is then told to the client as ignored; or the values that ask for what happens
+ * anyway. docs/api.md has these tables, and a test compares them.
+ */
+
+export const ANYTHING = 'anything';
+
+/** An empty list: nothing is accepted. */
+type Accepted = typeof ANYTHING | readonly unknown[];
+export type InertFields = Readonly<Record<string, Accepted>>;
+
+const NOTHING: readonly unknown[] = [];
+const NO: readonly unknown[] = [false];
+const EITHER: readonly unknown[] = [true, false];
+const ZERO: readonly unknown[] = [0];
+const ONE: readonly unknown[] = [1];
+const NO_ITEMS: readonly unknown[] = [[]];
+const NO_MEMBERS: readonly unknown[] = [{}];
+
+/** Of both generating routes. */
+export const sharedInert = {
+  // OpenAI's own.
+  metadata: ANYTHING,
+  prompt_cache_key: ANYTHING,
+  prompt_cache_options: ANYTHING,
+  prompt_cache_retention: ANYTHING,
+  safety_identifier: ANYTHING,
+  service_tier: ['auto', 'default'],
+  store: NO,
+  user: ANYTHING,
+  // llama-server's: samplers that are off, and what they would be set to if they were on.
+  cache_prompt: ANYTHING,
+  dry_allowed_length: ANYTHING,
+  dry_base: ANYTHING,
+  dry_multiplier: ZERO,
+  dry_penalty_last_n: ANYTHING,
+  dry_sequence_breakers: ANYTHING,
+  dynatemp_exponent: ANYTHING,
+  dynatemp_range: ZERO,
+  grammar: [''],
+  id_slot: ANYTHING,
+  json_schema: NOTHING,
+  lora: NO_ITEMS,
+  min_keep: ZERO,
+  mirostat: ZERO,
+  mirostat_eta: ANYTHING,
+  mirostat_tau: ANYTHING,
+  n_indent: ZERO,
+  n_keep: ZERO,
+  n_predict: [-1],
+  n_probs: ZERO,
+  post_sampling_probs: NO,
+  repeat_last_n: ANYTHING,
+  repeat_penalty: ONE,
+  response_fields: NOTHING,
+  return_progress: NO,
+  return_tokens: NO,
+  samplers: NOTHING,
+  t_max_predict_ms: [0, -1],
+  tfs_z: ONE,
+  timings_per_token: NO,
+  top_n_sigma: [-1],
+  typical_p: ONE,
+  xtc_probability: ZERO,
+  xtc_threshold: ANYTHING,
+  // vLLM's.
+  bad_words: NO_ITEMS,
+  cache_salt: NOTHING,
+  detokenize: [true],
+  early_stopping: NO,
+  guided_choice: NOTHING,
+  guided_grammar: NOTHING,
+  guided_json: NOTHING,
+  guided_regex: NOTHING,
+  ignore_eos: NO,
+  include_stop_str_in_output: NO,
+  kv_transfer_params: NOTHING,
+  length_penalty: ONE,
+  logits_processors: NO_ITEMS,
+  priority: ZERO,
+  prompt_logprobs: NOTHING,
+  request_id: ANYTHING,
+  response_format: [{ type: 'text' }],
+  return_token_ids: NO,
+  return_tokens_as_token_ids: NO,
+  skip_special_tokens: [true],
+  spaces_between_special_tokens: EITHER,
+  structural_tag: NOTHING,
+  structured_outputs: NOTHING,
+  truncate_prompt_tokens: NOTHING,
+  use_beam_search: NO,
+} as const satisfies InertFields;
+
+/** Of POST /v1/chat/completions. */
+export const chatInert = {
+  ...sharedInert,
+  audio: NOTHING,
+  function_call: ['none', 'auto'],
+  functions: NO_ITEMS,
+  modalities: [['text']],
+  moderation: NOTHING,
+  parallel_tool_calls: EITHER,
+  prediction: ANYTHING,
+  reasoning_effort: ['none'],
+  tool_choice: ['none', 'auto'],
+  tools: NO_ITEMS,
+  verbosity: ['medium'],
+  web_search_options: NOTHING,
+  // llama-server's and vLLM's.
+  add_generation_prompt: [true],
+  add_special_tokens: NO,
+  chat_template: NOTHING,
+  chat_template_kwargs: NO_MEMBERS,
+  continue_final_message: NO,
+  documents: NO_ITEMS,
+  echo: NO,
+  include_reasoning: EITHER,
+  mm_processor_kwargs: NO_MEMBERS,
+  reasoning_format: ['none', 'auto'],
+  thinking_token_budget: NOTHING,
+} as const satisfies InertFields;
+
+/** Of a message: what SDKs send back of an answer, too. */
+export const messageInert = {
+  annotations: ANYTHING,
+  audio: NOTHING,
+  cache_control: ANYTHING,
+  function_call: NOTHING,
+  name: ANYTHING,
+  parsed: NOTHING,
+  provider_specific_fields: ANYTHING,
+  reasoning: ANYTHING,
+  reasoning_content: ANYTHING,
+  reasoning_details: ANYTHING,
+  refusal: [''],
+  thinking_blocks: ANYTHING,
+  tool_call_id: NOTHING,
+  tool_calls: NO_ITEMS,
+} as const satisfies InertFields;
+
+/** Of a part of a message's content. */
+export const partInert = {
+  cache_control: ANYTHING,
+  prompt_cache_breakpoint: ANYTHING,
+} as const satisfies InertFields;
+
+/** Of stream_options. */
+export const streamOptionsInert = {
+  continuous_usage_stats: NO,
+  include_obfuscation: NO,
+} as const satisfies InertFields;
+
+/** Of POST /v1/completions. */
+export const completionInert = {
+  ...sharedInert,
+  add_special_tokens: [true],
+  best_of: ONE,
+  suffix: [''],
+} as const satisfies InertFields;
+
+type InertField = z.ZodOptional<z.ZodUnknown>;
+
+/** Schemas of the fields, to stand among others in that of an object. */
+export function inert<Table extends InertFields>(table: Table): Record<keyof Table, InertField> {
+  const schemas = Object.entries(table).map(([name, accepted]) => [name, inertField(accepted)] as const);
+  return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
+}
+
+function inertField(accepted: Accepted): InertField {
+  if (accepted === ANYTHING) return z.unknown().optional();
+  const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
+  const sentence = `is not supported; leave it out${values}`;
+  return z
+    .unknown()
+    .superRefine((value, ctx) => {
+      const isAccepted = accepted.some((known) => isDeepStrictEqual(known, value));
+      if (!isAccepted) violated(ctx, { constraint: 'unsupported' }, sentence);
+    })
+    .optional();
+}
+
+/** Names of what a client sent that was not looked at; `object` is what was sent, as it was. */
+export function ignoredIn(table: InertFields, object: object, prefix = ''): string[] {
+  const sent = Object.entries(object).filter(([, value]) => value !== null);
+  return sent
+    .filter(([name]) => Object.hasOwn(table, name) && table[name] === ANYTHING)
+    .map(([name]) => prefix + name);
+}
