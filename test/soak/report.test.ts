@@ -12,6 +12,7 @@ const idle: Sample = {
   gatewayTimers: 3,
   zombies: [],
   openRequests: 0,
+  runnerPid: 11,
   runnerMemoryBytes: 2 ** 28,
   runnerDescriptors: 8,
   usedBlocks: 0,
@@ -30,6 +31,9 @@ const good: Soak = {
   date: '2026-01-02',
   commit: 'abc',
   machine: 'a machine',
+  subject: 'a model',
+  isRunnerJudged: true,
+  killEverySec: 30,
   seed: 1,
   minutes: 30,
   numClients: 8,
@@ -61,6 +65,29 @@ test('what the engine compiles is no growth of the heap, as long as it is not mu
     };
   });
   assert.ok(judge({ ...good, samples: compiling }).isGood, judge({ ...good, samples: compiling }).markdown);
+});
+
+test('only the runner that lives to the end is judged by its memory, and over a fake runner none is', () => {
+  const growing = (pid: number) =>
+    samplesOf((hours, index) => ({
+      runnerPid: index < 50 ? 10 : 11,
+      runnerMemoryBytes: idle.runnerMemoryBytes ?? 0,
+      ...((index < 50 ? 10 : 11) === pid ? { runnerMemoryBytes: 2 ** 28 + hours * 2 ** 24 } : {}),
+    }));
+  assert.ok(judge({ ...good, samples: growing(10) }).isGood);
+  assert.not.ok(judge({ ...good, samples: growing(11) }).isGood);
+  assert.ok(judge({ ...good, samples: growing(11), isRunnerJudged: false }).isGood);
+});
+
+test('a run that is too short to tell a slope from noise is no good one', () => {
+  const short = Array.from({ length: 10 }, (_, index) => ({
+    ...idle,
+    hours: index / 1000,
+    gatewayRssBytes: idle.gatewayRssBytes + (index % 3) * 2 ** 19,
+  }));
+  const { isGood, markdown } = judge({ ...good, samples: short });
+  assert.not.ok(isGood);
+  assert.match(markdown, /gateway, resident memory \| [^|]*: too short a run to tell \|/);
 });
 
 test('each thing that grows, differs or stays is bad', () => {

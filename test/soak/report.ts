@@ -2,12 +2,14 @@
 import type { Recovery } from './kills.ts';
 import type { LoadCounts } from './load.ts';
 import type { Sample } from './samples.ts';
-import { percentile, type Slope, slopeOf } from './trend.ts';
+import { percentile, slopeOf } from './trend.ts';
 
 const BYTES_PER_MIB = 2 ** 20;
 /** The first part of a run fills pools and caches, and counts for no slope. */
 const WARM_UP_FRACTION = 0.2;
 const MAX_MIB_PER_HOUR = 1;
+/** A standard error beyond this: nothing can be said of the slope, which is no verdict. */
+const MAX_ERROR_MIB_PER_HOUR = 3;
 /** The engine compiles more and more of the source, for as long as it finds paths worth it: it is bounded, but not flat in half an hour. */
 const MAX_CODE_MIB = 16;
 const MAX_MORE_DESCRIPTORS = 2;
@@ -16,6 +18,10 @@ export interface Soak {
   readonly date: string;
   readonly commit: string;
   readonly machine: string;
+  readonly subject: string;
+  /** Whether the last runner lived long enough for its memory to say something. */
+  readonly isRunnerJudged: boolean;
+  readonly killEverySec: number;
   readonly seed: number;
   readonly minutes: number;
   readonly numClients: number;
@@ -51,6 +57,8 @@ function heading({
   date,
   commit,
   machine,
+  subject,
+  killEverySec,
   seed,
   minutes,
   numClients,
@@ -60,7 +68,7 @@ function heading({
 }: Soak): string {
   const numOpen = recoveries.reduce((sum, recovery) => sum + recovery.numOpen, 0);
   return [
-    `${date}, commit ${commit}, ${machine}; ${minutes} minutes, ${numClients} clients, seed ${seed}.`,
+    `${date}, commit ${commit}, ${machine}; ${subject}, ${minutes} minutes, ${numClients} clients, a kill every ${killEverySec} s, seed ${seed}.`,
     `${counts.numRequests} requests, ${numTokens} tokens, ${counts.numAnswers} answers compared, ` +
       `${counts.numCancels} cancels, ${recoveries.length} kills with ${numOpen} requests open in all.`,
   ].join('\n');
@@ -74,29 +82,32 @@ function answerRows({ counts, recoveries }: Soak): Row[] {
   ];
 }
 
-function heldRows({ samples, idleBefore, idleAfter }: Soak): Row[] {
-  const warm = samples.slice(Math.floor(samples.length * WARM_UP_FRACTION));
-  const points = (value: (sample: Sample) => number | undefined) =>
-    warm.flatMap((sample) => {
-      const found = value(sample);
-      return found === undefined ? [] : [{ hours: sample.hours, value: found / BYTES_PER_MIB }];
-    });
+function heldRows({ samples, idleBefore, idleAfter, isRunnerJudged }: Soak): Row[] {
+  const warm = afterWarmUp(samples);
+  const ofLastRunner = afterWarmUp(samples.filter(({ runnerPid }) => runnerPid === idleAfter.runnerPid));
   const mostCode = Math.max(...samples.map(({ gatewayCodeBytes }) => gatewayCodeBytes)) / BYTES_PER_MIB;
   const moreDescriptors = idleAfter.gatewayDescriptors - idleBefore.gatewayDescriptors;
   return [
-    slopeRow('gateway, resident memory', slopeOf(points(({ gatewayRssBytes }) => gatewayRssBytes))),
+    slopeRow('gateway, resident memory', warm, ({ gatewayRssBytes }) => gatewayRssBytes),
     slopeRow(
-      'gateway, heap after a collection, without compiled code',
-      slopeOf(points(({ gatewayHeapBytes: heap, gatewayCodeBytes: code }) => heap - code)),
+      'gateway, heap without compiled code',
+      warm,
+      ({ gatewayHeapBytes: heap, gatewayCodeBytes: code }) => heap - code,
     ),
     atMost('compiled code of the gateway, MiB', Math.round(mostCode), MAX_CODE_MIB),
-    slopeRow('runner, memory', slopeOf(points(({ runnerMemoryBytes }) => runnerMemoryBytes))),
+    ...(isRunnerJudged
+      ? [slopeRow('the last runner, memory', ofLastRunner, ({ runnerMemoryBytes }) => runnerMemoryBytes)]
+      : []),
     atMost('descriptors of the gateway, idle: more than before', moreDescriptors, MAX_MORE_DESCRIPTORS),
     atMost('timers, idle: more than before', idleAfter.gatewayTimers - idleBefore.gatewayTimers, 0),
     atMost('zombies that stay from one sample to the next', numStayingZombies(samples, idleAfter), 0),
     atMost('blocks in use, idle', idleAfter.usedBlocks ?? Number.POSITIVE_INFINITY, 0),
     atMost('requests open, idle', idleAfter.openRequests, 0),
   ];
+}
+
+function afterWarmUp(samples: readonly Sample[]): readonly Sample[] {
+  return samples.slice(Math.floor(samples.length * WARM_UP_FRACTION));
 }
 
 function numStayingZombies(samples: readonly Sample[], idleAfter: Sample): number {
@@ -112,15 +123,27 @@ function atMost(what: string, seen: number, limit: number): Row {
 }
 
 /** Bad is a growth beyond the limit that chance does not explain: two standard errors above it. */
-function slopeRow(what: string, slope: Slope | undefined): Row {
+function slopeRow(
+  what: string,
+  samples: readonly Sample[],
+  bytesOf: (sample: Sample) => number | undefined,
+): Row {
   const limit = `at most ${MAX_MIB_PER_HOUR} MiB/h, within two standard errors`;
+  const points = samples.flatMap((sample) => {
+    const bytes = bytesOf(sample);
+    return bytes === undefined ? [] : [{ hours: sample.hours, value: bytes / BYTES_PER_MIB }];
+  });
+  const slope = slopeOf(points);
   if (slope === undefined) return { what, seen: 'too few samples', limit, isGood: false };
   const { perHour, errorPerHour } = slope;
+  const isKnown = errorPerHour <= MAX_ERROR_MIB_PER_HOUR;
+  const values = points.map(({ value }) => value);
+  const range = `${Math.min(...values).toFixed(1)} to ${Math.max(...values).toFixed(1)} MiB`;
   return {
     what,
-    seen: `${perHour.toFixed(2)} ± ${errorPerHour.toFixed(2)} MiB/h`,
+    seen: `${range}; ${perHour.toFixed(2)} ± ${errorPerHour.toFixed(2)} MiB/h${isKnown ? '' : ': too short a run to tell'}`,
     limit,
-    isGood: perHour - 2 * errorPerHour <= MAX_MIB_PER_HOUR,
+    isGood: isKnown && perHour - 2 * errorPerHour <= MAX_MIB_PER_HOUR,
   };
 }
 

@@ -8,8 +8,9 @@ const PROBE_MS = 30_000;
 
 export interface Sample {
   readonly hours: number;
+  /** After collections that gave back what is free. */
   readonly gatewayRssBytes: number;
-  /** After a collection, compiled code among it. */
+  /** After collections, compiled code among it. */
   readonly gatewayHeapBytes: number;
   readonly gatewayCodeBytes: number;
   readonly gatewayDescriptors: number;
@@ -18,6 +19,7 @@ export interface Sample {
   readonly zombies: readonly number[];
   readonly openRequests: number;
   /** Of the runner, if there was one just then. */
+  readonly runnerPid: number | undefined;
   readonly runnerMemoryBytes: number | undefined;
   readonly runnerDescriptors: number | undefined;
   readonly usedBlocks: number | undefined;
@@ -39,6 +41,7 @@ export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: nu
     gatewayTimers: Number(probe.timers),
     zombies: zombiesOf(pid),
     openRequests: runner.open_requests,
+    runnerPid: runner.pid ?? undefined,
     runnerMemoryBytes: runner.pid === null ? undefined : memoryOf(runner.pid),
     runnerDescriptors: runner.pid === null ? undefined : descriptorsOf(runner.pid),
     usedBlocks: blocks === null || free === null ? undefined : blocks - free,

@@ -1,22 +1,23 @@
 /**
- * `make soak`: the default model under clients of every kind, 30 of 100 of whom leave early, with the runner killed every 30
- * seconds. What the processes hold must stay flat, and every answer must be the undisturbed one. Writes soak.json and soak.md.
+ * `make soak`: the default model under clients of every kind, 30 of 100 of whom leave early, while its runner is killed again and
+ * again, and then while one runner lives on. What the processes hold must stay flat, and every answer must be the undisturbed one.
+ * Writes soak.json and soak.md.
  *
  * --minutes N         how long; 30
- * --kill-every-sec N  30
+ * --kill-every-sec N  30; 1 over a fake runner
  * --clients N         8
  * --seed N            what clients do depends on it; random
  * --out DIR           build
+ * --fake-runner       the gateway by itself, over a runner without a model, which is killed to the end
  */
 import { execFileSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { availableParallelism, cpus } from 'node:os';
-import { basename, join } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
-import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { Gateway } from '../fixtures/gateway.ts';
+import type { Gateway } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { variedRequests } from '../fixtures/varied-requests.ts';
 import { killOnce, type Recovery } from './kills.ts';
@@ -24,6 +25,7 @@ import { Load } from './load.ts';
 import { LogEvents } from './log-events.ts';
 import { judge, type Soak } from './report.ts';
 import { type Sample, takeSample } from './samples.ts';
+import { defaultModel, gatewayAlone, type Subject } from './subject.ts';
 
 const NUM_TOKENS = 48;
 const SAMPLE_INTERVAL_MS = 10_000;
@@ -33,10 +35,11 @@ const SETTLE_POLL_MS = 1000;
 const flags = z
   .object({
     minutes: z.coerce.number().positive().default(30),
-    'kill-every-sec': z.coerce.number().positive().default(30),
+    'kill-every-sec': z.coerce.number().positive().optional(),
     clients: z.coerce.number().int().min(1).max(64).default(8),
     seed: z.coerce.number().int().optional(),
     out: z.string().default('build'),
+    'fake-runner': z.boolean().default(false),
   })
   .parse(
     parseArgs({
@@ -46,6 +49,7 @@ const flags = z
         clients: { type: 'string' },
         seed: { type: 'string' },
         out: { type: 'string' },
+        'fake-runner': { type: 'boolean' },
       },
     }).values,
   );
@@ -90,24 +94,27 @@ async function everyInterval(
   }
 }
 
-async function soak(gateway: Gateway): Promise<Soak> {
+async function soak(subject: Subject, gateway: Gateway): Promise<Soak> {
   const log = new LogEvents(gateway);
   const random = new Random(flags.seed);
   console.log(`seed ${random.seed}`);
-  const load = new Load(gateway, variedRequests(basename(DEFAULT_MODEL, '.gguf'), NUM_TOKENS), random);
+  const load = new Load(gateway, variedRequests(subject.modelId, NUM_TOKENS), random);
   await load.learn();
   await idle(gateway);
   const startedMs = Date.now();
   const idleBefore = await takeSample(gateway, log, startedMs);
 
-  const isOver = () => Date.now() - startedMs >= flags.minutes * 60_000;
+  const lengthMs = flags.minutes * 60_000;
+  const isOver = () => Date.now() - startedMs >= lengthMs;
+  const isKillingOver = () => Date.now() - startedMs >= lengthMs * subject.killingFraction;
+  const killIntervalMs = (flags['kill-every-sec'] ?? subject.killEverySec) * 1000;
   // A kill needs streams that return, so that it is not the last thing that happens.
   let isKilling = false;
   const recoveries: Recovery[] = [];
   const samples: Sample[] = [];
   await Promise.all([
     ...Array.from({ length: flags.clients }, () => load.run(() => isOver() && !isKilling)),
-    everyInterval(flags['kill-every-sec'] * 1000, isOver, async () => {
+    everyInterval(killIntervalMs, isKillingOver, async () => {
       isKilling = true;
       recoveries.push(await killOnce(gateway, load, log));
       isKilling = false;
@@ -121,6 +128,9 @@ async function soak(gateway: Gateway): Promise<Soak> {
     date: new Date().toISOString().slice(0, 10),
     commit: execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim(),
     machine: `${cpus()[0]?.model}, ${availableParallelism()} cores, Node ${process.versions.node}`,
+    subject: subject.name,
+    isRunnerJudged: subject.killingFraction < 1,
+    killEverySec: killIntervalMs / 1000,
     seed: random.seed,
     minutes: flags.minutes,
     numClients: flags.clients,
@@ -133,11 +143,10 @@ async function soak(gateway: Gateway): Promise<Soak> {
   };
 }
 
-const probe = new URL('./probe.mjs', import.meta.url).href;
-const env = { NODE_OPTIONS: `--import ${probe}` };
-const gateway = await Gateway.startOn(DEFAULT_MODEL, ['--port', '0'], { env });
+const subject = flags['fake-runner'] ? gatewayAlone() : defaultModel();
+const gateway = await subject.start();
 try {
-  const seen = await soak(await gateway.ready());
+  const seen = await soak(subject, await gateway.ready());
   const { isGood, markdown } = judge(seen);
   writeFileSync(join(flags.out, 'soak.json'), JSON.stringify(seen, null, 2));
   writeFileSync(join(flags.out, 'soak.md'), `${markdown}\n`);
