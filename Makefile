@@ -43,6 +43,12 @@ NODE := $(shell command -v node 2>/dev/null)
 configure = @cmake -S . -B $(BUILD) $(1) >$(BUILD)/cmake.log || { cat $(BUILD)/cmake.log; exit 1; }
 fetch_wheels = @python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-deps --target $(1) $(2)
 
+# What is fetched is fetched beside what is compiled.
+ifeq ($(filter clean,$(MAKECMDGOALS)),)
+MAKEFLAGS += --jobs=4
+endif
+STARTED := $(shell date +%s)
+
 .PHONY: run test check soak bench build binaries install uninstall model format clean
 .PHONY: cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
@@ -83,20 +89,20 @@ install: build
 uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
-test: build model $(BUILD)/.test-packages $(NVCC)
-	$(call configure,$(WITH_NVCC))
+test: build model $(BUILD)/.test-packages
 	@ninja -C $(BUILD)
-	@node --import tsx test/run.ts --build $(BUILD)
+	@node --import tsx test/run.ts --build $(BUILD) --since $(STARTED)
 
-# The gates of test/gates.ts at full length, and the C++ tests under the sanitizers: half an hour on two cores.
-check: build model $(BUILD)/.test-packages $(NVRTC_HEADER)
+# The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
+# them: half an hour on two cores.
+check: build model $(BUILD)/.test-packages $(NVRTC_HEADER) $(NVCC)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
-	$(call configure,$(WITH_NVRTC))
-	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty volta-check
-	@node --import tsx test/run.ts --build $(BUILD) --check
+	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
+	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty volta-check nvcc-objects cuda_host
+	@node --import tsx test/run.ts --build $(BUILD) --check --since $(STARTED)
 
 # By hand: half an hour of clients, cancels and kills, and whether anything grows; then two million hostile model files.
 # MINUTES=120 make soak
@@ -112,7 +118,7 @@ bench: build model
 	$(BUILD)/cpu-runner bench --model "$$model" --long-prompt 4000 --streams 8 && \
 	$(BUILD)/cpu-runner bench --model "$$model" --workload --fraction 0.1 --warmup 0 --iters 2
 
-model: node_modules/.stamp
+model: $(BUILD)/gateway/manifest.json
 	@case "$(MODEL)" in *.gguf|*/*) ;; *) $(RUNNEL) pull $(MODEL) >/dev/null ;; esac
 
 format: node_modules/.stamp
@@ -182,5 +188,6 @@ endef
 $(BUILD)/.packages: Makefile
 	$(call require_packages,$(PACKAGES))
 
-$(BUILD)/.test-packages: Makefile
+# One apt at a time.
+$(BUILD)/.test-packages: Makefile $(BUILD)/.packages
 	$(call require_packages,$(TEST_PACKAGES))

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { alone, shortfalls, sideBySide } from './gates.ts';
+import { alone, seedOfTheDay, shortfalls, sideBySide } from './gates.ts';
 
 const test = suite('gates');
 const gates = [...sideBySide('build/sanitize'), ...alone];
@@ -29,6 +29,13 @@ test('each gate counts something, and each test file obeys the variables it is g
     for (const variable of Object.keys(env))
       assert.ok(source.includes(variable), `${name} reads ${variable}`);
   }
+});
+
+test('exactness on the default model has other cases each day', () => {
+  assert.is(seedOfTheDay(new Date('2026-03-04T23:59:59Z')), '20260304');
+  assert.is(seedOfTheDay(new Date('2026-03-05T00:00:00Z')), '20260305');
+  const { command } = gates.find(({ name }) => name === 'exactness on the default model') ?? {};
+  assert.match(command?.join(' ') ?? '', /--seed 20\d{6} /);
 });
 
 test('no gate is there twice', () => {

@@ -1,4 +1,4 @@
-import { readFileSync, rmSync } from 'node:fs';
+import { readFileSync, rmSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
@@ -13,6 +13,7 @@ import {
   outcomeOfProgram,
   outcomeOfUvu,
   run,
+  skippedByCtest,
   Tally,
 } from './tally.ts';
 
@@ -21,34 +22,38 @@ import {
  * ctest, and each TypeScript test file in a process of its own, so that a file that hangs or dies is one failure and
  * not the end of the run.
  *
- * --build DIR   the CMake build whose tests to run
- * --check       what `make check` runs instead: the C++ tests of the builds below it, sanitize and threads, and the gates
- * PATTERN       only TypeScript files whose path contains it, and nothing else
+ * --build DIR       the CMake build whose tests to run
+ * --check           what `make check` runs instead: the C++ tests of the builds below it, sanitize and threads, and the gates
+ * --since SECONDS   of 1970, when it was begun to build what is tested: for the time that is told at the end
+ * PATTERN           only TypeScript files whose path contains it, and nothing else
  */
 
 const FILE_TIMEOUT_MS = 300_000;
 const GATE_TIMEOUT_MS = 1_800_000;
-const NUM_LANES = Math.min(2, availableParallelism());
+/** As many as this process may use, which containers bound. */
+const NUM_LANES = availableParallelism();
 
 const { values, positionals } = parseArgs({
   options: {
     build: { type: 'string', default: 'build' },
     check: { type: 'boolean', default: false },
+    since: { type: 'string', default: String(Date.now() / 1000) },
   },
   allowPositionals: true,
 });
 
 const tally = new Tally();
 
-async function check(name: string, ...command: string[]): Promise<void> {
+async function check([name, ...command]: readonly [string, ...string[]]): Promise<void> {
   const finished = await run(command, {}, FILE_TIMEOUT_MS);
   tally.add(name, outcomeOfProgram(finished), finished);
 }
 
-async function ctest(name: string, build: string): Promise<void> {
-  const command = ['ctest', '--test-dir', build, '-j', '2', '--output-on-failure', '--timeout', '120'];
-  const finished = await run(command, {}, GATE_TIMEOUT_MS);
+async function ctest(name: string, build: string, ...chosen: string[]): Promise<void> {
+  const options = ['-j', String(NUM_LANES), '--output-on-failure', '--timeout', '120', ...chosen];
+  const finished = await run(['ctest', '--test-dir', build, ...options], {}, GATE_TIMEOUT_MS);
   tally.add(name, outcomeOfCtest(finished), finished);
+  for (const skipped of skippedByCtest(finished)) console.log(indented(`skipped: ${skipped}`));
 }
 
 /** Runs its bundle, in an environment with these variables too. */
@@ -101,26 +106,30 @@ function hasSilentSuite(file: string): boolean {
   return count(/\.run\(\)/g) < Math.max(1, count(/= suite(<[^;]*>)?\(/g));
 }
 
+/** Those that start real runners take longest, and of these those that have most to say. */
+function longestFirst(files: readonly string[]): string[] {
+  const isOfProcesses = (file: string) => file.startsWith('test/e2e/');
+  const weight = (file: string) => statSync(file).size + (isOfProcesses(file) ? 1e9 : 0);
+  return [...files].sort((a, b) => weight(b) - weight(a));
+}
+
 async function runTests(files: readonly string[]): Promise<void> {
-  await check('types', 'npx', 'tsc');
-  await check('lint and format of TypeScript', 'npx', 'biome', 'check', '--error-on-warnings');
-  await check(
-    'format of C++',
-    'clang-format',
-    '--dry-run',
-    '-Werror',
-    ...(await listFiles('*.cc', '*.cu', '*.h')),
-  );
+  const sources = await listFiles('*.cc', '*.cu', '*.h');
+  const checks: [string, ...string[]][] = [
+    ['types', 'npx', 'tsc'],
+    ['lint and format of TypeScript', 'npx', 'biome', 'check', '--error-on-warnings'],
+    ['format of C++', 'clang-format', '--dry-run', '-Werror', ...sources],
+  ];
+  await inLanes(checks, check);
   for (const file of files.filter(hasSilentSuite))
     tally.add(file, { passed: 0, failed: 1, skipped: 0 }, silent);
-  await ctest('C++ tests', values.build);
-  // Those that start the real runner go last: what they rest on has been tested by then.
-  const isOfProcesses = (file: string) => file.startsWith('test/e2e/');
-  await inLanes([...files.filter((file) => !isOfProcesses(file)), ...files.filter(isOfProcesses)], testFile);
+  await ctest('C++ tests', values.build, '-LE', 'nvcc');
+  await inLanes(longestFirst(files), testFile);
 }
 
 async function runGates(): Promise<void> {
   const sanitized = `${values.build}/sanitize`;
+  await ctest('kernels as nvcc compiles them', values.build, '-L', 'nvcc');
   await ctest('C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer', sanitized);
   await ctest('C++ tests of threads under ThreadSanitizer', `${values.build}/threads`);
   await inLanes(sideBySide(sanitized), runGate);
@@ -135,10 +144,10 @@ process.on('exit', () => rmSync(TEST_BUNDLES, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
 await Promise.all([bundleGateway(), bundleTests([...files, ...PROGRAMS.map(sourceFile)])]);
 if (positionals.length > 0) {
-  await inLanes(files, testFile);
+  await inLanes(longestFirst(files), testFile);
 } else if (values.check) {
   await runGates();
 } else {
   await runTests(files);
 }
-tally.close();
+tally.close(Date.now() / 1000 - Number(values.since), NUM_LANES);

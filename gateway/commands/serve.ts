@@ -5,6 +5,7 @@ import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { modelIdOf } from '../model/model.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { CrashReports } from '../ops/crash-reports.ts';
+import { endSignal } from '../ops/end-signal.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../ops/http-server.ts';
 import { createLog } from '../ops/log.ts';
@@ -36,7 +37,7 @@ export function serveUsage(): string {
   ].join('\n');
 }
 
-/** `runnel serve`: HTTP first, then the model, until SIGTERM or SIGINT. */
+/** `runnel serve`: HTTP first, then the model, until it is told to end. */
 export function serveCommand(args: string[]): Promise<number> {
   return reporting(async () => {
     const isPrinted = args.includes(PRINT_CONFIG);
@@ -167,7 +168,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   serving.start();
   notifier?.ready();
 
-  const end = await Promise.race([firstSignal(), callback.failed]);
+  const end = await Promise.race([endSignal(), callback.failed]);
   notifier?.stopping();
   // What is not accepted any more waits in the socket that systemd holds, for the next gateway.
   const closed = passed === undefined ? undefined : stopAccepting(server);
@@ -200,21 +201,4 @@ function readyMessage(workerId: string, uri: string, modelId: string, info: Runn
     worker_type: info.kind,
     capabilities: CAPABILITIES,
   };
-}
-
-/**
- * Resolves with the first SIGTERM or SIGINT; a second one ends the process at once. The listeners stay: execa has one
- * of its own, which ends the process by the signal when it finds itself alone.
- */
-function firstSignal(): Promise<NodeJS.Signals> {
-  return new Promise((resolve) => {
-    let seen = false;
-    for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-      process.on(signal, () => {
-        if (seen) process.exit(ExitCode.internal);
-        seen = true;
-        resolve(signal);
-      });
-    }
-  });
 }

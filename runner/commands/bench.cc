@@ -1,6 +1,7 @@
 #include "runner/commands/bench.h"
 
 #include <chrono>
+#include <nlohmann/json.hpp>
 #include <random>
 #include <utility>
 

@@ -1,6 +1,7 @@
 #include "runner/commands/bench_report.h"
 
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 namespace runnel {
 namespace {

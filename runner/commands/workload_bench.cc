@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <iomanip>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "runner/commands/bench_request.h"

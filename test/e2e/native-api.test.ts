@@ -63,11 +63,9 @@ function suiteOf(world: RunnerWorld): void {
     const { port } = server.address() as AddressInfo;
     await new Promise((resolve) => server.close(resolve));
     const command = `npx runnel serve --worker-id test --model ${model} --port ${port} --callback-url http://localhost:9999`;
-    // A group of its own, because a signal to a shell or to npx need not reach what they started.
-    const worker = spawn('sh', ['-c', command], {
+    const worker = spawn('sh', ['-c', `exec ${command}`], {
       cwd: ROOT,
       env: { ...process.env, ...world.env },
-      detached: true,
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     let log = '';
@@ -90,9 +88,9 @@ function suiteOf(world: RunnerWorld): void {
         return log.includes('Test mode: skipping pool manager callback');
       });
     } finally {
-      process.kill(-(worker.pid ?? 0), 'SIGTERM');
-      await within(PATIENCE_MS, 'the end of the worker', exited);
+      worker.kill('SIGTERM');
     }
+    assert.equal(await within(PATIENCE_MS, 'the end of the worker', exited), [0, null]);
   });
 
   test('health has the keys of the first specification first, then all of the others', async () => {

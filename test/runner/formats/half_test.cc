@@ -57,7 +57,7 @@ __attribute__((target("f16c"))) float hardware_to_float(uint16_t half) {
 
 TEST_CASE("conversions agree with F16C bit for bit") {
   if (!__builtin_cpu_supports("f16c")) {
-    MESSAGE("skipped: this processor has no F16C");
+    MESSAGE("SKIPPED: this processor has no F16C");
     return;
   }
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {

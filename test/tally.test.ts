@@ -1,0 +1,48 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { outcomeOfCtest, outcomeOfUvu, skippedByCtest } from './tally.ts';
+
+const test = suite('tally');
+
+const ctest = (code: number, ...lines: string[]) => ({ code, output: lines.join('\n'), seconds: '1.0' });
+
+test('a C++ test that could not run is skipped, and named; neither passed nor failed', () => {
+  const good = ctest(
+    0,
+    '      Start  1: runner: a',
+    ' 2/12 Test  #2: runner: sandbox: b .............***Skipped   0.00 sec',
+    '100% tests passed, 0 tests failed out of 12',
+    '',
+    'The following tests did not run:',
+    '\t  2 - runner: sandbox: b (Skipped)',
+    '\t 11 - c (of two) (Disabled)',
+  );
+  assert.equal(outcomeOfCtest(good), { passed: 10, failed: 0, skipped: 2 });
+  assert.equal(skippedByCtest(good), ['runner: sandbox: b', 'c (of two)']);
+});
+
+test('a C++ test that has failed, or was not built, has failed', () => {
+  const bad = ctest(
+    8,
+    '50% tests passed, 2 tests failed out of 4',
+    'The following tests did not run:',
+    '\t  2 - b (Skipped)',
+    'The following tests FAILED:',
+    '\t  3 - c (Failed)',
+    '\t  4 - d (Not Run)',
+  );
+  assert.equal(outcomeOfCtest(bad), { passed: 1, failed: 2, skipped: 1 });
+  assert.is(outcomeOfCtest(ctest(0, 'No tests were found!!!')).failed, 1);
+  assert.is(outcomeOfCtest(ctest(8, '100% tests passed, 0 tests failed out of 3')).failed, 1);
+});
+
+test('a TypeScript test that could not run is skipped, whether its file or uvu says so', () => {
+  const uvu = (said: string, passed: number, skipped: number) =>
+    outcomeOfUvu(ctest(0, said, '  Total:     3', `  Passed:    ${passed}`, `  Skipped:   ${skipped}`));
+  assert.equal(uvu('', 3, 0), { passed: 3, failed: 0, skipped: 0 });
+  assert.equal(uvu('SKIPPED: no network of its own', 3, 1), { passed: 3, failed: 0, skipped: 1 });
+  assert.equal(uvu('• SKIPPED: no whole sandbox\n', 3, 0), { passed: 2, failed: 0, skipped: 1 });
+  assert.equal(uvu('', 2, 0), { passed: 2, failed: 1, skipped: 0 });
+});
+
+test.run();
