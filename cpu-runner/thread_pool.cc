@@ -1,13 +1,12 @@
 #include "cpu-runner/thread_pool.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
 #include <system_error>
 
 #include "runner/check.h"
+#include "runner/processors.h"
 
 namespace runnel {
 namespace {
@@ -36,14 +35,6 @@ void wait_while(const std::atomic<uint32_t>& word, uint32_t value) {
     }
   } while (std::chrono::steady_clock::now() < deadline);
   word.wait(value, std::memory_order_acquire);
-}
-
-uint32_t usable_processors() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  // With more processors than the set can hold the call fails, and the count is still there.
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return static_cast<uint32_t>(CPU_COUNT(&set));
-  return std::max(1u, std::thread::hardware_concurrency());
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ inline constexpr uint32_t kMaxThreads = 256;
 
 class ThreadPool {
  public:
-  // num_threads counts the caller; 0: as many as this process may run on. Fails with kUsage beyond
+  // num_threads counts the caller; 0: as many as usable_processors(). Fails with kUsage beyond
   // kMaxThreads, with kSystem when a thread cannot be started.
   static Result<std::unique_ptr<ThreadPool>> create(uint32_t num_threads);
 

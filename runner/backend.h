@@ -50,7 +50,7 @@ struct KvShape {
 
 // What a backend is made with.
 struct BackendOptions {
-  uint32_t num_threads = 0;  // 0: as many as this process may run on
+  uint32_t num_threads = 0;  // 0: as many as usable_processors()
   KvType kv_type = KvType::kF16;
   // Of a GPU: its number, and whether each operation is launched by itself where a graph could stand for all.
   uint32_t gpu_device = 0;

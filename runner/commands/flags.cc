@@ -119,17 +119,37 @@ void add_biases(const std::vector<std::string>& texts, SamplingParams& sampling)
   }
 }
 
+// Throws, as CLI11 wants it of a value that it cannot take.
+std::vector<uint32_t> ids_from(const std::string& name, const std::string& text) {
+  std::vector<uint32_t> ids;
+  const char* const end = text.data() + text.size();
+  for (const char* at = text.data();; ++at) {
+    const auto [id_end, error] = std::from_chars(at, end, ids.emplace_back());
+    if (error != std::errc() || (id_end != end && *id_end != ','))
+      throw CLI::ValidationError(name, "\"" + text + "\" is not a list of ids, such as 1,2,3");
+    if (id_end == end) return ids;
+    at = id_end;
+  }
+}
+
+// CLI11's own lists leave out what is empty.
+CLI::Option* add_ids_flag(CLI::App& command, const std::string& name, std::vector<uint32_t>& ids,
+                          const std::string& description) {
+  return command
+      .add_option_function<std::string>(
+          name, [name, &ids](const std::string& text) { ids = ids_from(name, text); }, description)
+      ->type_name("ID,ID,...");
+}
+
 void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
   SamplingParams& sampling = flags.sampling;
-  command.add_option("--tokens", flags.tokens, "Ids of the prompt, such as 1,2,3")
-      ->delimiter(',')
-      ->required();
+  add_ids_flag(command, "--tokens", flags.tokens, "Ids of the prompt, such as 1,2,3")->required();
   command.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")->capture_default_str();
   command.add_option("--min-tokens", flags.min_tokens, "Tokens before which none of --stop-ids is drawn")
       ->capture_default_str();
-  command.add_option("--stop-ids", flags.stop_ids, "Ids that end the answer")->delimiter(',');
-  command.add_option("--allowed-ids", sampling.allowed_ids, "Ids to draw from; default: all")->delimiter(',');
-  command.add_option("--banned-ids", sampling.banned_ids, "Ids that are not drawn")->delimiter(',');
+  add_ids_flag(command, "--stop-ids", flags.stop_ids, "Ids that end the answer");
+  add_ids_flag(command, "--allowed-ids", sampling.allowed_ids, "Ids to draw from; default: all");
+  add_ids_flag(command, "--banned-ids", sampling.banned_ids, "Ids that are not drawn");
   command.add_option("--temperature", sampling.temperature, "0: the most likely token")
       ->capture_default_str();
   command.add_option("--top-k", sampling.top_k, "0: off")->capture_default_str();

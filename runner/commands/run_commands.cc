@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
-#include <thread>
 #include <vector>
 
 #include "runner/commands/flags.h"
@@ -12,6 +11,7 @@
 #include "runner/commands/score.h"
 #include "runner/commands/synth.h"
 #include "runner/commands/system_errors.h"
+#include "runner/processors.h"
 
 namespace runnel {
 namespace {
@@ -117,8 +117,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   const CLI::App& bench_app = *app.get_subcommand("bench");
   flags.is_gap_bench = bench_app.count("--long-prompt") > 0;
   if (bench_app.count("--repeats") > 0) flags.kernels.num_repeats = flags.bench.num_repeats;
-  if (flags.engine.num_threads == 0)
-    flags.engine.num_threads = std::clamp(std::thread::hardware_concurrency(), 1u, kMaxThreads);
+  if (flags.engine.num_threads == 0) flags.engine.num_threads = std::min(usable_processors(), kMaxThreads);
 
   const Result<void> end = with_system_errors([&]() -> Result<void> {
     if (app.got_subcommand("generate")) return run_generate(flags, factory);

@@ -82,9 +82,16 @@ Result<bool> take_early_commands(Inbox& inbox) {
 // None if none was asked for.
 Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const ServeFlags& serve_flags) {
   if (serve_flags.record.empty()) return std::unique_ptr<Recorder>();
+  std::error_code error;
+  const std::filesystem::path model = std::filesystem::absolute(flags.model, error);
+  if (error) {
+    return Error{ExitCode::kNoFile, "--record needs the model's whole path, and the folder that " +
+                                        flags.model + " is in cannot be told: " + error.message() +
+                                        ". Give --model as an absolute path."};
+  }
   wire::RecordingStart start;
   start.set_version(kRecordingVersion);
-  start.set_model(std::filesystem::absolute(flags.model));
+  start.set_model(model);
   start.set_threads(flags.num_threads);
   start.set_max_model_len(flags.max_model_len);
   start.set_max_num_seqs(flags.max_num_seqs);
@@ -136,7 +143,8 @@ Result<void> serve_command(const EngineFlags& flags, const ServeFlags& serve_fla
   std::signal(SIGPIPE, SIG_IGN);  // writing to a gateway that is gone is an error like others
   const Result<int> frames = take_stdout();
   if (!frames.ok()) return frames.error();
-  const Result<std::unique_ptr<Recorder>> recorder = make_recorder(flags, serve_flags);
+  const Result<std::unique_ptr<Recorder>> recorder =
+      with_system_errors([&] { return make_recorder(flags, serve_flags); });
   FrameWriter writer(*frames, serve_flags.json_frames ? FrameForm::kJson : FrameForm::kBinary,
                      recorder.ok() ? recorder.value().get() : nullptr);
   const Result<void> end = with_system_errors([&]() -> Result<void> {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <new>
+#include <string>
 #include <system_error>
+#include <type_traits>
 
 #include "runner/result.h"
 
@@ -11,7 +13,7 @@ namespace runnel {
 
 // What action() returns; kSystem when it throws one of those two.
 template <typename Action>
-Result<void> with_system_errors(Action action) {
+std::invoke_result_t<Action> with_system_errors(Action action) {
   try {
     return action();
   } catch (const std::bad_alloc&) {

@@ -116,8 +116,7 @@ Result<void> CommandReader::read_all() {
       Result<std::optional<wire::ToRunner>> command = decoder.next(bytes);
       if (!command.ok()) return command.error();
       if (!*command) break;
-      const size_t num_bytes = (*command)->ByteSizeLong();
-      if (!inbox_.put(**std::move(command), num_bytes)) return {};
+      if (!inbox_.put(**std::move(command))) return {};
     }
   }
 }

@@ -6,7 +6,22 @@
 
 namespace runnel {
 
-bool Inbox::put(wire::ToRunner command, size_t num_bytes) {
+size_t held_bytes(const wire::ToRunner& command) {
+  const size_t num_bytes = sizeof(wire::ToRunner) + command.ByteSizeLong();
+  if (!command.has_generate()) return num_bytes;
+  const wire::Generate& generate = command.generate();
+  const wire::Sampling& sampling = generate.sampling();
+  const auto num_biases = static_cast<size_t>(sampling.logit_bias_size());
+  return num_bytes + sizeof generate + sizeof sampling +
+         num_biases * (sizeof(wire::LogitBias) + sizeof(void*)) +
+         generate.token_ids().SpaceUsedExcludingSelfLong() +
+         generate.stop_ids().SpaceUsedExcludingSelfLong() +
+         sampling.allowed_token_ids().SpaceUsedExcludingSelfLong() +
+         sampling.banned_token_ids().SpaceUsedExcludingSelfLong();
+}
+
+bool Inbox::put(wire::ToRunner command) {
+  const size_t num_bytes = held_bytes(command);
   std::unique_lock lock(mutex_);
   has_room_.wait(lock, [&] {
     const bool fits = commands_.size() < kMaxInboxCommands && num_bytes_ + num_bytes <= kMaxInboxBytes;

@@ -14,8 +14,12 @@
 namespace runnel {
 
 constexpr size_t kMaxInboxCommands = 1024;
-// Of commands as they were on the wire. One command may be larger, so that any legal one gets through.
+// Of memory that commands hold. One command may hold more, so that any legal one gets through.
 constexpr size_t kMaxInboxBytes = 32u << 20;
+
+// The memory that a command holds: an id takes four bytes, of which the wire may need one, and a list has room
+// to grow. A little too much, since what stands on the wire is counted beside it.
+size_t held_bytes(const wire::ToRunner& command);
 
 class Inbox {
  public:
@@ -26,7 +30,7 @@ class Inbox {
   };
 
   // Waits while the inbox is full. False if it is closed: the command is dropped.
-  bool put(wire::ToRunner command, size_t num_bytes);
+  bool put(wire::ToRunner command);
   // No command comes after this. The first reason stays.
   void close(Result<void> reason);
 

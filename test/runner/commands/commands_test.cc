@@ -211,7 +211,13 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"frobnicate"}) == 64);
   CHECK(status_of({"generate"}) == 64);
   CHECK(status_of({"generate", "--model", "m"}) == 64);
-  CHECK(status_of({"generate", "--model", "m", "--tokens", "1,x"}) == 64);
+  for (const char* bad : {"", "1,x", "1,,2", ",1", "1,", ",", " 1", "1 2", "-1", "+1", "1.0"}) {
+    CAPTURE(bad);
+    CHECK(status_of({"generate", "--model", "m", "--tokens", bad}) == 64);
+    for (const char* list : {"--stop-ids", "--allowed-ids", "--banned-ids"})
+      CHECK(status_of({"generate", "--model", "m", "--tokens", "1", list, bad}) == 64);
+  }
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1,2,4294967295", "--stop-ids", "3,4"}) == 69);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--seed", "18446744073709551616"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--seed", "18446744073709551615"}) == 69);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "4294967296"}) == 64);

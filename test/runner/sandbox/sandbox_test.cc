@@ -39,6 +39,9 @@ constexpr int kHappened = 1;
 constexpr int kFailedOtherwise = 2;
 constexpr int kNotConfined = 3;
 
+// What a system, or the container that the tests run in, may have switched off.
+constexpr const char* kRing = "ask the kernel through a ring";
+
 // Why the whole sandbox cannot be tested here; none: it can.
 std::optional<std::string> obstacle() {
   if (const auto why = sandbox_obstacle()) return why;
@@ -65,7 +68,9 @@ int status_of_confined(const std::function<int()>& action) {
 
 struct Forbidden {
   std::string name;
-  std::function<long()> attempt;  // below 0, with errno: it failed
+  // Below 0, with errno: it failed. Outside it does no harm: where it needs rights that a test may not have,
+  // it fails otherwise, or is refused in another way than inside.
+  std::function<long()> attempt;
 };
 
 // Whether the confined child was stopped: by an error that says so, or for good.
@@ -93,7 +98,7 @@ long connect_to_port(int socket_fd) {
 
 // They need things that exist before the child confines itself.
 std::vector<Forbidden> forbidden_actions(const std::string& path, void* page) {
-  static char program[] = "/bin/true";
+  static char program[] = "/bin/false";  // ends with kHappened
   static char* const arguments[] = {program, nullptr};
   return {
       {"open a file for reading", [=] { return open(path.c_str(), O_RDONLY); }},
@@ -104,10 +109,10 @@ std::vector<Forbidden> forbidden_actions(const std::string& path, void* page) {
       {"make a UNIX socket", [] { return socket(AF_UNIX, SOCK_DGRAM, 0); }},
       {"run another program", [] { return execv(program, arguments); }},
       {"start a process", [] { return fork(); }},
-      {"trace its parent", [] { return ptrace(PTRACE_ATTACH, getppid(), nullptr, nullptr); }},
+      {"trace its parent", [] { return ptrace(PTRACE_SEIZE, getppid(), nullptr, nullptr); }},
       {"signal its parent", [] { return syscall(SYS_kill, getppid(), 0); }},
       {"make a page of data executable", [=] { return mprotect(page, 4096, PROT_READ | PROT_EXEC); }},
-      {"mount a file system", [] { return mount("none", "/mnt", "tmpfs", 0, nullptr); }},
+      {"mount a file system", [] { return mount("none", "/nonexistent", "tmpfs", 0, nullptr); }},
       // Beside those that every sandbox should stop, the ways around one.
       {"map memory that is writable and executable",
        [] {
@@ -119,7 +124,7 @@ std::vector<Forbidden> forbidden_actions(const std::string& path, void* page) {
       {"signal a thread of its parent", [] { return syscall(SYS_tgkill, getppid(), getppid(), 0); }},
       {"write into its parent's memory",
        [] { return syscall(SYS_process_vm_writev, getppid(), nullptr, 0, nullptr, 0, 0); }},
-      {"ask the kernel through a ring", [] { return syscall(SYS_io_uring_setup, 1, nullptr); }},
+      {kRing, [] { return syscall(SYS_io_uring_setup, 1, nullptr); }},
       {"load a filter into the kernel", [] { return syscall(SYS_bpf, 0, nullptr, 0); }},
       {"remove a file", [=] { return unlink(path.c_str()); }},
       {"lift the sandbox", [] { return syscall(SYS_prctl, PR_SET_SECCOMP, 0, 0, 0, 0); }},
@@ -135,19 +140,18 @@ TEST_CASE("sandbox: nothing that is forbidden can be done inside, and all of it 
   void* const page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(page != MAP_FAILED);
   const std::vector<Forbidden> actions = forbidden_actions(file.path(), page);
-  size_t num_denied = 0;
   for (const Forbidden& forbidden : actions) {
     CAPTURE(forbidden.name);
-    const int status = status_of_confined([&] { return outcome_of(forbidden); });
-    CAPTURE(status);
-    CHECK(is_denied(status));
-    num_denied += is_denied(status);
-  }
-  CHECK(num_denied == actions.size());
-  // The attempts are good ones: what needs no rights of its own works without the sandbox.
-  for (size_t i : {0u, 1u, 2u, 3u, 4u, 5u, 9u, 12u}) {
-    CAPTURE(actions[i].name);
-    CHECK(WEXITSTATUS(status_of_child([&] { return outcome_of(actions[i]); })) == kHappened);
+    const int inside = status_of_confined([&] { return outcome_of(forbidden); });
+    CAPTURE(inside);
+    CHECK(is_denied(inside));
+    // The attempt is a good one: without the sandbox it ends in another way.
+    const int outside = status_of_child([&] { return outcome_of(forbidden); });
+    CAPTURE(outside);
+    const bool is_off_for_all = forbidden.name == kRing && outside == inside;
+    if (is_off_for_all) MESSAGE("SKIPPED: this system lets nobody " << forbidden.name);
+    CHECK((outside != inside || is_off_for_all));
+    CHECK_FALSE(WIFSIGNALED(outside));
   }
   unlink((file.path() + ".new").c_str());
   munmap(page, 4096);

@@ -67,21 +67,53 @@ TEST_CASE("channel: what a library prints on stdout goes to stderr, and the pipe
 }
 
 TEST_CASE("inbox: a full one makes its writer wait until something is taken, by number and by bytes") {
-  for (const size_t num_bytes : {size_t{1}, kMaxInboxBytes}) {
+  // Ids that take one byte each on the wire.
+  const auto generate_of_ids = [](int num_ids) {
+    wire::ToRunner command;
+    command.mutable_generate()->mutable_token_ids()->Resize(num_ids, 1);
+    return command;
+  };
+  const wire::ToRunner half = generate_of_ids(static_cast<int>(kMaxInboxBytes / 8));
+  CHECK(half.ByteSizeLong() < kMaxInboxBytes / 7);
+  struct Filling {
+    wire::ToRunner command;
+    size_t capacity;
+  };
+  // Beside its ids a command takes a little, so two halves are too much.
+  for (const Filling& filling : {Filling{cancel_of(1), kMaxInboxCommands}, Filling{half, 1},
+                                 Filling{generate_of_ids(kMaxInboxBytes / 4), 1}}) {
     Inbox inbox;
-    const size_t capacity = num_bytes == 1 ? kMaxInboxCommands : 1;
-    for (size_t i = 0; i < capacity; ++i) CHECK(inbox.put(cancel_of(1), num_bytes));
+    for (size_t i = 0; i < filling.capacity; ++i) CHECK(inbox.put(filling.command));
     std::promise<void> started;
     auto late = std::async(std::launch::async, [&] {
       started.set_value();
-      return inbox.put(cancel_of(2), num_bytes);
+      return inbox.put(filling.command);
     });
     started.get_future().wait();
     CHECK(late.wait_for(std::chrono::milliseconds(20)) == std::future_status::timeout);
-    CHECK(inbox.take().commands.size() == capacity);
+    CHECK(inbox.take().commands.size() == filling.capacity);
     CHECK(late.get());
     CHECK(inbox.wait().commands.size() == 1);
   }
+}
+
+TEST_CASE("inbox: a command counts with what its lists hold in memory") {
+  wire::ToRunner command;
+  wire::Generate& generate = *command.mutable_generate();
+  const auto grows_by = [&](size_t num_bytes, auto grow) {
+    const size_t before = held_bytes(command);
+    grow();
+    CHECK(held_bytes(command) >= before + num_bytes);
+    CHECK(held_bytes(command) <= before + num_bytes * 2);
+  };
+  grows_by(40'000, [&] { generate.mutable_token_ids()->Resize(10'000, 1); });
+  grows_by(40'000, [&] { generate.mutable_stop_ids()->Resize(10'000, 1); });
+  grows_by(40'000, [&] { generate.mutable_sampling()->mutable_allowed_token_ids()->Resize(10'000, 1); });
+  grows_by(40'000, [&] { generate.mutable_sampling()->mutable_banned_token_ids()->Resize(10'000, 1); });
+  grows_by(10'000 * sizeof(wire::LogitBias), [&] {
+    for (int i = 0; i < 10'000; ++i) generate.mutable_sampling()->add_logit_bias();
+  });
+  grows_by(40'000, [&] { generate.set_cache_salt(std::string(40'000, 'x')); });
 }
 
 TEST_CASE("inbox: cancels overtake everything but the Generate of their own request") {
@@ -92,7 +124,7 @@ TEST_CASE("inbox: cancels overtake everything but the Generate of their own requ
   pause.mutable_pause()->set_request_id(7);
   for (const wire::ToRunner& command :
        {cancel_of(3), generate, pause, cancel_of(5), cancel_of(7), cancel_of(5)})
-    CHECK(inbox.put(command, 1));
+    CHECK(inbox.put(command));
   const std::vector<wire::ToRunner> cancels = inbox.take_cancels();
   REQUIRE(cancels.size() == 2);
   CHECK(cancels[0].cancel().request_id() == 3);
@@ -108,8 +140,8 @@ TEST_CASE("inbox: cancels overtake everything but the Generate of their own requ
 
 TEST_CASE("inbox: taking cancels makes room for the writer who waits") {
   Inbox inbox;
-  for (size_t i = 0; i < kMaxInboxCommands; ++i) CHECK(inbox.put(cancel_of(1), 1));
-  auto written = std::async(std::launch::async, [&] { return inbox.put(cancel_of(2), 1); });
+  for (size_t i = 0; i < kMaxInboxCommands; ++i) CHECK(inbox.put(cancel_of(1)));
+  auto written = std::async(std::launch::async, [&] { return inbox.put(cancel_of(2)); });
   CHECK(inbox.take_cancels().size() >= kMaxInboxCommands);
   CHECK(written.get());
 }
@@ -122,7 +154,7 @@ TEST_CASE("inbox: closing lets go of everyone who waits, and the first reason st
   const Inbox::Contents contents = waiting.get();
   REQUIRE(contents.end);
   CHECK(contents.end->error().message == "first");
-  CHECK_FALSE(inbox.put(cancel_of(1), 1));
+  CHECK_FALSE(inbox.put(cancel_of(1)));
 }
 
 TEST_CASE("channel: a reader that is destroyed does not wait for its stream") {

@@ -1,0 +1,78 @@
+// What serve says when it cannot even begin.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "runner/commands/run_commands.h"
+#include "runner/serving/frame.h"
+#include "runner/serving/messages.h"
+#include "test/fixtures/temporary_folder.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+struct End {
+  int status;
+  std::vector<wire::FromRunner> frames;
+};
+
+// serve in a process of its own, started in a folder that is gone by then.
+End end_in_deleted_folder(const std::vector<const char*>& flags) {
+  int out[2];
+  REQUIRE(pipe(out) == 0);
+  const pid_t child = fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    {
+      const test::TemporaryFolder folder;
+      if (chdir(folder.path().c_str()) != 0) _exit(100);
+    }
+    if (dup2(out[1], STDOUT_FILENO) < 0) _exit(101);
+    close(out[0]);
+    close(out[1]);
+    std::vector<const char*> arguments = {"cpu-runner", "serve"};
+    arguments.insert(arguments.end(), flags.begin(), flags.end());
+    _exit(run_commands(static_cast<int>(arguments.size()), arguments.data(),
+                       {.kind = "cpu", .make = [](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
+                          return Error{ExitCode::kNoDevice, "There is no backend in this test."};
+                        }}));
+  }
+  close(out[1]);
+  std::string received;
+  char buffer[4096];
+  for (ssize_t num_read; (num_read = read(out[0], buffer, sizeof buffer)) > 0;)
+    received.append(buffer, static_cast<size_t>(num_read));
+  close(out[0]);
+  End end{};
+  REQUIRE(waitpid(child, &end.status, 0) == child);
+
+  FrameDecoder decoder(kMaxFromRunnerBytes);
+  std::span<const std::byte> bytes = std::as_bytes(std::span(received));
+  for (std::string frame; decoder.next(bytes, frame).value();)
+    end.frames.push_back(parse_message<wire::FromRunner>(frame).value());
+  CHECK(decoder.finish().ok());
+  return end;
+}
+
+}  // namespace
+
+TEST_CASE("serve: a recording in a folder that is gone ends with a Failure and its status") {
+  for (const char* model : {"model.gguf", "/nonexistent/model.gguf"}) {
+    CAPTURE(model);
+    const End end =
+        end_in_deleted_folder({"--model", model, "--record", "session.frames", "--sandbox", "off"});
+    REQUIRE(WIFEXITED(end.status));
+    CHECK(WEXITSTATUS(end.status) == static_cast<int>(ExitCode::kNoFile));
+    REQUIRE(end.frames.size() == 1);
+    REQUIRE(end.frames[0].has_failure());
+    CHECK(end.frames[0].failure().exit_code() == static_cast<uint32_t>(ExitCode::kNoFile));
+    const std::string& sentence = end.frames[0].failure().message();
+    CAPTURE(sentence);
+    CHECK(sentence.find(model[0] == '/' ? "session.frames cannot be created"
+                                        : "Give --model as an absolute") != std::string::npos);
+  }
+}
+
+}  // namespace runnel
