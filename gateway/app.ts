@@ -41,8 +41,10 @@ export interface AppDeps extends BodyLimits {
    * that cannot be used.
    */
   readonly restartRunner: () => Promise<string | undefined>;
-  /** Milliseconds since 1970. */
+  /** Milliseconds since 1970: what time it is, and never how long something took. */
   readonly now: () => number;
+  /** Milliseconds that only grow: for durations. */
+  readonly monotonicNow: () => number;
   /** Who may ask; loopbackOnly when left out. */
   readonly guard?: GuardRules;
 }

@@ -2,6 +2,7 @@
 
 import { ModelFileError } from '../model/model-file-error.ts';
 import { PullError } from '../model/pull-error.ts';
+import { DescriptorsError } from '../ops/descriptor-budget.ts';
 import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
 
 /** Gives the command's exit status; an error that is expected becomes a sentence and its status, any other is thrown. */
@@ -20,6 +21,7 @@ function exitCodeOf(error: unknown): number | undefined {
   if (error instanceof ModelFileError || error instanceof PullError) return error.exitCode;
   if (error instanceof UsageError) return ExitCode.usage;
   if (error instanceof UnavailableError) return ExitCode.unavailable;
+  if (error instanceof DescriptorsError) return ExitCode.system;
   if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return undefined;
   if (error.code.startsWith('ERR_PARSE_ARGS')) return ExitCode.usage;
   switch (error.code) {

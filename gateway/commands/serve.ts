@@ -6,6 +6,7 @@ import { modelIdOf } from '../model/model.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { CrashReports } from '../ops/crash-reports.ts';
 import { endSignal } from '../ops/end-signal.ts';
+import { ownDescriptors } from '../ops/descriptor-budget.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../ops/http-server.ts';
 import { createLog } from '../ops/log.ts';
@@ -16,6 +17,7 @@ import { createNotifier } from '../ops/systemd/notifier.ts';
 import { passedSocket } from '../ops/systemd/passed-socket.ts';
 import { statusLine } from '../ops/systemd/status-line.ts';
 import { CAPABILITIES } from '../routes/health.ts';
+import { systemClock } from '../runner/clock.ts';
 import { crashKind } from '../runner/crash.ts';
 import { memoryOf } from '../runner/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
@@ -118,7 +120,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
       log.error({ event: 'settings_unusable', msg: (error as Error).message });
     }
   });
-  const metrics = new Metrics(() => serving.status(), Date.now);
+  const metrics = new Metrics(() => serving.status(), systemClock.now);
   const limited = new TimeLimitedRunner(serving, config['inference-timeout-sec'] * 1000, Date.now);
   const app = createApp({
     model: () => serving.model,
@@ -129,6 +131,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     crashes: () => crashes.newest,
     restartRunner,
     now: Date.now,
+    monotonicNow: systemClock.now,
     maxBodyBytes: config['max-body-bytes'],
     maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
     guard,
@@ -138,7 +141,10 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     status: () => statusLine(serving.status(), modelIdOf(modelPath)),
     log,
   });
-  const server = createHttpServer(app.fetch, httpLimits(config), (heldBytes) => {
+  const limits = httpLimits(config, ownDescriptors());
+  if (limits.maxConnections < config['max-connections'])
+    log.warn({ event: 'connections_limited', max_connections: limits.maxConnections });
+  const server = createHttpServer(app.fetch, limits, (heldBytes) => {
     log.info({ event: 'client_stalled', held_bytes: heldBytes });
   });
   const passed = passedSocket(process.env);

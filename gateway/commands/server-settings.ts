@@ -2,6 +2,12 @@ import { isLoopback } from '../config/kinds.ts';
 import type { Config } from '../config.ts';
 import { KeyFiles } from '../guard/api-keys.ts';
 import type { GuardRules } from '../guard/guard.ts';
+import {
+  connectionsWithin,
+  type Descriptors,
+  DescriptorsError,
+  reservedDescriptors,
+} from '../ops/descriptor-budget.ts';
 import { UsageError } from '../ops/exit-code.ts';
 import type { Address, HttpLimits } from '../ops/http-server.ts';
 
@@ -30,14 +36,22 @@ export function guardRules(config: Config): GuardRules & { readonly apiKeys: Key
   };
 }
 
-export function httpLimits(config: Config): HttpLimits {
+/** DescriptorsError if the process may not have as many descriptors as a single connection needs. */
+export function httpLimits(config: Config, descriptors: Descriptors): HttpLimits {
+  const maxConnections = connectionsWithin(descriptors, config['max-connections']);
+  if (maxConnections === 0) {
+    const { limit, inUse } = descriptors;
+    throw new DescriptorsError(
+      `The limit of open files is ${limit}: ${inUse} are open, ${reservedDescriptors} are kept for runners and files, and none is left for connections; raise it (ulimit -n, LimitNOFILE=).`,
+    );
+  }
   return {
     headersTimeoutMs: config['headers-timeout-sec'] * 1000,
     requestTimeoutMs: config['request-timeout-sec'] * 1000,
     checkIntervalMs: config['timeouts-check-interval-sec'] * 1000,
     keepAliveTimeoutMs: config['keep-alive-timeout-sec'] * 1000,
     clientStallTimeoutMs: config['client-stall-timeout-sec'] * 1000,
-    maxConnections: config['max-connections'],
+    maxConnections,
     maxRequestsPerConnection: config['max-requests-per-connection'],
     maxHeaders: config['max-headers'],
   };

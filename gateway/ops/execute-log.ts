@@ -13,7 +13,7 @@ export interface ExecuteLog {
 /** A job id is the client's choice and may be long; a line of the log shall not. */
 const MAX_LOGGED_CHARACTERS = 128;
 
-/** now: milliseconds since 1970. */
+/** now: milliseconds that only grow. */
 export function executeLog(
   parent: Log,
   jobId: string,

@@ -72,7 +72,7 @@ export class Metrics {
     INTER_TOKEN_BUCKETS_SEC,
   );
 
-  /** now: milliseconds, for durations. */
+  /** now: milliseconds that only grow. */
   constructor(status: () => RunnerStatus, now: () => number) {
     this.#now = now;
     const startedMs = now();

@@ -64,7 +64,7 @@ export function executeRoutes(deps: AppDeps): Hono {
         },
         job.signal,
       );
-      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.now);
+      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
       log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
       const started_at = new Date(deps.now()).toISOString();
       const events = executeEvents(
@@ -77,7 +77,7 @@ export function executeRoutes(deps: AppDeps): Hono {
         {
           tokenIds: request.token_ids,
           vramBytes: request.metrics ? () => memoryOf(deps.runner.status().info).vram_bytes : undefined,
-          now: deps.now,
+          now: deps.monotonicNow,
           onLast: log.last,
         },
       );

@@ -43,6 +43,11 @@ export class AnswerCheck {
     );
   }
 
+  /** Of prompt and answer by now. */
+  get numTokens(): number {
+    return this.#numPromptTokens + this.#nextIndex;
+  }
+
   /** Throws ProtocolError if this cannot come next. */
   acceptPromptLogprobs({ firstIndex, logprobs }: PromptLogprobs): void {
     if (this.#promptLogprobs === undefined || this.#hasOutput) {

@@ -5,7 +5,9 @@
  */
 import type { Readable, Writable } from 'node:stream';
 import { AnswerCheck } from './answer-check.ts';
+import { systemClock } from './clock.ts';
 import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
+import { FrameReader } from './frame-reader.ts';
 import { FrameWriter } from './frame-writer.ts';
 import type { Failure, FromRunner, Generate, Heartbeat, Hello, LoadProgress } from './messages.ts';
 import {
@@ -17,11 +19,15 @@ import {
   type Stats,
   type Step,
 } from './messages.ts';
+import { NoticeRate } from './notice-rate.ts';
 import { ProtocolError } from './protocol-error.ts';
 import { schedulerCounters } from './scheduler-stats.ts';
 import { decodeFromRunner, encodeToRunner } from './wire.ts';
 
 const maxRequestId = 2 ** 32 - 1;
+
+/** Beyond those that the tokens of open requests are good for: steps that a Cancel has emptied, and what crosses on the way. */
+export const maxNeedlessSteps = 1024;
 
 /**
  * What the runner says about one request: log-probabilities of its prompt if it asked, then outputs, the last of them
@@ -69,10 +75,12 @@ const allowedIn: Record<Phase, readonly FromRunner['type'][]> = {
 };
 
 export class RunnerClient {
-  readonly #input: Readable;
+  /** Settles behind the last event. */
+  readonly closed: Promise<void>;
+  readonly #reader: FrameReader;
   readonly #writer: FrameWriter;
   readonly #events: ClientEvents;
-  readonly #decoder = new FrameDecoder(maxBytesFromRunner, (bytes) => this.#receive(decodeFromRunner(bytes)));
+  readonly #notices: NoticeRate;
   /** Sent and without a terminal event, the cancelled ones included: what is said about those is checked, then dropped. */
   readonly #requests = new Map<number, SentRequest>();
   #phase: Phase = 'unknown';
@@ -83,19 +91,27 @@ export class RunnerClient {
   #numCancelledTokens = 0;
   #numericsId = '';
   #stats: Stats | undefined;
+  /** In a row: steps without an output, while no request comes, ends or is told of. */
+  #numEmptySteps = 0;
+  #settleClosed: () => void = () => {};
 
-  /** input: the runner's stdout. output: its stdin, whose 'error' is the caller's to handle. */
-  constructor(input: Readable, output: Writable, events: ClientEvents) {
-    this.#input = input;
+  /** input: the runner's stdout. output: its stdin, whose 'error' is the caller's to handle. now: milliseconds that only grow. */
+  constructor(input: Readable, output: Writable, events: ClientEvents, now = systemClock.now) {
     this.#writer = new FrameWriter(output);
     this.#events = events;
-    input.on('data', (chunk: Uint8Array) => this.#guard(() => this.#decoder.push(chunk)));
-    input.on('end', () => {
-      this.#guard(() => this.#decoder.end());
-      this.#close(undefined);
-    });
-    input.on('error', () => this.#close(undefined));
-    input.on('close', () => this.#close(undefined));
+    this.#notices = new NoticeRate(now);
+    this.closed = new Promise((resolve) => (this.#settleClosed = resolve));
+    const decoder = new FrameDecoder(maxBytesFromRunner, (bytes) => this.#receive(decodeFromRunner(bytes)));
+    const reading = {
+      guard: (action: () => void) => this.#guard(action),
+      onEnd: () => this.#close(undefined),
+    };
+    this.#reader = new FrameReader(input, decoder, reading, now);
+  }
+
+  /** Nothing more is heard of the runner, whatever of it waits to be read. */
+  close(): void {
+    this.#close(undefined);
   }
 
   /** Requests that were cancelled and whose terminal event has not come: the runner still holds them. */
@@ -131,6 +147,7 @@ export class RunnerClient {
     const generate = { ...request, requestId: this.#lastRequestId + 1 };
     const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
     this.#lastRequestId = generate.requestId;
+    this.#numEmptySteps = 0;
     this.#requests.set(generate.requestId, {
       numTokens: generate.tokenIds.length,
       check: new AnswerCheck(generate, ready),
@@ -190,14 +207,13 @@ export class RunnerClient {
     this.#writer.send(key, encodeFrame(encodeToRunner(message), maxBytesToRunner));
   }
 
-  /** What the runner did wrong closes the client; any other error passes through. */
+  /** What the runner did wrong closes the client; so does a fault of the gateway's own, which must not end all else it does. */
   #guard(action: () => void): void {
     if (this.#phase === 'closed') return;
     try {
       action();
     } catch (error) {
-      if (!(error instanceof ProtocolError)) throw error;
-      this.#close(error);
+      this.#close(error instanceof ProtocolError ? error : internalError(error));
     }
   }
 
@@ -207,8 +223,9 @@ export class RunnerClient {
     this.#requests.clear();
     this.#numCancelled = 0;
     this.#numCancelledTokens = 0;
-    this.#input.destroy();
+    this.#reader.stop();
     this.#events.onClosed(error);
+    this.#settleClosed();
   }
 
   #receive(message: FromRunner): void {
@@ -220,6 +237,7 @@ export class RunnerClient {
         this.#onHello(message);
         break;
       case 'load_progress':
+        this.#notices.count(message.type);
         this.#events.onLoadProgress(message);
         break;
       case 'ready':
@@ -244,6 +262,7 @@ export class RunnerClient {
         this.#events.onFailure(message);
         break;
       case 'heartbeat':
+        this.#notices.count(message.type);
         this.#events.onHeartbeat(message);
         break;
     }
@@ -271,6 +290,7 @@ export class RunnerClient {
     if (outputs.length > maxNumSeqs) {
       throw new ProtocolError('field', `A step has ${outputs.length} outputs, more than ${maxNumSeqs}.`);
     }
+    if (outputs.length === 0) this.#countEmptyStep();
     for (const output of outputs) {
       const request = this.#find(output.requestId);
       request.check.accept(output, step);
@@ -280,6 +300,19 @@ export class RunnerClient {
     this.#events.onStep(step);
   }
 
+  /** A step computes a row at least: an honest runner makes no more without an output than there are tokens to compute. */
+  #countEmptyStep(): void {
+    this.#numEmptySteps += 1;
+    if (this.#numEmptySteps <= maxNeedlessSteps) return;
+    let numTokens = 0;
+    for (const { check } of this.#requests.values()) numTokens += check.numTokens;
+    if (this.#numEmptySteps <= maxNeedlessSteps + numTokens) return;
+    throw new ProtocolError(
+      'order',
+      `${this.#numEmptySteps} steps in a row brought nothing; the open requests have ${numTokens} tokens.`,
+    );
+  }
+
   #onPromptLogprobs(frame: PromptLogprobs): void {
     const request = this.#find(frame.requestId);
     request.check.acceptPromptLogprobs(frame);
@@ -287,6 +320,7 @@ export class RunnerClient {
   }
 
   #onStats(stats: Stats): void {
+    this.#notices.count(stats.type);
     for (const name of schedulerCounters) {
       const before = this.#stats?.[name] ?? 0;
       if (stats[name] >= before) continue;
@@ -311,7 +345,10 @@ export class RunnerClient {
 
   #find(requestId: number): SentRequest {
     const request = this.#requests.get(requestId);
-    if (request !== undefined) return request;
+    if (request !== undefined) {
+      this.#numEmptySteps = 0;
+      return request;
+    }
     throw new ProtocolError('order', `The runner spoke about request ${requestId}, which is not open.`);
   }
 
@@ -322,4 +359,11 @@ export class RunnerClient {
     this.#numCancelledTokens -= request.numTokens;
     this.#events.onLetGo();
   }
+}
+
+function internalError(error: unknown): ProtocolError {
+  const what = error instanceof Error ? error.message : String(error);
+  return new ProtocolError('internal', `The gateway failed at what the runner said: ${what}`, {
+    cause: error,
+  });
 }

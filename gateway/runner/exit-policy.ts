@@ -7,9 +7,10 @@ import type { RunnerExit } from './process.ts';
 
 /**
  * violation: it broke the protocol. version: it speaks another one. timeout: it did not start, load or exit in time. hung: a
- * step did not end, or was not begun. silent: no heartbeat came. canary: it could not compute one token.
+ * step did not end, or was not begun. silent: no heartbeat came. canary: it could not compute one token. internal: the gateway
+ * failed at what it said.
  */
-export type VerdictKind = 'violation' | 'version' | 'timeout' | 'hung' | 'silent' | 'canary';
+export type VerdictKind = 'violation' | 'version' | 'timeout' | 'hung' | 'silent' | 'canary' | 'internal';
 
 export interface Death {
   readonly exit: RunnerExit;

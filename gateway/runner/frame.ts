@@ -28,13 +28,14 @@ export class FrameDecoder {
 
   push(chunk: Uint8Array): void {
     let position = 0;
-    while (position < chunk.length) {
-      if (this.#partial === undefined) {
-        position = this.#readLength(chunk, position);
-      } else {
-        position = this.#fillPartial(this.#partial, chunk, position);
-      }
-    }
+    while (position < chunk.length) position = this.pushOne(chunk, position);
+  }
+
+  /** Reads from this position of the chunk, as far as one message at most, and returns the position behind. */
+  pushOne(chunk: Uint8Array, position: number): number {
+    return this.#partial === undefined
+      ? this.#readLength(chunk, position)
+      : this.#fillPartial(this.#partial, chunk, position);
   }
 
   /** To be called at the end of the stream, which may only come between two frames. */

@@ -2,8 +2,8 @@
  * A runner as a process of the system: spawned with pipes and a scrubbed environment, killed, waited for. What the
  * pipes carry is client.ts's.
  */
-import type { Readable, Writable } from 'node:stream';
-import { execa } from 'execa';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { scrubEnvironment } from './environment.ts';
 import { escapeControls } from './printable.ts';
 import { StderrReader } from './stderr.ts';
@@ -42,50 +42,31 @@ export type Spawn = (command: RunnerCommand, onStderrLine: (line: string) => voi
 
 export const spawnRunner: Spawn = (command, onStderrLine) => new SystemProcess(command, onStderrLine);
 
+type Exited = (exit: RunnerExit) => void;
+
 class SystemProcess implements RunnerProcess {
   readonly pid: number | undefined;
   readonly stdin: Writable;
   readonly stdout: Readable;
   readonly exited: Promise<RunnerExit>;
   readonly outputClosed: Promise<unknown>;
-  readonly #kill: (signal: NodeJS.Signals) => void;
+  readonly #child: ChildProcess | undefined;
   readonly #stderrPipe: Readable;
   readonly #stderr: StderrReader;
 
   constructor(command: RunnerCommand, onStderrLine: (line: string) => void) {
-    // buffer: a runner streams for days. reject: an exit is a value here. cleanup: a runner must not outlive a gateway
-    // that exits. forceKillAfterDelay: whoever stops a runner decides how long it may take.
-    const child = execa(command.file, command.args, {
-      stdin: 'pipe',
-      stdout: 'pipe',
-      stderr: 'pipe',
-      buffer: false,
-      encoding: 'buffer',
-      reject: false,
-      cleanup: true,
-      forceKillAfterDelay: false,
-      extendEnv: false,
-      env: scrubEnvironment(process.env),
-    });
-    this.pid = child.pid;
-    this.stdin = child.stdin;
-    this.stdout = child.stdout;
-    this.#stderrPipe = child.stderr;
-    this.#kill = (signal) => child.kill(signal);
-    this.exited = new Promise((resolve) => {
-      // The event, because execa's own result also waits for pipes that a grandchild may hold open.
-      child.once('exit', (code, signal) => {
-        resolve({ code: code ?? undefined, signal: signal ?? undefined, spawnError: undefined });
-      });
-      void child.then((result) => {
-        const spawnError = escapeControls(result.originalMessage ?? 'unknown reason');
-        resolve({ code: undefined, signal: undefined, spawnError });
-      });
-    });
-    this.outputClosed = Promise.all([closeOf(child.stdout), closeOf(child.stderr)]);
+    let settle: Exited = () => {};
+    this.exited = new Promise((resolve) => (settle = resolve));
+    this.#child = spawned(command, settle);
+    this.pid = this.#child?.pid;
+    // Without descriptors for them there are no pipes either: what stands in their place has ended.
+    this.stdin = this.#child?.stdin ?? new PassThrough().destroy();
+    this.stdout = this.#child?.stdout ?? new PassThrough().end();
+    this.#stderrPipe = this.#child?.stderr ?? new PassThrough().end();
+    this.outputClosed = Promise.all([closeOf(this.stdout), closeOf(this.#stderrPipe)]);
     this.#stderr = new StderrReader(onStderrLine, () => performance.now());
-    child.stderr.on('data', (chunk: Uint8Array) => this.#stderr.push(chunk));
-    child.stderr.on('end', () => this.#stderr.end());
+    this.#stderrPipe.on('data', (chunk: Uint8Array) => this.#onStderr(chunk));
+    this.#stderrPipe.on('end', () => this.#stderr.end());
   }
 
   get stderrTail(): string {
@@ -98,8 +79,45 @@ class SystemProcess implements RunnerProcess {
   }
 
   kill(signal: NodeJS.Signals): void {
-    this.#kill(signal);
+    this.#child?.kill(signal);
   }
+
+  #onStderr(chunk: Uint8Array): void {
+    this.#stderr.push(chunk);
+    const { pauseMs } = this.#stderr;
+    if (pauseMs === 0 || this.#stderrPipe.isPaused()) return;
+    this.#stderrPipe.pause();
+    setTimeout(() => this.#stderrPipe.resume(), pauseMs);
+  }
+}
+
+/** undefined if there is no process, and none was tried. onExit is called once, when there is none, or none any more. */
+function spawned({ file, args }: RunnerCommand, onExit: Exited): ChildProcess | undefined {
+  const fails = (error: unknown) => {
+    const spawnError = escapeControls(error instanceof Error ? error.message : String(error));
+    onExit({ code: undefined, signal: undefined, spawnError });
+  };
+  let child: ChildProcess;
+  try {
+    child = spawn(file, args, { stdio: 'pipe', env: scrubEnvironment(process.env) });
+  } catch (error) {
+    fails(error);
+    return undefined;
+  }
+  // A runner must not outlive a gateway that exits.
+  const killAtExit = () => child.kill('SIGKILL');
+  process.on('exit', killAtExit);
+  child.once('exit', (code, signal) => {
+    process.off('exit', killAtExit);
+    onExit({ code: code ?? undefined, signal: signal ?? undefined, spawnError: undefined });
+  });
+  child.on('error', (error) => {
+    // Also of a signal that could not be sent, to one that lives.
+    if (child.pid !== undefined) return;
+    process.off('exit', killAtExit);
+    fails(error);
+  });
+  return child;
 }
 
 function closeOf(stream: Readable): Promise<void> {

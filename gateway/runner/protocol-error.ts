@@ -1,6 +1,7 @@
 /**
  * What is wrong with the bytes. varint, oversize, truncated: a frame. garbage, empty: a message. field: a value outside
- * its limit. order: something said at the wrong time, or about the wrong request. version: another protocol.
+ * its limit. order: something said at the wrong time, or about the wrong request. rate: too much of what nobody asked for.
+ * version: another protocol. internal: nothing; the gateway itself failed at them.
  */
 export type ProtocolErrorKind =
   | 'varint'
@@ -10,7 +11,9 @@ export type ProtocolErrorKind =
   | 'empty'
   | 'field'
   | 'order'
-  | 'version';
+  | 'rate'
+  | 'version'
+  | 'internal';
 
 /** The runner broke the protocol (docs/protocol.md). Nothing it says afterwards counts. */
 export class ProtocolError extends Error {

@@ -3,9 +3,9 @@
  * reports the death once, when nothing of that runner is left.
  */
 import { sendCanary } from './canary.ts';
-import { RunnerClient } from './client.ts';
+import { type ClientEvents, RunnerClient } from './client.ts';
 import type { Clock, Timer } from './clock.ts';
-import type { Death } from './exit-policy.ts';
+import type { Death, VerdictKind } from './exit-policy.ts';
 import type { Failure, Heartbeat, Hello, Phase, Ready, Stats } from './messages.ts';
 import type { RunnerCommand, RunnerProcess, Spawn } from './process.ts';
 import type { ProtocolError } from './protocol-error.ts';
@@ -68,6 +68,8 @@ export interface LifeEvents {
   /** The last event. */
   onDied(death: Death): void;
   onStderrLine(line: string): void;
+  /** What the runner said met a fault of the gateway. The runner is ended for it, since nobody knows what it is told now. */
+  onInternalError(error: unknown): void;
 }
 
 export class RunnerLife {
@@ -102,7 +104,7 @@ export class RunnerLife {
     this.#process = spawn(command, (line) => events.onStderrLine(line));
     const { stdin, stdout } = this.#process;
     stdin.on('error', () => this.#lose());
-    this.client = new RunnerClient(stdout, stdin, {
+    const heard: ClientEvents = {
       onHello: (hello) => {
         if (this.#isLost) return;
         this.#armLoadDeadline();
@@ -134,7 +136,8 @@ export class RunnerLife {
         this.#failure = failure;
       },
       onClosed: (error) => this.#onClosed(error),
-    });
+    };
+    this.client = new RunnerClient(stdout, stdin, heard, () => clock.now());
     this.#arm(limits.helloTimeoutMs, () => {
       this.#condemn(
         'timeout',
@@ -218,7 +221,9 @@ export class RunnerLife {
   #onClosed(error: ProtocolError | undefined): void {
     // A stream that ends inside a frame is how a crash looks, not a lie.
     if (error !== undefined && error.kind !== 'truncated') {
-      this.#condemn(error.kind === 'version' ? 'version' : 'violation', error.message);
+      if (error.kind === 'internal') this.#events.onInternalError(error.cause);
+      const isOfItsOwn = error.kind === 'version' || error.kind === 'internal';
+      this.#condemn(isOfItsOwn ? error.kind : 'violation', error.message);
     } else {
       this.#lose();
     }
@@ -240,7 +245,7 @@ export class RunnerLife {
     });
   }
 
-  #condemn(kind: 'violation' | 'version' | 'timeout' | 'canary', sentence: string): void {
+  #condemn(kind: Exclude<VerdictKind, 'hung' | 'silent'>, sentence: string): void {
     this.#verdict ??= { kind, sentence };
     this.#process.kill('SIGKILL');
     this.#lose();
@@ -262,8 +267,11 @@ export class RunnerLife {
     // A grandchild may hold the pipes open, and what is written into them now nobody reads.
     this.#lose();
     // What the runner said last, Failure above all, may still be in the pipes.
-    if (!(await settlesWithin(this.#process.outputClosed, limits.exitGraceMs, clock)))
+    const read = Promise.all([this.#process.outputClosed, this.client.closed]);
+    if (!(await settlesWithin(read, limits.exitGraceMs, clock))) {
       this.#process.dropOutput();
+      this.client.close();
+    }
     this.#events.onDied({
       exit,
       verdict: this.#verdict,

@@ -1,15 +1,21 @@
 /**
- * What a runner says on stderr, as lines fit for a log: control characters escaped, long lines cut, and a flood dropped
- * (but always read, so that the runner never waits for us). The last bytes are kept whatever the rate: in a crash they
- * are the only words there are.
+ * What a runner says on stderr, as lines fit for a log: control characters escaped, long lines cut, and a flood dropped.
+ * The last characters are kept whatever the rate: in a crash they are the only words there are. Work is done once a chunk, not
+ * once a line, and above a rate nothing is read for the rest of the second: it is the runner that waits then.
  */
 import { StringDecoder } from 'node:string_decoder';
 import { escapeControls } from './printable.ts';
 
 /** All in UTF-16 units, which are bytes for the ASCII that runners write. */
 export const maxLengthPerSecond = 64 * 1024;
+/** What a line counts at least, however short: each is an entry of the log. */
+export const minLineLength = 64;
 export const maxLineLength = 4 * 1024;
 export const maxTailLength = 8 * 1024;
+/** Read, and most of it dropped, before reading stops for the rest of the second. */
+export const maxReadPerSecond = 1024 * 1024;
+
+const windowMs = 1000;
 
 export class StderrReader {
   readonly #onLine: (line: string) => void;
@@ -17,9 +23,11 @@ export class StderrReader {
   readonly #decoder = new StringDecoder('utf8');
   #line = '';
   #isCut = false;
+  /** As it came. */
   #tail = '';
   #windowStart = Number.NEGATIVE_INFINITY;
-  #windowLength = 0;
+  #numRead = 0;
+  #loggedLength = 0;
   #numDropped = 0;
 
   /** now: milliseconds that only grow. */
@@ -29,30 +37,50 @@ export class StderrReader {
   }
 
   push(chunk: Uint8Array): void {
+    this.#beginWindow();
+    this.#numRead += chunk.length;
     this.#pushText(this.#decoder.write(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength)));
   }
 
   /** To be called at the end of the stream: gives the last line when it has no newline. */
   end(): void {
     this.#pushText(this.#decoder.end());
-    if (this.#line !== '') this.#endLine();
+    if (this.#line !== '') this.#pushText('\n');
     this.#reportDropped();
+  }
+
+  /** For how long nothing more is to be read; 0 below the rate. */
+  get pauseMs(): number {
+    if (this.#numRead <= maxReadPerSecond) return 0;
+    return Math.max(0, this.#windowStart + windowMs - this.#now());
   }
 
   /** The last lines, whole or cut in front. */
   get tail(): string {
-    return this.#tail;
+    const lines = this.#tail.split('\n').map((line) => escapeControls(line.replace(/\r$/, '')));
+    return lines.join('\n').slice(-maxTailLength);
+  }
+
+  #beginWindow(): void {
+    const now = this.#now();
+    if (now - this.#windowStart < windowMs) return;
+    this.#windowStart = now;
+    this.#numRead = 0;
+    this.#loggedLength = 0;
+    this.#reportDropped();
   }
 
   #pushText(text: string): void {
+    this.#tail = (this.#tail + text.slice(-maxTailLength)).slice(-maxTailLength);
     let start = 0;
     for (;;) {
       const newline = text.indexOf('\n', start);
-      this.#appendToLine(text.slice(start, newline === -1 ? undefined : newline));
-      if (newline === -1) return;
-      this.#endLine();
+      if (newline === -1) break;
+      if (this.#loggedLength >= maxLengthPerSecond) this.#dropLine();
+      else this.#endLine(text.slice(start, newline));
       start = newline + 1;
     }
+    this.#appendToLine(text.slice(start));
   }
 
   #appendToLine(text: string): void {
@@ -61,24 +89,20 @@ export class StderrReader {
     if (text.length > room) this.#isCut = true;
   }
 
-  #endLine(): void {
+  #endLine(rest: string): void {
+    this.#appendToLine(rest);
     const line = escapeControls(this.#line.replace(/\r$/, '')) + (this.#isCut ? ' [cut]' : '');
     this.#line = '';
     this.#isCut = false;
-    this.#tail = `${this.#tail}${line}\n`.slice(-maxTailLength);
-    const now = this.#now();
-    if (now - this.#windowStart >= 1000) {
-      this.#windowStart = now;
-      this.#windowLength = 0;
-      this.#reportDropped();
-    }
-    // With its newline: a flood of empty lines is one, too.
-    this.#windowLength += line.length + 1;
-    if (this.#windowLength > maxLengthPerSecond) {
-      this.#numDropped += 1;
-    } else {
-      this.#onLine(line);
-    }
+    this.#loggedLength += Math.max(minLineLength, line.length + 1);
+    if (this.#loggedLength > maxLengthPerSecond) this.#numDropped += 1;
+    else this.#onLine(line);
+  }
+
+  #dropLine(): void {
+    this.#line = '';
+    this.#isCut = false;
+    this.#numDropped += 1;
   }
 
   #reportDropped(): void {

@@ -229,6 +229,7 @@ export class Succession {
       onLost: () => this.#onLost(),
       onDied: (death) => this.#onDied(life, used, death),
       onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
+      onInternalError: (err) => this.#log('error', 'internal_error', { pid: life.pid, err }),
     });
     this.#life = life;
     this.#log('info', 'model_load_start', { pid: life.pid, start: this.#numStarts });

@@ -2,6 +2,7 @@
  * Messages to protobuf and back: with recording.ts the one place of the gateway that touches protobufjs. Decoding
  * checks every limit that shows in one message alone; client.ts checks what needs memory.
  */
+import { Reader } from 'protobufjs/minimal.js';
 import { atLeast, check, counter, known, text, u32, u64 } from './fields.ts';
 import {
   type Failure,
@@ -26,6 +27,9 @@ import type { FirstOutput, TokenLogprobs } from './runner.ts';
 import { countersOf } from './scheduler-stats.ts';
 
 const { v1 } = runner;
+
+/** Of protobuf: what stands behind its length, as every message does. */
+const lengthDelimited = 2;
 
 const maxOutputTokens = 64;
 const maxTopLogprobs = 20;
@@ -111,8 +115,9 @@ function ids(name: string, values: readonly number[]): number[] {
   return values as number[];
 }
 
-/** ProtocolError if the bytes are not protobuf, hold no known member, or break a limit. */
+/** ProtocolError if the bytes are not protobuf, hold not exactly one member or none that is known, or break a limit. */
 export function decodeFromRunner(bytes: Uint8Array): FromRunner {
+  if (bytes.length > 0) requireOneMember(bytes);
   const message = decodeWire(bytes);
   if (message.hello) return readHello(message.hello);
   if (message.loadProgress) return readLoadProgress(message.loadProgress);
@@ -124,6 +129,24 @@ export function decodeFromRunner(bytes: Uint8Array): FromRunner {
   if (message.requestError) return readRequestError(message.requestError);
   if (message.failure) return readFailure(message.failure);
   throw new ProtocolError('empty', 'A frame holds no message that this version of the protocol knows.');
+}
+
+/**
+ * protobuf takes any number of members, of which the last one counts; they would all be decoded. Whether a member reaches to
+ * the end of the frame is seen from its length alone.
+ */
+function requireOneMember(bytes: Uint8Array): void {
+  let end: number;
+  try {
+    const reader = Reader.create(bytes);
+    const wireType = reader.uint32() & 7;
+    if (wireType !== lengthDelimited) throw new RangeError(`wire type ${wireType}`);
+    const length = reader.uint32();
+    end = reader.pos + length;
+  } catch (error) {
+    throw new ProtocolError('garbage', 'A frame is not a protobuf message.', { cause: error });
+  }
+  if (end < bytes.length) throw new ProtocolError('garbage', 'A frame holds more than one message.');
 }
 
 function decodeWire(bytes: Uint8Array): runner.v1.FromRunner {
@@ -211,7 +234,8 @@ function readOutput(output: runner.v1.Output.$Properties, firsts: Map<number, Fi
   const tokenIds = output.tokenIds ?? [];
   const logprobs = output.logprobs ?? [];
   const reason = output.finishReason ?? 0;
-  check(tokenIds.length <= maxOutputTokens, 'the number of Output.token_ids', tokenIds.length, 'at most 64');
+  const isGood = tokenIds.length >= 1 && tokenIds.length <= maxOutputTokens;
+  check(isGood, 'the number of Output.token_ids', tokenIds.length, `1 to ${maxOutputTokens}`);
   check(finishReasons.has(reason), 'Output.finish_reason', reason, 'a known reason');
   const finish = finishReasons.get(reason);
   return {

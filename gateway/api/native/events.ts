@@ -74,7 +74,7 @@ export interface EventOptions {
   readonly tokenIds: boolean;
   /** Device memory for `metrics` events; undefined: none are sent. */
   readonly vramBytes: (() => number) | undefined;
-  /** Milliseconds since 1970. */
+  /** Milliseconds that only grow. */
   readonly now: () => number;
   /** Told the terminal event before it is sent, and of an error what caused it. */
   readonly onLast: (event: NativeEvent, cause?: unknown) => void;

@@ -82,7 +82,7 @@ async function ask(path: string, body: object): Promise<Outcome> {
   let nowMs = 0;
   const runner = new ScriptedRunner();
   runner.script = [[...Buffer.from(STRINGS.join(' '))], [EOS_ID]];
-  const { post } = testApp({ runner, now: () => (nowMs += TICK_MS) });
+  const { post } = testApp({ runner, monotonicNow: () => (nowMs += TICK_MS) });
   const response = await post(path, body);
   const answer = (await response.text()).replace(/cmpl-[0-9a-f-]{36}|"(decode_time_ms|created)":\d+/g, '');
   const frames = runner.requests.map((request) => {

@@ -40,6 +40,7 @@ const app = createApp({
   log: createLog('silent'),
   metrics: new Metrics(() => runner.status(), Date.now),
   now: Date.now,
+  monotonicNow: () => performance.now(),
   crashes: () => [],
   restartRunner: async () => undefined,
   gate: openGate(),

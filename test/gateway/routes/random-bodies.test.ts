@@ -32,6 +32,7 @@ const app = createApp({
   log: createLog('error', undefined, { write: (line) => void errorLines.push(line) }),
   metrics: new Metrics(() => runner.status(), Date.now),
   now: Date.now,
+  monotonicNow: () => performance.now(),
   crashes: () => [],
   restartRunner: async () => undefined,
   gate: openGate(),

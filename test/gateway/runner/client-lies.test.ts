@@ -2,6 +2,8 @@
 import Long from 'long';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { maxNeedlessSteps } from '../../../gateway/runner/client.ts';
+import { maxNoticesAtOnce } from '../../../gateway/runner/notice-rate.ts';
 import { runner } from '../../../gateway/runner/proto/runner.js';
 import {
   connectAndAsk,
@@ -11,11 +13,16 @@ import {
   hello,
   masks,
   ready,
+  request,
   scores,
   step,
 } from '../../fixtures/connected-client.ts';
 
 const { v1 } = runner;
+
+function many(notice: FromRunner): FromRunner[] {
+  return new Array(maxNoticesAtOnce + 1).fill(notice);
+}
 
 const client = suite('lies to the client');
 
@@ -104,8 +111,14 @@ const lies: [name: string, change: object, says: (requestId: number) => FromRunn
   [
     'more outputs than sequences',
     {},
-    (requestId) => [step(1, { requestId }, { requestId: 2 }, { requestId: 3 })],
+    () => [step(1, ...[1, 2, 3].map((requestId) => ({ requestId, tokenIds: [1] })))],
     /3 outputs, more than 2/,
+  ],
+  [
+    'an output without a token',
+    {},
+    (requestId) => [step(1, { requestId })],
+    /sent 0 as the number of Output\.token_ids; it must be 1 to 64/,
   ],
   ['a gap in the steps', {}, () => [step(2)], /Step 2 came where 1 comes next/],
   [
@@ -247,6 +260,20 @@ const lies: [name: string, change: object, says: (requestId: number) => FromRunn
     ],
     /counter numGeneratedTokens went back from 5 to 4/,
   ],
+  [
+    'steps without end that bring nothing',
+    {},
+    () =>
+      Array.from({ length: maxNeedlessSteps + request.tokenIds.length + 1 }, (_, index) => step(index + 1)),
+    /1028 steps in a row brought nothing; the open requests have 3 tokens/,
+  ],
+  [
+    'heartbeats without end',
+    {},
+    () => many({ heartbeat: { phase: v1.Phase.PHASE_DECODE } }),
+    /sent heartbeat again and again: more than 4096, faster than 100 a second/,
+  ],
+  ['statistics without end', {}, () => many({ stats: {} }), /sent stats again and again/],
   ['a second ready', {}, () => [ready], /sent ready in phase serving/],
   ['a second hello', {}, () => [hello], /sent hello in phase serving/],
   ['progress when loaded', {}, () => [{ loadProgress: {} }], /sent load_progress in phase serving/],

@@ -1,6 +1,8 @@
 import Long from 'long';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { maxNeedlessSteps } from '../../../gateway/runner/client.ts';
+import { maxNoticesAtOnce } from '../../../gateway/runner/notice-rate.ts';
 import { runner } from '../../../gateway/runner/proto/runner.js';
 import {
   connect,
@@ -144,6 +146,57 @@ client('tells a stream that ends between frames from one that ends inside', asyn
     input.end(Uint8Array.from(bytes));
     assert.is((await closed())?.kind, kind);
   }
+});
+
+client(
+  'steps without an output are as many as there are tokens to compute, and begin anew with whatever is told',
+  async () => {
+    const { say, requestId, closed, events, client: connection } = connectAndAsk();
+    let number = 0;
+    const rest = () => {
+      for (let index = 0; index < maxNeedlessSteps + 3; index += 1) say(step(++number));
+    };
+    rest();
+    say(step(++number, { requestId, tokenIds: [1] }));
+    rest();
+    connection.generate(request, sinkOf());
+    rest();
+    say({ heartbeat: { phase: v1.Phase.PHASE_DECODE, numFreeBlocks: 7 } });
+    assert.is(events.at(-1), 'heartbeat 7', 'it is listened to still');
+    rest();
+    assert.match((await closed())?.message ?? '', /brought nothing/);
+  },
+);
+
+client('progress of a load has a rate, too', async () => {
+  const { say, closed } = connect();
+  say(hello);
+  for (let index = 0; index <= maxNoticesAtOnce; index += 1) say({ loadProgress: {} });
+  assert.match((await closed())?.message ?? '', /sent load_progress again and again/);
+});
+
+client('a fault of the gateway at what the runner says ends the runner, and nothing else', async () => {
+  const { say, listener, closed } = connect();
+  const fault = new TypeError('something is undefined');
+  listener.onHello = () => {
+    throw fault;
+  };
+  say(hello);
+  const error = await closed();
+  assert.equal([error?.kind, error?.cause], ['internal', fault]);
+  assert.match(error?.message ?? '', /The gateway failed .*: something is undefined/);
+});
+
+client('a request that is paused is owed nothing, one that goes on or is cancelled is', () => {
+  const { requestId, client: connection } = connectAndAsk();
+  assert.ok(connection.owesTokens);
+  connection.pause(requestId);
+  assert.not(connection.owesTokens);
+  connection.resume(requestId);
+  assert.ok(connection.owesTokens);
+  connection.pause(requestId);
+  connection.cancel(requestId);
+  assert.ok(connection.owesTokens, 'its end is due');
 });
 
 client('generate() before ready is the caller’s mistake', () => {

@@ -1,3 +1,4 @@
+import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type RunnerProcess, spawnRunner } from '../../../gateway/runner/process.ts';
@@ -60,6 +61,15 @@ runnerProcess('says why it could not be started', async () => {
     assert.is(child.pid, undefined);
     assert.match((await exitOf(child)).spawnError ?? '', new RegExp(`spawn ${file} E`));
   }
+});
+
+runnerProcess('is a start that failed when there is no descriptor left for its pipes', async () => {
+  const script = fileURLToPath(new URL('../../fixtures/spawn-without-descriptors.ts', import.meta.url));
+  const args = ['--nofile=128', process.execPath, '--import', 'tsx', script];
+  const child = spawnRunner({ file: 'prlimit', args }, (line) => lines.push(line));
+  const output = outputOf(child);
+  assert.equal(await exitOf(child), { code: 0, signal: undefined, spawnError: undefined }, lines.join('\n'));
+  assert.equal(JSON.parse(await output), { pid: null, spawnError: `spawn ${process.execPath} EMFILE` });
 });
 
 runnerProcess('hands over the lines of stderr and keeps the last', async () => {

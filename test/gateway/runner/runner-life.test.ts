@@ -47,6 +47,7 @@ function live(oomKills: () => number | undefined, needsCanary = false) {
     onStats: ({ numFinished }) => heard.push(`stats of ${numFinished}`),
     onLetGo: ignore,
     onStderrLine: ignore,
+    onInternalError: ignore,
     onLost: () => heard.push('lost'),
     onDied,
   });

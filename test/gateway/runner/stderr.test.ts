@@ -3,7 +3,9 @@ import * as assert from 'uvu/assert';
 import {
   maxLengthPerSecond,
   maxLineLength,
+  maxReadPerSecond,
   maxTailLength,
+  minLineLength,
   StderrReader,
 } from '../../../gateway/runner/stderr.ts';
 
@@ -52,10 +54,46 @@ stderr('drops a flood, says how much, and keeps its end', () => {
   assert.equal(lines.slice(numKept), [report, 'calm again']);
 });
 
-stderr('a flood of empty lines is one, too', () => {
+stderr('a flood of empty lines is one, too, and each costs what an entry of the log does', () => {
   const { lines, say } = readerOf();
   say('\n'.repeat(200_000));
-  assert.ok(lines.length <= maxLengthPerSecond);
+  assert.is(lines.length, maxLengthPerSecond / minLineLength);
+});
+
+stderr('what is dropped costs little: a second’s worth of newlines is read in a fraction of it', () => {
+  const { reader, lines } = readerOf();
+  const chunk = Buffer.alloc(64 * 1024, '\n');
+  const begin = performance.now();
+  for (let numRead = 0; numRead < maxReadPerSecond; numRead += chunk.length) reader.push(chunk);
+  const tookMs = performance.now() - begin;
+  console.log(`${maxReadPerSecond} newlines in ${tookMs.toFixed(1)} ms`);
+  assert.ok(lines.length > 0);
+  // A tail that is cut anew for each line takes 2,400.
+  assert.ok(tookMs < 1000, `${tookMs} ms`);
+});
+
+stderr('above a rate nothing is to be read for the rest of the second', () => {
+  const { reader, clock } = readerOf();
+  const chunk = Buffer.alloc(64 * 1024, 'x');
+  clock.nowMs = 5000;
+  for (let numRead = 0; numRead < maxReadPerSecond; numRead += chunk.length) reader.push(chunk);
+  assert.is(reader.pauseMs, 0);
+  clock.nowMs = 5400;
+  reader.push(chunk);
+  assert.is(reader.pauseMs, 600);
+  clock.nowMs = 6000;
+  assert.is(reader.pauseMs, 0);
+  reader.push(chunk);
+  assert.is(reader.pauseMs, 0, 'another second, another measure');
+});
+
+stderr('the tail is kept across chunks, has what has no newline yet, and its controls escaped', () => {
+  const { reader, say } = readerOf();
+  say('x'.repeat(2 * maxTailLength));
+  say('one\u0007\r\ntw');
+  say('o');
+  assert.match(reader.tail, /^x+one\\u0007\ntwo$/);
+  assert.is(reader.tail.length, maxTailLength);
 });
 
 stderr('at its end it says what was dropped last', () => {

@@ -150,14 +150,39 @@ wire('outputs are held to their limits', () => {
   refuses({ step: {} }, /0 as Step\.step/);
   refuses(step({ tokenIds: [1] }), /0 as Output\.request_id/);
   refuses(step({ requestId: 1, tokenIds: new Array(65).fill(1) }), /65 as the number of Output\.token_ids/);
-  refuses(step({ requestId: 1, finishReason: 9 as runner.v1.FinishReason }), /9 as Output\.finish_reason/);
-  const logprobs = (entry: runner.v1.TokenLogprobs.$Properties) => step({ requestId: 1, logprobs: [entry] });
+  refuses(step({ requestId: 1 }), /0 as the number of Output\.token_ids; it must be 1 to 64/);
+  refuses(
+    step({ requestId: 1, tokenIds: [1], finishReason: 9 as runner.v1.FinishReason }),
+    /9 as Output\.finish_reason/,
+  );
+  const logprobs = (entry: runner.v1.TokenLogprobs.$Properties) =>
+    step({ requestId: 1, tokenIds: [1], logprobs: [entry] });
   refuses(
     logprobs({ topIds: new Array(21).fill(1), topLogprobs: new Array(21).fill(-1) }),
     /21 as the number/,
   );
   refuses(logprobs({ topIds: [1, 2], topLogprobs: [-1] }), /1 as the number of top_logprobs/);
   refuses(logprobs({ logprob: Number.NaN }), /NaN as a log-probability/);
+});
+
+wire('a frame with two members is refused, whatever they are, before they are decoded', () => {
+  const heartbeat = v1.FromRunner.encode({ heartbeat: { phase: v1.Phase.PHASE_IDLE } }).finish();
+  const stats = v1.FromRunner.encode({ stats: { numRunning: 1 } }).finish();
+  const ofLaterVersion = Uint8Array.of(0x9a, 0x06, 0x02, 0x08, 0x01);
+  assert.is(decodeFromRunner(heartbeat).type, 'heartbeat');
+  for (const [first, second] of [
+    [heartbeat, stats],
+    [heartbeat, heartbeat],
+    [heartbeat, ofLaterVersion],
+    [ofLaterVersion, heartbeat],
+    [heartbeat, Uint8Array.of(0)],
+  ] as const) {
+    assert.throws(
+      () => decodeFromRunner(Buffer.concat([first, second])),
+      (error: unknown) =>
+        error instanceof ProtocolError && error.message === 'A frame holds more than one message.',
+    );
+  }
 });
 
 wire('enumerations without a known value are refused', () => {

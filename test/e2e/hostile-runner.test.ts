@@ -1,0 +1,117 @@
+/**
+ * A runner in an attacker's hands sends as much as its pipes take. The gateway answers meanwhile, hears SIGTERM, and puts the
+ * runner down. RUNNEL_TEST_FLOOD_SECONDS: how long each kind of flood lasts.
+ */
+import { loadavg } from 'node:os';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { writeFakeModel } from '../fixtures/fake-model-file.ts';
+import { Gateway, isAlive } from '../fixtures/gateway.ts';
+import { type Delays, pollHealth } from '../fixtures/health-poller.ts';
+import { script } from '../fixtures/stand-in-runners.ts';
+import { type Directory, fakeCommand, withDirectory } from '../fixtures/supervised.ts';
+import { until } from '../fixtures/within.ts';
+
+const FLOOD_MS = 1000 * Number(process.env.RUNNEL_TEST_FLOOD_SECONDS ?? 3);
+/** Ten times what a machine with nothing else to do shows. */
+const MAX_P99_MS = 1000;
+const MAX_STOP_MS = 15_000;
+const MAX_REQUESTS = 16;
+
+const test = suite('hostile runner');
+
+interface Attack {
+  readonly kinds: readonly string[];
+  /** Of the sentences that runners are ended with; undefined: what they do is no violation, and only slowed. */
+  readonly violation?: RegExp;
+}
+
+const attacks: Readonly<Record<string, Attack>> = {
+  stderr: { kinds: ['stderr'] },
+  frames: {
+    kinds: ['heartbeats', 'stats', 'empty-steps', 'zero-tokens', 'two-members'],
+    violation: /again and again|brought nothing|number of Output.token_ids|more than one message/,
+  },
+  claims: { kinds: ['claims'], violation: /says .* the model file/ },
+};
+
+interface World {
+  readonly gateway: Gateway;
+  flood(kind: string): Promise<Delays>;
+}
+
+async function attacked(directory: Directory, first: string): Promise<World> {
+  const model = writeFakeModel(directory, 'model');
+  const kindFile = directory.write('kind', first);
+  const { file, args } = fakeCommand('--model', `${model}.identity`, '--flood-file', kindFile);
+  const runner = script(directory, 'runner', [`exec '${file}' ${args.map((arg) => `'${arg}'`).join(' ')}`]);
+  const gateway = await Gateway.start(model, ['--backend', 'cpu', '--runner', runner]);
+  return {
+    gateway,
+    flood: async (kind) => {
+      directory.write('kind', kind);
+      await restart(gateway);
+      const measured = pollHealth(gateway.url);
+      const end = performance.now() + FLOOD_MS;
+      let numAsked = 0;
+      while (performance.now() < end) {
+        // Whatever the runner breaks, another comes at once, and the flood goes on.
+        const { runner: now } = await gateway.health();
+        if (now.state === 'failed' || now.state === 'starting') await restart(gateway);
+        if (now.open_requests < MAX_REQUESTS) void ask(gateway, `${kind} ${numAsked++}`);
+        await new Promise((resolve) => setTimeout(resolve, 50));
+      }
+      return measured();
+    },
+  };
+}
+
+async function restart(gateway: Gateway): Promise<void> {
+  await (await gateway.post('/runner/restart', {})).text();
+}
+
+/** How it ends is the runner's affair. */
+async function ask(gateway: Gateway, jobId: string): Promise<void> {
+  const body = JSON.stringify({ job_id: jobId, prompt: 'Once', max_tokens: 1000 });
+  const headers = { 'content-type': 'application/json' };
+  await fetch(`${gateway.url}/execute`, { method: 'POST', headers, body })
+    .then((response) => response.text())
+    .catch(() => {});
+}
+
+for (const [name, { kinds, violation }] of Object.entries(attacks)) {
+  test(`a flood of ${name}: /health answers, SIGTERM is heard, the runner is put down`, async () => {
+    await withDirectory(async (directory) => {
+      const { gateway, flood } = await attacked(directory, kinds[0] ?? '');
+      const pids = new Set<number>();
+      try {
+        for (const kind of kinds) {
+          const { count, p50Ms, p99Ms, numFailed } = await flood(kind);
+          const figures = `p50 ${p50Ms.toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms of ${count}`;
+          console.log(
+            `${FLOOD_MS / 1000} seconds of ${kind}: /health ${figures}, load ${loadavg()[0]?.toFixed(1)}`,
+          );
+          assert.is(numFailed, 0, kind);
+          assert.ok(p99Ms <= MAX_P99_MS, `${kind}: ${figures}`);
+          for (const [, pid] of gateway.log.matchAll(
+            /"event":"model_load_start","pid":(\d+)|"pid":(\d+),"start"/g,
+          ))
+            if (pid !== undefined) pids.add(Number(pid));
+        }
+        if (violation === undefined) assert.not.match(gateway.log, /"event":"runner_exited".*"reason"/);
+        else await until(MAX_STOP_MS, 'the end of a runner', () => violation.test(gateway.log));
+      } finally {
+        const begin = performance.now();
+        const { code } = await gateway.stop();
+        const tookMs = performance.now() - begin;
+        console.log(`SIGTERM in a flood of ${name}: ${tookMs.toFixed(0)} ms`);
+        assert.is(code, 0, gateway.log.slice(-2000));
+        assert.ok(tookMs < MAX_STOP_MS, `${tookMs} ms`);
+      }
+      assert.ok(pids.size > 0, 'runners were started');
+      assert.equal([...pids].filter(isAlive), [], 'no runner is left');
+    });
+  });
+}
+
+test.run();
