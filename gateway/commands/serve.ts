@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createApp } from '../app.ts';
+import { answerOutside, createApp } from '../app.ts';
 import type { Launch } from '../backend/launch.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { modelIdOf } from '../model/model.ts';
@@ -137,8 +137,9 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     status: () => statusLine(serving.status(), modelIdOf(modelPath)),
     log,
   });
-  const server = createHttpServer(app.fetch, httpLimits(config), (heldBytes) => {
-    log.info({ event: 'client_stalled', held_bytes: heldBytes });
+  const server = createHttpServer(app.fetch, httpLimits(config), {
+    onStalled: (heldBytes) => log.info({ event: 'client_stalled', held_bytes: heldBytes }),
+    onError: (error) => answerOutside(error, log),
   });
   const passed = passedSocket(process.env);
   let address: Address;
