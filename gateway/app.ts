@@ -1,17 +1,21 @@
+import { randomUUID } from 'node:crypto';
+import { RequestError } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
-import { bodyLimit } from 'hono/body-limit';
 import { ApiError, toApiError } from './api/error.ts';
-import { correlation } from './api/native/correlation.ts';
+import { shown } from './api/fields.ts';
+import { CORRELATION_HEADER, correlation } from './api/native/correlation.ts';
 import { DEADLINE_HEADER, parseDeadline } from './api/native/deadline.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody, shouldRetry } from './api/openai/errors.ts';
 import { requestId } from './api/openai/request-id.ts';
-import { type BodyLimits, boundBodiesInFlight } from './guard/bodies-in-flight.ts';
+import { type BodyLimits, boundBodies } from './guard/bodies.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
+import { closeUnread } from './guard/unread-body.ts';
 import type { Model } from './model/model.ts';
 import type { CrashReport } from './ops/crash-reports.ts';
 import type { Log } from './ops/log.ts';
 import type { Metrics } from './ops/metrics.ts';
+import { logRequests } from './ops/request-log.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
 import { completionRoutes } from './routes/completions.ts';
 import { executeRoutes } from './routes/execute.ts';
@@ -55,8 +59,14 @@ const GENERATING = ['/execute', '/v1/chat/completions', '/v1/completions'];
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
+  app.use(closeUnread);
+  app.use(logRequests(deps.log));
   app.use(correlation);
   app.use('/v1/*', requestId);
+  app.use(async (c, next) => {
+    c.set('onBroken', (error) => logFailure(deps.log, c, error));
+    await next();
+  });
   addGuard(app, deps.guard ?? loopbackOnly);
   for (const path of GENERATING) {
     // A full queue reads no bodies.
@@ -65,19 +75,8 @@ export function createApp(deps: AppDeps): Hono {
       await next();
     });
   }
-  app.use(boundBodiesInFlight(deps));
-  app.use(
-    bodyLimit({
-      maxSize: deps.maxBodyBytes,
-      onError: () => {
-        throw new ApiError({
-          status: 413,
-          code: 'body_too_large',
-          message: `The body has more than ${deps.maxBodyBytes} bytes, which is the limit.`,
-        });
-      },
-    }),
-  );
+  app.use(refuseEncoded);
+  app.use(boundBodies(deps));
   for (const path of GENERATING) app.post(path, throughGate(deps.gate));
   const families = [
     healthRoutes,
@@ -90,15 +89,68 @@ export function createApp(deps: AppDeps): Hono {
     runnerRoutes,
   ];
   for (const routes of families) app.route('/', routes(deps));
-  app.notFound((c) => {
-    const message = `There is no ${c.req.method} ${c.req.path} here.`;
-    return answerError(c, new ApiError({ status: 404, code: 'not_found', message }));
-  });
+  app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
     logFailure(deps.log, c, thrown);
     return answerError(c, toApiError(thrown));
   });
   return app;
+}
+
+/** What to answer a request that the application has not seen, or has failed at altogether. */
+export function answerOutside(error: unknown, log: Log): Response {
+  const correlationId = randomUUID();
+  const isUnreadable = error instanceof RequestError;
+  if (!isUnreadable)
+    log.error({ event: 'error', code: 'internal_error', correlation_id: correlationId, err: error });
+  const answer = isUnreadable
+    ? new ApiError({
+        status: 400,
+        code: 'invalid_request',
+        message: 'The path or the header Host is no part of a URL.',
+      })
+    : toApiError(error);
+  // Nobody has looked whether the request has a body.
+  const headers = { [CORRELATION_HEADER]: correlationId, connection: 'close' };
+  return Response.json(nativeErrorBody(answer), { status: answer.status, headers });
+}
+
+/** Bodies are taken as they are: nothing here unpacks what a client has packed. */
+const refuseEncoded: MiddlewareHandler = async (c, next) => {
+  const encoding = c.req.header('content-encoding');
+  if (encoding !== undefined && encoding.trim().toLowerCase() !== 'identity') {
+    const message = `A body with Content-Encoding ${JSON.stringify(shown(encoding))} is not read; send it as it is, without that header.`;
+    throw new ApiError({ status: 415, code: 'unsupported_media_type', message });
+  }
+  await next();
+};
+
+const METHODS = ['GET', 'POST'];
+
+/** 405 where another method has a route, else 404. */
+function nothingHere(app: Hono, c: Context): ApiError {
+  const { method, path } = c.req;
+  const allowed = METHODS.filter((each) =>
+    app.router.match(each, path)[0].some(([[, route]]) => route.method === each),
+  );
+  if (allowed.length > 0) {
+    if (allowed.includes('GET')) allowed.push('HEAD');
+    c.header('allow', allowed.join(', '));
+    const message = `${path} takes ${allowed.join(' and ')}, not ${method}.`;
+    return new ApiError({ status: 405, code: 'method_not_allowed', message });
+  }
+  const hint = isOpenAi(path)
+    ? ''
+    : " The routes of OpenAI's API are under /v1: a client's base URL ends with it.";
+  return new ApiError({
+    status: 404,
+    code: 'not_found',
+    message: `There is no ${method} ${path} here.${hint}`,
+  });
+}
+
+function isOpenAi(path: string): boolean {
+  return path.startsWith('/v1/');
 }
 
 /** A request is inside until it is with the runner, or answered. */
@@ -121,7 +173,11 @@ function answerError(c: Context, error: ApiError): Response {
     c.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterSec))));
     c.header('retry-after-ms', String(Math.round(error.retryAfterSec * 1000)));
   }
-  if (!c.req.path.startsWith('/v1/')) return c.json(nativeErrorBody(error), error.status);
+  if (!isOpenAi(c.req.path)) {
+    // Of a path that is nobody's, a client of either API may have been meant.
+    const both = error.code === 'not_found' ? openAiErrorBody(error) : {};
+    return c.json({ ...nativeErrorBody(error), ...both }, error.status);
+  }
   c.header('x-should-retry', String(shouldRetry(error)));
   return c.json(openAiErrorBody(error), error.status);
 }

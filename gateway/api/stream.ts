@@ -1,4 +1,12 @@
+import type { ServerResponse } from 'node:http';
 import type { Context } from 'hono';
+
+declare module 'hono' {
+  interface ContextVariableMap {
+    /** Told what broke an answer off that had begun, of which the client can hear no more. */
+    onBroken: (error: unknown) => void;
+  }
+}
 
 export interface StreamHooks {
   /** The client went away; must make the chunks end. */
@@ -36,10 +44,14 @@ export function streamResponse(
   const body = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const next = await chunks.next().catch((error: unknown) => {
+        let next: IteratorResult<Uint8Array>;
+        try {
+          next = await chunks.next();
+        } catch (error) {
           end();
-          throw error;
-        });
+          breakOff(c, controller, error);
+          return;
+        }
         if (next.done !== true) return controller.enqueue(next.value);
         end();
         controller.close();
@@ -54,4 +66,16 @@ export function streamResponse(
     // Tells nginx and its kin not to collect the stream.
     'x-accel-buffering': 'no',
   });
+}
+
+/** A body cannot say that it failed; a connection that is cut can. What failed is for the log, and not for the client. */
+function breakOff(c: Context, controller: ReadableStreamDefaultController, error: unknown): void {
+  c.get('onBroken')?.(error);
+  const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
+  if (outgoing === undefined) {
+    controller.error(error);
+    return;
+  }
+  outgoing.destroy();
+  controller.close();
 }

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { createApp } from '../app.ts';
+import { answerOutside, createApp } from '../app.ts';
 import type { Launch } from '../backend/launch.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { modelIdOf } from '../model/model.ts';
@@ -144,8 +144,9 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   const limits = httpLimits(config, ownDescriptors());
   if (limits.maxConnections < config['max-connections'])
     log.warn({ event: 'connections_limited', max_connections: limits.maxConnections });
-  const server = createHttpServer(app.fetch, limits, (heldBytes) => {
-    log.info({ event: 'client_stalled', held_bytes: heldBytes });
+  const server = createHttpServer(app.fetch, limits, {
+    onStalled: (heldBytes) => log.info({ event: 'client_stalled', held_bytes: heldBytes }),
+    onError: (error) => answerOutside(error, log),
   });
   const passed = passedSocket(process.env);
   let address: Address;

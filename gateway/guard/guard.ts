@@ -44,7 +44,13 @@ export function addGuard(app: Hono, rules: GuardRules): void {
       cors({
         origin: [...rules.corsOrigins],
         allowMethods: ['GET', 'POST'],
-        exposeHeaders: ['x-request-id', 'x-correlation-id', 'retry-after', 'retry-after-ms'],
+        exposeHeaders: [
+          'x-request-id',
+          'x-correlation-id',
+          'x-should-retry',
+          'retry-after',
+          'retry-after-ms',
+        ],
         maxAge: PREFLIGHT_MAX_AGE_SEC,
       }),
     );

@@ -3,6 +3,7 @@ import { lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
+import { Connections } from './connections.ts';
 import { StalledClients } from './stalled-clients.ts';
 import { type PassedSocket, unixPathOf } from './systemd/passed-socket.ts';
 
@@ -26,14 +27,24 @@ export interface HttpLimits {
 /** Where to listen: an address and port, or the path of a UNIX socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
-/** onStalled hears of clients whose connections are cut because they take nothing. */
+export interface HttpHooks {
+  /** Hears of clients whose connections are cut because they take nothing. */
+  readonly onStalled?: (heldBytes: number) => void;
+  /** Answers what the application never saw, or could not answer itself. */
+  readonly onError?: (error: unknown) => Response;
+}
+
 export function createHttpServer(
   fetch: Parameters<typeof getRequestListener>[0],
   limits: HttpLimits,
-  onStalled: (heldBytes: number) => void = () => {},
+  { onStalled = () => {}, onError = () => new Response(null, { status: 500 }) }: HttpHooks = {},
 ): Server {
   const stalled = new StalledClients({ timeoutMs: limits.clientStallTimeoutMs, onStalled });
-  const listener = getRequestListener(fetch) as RequestListener;
+  const connections = new Connections(limits.maxRequestsPerConnection);
+  const listener = boundedHeaders(
+    getRequestListener(fetch, { errorHandler: onError }) as RequestListener,
+    limits.maxHeaders,
+  );
   const server = createServer(
     {
       headersTimeout: limits.headersTimeoutMs,
@@ -44,13 +55,13 @@ export function createHttpServer(
       keepAlive: true,
       keepAliveInitialDelay: limits.clientStallTimeoutMs / 2,
     },
-    boundedHeaders((incoming, outgoing) => {
+    (incoming, outgoing) => {
+      if (!connections.take(incoming, outgoing)) return;
       stalled.watch(outgoing);
-      return listener(incoming, outgoing);
-    }, limits.maxHeaders),
+      listener(incoming, outgoing);
+    },
   );
   server.maxConnections = limits.maxConnections;
-  server.maxRequestsPerSocket = limits.maxRequestsPerConnection;
   server.maxHeadersCount = limits.maxHeaders + 1;
   return server;
 }

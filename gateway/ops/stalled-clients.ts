@@ -1,16 +1,18 @@
 /**
- * Cuts the connections of clients that take nothing of their answers: those that do not read, and those that are gone
- * without a word. What is sent to keep a silent stream alive sees to it that there is always something to take.
+ * Cuts the connections of clients that do not take their answers, or next to nothing of them: those that do not read, those
+ * that read to keep us busy, and those that are gone without a word. What is sent to keep a silent stream alive sees to it
+ * that there is always something to take.
  */
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { type Progress, ReadingPace } from './reading-pace.ts';
 import { connectionKey, readUnacknowledged, type Unacknowledged } from './unacknowledged.ts';
 
 /** Looks in the time after which a client is given up: it may last a tenth longer than that. */
 const LOOKS_PER_TIMEOUT = 10;
 
 export interface StallOptions {
-  /** Without a byte taken, while there are some. */
+  /** In which a client takes what there is, or enough of it. */
   readonly timeoutMs: number;
   /** Called before the connection is cut. */
   readonly onStalled: (heldBytes: number) => void;
@@ -26,13 +28,18 @@ export class StalledClients {
     this.#options = options;
   }
 
-  /** From now until the answer has been given or the connection is closed. */
+  /** From when the answer has the connection until it has been given or the connection is closed. */
   watch(answer: ServerResponse): void {
-    const { socket } = answer;
-    if (socket === null) return;
-    this.#readers.set(answer, new Reader(socket, performance.now()));
+    // The answer to a request that came behind another one waits until that is answered.
+    if (answer.socket === null) answer.once('socket', (socket: Socket) => this.#add(answer, socket));
+    else this.#add(answer, answer.socket);
+  }
+
+  #add(answer: ServerResponse, socket: Socket): void {
+    const { timeoutMs } = this.#options;
+    this.#readers.set(answer, new Reader(socket, timeoutMs, performance.now()));
     answer.once('close', () => this.#forget(answer));
-    this.#timer ??= setInterval(() => this.#look(), this.#options.timeoutMs / LOOKS_PER_TIMEOUT);
+    this.#timer ??= setInterval(() => this.#look(), timeoutMs / LOOKS_PER_TIMEOUT);
   }
 
   #forget(answer: ServerResponse): void {
@@ -43,47 +50,52 @@ export class StalledClients {
   }
 
   #look(): void {
-    const { timeoutMs, onStalled, unacknowledged = readUnacknowledged } = this.#options;
+    const { onStalled, unacknowledged = readUnacknowledged } = this.#options;
     const nowMs = performance.now();
     const table = unacknowledged();
     for (const [answer, reader] of this.#readers) {
-      if (reader.look(table, nowMs) < timeoutMs) continue;
+      if (!reader.isTooSlow(table, nowMs)) continue;
       onStalled(reader.heldBytes);
       answer.destroy();
     }
   }
 }
 
-/** What one client has taken, seen from time to time. */
+/** Node keeps to itself how much of a large write the kernel has taken; of the write as a whole it tells at its end. */
+interface Handle {
+  /** Given to the kernel, or waiting to be. */
+  readonly bytesWritten: number;
+  readonly writeQueueSize: number;
+}
+
 class Reader {
   readonly #socket: Socket;
   readonly #key: string | undefined;
-  #takenBytes = 0;
-  #unacknowledgedBytes = 0;
-  #movedAtMs: number;
+  readonly #pace: ReadingPace;
 
-  constructor(socket: Socket, nowMs: number) {
+  constructor(socket: Socket, timeoutMs: number, nowMs: number) {
     this.#socket = socket;
     this.#key = connectionKey(socket);
-    this.#movedAtMs = nowMs;
+    // What is on its way from before belongs to answers that were watched themselves.
+    const { bytesWritten } = socket;
+    this.#pace = new ReadingPace(timeoutMs, { offeredBytes: bytesWritten, takenBytes: bytesWritten }, nowMs);
   }
 
-  /** For how long it has taken nothing of what there is. */
-  look(table: Unacknowledged, nowMs: number): number {
-    const { bytesWritten, writableLength } = this.#socket;
-    const unacknowledged = this.#key === undefined ? 0 : (table.get(this.#key) ?? 0);
-    const takenBytes = bytesWritten - writableLength - unacknowledged;
-    // The kernel takes a large write piece by piece, and Node hears of it when it has all of them.
-    const isWithin = writableLength > 0 && unacknowledged !== this.#unacknowledgedBytes;
-    const isNothingThere = writableLength + unacknowledged === 0;
-    if (isNothingThere || isWithin || takenBytes > this.#takenBytes) this.#movedAtMs = nowMs;
-    this.#takenBytes = takenBytes;
-    this.#unacknowledgedBytes = unacknowledged;
-    return nowMs - this.#movedAtMs;
+  isTooSlow(table: Unacknowledged, nowMs: number): boolean {
+    return this.#pace.isTooSlow(this.#progress(table), nowMs);
   }
 
   /** In this process; the kernel has more. */
   get heldBytes(): number {
     return this.#socket.writableLength;
+  }
+
+  #progress(table: Unacknowledged): Progress {
+    const offeredBytes = this.#socket.bytesWritten;
+    const { _handle: handle } = this.#socket as Socket & { readonly _handle?: Handle | null };
+    // Closed: there is nobody to wait for.
+    if (handle == null) return { offeredBytes, takenBytes: offeredBytes };
+    const unacknowledged = this.#key === undefined ? 0 : (table.get(this.#key) ?? 0);
+    return { offeredBytes, takenBytes: handle.bytesWritten - handle.writeQueueSize - unacknowledged };
   }
 }

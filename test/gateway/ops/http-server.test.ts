@@ -3,8 +3,12 @@ import { existsSync, lstatSync, renameSync, writeFileSync } from 'node:fs';
 import { request, type Server } from 'node:http';
 import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
+import type { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { streamResponse } from '../../../gateway/api/stream.ts';
+import { answerOutside } from '../../../gateway/app.ts';
+import { LINGER_BYTES } from '../../../gateway/ops/connections.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/ops/http-server.ts';
 import type { Log } from '../../../gateway/ops/log.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
@@ -48,9 +52,33 @@ const log = {
 /** Closed after the test, whatever becomes of it. */
 function created(limits: Partial<HttpLimits> = {}): Server {
   const { app } = testApp({ runner, log: log as unknown as Log, maxBodyBytes: MAX_BODY_BYTES });
-  const server = createHttpServer(app.fetch, { ...scaled, ...limits });
+  serveAlso(app);
+  const server = createHttpServer(
+    app.fetch,
+    { ...scaled, ...limits },
+    { onError: (error) => answerOutside(error, log as unknown as Log) },
+  );
   servers.push(server);
   return server;
+}
+
+/** Any path of which a test says what it does. */
+function serveAlso(app: Hono): void {
+  const failing = (numChunks: number): AsyncIterator<Uint8Array> => {
+    let next = 0;
+    return {
+      async next() {
+        if (next++ === numChunks) throw new Error('a secret of the inside');
+        return { done: false, value: Buffer.from('a chunk;') };
+      },
+    };
+  };
+  app.get('/failing/:chunks', (c) =>
+    streamResponse(c, 'text/plain', failing(Number(c.req.param('chunks'))), { onCancel() {}, onEnd() {} }),
+  );
+  app.get('/throwing', () => {
+    throw 'a secret that is no Error';
+  });
 }
 
 async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server; port: number }> {
@@ -126,6 +154,109 @@ test('an idle connection is closed, and so is one that has had its share of requ
   for (let i = 0; i < 5; i++) busy.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
   await busy.closed();
   assert.is(busy.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
+});
+
+test('the last answer of a connection says so, and nothing behind it is looked at', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 60_000 });
+  const client = await RawClient.connect(port);
+  const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
+  for (let i = 1; i <= 3; i++) {
+    assert.not(client.isClosed);
+    client.send(...health);
+    const count = () => client.received.match(/HTTP\/1\.1 200 /g)?.length ?? 0;
+    await until(PATIENCE_MS, `Answer ${i}`, () => count() === i);
+    const closes = client.received.match(/connection: close\r\n/gi)?.length ?? 0;
+    assert.is(closes, i === 3 ? 1 : 0, `answer ${i}`);
+  }
+  await client.closed();
+
+  const eager = await RawClient.connect(port);
+  eager.send(...health, ...health);
+  for (let i = 0; i < 4; i++) eager.send(head(`Content-Length: ${body.length}`) + body);
+  await eager.closed();
+  assert.is(eager.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
+  assert.not.match(eager.received, ' 503 ');
+  assert.match(eager.received, 'event: end');
+  assert.is(runner.requests.length, 1);
+});
+
+test('an answer before the body was read is the last of its connection, and comes whole though more is sent', async () => {
+  const { port, server } = await start({ requestTimeoutMs: 20_000, headersTimeoutMs: 20_000 });
+  const noneLeft = () => connections(server).then((count) => count === 0);
+  for (const [path, length, status] of [
+    ['/execute', 10_000_000, 413],
+    ['/nowhere', 4000, 404],
+  ] as const) {
+    const client = await RawClient.connect(port, true);
+    client.send(head(`Content-Length: ${length}`, path));
+    assert.is(await client.status(), status);
+    assert.match(client.received, /connection: close\r\n/i);
+    assert.not(client.isClosed, 'a reset would take the answer from a client that is still sending');
+    client.send('x'.repeat(length - 1));
+    await until(PATIENCE_MS, 'The end of what was sent', () => client.socket.writableLength === 0);
+    assert.ok(client.received.endsWith('}'));
+    client.send('x');
+    await until(PATIENCE_MS, 'The end of the connection', noneLeft);
+    client.socket.destroy();
+  }
+  const silent = await RawClient.connect(port, true);
+  silent.send(head('Content-Length: 5000'));
+  assert.is(await silent.status(), 413);
+  await until(PATIENCE_MS, 'The end of a connection that says no more', noneLeft);
+  silent.socket.destroy();
+  const endless = await RawClient.connect(port, true);
+  endless.send(head('Transfer-Encoding: chunked'));
+  const chunk = `10000\r\n${'x'.repeat(2 ** 16)}\r\n`;
+  const timer = setInterval(() => endless.socket.writableNeedDrain || endless.send(chunk), 1);
+  await until(PATIENCE_MS, 'The end of a connection that says ever more', () => endless.isClosed);
+  clearInterval(timer);
+  assert.ok(endless.socket.bytesWritten < 2 * LINGER_BYTES);
+});
+
+test('an answer to a request that was read keeps its connection, also a refusal', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 5000 });
+  const client = await RawClient.connect(port);
+  client.send(`${head('Content-Length: 2', '/nowhere')}{}`);
+  assert.is(await client.status(), 404);
+  client.send(`${head('Content-Length: 2')}{}`);
+  await until(PATIENCE_MS, 'The second answer', () => client.received.includes('HTTP/1.1 400 '));
+  assert.not.match(client.received, /connection: close/i);
+  client.socket.destroy();
+});
+
+test('an answer that fails goes to the log, and nothing of what failed to the client', async () => {
+  const { port } = await start();
+  for (const chunks of [0, 1, 3]) {
+    const client = await RawClient.connect(port);
+    client.send(`GET /failing/${chunks} HTTP/1.1`, 'Host: localhost', '', '');
+    await client.closed();
+    assert.not.match(client.received, 'secret');
+    assert.not.ok(client.received.endsWith('0\r\n\r\n'), 'it must not look whole');
+    assert.is(errors.length, 1);
+    const { event, path, err } = errors.pop() as { event: string; path: string; err: Error };
+    assert.equal([event, path, err.message], ['error', `/failing/${chunks}`, 'a secret of the inside']);
+  }
+  const thrown = await fetch(`http://127.0.0.1:${port}/throwing`);
+  assert.is(thrown.status, 500);
+  assert.not.match(await thrown.text(), 'secret');
+  const { correlation_id, err } = errors.pop() as { correlation_id: string; err: unknown };
+  assert.equal([err, correlation_id], ['a secret that is no Error', thrown.headers.get('x-correlation-id')]);
+});
+
+test('a request that no URL can be made of is a 400 with a correlation id', async () => {
+  const { port } = await start();
+  for (const lines of [
+    ['GET / HTTP/1.1', 'Host: lo cal'],
+    ['GET http://[ HTTP/1.1', 'Host: localhost'],
+  ]) {
+    const client = await RawClient.connect(port);
+    client.send(...lines, '', '');
+    await client.closed();
+    assert.match(client.received, /^HTTP\/1\.1 400 /);
+    assert.match(client.received, /x-correlation-id: [\da-f-]{36}\r\n/i);
+    assert.match(client.received, '"code":"INVALID_REQUEST"');
+  }
+  assert.equal(errors, []);
 });
 
 test('one connection more than may be is closed unheard', async () => {

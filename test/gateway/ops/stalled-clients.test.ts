@@ -29,7 +29,7 @@ async function served(run: (served: Served) => Promise<void>): Promise<void> {
   runner.current = { ...runner.current, info: { ...scriptedInfo, maxModelLen: 4096 } };
   const heldBytes: number[] = [];
   const limits = { ...httpLimits, clientStallTimeoutMs: STALL_MS };
-  const server = createHttpServer(app.fetch, limits, (bytes) => heldBytes.push(bytes));
+  const server = createHttpServer(app.fetch, limits, { onStalled: (bytes) => heldBytes.push(bytes) });
   const address = await listen(server, { host: '127.0.0.1', port: 0 });
   try {
     await run({ runner, port: 'port' in address ? address.port : 0, heldBytes });
@@ -76,6 +76,60 @@ test('one that reads slowly is not, and neither is one that waits for tokens', a
     });
     assert.equal(heldBytes, []);
     assert.not(slow.isClosed || waiting.isClosed);
+  });
+});
+
+test('one that reads a large answer slowly is not cut, though it was written at once', async () => {
+  const heldBytes: number[] = [];
+  const large = 'x'.repeat(2 ** 26);
+  const limits = { ...httpLimits, clientStallTimeoutMs: STALL_MS };
+  const server = createHttpServer(() => new Response(large), limits, {
+    onStalled: (bytes) => heldBytes.push(bytes),
+  });
+  const address = await listen(server, { host: '127.0.0.1', port: 0 });
+  const client = await RawClient.connect('port' in address ? address.port : 0);
+  try {
+    client.socket.pause();
+    client.send('GET / HTTP/1.1', 'Host: localhost', '', '');
+    const begin = performance.now();
+    await until(PATIENCE_MS, 'Three times the limit', async () => {
+      client.socket.once('data', () => client.socket.pause()).resume();
+      await new Promise((resolve) => setTimeout(resolve, STALL_MS / 20));
+      return performance.now() - begin > 3 * STALL_MS;
+    });
+    assert.equal(heldBytes, []);
+    assert.not(client.isClosed);
+    assert.ok(client.received.length < large.length / 2, 'most of it is still to be written');
+    await until(PATIENCE_MS, 'The cut, when it reads no more', () => heldBytes.length === 1);
+  } finally {
+    client.socket.destroy();
+    server.closeAllConnections();
+    await close(server);
+  }
+});
+
+test('a request that came behind another one on its connection is watched like the first', async () => {
+  await served(async ({ runner, port, heldBytes }) => {
+    runner.script = long;
+    const client = await RawClient.connect(port);
+    client.socket.pause();
+    client.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
+    client.post('/execute', longBody);
+    await until(PATIENCE_MS, 'The cut', () => heldBytes.length === 1);
+    await until(PATIENCE_MS, 'The cancel', () => runner.cancelled === 1);
+    client.socket.destroy();
+  });
+});
+
+test('requests that wait behind another one end with their connection', async () => {
+  await served(async ({ runner, port }) => {
+    runner.script = [[97], 'wait'];
+    const client = await RawClient.connect(port);
+    for (const job_id of ['a', 'b', 'c']) client.post('/execute', { job_id, prompt: 'x', max_tokens: 9 });
+    await until(PATIENCE_MS, 'The requests', () => runner.requests.length === 3);
+    await until(PATIENCE_MS, 'A token', () => client.received.includes('event: token'));
+    client.socket.destroy();
+    await until(PATIENCE_MS, 'The cancels', () => runner.cancelled === 3);
   });
 });
 

@@ -1,13 +1,12 @@
-import { once } from 'node:events';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { close, createHttpServer, listen } from '../../../gateway/ops/http-server.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
-import { until, within } from '../../fixtures/within.ts';
+import { until } from '../../fixtures/within.ts';
 
-const test = suite('bodies in flight');
+const test = suite('bodies');
 const patienceMs = 10_000;
 
 async function served(run: (port: number) => Promise<void>): Promise<void> {
@@ -30,12 +29,18 @@ async function begin(port: number, length: string, path = '/execute'): Promise<R
   return client;
 }
 
+const CHUNKED = 'Transfer-Encoding: chunked';
+const json = '{"job_id":"a","prompt":"x","max_tokens":2}';
+
+function chunk(text: string): string {
+  return `${text.length.toString(16)}\r\n${text}\r\n`;
+}
+
 test('more than there is room for is refused before it is sent, and taken when there is room again', async () => {
   await served(async (port) => {
-    const lengths = ['Content-Length: 4000', 'Transfer-Encoding: chunked'];
     const first = [];
-    for (const length of lengths) first.push(await begin(port, length));
-    await settled(port, 503);
+    for (let i = 0; i < 2; i++) first.push(await begin(port, 'Content-Length: 4000'));
+    await roomFor(port, 2001, false);
     for (const path of ['/execute', '/v1/completions', '/tokenize']) {
       const refused = await begin(port, 'Content-Length: 2001', path);
       assert.is(await refused.status(), 503);
@@ -50,12 +55,12 @@ test('more than there is room for is refused before it is sent, and taken when t
     assert.is(await small.status(), 200);
     // One leaves, the other one is answered: a body counts until then.
     first[0]?.socket.destroy();
-    first[1]?.send('1', '{', '0', '', '');
+    first[1]?.send('{'.padEnd(4000));
     assert.is(await first[1]?.status(), 400);
-    await settled(port, 413);
+    await roomFor(port, 4000, true);
     const again = [];
     for (let i = 0; i < 2; i++) again.push(await begin(port, 'Content-Length: 4000'));
-    await settled(port, 503);
+    await roomFor(port, 2001, false);
     for (const client of again) {
       client.send('{'.padEnd(4000));
       assert.is(await client.status(), 400);
@@ -64,15 +69,63 @@ test('more than there is room for is refused before it is sent, and taken when t
   });
 });
 
-/** Until a body of 2,001 bytes is refused as too many, or one of 10,000 as too long because there is room for 4,000. */
-async function settled(port: number, status: 503 | 413): Promise<void> {
-  await until(patienceMs, `A ${status}`, async () => {
-    const probe = await begin(port, `Content-Length: ${status === 503 ? 2001 : 10_000}`, '/cancel');
-    // One that there is room for waits for its body.
-    const isAnswered = await Promise.race([probe.status().then((got) => got === status), soon()]);
+test('bodies in chunks count as much as was read of them: eighty small ones at once are all taken', async () => {
+  await served(async (port) => {
+    const clients = [];
+    for (let i = 0; i < 80; i++) {
+      const client = await begin(port, CHUNKED);
+      client.send(chunk(json.replace('"a"', `"${i}"`)));
+      clients.push(client);
+    }
+    for (const client of clients) client.send('0', '', '');
+    for (const client of clients) assert.is(await client.status(), 200);
+    for (const client of clients) client.socket.destroy();
+  });
+});
+
+test('a body in chunks is refused where it becomes more than there is room for, and what was read of it is given up', async () => {
+  await served(async (port) => {
+    const held = [];
+    for (let i = 0; i < 3; i++) {
+      const client = await begin(port, CHUNKED);
+      client.send(chunk('{'.padEnd(3000)));
+      held.push(client);
+    }
+    await roomFor(port, 1001, false);
+    const last = await begin(port, CHUNKED);
+    last.send(chunk('{'.padEnd(900)));
+    last.send(chunk(' '.padEnd(900)));
+    assert.is(await last.status(), 503);
+    assert.match(last.received, /connection: close\r\n/i);
+    await roomFor(port, 1000, true);
+    for (const client of held) {
+      client.send('0', '', '');
+      assert.is(await client.status(), 400);
+    }
+    await roomFor(port, 4000, true);
+    for (const client of [last, ...held]) client.socket.destroy();
+  });
+});
+
+test('a body that comes byte by byte is the one that was sent', async () => {
+  await served(async (port) => {
+    const client = await begin(port, CHUNKED);
+    for (const byte of json) client.send(chunk(byte));
+    client.send('0', '', '');
+    await until(patienceMs, 'The end', () => client.received.includes('event: end'));
+    assert.match(client.received, '"tokens_out":2');
+    client.socket.destroy();
+  });
+});
+
+/** Until a body of so many bytes is waited for, or refused. */
+async function roomFor(port: number, bytes: number, isThere: boolean): Promise<void> {
+  await until(patienceMs, isThere ? 'Room' : 'No room', async () => {
+    const probe = await begin(port, `Content-Length: ${bytes}`, '/cancel');
+    const isRefused = await Promise.race([probe.status().then((status) => status === 503), soon()]);
     probe.socket.destroy();
-    await within(patienceMs, 'The end of the probe', once(probe.socket, 'close'));
-    return isAnswered;
+    await probe.closed();
+    return isRefused !== isThere;
   });
 }
 
@@ -84,7 +137,7 @@ test('a request without a body is never refused for want of room', async () => {
   await served(async (port) => {
     const open = [];
     for (let i = 0; i < 2; i++) open.push(await begin(port, 'Content-Length: 4000'));
-    await settled(port, 503);
+    await roomFor(port, 2001, false);
     const health = await fetch(`http://127.0.0.1:${port}/health`);
     assert.is(health.status, 200);
     await health.text();

@@ -1,0 +1,48 @@
+import type { ServerResponse } from 'node:http';
+import type { Context, MiddlewareHandler } from 'hono';
+import { matchedRoutes } from 'hono/route';
+import { correlationIdOf } from '../api/native/correlation.ts';
+import type { Log } from './log.ts';
+
+/** Asked every few seconds by programs. */
+const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metrics']);
+
+/**
+ * One line for each request when its answer has been given, or its client has left: never what was asked or answered, nor a
+ * path as the client wrote it. Jobs of POST /execute have lines of their own, from where they begin.
+ */
+export function logRequests(log: Log): MiddlewareHandler {
+  return async (c, next) => {
+    const startMs = performance.now();
+    const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
+    let isClosed = false;
+    let onClosed = (): void => {
+      isClosed = true;
+    };
+    outgoing?.once('close', () => onClosed());
+    await next();
+    const { status } = c.res;
+    const route = routeOf(c);
+    if (route === '/execute' && status === 200) return;
+    const write = (): void => {
+      log[PROBED.has(route) ? 'debug' : 'info']({
+        event: 'request',
+        method: c.req.method,
+        route,
+        status,
+        duration_ms: Math.round(performance.now() - startMs),
+        ...(outgoing?.writableFinished === false ? { client_gone: true } : {}),
+        request_id: c.get('requestId') as string | undefined,
+        correlation_id: correlationIdOf(c),
+      });
+    };
+    if (outgoing === undefined || isClosed) write();
+    else onClosed = write;
+  };
+}
+
+/** Null where there is none. */
+function routeOf(c: Context): string | null {
+  const own = matchedRoutes(c).filter(({ method }) => method !== 'ALL');
+  return own.at(-1)?.path ?? null;
+}
