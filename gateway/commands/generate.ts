@@ -1,5 +1,4 @@
 /** `runnel generate`: answers prompts offline, in their order. */
-import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
@@ -20,6 +19,7 @@ import { Supervisor } from '../runner/supervisor.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
 import { chooseLaunch } from './choose-launch.ts';
 import { reporting } from './report.ts';
+import { readTextFile, requireText } from './text-file.ts';
 
 /** Prompts with the runner at a time; the others wait here. */
 const MAX_OPEN_PROMPTS = 256;
@@ -147,7 +147,10 @@ function promptsOf(file: string | undefined, positionals: readonly string[]): re
   }
   if (file === undefined) return positionals;
   try {
-    return promptsSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
+    const prompts = promptsSchema.parse(JSON.parse(readTextFile(file)));
+    for (const [index, prompt] of prompts.entries())
+      if (typeof prompt === 'string') requireText(`prompt ${index + 1} of ${file}`, prompt);
+    return prompts;
   } catch (error) {
     if (!(error instanceof SyntaxError) && !(error instanceof z.ZodError)) throw error;
     throw new UsageError(
