@@ -4,8 +4,8 @@
  * the same conversation fails again; TemplateChildError, when the machine, or somebody who killed it, is the cause.
  */
 import { type ChildProcess, fork } from 'node:child_process';
-import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bundleOf } from '../bundle.js';
 import { processorMsOf } from '../ops/processor-time.ts';
 import { ChatTemplateError } from './chat-template.ts';
 import { renderProcessorMs, type TemplateLimits } from './template-limits.ts';
@@ -173,15 +173,34 @@ function notStarted(error: unknown): string {
   return `The process that renders chat templates could not be started: ${reason}.`;
 }
 
-// Sources need tsx, also when the gateway itself was started in another way. Looked up once: where no descriptor is left
-// it is not found, and Node would remember that.
-const extension = extname(import.meta.url);
-const sourceFlags = extension === '.ts' ? ['--import', import.meta.resolve('tsx')] : [];
+interface Program {
+  readonly file: string;
+  readonly flags: readonly string[];
+}
 
-/** The only place that knows how the worker is started. */
+let program: Program | undefined;
+
+/**
+ * How the worker is started, found once. To be called while there are descriptors to look with: where none is left, nothing
+ * is found, and Node would remember that.
+ */
+export function workerProgram(): Program {
+  program ??= findProgram();
+  return program;
+}
+
+function findProgram(): Program {
+  const bundle = bundleOf('template-worker');
+  if (bundle !== undefined) return { file: bundle, flags: [] };
+  const file = fileURLToPath(new URL('./template-worker.ts', import.meta.url));
+  // Sources need tsx, also when the gateway itself was started in another way.
+  return { file, flags: ['--import', import.meta.resolve('tsx')] };
+}
+
 function forkWorker(heapMb: number): ChildProcess {
-  return fork(fileURLToPath(new URL(`./template-worker${extension}`, import.meta.url)), {
-    execArgv: [`--max-old-space-size=${heapMb}`, ...sourceFlags],
+  const { file, flags } = workerProgram();
+  return fork(file, {
+    execArgv: [`--max-old-space-size=${heapMb}`, ...flags],
     // Nothing of the gateway's environment, which may hold keys, is of use to a template.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: process.env.TMPDIR },
     serialization: 'advanced',
