@@ -17,22 +17,25 @@ export interface Launch {
   leave?(): void;
 }
 
+export interface PlanEvents {
+  /** The slot has the model as its file is now, and a runner is about to be started for it. */
+  onRead?(): void;
+  onReady(info: RunnerInfo, launch: Launch): void;
+}
+
 /** The plan of runners that are started so for this model. */
-export function planOf(
-  slot: ModelSlot,
-  launch: Launch,
-  onReady: (info: RunnerInfo, launch: Launch) => void,
-): Required<RunnerPlan> {
-  const planBy = (next: Launch | undefined) => next && planOf(slot, next, onReady);
+export function planOf(slot: ModelSlot, launch: Launch, events: PlanEvents): Required<RunnerPlan> {
+  const planBy = (next: Launch | undefined) => next && planOf(slot, next, events);
   return {
     prepare: async () => {
       await slot.refresh();
+      events.onRead?.();
       return planBy(await launch.prepare?.());
     },
     command: () => launch.command(slot),
     modelPath: slot.path,
     onReady: (info) => {
-      onReady(info, launch);
+      events.onReady(info, launch);
       launch.onReady?.(info);
     },
     fallback: (failure) => planBy(launch.fallback?.(failure)),

@@ -12,10 +12,15 @@ export class JinjaChatTemplate implements ChatTemplate {
   readonly #control: LiteralFinder<true>;
 
   /** source: tokenizer.chat_template of the model file. ChatTemplateError when it is too long. */
-  constructor(source: string, tokenizer: Tokenizer) {
+  static *of(source: string, tokenizer: Tokenizer): Steps<JinjaChatTemplate> {
+    const literals = tokenizer.controlLiterals.map((literal) => [literal, true] as const);
+    return new JinjaChatTemplate(source, tokenizer, yield* LiteralFinder.of(literals));
+  }
+
+  private constructor(source: string, tokenizer: Tokenizer, control: LiteralFinder<true>) {
     this.#process = new TemplateProcess(source);
     this.#tokenizer = tokenizer;
-    this.#control = new LiteralFinder(tokenizer.controlLiterals.map((literal) => [literal, true] as const));
+    this.#control = control;
   }
 
   start(): void {

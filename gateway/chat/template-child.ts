@@ -173,16 +173,34 @@ function notStarted(error: unknown): string {
   return `The process that renders chat templates could not be started: ${reason}.`;
 }
 
-// Looked up once: where no descriptor is left it is not found, and Node would remember that. Sources need tsx, also when
-// the gateway itself was started in another way.
-const bundle = bundleOf('template-worker');
-const program = bundle ?? fileURLToPath(new URL('./template-worker.ts', import.meta.url));
-const sourceFlags = bundle === undefined ? ['--import', import.meta.resolve('tsx')] : [];
+interface Program {
+  readonly file: string;
+  readonly flags: readonly string[];
+}
 
-/** The only place that knows how the worker is started. */
+let program: Program | undefined;
+
+/**
+ * How the worker is started, found once. To be called while there are descriptors to look with: where none is left, nothing
+ * is found, and Node would remember that.
+ */
+export function workerProgram(): Program {
+  program ??= findProgram();
+  return program;
+}
+
+function findProgram(): Program {
+  const bundle = bundleOf('template-worker');
+  if (bundle !== undefined) return { file: bundle, flags: [] };
+  const file = fileURLToPath(new URL('./template-worker.ts', import.meta.url));
+  // Sources need tsx, also when the gateway itself was started in another way.
+  return { file, flags: ['--import', import.meta.resolve('tsx')] };
+}
+
 function forkWorker(heapMb: number): ChildProcess {
-  return fork(program, {
-    execArgv: [`--max-old-space-size=${heapMb}`, ...sourceFlags],
+  const { file, flags } = workerProgram();
+  return fork(file, {
+    execArgv: [`--max-old-space-size=${heapMb}`, ...flags],
     // Nothing of the gateway's environment, which may hold keys, is of use to a template.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: process.env.TMPDIR },
     serialization: 'advanced',

@@ -6,7 +6,7 @@
  * killed, another one gets the conversation that it was at, once.
  */
 import { ChatTemplateError, ChatTemplateUnavailableError } from './chat-template.ts';
-import { TemplateChild, TemplateChildError } from './template-child.ts';
+import { TemplateChild, TemplateChildError, workerProgram } from './template-child.ts';
 import { outputCharsMax, type TemplateLimits, templateLimits } from './template-limits.ts';
 import type { TemplateVariables } from './template-messages.ts';
 
@@ -38,6 +38,7 @@ export class TemplateProcess {
       );
     }
     this.#source = source;
+    workerProgram();
   }
 
   /** Of the process that is there, or being started. */

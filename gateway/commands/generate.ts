@@ -1,10 +1,10 @@
 /** `runnel generate`: answers prompts offline, in their order. */
-import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
 import { planOf } from '../backend/launch.ts';
+import { agreeOn } from '../backend/same-model.ts';
 import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
 import { checkRunnerSettings, RUNNER_LIMITS } from '../config/runner-settings.ts';
 import { flagOptions, mergeSettings } from '../config/settings.ts';
@@ -19,6 +19,7 @@ import { Supervisor } from '../runner/supervisor.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
 import { chooseLaunch } from './choose-launch.ts';
 import { reporting } from './report.ts';
+import { readTextFile, requireText } from './text-file.ts';
 
 /** Prompts with the runner at a time; the others wait here. */
 const MAX_OPEN_PROMPTS = 256;
@@ -77,8 +78,9 @@ async function generate(
   await slot.refresh();
   const { supervisor, info } = await startRunner(config, slot);
   try {
-    if (slot.current === undefined) throw new UnavailableError(`The model ${slot.path} has gone.`);
-    const answers = answerPrompts(supervisor, { model: slot.current, info }, prompts, settings);
+    const model = await agreeOn(slot, info);
+    if (typeof model === 'string') throw new UnavailableError(model);
+    const answers = answerPrompts(supervisor, { model, info }, prompts, settings);
     let numPrinted = 0;
     for await (const answer of answers) {
       const before = numPrinted++ === 0 ? '[' : ',\n ';
@@ -111,7 +113,7 @@ async function startRunner(
     fail = (reason) => reject(new UnavailableError(reason));
   });
   const supervisor = new Supervisor({
-    ...planOf(slot, chooseLaunch(config, { log }), succeed),
+    ...planOf(slot, chooseLaunch(config, { log }), { onReady: succeed }),
     maxOpenRequests: MAX_OPEN_PROMPTS,
     maxQueuedTokens: RUNNER_LIMITS.promptTokens,
     log,
@@ -145,7 +147,10 @@ function promptsOf(file: string | undefined, positionals: readonly string[]): re
   }
   if (file === undefined) return positionals;
   try {
-    return promptsSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
+    const prompts = promptsSchema.parse(JSON.parse(readTextFile(file)));
+    for (const [index, prompt] of prompts.entries())
+      if (typeof prompt === 'string') requireText(`prompt ${index + 1} of ${file}`, prompt);
+    return prompts;
   } catch (error) {
     if (!(error instanceof SyntaxError) && !(error instanceof z.ZodError)) throw error;
     throw new UsageError(

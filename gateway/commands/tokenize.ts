@@ -1,10 +1,10 @@
 /** `runnel tokenize`: prints the ids of a text as a JSON array. */
-import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { loadModel } from '../model/load-model.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ExitCode, UsageError } from '../ops/exit-code.ts';
 import { reporting } from './report.ts';
+import { readTextFile } from './text-file.ts';
 
 export function tokenizeUsage(): string {
   return (
@@ -41,7 +41,7 @@ export function tokenizeCommand(args: string[]): Promise<number> {
 
 function textOf(file: string | undefined, positionals: readonly string[]): string {
   const [text] = positionals;
-  if (file !== undefined && text === undefined) return readFileSync(file, 'utf8');
+  if (file !== undefined && text === undefined) return readTextFile(file);
   if (file === undefined && text !== undefined && positionals.length === 1) return text;
   throw new UsageError('tokenize takes either --file FILE or one TEXT.');
 }

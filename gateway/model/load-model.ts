@@ -1,14 +1,16 @@
 /** From a path to a Model: opens the file, reads its metadata, builds its tokenizer and its template. */
-import { closeSync, constants, fstatSync, openSync, type Stats } from 'node:fs';
+import { type BigIntStats, closeSync, constants, fstatSync, openSync } from 'node:fs';
 import { ChatTemplateError } from '../chat/chat-template.ts';
 import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
+import { inSlices, type Steps } from '../ops/long-work.ts';
 import { createTokenizer } from '../tokenizer/create-tokenizer.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
+import { requireKnownArchitecture } from './architectures.ts';
 import { EndOfFileError } from './file-window.ts';
 import { GgufError, readGguf } from './gguf.ts';
 import { type Metadata, MetadataError } from './metadata.ts';
-import { type Model, modelIdOf } from './model.ts';
+import { identityOf, type Model, modelIdOf } from './model.ts';
 import { ModelFileError } from './model-file-error.ts';
 
 /** Ends of an answer, where the file names them: of the text, of a turn, of a message. */
@@ -18,33 +20,36 @@ const stopKeys = [
   'tokenizer.ggml.eom_token_id',
 ] as const;
 
-/** Reads what the gateway needs of the GGUF file at `path`. Throws ModelFileError. */
+/**
+ * Reads what the gateway needs of the GGUF file at `path`, a few milliseconds in each turn of the loop: a vocabulary of
+ * 128,000 tokens takes most of a second. Throws ModelFileError.
+ */
 export async function loadModel(path: string): Promise<Model> {
   try {
-    const { metadata, stats } = readMetadataOf(path);
-    return modelFrom(path, metadata, stats);
+    return await inSlices(readModel(path));
   } catch (error) {
     throw asModelFileError(path, error);
   }
 }
 
-function readMetadataOf(path: string): { metadata: Metadata; stats: Stats } {
+function* readModel(path: string): Steps<Model> {
   // O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
-    const stats = fstatSync(fd);
+    const stats = fstatSync(fd, { bigint: true });
     if (!stats.isFile()) throw new ModelFileError(66, `The model ${path} is not a regular file.`);
-    return { metadata: readGguf(fd, stats.size), stats };
+    return yield* modelFrom(path, yield* readGguf(fd, Number(stats.size)), stats);
   } finally {
     closeSync(fd);
   }
 }
 
-function modelFrom(path: string, metadata: Metadata, stats: Stats): Model {
+function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps<Model> {
   const architecture = metadata.string('general.architecture');
+  requireKnownArchitecture(path, architecture);
   const contextLength = metadata.uint32(`${architecture}.context_length`);
   if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
-  const tokenizer = createTokenizer(metadata);
+  const tokenizer = yield* createTokenizer(metadata);
   const source = metadata.optionalString('tokenizer.chat_template');
   return {
     path,
@@ -53,9 +58,10 @@ function modelFrom(path: string, metadata: Metadata, stats: Stats): Model {
     contextLength,
     tokenizer,
     quantKind: quantKindOf(metadata),
-    chatTemplate: source === undefined ? undefined : new JinjaChatTemplate(source, tokenizer),
+    chatTemplate: source === undefined ? undefined : yield* JinjaChatTemplate.of(source, tokenizer),
     stopIds: stopIdsOf(metadata, tokenizer),
-    created: Math.floor(stats.mtimeMs / 1000),
+    created: Math.floor(Number(stats.mtimeMs) / 1000),
+    file: identityOf(stats),
   };
 }
 

@@ -3,7 +3,11 @@
  * the key and both types: nothing is converted, since a file that says int8 where a number of tokens belongs is either
  * damaged or made to mislead.
  */
+import type { Steps } from '../ops/long-work.ts';
 import type { GgufString, GgufValue } from './gguf-types.ts';
+
+/** Entries of an array that are looked at in a step. */
+const stepEntries = 4096;
 
 /** A key is missing or has a value that cannot be. Carries no path: whoever opened the file adds it. */
 export class MetadataError extends Error {
@@ -60,11 +64,16 @@ export class Metadata {
   }
 
   /** Every entry has to be UTF-8. */
-  stringArray(key: string): readonly string[] {
+  *stringArray(key: string): Steps<readonly string[]> {
     const found = this.#values.get(key);
     if (found === undefined) throw new MetadataError(`the key ${key} is missing`);
     if (found.type !== 'array' || found.of !== 'string') throw wrongType(key, found, 'array of string');
-    return found.value.map((entry, index) => textOf(entry, `${key}[${index}]`));
+    const texts = new Array<string>(found.value.length);
+    for (const [index, entry] of found.value.entries()) {
+      texts[index] = typeof entry === 'string' ? entry : textOf(entry, `${key}[${index}]`);
+      if (index % stepEntries === 0) yield;
+    }
+    return texts;
   }
 
   optionalInt32Array(key: string): Int32Array | undefined {

@@ -1,15 +1,14 @@
 import { stat } from 'node:fs/promises';
 import { loadModel } from './load-model.ts';
-import type { Model } from './model.ts';
+import { identityOf, type Model } from './model.ts';
 
 /**
  * The model that a gateway serves from one path. It is read again when its file has changed, so that a file mended or
- * replaced under a running gateway is served as it is now, and the tokenizer is never another model's than the runner's.
+ * replaced under a running gateway is served as it is now. Whether a runner has read the same is backend/same-model.ts's.
  */
 export class ModelSlot {
   readonly path: string;
   #model: Model | undefined;
-  #identity: string | undefined;
 
   constructor(path: string) {
     this.path = path;
@@ -22,17 +21,17 @@ export class ModelSlot {
 
   /** Called before each start of a runner. Throws ModelFileError when the file cannot be used. */
   async refresh(): Promise<void> {
-    const identity = await identify(this.path);
-    if (this.#model !== undefined && identity !== undefined && identity === this.#identity) return;
+    if (await this.holds(this.path)) return;
     this.close();
     this.#model = await loadModel(this.path);
-    this.#identity = identity;
   }
 
   /** Whether this is what would be read from that path now. */
   async holds(path: string): Promise<boolean> {
     if (path !== this.path || this.#model === undefined) return false;
-    return (await identify(path)) === this.#identity;
+    // Without such a file loadModel says so in its own words.
+    const stats = await stat(path, { bigint: true }).catch(() => undefined);
+    return stats !== undefined && identityOf(stats) === this.#model?.file;
   }
 
   /** Lets go of the model; those who have it may end what they are at. */
@@ -40,10 +39,4 @@ export class ModelSlot {
     this.#model?.chatTemplate?.close();
     this.#model = undefined;
   }
-}
-
-/** Undefined when there is no such file: loadModel then says so in its own words. */
-async function identify(path: string): Promise<string | undefined> {
-  const stats = await stat(path, { bigint: true }).catch(() => undefined);
-  return stats && `${stats.dev} ${stats.ino} ${stats.size} ${stats.mtimeNs}`;
 }

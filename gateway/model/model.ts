@@ -1,3 +1,4 @@
+import type { BigIntStats } from 'node:fs';
 import { basename } from 'node:path';
 import type { ChatTemplate } from '../chat/chat-template.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
@@ -20,9 +21,16 @@ export interface Model {
   readonly stopIds: readonly number[];
   /** Seconds since 1970 of the file's modification time. */
   readonly created: number;
+  /** Of the file that this was read from: see identityOf. */
+  readonly file: string;
 }
 
 /** As clients name the model of a file: by the file's name without directory and .gguf. */
 export function modelIdOf(path: string): string {
   return basename(path, '.gguf');
+}
+
+/** A file that was replaced or written anew has another; as a runner's Ready.model_identity ends. */
+export function identityOf({ size, mtimeNs, ino }: Pick<BigIntStats, 'size' | 'mtimeNs' | 'ino'>): string {
+  return `${size}-${mtimeNs}-${ino}`;
 }

@@ -1,8 +1,9 @@
 /**
  * Work on the event loop that takes longer than streams may be kept waiting. It is cut into steps; a few milliseconds of them
- * are done in each turn of the loop, and everything else has its turn in between. One work is under way at a time, for the
- * sake of memory, and the shortest that waits is next: who sends little does not wait for all who send much.
+ * are done in each turn of the loop, and everything else has its turn in between. Of requests' work one is under way at a
+ * time, for the sake of memory, and the shortest that waits is next: who sends little does not wait for all who send much.
  */
+import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** Yields often: between two yields lies about a millisecond at most. */
 export type Steps<Result> = Generator<undefined, Result, undefined>;
@@ -46,9 +47,7 @@ export class LongWork {
       const advance = (): boolean => {
         try {
           signal?.throwIfAborted();
-          const endMs = performance.now() + longWorkLimits.sliceMs;
-          let next = steps.next();
-          while (!next.done && performance.now() < endMs) next = steps.next();
+          const next = slice(steps);
           if (next.done) resolve(next.value);
           return next.done === true;
         } catch (error) {
@@ -76,6 +75,22 @@ export class LongWork {
 
 /** There is one event loop. */
 export const longWork = new LongWork();
+
+/** Work that waits for nobody: a slice in each turn of the loop, from now on. */
+export async function inSlices<Result>(steps: Steps<Result>): Promise<Result> {
+  for (let next = slice(steps); ; next = slice(steps)) {
+    if (next.done) return next.value;
+    await nextTurn();
+  }
+}
+
+/** What is done in one turn of the loop. */
+function slice<Result>(steps: Steps<Result>): IteratorResult<undefined, Result> {
+  const endMs = performance.now() + longWorkLimits.sliceMs;
+  let next = steps.next();
+  while (!next.done && performance.now() < endMs) next = steps.next();
+  return next;
+}
 
 /** All of it, now. */
 export function finish<Result>(steps: Steps<Result>): Result {

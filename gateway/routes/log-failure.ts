@@ -7,13 +7,15 @@ import { GenerationError } from '../runner/runner.ts';
 /** Logs what went wrong on the server's side. A client that left made its own failure, and is not logged. */
 export function logFailure(log: Log, c: Context, thrown: unknown): void {
   const isCancelled = thrown instanceof GenerationError && thrown.code === 'CANCELLED';
-  if (isCancelled || c.req.raw.signal.aborted || toApiError(thrown).status !== 500) return;
+  const { status, code, message } = toApiError(thrown);
+  if (isCancelled || c.req.raw.signal.aborted || status !== 500) return;
   log.error({
     event: 'error',
-    code: toApiError(thrown).code,
+    code,
     path: c.req.path,
     request_id: c.get('requestId'),
     correlation_id: correlationIdOf(c),
-    err: thrown,
+    // Where a failure that was foreseen was made tells nothing, and one request can have it again and again.
+    ...(thrown instanceof GenerationError ? { msg: message } : { err: thrown }),
   });
 }

@@ -46,10 +46,13 @@ export class Gate {
 
   /** Gives a function that must be called when the request is prepared, or is not going to be. Throws GenerationError. */
   async enter({ deadlineMs = Number.POSITIVE_INFINITY, signal }: Visitor): Promise<() => void> {
-    const untilMs = Math.min(deadlineMs, this.#options.now() + this.#options.maxWaitMs);
+    const { now, maxWaitMs } = this.#options;
+    // Told from now on by a clock that nobody sets.
+    const leftMs = deadlineMs - now();
+    const untilMs = performance.now() + Math.min(leftMs, maxWaitMs);
     try {
       // It may have been closed again before this one had its turn.
-      while (this.#isClosed) await this.#wait(untilMs, untilMs === deadlineMs, signal);
+      while (this.#isClosed) await this.#wait(untilMs, leftMs <= maxWaitMs, signal);
     } catch (error) {
       if (error instanceof GenerationError) this.#options.onRefused(error);
       throw error;
@@ -80,7 +83,7 @@ export class Gate {
   }
 
   #wait(untilMs: number, isOwnDeadline: boolean, signal: AbortSignal): Promise<void> {
-    const { maxWaiting, maxWaitMs, now } = this.#options;
+    const { maxWaiting, maxWaitMs } = this.#options;
     if (this.#waiting.size >= maxWaiting) {
       const message = `${maxWaiting} requests wait for what takes over already, which is the limit.`;
       throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
@@ -107,7 +110,7 @@ export class Gate {
           : `The other model, or the other runner, did not take over within ${maxWaitMs / 1000} s, the server's limit.`;
         giveUp(new GenerationError('TIMEOUT', message, { retriable: true }));
       };
-      const timer = setTimeout(onTimeUp, Math.max(0, untilMs - now()));
+      const timer = setTimeout(onTimeUp, Math.max(0, untilMs - performance.now()));
       this.#waiting.add(letIn);
       if (signal.aborted) onGone();
       else signal.addEventListener('abort', onGone, { once: true });

@@ -4,6 +4,7 @@
  * the gate.
  */
 import { type Launch, planOf } from '../backend/launch.ts';
+import { agreeOn, differenceOf } from '../backend/same-model.ts';
 import { type Model, modelIdOf } from '../model/model.ts';
 import { ModelSlot } from '../model/model-slot.ts';
 import { systemClock } from '../runner/clock.ts';
@@ -61,6 +62,8 @@ export class Serving implements Runner {
   /** Settles when the last file that was to be looked at has been. */
   #looked: Promise<unknown> = Promise.resolve();
   #isStopping = false;
+  /** Why the runner that is ready cannot serve the model that was read; isFinal: it will not be read again. */
+  #difference: { readonly reason: string; readonly isFinal: boolean } | undefined;
 
   constructor(modelPath: string, launch: Launch, options: ServingOptions) {
     this.#options = options;
@@ -69,9 +72,12 @@ export class Serving implements Runner {
     this.#supervisor = new Supervisor({ ...options, ...this.#planOf({ slot: this.#slot, launch }) });
   }
 
-  /** Undefined until it is loaded, and while it cannot be. */
+  /** Undefined until it is loaded, while it cannot be, and while the runner that serves, or served last, has another file. */
   get model(): Model | undefined {
-    return this.#slot.current;
+    const model = this.#slot.current;
+    const { info } = this.#supervisor.status();
+    if (model === undefined || info === undefined) return model;
+    return differenceOf(model, info) === undefined ? model : undefined;
   }
 
   /** Starts the first runner. To be called once. */
@@ -116,6 +122,12 @@ export class Serving implements Runner {
       ...(backend === undefined ? {} : { backend }),
       openRequests: ofRunner.openRequests + this.#options.gate.numWaiting,
     };
+    if (this.#difference !== undefined && status.state === 'ready') {
+      const { reason, isFinal } = this.#difference;
+      return isFinal
+        ? { ...status, state: 'failed', reason }
+        : { ...status, state: 'recovering', reason, retryAfterSec };
+    }
     if (this.#change === undefined) return status;
     const { phase, target } = this.#change;
     const [from, to] = [modelIdOf(this.#slot.path), modelIdOf(target.slot.path)];
@@ -238,12 +250,40 @@ export class Serving implements Runner {
   }
 
   #planOf({ slot, launch }: Target): RunnerPlan {
-    return planOf(slot, launch, (info, launched) => {
-      if (slot !== this.#slot) this.#slot.close();
-      this.#slot = slot;
-      this.#launch = launched;
-      if (slot.current !== undefined) this.#options.onServed?.(info, slot.current);
+    return planOf(slot, launch, {
+      // While the runner loads, so that the first conversation finds it there.
+      onRead: () => slot.current?.chatTemplate?.start(),
+      onReady: (info, launched) => {
+        if (slot !== this.#slot) this.#slot.close();
+        this.#slot = slot;
+        this.#launch = launched;
+        void this.#serve(slot, info);
+      },
     });
+  }
+
+  /** The runner is ready; so is the model, once both are known to have read the same file. */
+  async #serve(slot: ModelSlot, info: RunnerInfo): Promise<void> {
+    const model = slot.current;
+    this.#difference = undefined;
+    if (model !== undefined && differenceOf(model, info) === undefined) {
+      this.#options.onServed?.(info, model);
+      return;
+    }
+    const reason = 'The model file was replaced while it was being loaded; it is being read again.';
+    const difference = { reason, isFinal: false };
+    this.#difference = difference;
+    this.#log('warn', 'model_file_differs', { runner: info.modelIdentity, gateway: model?.file });
+    const agreed = await agreeOn(slot, info);
+    // Another runner has become ready meanwhile.
+    if (this.#difference !== difference) return;
+    if (typeof agreed === 'string') {
+      this.#difference = { reason: agreed, isFinal: true };
+      this.#log('error', 'model_failed', { reason: agreed, isRetriable: false });
+      return;
+    }
+    this.#difference = undefined;
+    this.#options.onServed?.(info, agreed);
   }
 
   #logChange(
@@ -258,7 +298,7 @@ export class Serving implements Runner {
     else this.#log(level, `model_change_${phase}`, { ...models, ...fields });
   }
 
-  #log(level: 'info' | 'error', event: string, fields: object): void {
+  #log(level: 'info' | 'warn' | 'error', event: string, fields: object): void {
     this.#options.log({ level, event, ...fields });
   }
 }

@@ -41,13 +41,31 @@ export class ByteLevelTokenizer implements Tokenizer {
   readonly missingBytes: readonly number[];
 
   /** words: an expression of preTokenizers, whose matches cover any text. */
-  constructor(vocabulary: Vocabulary, words: RegExp, merger: WordMerger, special: SpecialTokens) {
+  static *of(
+    vocabulary: Vocabulary,
+    words: RegExp,
+    merger: WordMerger,
+    special: SpecialTokens,
+  ): Steps<ByteLevelTokenizer> {
+    const { userDefined, control } = vocabulary;
+    const userLiterals = yield* LiteralFinder.of(userDefined);
+    const allLiterals = yield* LiteralFinder.of([...userDefined, ...control]);
+    return new ByteLevelTokenizer(vocabulary, words, merger, special, { userLiterals, allLiterals });
+  }
+
+  private constructor(
+    vocabulary: Vocabulary,
+    words: RegExp,
+    merger: WordMerger,
+    special: SpecialTokens,
+    finders: Record<'userLiterals' | 'allLiterals', LiteralFinder<number>>,
+  ) {
     this.#vocabulary = vocabulary;
     this.#words = words;
     this.#merger = merger;
     this.#special = special;
-    this.#userLiterals = new LiteralFinder(vocabulary.userDefined);
-    this.#allLiterals = new LiteralFinder([...vocabulary.userDefined, ...vocabulary.control]);
+    this.#userLiterals = finders.userLiterals;
+    this.#allLiterals = finders.allLiterals;
     this.controlLiterals = vocabulary.control.map(([literal]) => literal);
     this.missingBytes = [...vocabulary.byteIds.keys()].filter((byte) => vocabulary.byteIds[byte] === -1);
   }

@@ -1,5 +1,6 @@
 /** The tokenizer that a model file describes. */
 import type { Metadata } from '../model/metadata.ts';
+import type { Steps } from '../ops/long-work.ts';
 import { WordMerger } from './bpe.ts';
 import { ByteLevelTokenizer, type SpecialTokens } from './byte-level-tokenizer.ts';
 import { MergeTable } from './merge-table.ts';
@@ -7,11 +8,13 @@ import { preTokenizers } from './pre-tokenizers.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 import { Vocabulary } from './vocabulary.ts';
 
+/** Merges looked up in a step. */
+const stepMerges = 1024;
 /** Keys of tokens that begin or end something: never ordinary text, whatever type the file gives them. */
 const controlKeys = ['bos', 'eos', 'eot', 'eom'].map((name) => `tokenizer.ggml.${name}_token_id`);
 
 /** Throws TokenizerError, or MetadataError for a key that is missing or of another type. */
-export function createTokenizer(metadata: Metadata): ByteLevelTokenizer {
+export function* createTokenizer(metadata: Metadata): Steps<ByteLevelTokenizer> {
   const kind = metadata.string('tokenizer.ggml.model');
   if (kind !== 'gpt2') {
     throw new TokenizerError(`its tokenizer is of the kind ${kind}; gpt2 (byte-level BPE) is supported`);
@@ -22,17 +25,17 @@ export function createTokenizer(metadata: Metadata): ByteLevelTokenizer {
     const known = [...preTokenizers.keys()].join(', ');
     throw new TokenizerError(`its pre-tokenizer is ${preName}; supported are: ${known}`);
   }
-  const tokens = metadata.stringArray('tokenizer.ggml.tokens');
+  const tokens = yield* metadata.stringArray('tokenizer.ggml.tokens');
   if (tokens.length === 0) throw new TokenizerError('its vocabulary is empty');
   const controlIds = controlKeys.flatMap((key) => tokenId(metadata, key, tokens.length) ?? []);
-  const vocabulary = new Vocabulary(
+  const vocabulary = yield* Vocabulary.of(
     tokens,
     metadata.optionalInt32Array('tokenizer.ggml.token_type'),
     controlIds,
   );
-  const merges = mergesOf(vocabulary, metadata.stringArray('tokenizer.ggml.merges'));
+  const merges = yield* mergesOf(vocabulary, yield* metadata.stringArray('tokenizer.ggml.merges'));
   const special = specialTokensOf(metadata, tokens.length);
-  return new ByteLevelTokenizer(vocabulary, words, new WordMerger(merges), special);
+  return yield* ByteLevelTokenizer.of(vocabulary, words, new WordMerger(merges), special);
 }
 
 function specialTokensOf(metadata: Metadata, vocabSize: number): SpecialTokens {
@@ -52,7 +55,7 @@ function tokenId(metadata: Metadata, key: string, vocabSize: number): number | u
   return id;
 }
 
-function mergesOf(vocabulary: Vocabulary, merges: readonly string[]): MergeTable {
+function* mergesOf(vocabulary: Vocabulary, merges: readonly string[]): Steps<MergeTable> {
   const table = new MergeTable(merges.length);
   for (const [index, merge] of merges.entries()) {
     // Neither part has a space, which byte-level text writes as another character.
@@ -66,6 +69,7 @@ function mergesOf(vocabulary: Vocabulary, merges: readonly string[]): MergeTable
     if (!table.add(ids[0], ids[1], ids[2])) {
       throw new TokenizerError(`merge ${index}, ${JSON.stringify(merge)}, is there twice`);
     }
+    if (index % stepMerges === 0) yield;
   }
   return table;
 }

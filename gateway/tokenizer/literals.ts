@@ -2,13 +2,15 @@
  * Finds literals of special tokens in text: leftmost first, and of those that begin at the same place the longest. A trie
  * over UTF-16 units, so that text which only looks like literals costs little more than other text.
  */
-
+import { finish, type Steps } from '../ops/long-work.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 
 /** Longer literals are refused: it bounds what one place in a text can cost. */
 const literalCharsMax = 256;
 /** Of all literals together; it bounds the trie, which has a node for each character. */
 const allCharsMax = 2 ** 20;
+/** Literals taken in a step. */
+const stepLiterals = 64;
 
 /** Text between literals, or a literal with what it stands for. */
 export type Segment<T> =
@@ -24,9 +26,23 @@ interface Node<T> {
 export class LiteralFinder<T extends NonNullable<unknown>> {
   readonly #root: Node<T> = { children: new Map() };
 
+  /** All at once, and the same errors. */
+  constructor(literals: Iterable<readonly [string, T]> = []) {
+    finish(this.#add(literals));
+  }
+
   /** TokenizerError for a literal that is empty or too long, or for too many of them. */
-  constructor(literals: Iterable<readonly [string, T]>) {
+  static *of<T extends NonNullable<unknown>>(
+    literals: Iterable<readonly [string, T]>,
+  ): Steps<LiteralFinder<T>> {
+    const finder = new LiteralFinder<T>();
+    yield* finder.#add(literals);
+    return finder;
+  }
+
+  *#add(literals: Iterable<readonly [string, T]>): Steps<void> {
     let allChars = 0;
+    let numLiterals = 0;
     for (const [literal, match] of literals) {
       allChars += literal.length;
       if (literal.length === 0 || literal.length > literalCharsMax) {
@@ -48,6 +64,7 @@ export class LiteralFinder<T extends NonNullable<unknown>> {
         node = child;
       }
       node.match = match;
+      if (++numLiterals % stepLiterals === 0) yield;
     }
   }
 

@@ -1,10 +1,25 @@
 /** Tokens of a model file: what each stands for, and which have a meaning beyond text. */
+import type { Steps } from '../ops/long-work.ts';
 import { bytesOfText, charOfByte } from './byte-alphabet.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 
 /** Values of tokenizer.ggml.token_type; those not named here are ordinary text. */
-const tokenTypes = { unknown: 2, control: 3, userDefined: 4, max: 6 } as const;
+const tokenTypes = { ordinary: 1, unknown: 2, control: 3, userDefined: 4, max: 6 } as const;
 const numBytes = 256;
+
+/** Tokens looked at in a step. */
+const stepTokens = 1024;
+
+/** Each is of the vocabulary of the same name. */
+interface Parts {
+  readonly tokens: readonly string[];
+  readonly ids: ReadonlyMap<string, number>;
+  readonly isControl: Uint8Array;
+  readonly isLiteral: Uint8Array;
+  readonly control: readonly (readonly [string, number])[];
+  readonly userDefined: readonly (readonly [string, number])[];
+  readonly maxTokenBytes: number;
+}
 
 export class Vocabulary {
   /** By id, as the file writes them. */
@@ -26,43 +41,47 @@ export class Vocabulary {
    * types: tokenizer.ggml.token_type, as many as tokens, or undefined where all are ordinary. controlIds: tokens that
    * are control tokens whatever their type, since they begin or end texts. Throws TokenizerError.
    */
-  constructor(tokens: readonly string[], types: Int32Array | undefined, controlIds: readonly number[]) {
+  static *of(
+    tokens: readonly string[],
+    types: Int32Array | undefined,
+    controlIds: readonly number[],
+  ): Steps<Vocabulary> {
     if (types !== undefined && types.length !== tokens.length) {
       throw new TokenizerError(
         `tokenizer.ggml.token_type has ${types.length} entries for ${tokens.length} tokens`,
       );
     }
-    this.#tokens = tokens;
-    this.#ids = idsOf(tokens);
-    this.#isControl = new Uint8Array(tokens.length);
-    this.#isLiteral = new Uint8Array(tokens.length);
-    for (const [id, type] of types?.entries() ?? []) {
-      if (type < 0 || type > tokenTypes.max) throw new TokenizerError(`the token ${id} has type ${type}`);
-      if (type === tokenTypes.control || type === tokenTypes.unknown) this.#isControl[id] = 1;
-      if (type === tokenTypes.userDefined) this.#isLiteral[id] = 1;
-    }
-    for (const id of controlIds) this.#isControl[id] = 1;
+    const ids = yield* idsOf(tokens);
+    const isControl = new Uint8Array(tokens.length);
+    const isLiteral = new Uint8Array(tokens.length);
+    for (const id of controlIds) isControl[id] = 1;
     const control: [string, number][] = [];
     const userDefined: [string, number][] = [];
-    for (let id = 0; id < tokens.length; id++) {
-      if (this.#isControl[id] === 1) {
-        this.#isLiteral[id] = 1;
-        control.push([tokens[id] ?? '', id]);
-      } else if (this.#isLiteral[id] === 1) {
-        userDefined.push([tokens[id] ?? '', id]);
-      }
+    let maxTokenBytes = 1;
+    for (const [id, token] of tokens.entries()) {
+      const type = types?.[id] ?? tokenTypes.ordinary;
+      if (type < 0 || type > tokenTypes.max) throw new TokenizerError(`the token ${id} has type ${type}`);
+      if (type === tokenTypes.control || type === tokenTypes.unknown) isControl[id] = 1;
+      if (isControl[id] === 1) control.push([token, id]);
+      else if (type === tokenTypes.userDefined) userDefined.push([token, id]);
+      if (isControl[id] === 1 || type === tokenTypes.userDefined) isLiteral[id] = 1;
+      // A byte has one character of the byte alphabet.
+      const bytes = isLiteral[id] === 1 ? Buffer.byteLength(token) : token.length;
+      maxTokenBytes = Math.max(maxTokenBytes, bytes);
+      if (id % stepTokens === 0) yield;
     }
-    // A byte has one character of the byte alphabet.
-    const lengths = tokens.map((token, id) =>
-      this.#isLiteral[id] === 1 ? Buffer.byteLength(token) : token.length,
-    );
-    this.maxTokenBytes = lengths.reduce((most, length) => Math.max(most, length), 1);
+    return new Vocabulary({ tokens, ids, isControl, isLiteral, control, userDefined, maxTokenBytes });
+  }
+
+  private constructor({ tokens, ids, isControl, isLiteral, control, userDefined, maxTokenBytes }: Parts) {
+    this.#tokens = tokens;
+    this.#ids = ids;
+    this.#isControl = isControl;
+    this.#isLiteral = isLiteral;
     this.control = control;
     this.userDefined = userDefined;
-    this.byteIds = Int32Array.from(
-      { length: numBytes },
-      (_, byte) => this.#ids.get(charOfByte[byte] ?? '') ?? -1,
-    );
+    this.maxTokenBytes = maxTokenBytes;
+    this.byteIds = Int32Array.from({ length: numBytes }, (_, byte) => ids.get(charOfByte[byte] ?? '') ?? -1);
   }
 
   get size(): number {
@@ -88,7 +107,7 @@ export class Vocabulary {
   }
 }
 
-function idsOf(tokens: readonly string[]): Map<string, number> {
+function* idsOf(tokens: readonly string[]): Steps<Map<string, number>> {
   const ids = new Map<string, number>();
   for (const [id, token] of tokens.entries()) {
     const other = ids.get(token);
@@ -96,6 +115,7 @@ function idsOf(tokens: readonly string[]): Map<string, number> {
       throw new TokenizerError(`the tokens ${other} and ${id} are both ${JSON.stringify(token)}`);
     }
     ids.set(token, id);
+    if (id % stepTokens === 0) yield;
   }
   return ids;
 }

@@ -10,6 +10,7 @@ import { JinjaChatTemplate } from '../../../gateway/chat/jinja-chat-template.ts'
 import { loadModel } from '../../../gateway/model/load-model.ts';
 import type { Model } from '../../../gateway/model/model.ts';
 import { resolveModel } from '../../../gateway/model/model-cache.ts';
+import { finish } from '../../../gateway/ops/long-work.ts';
 import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { tinyModel, tinyModelWithTemplate } from '../../fixtures/tiny-model.ts';
@@ -38,7 +39,7 @@ test('renders as Python does', async () => {
   const templates = new Map(
     Object.entries(golden.templates).map(([name, source]) => [
       name,
-      new JinjaChatTemplate(source, tokenizer),
+      finish(JinjaChatTemplate.of(source, tokenizer)),
     ]),
   );
   assert.ok(golden.cases.length >= 40);

@@ -74,6 +74,28 @@ test('each mistake is one sentence on stderr and its exit code', async () => {
   }
 });
 
+test('what is not UTF-8 text is refused, not read as another text', async () => {
+  const latin1 = folder.write('latin1.txt', Buffer.from('caf\xe9', 'latin1'));
+  const refused = { exitCode: 64, stdout: '' };
+  assert.equal(await run(tokenizeCommand, '--model', model, '--file', latin1), {
+    ...refused,
+    stderr: `runnel: The file ${latin1} is not UTF-8 text; convert it to UTF-8 first.\n`,
+  });
+  const prompts = folder.write('latin1.json', Buffer.from('["caf\xe9"]', 'latin1'));
+  assert.equal(await run(generateCommand, '--model', model, '--prompts-file', prompts), {
+    ...refused,
+    stderr: `runnel: The file ${prompts} is not UTF-8 text; convert it to UTF-8 first.\n`,
+  });
+  const halves = folder.write('halves.json', '["\\ud83d\\ude00", "x\\udc00"]');
+  assert.equal(await run(generateCommand, '--model', model, '--prompts-file', halves), {
+    ...refused,
+    stderr: `runnel: prompt 2 of ${halves} holds \\udc00, one half of a surrogate pair: that is no character.\n`,
+  });
+  // The character that stands for what cannot be read is one like any other.
+  const mark = folder.write('mark.txt', '\uFFFD');
+  assert.is((await run(tokenizeCommand, '--model', model, '--file', mark)).exitCode, 0);
+});
+
 test('generate refuses to want more tokens at least than at most', async () => {
   const flags = ['--model', model, '--min-tokens', '9', '--max-tokens', '8'];
   assert.equal(await run(generateCommand, ...flags, 'hello'), {

@@ -2,6 +2,7 @@ import { closeSync, openSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readGguf } from '../../../gateway/model/gguf.ts';
+import { finish } from '../../../gateway/ops/long-work.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import {
   ggufString,
@@ -21,7 +22,7 @@ const tensor: WriterTensor = { name: 'w', type: 0, dimensions: [4, 2], data: new
 function read(bytes: Uint8Array) {
   const fd = openSync(folder.write('file.gguf', bytes), 'r');
   try {
-    return readGguf(fd, bytes.length);
+    return finish(readGguf(fd, bytes.length));
   } finally {
     closeSync(fd);
   }
@@ -83,8 +84,8 @@ test('reads arrays of numbers into typed arrays, of strings and of booleans', ()
   assert.equal(metadata.get('f32')?.value, Float32Array.of(0.25));
   assert.equal(metadata.get('u64')?.value, BigUint64Array.of(1n));
   assert.equal(metadata.get('bools')?.value, Uint8Array.of(1, 0));
-  assert.equal(metadata.stringArray('texts'), ['a', '', 'é']);
-  assert.equal(metadata.stringArray('none'), []);
+  assert.equal(finish(metadata.stringArray('texts')), ['a', '', 'é']);
+  assert.equal(finish(metadata.stringArray('none')), []);
 });
 
 test('keeps a byte order mark, a real U+FFFD, and bytes that are not UTF-8', async () => {
@@ -99,7 +100,7 @@ test('keeps a byte order mark, a real U+FFFD, and bytes that are not UTF-8', asy
   assert.is(metadata.string('replacement'), 'a\uFFFD');
   assert.equal(metadata.get('invalid')?.value, invalid);
   assert.match((await errorOf(() => metadata.string('invalid'))).message, 'invalid is not UTF-8');
-  assert.match((await errorOf(() => metadata.stringArray('texts'))).message, 'texts[1] is not UTF-8');
+  assert.match((await errorOf(() => finish(metadata.stringArray('texts')))).message, 'texts[1] is not UTF-8');
 });
 
 test('reads version 2, and values longer than its window', () => {
@@ -115,7 +116,7 @@ test('reads version 2, and values longer than its window', () => {
     }),
   );
   assert.ok(metadata.string('long') === long);
-  assert.equal(metadata.stringArray('many'), many);
+  assert.equal(finish(metadata.stringArray('many')), many);
 });
 
 test('a key of another type is an error that names the key and both types', async () => {

@@ -1,4 +1,4 @@
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
@@ -6,11 +6,14 @@ import * as assert from 'uvu/assert';
 import { loadModel } from '../../../gateway/model/load-model.ts';
 import { resolveModel } from '../../../gateway/model/model-cache.ts';
 import { ModelFileError } from '../../../gateway/model/model-file-error.ts';
+import { CPU_RUNNER } from '../../fixtures/default-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { type WriterValue, writeGguf } from '../../fixtures/gguf-writer.ts';
+import { largeVocabularyFile } from '../../fixtures/large-vocabulary.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { tinyModel } from '../../fixtures/tiny-model.ts';
 import { tinyId, tinyMetadata, tinyTokens } from '../../fixtures/tiny-vocabulary.ts';
+import { turnsDuring } from '../../fixtures/turns.ts';
 
 const test = suite('load-model');
 const folder = temporaryFolder();
@@ -91,11 +94,45 @@ test('what the gateway does not support is refused by name', async () => {
   );
   assert.match(await faultWith({ 'tokenizer.ggml.pre': undefined }), 'tokenizer.ggml.pre is missing');
   assert.match(await faultWith({ 'general.architecture': undefined }), 'general.architecture is missing');
-  assert.match(await faultWith({ 'general.architecture': text('gpt2') }), 'gpt2.context_length is missing');
+  assert.match(await faultWith({ 'llama.context_length': undefined }), 'llama.context_length is missing');
   assert.match(
     await faultWith({ 'tokenizer.chat_template': text('x'.repeat(2 ** 20 + 1)) }),
     'chat template',
   );
+});
+
+test('an architecture that no runner has is told as a runner tells it, before anything else', async () => {
+  for (const architecture of ['qwen2', 'phi3', 'gpt2', 'a "quoted" Ünicode\n', 'x'.repeat(100)]) {
+    const path = folder.write(
+      'foreign.gguf',
+      writeGguf({
+        metadata: tinyMetadata({
+          'general.architecture': { type: 'string', value: architecture },
+          // Of these the tokenizer would complain.
+          'tokenizer.ggml.pre': { type: 'string', value: 'qwen2' },
+        }),
+      }),
+    );
+    const error = await errorOf(() => loadModel(path));
+    assert.instance(error, ModelFileError);
+    assert.is((error as ModelFileError).exitCode, 65);
+    const { status, stderr } = spawnSync(CPU_RUNNER, ['generate', '--model', path, '--tokens', '1'], {
+      encoding: 'utf8',
+    });
+    assert.is(status, 65);
+    assert.ok(stderr.includes(error.message), `${stderr} has ${error.message}`);
+  }
+});
+
+test('a vocabulary of 128,000 tokens is read in turns of the loop, and streams go on meanwhile', async () => {
+  const path = folder.write('large.gguf', largeVocabularyFile(128_000));
+  const { result, numTurns, longestMs } = await turnsDuring(() => loadModel(path));
+  assert.is(result.tokenizer.vocabSize, 128_000);
+  assert.equal(result.tokenizer.encode('!!', { addSpecial: false, parseSpecial: false }), [
+    256 + 33 * 256 + 33,
+  ]);
+  // Some 50 turns and 20 ms on an idle machine; in one go it takes a quarter of a second.
+  assert.ok(numTurns >= 10 && longestMs <= 150, `${numTurns} turns, the longest ${longestMs} ms`);
 });
 
 test('numbers and vocabularies that cannot be are refused by name', async () => {

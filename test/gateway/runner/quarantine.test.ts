@@ -33,12 +33,60 @@ test('has a bound: the one that was asked for least recently goes first', () => 
   );
 });
 
-test('the fingerprint is of the prompt and every parameter, but not of seed and deadline', () => {
+/** Ids that count how often one of them is read. */
+function countedIds(ids: readonly number[]): { promptIds: number[]; numRead: () => number } {
+  let numRead = 0;
+  const promptIds = new Proxy([...ids], {
+    get(target, key, receiver) {
+      if (typeof key === 'string' && /^\d+$/.test(key)) numRead++;
+      return Reflect.get(target, key, receiver);
+    },
+  });
+  return { promptIds, numRead: () => numRead };
+}
+
+test('no prompt is read that is not as long as one that is kept out', () => {
+  let nowMs = 0;
+  const quarantine = new Quarantine(() => nowMs);
+  quarantine.add(requestOf([1, 2, 3], 5));
+  quarantine.add(requestOf([4, 5, 6], 5));
+  const longer = countedIds([1, 2, 3, 4]);
+  assert.is(quarantine.has(requestOf(longer.promptIds, 5)), false);
+  assert.is(longer.numRead(), 0);
+  const equal = countedIds([1, 2, 3]);
+  assert.is(quarantine.has(requestOf(equal.promptIds, 5)), true);
+  nowMs = quarantineMs;
+  for (const ids of [
+    [1, 2, 3],
+    [4, 5, 6],
+  ])
+    assert.is(quarantine.has(requestOf(ids, 5)), false);
+  const after = countedIds([1, 2, 3]);
+  assert.is(quarantine.has(requestOf(after.promptIds, 5)), false);
+  assert.is(after.numRead(), 0);
+});
+
+test('a prompt is read once, however many choices there are, and however often they are looked up', () => {
+  const quarantine = new Quarantine(() => 0);
+  const ids = Array.from({ length: 1000 }, (_, id) => id);
+  quarantine.add(requestOf([...ids], 5));
+  const { promptIds, numRead } = countedIds(ids);
+  for (const temperature of [0, 0.5, 1]) {
+    const { sampling } = requestOf([], 5);
+    const request = requestOf(promptIds, 5, { sampling: { ...sampling, temperature } });
+    for (let i = 0; i < 2; i++) assert.is(quarantine.has(request), temperature === 1);
+  }
+  assert.is(numRead(), ids.length);
+});
+
+test('the fingerprint is of the prompt and every parameter, but not of seed, deadline and key', () => {
   const request = requestOf([1, 2], 5);
   const { sampling } = request;
   const fingerprint = fingerprintOf(request);
   const same = { ...request, deadlineMs: 17, sampling: { ...sampling, seed: 1n } };
   assert.is(fingerprintOf(same), fingerprint);
+  // What kills a runner does so whoever asks.
+  assert.is(fingerprintOf({ ...request, cacheSalt: Uint8Array.of(1) }), fingerprint);
   const others = [
     requestOf([1, 3], 5),
     requestOf([1, 2], 6),

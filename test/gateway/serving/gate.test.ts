@@ -58,6 +58,22 @@ test('one that shuts again at once keeps those who had no turn yet', async () =>
   await entered;
 });
 
+test('a clock that is set costs nobody the rest of a wait', async () => {
+  let nowMs = 1_800_000_000_000;
+  const { gate } = gateWith({ now: () => nowMs });
+  gate.close();
+  const waits = [gate.enter(visitor), gate.enter({ ...visitor, deadlineMs: nowMs + 60_000 })];
+  nowMs += 3_600_000;
+  // Shut again at once: who waits begins to wait anew.
+  gate.open();
+  gate.close();
+  // Later than any timer that a wait of no time would have set.
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.is(gate.numWaiting, 2);
+  gate.open();
+  for (const leave of await Promise.all(waits)) leave();
+});
+
 test('each wait has its end: the bound, the deadline, the server’s limit, the client’s leaving', async () => {
   const { gate, refused } = gateWith({ maxWaitMs: 30 });
   gate.close();

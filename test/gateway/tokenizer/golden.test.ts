@@ -6,6 +6,7 @@ import { readGguf } from '../../../gateway/model/gguf.ts';
 import type { GgufValue } from '../../../gateway/model/gguf-types.ts';
 import { Metadata } from '../../../gateway/model/metadata.ts';
 import { resolveModel } from '../../../gateway/model/model-cache.ts';
+import { finish } from '../../../gateway/ops/long-work.ts';
 import { createTokenizer } from '../../../gateway/tokenizer/create-tokenizer.ts';
 import { decodeAll } from '../../../gateway/tokenizer/decoder.ts';
 
@@ -19,13 +20,13 @@ const test = suite('tokenizer golden');
 /** The default model's vocabulary, with another way of cutting words. */
 function tokenizerWith(pre: string) {
   const fd = openSync(resolveModel('smollm2'), 'r');
-  const metadata = readGguf(fd, fstatSync(fd).size);
+  const metadata = finish(readGguf(fd, fstatSync(fd).size));
   closeSync(fd);
   const keys = ['model', 'tokens', 'token_type', 'merges', 'bos_token_id', 'eos_token_id'];
   const values = new Map<string, GgufValue>([['tokenizer.ggml.pre', { type: 'string', value: pre }]]);
   for (const key of keys.map((name) => `tokenizer.ggml.${name}`))
     values.set(key, metadata.get(key) as GgufValue);
-  return createTokenizer(new Metadata(values));
+  return finish(createTokenizer(new Metadata(values)));
 }
 
 for (const pre of ['smollm', 'gpt-2']) {
