@@ -20,11 +20,13 @@ export function greeting(place: string, curl: string, model: string): string {
   const request = {
     model,
     stream: true,
+    // A small model wanders off at 1.
+    temperature: 0.2,
     messages: [{ role: 'user', content: 'Tell me about lighthouses.' }],
   };
   return [
     `Ready: ${model} at ${place}. Try:`,
-    `  ${curl}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request)}'`,
+    `  ${curl}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request).replaceAll("'", "'\\''")}'`,
     'and while it streams, kill the process that computes; the stream goes on:',
     `  kill -9 $(${curl}/health | grep -o '"pid":[0-9]*' | cut -d: -f2)`,
   ].join('\n');
