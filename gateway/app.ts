@@ -32,6 +32,8 @@ import type { Gate } from './serving/gate.ts';
 export interface AppDeps extends BodyLimits {
   /** The model being served; undefined until it is loaded, and while it cannot be. */
   readonly model: () => Model | undefined;
+  /** What clients call it; its file's name when there are none. */
+  readonly modelNames?: readonly string[];
   readonly runner: Runner;
   /** Where requests wait while another model takes over. */
   readonly gate: Gate;

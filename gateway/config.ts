@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { hostNames, isLoopback, origins, socketPath, text, whole } from './config/kinds.ts';
+import { hostNames, isLoopback, modelNames, origins, socketPath, text, whole } from './config/kinds.ts';
 import {
   backendOf,
   checkRunnerSettings,
@@ -29,6 +29,11 @@ const settings = {
       .regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be 1 to 128 letters, digits, dots, underscores and hyphens')
       .optional(),
     help: 'name of this worker for logs and the pool manager; random for each start unless set',
+  },
+  'served-model-name': {
+    schema: modelNames(),
+    fallback: [],
+    help: "names that clients of /v1 have for the model, all the same to it; its file's unless set",
   },
   'callback-url': {
     schema: z

@@ -1,4 +1,3 @@
-import type { Model } from '../model/model.ts';
 import type { Address } from '../ops/http-server.ts';
 
 /** An address as people write it: a URL, or the path of a socket. */
@@ -17,15 +16,17 @@ export function curlLine(address: Address, needsKey: boolean): string {
 }
 
 /** What a person who started the server by hand can do next. */
-export function greeting(place: string, curl: string, model: Model): string {
+export function greeting(place: string, curl: string, model: string): string {
   const request = {
-    model: model.id,
+    model,
     stream: true,
+    // A small model wanders off at 1.
+    temperature: 0.2,
     messages: [{ role: 'user', content: 'Tell me about lighthouses.' }],
   };
   return [
-    `Ready: ${model.id} at ${place}. Try:`,
-    `  ${curl}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request)}'`,
+    `Ready: ${model} at ${place}. Try:`,
+    `  ${curl}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request).replaceAll("'", "'\\''")}'`,
     'and while it streams, kill the process that computes; the stream goes on:',
     `  kill -9 $(${curl}/health | grep -o '"pid":[0-9]*' | cut -d: -f2)`,
   ].join('\n');

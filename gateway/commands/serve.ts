@@ -94,7 +94,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     onServed: (info, model) => {
       modelPath = model.path;
       log.info({ event: 'ready', uri: place, ...memoryOf(info) });
-      if (!isGreeted) console.log(greeting(place, curl, model));
+      if (!isGreeted) console.log(greeting(place, curl, config['served-model-name'][0] ?? model.id));
       isGreeted = true;
       void callback.send(readyMessage(workerId, place, model.id, info));
     },
@@ -124,6 +124,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   const limited = new TimeLimitedRunner(serving, config['inference-timeout-sec'] * 1000, Date.now);
   const app = createApp({
     model: () => serving.model,
+    modelNames: config['served-model-name'],
     runner: new MeteredRunner(limited, metrics),
     gate,
     log,

@@ -58,6 +58,12 @@ function listOf<Item extends z.ZodType>(item: Item) {
   }, z.array(item, 'must be a list of texts').readonly());
 }
 
+/** Names of a model: whatever clients are set to. */
+export function modelNames() {
+  const fault = 'must be names of 1 to 256 characters, such as org/model';
+  return listOf(z.string(fault).min(1, fault).max(256, fault));
+}
+
 /** Host names and addresses, in lower case, without ports. */
 export function hostNames() {
   const fault = 'must be host names or addresses without ports, such as models.example.org';

@@ -18,7 +18,7 @@ interface CompletionJob {
   readonly numPromptTokens: number;
   /** One for each choice, in the order of the choices. */
   readonly requests: readonly GenerateRequest[];
-  readonly request: Pick<SharedFields, 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n'>;
+  readonly request: Pick<SharedFields, 'model' | 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n'>;
   /** Undefined unless each answer is to begin with its prompt. */
   readonly echo?: Pick<EchoOptions, 'isPromptOnly'> | undefined;
 }
@@ -36,7 +36,7 @@ export async function answerCompletion(c: Context, deps: AppDeps, job: Completio
   const completion: Completion = {
     id: job.idPrefix + randomUUID(),
     created: Math.floor(deps.now() / 1000),
-    model: model.id,
+    model: request.model,
     numPromptTokens: job.numPromptTokens,
     numChoices: requests.length,
     numChoicesPerPrompt: request.n,

@@ -17,7 +17,7 @@ import type { Model } from '../model/model.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
 import { tellIgnored } from './ignored-fields.ts';
-import { requireModelId } from './models.ts';
+import { requireModelName } from './models.ts';
 import { contextExceeded, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 import { requireKnownBiases, stopIdsOf } from './token-ids.ts';
@@ -31,7 +31,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     const request = parseChatRequest(body);
     tellIgnored(c, deps.log, ignoredByChat(body, request));
     const { model, info } = requireReady(deps);
-    requireModelId(request.model, model);
+    requireModelName(request.model, model, deps);
     requireKnownBiases(request.logit_bias, info.vocabSize);
     const stopIds = stopIdsOf(request, model, info.vocabSize);
     const messages = request.messages.map(({ role, content }): ChatMessage => {

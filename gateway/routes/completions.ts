@@ -11,7 +11,7 @@ import { longWork, type Steps } from '../ops/long-work.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerCompletion } from './answer-completion.ts';
 import { tellIgnored } from './ignored-fields.ts';
-import { requireModelId } from './models.ts';
+import { requireModelName } from './models.ts';
 import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from './prompt.ts';
 import { randomSeed } from './random-seed.ts';
 import { requireKnownBiases, requireKnownIds, stopIdsOf } from './token-ids.ts';
@@ -25,7 +25,7 @@ export function completionRoutes(deps: AppDeps): Hono {
     const request = parseCompletionRequest(body);
     tellIgnored(c, deps.log, ignoredByCompletions(body, request));
     const { model, info } = requireReady(deps);
-    requireModelId(request.model, model);
+    requireModelName(request.model, model, deps);
     requireKnownBiases(request.logit_bias, info.vocabSize);
     const stopIds = stopIdsOf(request, model, info.vocabSize);
     const seed = request.seed ?? randomSeed();

@@ -4,36 +4,50 @@ import { shown } from '../api/shown.ts';
 import type { AppDeps } from '../app.ts';
 import type { Model } from '../model/model.ts';
 
-/** OpenAI's list of models: the one that is served. */
+/** OpenAI's list of models: the one that is served, once for each of its names. */
 export function modelRoutes(deps: AppDeps): Hono {
   const app = new Hono();
 
   app.get('/v1/models', (c) => {
     const model = deps.model();
-    return c.json({ object: 'list', data: model === undefined ? [] : [modelObject(model)] });
+    const data = model === undefined ? [] : namesOf(model, deps).map((name) => modelObject(name, model));
+    return c.json({ object: 'list', data });
   });
 
-  app.get('/v1/models/:id', (c) => {
+  // A name may have slashes in it, as those of hubs have, and some clients leave them as they are.
+  app.get('/v1/models/:name{.+}', (c) => {
     const model = deps.model();
-    const id = c.req.param('id');
-    if (model?.id !== id) throw modelNotFound(id, model);
-    return c.json(modelObject(model));
+    const name = c.req.param('name');
+    if (model === undefined || !namesOf(model, deps).includes(name)) throw modelNotFound(name, model, deps);
+    return c.json(modelObject(name, model));
   });
 
   return app;
 }
 
 /** 404 unless the request asks for the model that is served. */
-export function requireModelId(id: string, model: Model): void {
-  if (id !== model.id) throw modelNotFound(id, model);
+export function requireModelName(name: string, model: Model, deps: AppDeps): void {
+  if (!namesOf(model, deps).includes(name)) throw modelNotFound(name, model, deps);
 }
 
-function modelNotFound(id: string, model: Model | undefined): ApiError {
-  const served = model === undefined ? 'no model is loaded' : `this server serves "${model.id}"`;
-  const message = `The model ${JSON.stringify(shown(id))} is not here; ${served}.`;
+/** What clients call it: as its operator says, or as its file is called. */
+function namesOf(model: Model, { modelNames = [] }: AppDeps): readonly string[] {
+  return modelNames.length === 0 ? [model.id] : modelNames;
+}
+
+function modelNotFound(name: string, model: Model | undefined, deps: AppDeps): ApiError {
+  const served =
+    model === undefined
+      ? 'no model is loaded'
+      : `this server serves ${namesOf(model, deps).map(quoted).join(' and ')}`;
+  const message = `The model ${quoted(shown(name))} is not here; ${served}.`;
   return new ApiError({ status: 404, code: 'model_not_found', message, param: 'model' });
 }
 
-function modelObject(model: Model): object {
-  return { id: model.id, object: 'model', created: model.created, owned_by: 'runnel' };
+function modelObject(name: string, model: Model): object {
+  return { id: name, object: 'model', created: model.created, owned_by: 'runnel' };
+}
+
+function quoted(name: string): string {
+  return JSON.stringify(name);
 }

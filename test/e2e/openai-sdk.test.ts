@@ -2,11 +2,12 @@ import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError }
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { GenerationError } from '../../gateway/runner/runner.ts';
+import { TimeLimitedRunner } from '../../gateway/runner/time-limited-runner.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import type { ScriptedRunner } from '../fixtures/scripted-runner.ts';
+import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
 const test = suite('the official openai client');
 
@@ -14,7 +15,7 @@ let gateway: Gateway;
 let client: OpenAI;
 
 test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL)).ready();
+  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2,org/alias'])).ready();
   client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 });
 test.after(async () => {
@@ -57,6 +58,47 @@ test('streams a chat and gets its usage', async () => {
   assert.equal(whole.usage?.completion_tokens, usage.completion_tokens);
 });
 
+test('finds the model by each of its names', async () => {
+  const names = ['smollm2', 'org/alias'];
+  assert.equal(
+    (await client.models.list()).data.map(({ id }) => id),
+    names,
+  );
+  for (const model of names) {
+    assert.is((await client.models.retrieve(model)).id, model);
+    const answer = await client.chat.completions.create({ model, messages, max_completion_tokens: 1 });
+    assert.is(answer.model, model);
+  }
+});
+
+test('asks further with the answer that it got, and with what else it has', async () => {
+  const request = { model: 'smollm2', temperature: 0, max_completion_tokens: 8, user: 'a person' };
+  const first = await client.chat.completions.create({ ...request, messages });
+  const [choice] = first.choices;
+  assert.ok(choice);
+  const named = messages.map((message) => ({ ...message, name: 'user_proxy' }));
+  const answered = { ...choice.message, annotations: [] };
+  const { data, response } = await client.chat.completions
+    .create({
+      ...request,
+      messages: [...named, answered, { role: 'user', content: 'And of Spain?' }],
+      modalities: ['text'],
+      store: false,
+      service_tier: 'auto',
+      parallel_tool_calls: false,
+      tools: [],
+      tool_choice: 'none',
+      response_format: { type: 'text' },
+      prediction: { type: 'content', content: 'Madrid' },
+    })
+    .withResponse();
+  assert.ok(data.choices[0]?.message.content);
+  assert.is(
+    response.headers.get('x-runnel-ignored'),
+    'user, prediction, messages.name, messages.annotations',
+  );
+});
+
 test('stops at a stop string', async () => {
   const whole = await client.chat.completions.create({
     model: 'smollm2',
@@ -93,6 +135,7 @@ test('gets errors it can parse', async () => {
   const long = [{ role: 'user' as const, content: 'word '.repeat(10_000) }];
   const tooLong = await raised(client.chat.completions.create({ model: 'smollm2', messages: long }));
   assert.is((tooLong as BadRequestError).code, 'context_length_exceeded');
+  assert.match((tooLong as BadRequestError).message, "This model's maximum context length is ");
   assert.instance(await raised(client.chat.completions.create({ model: 'gpt-4', messages })), NotFoundError);
 });
 
@@ -178,8 +221,12 @@ test('gets several choices: the same whole, streamed, and one by one', async () 
 });
 
 /** A client of a gateway in this process, whose runner does as the test says. */
-function scripted(maxRetries: number): { runner: ScriptedRunner; client: OpenAI; numAsked: () => number } {
-  const { app, runner } = testApp();
+function scripted(
+  maxRetries: number,
+  limitMs = 60_000,
+): { runner: ScriptedRunner; client: OpenAI; numAsked: () => number } {
+  const runner = new ScriptedRunner();
+  const { app } = testApp({ runner: new TimeLimitedRunner(runner, limitMs, Date.now) });
   runner.script = [[97], [EOS_ID]];
   let numAsked = 0;
   const fetch = async (url: string | URL | Request, init?: RequestInit): Promise<Response> => {
@@ -217,6 +264,32 @@ test('does not repeat what will fail again, and can name the request that failed
   assert.instance(error, InternalServerError);
   assert.is(numAsked(), 1);
   assert.match((error as InternalServerError).requestID ?? '', /^[0-9a-f-]{36}$/);
+});
+
+test('is given what a time limit leaves, and asks once', async () => {
+  for (const stream of [false, true]) {
+    const { runner, client: patient, numAsked } = scripted(2, 400);
+    runner.script = [[97, 98], 'wait'];
+    const request = { model: 'bytes', messages };
+    let text = '';
+    let reason: string | null | undefined;
+    if (stream) {
+      for await (const { choices } of await patient.chat.completions.create({ ...request, stream })) {
+        text += choices[0]?.delta.content ?? '';
+        reason = choices[0]?.finish_reason ?? reason;
+      }
+    } else {
+      const [choice] = (await patient.chat.completions.create(request)).choices;
+      text = choice?.message.content ?? '';
+      reason = choice?.finish_reason;
+    }
+    assert.equal([text, reason, numAsked()], ['ab', 'length', 1]);
+  }
+  const { runner, client: patient, numAsked } = scripted(2, 100);
+  runner.script = ['wait'];
+  const error = await raised(patient.chat.completions.create({ model: 'bytes', messages }));
+  assert.is((error as APIError).code, 'timeout');
+  assert.is(numAsked(), 1, 'a server that is too slow is not asked three times');
 });
 
 test('raises the error that ends a stream', async () => {

@@ -39,6 +39,16 @@ test('configuration precedence: flags, then variables, then the file, then defau
   }
 });
 
+test('names of the model are a list, of any form', async () => {
+  const names = (...args: string[]) => readConfig(['--model', 'm', ...args], {})['served-model-name'];
+  assert.equal(names(), []);
+  assert.equal(names('--served-model-name', 'a, org/b:c', '--served-model-name', 'D'), ['a', 'org/b:c', 'D']);
+  assert.match(
+    await faultOf(['--model', 'm', '--served-model-name', 'a,']),
+    '--served-model-name must be names of 1 to 256 characters, such as org/model',
+  );
+});
+
 test('the file can be named by a variable', () => {
   const path = file({ model: 'm', port: 1234 });
   assert.is(readConfig([], { RUNNEL_CONFIG: path }).port, 1234);

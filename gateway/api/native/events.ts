@@ -3,7 +3,7 @@ import type { AnswerEnd, AnswerPart } from '../../tokenizer/answer.ts';
 
 /**
  * The events of POST /execute: one `started`, then `token`s with `metrics` among them if asked for, then exactly one
- * `end` or `error`, and nothing after. encoding.ts has their two forms on the wire.
+ * `end` or `error`, and nothing after. event-stream.ts has their two forms on the wire.
  */
 
 export type NativeErrorCode = 'VRAM_OOM' | 'CANCELLED' | 'TIMEOUT' | 'INVALID_REQUEST' | 'INFERENCE_FAILED';
