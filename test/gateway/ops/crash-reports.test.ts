@@ -6,12 +6,18 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { CrashReports, maxReports, maxRequestsShown } from '../../../gateway/ops/crash-reports.ts';
+import {
+  CrashReports,
+  maxFolderBytes,
+  maxReports,
+  maxRequestsShown,
+} from '../../../gateway/ops/crash-reports.ts';
 import { createLog } from '../../../gateway/ops/log.ts';
 import { crashKind, type RunnerCrash } from '../../../gateway/runner/crash.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -128,6 +134,25 @@ test('a folder that cannot be written to is logged, and nothing else is lost', a
   add(await realCrash());
   assert.is(all.newest.length, 1);
   assert.match(log.join(''), 'crash_report_failed');
+});
+
+test('a folder has a gibibyte at most: the oldest go with their recordings, and the newest stays whatever it takes', async () => {
+  const crash = await realCrash();
+  const recording = join(folder.path, 'large.frames');
+  const { folder: path, add } = reports('large', recording);
+  /** Of a file that says to be so long, and takes no room. */
+  const addWith = (bytes: number): string[] => {
+    writeFileSync(recording, '');
+    truncateSync(recording, bytes);
+    add(crash);
+    return readdirSync(path).sort();
+  };
+  const [first] = addWith(Math.floor(maxFolderBytes * 0.4));
+  assert.is(addWith(Math.floor(maxFolderBytes * 0.4)).length, 4);
+  const third = addWith(Math.floor(maxFolderBytes * 0.4));
+  assert.is(third.length, 4, 'three do not fit');
+  assert.not(third.includes(first ?? ''), 'the oldest has gone');
+  assert.is(addWith(maxFolderBytes * 2).length, 2);
 });
 
 test('a recording that cannot be moved to its report stays where it is, and the log says what would help', async () => {
