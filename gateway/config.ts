@@ -1,21 +1,34 @@
 import { z } from 'zod';
-import { hostNames, isLoopback, modelNames, origins, socketPath, text, whole } from './config/kinds.ts';
+import { parseFlags } from './config/flags.ts';
+import {
+  baseUrl,
+  hostName,
+  hostNames,
+  httpUrl,
+  isLoopback,
+  isUnspecified,
+  modelNames,
+  origins,
+  socketPath,
+  text,
+  whole,
+} from './config/kinds.ts';
 import {
   backendOf,
-  checkRunnerSettings,
   RUNNER_LIMITS,
+  runnerFaults,
   runnerSettings,
   UNKNOWN_TO,
 } from './config/runner-settings.ts';
 import {
   type ConfigOf,
+  type Merged,
   mergeSettings,
-  parseFlags,
   type SettingTable,
   settingsHelp,
 } from './config/settings.ts';
 import { CACHE_SHARINGS } from './guard/cache-salt.ts';
-import { UsageError } from './ops/exit-code.ts';
+import { refuse } from './ops/exit-code.ts';
 import { LOG_LEVELS } from './ops/log.ts';
 import { passedSocket } from './ops/systemd/passed-socket.ts';
 
@@ -36,14 +49,15 @@ const settings = {
     help: "names that clients of /v1 have for the model, all the same to it; its file's unless set",
   },
   'callback-url': {
-    schema: z
-      .string()
-      .refine(isCallbackUrl, 'must be an http or https URL without user and password')
-      .optional(),
-    help: 'told once by POST when the model is ready; exits if it refuses; localhost:9999: not told',
+    schema: httpUrl().optional(),
+    help: 'told once by POST when the model is ready; exits if it refuses, or the model cannot be loaded; localhost:9999: not told',
+  },
+  'advertise-url': {
+    schema: baseUrl().optional(),
+    help: 'where the pool manager reaches this worker; default: the address it listens on',
   },
   host: {
-    schema: text(),
+    schema: hostName(),
     fallback: '127.0.0.1',
     help: 'address to listen on; one that is not loopback needs --api-keys-file',
   },
@@ -157,43 +171,69 @@ const settings = {
 /** The settings of `runnel serve`. */
 export type Config = ConfigOf<typeof settings>;
 
-/** UsageError for a setting that cannot be used; the message names where it was given, its value and what it takes. */
+/** UsageError for all settings that cannot be used; each sentence names where one was given, its value and what it takes. */
 export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
   const flags = parseFlags(settings, args);
-  const { config, sourceOf } = mergeSettings(settings, flags, env, flags.config ?? env.RUNNEL_CONFIG);
-  checkRunnerSettings(config, sourceOf);
+  const merged = mergeSettings(settings, flags, env, flags.values.config ?? env.RUNNEL_CONFIG);
+  const { config, sourceOf } = merged;
+  refuse([
+    ...runnerFaults(config, sourceOf),
+    ...placeFaults(merged, env),
+    ...callbackFaults(merged),
+    ...orderFaults(merged),
+  ]);
+  return config;
+}
+
+type MergedConfig = Merged<typeof settings>;
+
+/** Where it is to listen. */
+function placeFaults({ config, sourceOf }: MergedConfig, env: NodeJS.ProcessEnv): string[] {
+  const faults: string[] = [];
   const uds = sourceOf('uds');
   const tcp = sourceOf('host') ?? sourceOf('port');
-  if (uds !== undefined && tcp !== undefined) {
-    throw new UsageError(`${uds} and ${tcp} cannot be obeyed together: leave one of them out.`);
-  }
+  if (uds !== undefined && tcp !== undefined)
+    faults.push(`${uds} and ${tcp} cannot be obeyed together: leave one of them out.`);
   const place = uds ?? tcp;
-  if (place !== undefined && passedSocket(env) !== undefined) {
-    throw new UsageError(
+  if (place !== undefined && passedSocket(env) !== undefined)
+    faults.push(
       `${place} cannot be obeyed: systemd passes on the socket to listen on; leave ${place} out, and say it by ListenStream= in the socket unit.`,
     );
-  }
-  if (!isLoopback(config.host) && config['api-keys-file'] === undefined) {
-    throw new UsageError(
+  if (!isLoopback(config.host) && config['api-keys-file'] === undefined)
+    faults.push(
       `${sourceOf('host')} must be a loopback address, got ${JSON.stringify(config.host)}; to let others in, set --api-keys-file as well.`,
     );
-  }
-  if (config['admin-keys-file'] !== undefined && config['api-keys-file'] === undefined) {
-    throw new UsageError(
+  if (config['admin-keys-file'] !== undefined && config['api-keys-file'] === undefined)
+    faults.push(
       `${sourceOf('admin-keys-file')} needs --api-keys-file beside it: without that, requests need no key at all. One file may be both.`,
     );
-  }
-  if (config['max-body-bytes'] > config['max-body-bytes-in-flight']) {
-    throw new UsageError(
-      `--max-body-bytes must be at most --max-body-bytes-in-flight, got ${config['max-body-bytes']} and ${config['max-body-bytes-in-flight']}.`,
-    );
-  }
-  if (config['headers-timeout-sec'] > config['request-timeout-sec']) {
-    throw new UsageError(
-      `--headers-timeout-sec must be at most --request-timeout-sec, got ${config['headers-timeout-sec']} and ${config['request-timeout-sec']}.`,
-    );
-  }
-  return config;
+  return faults;
+}
+
+/** What a pool manager is to be told. */
+function callbackFaults({ config, sourceOf }: MergedConfig): string[] {
+  const url = sourceOf('callback-url');
+  const advertised = sourceOf('advertise-url');
+  if (url === undefined)
+    return advertised === undefined
+      ? []
+      : [`${advertised} means nothing without --callback-url: leave it out.`];
+  if (advertised !== undefined || !isUnspecified(config.host)) return [];
+  return [
+    `${url} needs --advertise-url beside ${sourceOf('host')} ${config.host}: nobody elsewhere can reach this worker by that address.`,
+  ];
+}
+
+/** Pairs of which the first must not be more than the second. */
+const ORDERED = [
+  ['max-body-bytes', 'max-body-bytes-in-flight'],
+  ['headers-timeout-sec', 'request-timeout-sec'],
+] as const satisfies readonly (readonly [keyof Config, keyof Config])[];
+
+function orderFaults({ config }: MergedConfig): string[] {
+  return ORDERED.filter(([less, more]) => config[less] > config[more]).map(
+    ([less, more]) => `--${less} must be at most --${more}, got ${config[less]} and ${config[more]}.`,
+  );
 }
 
 /** As JSON that --config takes: read again, it is the same configuration. */
@@ -211,11 +251,4 @@ export function printConfig(config: Config): string {
 
 export function configHelp(): string {
   return settingsHelp(settings);
-}
-
-function isCallbackUrl(text: string): boolean {
-  const url = URL.canParse(text) ? new URL(text) : undefined;
-  return (
-    (url?.protocol === 'http:' || url?.protocol === 'https:') && url.username === '' && url.password === ''
-  );
 }

@@ -24,14 +24,80 @@ function promisesOf(section: string): Promised[] {
 
 const page = readFileSync(`${HERE}promises.md`, 'utf8');
 
-test('every test that is named is there', () => {
+/** What tests are called, as it is written in their source: what a comment or another text says is none. */
+interface Kind {
+  readonly fileOf: (name: string) => string;
+  readonly namesIn: (source: string) => string[];
+}
+
+const KINDS: readonly Kind[] = [
+  { fileOf: (name) => `${HERE}${name}.test.ts`, namesIn: namesOfSuites },
+  { fileOf: (name) => `${HERE}${name}.cc`, namesIn: namesOfCases },
+  // Programs that are tests as a whole.
+  { fileOf: (name) => (name === 'ctest' ? `${HERE}../CMakeLists.txt` : ''), namesIn: namesOfPrograms },
+];
+
+/** Of uvu: a suite, and what begins a line as the first argument of what suite() gave, or of that and its skip() by turns. */
+function namesOfSuites(source: string): string[] {
+  const suites = [...source.matchAll(/^\s*const (\w+) = suite\b/gm)].map(([, name]) => name).join('|');
+  const chosen = source.matchAll(
+    new RegExp(`const (\\w+) = .*\\? (?:${suites}) : (?:${suites})\\.skip;`, 'g'),
+  );
+  const callers = ['const \\w+ = suite(?:<.*>)?', suites, ...[...chosen].map(([, name]) => name)].join('|');
+  const calls = new RegExp(`^[ \\t]*(?:${callers})\\(\\s*(['"\`])((?:\\\\.|(?!\\1).)*)\\1`, 'gm');
+  return [...source.matchAll(calls)].map(([, , name = '']) => unescaped(name));
+}
+
+/** Of doctest: the texts of a TEST_CASE, of which several side by side are one. */
+function namesOfCases(source: string): string[] {
+  const cases = /^TEST_CASE\w*\(\s*(?:\w+,\s*)?((?:"(?:\\.|[^"\\])*"\s*)+)/gm;
+  const texts = /"((?:\\.|[^"\\])*)"/g;
+  return [...source.matchAll(cases)].map(([, parts = '']) =>
+    [...parts.matchAll(texts)].map(([, text = '']) => unescaped(text)).join(''),
+  );
+}
+
+function namesOfPrograms(source: string): string[] {
+  return [...source.matchAll(/^\s*add_test\(NAME "(.*?)"/gm)].map(([, name = '']) => name);
+}
+
+function unescaped(text: string): string {
+  return text.replaceAll(/\\(.)/g, '$1');
+}
+
+test('every test that is named is there, as a test', () => {
   const promises = promisesOf(page);
   assert.ok(promises.length > 100);
-  for (const { promise, file, name } of promises) {
-    const path = [`${HERE}${file}.test.ts`, `${HERE}${file}.cc`].find((candidate) => existsSync(candidate));
-    assert.ok(path, `${promise}: there is no file ${file}`);
-    assert.ok(readFileSync(path, 'utf8').includes(name), `${promise}: ${file} has no test "${name}"`);
-  }
+  const missing = promises.filter(({ promise, file, name }) => {
+    const kind = KINDS.find(({ fileOf }) => existsSync(fileOf(file)));
+    assert.ok(kind, `${promise}: there is no file ${file}`);
+    return !kind.namesIn(readFileSync(kind.fileOf(file), 'utf8')).includes(name);
+  });
+  assert.equal(missing, []);
+});
+
+test('a name in a comment, in another call or as a part of another name is no test', () => {
+  const suiteSource = [
+    "const test = suite('things');",
+    "test('one', () => {",
+    "  // test('two', …)",
+    "  assert.is(1, 1, 'three');",
+    '});',
+    'test(',
+    "  'four’s \\'name\\'',",
+    'test.before(() => {});',
+    "other('five', () => {});",
+    'const sometimes = isLinux ? test : test.skip;',
+    "sometimes('six', () => {});",
+  ].join('\n');
+  assert.equal(namesOfSuites(suiteSource), ['things', 'one', "four’s 'name'", 'six']);
+  const caseSource = [
+    'TEST_CASE("a: b, "',
+    '          "c \\"d\\"") {',
+    '// TEST_CASE("e")',
+    'CHECK("f");',
+  ].join('\n');
+  assert.equal(namesOfCases(caseSource), ['a: b, c "d"']);
 });
 
 test('each promise stands once, and each scenario of the worker crates has a line', () => {

@@ -2,9 +2,10 @@
 
 import type { Device } from '../backend/devices.ts';
 import { type Diagnosis, diagnose } from '../backend/diagnosis.ts';
-import { backendOf, checkBackendSettings, runnerSettings } from '../config/runner-settings.ts';
-import { mergeSettings, parseFlags, type SettingTable, settingsHelp } from '../config/settings.ts';
-import { ExitCode } from '../ops/exit-code.ts';
+import { parseFlags } from '../config/flags.ts';
+import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
+import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
+import { ExitCode, refuse } from '../ops/exit-code.ts';
 import { reporting } from './report.ts';
 
 const doctorSettings = {
@@ -36,7 +37,7 @@ export function doctorCommand(args: string[]): Promise<number> {
       args.filter((arg) => arg !== JSON_FLAG),
     );
     const { config, sourceOf } = mergeSettings(doctorSettings, flags, process.env);
-    checkBackendSettings(config, sourceOf);
+    refuse(backendFaults(config, sourceOf));
     const diagnosis = await diagnose({
       backend: backendOf(config),
       runner: config.runner,

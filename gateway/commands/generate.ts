@@ -1,23 +1,25 @@
 /** `runnel generate`: answers prompts offline, in their order. */
-import { parseArgs } from 'node:util';
 import { z } from 'zod';
 import { ApiError } from '../api/error.ts';
 import * as fields from '../api/fields.ts';
 import { planOf } from '../backend/launch.ts';
 import { agreeOn } from '../backend/same-model.ts';
+import { parseFlags } from '../config/flags.ts';
 import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
-import { checkRunnerSettings, RUNNER_LIMITS } from '../config/runner-settings.ts';
-import { flagOptions, mergeSettings } from '../config/settings.ts';
+import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
+import { mergeSettings } from '../config/settings.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { ModelSlot } from '../model/model-slot.ts';
-import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
+import { ExitCode, refuse, UnavailableError, UsageError } from '../ops/exit-code.ts';
 import { createLog } from '../ops/log.ts';
+import { runnerLog } from '../ops/runner-log.ts';
 import { randomSeed } from '../routes/random-seed.ts';
 import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/succession.ts';
 import { Supervisor } from '../runner/supervisor.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
 import { chooseLaunch } from './choose-launch.ts';
+import { FirstLoad } from './first-load.ts';
 import { reporting } from './report.ts';
 import { readTextFile, requireText } from './text-file.ts';
 
@@ -38,26 +40,32 @@ export function generateUsage(): string {
   ].join('\n');
 }
 
+/** Flags that are no settings. */
+const ownFlags = {
+  'prompts-file': { type: 'string' },
+  stop: { type: 'string', multiple: true },
+  'ignore-eos': { type: 'boolean' },
+  json: { type: 'boolean' },
+} as const;
+
+const ownFlagsSchema = z.object({
+  'prompts-file': z.string().optional(),
+  stop: z.array(z.string()).default([]),
+  'ignore-eos': z.boolean().default(false),
+  json: z.boolean().default(false),
+});
+
 /** Returns the exit code. */
 export function generateCommand(args: string[]): Promise<number> {
   return reporting(async () => {
-    const { values, positionals } = parseArgs({
-      args,
-      options: {
-        ...flagOptions(generateSettings),
-        'prompts-file': { type: 'string' },
-        stop: { type: 'string', multiple: true, default: [] as string[] },
-        'ignore-eos': { type: 'boolean', default: false },
-        json: { type: 'boolean', default: false },
-      },
-      allowPositionals: true,
-    });
-    const { config, sourceOf } = mergeSettings(generateSettings, values, process.env);
-    checkRunnerSettings(config, sourceOf);
-    const prompts = promptsOf(values['prompts-file'], positionals);
-    const settings = answerSettings(config, values.stop, values['ignore-eos']);
+    const flags = parseFlags(generateSettings, args, { options: ownFlags, allowPositionals: true });
+    const { config, sourceOf } = mergeSettings(generateSettings, flags, process.env);
+    refuse(runnerFaults(config, sourceOf));
+    const own = ownFlagsSchema.parse(flags.values);
+    const prompts = promptsOf(own['prompts-file'], flags.positionals);
+    const settings = answerSettings(config, own.stop, own['ignore-eos']);
     try {
-      await generate(config, prompts, settings, values.json);
+      await generate(config, prompts, settings, own.json);
     } catch (error) {
       if (error instanceof ApiError) throw new UsageError(`${error.message}.`);
       if (error instanceof GenerationError) throw new UnavailableError(error.message);
@@ -97,20 +105,16 @@ async function startRunner(
   config: GenerateConfig,
   slot: ModelSlot,
 ): Promise<{ supervisor: Supervisor; info: RunnerInfo }> {
-  const pino = createLog('warn');
-  let exitReason = '';
-  const log = ({ level, ...event }: RunnerEvent): void => {
-    pino[level](event);
-    if (event.event === 'runner_exited') exitReason = String(event.reason);
-    // Neither follows a death that another backend makes up for.
-    if (event.event === 'runner_restarting') fail(exitReason);
-    if (event.event === 'model_failed') fail(String(event.reason));
+  const firstLoad = new FirstLoad();
+  const toLog = runnerLog(createLog('warn'));
+  const log = (event: RunnerEvent): void => {
+    toLog(event);
+    firstLoad.observe(event);
   };
-  let fail: (reason: string) => void = () => {};
   let succeed: (info: RunnerInfo) => void = () => {};
-  const ready = new Promise<RunnerInfo>((resolve, reject) => {
-    succeed = resolve;
-    fail = (reason) => reject(new UnavailableError(reason));
+  const ready = new Promise<RunnerInfo>((resolve) => (succeed = resolve));
+  const failed = firstLoad.failed.then(({ reason }) => {
+    throw new UnavailableError(reason);
   });
   const supervisor = new Supervisor({
     ...planOf(slot, chooseLaunch(config, { log }), { onReady: succeed }),
@@ -120,7 +124,7 @@ async function startRunner(
   });
   supervisor.start();
   try {
-    return { supervisor, info: await ready };
+    return { supervisor, info: await Promise.race([ready, failed]) };
   } catch (error) {
     await supervisor.stop(0);
     throw error;

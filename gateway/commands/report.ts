@@ -1,20 +1,30 @@
-/** How commands fail: one sentence on stderr and an exit status. */
+/** How commands fail: a sentence on stderr, or one for each thing that a command line has wrong, and an exit status. */
 
 import { ModelFileError } from '../model/model-file-error.ts';
 import { PullError } from '../model/pull-error.ts';
 import { DescriptorsError } from '../ops/descriptor-budget.ts';
 import { ExitCode, UnavailableError, UsageError } from '../ops/exit-code.ts';
 
-/** Gives the command's exit status; an error that is expected becomes a sentence and its status, any other is thrown. */
-export async function reporting(command: () => Promise<number>): Promise<number> {
+/**
+ * Gives the command's exit status; an error that is expected becomes a sentence and its status, any other is thrown.
+ * tell: takes the sentence.
+ */
+export async function reporting(
+  command: () => Promise<number>,
+  tell: (sentence: string) => void = tellStderr,
+): Promise<number> {
   try {
     return await command();
   } catch (error) {
     const exitCode = exitCodeOf(error);
     if (exitCode === undefined) throw error;
-    process.stderr.write(`runnel: ${(error as Error).message}\n`);
+    for (const sentence of (error as Error).message.split('\n')) tell(sentence);
     return exitCode;
   }
+}
+
+export function tellStderr(sentence: string): void {
+  process.stderr.write(`runnel: ${sentence}\n`);
 }
 
 function exitCodeOf(error: unknown): number | undefined {

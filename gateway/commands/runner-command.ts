@@ -11,7 +11,6 @@ export const PASSED_ON = [
   'mixed-prefill-tokens',
   'block-size',
   'kv-cache-bytes',
-  'memory-bytes',
   'kv-cache-type',
   'sandbox',
   'record',
@@ -19,7 +18,7 @@ export const PASSED_ON = [
 ] as const satisfies (keyof RunnerConfig)[];
 
 /** Settings of one kind of runner. */
-export const PASSED_ON_TO_CPU = ['threads'] as const satisfies (keyof RunnerConfig)[];
+export const PASSED_ON_TO_CPU = ['threads', 'memory-bytes'] as const satisfies (keyof RunnerConfig)[];
 export const PASSED_ON_TO_CUDA = ['gpu-device', 'enforce-eager'] as const satisfies (keyof RunnerConfig)[];
 
 /** How the runner of this kind is started: a line that works by hand as well. */

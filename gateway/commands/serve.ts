@@ -5,14 +5,15 @@ import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { modelIdOf } from '../model/model.ts';
 import { resolveModel } from '../model/model-cache.ts';
 import { CrashReports } from '../ops/crash-reports.ts';
-import { endSignal } from '../ops/end-signal.ts';
 import { ownDescriptors } from '../ops/descriptor-budget.ts';
+import { endSignal } from '../ops/end-signal.ts';
 import { ExitCode } from '../ops/exit-code.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../ops/http-server.ts';
-import { createLog } from '../ops/log.ts';
+import { createLog, type Log } from '../ops/log.ts';
 import { MeteredRunner } from '../ops/metered-runner.ts';
 import { Metrics } from '../ops/metrics.ts';
-import { CallbackError, ReadyCallback, type ReadyMessage } from '../ops/ready-callback.ts';
+import { type CallbackError, ReadyCallback, type ReadyMessage } from '../ops/ready-callback.ts';
+import { runnerLog } from '../ops/runner-log.ts';
 import { createNotifier } from '../ops/systemd/notifier.ts';
 import { passedSocket } from '../ops/systemd/passed-socket.ts';
 import { statusLine } from '../ops/systemd/status-line.ts';
@@ -24,11 +25,12 @@ import type { RunnerInfo } from '../runner/runner.ts';
 import { TimeLimitedRunner } from '../runner/time-limited-runner.ts';
 import { Gate } from '../serving/gate.ts';
 import { Serving } from '../serving/serving.ts';
-import { chooseLaunch } from './choose-launch.ts';
+import { chooseLaunch, firstKind } from './choose-launch.ts';
+import { FirstLoad, type LoadFailure } from './first-load.ts';
 import { curlLine, greeting, placeOf } from './greeting.ts';
 import { announced, reload, reloadKeys } from './reload.ts';
-import { reporting } from './report.ts';
-import { addressOf, guardRules, httpLimits, requireKeysBeyondLoopback } from './server-settings.ts';
+import { reporting, tellStderr } from './report.ts';
+import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
 
 export function serveUsage(): string {
   return [
@@ -55,16 +57,47 @@ export function serveCommand(args: string[]): Promise<number> {
 
 const PRINT_CONFIG = '--print-config';
 
-async function serve(config: Config, readAgain: () => Config): Promise<number> {
-  const workerId = config['worker-id'] ?? randomUUID();
-  let modelPath = resolveModel(config.model);
+/** From its first line on stderr has the log, and nothing else: errors too are lines of it. */
+function serve(config: Config, readAgain: () => Config): Promise<number> {
+  const about: LogFields = {
+    worker_id: config['worker-id'] ?? randomUUID(),
+    model: resolveModel(config.model),
+    port: config.port,
+  };
   const guard = guardRules(config);
-  let port = config.port;
+  const level = config['log-level'];
+  const log = createLog(level, () => ({ ...about }));
+  const kind = firstKind(config);
+  log.info({ event: 'startup', msg: kind === undefined ? 'Worker starting' : `${kind} worker starting` });
+  // A log that is silent leaves the stream to people.
+  const tell: Tell =
+    level === 'silent' ? tellStderr : (msg, facts) => log.error({ event: 'error', ...facts, msg });
+  return reporting(() => run({ config, readAgain, guard, about, log, tell }), tell);
+}
+
+/** Takes a sentence about what ends it. */
+type Tell = (sentence: string, facts?: object) => void;
+
+/** What every line of the log has. */
+interface LogFields {
+  readonly worker_id: string;
+  /** Path of what is served. */
+  model: string;
+  port: number;
+}
+
+interface Worker {
+  readonly config: Config;
+  readonly readAgain: () => Config;
+  readonly guard: ReturnType<typeof guardRules>;
+  readonly about: LogFields;
+  readonly log: Log;
+  readonly tell: Tell;
+}
+
+async function run({ config, readAgain, guard, about, log, tell }: Worker): Promise<number> {
   let place = '';
   let curl = '';
-  const log = createLog(config['log-level'], () => ({ worker_id: workerId, model: modelPath, port }));
-  log.info({ event: 'startup', msg: 'Worker starting' });
-
   const crashes = new CrashReports({
     folder: config['crash-reports-dir'],
     recording: config.record,
@@ -78,25 +111,30 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     now: Date.now,
     onRefused: ({ code }) => metrics.refused(code.toLowerCase()),
   });
+  const firstLoad = new FirstLoad();
+  const toLog = runnerLog(log);
   const launchOf = (settings: Config): Launch =>
     chooseLaunch(settings, {
-      log: ({ level, ...event }) => log[level](event),
+      log: toLog,
       moveBack: (cuda) => serving.relaunch(cuda),
     });
   let isGreeted = false;
-  const serving: Serving = new Serving(modelPath, launchOf(config), {
+  const serving: Serving = new Serving(about.model, launchOf(config), {
     gate,
     drainMs: config['drain-timeout-sec'] * 1000,
     maxOpenRequests: config['max-open-requests'],
     maxQueuedTokens: config['max-queued-tokens'],
     limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
-    log: ({ level, ...event }) => log[level](event),
+    log: (event) => {
+      toLog(event);
+      firstLoad.observe(event);
+    },
     onServed: (info, model) => {
-      modelPath = model.path;
+      about.model = model.path;
       log.info({ event: 'ready', uri: place, ...memoryOf(info) });
       if (!isGreeted) console.log(greeting(place, curl, config['served-model-name'][0] ?? model.id));
       isGreeted = true;
-      void callback.send(readyMessage(workerId, place, model.id, info));
+      void callback.send(readyMessage(about.worker_id, config['advertise-url'] ?? place, model.id, info));
     },
     onCrash: (crash) => {
       metrics.crashed(crashKind(crash));
@@ -139,7 +177,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   });
 
   const notifier = createNotifier(process.env, {
-    status: () => statusLine(serving.status(), modelIdOf(modelPath)),
+    status: () => statusLine(serving.status(), modelIdOf(about.model)),
     log,
   });
   const limits = httpLimits(config, ownDescriptors());
@@ -156,45 +194,61 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
   } catch (error) {
     const taken = config.uds ?? `${config.host}:${config.port}`;
     const wanted = passed === undefined ? taken : 'the socket that systemd passes on';
-    const message = `Failed to bind to ${wanted}: ${(error as Error).message}`;
-    log.error({ event: 'error', msg: message });
-    console.error(`runnel: ${message}`);
+    tell(`Failed to bind to ${wanted}: ${(error as Error).message}`);
     return ExitCode.bindFailed;
   }
   try {
     // Before the first connection is looked at.
-    requireKeysBeyondLoopback(address, config);
+    requireUsableAddress(address, config);
   } catch (error) {
     await close(server);
     throw error;
   }
-  port = 'port' in address ? address.port : 0;
+  about.port = 'port' in address ? address.port : 0;
   place = placeOf(address);
   curl = curlLine(address, guard.apiKeys !== undefined);
-  console.log(`Runnel listens on ${place} and loads ${modelPath}`);
+  console.log(`Runnel listens on ${place} and loads ${about.model}`);
   log.info({ event: 'listening', url: place });
   serving.start();
   notifier?.ready();
 
-  const end = await Promise.race([endSignal(), callback.failed]);
+  const end = await Promise.race([
+    endSignal(),
+    callback.failed.then(callbackFailure),
+    // Whoever is to be told when it is ready must hear that it never will be.
+    ...(config['callback-url'] === undefined ? [] : [firstLoad.failed.then(modelFailure)]),
+  ]);
   notifier?.stopping();
   // What is not accepted any more waits in the socket that systemd holds, for the next gateway.
   const closed = passed === undefined ? undefined : stopAccepting(server);
-  const isRefused = end instanceof CallbackError;
-  if (isRefused) {
-    log.error({ event: 'error', msg: end.message });
-    console.error(`runnel: ${end.message}`);
-  }
+  const isFailure = typeof end !== 'string';
+  if (isFailure) tell(end.message, { code: end.code, exit_code: end.exitCode });
   log.info({
     event: 'shutdown',
-    reason: isRefused ? 'callback' : end,
+    reason: isFailure ? end.reason : end,
     open_requests: serving.status().openRequests,
   });
-  await serving.stop(isRefused ? 0 : config['drain-timeout-sec'] * 1000);
+  await serving.stop(isFailure ? 0 : config['drain-timeout-sec'] * 1000);
   await close(server, closed);
   log.info({ event: 'stopped' });
   notifier?.close();
-  return isRefused ? ExitCode.unavailable : ExitCode.ok;
+  return isFailure ? end.exitCode : ExitCode.ok;
+}
+
+/** Why it ends by itself. */
+interface End {
+  readonly reason: string;
+  readonly code: string;
+  readonly message: string;
+  readonly exitCode: number;
+}
+
+function callbackFailure({ message }: CallbackError): End {
+  return { reason: 'callback', code: 'CALLBACK_FAILED', message, exitCode: ExitCode.unavailable };
+}
+
+function modelFailure({ reason, exitCode }: LoadFailure): End {
+  return { reason: 'model', code: 'MODEL_LOAD_FAILED', message: reason, exitCode };
 }
 
 function readyMessage(workerId: string, uri: string, modelId: string, info: RunnerInfo): ReadyMessage {
@@ -202,9 +256,10 @@ function readyMessage(workerId: string, uri: string, modelId: string, info: Runn
   return {
     worker_id: workerId,
     vram_bytes: memory.vram_bytes,
-    memory_bytes: memory.memory_bytes,
     uri,
+    memory_bytes: memory.memory_bytes,
     memory_type: memory.memory_type,
+    memory_architecture: memory.memory_type,
     model_ref: modelId,
     worker_type: info.kind,
     capabilities: CAPABILITIES,

@@ -1,4 +1,4 @@
-import { isLoopback } from '../config/kinds.ts';
+import { isLoopback, isUnspecified } from '../config/kinds.ts';
 import type { Config } from '../config.ts';
 import { KeyFiles } from '../guard/api-keys.ts';
 import type { GuardRules } from '../guard/guard.ts';
@@ -8,7 +8,7 @@ import {
   DescriptorsError,
   reservedDescriptors,
 } from '../ops/descriptor-budget.ts';
-import { UsageError } from '../ops/exit-code.ts';
+import { refuse } from '../ops/exit-code.ts';
 import type { Address, HttpLimits } from '../ops/http-server.ts';
 
 /** The settings of `runnel serve` in the terms of its parts. */
@@ -17,12 +17,24 @@ export function addressOf({ uds, host, port }: Config): Address {
   return uds === undefined ? { host, port } : { path: uds };
 }
 
-/** UsageError if others than this machine's could come without a key. */
-export function requireKeysBeyondLoopback(address: Address, config: Config): void {
-  if ('path' in address || isLoopback(address.host) || config['api-keys-file'] !== undefined) return;
-  throw new UsageError(
-    `The socket that systemd passes on must be of a loopback address, got ${JSON.stringify(address.host)}; to let others in, set --api-keys-file as well.`,
-  );
+/** What the settings alone could not tell of the socket that systemd passes on. UsageError if it goes against them. */
+export function requireUsableAddress(address: Address, config: Config): void {
+  if ('path' in address) return;
+  const host = JSON.stringify(address.host);
+  const faults: string[] = [];
+  if (!isLoopback(address.host) && config['api-keys-file'] === undefined)
+    faults.push(
+      `The socket that systemd passes on must be of a loopback address, got ${host}; to let others in, set --api-keys-file as well.`,
+    );
+  if (
+    isUnspecified(address.host) &&
+    config['callback-url'] !== undefined &&
+    config['advertise-url'] === undefined
+  )
+    faults.push(
+      `--callback-url needs --advertise-url beside a socket of the address ${host}: nobody elsewhere can reach this worker by it.`,
+    );
+  refuse(faults);
 }
 
 /** Reads the keys. */

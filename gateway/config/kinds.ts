@@ -11,6 +11,17 @@ export function whole(min: number, max: number) {
   );
 }
 
+/** Given in MiB, taken in bytes; auto is none. */
+export function mebibytes(max: number) {
+  return z.unknown().transform((value, context) => {
+    if (value === 'auto') return undefined;
+    const { success, data } = whole(1, max).safeParse(value);
+    if (success) return data * 2 ** 20;
+    context.addIssue(`must be auto or a whole number between 1 and ${max}`);
+    return z.NEVER;
+  });
+}
+
 export function powerOfTwo(min: number, max: number) {
   const fault = `must be a power of two between ${min} and ${max}`;
   return whole(min, max).refine((value) => Number.isInteger(Math.log2(value)), fault);
@@ -67,12 +78,35 @@ export function modelNames() {
 /** Host names and addresses, in lower case, without ports. */
 export function hostNames() {
   const fault = 'must be host names or addresses without ports, such as models.example.org';
-  return listOf(
-    z
-      .string(fault)
-      .toLowerCase()
-      .refine((host) => isIP(host) !== 0 || /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(host), fault),
-  );
+  return listOf(z.string(fault).toLowerCase().refine(isHost, fault));
+}
+
+/** One of them. */
+export function hostName() {
+  const fault = 'must be a host name or an address without a port, such as 127.0.0.1';
+  return text().refine((host) => isHost(host.toLowerCase()), fault);
+}
+
+function isHost(host: string): boolean {
+  return isIP(host) !== 0 || /^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$/.test(host);
+}
+
+/** Where something answers by HTTP. A password would be seen in the list of processes; port 0 is nobody's. */
+export function httpUrl() {
+  return text().refine((url) => {
+    const { protocol, username, password, port } = URL.canParse(url) ? new URL(url) : noUrl;
+    return /^https?:$/.test(protocol) && username === '' && password === '' && port !== '0';
+  }, 'must be an http or https URL without user and password, and not of port 0');
+}
+
+const noUrl = { protocol: '', username: '', password: '', port: '' };
+
+/** What clients put a path behind. */
+export function baseUrl() {
+  const fault = 'must end with a host, a port or a path: no query, no fragment';
+  return httpUrl()
+    .refine((url) => !/[?#]/.test(url), fault)
+    .transform((url) => url.replace(/\/+$/, ''));
 }
 
 /** Origins of web pages. A star is none: it would let every page of the web in. */
@@ -87,4 +121,9 @@ function isOrigin(text: string): boolean {
 
 export function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || (isIP(host) === 4 && host.startsWith('127.'));
+}
+
+/** An address that stands for all of this machine's: nobody elsewhere can call it so. */
+export function isUnspecified(host: string): boolean {
+  return host === '0.0.0.0' || (isIP(host) === 6 && new URL(`http://[${host}]`).hostname === '[::]');
 }

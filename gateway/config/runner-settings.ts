@@ -1,8 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
-import { UsageError } from '../ops/exit-code.ts';
-import { powerOfTwo, text, whole } from './kinds.ts';
+import { mebibytes, powerOfTwo, text, whole } from './kinds.ts';
 import type { ConfigOf, SettingTable } from './settings.ts';
 
 /** What the runner binaries accept; they check again. `requests` and `promptTokens` are what one holds at once. */
@@ -14,6 +13,7 @@ export const RUNNER_LIMITS = {
   requests: 1024,
   promptTokens: 2 ** 22,
   gpuDevice: 255,
+  minRecordBytes: 2 ** 16,
 } as const;
 
 export const BACKENDS = ['auto', 'cpu', 'cuda'] as const;
@@ -39,6 +39,15 @@ export const runnerSettings = {
   backend: {
     schema: z.enum(BACKENDS, `must be one of ${BACKENDS.join(', ')}`).optional(),
     help: 'what computes: cpu; cuda: that or nothing; auto (default): cuda if it is built and a device answers, else the CPU',
+    aliases: {
+      'use-cuda': {
+        schema: z
+          .union([z.boolean(), z.stringbool()], 'must be true or false')
+          .transform((isUsed) => (isUsed ? 'auto' : undefined)),
+        isSwitch: true,
+        help: 'the same as --backend auto',
+      },
+    },
   },
   'gpu-device': {
     schema: whole(-1, RUNNER_LIMITS.gpuDevice).optional(),
@@ -83,10 +92,19 @@ export const runnerSettings = {
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),
     help: 'tokens in a block of the KV cache: a power of two',
+    aliases: {
+      'kvcache-block-size': { schema: powerOfTwo(8, 256), help: 'the same as --block-size' },
+    },
   },
   'kv-cache-bytes': {
     schema: whole(1, 2 ** 50).optional(),
     help: 'memory for the KV cache; default: 1 GiB, or less where more is of no use',
+    aliases: {
+      'kv-cache-size-mb': {
+        schema: mebibytes(2 ** 30),
+        help: 'the same as --kv-cache-bytes, in MiB; auto: its default',
+      },
+    },
   },
   'memory-bytes': {
     schema: whole(1, 2 ** 50).optional(),
@@ -104,7 +122,10 @@ export const runnerSettings = {
     schema: text().optional(),
     help: 'file to record what the runner is told and says; it holds prompts, as ids',
   },
-  'record-max-bytes': { schema: whole(1, 2 ** 50).optional(), help: 'where a recording stops' },
+  'record-max-bytes': {
+    schema: whole(RUNNER_LIMITS.minRecordBytes, 2 ** 50).optional(),
+    help: 'where a recording stops',
+  },
 } as const satisfies SettingTable;
 
 export type RunnerConfig = ConfigOf<typeof runnerSettings>;
@@ -114,17 +135,23 @@ export function backendOf(config: Pick<RunnerConfig, 'backend' | 'gpu-device'>):
   return config['gpu-device'] === -1 ? 'cpu' : (config.backend ?? 'auto');
 }
 
-/** UsageError for settings of the runner that contradict each other. */
-export function checkRunnerSettings(
-  config: RunnerConfig,
-  sourceOf: (name: keyof RunnerConfig) => string | undefined,
-): void {
+type SourceOf<Name> = (name: Name) => string | undefined;
+
+/** Sentences about settings of the runner that contradict each other. */
+export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof RunnerConfig>): string[] {
   const memory = sourceOf('memory-bytes');
   const cache = sourceOf('kv-cache-bytes');
-  if (memory !== undefined && cache !== undefined) {
-    throw new UsageError(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
-  }
-  checkBackendSettings(config, sourceOf);
+  const faults = backendFaults(config, sourceOf);
+  if (memory !== undefined && cache !== undefined)
+    faults.push(`${memory} and ${cache} cannot be obeyed together: leave one of them out.`);
+  const mixedRows = sourceOf('mixed-prefill-tokens');
+  if (mixedRows !== undefined && config['mixed-batches'] === 'off')
+    faults.push(
+      `${mixedRows} means nothing where ${sourceOf('mixed-batches')} is off: leave one of them out.`,
+    );
+  const limit = sourceOf('record-max-bytes');
+  if (limit !== undefined && config.record === undefined)
+    faults.push(`${limit} means nothing without --record: leave it out, or say where to record.`);
   const asked = backendOf(config);
   const why =
     config['gpu-device'] === -1 ? `${sourceOf('gpu-device')} -1` : `${sourceOf('backend')} ${asked}`;
@@ -132,26 +159,25 @@ export function checkRunnerSettings(
     // The CPU's own number is no contradiction to it.
     const source = name === 'gpu-device' && config[name] === -1 ? undefined : sourceOf(name);
     if (source === undefined) continue;
-    const message = `${source} means nothing to the only runner that ${why} lets start: leave one of them out.`;
-    throw new UsageError(message);
+    faults.push(`${source} means nothing to the only runner that ${why} lets start: leave one of them out.`);
   }
+  return faults;
 }
 
-/** UsageError if it is not clear what shall compute. */
-export function checkBackendSettings(
+/** Sentences about what leaves open what shall compute. */
+export function backendFaults(
   { backend, 'gpu-device': device }: Pick<RunnerConfig, 'backend' | 'gpu-device'>,
-  sourceOf: (name: 'backend' | 'gpu-device') => string | undefined,
-): void {
-  if (backend === 'cuda' && device === -1) {
-    throw new UsageError(
-      `${sourceOf('backend')} cuda and ${sourceOf('gpu-device')} -1, which is the CPU, cannot be obeyed together: leave one of them out.`,
-    );
-  }
+  sourceOf: SourceOf<'backend' | 'gpu-device'>,
+): string[] {
+  if (backend !== 'cuda' || device !== -1) return [];
+  return [
+    `${sourceOf('backend')} cuda and ${sourceOf('gpu-device')} -1, which is the CPU, cannot be obeyed together: leave one of them out.`,
+  ];
 }
 
 /** Settings that no runner gets that may be started. Paths of runners are not among them: they tell where something is. */
 export const UNKNOWN_TO = {
   auto: [],
   cpu: ['gpu-device', 'enforce-eager'],
-  cuda: ['threads'],
+  cuda: ['threads', 'memory-bytes'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

@@ -1,7 +1,8 @@
 import { readFileSync } from 'node:fs';
-import { type ParseArgsConfig, parseArgs } from 'node:util';
 import type { z } from 'zod';
-import { UsageError } from '../ops/exit-code.ts';
+import { refuse, UsageError } from '../ops/exit-code.ts';
+import type { Flags, FlagValues } from './flags.ts';
+import { FOREIGN_NAMES } from './foreign-names.ts';
 
 /**
  * How settings are read, whatever they are: flags go before environment variables (RUNNEL_ and the flag's name in
@@ -16,6 +17,16 @@ export interface Setting {
   /** In the help instead of a default that depends on the machine. */
   readonly fallbackHelp?: string;
   readonly help: string;
+  /** Names that it has elsewhere. */
+  readonly aliases?: Readonly<Record<string, Alias>>;
+}
+
+export interface Alias {
+  /** Of what is given under this name; makes the setting's value of it, or undefined: as if nothing had been given. */
+  readonly schema: z.ZodType;
+  readonly help: string;
+  /** A flag without a value. */
+  readonly isSwitch?: true;
 }
 
 export type SettingTable = Readonly<Record<string, Setting>>;
@@ -24,12 +35,11 @@ export type ConfigOf<Table extends SettingTable> = Readonly<{
   [Name in keyof Table]: z.output<Table[Name]['schema']>;
 }>;
 
-type FlagValues = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
-
 /** A value and where it was given, in the words of a message. */
 interface Given {
   readonly source: string;
   readonly value: unknown;
+  readonly schema: z.ZodType;
 }
 
 export interface Merged<Table extends SettingTable> {
@@ -38,93 +48,119 @@ export interface Merged<Table extends SettingTable> {
   readonly sourceOf: (name: keyof Table) => string | undefined;
 }
 
-/** UsageError for the first value that cannot be used; the message names its source, its rule and the value. */
+/** UsageError for all values that cannot be used; each sentence names the source, its rule and the value. */
 export function mergeSettings<Table extends SettingTable>(
   table: Table,
-  flags: FlagValues,
+  flags: Flags,
   env: NodeJS.ProcessEnv,
-  configPath = flags.config,
+  configPath = flags.values.config,
 ): Merged<Table> {
   const file = readConfigFile(table, configPath);
   const given = new Map<keyof Table, Given>();
+  const faults = [...flags.faults, ...file.faults];
   const entries = Object.entries(table).map(([name, setting]) => {
-    const found = givenOf(name, flags, env, file);
-    if (found !== undefined) given.set(name, found);
-    const parsed = setting.schema.safeParse(found === undefined ? setting.fallback : found.value);
-    if (parsed.success) return [name, parsed.data];
-    const fault = parsed.error.issues[0]?.message ?? 'is not valid';
-    const got = found === undefined ? '' : `, got ${shown(found.value)}`;
-    throw new UsageError(`${found?.source ?? `--${name}`} ${fault}${got}.`);
+    const found = givenOf(name, setting, flags.values, env, file);
+    if (found.length > 1) faults.push(`${sourcesOf(found)} mean the same setting: leave one of them out.`);
+    const [first] = found;
+    const parsed = first?.schema.safeParse(first.value);
+    if (first !== undefined && parsed?.success && parsed.data !== undefined) {
+      given.set(name, first);
+      return [name, parsed.data];
+    }
+    if (first !== undefined && parsed?.success === false) {
+      faults.push(`${first.source} ${faultOf(parsed.error)}, got ${shown(first.value)}.`);
+      return [name, undefined];
+    }
+    const byDefault = setting.schema.safeParse(setting.fallback);
+    if (!byDefault.success) faults.push(`--${name} ${faultOf(byDefault.error)}.`);
+    return [name, byDefault.data];
   });
+  refuse(faults);
   return {
     config: Object.freeze(Object.fromEntries(entries)) as ConfigOf<Table>,
     sourceOf: (name) => given.get(name)?.source,
   };
 }
 
-/** The flags of a table as util.parseArgs wants them, with --config. */
-export function flagOptions(table: SettingTable): NonNullable<ParseArgsConfig['options']> {
-  const options = Object.entries(table).map(
-    ([name, { fallback }]) => [name, { type: 'string' as const, multiple: Array.isArray(fallback) }] as const,
-  );
-  return { ...Object.fromEntries(options), config: { type: 'string' } };
+function faultOf(error: z.ZodError): string {
+  return error.issues[0]?.message ?? 'is not valid';
 }
 
-/** Flags and nothing else. UsageError for those that the table does not have. */
-export function parseFlags(table: SettingTable, args: readonly string[]): FlagValues {
-  try {
-    return parseArgs({ args: [...args], options: flagOptions(table), strict: true }).values;
-  } catch (error) {
-    throw new UsageError(error instanceof Error ? error.message : String(error));
-  }
+function sourcesOf(found: readonly Given[]): string {
+  return found.map(({ source }) => source).join(' and ');
 }
 
 export function settingsHelp(table: SettingTable): string {
-  const rows = Object.entries(table).map(([name, setting]) => {
+  const row = (name: string, help: string) => `  --${name.padEnd(31)}${help}`;
+  const rows = Object.entries(table).flatMap(([name, setting]) => {
     const fallback = setting.fallbackHelp ?? setting.fallback;
     const shownFallback = fallback === undefined || Array.isArray(fallback) ? '' : ` (default ${fallback})`;
-    return `  --${name.padEnd(31)}${setting.help}${shownFallback}`;
+    const aliases = Object.entries(setting.aliases ?? {});
+    return [row(name, setting.help + shownFallback), ...aliases.map(([alias, { help }]) => row(alias, help))];
   });
   return [
     ...rows,
-    `  --${'config'.padEnd(31)}file with settings: a JSON object with their names`,
+    row('config', 'file with settings: a JSON object with their names'),
     '',
     'Each can be set by an environment variable as well: --max-num-seqs is RUNNEL_MAX_NUM_SEQS. Flags go before',
     'variables, variables before the file.',
   ].join('\n');
 }
 
+/** What the first source says that has the setting, under each of its names there. */
 function givenOf(
   name: string,
+  { schema, aliases = {} }: Setting,
   flags: FlagValues,
   env: NodeJS.ProcessEnv,
   file: ConfigFile,
-): Given | undefined {
-  const variable = `RUNNEL_${name.toUpperCase().replaceAll('-', '_')}`;
-  if (flags[name] !== undefined) return { source: `--${name}`, value: flags[name] };
-  if (env[variable] !== undefined) return { source: variable, value: env[variable] };
-  if (Object.hasOwn(file.values, name)) {
-    return { source: `"${name}" in ${file.path}`, value: file.values[name] };
+): Given[] {
+  const names = [{ name, schema }, ...Object.entries(aliases).map(([alias, of]) => ({ ...of, name: alias }))];
+  const sources: ((name: string) => { source: string; value: unknown })[] = [
+    (called) => ({ source: `--${called}`, value: flags[called] }),
+    (called) => ({ source: variableOf(called), value: env[variableOf(called)] }),
+    (called) => ({ source: `"${called}" in ${file.path}`, value: file.values[called] }),
+  ];
+  for (const read of sources) {
+    const found = names.flatMap((known) => {
+      const { source, value } = read(known.name);
+      return value === undefined ? [] : [{ source, value, schema: known.schema }];
+    });
+    if (found.length > 0) return found;
   }
-  return undefined;
+  return [];
+}
+
+function variableOf(name: string): string {
+  return `RUNNEL_${name.toUpperCase().replaceAll('-', '_')}`;
 }
 
 interface ConfigFile {
   readonly path: string;
   readonly values: Readonly<Record<string, unknown>>;
+  /** Sentences about names that are no settings. */
+  readonly faults: readonly string[];
 }
 
 function readConfigFile(table: SettingTable, path: unknown): ConfigFile {
-  if (typeof path !== 'string') return { path: '', values: {} };
+  if (typeof path !== 'string') return { path: '', values: {}, faults: [] };
   const values = parseObject(path, readFileSync(path, 'utf8'));
-  const unknown = Object.keys(values).filter((name) => !Object.hasOwn(table, name));
-  if (unknown.length > 0) {
-    const names = unknown.map((name) => JSON.stringify(name)).join(', ');
-    throw new UsageError(
-      `The configuration ${path} has ${names}, which no setting of this command is called.`,
-    );
-  }
-  return { path, values };
+  const known = Object.entries(table).flatMap(([name, { aliases = {} }]) => [name, ...Object.keys(aliases)]);
+  const unknown = Object.keys(values).filter((name) => !known.includes(name));
+  const foreign = unknown.filter((name) => Object.hasOwn(FOREIGN_NAMES, name));
+  const others = unknown.filter((name) => !foreign.includes(name)).map((name) => JSON.stringify(name));
+  return {
+    path,
+    values,
+    faults: [
+      ...foreign.map((name) => `"${name}" in ${path} cannot be obeyed: ${FOREIGN_NAMES[name]}.`),
+      ...(others.length === 0
+        ? []
+        : [
+            `The configuration ${path} has ${others.join(', ')}, which no setting of this command is called.`,
+          ]),
+    ],
+  };
 }
 
 function parseObject(path: string, text: string): Readonly<Record<string, unknown>> {

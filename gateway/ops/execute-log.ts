@@ -18,7 +18,7 @@ export function executeLog(
   parent: Log,
   jobId: string,
   correlationId: string | undefined,
-  now: () => number,
+  now: () => number = () => performance.now(),
 ): ExecuteLog {
   const log = parent.child({ job_id: jobId.slice(0, MAX_LOGGED_CHARACTERS), correlation_id: correlationId });
   const startedMs = now();
@@ -43,6 +43,9 @@ export function executeLog(
 
 function outcomeOf(last: NativeEvent | undefined): object {
   if (last?.event === 'end') return { outcome: last.data.stop_reason, tokens_out: last.data.tokens_out };
-  if (last?.event === 'error') return { outcome: 'error', code: last.data.code };
+  if (last?.event === 'error') {
+    const { code } = last.data;
+    return { outcome: code === 'CANCELLED' ? 'cancelled' : 'error', code };
+  }
   return { outcome: 'client_gone' };
 }

@@ -19,9 +19,14 @@ export const ExitCode = {
   noPermission: 77,
 } as const;
 
-/** A command line that cannot be obeyed; the message says why and how it is meant. */
+/** A command line that cannot be obeyed; the message says why and how it is meant, in a line for each fault. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
+}
+
+/** UsageError for all of these sentences, if there are any. */
+export function refuse(faults: readonly string[]): void {
+  if (faults.length > 0) throw new UsageError(faults.join('\n'));
 }
 
 /** Something that a command needs does not answer; the message says what. */

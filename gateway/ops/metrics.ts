@@ -1,5 +1,5 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { memoryOf } from '../runner/memory.ts';
+import { type MemoryInUse, memoryInUse, memoryOf } from '../runner/memory.ts';
 import type { FirstOutput, RunnerState, RunnerStatus } from '../runner/runner.ts';
 import { addSchedulerMetrics } from './scheduler-metrics.ts';
 
@@ -89,6 +89,25 @@ export class Metrics {
     this.#gauge('worker_memory_bytes', 'Memory of weights and KV cache, wherever it is', () => {
       return memoryOf(status().info).memory_bytes;
     });
+    const inUse = (name: keyof MemoryInUse) => () => memoryInUse(status())[name];
+    this.#gauge(
+      'worker_vram_used_bytes',
+      'Device memory of weights and of what sequences hold of the KV cache',
+      inUse('vramBytes'),
+    );
+    this.#gauge('worker_memory_used_bytes', 'The same, wherever it is', inUse('memoryBytes'));
+    this.#gauge('runnel_weights_bytes', 'Memory of the weights', inUse('weightsBytes'));
+    this.#gauge(
+      'runnel_kv_cache_bytes',
+      'Memory set aside for the KV cache',
+      () => status().info?.kvCacheBytes ?? 0,
+    );
+    this.#gauge('runnel_kv_cache_used_bytes', 'What sequences hold of it', inUse('cacheUsedBytes'));
+    this.#gauge(
+      'runnel_kv_cache_reusable_bytes',
+      'What is free of it, with a content that is still known',
+      inUse('cacheReusableBytes'),
+    );
     this.#gauge('runnel_requests_open', 'Requests generating or waiting', () => status().openRequests);
     this.#gauge('runnel_prompt_tokens_open', 'Tokens of their prompts', () => status().openTokens);
     this.#gauge('runnel_kv_blocks', 'Blocks in the KV cache', () => status().info?.numBlocks ?? 0);

@@ -4,10 +4,12 @@ import type { Log } from './log.ts';
 export interface ReadyMessage {
   readonly worker_id: string;
   readonly vram_bytes: number;
-  readonly memory_bytes: number;
-  /** Where this worker's HTTP interface is. */
+  /** Where the pool manager reaches this worker's HTTP interface. */
   readonly uri: string;
+  readonly memory_bytes: number;
   readonly memory_type: string;
+  /** The same under the name that later pool managers know. */
+  readonly memory_architecture: string;
   readonly model_ref: string;
   readonly worker_type: string;
   readonly capabilities: readonly string[];
@@ -16,8 +18,8 @@ export interface ReadyMessage {
 /** How long a pool manager may take to answer. */
 export const CALLBACK_TIMEOUT_MS = 10_000;
 
-/** A callback URL with this in it asks for no callback: for trying a worker out without a pool manager. */
-const TEST_MODE = 'localhost:9999';
+/** A callback URL of this host and port asks for no callback: for trying a worker out without a pool manager. */
+const TEST_MODE_HOST = 'localhost:9999';
 
 /** A pool manager that refuses the worker, or does not answer. */
 export class CallbackError extends Error {
@@ -48,7 +50,7 @@ export class ReadyCallback {
     const url = this.#url;
     if (url === undefined || this.#isSent) return;
     this.#isSent = true;
-    if (url.includes(TEST_MODE)) {
+    if (new URL(url).host === TEST_MODE_HOST) {
       this.#log.info({ event: 'callback_skipped', msg: 'Test mode: skipping pool manager callback' });
       return;
     }

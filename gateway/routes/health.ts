@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import type { AppDeps } from '../app.ts';
-import { memoryOf } from '../runner/memory.ts';
+import { isResident, memoryInUse, memoryOf } from '../runner/memory.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus } from '../runner/runner.ts';
 import type { SchedulerStats } from '../runner/scheduler-stats.ts';
 import { notReady } from './prompt.ts';
@@ -79,12 +79,17 @@ export function healthRoutes(deps: AppDeps): Hono {
     const runner = deps.runner.status();
     const { info } = runner;
     const memory = memoryOf(info);
+    const inUse = memoryInUse(runner);
     return c.json({
       status: HEALTH[runner.state],
       model_loaded: runner.state === 'ready',
       vram_bytes: memory.vram_bytes,
       memory_type: memory.memory_type,
       memory_bytes: memory.memory_bytes,
+      memory_architecture: memory.memory_type,
+      resident: isResident(runner),
+      vram_bytes_used: inUse.vramBytes,
+      memory_bytes_used: inUse.memoryBytes,
       state: workerState(runner),
       model: model?.id ?? null,
       quant_kind: model?.quantKind ?? null,
@@ -109,6 +114,10 @@ export function healthRoutes(deps: AppDeps): Hono {
         kv_blocks: info?.numBlocks ?? null,
         kv_blocks_free: runner.numFreeBlocks ?? null,
         kv_cache_type: info?.kvCacheType ?? null,
+        weights_bytes: info?.weightsBytes ?? null,
+        kv_cache_bytes: info?.kvCacheBytes ?? null,
+        kv_cache_bytes_used: inUse.cacheUsedBytes,
+        kv_cache_bytes_reusable: inUse.cacheReusableBytes,
       },
       backend: backendOf(runner),
       model_change: runner.modelChange ?? null,

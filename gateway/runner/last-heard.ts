@@ -44,6 +44,8 @@ export class LastHeard {
     const { kind, build, numericsId, sandbox } = this.#hello;
     this.#info = { kind, build, numericsId, sandbox, ...ready };
     this.loadProgress = undefined;
+    // The heartbeats of a load know of no blocks.
+    this.numFreeBlocks = ready.numBlocks;
     return this.#info;
   }
 

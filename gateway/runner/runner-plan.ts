@@ -12,7 +12,7 @@ export interface RunnerFailure {
 export interface RunnerPlan {
   /**
    * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
-   * error's message is the reason: the same as when the runner itself refuses the file. If it resolves with a plan, that one is
+   * error's message is the reason, its exitCode, if it has one, the status: the same as when the runner itself refuses the file. If it resolves with a plan, that one is
    * followed instead.
    */
   readonly prepare?: () => Promise<RunnerPlan | undefined>;

@@ -34,6 +34,12 @@ export interface RunnerEvent {
   readonly [key: string]: unknown;
 }
 
+/** Why a start could not be prepared. */
+interface UnusableFile extends Error {
+  /** What a runner would have ended with. */
+  readonly exitCode?: number;
+}
+
 /** The plan is that of the first runners, until replace() changes it. */
 export interface SuccessionOptions extends RunnerPlan {
   readonly log: (event: RunnerEvent) => void;
@@ -115,19 +121,19 @@ export class Succession {
     this.#isPreparing = true;
     prepared.then(
       (instead) => this.#onPrepared(plan, instead),
-      (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error.message : String(error)),
+      (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error : new Error(String(error))),
     );
   }
 
   /** outcome: why the file is of no use, or the plan to follow instead. */
-  #onPrepared(plan: RunnerPlan, outcome: string | RunnerPlan | undefined): void {
+  #onPrepared(plan: RunnerPlan, outcome: UnusableFile | RunnerPlan | undefined): void {
     this.#isPreparing = false;
     // Another one has come meanwhile, whose file is another perhaps.
     if (plan !== this.#plan) this.start();
     else if (outcome === undefined) this.#spawn();
-    else if (typeof outcome !== 'string') this.#startBy(outcome);
-    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome);
-    else this.#waitForFile(outcome);
+    else if (!(outcome instanceof Error)) this.#startBy(outcome);
+    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome.message);
+    else this.#waitForFile(outcome.message, outcome.exitCode);
   }
 
   #startBy(plan: RunnerPlan): void {
@@ -297,8 +303,8 @@ export class Succession {
     if (policy.isOfDevice && this.#fallBack(policy, death)) return;
     if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);
-    else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason);
-    else this.#fail({ reason: policy.reason, isRetriable: false });
+    else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason, death.exit.code);
+    else this.#fail({ reason: policy.reason, isRetriable: false }, death.exit.code);
   }
 
   /** Whether runners of another plan go on where this one's cannot. */
@@ -362,8 +368,8 @@ export class Succession {
   }
 
   /** No runner until the model file changes. The requests that are open have no use for a changed file. */
-  #waitForFile(reason: string): void {
-    this.#fail({ reason, isRetriable: true });
+  #waitForFile(reason: string, exitCode: number | undefined): void {
+    this.#fail({ reason, isRetriable: true }, exitCode);
     if (this.#isStopping) return;
     const { modelPath } = this.#plan;
     const { modelPollMs = 1000 } = this.#options;
@@ -377,10 +383,15 @@ export class Succession {
     this.#watch = new FileWatch(modelPath, this.#modelBefore, modelPollMs, onChange, this.#clock);
   }
 
-  #fail(failing: Failing): void {
+  #fail(failing: Failing, exitCode?: number): void {
     this.#state = 'failed';
     this.#reason = failing.reason;
-    this.#log('error', 'model_failed', { reason: failing.reason, isRetriable: failing.isRetriable });
+    const { reason, isRetriable } = failing;
+    this.#log('error', 'model_failed', {
+      reason,
+      isRetriable,
+      ...(exitCode === undefined ? {} : { exitCode }),
+    });
     this.#events.onFailed(failing);
   }
 

@@ -82,7 +82,9 @@ const test = suite('cut points');
 test.before(loadTinyModel);
 test.after(closeTinyModel);
 
-test(`a runner that dies after each ${STRIDE === 1 ? '' : `${STRIDE}th `}token changes no byte of ten answers`, async () => {
+const WHICH = STRIDE === 1 ? 'token' : `${STRIDE}th token`;
+
+test(`a runner that dies after each ${WHICH} changes no byte of ten answers`, async () => {
   const requests = [...variedRequests(TINY_ID, NUM_TOKENS)];
   const [greedy, drawn] = requests as [VariedRequest, VariedRequest];
   // The plainest of all makes room for the one that needs to know its text.

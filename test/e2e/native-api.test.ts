@@ -30,6 +30,9 @@ interface NativeHealth {
     readonly kind: string;
     readonly kv_blocks: number;
     readonly kv_blocks_free: number | null;
+    readonly weights_bytes: number;
+    readonly kv_cache_bytes: number;
+    readonly kv_cache_bytes_used: number;
   };
 }
 
@@ -110,6 +113,10 @@ function suiteOf(world: RunnerWorld): void {
     assert.is(body.tokenizer_kind, 'gguf-bpe');
     assert.is(body.vocab_size, world.vocabSize);
     assert.type(body.context_length, 'number');
+    assert.is(body.resident, true);
+    assert.is(body.memory_bytes_used, body.runner.weights_bytes, 'nobody holds a block');
+    assert.is(Number(body.memory_bytes_used) + body.runner.kv_cache_bytes, body.memory_bytes);
+    assert.is(body.vram_bytes_used, isCuda ? body.memory_bytes_used : 0);
     assert.equal(body.capabilities, ['text-gen']);
   });
 
@@ -120,6 +127,11 @@ function suiteOf(world: RunnerWorld): void {
       'A busy worker',
     );
     assert.is((await gateway.post('/execute', { job_id: 'busy', ...LONG })).status, 409);
+    await until(PATIENCE_MS, 'blocks that the job holds', async () => {
+      const { memory_bytes_used: used, memory_bytes: all, runner } = await health();
+      const isTold = used === runner.weights_bytes + runner.kv_cache_bytes_used;
+      return isTold && runner.kv_cache_bytes_used > 0 && Number(used) < Number(all);
+    });
     await gateway.post('/cancel', { job_id: 'busy' });
     await readNativeAnswer(response);
     const again = await gateway.post('/execute', { job_id: 'busy', prompt: 'Hi', max_tokens: 1 });
@@ -244,7 +256,12 @@ function suiteOf(world: RunnerWorld): void {
       .split('\n')
       .map((line) => JSON.parse(line) as Record<string, unknown>);
     const port = Number(new URL(gateway.url).port);
+    assert.equal(
+      [lines[0]?.event, lines[0]?.msg],
+      ['startup', `${world.kind.toUpperCase()} worker starting`],
+    );
     for (const line of lines) {
+      for (const name of Object.keys(line)) assert.match(name, /^[a-z][a-z0-9_]*$/);
       assert.equal([line.worker_id, line.model], ['worker-1', model]);
       if (line.event !== 'startup') assert.is(line.port, port);
       assert.type(line.event, 'string');
@@ -314,7 +331,7 @@ function suiteOf(world: RunnerWorld): void {
     try {
       await until(PATIENCE_MS, 'the callback', () => manager.seen.length > 0);
       const { body, health: seen } = manager.seen[0] ?? { body: {}, health: {} };
-      assert.equal(Object.keys(body).slice(0, 4), ['worker_id', 'vram_bytes', 'memory_bytes', 'uri']);
+      assert.equal(Object.keys(body).slice(0, 4), ['worker_id', 'vram_bytes', 'uri', 'memory_bytes']);
       assert.equal([body.worker_id, body.uri, body.model_ref], ['w-7', worker.url, basename(model, '.gguf')]);
       assert.is(body.vram_bytes, seen.vram_bytes);
       assert.is(body.memory_bytes, seen.memory_bytes);
@@ -392,11 +409,16 @@ flagsTest('each worker flag that cannot be obeyed is named, with status 64', () 
     ['--callback-url', 'http://user:pass@host/'],
     ['--inference-timeout-sec', '0'],
     ['--port', '65536'],
+    ['--advertise-url', 'http://w:0'],
+    ['--max-queued-tokens', '0'],
+    ['--kv-cache-size-mb', '0'],
+    ['--max-tokens-out', '2048'],
+    ['--runner', '/nowhere/cpu-runner'],
   ];
   for (const [flag, value] of cases) {
     const { status, stderr } = spawnSync(
       'node',
-      ['gateway/runnel.js', 'serve', '--model', DEFAULT_MODEL, flag, value],
+      ['gateway/runnel.js', 'serve', '--model', DEFAULT_MODEL, '--backend', 'cpu', flag, value],
       {
         cwd: ROOT,
         encoding: 'utf8',

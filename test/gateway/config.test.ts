@@ -104,6 +104,133 @@ test('a setting that cannot be used is named with its source, its value and what
   assert.match(await faultOf(['--model', 'm', 'stray']), 'stray');
 });
 
+test('all that is wrong is named in one go: flags, variables, values of the file, and pairs', async () => {
+  const path = file({ threads: 0, colour: 'red', 'max-tokens-out': 100 });
+  const args = [
+    '--config',
+    path,
+    '--prot',
+    '1',
+    '--shape',
+    'round',
+    '--port',
+    'x',
+    '--max-queued-tokens',
+    '0',
+  ];
+  assert.equal((await faultOf(args, { RUNNEL_BLOCK_SIZE: '24' })).split('\n'), [
+    '--prot is no flag of this command.',
+    '--shape is no flag of this command.',
+    `"max-tokens-out" in ${path} cannot be obeyed: a request says its own max_tokens, and --max-model-len bounds prompt and answer together.`,
+    `The configuration ${path} has "colour", which no setting of this command is called.`,
+    '--model is missing: name a model file, or a model that `runnel pull` has fetched.',
+    `"threads" in ${path} must be a whole number between 1 and 256, got 0.`,
+    'RUNNEL_BLOCK_SIZE must be a power of two between 8 and 256, got 24.',
+    '--port must be a whole number between 0 and 65535, got "x".',
+    '--max-queued-tokens must be a whole number between 1 and 4194304, got 0.',
+  ]);
+  const pairs = ['--model', 'm', '--host', '0.0.0.0', '--callback-url', 'http://manager/', '--uds', '/s'];
+  const [memory, limit, uds, keys, address, ...rest] = (
+    await faultOf([...pairs, '--memory-bytes', '9', '--kv-cache-bytes', '9', '--record-max-bytes', '65536'])
+  ).split('\n');
+  assert.match(memory ?? '', '--memory-bytes and --kv-cache-bytes cannot be obeyed together');
+  assert.is(
+    limit,
+    '--record-max-bytes means nothing without --record: leave it out, or say where to record.',
+  );
+  assert.match(uds ?? '', '--uds and --host cannot be obeyed together');
+  assert.match(keys ?? '', '--host must be a loopback address, got "0.0.0.0"');
+  assert.match(address ?? '', '--callback-url needs --advertise-url beside --host 0.0.0.0');
+  assert.equal(rest, []);
+});
+
+test('settings have the names that other servers give them, where they mean the same', async () => {
+  const settingsBy = (args: string[], env: NodeJS.ProcessEnv = {}) =>
+    readConfig(['--model', 'm', ...args], env);
+  assert.is(settingsBy(['--kv-cache-size-mb', '12'])['kv-cache-bytes'], 12 * 2 ** 20);
+  assert.is(settingsBy([], { RUNNEL_KV_CACHE_SIZE_MB: '3' })['kv-cache-bytes'], 3 * 2 ** 20);
+  assert.is(settingsBy(['--config', file({ 'kv-cache-size-mb': 5 })])['kv-cache-bytes'], 5 * 2 ** 20);
+  assert.is(settingsBy(['--kv-cache-size-mb', 'auto'])['kv-cache-bytes'], undefined);
+  assert.is(settingsBy(['--kvcache-block-size', '64'])['block-size'], 64);
+  assert.is(settingsBy(['--use-cuda']).backend, 'auto');
+  assert.is(settingsBy([], { RUNNEL_USE_CUDA: 'true' }).backend, 'auto');
+  assert.is(settingsBy([], { RUNNEL_USE_CUDA: 'false' }).backend, undefined);
+  // A flag goes before a variable, whatever either calls the setting.
+  assert.is(
+    settingsBy(['--kv-cache-size-mb', '1'], { RUNNEL_KV_CACHE_BYTES: '7' })['kv-cache-bytes'],
+    2 ** 20,
+  );
+  const cases: [string[], string][] = [
+    [
+      ['--kv-cache-size-mb', '1', '--kv-cache-bytes', '1048576'],
+      '--kv-cache-bytes and --kv-cache-size-mb mean the same setting: leave one of them out.',
+    ],
+    [
+      ['--kv-cache-size-mb', '0'],
+      '--kv-cache-size-mb must be auto or a whole number between 1 and 1073741824, got 0.',
+    ],
+    [
+      ['--kvcache-block-size', '24'],
+      '--kvcache-block-size must be a power of two between 8 and 256, got 24.',
+    ],
+    [
+      ['--kv-cache-size-mb', '1', '--memory-bytes', '9'],
+      '--memory-bytes and --kv-cache-size-mb cannot be obeyed together: leave one of them out.',
+    ],
+    [
+      ['--use-cuda', '--backend', 'cpu'],
+      '--backend and --use-cuda mean the same setting: leave one of them out.',
+    ],
+  ];
+  for (const [args, message] of cases) assert.is(await faultOf(['--model', 'm', ...args]), message);
+});
+
+test('a name of other servers that nothing here means is refused with what to use', async () => {
+  const cases: [string[], RegExp][] = [
+    [['--max-tokens-in', '100'], /^--max-tokens-in cannot be obeyed: .*--max-model-len/],
+    [['--max-tokens-out', '2048'], /^--max-tokens-out cannot be obeyed: .*--max-model-len/],
+    [['--gpu-memory-utilization', '0.9'], /^--gpu-memory-utilization cannot be obeyed: .*--kv-cache-bytes/],
+    [['--num-kvcache-blocks', '100'], /^--num-kvcache-blocks cannot be obeyed: .*--kv-cache-bytes/],
+    [['--tensor-parallel-size', '2'], /^--tensor-parallel-size cannot be obeyed: .*--gpu-device/],
+  ];
+  for (const [args, message] of cases) assert.match(await faultOf(['--model', 'm', ...args]), message);
+});
+
+test('what a pool manager is told can be reached: an address that stands for all wants a URL beside it', async () => {
+  const worker = ['--model', 'm', '--callback-url', 'http://manager:1/ready'];
+  const beyond = ['--api-keys-file', 'keys', '--host'];
+  for (const host of ['0.0.0.0', '::', '0:0:0:0:0:0:0:0']) {
+    assert.is(
+      await faultOf([...worker, ...beyond, host]),
+      `--callback-url needs --advertise-url beside --host ${host}: nobody elsewhere can reach this worker by that address.`,
+    );
+    const url = ['--advertise-url', 'https://llm.example/w7/'];
+    assert.is(
+      readConfig([...worker, ...beyond, host, ...url], {})['advertise-url'],
+      'https://llm.example/w7',
+    );
+  }
+  for (const host of ['10.0.0.7', '::1', 'worker.example'])
+    assert.is(readConfig([...worker, ...beyond, host], {}).host, host);
+  assert.is(
+    await faultOf(['--model', 'm', '--advertise-url', 'http://w']),
+    '--advertise-url means nothing without --callback-url: leave it out.',
+  );
+  for (const url of ['w7', 'ftp://w7', 'http://a:b@w7', 'http://w7:0', 'http://w7:99999', ''])
+    for (const name of ['--advertise-url', '--callback-url'])
+      assert.match(await faultOf([...worker, name, url]), new RegExp(`^${name} must `), `${name} ${url}`);
+  for (const url of ['http://w7/?a=b', 'http://w7/#a'])
+    assert.match(await faultOf([...worker, '--advertise-url', url]), 'no query, no fragment');
+});
+
+test('an address to listen on is a name or an address, without a port', async () => {
+  for (const host of ['127.0.0.1:80', 'http://localhost', 'a b', '*', '[::1]'])
+    assert.match(
+      await faultOf(['--model', 'm', '--host', host]),
+      '--host must be a host name or an address without a port',
+    );
+});
+
 test('a file is a JSON object of settings; anything else in it is refused by name', async () => {
   assert.match(await faultOf(['--config', file({ model: 'm', prot: 1, colour: 2 })]), '"prot", "colour"');
   assert.match(await faultOf(['--config', file('{')]), 'is not JSON');
@@ -225,6 +352,12 @@ test('settings that contradict each other are refused by their names', async () 
     ],
     [['--backend', 'cpu', '--gpu-device', '0'], {}, '--gpu-device means nothing .* --backend cpu'],
     [['--gpu-device=-1', '--enforce-eager', 'off'], {}, '--enforce-eager means nothing .* --gpu-device -1'],
+    [['--backend', 'cuda', '--memory-bytes', '9'], {}, '--memory-bytes means nothing .* --backend cuda'],
+    [
+      ['--mixed-batches', 'off', '--mixed-prefill-tokens', '9'],
+      {},
+      '^--mixed-prefill-tokens means nothing where --mixed-batches is off: leave one of them out.$',
+    ],
   ];
   for (const [args, env, message] of unknown)
     assert.match(await faultOf(['--model', 'm', ...args], env), new RegExp(message));

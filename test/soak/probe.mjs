@@ -14,11 +14,11 @@ process.on('SIGUSR2', async () => {
     collectGarbage();
     await nextTurn();
   }
-  // Gives free pages back to the system, so that resident memory is what is held and not what may be used again.
+  // Gives free pages back to the system, so that the process has what it holds and not what it may use again.
   collectGarbage({ type: 'major', execution: 'sync', flavor: 'last-resort' });
   const resources = process.getActiveResourcesInfo();
   const timers = resources.filter((name) => name === 'Timeout').length;
-  const { heapUsed, external, arrayBuffers, rss } = process.memoryUsage();
+  const { heapUsed, external, arrayBuffers } = process.memoryUsage();
   const { code_and_metadata_size: machine, bytecode_and_metadata_size: bytecode } = getHeapCodeStatistics();
   const held = {
     event: 'probe',
@@ -28,7 +28,6 @@ process.on('SIGUSR2', async () => {
     heap_bytes: heapUsed,
     external_bytes: external,
     array_buffer_bytes: arrayBuffers,
-    rss_bytes: rss,
   };
   process.stderr.write(`${JSON.stringify(held)}\n`);
 });

@@ -5,7 +5,7 @@ import type { Sample } from './samples.ts';
 
 const idle: Sample = {
   hours: 0,
-  gatewayRssBytes: 2 ** 27,
+  gatewayMemoryBytes: 2 ** 27,
   gatewayHeapBytes: 2 ** 25,
   gatewayCodeBytes: 2 ** 23,
   gatewayDescriptors: 30,
@@ -50,7 +50,7 @@ const test = suite('soak report');
 test('what stays as it was is good, and so is noise, a warm-up, and a process that was killed just now', () => {
   assert.ok(judge(good).isGood);
   const restless = samplesOf((hours, index) => ({
-    gatewayRssBytes: idle.gatewayRssBytes + (index % 7) * 2 ** 20 - (hours < 0.09 ? 2 ** 26 : 0),
+    gatewayMemoryBytes: idle.gatewayMemoryBytes + (index % 7) * 2 ** 20 - (hours < 0.09 ? 2 ** 26 : 0),
     zombies: [1000 + index],
   }));
   assert.ok(judge({ ...good, samples: restless }).isGood, judge({ ...good, samples: restless }).markdown);
@@ -83,18 +83,18 @@ test('a run that is too short to tell a slope from noise is no good one', () => 
   const short = Array.from({ length: 10 }, (_, index) => ({
     ...idle,
     hours: index / 1000,
-    gatewayRssBytes: idle.gatewayRssBytes + (index % 3) * 2 ** 19,
+    gatewayMemoryBytes: idle.gatewayMemoryBytes + (index % 3) * 2 ** 19,
   }));
   const { isGood, markdown } = judge({ ...good, samples: short });
   assert.not.ok(isGood);
-  assert.match(markdown, /gateway, resident memory \| [^|]*: too short a run to tell \|/);
+  assert.match(markdown, /gateway, memory \| [^|]*: too short a run to tell \|/);
 });
 
 test('each thing that grows, differs or stays is bad', () => {
-  const growing = (name: 'gatewayRssBytes' | 'gatewayHeapBytes' | 'runnerMemoryBytes') =>
+  const growing = (name: 'gatewayMemoryBytes' | 'gatewayHeapBytes' | 'runnerMemoryBytes') =>
     samplesOf((hours) => ({ [name]: 2 ** 28 + hours * 2 * 2 ** 20 }));
   const bad: Partial<Soak>[] = [
-    { samples: growing('gatewayRssBytes') },
+    { samples: growing('gatewayMemoryBytes') },
     { samples: growing('gatewayHeapBytes') },
     { samples: growing('runnerMemoryBytes') },
     { samples: samplesOf(() => ({ gatewayCodeBytes: 2 ** 25 })) },
@@ -104,6 +104,7 @@ test('each thing that grows, differs or stays is bad', () => {
     { counts: { ...good.counts, numMismatches: 1 } },
     { counts: { ...good.counts, failures: ['x'] } },
     { idleAfter: { ...idle, gatewayDescriptors: 33 } },
+    { idleAfter: { ...idle, gatewayHeapBytes: idle.gatewayHeapBytes + 5 * 2 ** 20 } },
     { idleAfter: { ...idle, gatewayTimers: 4 } },
     { idleAfter: { ...idle, usedBlocks: 1 } },
     { idleAfter: { ...idle, usedBlocks: undefined } },

@@ -13,6 +13,8 @@ const MAX_ERROR_MIB_PER_HOUR = 3;
 /** The engine compiles more and more of the source, for as long as it finds paths worth it: it is bounded, but not flat in half an hour. */
 const MAX_CODE_MIB = 16;
 const MAX_MORE_DESCRIPTORS = 2;
+/** Of the heap without compiled code: what is kept of source that has run for the first time. */
+const MAX_MORE_HEAP_MIB = 4;
 
 export interface Soak {
   readonly date: string;
@@ -86,13 +88,15 @@ function heldRows({ samples, idleBefore, idleAfter, isRunnerJudged }: Soak): Row
   const warm = afterWarmUp(samples);
   const ofLastRunner = afterWarmUp(samples.filter(({ runnerPid }) => runnerPid === idleAfter.runnerPid));
   const mostCode = Math.max(...samples.map(({ gatewayCodeBytes }) => gatewayCodeBytes)) / BYTES_PER_MIB;
+  const moreHeap = (heapBytes(idleAfter) - heapBytes(idleBefore)) / BYTES_PER_MIB;
   const moreDescriptors = idleAfter.gatewayDescriptors - idleBefore.gatewayDescriptors;
   return [
-    slopeRow('gateway, resident memory', warm, ({ gatewayRssBytes }) => gatewayRssBytes),
-    slopeRow(
-      'gateway, heap without compiled code',
-      warm,
-      ({ gatewayHeapBytes: heap, gatewayCodeBytes: code }) => heap - code,
+    slopeRow('gateway, memory', warm, ({ gatewayMemoryBytes }) => gatewayMemoryBytes),
+    slopeRow('gateway, heap without compiled code', warm, heapBytes),
+    atMost(
+      'heap without compiled code, idle: MiB more than before',
+      Number(moreHeap.toFixed(1)),
+      MAX_MORE_HEAP_MIB,
     ),
     atMost('compiled code of the gateway, MiB', Math.round(mostCode), MAX_CODE_MIB),
     ...(isRunnerJudged
@@ -104,6 +108,10 @@ function heldRows({ samples, idleBefore, idleAfter, isRunnerJudged }: Soak): Row
     atMost('blocks in use, idle', idleAfter.usedBlocks ?? Number.POSITIVE_INFINITY, 0),
     atMost('requests open, idle', idleAfter.openRequests, 0),
   ];
+}
+
+function heapBytes({ gatewayHeapBytes: heap, gatewayCodeBytes: code }: Sample): number {
+  return heap - code;
 }
 
 function afterWarmUp(samples: readonly Sample[]): readonly Sample[] {

@@ -8,8 +8,8 @@ const PROBE_MS = 30_000;
 
 export interface Sample {
   readonly hours: number;
-  /** After collections that gave back what is free. */
-  readonly gatewayRssBytes: number;
+  /** What is no file's, after collections that gave back what is free. */
+  readonly gatewayMemoryBytes: number;
   /** After collections, compiled code among it. */
   readonly gatewayHeapBytes: number;
   readonly gatewayCodeBytes: number;
@@ -34,7 +34,7 @@ export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: nu
   const { kv_blocks: blocks, kv_blocks_free: free } = runner;
   return {
     hours: (Date.now() - startedMs) / 3_600_000,
-    gatewayRssBytes: Number(probe.rss_bytes),
+    gatewayMemoryBytes: memoryOf(pid) ?? 0,
     gatewayHeapBytes: Number(probe.heap_bytes),
     gatewayCodeBytes: Number(probe.code_bytes),
     gatewayDescriptors: descriptorsOf(pid) ?? 0,
@@ -53,7 +53,7 @@ function descriptorsOf(pid: number): number | undefined {
   return ofProcess(() => readdirSync(`/proc/${pid}/fd`).length);
 }
 
-/** What is no file's. */
+/** What is no file's: pages of a file, a program's among them, come and go as the system wants. */
 function memoryOf(pid: number): number | undefined {
   return ofProcess(() => {
     const kilobytes = /^RssAnon:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];

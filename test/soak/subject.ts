@@ -25,7 +25,8 @@ export interface Subject {
   start(): Promise<Gateway>;
 }
 
-const PROBE = { NODE_OPTIONS: `--import ${new URL('./probe.mjs', import.meta.url).href}` };
+/** Variables that put the probe into a gateway. */
+export const PROBE = { NODE_OPTIONS: `--import ${new URL('./probe.mjs', import.meta.url).href}` };
 
 export function defaultModel(): Subject {
   const args = ['--port', '0', '--kv-cache-bytes', String(CACHE_BYTES)];

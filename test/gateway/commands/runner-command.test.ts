@@ -13,7 +13,7 @@ test('the runner gets what concerns it under the same names, and nothing that wa
     '--record',
     'a.frames',
     '--record-max-bytes',
-    '4096',
+    '65536',
     '--threads',
     '2',
     '--sandbox',
@@ -24,7 +24,7 @@ test('the runner gets what concerns it under the same names, and nothing that wa
   assert.is(file, 'bin/runner');
   assert.equal(
     args.join(' '),
-    'serve --model m.gguf --threads 2 --max-num-seqs 3 --sandbox strict --record a.frames --record-max-bytes 4096',
+    'serve --model m.gguf --threads 2 --max-num-seqs 3 --sandbox strict --record a.frames --record-max-bytes 65536',
   );
 });
 
@@ -49,6 +49,9 @@ test('cuda-runner gets its device and no threads, and cpu-runner no device', () 
     file: 'bin/cpu',
     args: ['serve', '--model', 'm.gguf', '--threads', '2', '--block-size', '64'],
   });
+  const budget = readConfig(['--model', 'm.gguf', '--memory-bytes', '9000', '--threads', '2'], {});
+  assert.equal(runnerCommand('cuda', budget, slot).args, ['serve', '--model', 'm.gguf']);
+  assert.ok(runnerCommand('cpu', budget, slot).args.join(' ').endsWith('--memory-bytes 9000'));
   const graphs = readConfig(['--model', 'm.gguf', '--enforce-eager', 'off'], {});
   assert.equal(runnerCommand('cuda', graphs, slot).args, ['serve', '--model', 'm.gguf']);
 });

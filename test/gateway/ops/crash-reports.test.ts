@@ -1,8 +1,23 @@
-import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { CrashReports, maxReports, maxRequestsShown } from '../../../gateway/ops/crash-reports.ts';
+import {
+  CrashReports,
+  maxFolderBytes,
+  maxReports,
+  maxRequestsShown,
+} from '../../../gateway/ops/crash-reports.ts';
 import { createLog } from '../../../gateway/ops/log.ts';
 import { crashKind, type RunnerCrash } from '../../../gateway/runner/crash.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -119,6 +134,59 @@ test('a folder that cannot be written to is logged, and nothing else is lost', a
   add(await realCrash());
   assert.is(all.newest.length, 1);
   assert.match(log.join(''), 'crash_report_failed');
+});
+
+test('a folder has a gibibyte at most: the oldest go with their recordings, and the newest stays whatever it takes', async () => {
+  const crash = await realCrash();
+  const recording = join(folder.path, 'large.frames');
+  const { folder: path, add } = reports('large', recording);
+  /** Of a file that says to be so long, and takes no room. */
+  const addWith = (bytes: number): string[] => {
+    writeFileSync(recording, '');
+    truncateSync(recording, bytes);
+    add(crash);
+    return readdirSync(path).sort();
+  };
+  const [first] = addWith(Math.floor(maxFolderBytes * 0.4));
+  assert.is(addWith(Math.floor(maxFolderBytes * 0.4)).length, 4);
+  const third = addWith(Math.floor(maxFolderBytes * 0.4));
+  assert.is(third.length, 4, 'three do not fit');
+  assert.not(third.includes(first ?? ''), 'the oldest has gone');
+  assert.is(addWith(maxFolderBytes * 2).length, 2);
+});
+
+test('a recording that cannot be moved to its report stays where it is, and the log says what would help', async () => {
+  const crash = await realCrash();
+  // A folder in its way: nothing can be renamed to where one lies.
+  const recording = join(folder.path, 'unmovable.frames');
+  const { folder: path, add, all, log } = reports('unmoved', recording);
+  writeFileSync(recording, 'frames');
+  mkdirSync(path);
+  mkdirSync(join(path, `crash-2026-01-01T00-00-00.000Z-${crash.pid}.frames`));
+  add(crash);
+  assert.is(readFileSync(recording, 'utf8'), 'frames');
+  assert.is(all.newest[0]?.recording, null);
+  const [line] = log.map((text) => JSON.parse(text));
+  assert.equal([line.event, line.level, line.recording], ['recording_not_kept', 'error', recording]);
+  assert.match(line.msg, /EISDIR|ENOTEMPTY|EEXIST/);
+});
+
+test('a recording on another file system is not kept, and the log says so', async () => {
+  const shared = '/dev/shm';
+  if (!existsSync(shared) || statSync(shared).dev === statSync(folder.path).dev) {
+    console.log(`SKIPPED: ${shared} is no other file system than ${folder.path}`);
+    return;
+  }
+  const recording = join(mkdtempSync(join(shared, 'runnel-test-')), 'session.frames');
+  try {
+    writeFileSync(recording, 'frames');
+    const { add, all, log } = reports('elsewhere', recording);
+    add(await realCrash());
+    assert.is(all.newest[0]?.recording, null);
+    assert.match(log.join(''), /recording_not_kept.*on the same file system/);
+  } finally {
+    rmSync(dirname(recording), { recursive: true });
+  }
 });
 
 test('each way to die has its word', async () => {

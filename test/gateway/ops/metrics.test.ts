@@ -155,6 +155,30 @@ test('the scheduler is shown: counters over all runners, the rest of the one tha
   assert.is(again.get('runnel_preemptions_total'), 3, 'asking counts nothing');
 });
 
+test('memory that is set aside is told from memory in use', async () => {
+  const { inner, metrics } = metered();
+  const gauges = { numWaiting: 0, numRunning: 1, numPaused: 0, numFreeBlocks: 40, numReusableBlocks: 16 };
+  const stats = { ...countersOf(() => 0), ...gauges, memoryBytes: 0 };
+  const info = { ...scriptedInfo, kind: 'cuda', numBlocks: 64, weightsBytes: 1000, kvCacheBytes: 64 * 8 };
+  inner.current = { ...inner.current, info, stats, numFreeBlocks: 40 };
+  const expected: Record<string, number> = {
+    worker_vram_bytes: 1512,
+    worker_vram_used_bytes: 1000 + 24 * 8,
+    worker_memory_bytes: 1512,
+    worker_memory_used_bytes: 1000 + 24 * 8,
+    runnel_weights_bytes: 1000,
+    runnel_kv_cache_bytes: 512,
+    runnel_kv_cache_used_bytes: 24 * 8,
+    runnel_kv_cache_reusable_bytes: 16 * 8,
+  };
+  const samples = await samplesOf(metrics);
+  for (const [name, value] of Object.entries(expected)) assert.is(samples.get(name), value, name);
+  inner.current = { ...inner.current, state: 'recovering', numFreeBlocks: undefined, stats: undefined };
+  const after = await samplesOf(metrics);
+  for (const name of ['worker_vram_used_bytes', 'worker_memory_used_bytes', 'runnel_kv_cache_used_bytes'])
+    assert.is(after.get(name), 0, name);
+});
+
 test('requests of which none can be begun are counted as refused, each', async () => {
   const { inner, runner, metrics } = metered();
   inner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true });

@@ -53,9 +53,10 @@ class PoolManager {
 const message: ReadyMessage = {
   worker_id: 'w-1',
   vram_bytes: 0,
-  memory_bytes: 8_000_000_000,
   uri: 'http://127.0.0.1:8080',
+  memory_bytes: 8_000_000_000,
   memory_type: 'cpu',
+  memory_architecture: 'cpu',
   model_ref: 'bytes',
   worker_type: 'cpu',
   capabilities: ['text-gen'],
@@ -102,13 +103,22 @@ test('a pool manager that is not there, or never answers, is a failure in bounde
   assert.is(await failureOf(manager.url, 50), 'Pool manager callback failed: no answer within 50 ms');
 });
 
-test('test mode: nobody is called when the URL has localhost:9999 in it', async () => {
-  const lines: unknown[] = [];
-  const log = { info: (line: unknown) => lines.push(line) } as unknown as Log;
-  await new ReadyCallback('http://localhost:9999/callback', log).send(message);
-  assert.equal(lines, [{ event: 'callback_skipped', msg: 'Test mode: skipping pool manager callback' }]);
+test('test mode: nobody is called at localhost:9999, and everybody elsewhere, whatever else the URL says', async ({
+  manager,
+}) => {
+  const lines: { event: string; msg?: string; status?: number }[] = [];
+  const log = { info: (line: { event: string }) => lines.push(line) } as unknown as Log;
+  for (const url of ['http://localhost:9999', 'http://LOCALHOST:9999/callback', 'https://localhost:9999/'])
+    await new ReadyCallback(url, log).send(message);
+  const skipped = { event: 'callback_skipped', msg: 'Test mode: skipping pool manager callback' };
+  assert.equal(lines.splice(0), [skipped, skipped, skipped]);
   await new ReadyCallback(undefined, log).send(message);
-  assert.is(lines.length, 1);
+  assert.is(lines.length, 0);
+  for (const more of ['?from=localhost:9999', '/localhost:9999'])
+    await new ReadyCallback(manager.url + more, log).send(message);
+  assert.is(manager.received.length, 2);
+  const sent = { event: 'callback_sent', status: 200 };
+  assert.equal(lines, [sent, sent]);
 });
 
 test.run();

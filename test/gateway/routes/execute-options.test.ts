@@ -266,6 +266,10 @@ test('the log of a job: start, what is unusual, error, end; with its names and n
   const reader = (await post('/execute', body)).body?.getReader();
   await reader?.read();
   await reader?.cancel();
+  const cancelled = post('/execute', { ...body, job_id: 'stopped' });
+  const stopped = readNativeAnswer(await cancelled);
+  await post('/cancel', { job_id: 'stopped' });
+  assert.is((await stopped).last.data.code, 'CANCELLED');
   assert.equal(
     lines.map(({ event, outcome }) => (outcome === undefined ? event : `${event} ${outcome}`)),
     [
@@ -277,6 +281,8 @@ test('the log of a job: start, what is unusual, error, end; with its names and n
       'execute_end eos',
       'execute_start',
       'execute_end client_gone',
+      'execute_start',
+      'execute_end cancelled',
     ],
   );
   for (const line of lines.slice(0, 4)) assert.equal([line.job_id, line.correlation_id], ['a', 'c-1']);

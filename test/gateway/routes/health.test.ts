@@ -58,6 +58,34 @@ test('memory is the device’s or the host’s, and its old key stays', async ()
   assert.equal(await memory('cuda'), { vram_bytes: 1500, memory_type: 'vram-only', memory_bytes: 1500 });
 });
 
+test('what is set aside is told from what is in use: weights, blocks that sequences hold, blocks that are kept for later', async () => {
+  const { runner, get } = testApp();
+  const gauges = { numWaiting: 0, numRunning: 1, numPaused: 0, numFreeBlocks: 40, numReusableBlocks: 16 };
+  const stats = { ...countersOf(() => 0), ...gauges, memoryBytes: 0 };
+  const shown = async (change: Partial<RunnerStatus>): Promise<unknown> => {
+    runner.current = { ...runner.current, ...change };
+    const body = (await (await get('/health')).json()) as Record<string, Record<string, unknown>>;
+    const { weights_bytes, kv_cache_bytes, kv_cache_bytes_used, kv_cache_bytes_reusable } = body.runner ?? {};
+    return {
+      ...{ resident: body.resident, architecture: body.memory_architecture },
+      ...{ vram: body.vram_bytes_used, memory: body.memory_bytes_used },
+      cache: [weights_bytes, kv_cache_bytes, kv_cache_bytes_used, kv_cache_bytes_reusable],
+    };
+  };
+  const info = { ...scriptedInfo, numBlocks: 64, weightsBytes: 1000, kvCacheBytes: 64 * 8 };
+  const used = (64 - 40) * 8;
+  const cache = [1000, 512, used, 16 * 8];
+  assert.equal(await shown({ info, stats, numFreeBlocks: 40 }), {
+    ...{ resident: true, architecture: 'cpu', vram: 0, memory: 1000 + used, cache },
+  });
+  assert.equal(await shown({ info: { ...info, kind: 'cuda' } }), {
+    ...{ resident: true, architecture: 'vram-only', vram: 1000 + used, memory: 1000 + used, cache },
+  });
+  assert.equal(await shown({ state: 'recovering', numFreeBlocks: undefined, stats: undefined }), {
+    ...{ resident: false, architecture: 'vram-only', vram: 0, memory: 0, cache: [1000, 512, 0, 0] },
+  });
+});
+
 test('which backend serves, whether it is a fallback and why, are in /health, and a fallback in /ready', async () => {
   const { runner, get } = testApp();
   const shown = async (path: string) => (await (await get(path)).json()) as Record<string, unknown>;

@@ -1,32 +1,86 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { collectExact, fakeCommand, patienceMs, requestOf, supervised } from '../../fixtures/supervised.ts';
+import { type GenerateRequest, neutralSampling } from '../../../gateway/runner/runner.ts';
+import { answerOf, fakeVocabSize } from '../../fixtures/fake-tokens.ts';
+import {
+  collectExact,
+  fakeCommand,
+  patienceMs,
+  requestOf,
+  supervised,
+  withDirectory,
+} from '../../fixtures/supervised.ts';
 import { until, within } from '../../fixtures/within.ts';
 
 const test = suite('replace');
 
-test('five new runners under eight streams: every stream is as if there had been one', async () => {
-  const flags = ['--delay-ms', '2'];
-  await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
-    await state('ready');
-    const streams = Array.from({ length: 8 }, (_, index) => {
-      return collectExact(supervisor, requestOf([index, 3], 1500, index % 2 === 0 ? {} : { stopIds: [] }));
+const NUM_TOKENS = 1500;
+
+/** What streams may be asked with; all of them have as many tokens. */
+const variations: readonly Partial<GenerateRequest>[] = [
+  {},
+  { sampling: { ...neutralSampling, seed: 2n ** 64n - 1n } },
+  { sampling: { ...neutralSampling, seed: 7n, temperature: 0.5, topK: 40, topP: 0.9, minP: 0.01 } },
+  {
+    sampling: {
+      ...{ ...neutralSampling, seed: 8n },
+      ...{ repetitionPenalty: 1.5, presencePenalty: -1, frequencyPenalty: 1 },
+    },
+  },
+  { sampling: { ...neutralSampling, seed: 9n, logitBias: new Map([[5, -100]]) } },
+  // An end that never comes.
+  { minTokens: 5, stopIds: absentIds([5, 3], 42n) },
+  { topLogprobs: 3 },
+  { cacheSalt: Uint8Array.of(1, 2, 3) },
+];
+
+/** Some that the answer does not have. */
+function absentIds(promptIds: readonly number[], seed: bigint): number[] {
+  const answer = new Set(answerOf(promptIds, seed, NUM_TOKENS));
+  return Array.from({ length: fakeVocabSize }, (_, id) => id)
+    .filter((id) => !answer.has(id))
+    .slice(0, 3);
+}
+
+test('five new runners under eight streams: every stream is as if there had been one, whatever it was asked with', async () => {
+  await withDirectory(async (directory) => {
+    const flags = ['--delay-ms', '2', '--echo-file', directory.path('told')];
+    await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
+      await state('ready');
+      const streams = variations.map((change, index) =>
+        collectExact(supervisor, requestOf([index, 3], NUM_TOKENS, change)),
+      );
+      for (let round = 0; round < 5; round++) {
+        const { pid } = supervisor.status();
+        const replaced = supervisor.replaceRunner({ command: () => fakeCommand(...flags) });
+        assert.is(supervisor.status().state, 'recovering');
+        assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
+        assert.is.not(supervisor.status().pid, pid);
+        assert.is(supervisor.status().openRequests, 8, 'the streams go on');
+      }
+      await Promise.all(streams);
+      assert.is(supervisor.status().restarts, 5);
+      assert.equal(
+        eventsOf('runner_exited').map(({ code }) => code),
+        [0, 0, 0, 0, 0],
+        'each ended by itself, at the end of a step',
+      );
     });
-    for (let round = 0; round < 5; round++) {
-      const { pid } = supervisor.status();
-      const replaced = supervisor.replaceRunner({ command: () => fakeCommand(...flags) });
-      assert.is(supervisor.status().state, 'recovering');
-      assert.is(await within(patienceMs, 'The new runner', replaced), undefined);
-      assert.is.not(supervisor.status().pid, pid);
-      assert.is(supervisor.status().openRequests, 8, 'the streams go on');
+    const told = directory.jsonLines('told').flatMap(({ generate }) => (generate ? [generate] : []));
+    for (const [index, change] of variations.entries()) {
+      const ofStream = told.filter(({ tokenIds }) => (tokenIds as number[])[0] === index);
+      assert.is(ofStream.length, 6, `stream ${index}: each runner is told once`);
+      for (const { requestId: _, tokenIds, numEmitted = 0, ...asked } of ofStream) {
+        const { requestId: _first, tokenIds: _ids, numEmitted: _none, ...first } = ofStream[0] ?? {};
+        assert.equal(asked, first, `stream ${index}, ${JSON.stringify(Object.keys(change))}`);
+        assert.is((tokenIds as number[]).length, 2 + Number(numEmitted));
+      }
     }
-    await Promise.all(streams);
-    assert.is(supervisor.status().restarts, 5);
-    assert.equal(
-      eventsOf('runner_exited').map(({ code }) => code),
-      [0, 0, 0, 0, 0],
-      'each ended by itself, at the end of a step',
-    );
+    // Each is asked for something of its own, so that none stands for another.
+    const asked = told
+      .slice(0, variations.length)
+      .map(({ requestId: _, tokenIds: _ids, ...rest }) => JSON.stringify(rest));
+    assert.is(new Set(asked).size, variations.length);
   });
 });
 

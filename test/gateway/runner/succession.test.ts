@@ -41,8 +41,18 @@ succession(
         const error = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
         assert.equal([error.code, error.retriable, error.message], ['NOT_READY', true, 'The magic is 0x00.']);
         assert.is(eventsOf('model_load_start').length, 1);
+        assert.is(eventsOf('model_file_changed').length, 0);
         directory.write('model', 'good');
         await state('ready');
+        assert.equal(eventsOf('model_file_changed'), [
+          { level: 'info', event: 'model_file_changed', modelPath },
+        ]);
+        assert.equal(eventsOf('model_failed'), [
+          {
+            ...{ level: 'error', event: 'model_failed', reason: 'The magic is 0x00.' },
+            ...{ isRetriable: true, exitCode: 65 },
+          },
+        ]);
         await collectExact(supervisor, requestOf([1], 5, { modelIdentity: 'good' }));
         assert.is(eventsOf('model_load_start').length, 2);
       });

@@ -294,6 +294,14 @@ supervisorSuite('stop fails what outlasts it, and kills a runner that will not g
   });
 });
 
+supervisorSuite('a runner that is ready has all its blocks, before its next heartbeat', async () => {
+  await supervised([], {}, async ({ supervisor, state }) => {
+    await state('ready');
+    const { info, numFreeBlocks } = supervisor.status();
+    assert.is(numFreeBlocks, info?.numBlocks);
+  });
+});
+
 supervisorSuite('stop ends a runner that still loads', async () => {
   await supervised(['--slow-load', '60000'], {}, async ({ supervisor }) => {
     await until(patienceMs, 'the load', () => supervisor.status().loadProgress !== undefined);

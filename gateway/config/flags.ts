@@ -1,0 +1,63 @@
+import { type ParseArgsConfig, parseArgs } from 'node:util';
+import { FOREIGN_NAMES } from './foreign-names.ts';
+import type { SettingTable } from './settings.ts';
+
+/** A command line, taken apart by a table of settings. */
+export interface Flags {
+  readonly values: FlagValues;
+  readonly positionals: readonly string[];
+  /** Sentences about what the command does not take; `values` is what it does. */
+  readonly faults: readonly string[];
+}
+
+export type FlagValues = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
+
+type FlagOptions = NonNullable<ParseArgsConfig['options']>;
+
+interface More {
+  /** Flags that are no settings. */
+  readonly options?: FlagOptions;
+  readonly allowPositionals?: boolean;
+}
+
+/** The flags of the table, of its aliases, --config, and those of `more`. */
+export function parseFlags(table: SettingTable, args: readonly string[], more: More = {}): Flags {
+  const options = { ...optionsOf(table), ...more.options };
+  const { allowPositionals = false } = more;
+  try {
+    const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals, strict: true });
+    return { values, positionals, faults: [] };
+  } catch (error) {
+    return parseRest(args, options, error as Error);
+  }
+}
+
+/** What can still be made of a command line that is not allowed, so that all that is wrong with it can be told at once. */
+function parseRest(args: readonly string[], options: FlagOptions, error: Error): Flags {
+  const lenient = { args: [...args], options, allowPositionals: true, strict: false, tokens: true } as const;
+  const { values, positionals, tokens } = parseArgs(lenient);
+  const unknown = tokens.flatMap((token) =>
+    token.kind === 'option' && !Object.hasOwn(options, token.name) ? [token] : [],
+  );
+  const sentences = unknown.map(({ name, rawName }) =>
+    Object.hasOwn(FOREIGN_NAMES, name)
+      ? `${rawName} cannot be obeyed: ${FOREIGN_NAMES[name]}.`
+      : `${rawName} is no flag of this command.`,
+  );
+  const faults = sentences.length > 0 ? [...new Set(sentences)] : [error.message.replaceAll('\n', ' ')];
+  const known = Object.entries(values).filter(
+    // A flag without its value has been told of.
+    ([name, value]) => options[name]?.type === 'boolean' || (Object.hasOwn(options, name) && value !== true),
+  );
+  return { values: Object.fromEntries(known), positionals, faults };
+}
+
+function optionsOf(table: SettingTable): FlagOptions {
+  const options = Object.entries(table).flatMap(([name, { fallback, aliases = {} }]) => [
+    [name, { type: 'string' as const, multiple: Array.isArray(fallback) }] as const,
+    ...Object.entries(aliases).map(
+      ([alias, { isSwitch }]) => [alias, { type: isSwitch ? 'boolean' : 'string' } as const] as const,
+    ),
+  ]);
+  return { ...Object.fromEntries(options), config: { type: 'string' } };
+}

@@ -1,0 +1,14 @@
+import type { RunnerEvent } from '../runner/succession.ts';
+import type { Log } from './log.ts';
+
+/** Events of runners as lines of the log, whose keys are in snake_case whatever the code calls them. */
+export function runnerLog(log: Log): (event: RunnerEvent) => void {
+  return ({ level, ...fields }) => {
+    const entries = Object.entries(fields).map(([name, value]) => [snakeCase(name), value] as const);
+    log[level](Object.fromEntries(entries));
+  };
+}
+
+function snakeCase(name: string): string {
+  return name.replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}

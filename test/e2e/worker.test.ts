@@ -1,0 +1,137 @@
+/** A worker of a pool: what its manager is told, and how it ends when there is nothing to tell. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { TINY_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { until, within } from '../fixtures/within.ts';
+
+const test = suite<{ manager: PoolManager }>('worker');
+const folder = temporaryFolder();
+const PATIENCE_MS = 60_000;
+const KEY = 'canary-key-0123456789';
+
+interface PoolManager {
+  readonly url: string;
+  readonly told: Record<string, unknown>[];
+  close(): void;
+}
+
+async function poolManager(): Promise<PoolManager> {
+  const told: Record<string, unknown>[] = [];
+  const server = createServer(async (request, response) => {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk as Buffer);
+    told.push(JSON.parse(Buffer.concat(chunks).toString()));
+    response.writeHead(200).end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return { url: `http://127.0.0.1:${port}/workers/ready`, told, close: () => server.close() };
+}
+
+/** Every line is one of the log: people's sentences are on the other stream. */
+function linesOf(gateway: Gateway): Record<string, unknown>[] {
+  return gateway.log
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+}
+
+function modelOf(args: readonly string[]): string | undefined {
+  return args[args.indexOf('--model') + 1];
+}
+
+test.before.each(async (context) => {
+  context.manager = await poolManager();
+});
+test.after.each(({ manager }) => manager.close());
+
+test('a first load that fails, with --callback-url: the worker ends with the status of its runner, and the log says why', async ({
+  manager,
+}) => {
+  const dying = folder.write('dying', '#!/bin/sh\nkill -SEGV $$\n', 0o755);
+  const tiny = ['--model', TINY_MODEL];
+  const cases: [string[], number, RegExp][] = [
+    [['--model', folder.write('bad.gguf', 'bad')], 65, /bad\.gguf/],
+    [['--model', join(folder.path, 'absent.gguf')], 66, /absent\.gguf/],
+    [[...tiny, '--kv-cache-bytes', '1'], 64, /--kv-cache-bytes is 1; one block/],
+    [[...tiny, '--runner', dying], 139, /SIGSEGV/],
+  ];
+  await Promise.all(
+    cases.map(async ([args, status, reason]) => {
+      const flags = ['--port', '0', '--backend', 'cpu', '--callback-url', manager.url, ...args];
+      const gateway = await Gateway.startOn(undefined, flags);
+      const exited =
+        gateway.process.exitCode ?? (await within(PATIENCE_MS, 'The exit', once(gateway.process, 'exit')))[0];
+      assert.is(exited, status, gateway.log);
+      const lines = linesOf(gateway);
+      const error = lines.findLast(({ event }) => event === 'error');
+      assert.match(String(error?.msg), reason);
+      assert.equal(
+        [error?.code, error?.exit_code, error?.model],
+        ['MODEL_LOAD_FAILED', status, modelOf(args)],
+      );
+      assert.is(lines.find(({ event }) => event === 'shutdown')?.reason, 'model');
+      assert.is(lines.at(-1)?.event, 'stopped');
+    }),
+  );
+  assert.is(manager.told.length, 0);
+});
+
+test('a first load that fails, without --callback-url: the worker stays, and says so in /health and /ready', async () => {
+  const gateway = await Gateway.startOn(folder.write('bad.gguf', 'bad'), ['--port', '0', '--backend', 'cpu']);
+  try {
+    await gateway.healthWhere(({ status }) => status === 'unhealthy', 'The failure');
+    const ready = await fetch(`${gateway.url}/ready`);
+    assert.is(ready.status, 503);
+    const failed = linesOf(gateway).find(({ event }) => event === 'model_failed');
+    assert.equal([failed?.exit_code, failed?.is_retriable], [65, true]);
+    assert.match(await ready.text(), String(failed?.reason).slice(0, 40));
+  } finally {
+    assert.is((await gateway.stop()).code, 0);
+  }
+});
+
+test('the pool manager is told where to reach a worker that listens on every address', async ({
+  manager,
+}) => {
+  const keys = folder.write('keys', `${KEY}\n`, 0o600);
+  const place = ['--host', '0.0.0.0', '--port', '0', '--api-keys-file', keys];
+  const told = ['--callback-url', manager.url, '--advertise-url', 'http://worker-7.example:9000/llm/'];
+  const gateway = await Gateway.startOn(TINY_MODEL, [
+    ...place,
+    ...told,
+    '--backend',
+    'cpu',
+    '--worker-id',
+    'w-7',
+  ]);
+  try {
+    await until(PATIENCE_MS, 'the callback', () => manager.told.length > 0);
+    const [message = {}] = manager.told;
+    assert.equal(Object.keys(message).slice(0, 3), ['worker_id', 'vram_bytes', 'uri']);
+    assert.equal(
+      [message.worker_id, message.uri, message.memory_type, message.memory_architecture],
+      ['w-7', 'http://worker-7.example:9000/llm', 'cpu', 'cpu'],
+    );
+    await until(PATIENCE_MS, 'the line about it', () => gateway.log.includes('"event":"callback_sent"'));
+  } finally {
+    await gateway.stop();
+  }
+  const lines = linesOf(gateway);
+  assert.equal([lines[0]?.event, lines[0]?.msg], ['startup', 'CPU worker starting']);
+  const loaded = lines.find(({ event }) => event === 'model_load_complete');
+  assert.is(loaded?.msg, 'Model loaded to CPU memory');
+  assert.ok(Number(loaded?.memory_bytes) > 0);
+  const sent = lines.find(({ event }) => event === 'callback_sent');
+  assert.equal([sent?.status, sent?.level], [200, 'info']);
+  for (const name of lines.flatMap((line) => Object.keys(line))) assert.match(name, /^[a-z][a-z0-9_]*$/);
+});
+
+test.run();
