@@ -112,7 +112,11 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return fail({ExitCode::kUsage, usage_sentence(argc, argv, app, error)});
+    const Error refusal{ExitCode::kUsage, usage_sentence(argc, argv, app, error)};
+    const std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (!arguments.empty() && arguments.front() == "serve")
+      send_refusal(refusal, std::ranges::count(arguments, "--json-frames") > 0);
+    return fail(refusal);
   }
   const CLI::App& bench_app = *app.get_subcommand("bench");
   flags.is_gap_bench = bench_app.count("--long-prompt") > 0;

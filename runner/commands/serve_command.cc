@@ -156,4 +156,10 @@ Result<void> serve_command(const EngineFlags& flags, const ServeFlags& serve_fla
   return end;
 }
 
+void send_refusal(const Error& error, bool json_frames) {
+  std::signal(SIGPIPE, SIG_IGN);
+  FrameWriter writer(STDOUT_FILENO, json_frames ? FrameForm::kJson : FrameForm::kBinary);
+  (void)send_failure(writer, error);
+}
+
 }  // namespace runnel

@@ -24,4 +24,7 @@ struct ServeFlags {
 Result<void> serve_command(const EngineFlags& flags, const ServeFlags& serve_flags,
                            const BackendFactory& factory);
 
+// Tells the reader of frames why serve does not begin: its command line does not parse.
+void send_refusal(const Error& error, bool json_frames);
+
 }  // namespace runnel

@@ -17,6 +17,8 @@ Result<void> serve_command(const EngineFlags&, const ServeFlags&, const BackendF
   return refusal("serve");
 }
 
+void send_refusal(const Error&, bool) {}
+
 Result<void> replay_command(const ReplayFlags&, const BackendFactory&, std::ostream&) {
   return refusal("replay");
 }

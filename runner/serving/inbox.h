@@ -17,8 +17,8 @@ constexpr size_t kMaxInboxCommands = 1024;
 // Of memory that commands hold. One command may hold more, so that any legal one gets through.
 constexpr size_t kMaxInboxBytes = 32u << 20;
 
-// The memory that a command holds: an id takes four bytes, of which the wire may need one, and a list has room
-// to grow. A little too much, since what stands on the wire is counted beside it.
+// The memory that a command holds: an id takes four bytes, of which the wire may need one, and a list has
+// room to grow. A little too much, since what stands on the wire is counted beside it.
 size_t held_bytes(const wire::ToRunner& command);
 
 class Inbox {

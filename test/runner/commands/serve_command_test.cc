@@ -18,8 +18,13 @@ struct End {
   std::vector<wire::FromRunner> frames;
 };
 
-// serve in a process of its own, started in a folder that is gone by then.
-End end_in_deleted_folder(const std::vector<const char*>& flags) {
+// serve in a process of its own, started in a folder that is gone by then, and all that it writes to stdout.
+struct Output {
+  int status;
+  std::string bytes;
+};
+
+Output output_in_deleted_folder(const std::vector<const char*>& flags) {
   int out[2];
   REQUIRE(pipe(out) == 0);
   const pid_t child = fork();
@@ -45,9 +50,14 @@ End end_in_deleted_folder(const std::vector<const char*>& flags) {
   for (ssize_t num_read; (num_read = read(out[0], buffer, sizeof buffer)) > 0;)
     received.append(buffer, static_cast<size_t>(num_read));
   close(out[0]);
-  End end{};
-  REQUIRE(waitpid(child, &end.status, 0) == child);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return {status, received};
+}
 
+End end_in_deleted_folder(const std::vector<const char*>& flags) {
+  const auto [status, received] = output_in_deleted_folder(flags);
+  End end{status, {}};
   FrameDecoder decoder(kMaxFromRunnerBytes);
   std::span<const std::byte> bytes = std::as_bytes(std::span(received));
   for (std::string frame; decoder.next(bytes, frame).value();)
@@ -73,6 +83,19 @@ TEST_CASE("serve: a recording in a folder that is gone ends with a Failure and i
     CHECK(sentence.find(model[0] == '/' ? "session.frames cannot be created"
                                         : "Give --model as an absolute") != std::string::npos);
   }
+}
+
+TEST_CASE("serve: flags that do not parse end with a Failure, in the form that was asked for") {
+  const End end = end_in_deleted_folder({"--model", "m", "--mixed-batches", "yes"});
+  REQUIRE(WIFEXITED(end.status));
+  CHECK(WEXITSTATUS(end.status) == static_cast<int>(ExitCode::kUsage));
+  REQUIRE(end.frames.size() == 1);
+  CHECK(end.frames[0].failure().exit_code() == static_cast<uint32_t>(ExitCode::kUsage));
+  CHECK(end.frames[0].failure().message() == "--mixed-batches: yes not in {on,off}");
+
+  const auto json = output_in_deleted_folder({"--json-frames"});
+  CHECK(WEXITSTATUS(json.status) == static_cast<int>(ExitCode::kUsage));
+  CHECK(json.bytes == "{\"failure\":{\"exit_code\":64,\"message\":\"--model is required\"}}\n");
 }
 
 }  // namespace runnel
