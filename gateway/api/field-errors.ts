@@ -14,7 +14,9 @@ export interface Rule {
 export function fieldErrors(error: z.ZodError, maxErrors: number): FieldError[] {
   return error.issues
     .slice(0, maxErrors)
-    .flatMap((issue) => (issue.code === 'unrecognized_keys' ? strangers(issue, maxErrors) : [faultOf(issue)]))
+    .flatMap((issue) =>
+      issue.code === 'unrecognized_keys' ? unknownFields(issue, maxErrors) : [faultOf(issue)],
+    )
     .slice(0, maxErrors);
 }
 
@@ -24,7 +26,7 @@ function fieldOf(issue: Issue): string {
   return issue.path.map(String).join('.') || 'body';
 }
 
-function strangers(issue: z.core.$ZodIssueUnrecognizedKeys, maxErrors: number): FieldError[] {
+function unknownFields(issue: z.core.$ZodIssueUnrecognizedKeys, maxErrors: number): FieldError[] {
   const prefix = issue.path.length === 0 ? '' : `${fieldOf(issue)}.`;
   return issue.keys.slice(0, maxErrors).map((key) => {
     const field = prefix + (shown(key) || '""');

@@ -147,7 +147,11 @@ export function tokenIds(name: string, minCount: 0 | 1, maxCount: number) {
   return z.unknown().transform((ids, ctx): readonly number[] => {
     if (!Array.isArray(ids)) {
       const constraint = ids === undefined ? 'required' : 'type';
-      violated(ctx, { constraint }, ids === undefined ? `${name} is required` : `${name} must be an array`);
+      violated(
+        ctx,
+        { constraint },
+        ids === undefined ? `${name} is required` : `${name} must be an array (got ${got(ids, 'array')})`,
+      );
       return z.NEVER;
     }
     if (ids.length < minCount) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);

@@ -4,8 +4,8 @@ import { ignoredIn, inert, messageInert, partInert } from './inert-fields.ts';
 
 /** One message of a conversation: who says it, and text. */
 
-const TEXT_ONLY = 'is not supported: the models that are served here read text, in parts of the type "text"';
-const NO_TOOLS = 'is not supported: messages of tools need tools, which there are none of here';
+const TEXT_ONLY = 'is not supported: models read text here, in parts of the type "text"';
+const NO_TOOLS = 'is not supported: there are no tools here';
 
 const textPart = z.strictObject({ type: z.literal('text'), text: z.string(), ...inert(partInert) });
 

@@ -52,10 +52,10 @@ export const sharedInert = {
   mirostat_tau: ANYTHING,
   n_indent: ZERO,
   n_keep: ZERO,
-  n_predict: [-1],
   n_probs: ZERO,
   post_sampling_probs: NO,
-  repeat_last_n: ANYTHING,
+  // Penalties, where they are on, are of all tokens.
+  repeat_last_n: [-1],
   repeat_penalty: ONE,
   response_fields: NOTHING,
   return_progress: NO,
@@ -121,6 +121,7 @@ export const chatInert = {
   echo: NO,
   include_reasoning: EITHER,
   mm_processor_kwargs: NO_MEMBERS,
+  n_predict: [-1],
   reasoning_format: ['none', 'auto'],
   thinking_token_budget: NOTHING,
 } as const satisfies InertFields;
@@ -160,6 +161,8 @@ export const completionInert = {
   ...sharedInert,
   add_special_tokens: [true],
   best_of: ONE,
+  // No limit is not what a completion has where none is sent.
+  n_predict: NOTHING,
   suffix: [''],
 } as const satisfies InertFields;
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { got } from '../field-errors.ts';
 import { violated } from '../fields.ts';
 
 /** One prompt of a completions request: text, or the ids of its tokens. */
@@ -16,7 +17,11 @@ export function prompts(name: string) {
       return value.every((ids, index) => isIds(name, ids, [index], ctx)) ? value : z.NEVER;
     }
     const rule = { constraint: value === undefined ? 'required' : 'type' };
-    violated(ctx, rule, value === undefined ? `${name} is required` : `${name} must be ${FORMS}`);
+    violated(
+      ctx,
+      rule,
+      value === undefined ? `${name} is required` : `${name} must be ${FORMS} (got ${got(value, 'array')})`,
+    );
     return z.NEVER;
   });
 }

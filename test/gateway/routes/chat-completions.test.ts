@@ -208,6 +208,15 @@ test('max_tokens and max_completion_tokens mean the same and may not contradict 
   assert.is(error.param, 'max_tokens');
 });
 
+test('min_tokens above the length is told by the field that was sent', async ({ chat }) => {
+  for (const name of ['max_tokens', 'max_completion_tokens']) {
+    const response = await chat({ min_tokens: 9, [name]: 8 });
+    assert.is(response.status, 400);
+    const { error } = (await response.json()) as { error: { message: string } };
+    assert.is(error.message, `min_tokens must be at most ${name}, which is 8 (got 9)`);
+  }
+});
+
 const A = { token: 'a', logprob: -97 / 8, bytes: [97] };
 const B = { token: 'b', logprob: -98 / 8, bytes: [98] };
 const TURN = { token: '<turn>', logprob: -32, bytes: bytes('<turn>') };

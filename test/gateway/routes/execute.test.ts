@@ -280,6 +280,15 @@ test('a stop token that the request names is told among the ids, and not in the 
   assert.equal([text, ids, last.data.stop_reason], ['a', bytes('ab'), 'eos']);
 });
 
+test('min_tokens of more than the default length does not speak of what was not sent', async ({ post }) => {
+  const response = await post('/execute', { job_id: 'a', prompt: 'Hi', min_tokens: 3000 });
+  const { errors } = (await response.json()) as { errors: { message: string }[] };
+  assert.equal(
+    errors.map(({ message }) => message),
+    ['min_tokens must be at most 2048, which is max_tokens where none is sent (got 3000)'],
+  );
+});
+
 test('min_tokens of more than max_tokens is refused', async ({ post }) => {
   const asked = { job_id: 'a', prompt: 'Hi', min_tokens: 9, max_tokens: 8 };
   const response = await post('/execute', asked);

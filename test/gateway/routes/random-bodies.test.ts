@@ -62,6 +62,10 @@ interface Refusal {
   readonly error?: { readonly message: string; readonly param: string | null };
 }
 
+/** What a schema's library says where nobody has said it in words. */
+const LIBRARY_WORDS =
+  /Invalid (input|option|key|element)|Too (big|small)|Unrecognized|expected \w+, received/;
+
 /** It names the field, and says something about it. */
 function checkRefusal(path: string, text: string): void {
   const refusal = JSON.parse(text) as Refusal;
@@ -70,6 +74,7 @@ function checkRefusal(path: string, text: string): void {
     : { field: refusal.errors?.[0]?.field, message: refusal.errors?.[0]?.message };
   assert.ok(typeof field === 'string' && field !== '', text);
   assert.ok(typeof message === 'string' && message.length > field.length, text);
+  assert.not.match(message, LIBRARY_WORDS);
   assert.ok(text.length < 8192, `an answer of ${text.length} characters`);
 }
 

@@ -217,7 +217,7 @@ test('what would change an answer is refused by its place, as unsupported and no
     [
       { messages: [{ ...user, content: [{ type: 'image_url', image_url: { url: 'data:' } }] }] },
       'messages.0.content.0.type',
-      'read text',
+      'models read text',
     ],
     [
       { stream: true, stream_options: { include_obfuscation: true } },

@@ -1,0 +1,85 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { z } from 'zod';
+import { ApiError, type FieldError } from '../../../gateway/api/error.ts';
+import * as fields from '../../../gateway/api/fields.ts';
+
+/** What is said of a value that a schema refuses: the field, what it must be, what it is; in words, and nothing private. */
+
+const test = suite('field errors');
+
+function errorsOf(schema: z.ZodType, body: unknown): readonly FieldError[] {
+  try {
+    fields.parseBody(schema, body);
+    return [];
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return error.fieldErrors;
+  }
+}
+
+const sentencesOf = (schema: z.ZodType, body: unknown): string[] =>
+  errorsOf(schema, body).map(({ message }) => message);
+
+test('each kind of value, where another is wanted', () => {
+  const schema = z.object({
+    number: z.number().optional(),
+    flag: z.boolean().optional(),
+    text: z.string().optional(),
+    list: z.array(z.string()).optional(),
+    object: z.object({}).optional(),
+    map: z.record(z.string(), z.number()).optional(),
+    choice: z.enum(['a', 'b']).optional(),
+  });
+  const cases: [object, string][] = [
+    [{ number: '10' }, 'number must be a number (got "10")'],
+    [{ number: 'x'.repeat(100) }, `number must be a number (got "${'x'.repeat(64)}…")`],
+    [{ number: true }, 'number must be a number (got true)'],
+    [{ number: Number.POSITIVE_INFINITY }, 'number must be a number (got Infinity)'],
+    [{ number: [] }, 'number must be a number (got an array)'],
+    [{ number: {} }, 'number must be a number (got an object)'],
+    [{ number: new Uint8Array(1) }, 'number must be a number (got binary data)'],
+    [{ flag: 'yes' }, 'flag must be true or false (got "yes")'],
+    [{ flag: 1 }, 'flag must be true or false (got 1)'],
+    [{ text: 7 }, 'text must be a string (got 7)'],
+    [{ text: 10n ** 18n }, 'text must be a string (got 1000000000000000000)'],
+    [{ list: 'private' }, 'list must be an array (got a string)'],
+    [{ list: ['a', 7] }, 'list.1 must be a string (got 7)'],
+    [{ list: ['a', null] }, 'list.1 must be a string (got null)'],
+    [{ object: 'private' }, 'object must be an object (got a string)'],
+    [{ map: 'private' }, 'map must be an object (got a string)'],
+    [{ map: { 5: 'x' } }, 'map.5 must be a number (got "x")'],
+    [{ choice: 'c' }, 'choice must be "a" or "b" (got "c")'],
+    [{ choice: 7 }, 'choice must be "a" or "b" (got 7)'],
+  ];
+  for (const [body, sentence] of cases) assert.equal(sentencesOf(schema, body), [sentence]);
+  for (const body of [7, 'private', [], true])
+    assert.match(sentencesOf(schema, body)[0] ?? '', /^body must be an object \(got /);
+});
+
+test('what is missing is required, and null is missing', () => {
+  const schema = z.strictObject({ a: z.string(), b: z.strictObject({ c: z.enum(['x']) }).optional() });
+  assert.equal(errorsOf(schema, { a: null, b: { c: null } }), [
+    { field: 'a', constraint: 'required', message: 'a is required' },
+    { field: 'b.c', constraint: 'required', message: 'b.c is required' },
+  ]);
+});
+
+test('numbers too large to be read without rounding are numbers', () => {
+  const schema = z.strictObject({ float: fields.float('float', 0, 2), whole: fields.integer('whole', 0, 9) });
+  assert.equal(sentencesOf(schema, { float: 10n ** 19n, whole: 10n ** 19n }), [
+    'float must be at most 2.0 (got 10000000000000000000.0)',
+    'whole must be at most 9 (got 10000000000000000000)',
+  ]);
+});
+
+test('a sentence that does not know its place is told it', () => {
+  const item = z.unknown().superRefine((value, ctx) => {
+    if (value !== 'good') fields.violated(ctx, { constraint: 'good' }, 'must be good');
+  });
+  assert.equal(errorsOf(z.strictObject({ list: z.array(item) }), { list: ['good', 'bad'] }), [
+    { field: 'list.1', constraint: 'good', message: 'list.1 must be good' },
+  ]);
+});
+
+test.run();
