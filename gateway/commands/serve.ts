@@ -153,7 +153,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       log.error({ event: 'settings_unusable', msg: (error as Error).message });
     }
   });
-  const metrics = new Metrics(() => serving.status());
+  const metrics = new Metrics(() => serving.status(), Date.now);
   const limited = new TimeLimitedRunner(serving, config['inference-timeout-sec'] * 1000, Date.now);
   const app = createApp({
     model: () => serving.model,

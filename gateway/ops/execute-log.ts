@@ -13,12 +13,12 @@ export interface ExecuteLog {
 /** A job id is the client's choice and may be long; a line of the log shall not. */
 const MAX_LOGGED_CHARACTERS = 128;
 
-/** now: milliseconds by a clock that nobody sets. */
+/** now: milliseconds since 1970. */
 export function executeLog(
   parent: Log,
   jobId: string,
   correlationId: string | undefined,
-  now: () => number = () => performance.now(),
+  now: () => number,
 ): ExecuteLog {
   const log = parent.child({ job_id: jobId.slice(0, MAX_LOGGED_CHARACTERS), correlation_id: correlationId });
   const startedMs = now();

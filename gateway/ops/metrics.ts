@@ -72,8 +72,8 @@ export class Metrics {
     INTER_TOKEN_BUCKETS_SEC,
   );
 
-  /** now: milliseconds by a clock that nobody sets, for durations. */
-  constructor(status: () => RunnerStatus, now: () => number = () => performance.now()) {
+  /** now: milliseconds, for durations. */
+  constructor(status: () => RunnerStatus, now: () => number) {
     this.#now = now;
     const startedMs = now();
     this.#gauge(

@@ -63,7 +63,7 @@ export function executeRoutes(deps: AppDeps): Hono {
         },
         job.signal,
       );
-      const log = executeLog(deps.log, request.job_id, correlationIdOf(c));
+      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.now);
       log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
       const started_at = new Date(deps.now()).toISOString();
       const events = executeEvents(

@@ -71,7 +71,7 @@ function backendOf({ backend, info }: RunnerStatus): object | null {
 /** /health answers 200 as long as the gateway lives and says the rest in the body; /ready tells a load balancer. */
 export function healthRoutes(deps: AppDeps): Hono {
   const app = new Hono();
-  const startedMs = performance.now();
+  const startedMs = deps.now();
 
   // Keys are only ever added: the first four are what the oldest clients read.
   app.get('/health', (c) => {
@@ -98,7 +98,7 @@ export function healthRoutes(deps: AppDeps): Hono {
       context_length: info?.maxModelLen ?? null,
       capabilities: CAPABILITIES,
       protocol: 'sse',
-      uptime_seconds: Math.floor((performance.now() - startedMs) / 1000),
+      uptime_seconds: Math.floor((deps.now() - startedMs) / 1000),
       runner: {
         state: runner.state,
         reason: runner.reason ?? null,
