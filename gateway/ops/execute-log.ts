@@ -18,7 +18,7 @@ export function executeLog(
   parent: Log,
   jobId: string,
   correlationId: string | undefined,
-  now: () => number = () => performance.now(),
+  now: () => number,
 ): ExecuteLog {
   const log = parent.child({ job_id: jobId.slice(0, MAX_LOGGED_CHARACTERS), correlation_id: correlationId });
   const startedMs = now();

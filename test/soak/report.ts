@@ -32,9 +32,9 @@ export interface Soak {
   readonly recoveries: readonly Recovery[];
   /** Under load. */
   readonly samples: readonly Sample[];
-  /** Without a request: before the load and after it. */
+  /** Without a request: before the load, and after each round of it. */
   readonly idleBefore: Sample;
-  readonly idleAfter: Sample;
+  readonly idleSamples: readonly Sample[];
 }
 
 interface Row {
@@ -84,15 +84,16 @@ function answerRows({ counts, recoveries }: Soak): Row[] {
   ];
 }
 
-function heldRows({ samples, idleBefore, idleAfter, isRunnerJudged }: Soak): Row[] {
-  const warm = afterWarmUp(samples);
+function heldRows({ samples, idleBefore, idleSamples, isRunnerJudged }: Soak): Row[] {
+  const idleAfter = idleSamples.at(-1) ?? idleBefore;
+  const idle = afterWarmUp(idleSamples);
   const ofLastRunner = afterWarmUp(samples.filter(({ runnerPid }) => runnerPid === idleAfter.runnerPid));
   const mostCode = Math.max(...samples.map(({ gatewayCodeBytes }) => gatewayCodeBytes)) / BYTES_PER_MIB;
   const moreHeap = (heapBytes(idleAfter) - heapBytes(idleBefore)) / BYTES_PER_MIB;
   const moreDescriptors = idleAfter.gatewayDescriptors - idleBefore.gatewayDescriptors;
   return [
-    slopeRow('gateway, memory', warm, ({ gatewayMemoryBytes }) => gatewayMemoryBytes),
-    slopeRow('gateway, heap without compiled code', warm, heapBytes),
+    slopeRow('gateway, memory, idle', idle, ({ gatewayMemoryBytes }) => gatewayMemoryBytes),
+    slopeRow('gateway, heap without compiled code, idle', idle, heapBytes),
     atMost(
       'heap without compiled code, idle: MiB more than before',
       Number(moreHeap.toFixed(1)),

@@ -1,10 +1,10 @@
 /**
  * `make soak`: the default model under clients of every kind, 30 of 100 of whom leave early, while its runner is killed again and
- * again, and then while one runner lives on. What the processes hold must stay flat, and every answer must be the undisturbed one.
- * Writes soak.json and soak.md.
+ * again, and then while one runner lives on. Each minute the clients pause, and it is looked at what is held while nobody asks: that
+ * must stay flat, and every answer must be the undisturbed one. Writes soak.json and soak.md.
  *
  * --minutes N         how long; 30
- * --kill-every-sec N  30; 1 over a fake runner
+ * --kill-every-sec N  20; 1 over a fake runner
  * --clients N         8
  * --seed N            what clients do depends on it; random
  * --out DIR           build
@@ -28,6 +28,7 @@ import { type Sample, takeSample } from './samples.ts';
 import { defaultModel, gatewayAlone, type Subject } from './subject.ts';
 
 const NUM_TOKENS = 48;
+const ROUND_MS = 60_000;
 const SAMPLE_INTERVAL_MS = 10_000;
 const SETTLE_MS = 30_000;
 const SETTLE_POLL_MS = 1000;
@@ -104,26 +105,35 @@ async function soak(subject: Subject, gateway: Gateway): Promise<Soak> {
   const startedMs = Date.now();
   const idleBefore = await takeSample(gateway, log, startedMs);
 
-  const lengthMs = flags.minutes * 60_000;
-  const isOver = () => Date.now() - startedMs >= lengthMs;
-  const isKillingOver = () => Date.now() - startedMs >= lengthMs * subject.killingFraction;
   const killIntervalMs = (flags['kill-every-sec'] ?? subject.killEverySec) * 1000;
-  // A kill needs streams that return, so that it is not the last thing that happens.
-  let isKilling = false;
+  const numRounds = Math.max(1, Math.round((flags.minutes * 60_000) / ROUND_MS));
+  const numKillingRounds = Math.round(numRounds * subject.killingFraction);
   const recoveries: Recovery[] = [];
   const samples: Sample[] = [];
-  await Promise.all([
-    ...Array.from({ length: flags.clients }, () => load.run(() => isOver() && !isKilling)),
-    everyInterval(killIntervalMs, isKillingOver, async () => {
-      isKilling = true;
-      recoveries.push(await killOnce(gateway, load, log));
-      isKilling = false;
-    }),
-    everyInterval(SAMPLE_INTERVAL_MS, isOver, async () => {
-      samples.push(await takeSample(gateway, log, startedMs));
-    }),
-  ]);
-  await idle(gateway);
+  const idleSamples: Sample[] = [];
+  for (let round = 0; round < numRounds; round++) {
+    const roundMs = Date.now();
+    const isOver = () => Date.now() - roundMs >= ROUND_MS;
+    // A kill needs streams that return, so that it is not the last thing that happens.
+    let isKilling = false;
+    await Promise.all([
+      ...Array.from({ length: flags.clients }, () => load.run(() => isOver() && !isKilling)),
+      everyInterval(
+        killIntervalMs,
+        () => isOver() || round >= numKillingRounds,
+        async () => {
+          isKilling = true;
+          recoveries.push(await killOnce(gateway, load, log));
+          isKilling = false;
+        },
+      ),
+      everyInterval(SAMPLE_INTERVAL_MS, isOver, async () => {
+        samples.push(await takeSample(gateway, log, startedMs));
+      }),
+    ]);
+    await idle(gateway);
+    idleSamples.push(await settledSample(gateway, log, startedMs, idleBefore));
+  }
   return {
     date: new Date().toISOString().slice(0, 10),
     commit: execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim(),
@@ -139,7 +149,7 @@ async function soak(subject: Subject, gateway: Gateway): Promise<Soak> {
     recoveries,
     samples,
     idleBefore,
-    idleAfter: await settledSample(gateway, log, startedMs, idleBefore),
+    idleSamples,
   };
 }
 

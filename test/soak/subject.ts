@@ -34,7 +34,7 @@ export function defaultModel(): Subject {
     name: `${basename(DEFAULT_MODEL, '.gguf')} on cpu-runner`,
     modelId: basename(DEFAULT_MODEL, '.gguf'),
     killingFraction: 2 / 3,
-    killEverySec: 30,
+    killEverySec: 20,
     start: () => Gateway.startOn(DEFAULT_MODEL, [...args, '--backend', 'cpu'], { env: PROBE }),
   };
 }

@@ -47,10 +47,16 @@ test('five new runners under eight streams: every stream is as if there had been
     const flags = ['--delay-ms', '2', '--echo-file', directory.path('told')];
     await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
       await state('ready');
+      const counts = variations.map(() => 0);
       const streams = variations.map((change, index) =>
-        collectExact(supervisor, requestOf([index, 3], NUM_TOKENS, change)),
+        collectExact(supervisor, requestOf([index, 3], NUM_TOKENS, change), {
+          onBatch: (ids: readonly number[]) => void (counts[index] = ids.length),
+        }),
       );
       for (let round = 0; round < 5; round++) {
+        const before = [...counts];
+        const haveAllGoneOn = () => counts.every((count, index) => count > (before[index] ?? 0));
+        await until(patienceMs, 'A token for every stream', haveAllGoneOn);
         const { pid } = supervisor.status();
         const replaced = supervisor.replaceRunner({ command: () => fakeCommand(...flags) });
         assert.is(supervisor.status().state, 'recovering');
@@ -75,6 +81,9 @@ test('five new runners under eight streams: every stream is as if there had been
         assert.equal(asked, first, `stream ${index}, ${JSON.stringify(Object.keys(change))}`);
         assert.is((tokenIds as number[]).length, 2 + Number(numEmitted));
       }
+      const emitted = ofStream.map(({ numEmitted = 0 }) => Number(numEmitted));
+      for (const [round, count] of emitted.entries())
+        assert.ok(round === 0 ? count === 0 : count > (emitted[round - 1] ?? 0), `${emitted}: each goes on`);
     }
     // Each is asked for something of its own, so that none stands for another.
     const asked = told
