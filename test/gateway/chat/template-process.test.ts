@@ -138,6 +138,10 @@ test('a template that cannot be parsed is parsed once', async () => {
   assert.is(await errorOf(() => template.render(conversation('x'))), error);
   template.start();
   assert.is(template.pid, undefined);
+  const unasked = new TemplateProcess('{% if %}');
+  unasked.start();
+  const pid = await pidOf(unasked);
+  await until(patienceMs, 'The end of the process', () => processorMsOf(pid) === undefined);
 });
 
 test('started before it is needed, the first conversation finds the process there', async () => {
