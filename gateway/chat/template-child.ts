@@ -55,8 +55,8 @@ export class TemplateChild {
     });
     this.hold(false);
     this.started = this.#start(source);
-    // Whoever renders hears of it; until then it must not end the gateway.
-    this.started.catch(() => {});
+    // Whoever renders hears of it; a process without a template is of no use to anybody.
+    this.started.catch(() => this.end());
   }
 
   get pid(): number | undefined {

@@ -37,9 +37,9 @@ export function outputCharsMax(inputChars: number): number {
 }
 
 /**
- * Processor time that a render may take: a second, half a millisecond more for each message and one for each 2,000
+ * Processor time that a render may take: two seconds, half a millisecond more for each message and one for each 2,000
  * characters, ten seconds at most. Templates of known models take less than a tenth of it.
  */
 export function renderProcessorMs(numMessages: number, inputChars: number): number {
-  return Math.min(10_000, 1_000 + numMessages / 2 + inputChars / 2_000);
+  return Math.min(10_000, 2_000 + numMessages / 2 + inputChars / 2_000);
 }

@@ -127,7 +127,6 @@ export class TemplateProcess {
     } catch (error) {
       if (error instanceof ChatTemplateError) this.#fault = error;
       this.#drop(child);
-      child.end();
       if (error instanceof TemplateChildError && error.kind === 'killed') throw error;
       throw this.#onNotStarted(error);
     }

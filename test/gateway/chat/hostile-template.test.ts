@@ -17,7 +17,9 @@ const variables = {
 
 async function faultOf(source: string): Promise<string> {
   const start = performance.now();
-  const error = await errorOf(() => new TemplateProcess(source).render(variables));
+  const template = new TemplateProcess(source);
+  const error = await errorOf(() => template.render(variables));
+  template.close();
   const elapsedMs = performance.now() - start;
   const name = source.slice(0, 60);
   assert.instance(error, ChatTemplateError, `${name}: ${error.stack}`);
@@ -47,7 +49,7 @@ test('loops without end', async () => {
   const loops = Array.from({ length: 8 }, (_, i) => `{% for v${i} in range(1000) %}`);
   assert.match(
     await faultOf(`${loops.join('')}x${'{% endfor %}'.repeat(8)}`),
-    'more than 1001 ms of processor time',
+    'more than 2001 ms of processor time',
   );
 });
 

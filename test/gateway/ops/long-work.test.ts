@@ -3,12 +3,14 @@ import * as assert from 'uvu/assert';
 import {
   finish,
   inOneStep,
+  inSlices,
   LongWork,
   longWorkLimits,
   OverloadedError,
   type Steps,
 } from '../../../gateway/ops/long-work.ts';
 import { errorOf } from '../../fixtures/errors.ts';
+import { turnsDuring } from '../../fixtures/turns.ts';
 import { within } from '../../fixtures/within.ts';
 
 const test = suite('long work');
@@ -129,6 +131,18 @@ test('nobody works for a client that is gone', async () => {
   );
   assert.is((await errorOf(() => within(patienceMs, 'The end', leaving))).message, 'gone');
   assert.is(numSteps, 2);
+});
+
+test('work that waits for nobody leaves others a turn between two slices, and throws what it throws', async () => {
+  const { result, numTurns } = await turnsDuring(() =>
+    within(patienceMs, 'The work', inSlices(slowSteps(20, () => {}))),
+  );
+  assert.is(result, 20);
+  assert.ok(numTurns >= 20, `${numTurns} turns`);
+  const failing = inOneStep(() => {
+    throw new Error('its own');
+  });
+  assert.is((await errorOf(() => inSlices(failing))).message, 'its own');
 });
 
 test('all steps at once give the same', () => {
