@@ -92,6 +92,11 @@ const settings = {
     fallback: 2 ** 26,
     help: 'bytes of request bodies held at once, until they are answered; one more request gets 503',
   },
+  'max-answer-bytes-in-flight': {
+    schema: whole(4096, 2 ** 36),
+    fallback: 2 ** 26,
+    help: 'bytes held for long answers of /tokenize and /detokenize until clients have taken them; one more request gets 503',
+  },
   'max-connections': {
     schema: whole(1, 2 ** 20),
     fallback: 1024,
@@ -181,6 +186,11 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
   if (config['max-body-bytes'] > config['max-body-bytes-in-flight']) {
     throw new UsageError(
       `--max-body-bytes must be at most --max-body-bytes-in-flight, got ${config['max-body-bytes']} and ${config['max-body-bytes-in-flight']}.`,
+    );
+  }
+  if (4 * config['max-body-bytes'] > config['max-answer-bytes-in-flight']) {
+    throw new UsageError(
+      `--max-body-bytes must be at most a quarter of --max-answer-bytes-in-flight, got ${config['max-body-bytes']} and ${config['max-answer-bytes-in-flight']}: a byte may be a token, which is held as four.`,
     );
   }
   if (config['headers-timeout-sec'] > config['request-timeout-sec']) {

@@ -130,6 +130,7 @@ async function serve(config: Config, readAgain: () => Config): Promise<number> {
     now: Date.now,
     maxBodyBytes: config['max-body-bytes'],
     maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
+    maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
     guard,
   });
 

@@ -4,16 +4,24 @@ import { correlationIdOf } from '../api/native/correlation.ts';
 import type { Log } from '../ops/log.ts';
 import { GenerationError } from '../runner/runner.ts';
 
-/** Logs what went wrong on the server's side. A client that left made its own failure, and is not logged. */
-export function logFailure(log: Log, c: Context, thrown: unknown): void {
-  const isCancelled = thrown instanceof GenerationError && thrown.code === 'CANCELLED';
-  if (isCancelled || c.req.raw.signal.aborted || toApiError(thrown).status !== 500) return;
-  log.error({
-    event: 'error',
-    code: toApiError(thrown).code,
+/**
+ * Logs what went wrong on the server's side. A client that left made its own failure, and is not logged. What is returned
+ * keeps nothing of the request but its names: an answer may last, and its request's body shall not.
+ */
+export function failureLog(log: Log, c: Context): (thrown: unknown) => void {
+  const { signal } = c.req.raw;
+  const names = {
     path: c.req.path,
-    request_id: c.get('requestId'),
+    request_id: c.get('requestId') as string | undefined,
     correlation_id: correlationIdOf(c),
-    err: thrown,
-  });
+  };
+  return (thrown) => {
+    const isCancelled = thrown instanceof GenerationError && thrown.code === 'CANCELLED';
+    if (isCancelled || signal.aborted || toApiError(thrown).status !== 500) return;
+    log.error({ event: 'error', code: toApiError(thrown).code, ...names, err: thrown });
+  };
+}
+
+export function logFailure(log: Log, c: Context, thrown: unknown): void {
+  failureLog(log, c)(thrown);
 }
