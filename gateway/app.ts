@@ -20,7 +20,7 @@ import { chatRoutes } from './routes/chat-completions.ts';
 import { completionRoutes } from './routes/completions.ts';
 import { executeRoutes } from './routes/execute.ts';
 import { healthRoutes } from './routes/health.ts';
-import { logFailure } from './routes/log-failure.ts';
+import { failureLog } from './routes/log-failure.ts';
 import { metricsRoutes } from './routes/metrics.ts';
 import { modelRoutes } from './routes/models.ts';
 import { runnerRoutes } from './routes/runner.ts';
@@ -41,6 +41,8 @@ export interface AppDeps extends BodyLimits {
   readonly metrics: Metrics;
   /** Of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
+  /** Of all answers that are many times as long as their requests: what they are made from, until they are taken. */
+  readonly maxAnswerBytesInFlight: number;
   /**
    * Reads the settings again and puts a new runner in place of the old one, of another model if they name one. Resolves when
    * it is ready, or with the reason why what was there before serves on. Throws UsageError or ModelFileError for settings
@@ -66,7 +68,7 @@ export function createApp(deps: AppDeps): Hono {
   app.use(correlation);
   app.use('/v1/*', requestId);
   app.use(async (c, next) => {
-    c.set('onBroken', (error) => logFailure(deps.log, c, error));
+    c.set('onBroken', failureLog(deps.log, c));
     await next();
   });
   addGuard(app, deps.guard ?? loopbackOnly);
@@ -93,7 +95,7 @@ export function createApp(deps: AppDeps): Hono {
   for (const routes of families) app.route('/', routes(deps));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
-    logFailure(deps.log, c, thrown);
+    failureLog(deps.log, c)(thrown);
     return answerError(c, toApiError(thrown));
   });
   return app;

@@ -111,6 +111,11 @@ const settings = {
     fallback: 2 ** 26,
     help: 'bytes of request bodies held at once, until they are answered; one more request gets 503',
   },
+  'max-answer-bytes-in-flight': {
+    schema: whole(4096, 2 ** 36),
+    fallback: 2 ** 26,
+    help: 'bytes held for long answers of /tokenize and /detokenize until clients have taken them; one more request gets 503',
+  },
   'max-connections': {
     schema: whole(1, 2 ** 20),
     fallback: 1024,
@@ -231,9 +236,14 @@ const ORDERED = [
 ] as const satisfies readonly (readonly [keyof Config, keyof Config])[];
 
 function orderFaults({ config }: MergedConfig): string[] {
-  return ORDERED.filter(([less, more]) => config[less] > config[more]).map(
+  const faults = ORDERED.filter(([less, more]) => config[less] > config[more]).map(
     ([less, more]) => `--${less} must be at most --${more}, got ${config[less]} and ${config[more]}.`,
   );
+  if (4 * config['max-body-bytes'] > config['max-answer-bytes-in-flight'])
+    faults.push(
+      `--max-body-bytes must be at most a quarter of --max-answer-bytes-in-flight, got ${config['max-body-bytes']} and ${config['max-answer-bytes-in-flight']}: a byte may be a token, which is held as four.`,
+    );
+  return faults;
 }
 
 /** As JSON that --config takes: read again, it is the same configuration. */

@@ -26,6 +26,7 @@ export function streamResponse(
   hooks: StreamHooks,
 ): Response {
   const clientGone = c.req.raw.signal;
+  const breakOff = breakerOf(c);
   let open = true;
   const end = (): void => {
     if (!open) return;
@@ -49,7 +50,7 @@ export function streamResponse(
           next = await chunks.next();
         } catch (error) {
           end();
-          breakOff(c, controller, error);
+          breakOff(controller, error);
           return;
         }
         if (next.done !== true) return controller.enqueue(next.value);
@@ -68,14 +69,20 @@ export function streamResponse(
   });
 }
 
-/** A body cannot say that it failed; a connection that is cut can. What failed is for the log, and not for the client. */
-function breakOff(c: Context, controller: ReadableStreamDefaultController, error: unknown): void {
-  c.get('onBroken')?.(error);
+/**
+ * A body cannot say that it failed; a connection that is cut can. What failed is for the log, and not for the client. What is
+ * returned keeps nothing of the request.
+ */
+function breakerOf(c: Context): (controller: ReadableStreamDefaultController, error: unknown) => void {
+  const onBroken = c.get('onBroken') as ((error: unknown) => void) | undefined;
   const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
-  if (outgoing === undefined) {
-    controller.error(error);
-    return;
-  }
-  outgoing.destroy();
-  controller.close();
+  return (controller, error) => {
+    onBroken?.(error);
+    if (outgoing === undefined) {
+      controller.error(error);
+      return;
+    }
+    outgoing.destroy();
+    controller.close();
+  };
 }

@@ -173,6 +173,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     monotonicNow: systemClock.now,
     maxBodyBytes: config['max-body-bytes'],
     maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
+    maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
     guard,
   });
 

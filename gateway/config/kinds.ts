@@ -109,14 +109,22 @@ export function baseUrl() {
     .transform((url) => url.replace(/\/+$/, ''));
 }
 
-/** Origins of web pages. A star is none: it would let every page of the web in. */
+/** Origins of web pages. A star for a name is none: it would let every page of the web in. */
 export function origins() {
-  const fault = 'must be origins such as https://chat.example.org, each by its name';
-  return listOf(z.string(fault).refine((origin) => isOrigin(origin), fault));
+  const fault =
+    'must be origins such as https://chat.example.org, each by its name, or of this machine with any port, such as http://localhost:*';
+  return listOf(z.string(fault).refine((origin) => isOriginPattern(origin), fault));
 }
 
-function isOrigin(text: string): boolean {
-  return /^https?:/.test(text) && URL.canParse(text) && new URL(text).origin === text;
+/** An origin, or `http://localhost:*`: those of programs on the user's own machine, whatever their ports. */
+export function isOriginPattern(text: string): boolean {
+  const [, origin = text, host] = /^(https?:\/\/([^/?#@*]+)):\*$/.exec(text) ?? [];
+  return isOrigin(origin) && (host === undefined || isLoopback(host.replace(/^\[(.*)\]$/, '$1')));
+}
+
+/** Just as a browser writes it: lower case, no port where it is the scheme's own, nothing behind. */
+export function isOrigin(text: string): boolean {
+  return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
 
 export function isLoopback(host: string): boolean {

@@ -1,5 +1,6 @@
 import type { Context, MiddlewareHandler } from 'hono';
 import { ApiError } from '../api/error.ts';
+import { ByteBudget } from './byte-budget.ts';
 
 export interface BodyLimits {
   /** Bytes a request body may have. */
@@ -13,15 +14,11 @@ export interface BodyLimits {
  * counts as long as its header says, before it is read; one that comes in chunks, as much as was read of it.
  */
 export function boundBodies({ maxBodyBytes, maxBodyBytesInFlight }: BodyLimits): MiddlewareHandler {
-  let inFlightBytes = 0;
+  const budget = new ByteBudget(maxBodyBytesInFlight, 'request bodies');
   return async (c, next) => {
     let heldBytes = 0;
     const hold = (bytes: number): void => {
-      if (inFlightBytes + bytes > maxBodyBytesInFlight) {
-        const message = `${inFlightBytes} bytes of request bodies are held; ${bytes} more would exceed the limit of ${maxBodyBytesInFlight}.`;
-        throw new ApiError({ status: 503, code: 'overloaded', message, retriable: true, retryAfterSec: 1 });
-      }
-      inFlightBytes += bytes;
+      budget.hold(bytes);
       heldBytes += bytes;
     };
     try {
@@ -35,7 +32,7 @@ export function boundBodies({ maxBodyBytes, maxBodyBytesInFlight }: BodyLimits):
       }
       await next();
     } finally {
-      inFlightBytes -= heldBytes;
+      budget.release(heldBytes);
     }
   };
 }

@@ -5,12 +5,13 @@ import type { KeyCheck } from './api-keys.ts';
 import { type CacheSharing, cacheSaltOf } from './cache-salt.ts';
 import { digestOf } from './caller.ts';
 import { HostNames } from './host-names.ts';
+import { isOwnOrigin, Origins } from './origins.ts';
 
 /** Who may ask. */
 export interface GuardRules {
   /** Names of this server besides those of loopback. */
   readonly hosts: readonly string[];
-  /** Origins of web pages that may ask from elsewhere. */
+  /** Origins of web pages that may ask from elsewhere, or patterns of them. */
   readonly corsOrigins: readonly string[];
   /** Undefined: everybody who can reach the address, which is this machine's alone, may do everything. */
   readonly apiKeys: KeyCheck | undefined;
@@ -38,11 +39,12 @@ const PREFLIGHT_MAX_AGE_SEC = 600;
 /** Puts the checks in front of everything that is added to the app later: the body is not looked at before them. */
 export function addGuard(app: Hono, rules: GuardRules): void {
   app.use(checkHost(new HostNames(rules.hosts)));
-  app.use(checkOrigin(rules.corsOrigins));
+  const origins = new Origins(rules.corsOrigins);
+  app.use(checkOrigin(origins));
   if (rules.corsOrigins.length > 0) {
     app.use(
       cors({
-        origin: [...rules.corsOrigins],
+        origin: (origin) => (origins.allow(origin) ? origin : null),
         allowMethods: ['GET', 'POST'],
         exposeHeaders: [
           'x-request-id',
@@ -73,10 +75,10 @@ function checkHost(names: HostNames): MiddlewareHandler {
   };
 }
 
-function checkOrigin(allowed: readonly string[]): MiddlewareHandler {
+function checkOrigin(allowed: Origins): MiddlewareHandler {
   return async (c, next) => {
     const origin = c.req.header('origin');
-    if (origin !== undefined && !allowed.includes(origin) && !isSameHost(origin, hostHeader(c))) {
+    if (origin !== undefined && !allowed.allow(origin) && !isOwnOrigin(origin, hostHeader(c))) {
       throw forbidden(
         'origin_not_allowed',
         `Web pages of ${JSON.stringify(origin)} may not use this server; its operator can let them with --cors-origins.`,
@@ -127,10 +129,6 @@ function keyOf(c: Context): string | undefined {
 /** Without a socket there is no header either, and the URL says it. */
 function hostHeader(c: Context): string {
   return c.req.header('host') ?? new URL(c.req.url).host;
-}
-
-function isSameHost(origin: string, host: string): boolean {
-  return URL.canParse(origin) && new URL(origin).host === host.toLowerCase();
 }
 
 function localAddress(c: Context): string | undefined {

@@ -1,10 +1,23 @@
-import { type DestinationStream, type Logger, pino } from 'pino';
+import { type DestinationStream, pino } from 'pino';
+import type { LogEvent } from './log-events.ts';
 
 /**
  * One JSON object a line on stderr, each with `event`. Prompts, answers and keys are never logged: nothing here is
  * given any.
  */
-export type Log = Pick<Logger, 'debug' | 'info' | 'warn' | 'error' | 'child'>;
+export interface Log {
+  debug(line: LogLine): void;
+  info(line: LogLine): void;
+  warn(line: LogLine): void;
+  error(line: LogLine): void;
+  /** One whose lines have these fields as well. */
+  child(fields: Record<string, unknown>): Log;
+}
+
+export interface LogLine {
+  readonly event: LogEvent;
+  readonly [key: string]: unknown;
+}
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];

@@ -24,16 +24,20 @@ export function logRequests(log: Log): MiddlewareHandler {
     const { status } = c.res;
     const route = routeOf(c);
     if (route === '/execute' && status === 200) return;
+    // Not the context: an answer may last, and its request's body shall not.
+    const names = {
+      method: c.req.method,
+      route,
+      status,
+      request_id: c.get('requestId') as string | undefined,
+      correlation_id: correlationIdOf(c),
+    };
     const write = (): void => {
       log[PROBED.has(route) ? 'debug' : 'info']({
         event: 'request',
-        method: c.req.method,
-        route,
-        status,
+        ...names,
         duration_ms: Math.round(performance.now() - startMs),
         ...(outgoing?.writableFinished === false ? { client_gone: true } : {}),
-        request_id: c.get('requestId') as string | undefined,
-        correlation_id: correlationIdOf(c),
       });
     };
     if (outgoing === undefined || isClosed) write();

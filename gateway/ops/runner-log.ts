@@ -3,9 +3,9 @@ import type { Log } from './log.ts';
 
 /** Events of runners as lines of the log, whose keys are in snake_case whatever the code calls them. */
 export function runnerLog(log: Log): (event: RunnerEvent) => void {
-  return ({ level, ...fields }) => {
+  return ({ level, event, ...fields }) => {
     const entries = Object.entries(fields).map(([name, value]) => [snakeCase(name), value] as const);
-    log[level](Object.fromEntries(entries));
+    log[level]({ event, ...Object.fromEntries(entries) });
   };
 }
 

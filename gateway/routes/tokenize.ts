@@ -1,12 +1,14 @@
 import { Hono } from 'hono';
 import { z } from 'zod';
 import * as fields from '../api/fields.ts';
-import { JSON_TYPE, readJson } from '../api/json.ts';
+import { readJson } from '../api/json.ts';
 import type { AppDeps } from '../app.ts';
+import { ByteBudget } from '../guard/byte-budget.ts';
 import type { Model } from '../model/model.ts';
-import { longWork, type Steps } from '../ops/long-work.ts';
+import { longWork } from '../ops/long-work.ts';
 import { tokenText } from '../tokenizer/token-text.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { longAnswer, PIECE_CHARACTERS } from './long-answer.ts';
 import { notReady } from './prompt.ts';
 import { requireKnownIds } from './token-ids.ts';
 
@@ -19,56 +21,59 @@ const tokenizeSchema = z.strictObject({
 
 const detokenizeSchema = z.strictObject({ tokens: fields.tokenIds('tokens', 0, Number.POSITIVE_INFINITY) });
 
-/** Tokens looked at in a step. */
-const STEP_TOKENS = 1024;
+/** A piece is made of so many ids at most. */
+const PIECE_TOKENS = 1024;
 
 /** Text to ids and back, in the shapes of llama-server. Works while the runner is away. */
 export function tokenizeRoutes(deps: AppDeps): Hono {
   const app = new Hono();
+  const budget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
 
   app.post('/tokenize', async (c) => {
-    const request = fields.parseBody(tokenizeSchema, await readJson(c));
+    const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));
     const { tokenizer } = requireModel(deps);
-    const { length } = request.content;
-    const json = await longWork.run(length, tokenized(request, tokenizer), c.req.raw.signal);
-    return c.body(json, 200, { 'content-type': JSON_TYPE });
+    const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
+    const steps = tokenizer.encodeInSteps(content, options);
+    const ids = new Uint32Array(await longWork.run(content.length, steps, c.req.raw.signal));
+    return longAnswer(c, budget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
   });
 
   app.post('/detokenize', async (c) => {
     const { tokens } = fields.parseBody(detokenizeSchema, await readJson(c));
     const { tokenizer } = requireModel(deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
-    return c.json({
-      content: await longWork.run(tokens.length, detokenized(tokens, tokenizer), c.req.raw.signal),
-    });
+    const ids = new Uint32Array(tokens);
+    return longAnswer(c, budget, ids.byteLength, detokenized(ids, tokenizer));
   });
 
   return app;
 }
 
-/** The answer's JSON. */
-function* tokenized(request: z.output<typeof tokenizeSchema>, tokenizer: Tokenizer): Steps<string> {
-  const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
-  const ids = yield* tokenizer.encodeInSteps(request.content, options);
-  const items: string[] = [];
-  for (let at = 0; at < ids.length; at += STEP_TOKENS) {
-    const some = ids.slice(at, at + STEP_TOKENS);
-    const shown = request.with_pieces ? some.map((id) => ({ id, piece: piece(tokenizer, id) })) : some;
-    items.push(JSON.stringify(shown).slice(1, -1));
-    yield;
+/** The answer's JSON, in pieces. */
+function* tokenized(ids: Uint32Array, withPieces: boolean, tokenizer: Tokenizer): Generator<string> {
+  let json = '{"tokens":[';
+  for (const [at, id] of ids.entries()) {
+    if (at > 0) json += ',';
+    json += withPieces ? JSON.stringify({ id, piece: piece(tokenizer, id) }) : id;
+    if (json.length < PIECE_CHARACTERS && (at + 1) % PIECE_TOKENS !== 0) continue;
+    yield json;
+    json = '';
   }
-  return `{"tokens":[${items.join(',')}]}`;
+  yield `${json}]}`;
 }
 
-function* detokenized(ids: readonly number[], tokenizer: Tokenizer): Steps<string> {
+function* detokenized(ids: Uint32Array, tokenizer: Tokenizer): Generator<string> {
+  // Gives whole characters, so that each piece can be quoted by itself.
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
-  let text = '';
-  for (let at = 0; at < ids.length; at += STEP_TOKENS) {
-    const bytes = Buffer.concat(ids.slice(at, at + STEP_TOKENS).map((id) => tokenizer.bytes(id)));
-    text += decoder.decode(bytes, { stream: true });
-    yield;
+  const quoted = (text: string) => JSON.stringify(text).slice(1, -1);
+  let json = '{"content":"';
+  for (const [at, id] of ids.entries()) {
+    json += quoted(decoder.decode(tokenizer.bytes(id), { stream: true }));
+    if (json.length < PIECE_CHARACTERS && (at + 1) % PIECE_TOKENS !== 0) continue;
+    yield json;
+    json = '';
   }
-  return text + decoder.decode();
+  yield `${json}${quoted(decoder.decode())}"}`;
 }
 
 /** A token's text, or its bytes where they are not text by themselves. */

@@ -5,6 +5,7 @@
  * At any time there is at most one process, and one of: a life, a timer that will start one, a watch that waits for
  * another model file, or none (failed for good, or stopped).
  */
+import type { LogEvent } from '../ops/log-events.ts';
 import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
 import { type Clock, systemClock, type Timer } from './clock.ts';
@@ -30,7 +31,7 @@ export const maxFruitlessStarts = 3;
 
 export interface RunnerEvent {
   readonly level: 'info' | 'warn' | 'error';
-  readonly event: string;
+  readonly event: LogEvent;
   readonly [key: string]: unknown;
 }
 
@@ -395,7 +396,7 @@ export class Succession {
     this.#events.onFailed(failing);
   }
 
-  #log(level: RunnerEvent['level'], event: string, fields: Record<string, unknown>): void {
+  #log(level: RunnerEvent['level'], event: LogEvent, fields: Record<string, unknown>): void {
     this.#options.log({ level, event, ...fields });
   }
 }

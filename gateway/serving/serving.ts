@@ -7,6 +7,7 @@ import { type Launch, planOf } from '../backend/launch.ts';
 import { agreeOn, differenceOf } from '../backend/same-model.ts';
 import { type Model, modelIdOf } from '../model/model.ts';
 import { ModelSlot } from '../model/model-slot.ts';
+import type { LogEvent } from '../ops/log-events.ts';
 import { systemClock } from '../runner/clock.ts';
 import {
   type GenerateRequest,
@@ -298,7 +299,7 @@ export class Serving implements Runner {
     else this.#log(level, `model_change_${phase}`, { ...models, ...fields });
   }
 
-  #log(level: 'info' | 'warn' | 'error', event: string, fields: object): void {
+  #log(level: 'info' | 'warn' | 'error', event: LogEvent, fields: object): void {
     this.#options.log({ level, event, ...fields });
   }
 }

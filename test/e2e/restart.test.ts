@@ -61,6 +61,8 @@ test('a new runner, with new settings or not, changes no byte of a stream', asyn
   await until(PATIENCE_MS, 'A smaller cache', async () => (await blocks()).kv_blocks < before.kv_blocks);
   assert.equal(await within(PATIENCE_MS, 'The answers', during), alone);
   assert.match(gateway.log, 'settings_not_applied');
+  const numReplacing = gateway.log.match(/"event":"runner_replacing"/g)?.length;
+  assert.is(numReplacing, 3, 'each is told');
   const { runner } = await gateway.health();
   assert.is(runner.restarts, 3);
 });

@@ -282,6 +282,15 @@ test('what is printed is read back as the same configuration', () => {
   }
 });
 
+test('a body of the most tokens has room among the answers', async () => {
+  assert.match(
+    await faultOf(['--model', 'm', '--max-answer-bytes-in-flight', '4194303']),
+    '--max-body-bytes must be at most a quarter of --max-answer-bytes-in-flight, got 1048576 and 4194303',
+  );
+  const config = readConfig(['--model', 'm', '--max-answer-bytes-in-flight', '4194304'], {});
+  assert.is(config['max-answer-bytes-in-flight'], 4 * config['max-body-bytes']);
+});
+
 test('admin keys without keys would guard nothing, and are refused', async () => {
   assert.is(
     await faultOf(['--model', 'm'], { RUNNEL_ADMIN_KEYS_FILE: 'admins' }),
@@ -313,9 +322,20 @@ test('hosts have no port and origins no path, and a star is neither', async () =
   for (const host of ['a:80', 'http://a', '*', 'a/b', '', '.']) {
     assert.match(await faultOf(['--model', 'm', '--allowed-hosts', host]), 'must be host names', host);
   }
-  for (const origin of ['*', 'https://a/', 'https://a/b', 'a.example', 'null', 'ftp://a', 'https://A']) {
+  const wrong = ['*', 'https://a/', 'https://a/b', 'a.example', 'null', 'ftp://a', 'https://A'];
+  const wrongPatterns = [
+    'https://a:*',
+    'http://*:*',
+    'http://*',
+    'http://localhost:*/',
+    'http://LOCALHOST:*',
+    'http://a@localhost:*',
+  ];
+  for (const origin of [...wrong, ...wrongPatterns]) {
     assert.match(await faultOf(['--model', 'm', '--cors-origins', origin]), 'must be origins', origin);
   }
+  const right = ['http://localhost:*', 'https://127.0.0.1:*', 'http://[::1]:*'];
+  assert.equal(readConfig(['--model', 'm', '--cors-origins', right.join()], {})['cors-origins'], right);
 });
 
 test('an address beyond loopback needs keys', async () => {

@@ -80,6 +80,27 @@ test('keep-alive: a comment after each interval of silence, and no event is lost
   assert.is(clock.waiting.size, 0, 'no timer is left');
 });
 
+test('keep-alive: a silence of ten seconds is broken', () => {
+  assert.is(KEEP_ALIVE_INTERVAL_MS, 10_000);
+});
+
+test('a client that was gone before its answer began cancels it, once, and nothing is asked for', async () => {
+  const clock = new FakeClock();
+  const events = new Given();
+  let numCancels = 0;
+  let numEnds = 0;
+  const app = new Hono();
+  app.get('/', (c) =>
+    sseResponse(c, events, { onCancel: () => numCancels++, onEnd: () => numEnds++ }, clock.callAfter),
+  );
+  const gone = new Request('http://localhost/', { signal: AbortSignal.abort() });
+  const response = await app.request(gone);
+  assert.equal([numCancels, numEnds], [1, 1]);
+  assert.is(events.numAsked, 0);
+  await response.body?.cancel();
+  assert.equal([numCancels, numEnds], [1, 1]);
+});
+
 test('keep-alive: a client that does not read gets none, and one that leaves leaves no timer', async () => {
   const clock = new FakeClock();
   const { read, reader, ended } = await open(new Given(), clock);

@@ -22,7 +22,7 @@ function setUp(
   const ask: Ask = async (method, path, headers = {}) => {
     const body = method === 'POST' ? '{"job_id":"a","prompt":"x","max_tokens":5}' : null;
     const type = method === 'POST' ? { 'content-type': 'application/json' } : undefined;
-    const env = localAddress === undefined ? {} : { incoming: { socket: { localAddress } } };
+    const env = localAddress === undefined ? {} : { incoming: { headers: {}, socket: { localAddress } } };
     return app.request(path, { method, body, headers: { ...type, ...headers } }, env);
   };
   return Object.assign(ask, { runner });
@@ -185,6 +185,9 @@ test('forged requests: a page of another origin is refused, before keys and bodi
     'http://127.0.0.1:8080',
     'http://localhost:8080.evil.example',
     'http://localhost:8080@evil.example',
+    'https://localhost:8080',
+    'http://localhost:8080/',
+    'HTTP://localhost:8080',
     'null',
     'file://',
     '',
@@ -197,7 +200,20 @@ test('forged requests: a page of another origin is refused, before keys and bodi
       assert.is(response.headers.get('access-control-allow-origin'), null);
     }
   }
-  assert.is((await ask('GET', '/health', { host, origin: 'http://localhost:8080' })).status, 200);
+  for (const [own, origin] of [
+    [host, 'http://localhost:8080'],
+    ['LOCALHOST:8080', 'http://localhost:8080'],
+    ['localhost', 'http://localhost'],
+    ['localhost:80', 'http://localhost'],
+    ['[::1]:8080', 'http://[::1]:8080'],
+  ] as const)
+    assert.is((await ask('GET', '/health', { host: own, origin })).status, 200, own);
+  for (const [own, origin] of [
+    ['localhost', 'https://localhost'],
+    ['localhost:443', 'https://localhost'],
+    ['localhost', 'http://localhost:443'],
+  ] as const)
+    assert.is((await ask('GET', '/health', { host: own, origin })).status, 403, `${own} ${origin}`);
   assert.is(ask.runner.requests.length, 0);
 });
 
@@ -228,6 +244,33 @@ test('cross-origin pages are let in by name: preflight without a key, answers an
   await stream.text();
 
   assert.is((await ask('OPTIONS', '/execute', { origin: 'https://other.example' })).status, 403);
+});
+
+test('any port of this machine’s names may be let in, and then no other name', async () => {
+  const ask = setUp({ corsOrigins: ['http://localhost:*', 'http://[::1]:*', 'https://chat.example'] });
+  for (const origin of [
+    'http://localhost:3000',
+    'http://localhost',
+    'http://localhost:1',
+    'http://[::1]:5173',
+  ]) {
+    const response = await ask('GET', '/health', { origin });
+    assert.is(response.status, 200, origin);
+    assert.is(response.headers.get('access-control-allow-origin'), origin);
+    assert.match(response.headers.get('access-control-expose-headers') ?? '', /(^|,)x-should-retry(,|$)/);
+  }
+  const wrong = [
+    'https://localhost:3000',
+    'http://127.0.0.1:3000',
+    'http://localhost.evil.example:3000',
+    'http://evil.example:3000',
+    'http://localhost:*',
+    'http://localhost:',
+    'http://localhost:3000/',
+    'http://evil@localhost:3000',
+    'https://chat.example:3000',
+  ];
+  for (const origin of wrong) assert.is((await ask('GET', '/health', { origin })).status, 403, origin);
 });
 
 test('nothing about other origins is said unless some are let in', async () => {

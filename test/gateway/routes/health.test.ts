@@ -188,14 +188,4 @@ test('tokenize and detokenize are each other’s inverse; pieces that are no tex
   assert.is((await post('/tokenize', {})).status, 400);
 });
 
-test('a path that is not here is a 404 in the shape of its API', async () => {
-  const { get } = testApp();
-  assert.equal(Object.keys((await (await get('/nowhere')).json()) as object), [
-    'code',
-    'message',
-    'retriable',
-  ]);
-  assert.equal(Object.keys((await (await get('/v1/nowhere')).json()) as object), ['error']);
-});
-
 test.run();

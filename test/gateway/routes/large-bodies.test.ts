@@ -50,6 +50,7 @@ const app = createApp({
   maxBodyBytes: 2 ** 20,
   // In the second test each counts as a whole megabyte.
   maxBodyBytesInFlight: 2 ** 30,
+  maxAnswerBytesInFlight: 2 ** 26,
 });
 
 test('everything else has its turn while a megabyte without a space is tokenized', async () => {

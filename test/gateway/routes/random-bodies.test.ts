@@ -38,6 +38,7 @@ const app = createApp({
   gate: openGate(),
   maxBodyBytes: 2 ** 20,
   maxBodyBytesInFlight: 2 ** 22,
+  maxAnswerBytesInFlight: 2 ** 26,
 });
 
 /** Sends it, reads the answer to its end, and checks both. */

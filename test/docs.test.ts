@@ -1,0 +1,139 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { LOG_EVENTS } from '../gateway/ops/log-events.ts';
+import { Metrics } from '../gateway/ops/metrics.ts';
+import { ScriptedRunner } from './fixtures/scripted-runner.ts';
+
+/** What documents name is there, and what is there is named: events of the log, metrics, error codes, settings. */
+
+const test = suite('docs');
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+function read(path: string): string {
+  return readFileSync(ROOT + path, 'utf8');
+}
+
+/** From a heading to the next one of its kind. */
+function section(path: string, heading: string): string {
+  const text = read(path);
+  const begin = text.indexOf(`\n## ${heading}\n`);
+  assert.ok(begin >= 0, `${path} has no section "${heading}"`);
+  const end = text.indexOf('\n## ', begin + 1);
+  return text.slice(begin, end < 0 ? undefined : end);
+}
+
+/** Names in backticks in one column of a section's tables. */
+function namesIn(text: string, column: number, name: RegExp): string[] {
+  const rows = text.split('\n').filter((line) => line.startsWith('| '));
+  return rows.flatMap((row) => {
+    const cell = row.split(' | ')[column] ?? '';
+    return [...cell.matchAll(/`([^`]+)`/g)]
+      .map(([, quoted = '']) => quoted)
+      .filter((quoted) => name.test(quoted));
+  });
+}
+
+function filesOf(...patterns: string[]): string[] {
+  const args = ['ls-files', '--cached', '--others', '--exclude-standard', ...patterns];
+  const paths = execFileSync('git', args, { cwd: ROOT, encoding: 'utf8' }).trim().split('\n');
+  assert.ok(paths.length > 3, patterns.join(' '));
+  return paths;
+}
+
+function same(documented: readonly string[], real: Iterable<string>): void {
+  assert.is(new Set(documented).size, documented.length, 'each is named once');
+  assert.equal([...documented].sort(), [...new Set(real)].sort());
+}
+
+test('events of the log are those that the documents have, and each is logged somewhere', () => {
+  same(namesIn(section('docs/operations.md', 'Logs and metrics'), 0, /^[a-z_]+$/), LOG_EVENTS);
+  const source = filesOf('gateway/*.ts')
+    .filter((path) => path !== 'gateway/ops/log-events.ts')
+    .map(read)
+    .join('\n');
+  for (const event of LOG_EVENTS) {
+    // One of two names by what changes, and one for each phase.
+    const [, changing] = /^((?:backend|model)_change_)/.exec(event) ?? [];
+    const isThere =
+      changing === undefined ? source.includes(`'${event}'`) : source.includes(`\`${changing}\${`);
+    assert.ok(isThere, `nothing logs ${event}`);
+  }
+});
+
+test('metrics are those that the documents have', async () => {
+  const text = await new Metrics(() => new ScriptedRunner().status(), Date.now).text();
+  const real = [...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name);
+  const documented = namesIn(section('docs/api.md', 'GET /metrics'), 0, /^(runnel|worker)_/);
+  same(
+    documented.map((name) => name.replace(/\{.*\}$/, '')),
+    real,
+  );
+});
+
+/** `code: 'a'`, or `code: … ? 'a' : 'b'`. */
+const CODE = /\bcode: (?:[^,'\n]*(?:'[a-z]+' )?\? )?'([a-z_]+)'(?: : '([a-z_]+)')?/g;
+
+test('error codes are those that the documents have', () => {
+  const codes = new Set<string>();
+  for (const path of filesOf(
+    'gateway/app.ts',
+    'gateway/api/*.ts',
+    'gateway/routes/*.ts',
+    'gateway/guard/*.ts',
+  )) {
+    const text = read(path);
+    // What a schema says of itself is no code of an answer.
+    const said = text.replaceAll("code: 'custom'", '');
+    for (const [, first, second] of said.matchAll(CODE))
+      for (const code of [first, second]) if (code !== undefined) codes.add(code);
+    for (const [, code = ''] of text.matchAll(/forbidden\(\s*'([a-z_]+)'/g)) codes.add(code);
+    for (const [, encoding] of text.matchAll(/invalidBody\('([a-z]+)'/g)) codes.add(`invalid_${encoding}`);
+  }
+  assert.ok(codes.has('unsupported_parameter') && codes.has('invalid_json') && codes.has('queue_full'));
+  const documented = namesIn(section('docs/api.md', 'Errors'), 1, /^[A-Z_]+$/);
+  same(
+    documented.map((code) => code.toLowerCase()),
+    codes,
+  );
+});
+
+test('each flag that a document names is one of a command’s, and each setting of serve is named', () => {
+  const pages = filesOf('docs/*.md', 'README.md');
+  const flag = /(?<![\w-])--[a-z][a-z0-9-]*/g;
+  const flagsOf = (text: string): string[] => [...text.matchAll(flag)].map(([name]) => name);
+  const ours = new Set(
+    [
+      ...filesOf('test/golden/help/*.txt'),
+      ...filesOf('runner/*.cc', 'cpu-runner/*.cc', 'cuda-runner/*.cc'),
+    ].flatMap((path) => flagsOf(read(path))),
+  );
+  const unknown = pages.flatMap((page) =>
+    flagsOf(read(page))
+      .filter((name) => !ours.has(name))
+      .map((name) => `${page} ${name}`),
+  );
+  assert.equal([...new Set(unknown)].sort(), FLAGS_OF_OTHERS);
+  const named = new Set(pages.flatMap((page) => flagsOf(read(page))));
+  const settings = flagsOf(read('test/golden/help/serve.txt').replaceAll(/^(?! {2}--).*$/gm, ''));
+  assert.ok(settings.length > 30);
+  assert.equal(
+    settings.filter((name) => !named.has(name)),
+    [],
+  );
+});
+
+/** Of programs that are not this project's. */
+const FLAGS_OF_OTHERS: readonly string[] = [
+  'docs/debugging.md --args',
+  'docs/development.md --import',
+  'docs/development.md --test-dir',
+  'docs/numerics.md --cases',
+  'docs/operations.md --now',
+  'docs/performance.md --import',
+];
+
+test.run();
