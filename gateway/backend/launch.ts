@@ -31,6 +31,7 @@ export function planOf(
     },
     command: () => launch.command(slot),
     modelPath: slot.path,
+    contextLength: () => slot.current?.contextLength,
     onReady: (info) => {
       onReady(info, launch);
       launch.onReady?.(info);

@@ -17,6 +17,7 @@ import { readOomKills } from './oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
 import { Replacement } from './replacement.ts';
 import type { RunnerState } from './runner.ts';
+import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
 import type { RunnerPlan } from './runner-plan.ts';
 import { StepTimes } from './step-times.ts';
@@ -27,12 +28,6 @@ export const retryAfterSec = 1;
 
 /** After so many runners in a row that died before they were ready, and not by somebody's kill, requests wait no longer. */
 export const maxFruitlessStarts = 3;
-
-export interface RunnerEvent {
-  readonly level: 'info' | 'warn' | 'error';
-  readonly event: string;
-  readonly [key: string]: unknown;
-}
 
 /** The plan is that of the first runners, until replace() changes it. */
 export interface SuccessionOptions extends RunnerPlan {
@@ -68,6 +63,8 @@ export class Succession {
   #isStopping = false;
   /** start() waits for prepare(). */
   #isPreparing = false;
+  /** Too many attempts have failed for anybody to wait for the next. */
+  #isRefusing = false;
   #plan: RunnerPlan;
   /** Until the runner of a new plan is ready, or dead. */
   #replacement: Replacement | undefined;
@@ -88,6 +85,11 @@ export class Succession {
   /** A sentence, when the state is not ready. */
   get reason(): string | undefined {
     return this.#reason;
+  }
+
+  /** Whether requests are taken: a runner is ready, or it is worth waiting for the one that comes. */
+  get takesRequests(): boolean {
+    return this.#state === 'ready' || (this.#state === 'recovering' && !this.#isRefusing);
   }
 
   get pid(): number | undefined {
@@ -146,7 +148,7 @@ export class Succession {
     if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
-      if (this.#state === 'failed') this.#state = 'starting';
+      if (this.#state === 'failed') this.#refuseUntilReady();
       this.start();
     }
     return settled;
@@ -198,6 +200,7 @@ export class Succession {
   #spawn(): void {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
+    const plan = this.#plan;
     this.#numStarts += 1;
     this.heard.onSpawned();
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
@@ -207,8 +210,8 @@ export class Succession {
       clock: this.#clock,
       stepTimes: this.#stepTimes,
       limits: { ...defaultLifeLimits, ...limits },
+      contextLength: () => plan.contextLength?.(),
     };
-    const plan = this.#plan;
     const used = plan.command();
     const life = new RunnerLife(used, this.#needsCanary, support, {
       onHello: (hello) => this.heard.onHello(hello),
@@ -242,6 +245,7 @@ export class Succession {
     const before = this.heard.info;
     const info = this.heard.onReady(ready);
     this.#state = 'ready';
+    this.#isRefusing = false;
     this.#settleReplacement(undefined);
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
@@ -334,7 +338,7 @@ export class Succession {
     if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;
     if (this.#fruitlessStarts >= maxFruitlessStarts) {
       // More will be tried, but nobody shall wait for them without end.
-      this.#state = 'starting';
+      this.#refuseUntilReady();
       this.#events.onFailed({ reason, isRetriable: true });
     }
     const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
@@ -355,7 +359,7 @@ export class Succession {
     if (this.#isStopping) return;
     this.#startTimer = this.#clock.after(trialInMs, () => {
       this.#breaker.halfOpen();
-      this.#state = 'starting';
+      this.#refuseUntilReady();
       this.#reason = 'The runner crashed too often; one is being tried.';
       this.start();
     });
@@ -368,13 +372,19 @@ export class Succession {
     const { modelPath } = this.#plan;
     const { modelPollMs = 1000 } = this.#options;
     const onChange = () => {
-      this.#state = 'starting';
+      this.#refuseUntilReady();
       this.#reason = 'The model file has changed; it is being loaded.';
       this.#breaker.close();
       this.#log('info', 'model_file_changed', { modelPath });
       this.start();
     };
     this.#watch = new FileWatch(modelPath, this.#modelBefore, modelPollMs, onChange, this.#clock);
+  }
+
+  /** One that has served before is recovering, however often it has failed at it. */
+  #refuseUntilReady(): void {
+    this.#state = this.heard.info === undefined ? 'starting' : 'recovering';
+    this.#isRefusing = true;
   }
 
   #fail(failing: Failing): void {
@@ -384,7 +394,7 @@ export class Succession {
     this.#events.onFailed(failing);
   }
 
-  #log(level: RunnerEvent['level'], event: string, fields: Record<string, unknown>): void {
+  #log(level: RunnerEvent['level'], event: RunnerEventName, fields: Record<string, unknown>): void {
     this.#options.log({ level, event, ...fields });
   }
 }

@@ -15,6 +15,7 @@ import {
   type RunnerStatus,
   type TokenBatch,
 } from '../runner/runner.ts';
+import type { RunnerEventName } from '../runner/runner-event.ts';
 import type { RunnerPlan } from '../runner/runner-plan.ts';
 import { settlesWithin } from '../runner/settles-within.ts';
 import { retryAfterSec } from '../runner/succession.ts';
@@ -253,7 +254,7 @@ export class Serving implements Runner {
     else this.#log(level, `model_change_${phase}`, { ...models, ...fields });
   }
 
-  #log(level: 'info' | 'error', event: string, fields: object): void {
+  #log(level: 'info' | 'error', event: RunnerEventName, fields: object): void {
     this.#options.log({ level, event, ...fields });
   }
 }
