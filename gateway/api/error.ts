@@ -50,7 +50,8 @@ const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code
   INVALID_REQUEST: { status: 400, code: 'invalid_request' },
   CANCELLED: { status: 500, code: 'cancelled' },
   TIMEOUT: { status: 504, code: 'timeout' },
-  OUT_OF_MEMORY: { status: 503, code: 'vram_oom' },
+  // Even an empty cache could not hold it: sending it again gives the same.
+  OUT_OF_MEMORY: { status: 400, code: 'vram_oom' },
   QUEUE_FULL: { status: 429, code: 'queue_full' },
   NOT_READY: { status: 503, code: 'worker_unhealthy' },
   INFERENCE_FAILED: { status: 500, code: 'inference_failed' },

@@ -38,7 +38,7 @@ export const defaultLifeLimits: LifeLimits = {
   canaryTimeoutMs: 5 * 60_000,
   exitGraceMs: 5_000,
   abortGraceMs: 2_000,
-  terminateAfterMs: 5_000,
+  terminateAfterMs: 2_000,
 };
 
 /** What a life needs of the world. */

@@ -93,7 +93,7 @@ test('retry headers: how long where waiting helps, and whether it helps', async 
   runner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true, retryAfterSec: 0.25 });
   assert.equal(await headersOf(ask('/v1/completions', complete)), [429, '1', '250', 'true']);
   runner.refuse = new GenerationError('OUT_OF_MEMORY', 'Too long.', { retriable: false });
-  assert.equal(await headersOf(ask('/v1/completions', complete)), [503, null, null, 'false']);
+  assert.equal(await headersOf(ask('/v1/completions', complete)), [400, null, null, 'false']);
   runner.refuse = undefined;
   runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
   assert.equal(await headersOf(ask('/v1/completions', complete)), [500, null, null, 'false']);
