@@ -4,8 +4,8 @@
  */
 import { systemClock } from '../runner/clock.ts';
 import type { BackendStatus } from '../runner/runner.ts';
+import type { RunnerEvent } from '../runner/runner-event.ts';
 import type { RunnerFailure } from '../runner/runner-plan.ts';
-import type { RunnerEvent } from '../runner/succession.ts';
 import { CudaLaunch, type CudaOptions } from './cuda-launch.ts';
 import { usableDevice } from './devices.ts';
 import type { Launch } from './launch.ts';

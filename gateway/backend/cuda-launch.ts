@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from '../runner/clock.ts';
 import type { BackendStatus, RunnerInfo } from '../runner/runner.ts';
+import type { RunnerEvent } from '../runner/runner-event.ts';
 import type { RunnerFailure } from '../runner/runner-plan.ts';
-import type { RunnerEvent } from '../runner/succession.ts';
 import { type DeviceInquiry, usableDevice } from './devices.ts';
 import type { Launch } from './launch.ts';
 

@@ -34,6 +34,7 @@ export function planOf(slot: ModelSlot, launch: Launch, events: PlanEvents): Req
     },
     command: () => launch.command(slot),
     modelPath: slot.path,
+    contextLength: () => slot.current?.contextLength,
     onReady: (info) => {
       events.onReady(info, launch);
       launch.onReady?.(info);

@@ -4,7 +4,7 @@ import { DeviceInquiry, notRunnable } from '../backend/devices.ts';
 import type { Launch } from '../backend/launch.ts';
 import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
 import { UsageError } from '../ops/exit-code.ts';
-import type { RunnerEvent } from '../runner/succession.ts';
+import type { RunnerEvent } from '../runner/runner-event.ts';
 import { runnerCommand } from './runner-command.ts';
 
 export interface ChooseOptions {

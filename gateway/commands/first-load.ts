@@ -1,6 +1,6 @@
 import { constants } from 'node:os';
 import { ExitCode } from '../ops/exit-code.ts';
-import type { RunnerEvent } from '../runner/succession.ts';
+import type { RunnerEvent } from '../runner/runner-event.ts';
 
 /** Why no runner got ready. */
 export interface LoadFailure {

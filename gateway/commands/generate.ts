@@ -15,7 +15,7 @@ import { createLog } from '../ops/log.ts';
 import { runnerLog } from '../ops/runner-log.ts';
 import { randomSeed } from '../routes/random-seed.ts';
 import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
-import type { RunnerEvent } from '../runner/succession.ts';
+import type { RunnerEvent } from '../runner/runner-event.ts';
 import { Supervisor } from '../runner/supervisor.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
 import { chooseLaunch } from './choose-launch.ts';

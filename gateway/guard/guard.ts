@@ -50,6 +50,7 @@ export function addGuard(app: Hono, rules: GuardRules): void {
           'x-request-id',
           'x-correlation-id',
           'x-should-retry',
+          'x-runnel-ignored',
           'retry-after',
           'retry-after-ms',
         ],

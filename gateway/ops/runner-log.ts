@@ -1,4 +1,4 @@
-import type { RunnerEvent } from '../runner/succession.ts';
+import type { RunnerEvent } from '../runner/runner-event.ts';
 import type { Log } from './log.ts';
 
 /** Events of runners as lines of the log, whose keys are in snake_case whatever the code calls them. */

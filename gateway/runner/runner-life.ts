@@ -38,7 +38,7 @@ export const defaultLifeLimits: LifeLimits = {
   canaryTimeoutMs: 5 * 60_000,
   exitGraceMs: 5_000,
   abortGraceMs: 2_000,
-  terminateAfterMs: 5_000,
+  terminateAfterMs: 2_000,
 };
 
 /** What a life needs of the world. */
@@ -49,6 +49,8 @@ export interface LifeSupport {
   readonly stepTimes: StepTimes;
   /** Counts the processes that the kernel killed for want of memory; undefined: it cannot be known. */
   readonly oomKills: () => number | undefined;
+  /** What the model file says; undefined: it is not known. */
+  readonly contextLength: () => number | undefined;
 }
 
 export interface LifeEvents {
@@ -188,8 +190,14 @@ export class RunnerLife {
   }
 
   #onLoaded(ready: Ready): void {
-    const { limits, stepTimes: times, clock } = this.#support;
+    const { limits, stepTimes: times, clock, contextLength } = this.#support;
     this.#deadline?.cancel();
+    const mostTokens = contextLength() ?? Number.POSITIVE_INFINITY;
+    if (ready.maxModelLen > mostTokens) {
+      const claim = `The runner says that its context holds ${ready.maxModelLen} tokens`;
+      this.#condemn('violation', `${claim}; the model file allows ${mostTokens}.`);
+      return;
+    }
     const hasWork = () => this.client.owesTokens;
     const watch = { limits, times, maxStepRows: ready.maxNumBatchedTokens, clock, hasWork };
     this.#watchdog = new Watchdog(watch, {

@@ -130,7 +130,7 @@ export class GenerationError extends Error {
 
 /**
  * starting: no runner has been ready yet. ready: takes requests. recovering: the runner died or is replaced, and another is coming;
- * requests wait. failed: no runner will come until something changes, or time has passed; `reason` says what. stopping: draining.
+ * requests wait, unless too many have failed. failed: no runner will come until something changes, or time has passed; `reason` says what. stopping: draining.
  */
 export type RunnerState = 'starting' | 'ready' | 'recovering' | 'failed' | 'stopping';
 

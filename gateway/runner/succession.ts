@@ -1,11 +1,3 @@
-/**
- * One runner after another: spawns them, judges their deaths, and starts the next one when back-off and breaker let it. Rules:
- * docs/protocol.md, "Continuing a stream" and "Exit statuses".
- *
- * At any time there is at most one process, and one of: a life, a timer that will start one, a watch that waits for
- * another model file, or none (failed for good, or stopped).
- */
-import type { LogEvent } from '../ops/log-events.ts';
 import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
 import { type Clock, systemClock, type Timer } from './clock.ts';
@@ -18,6 +10,7 @@ import { readOomKills } from './oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from './process.ts';
 import { Replacement } from './replacement.ts';
 import type { RunnerState } from './runner.ts';
+import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
 import { defaultLifeLimits, type LifeLimits, RunnerLife } from './runner-life.ts';
 import type { RunnerPlan } from './runner-plan.ts';
 import { StepTimes } from './step-times.ts';
@@ -28,12 +21,6 @@ export const retryAfterSec = 1;
 
 /** After so many runners in a row that died before they were ready, and not by somebody's kill, requests wait no longer. */
 export const maxFruitlessStarts = 3;
-
-export interface RunnerEvent {
-  readonly level: 'info' | 'warn' | 'error';
-  readonly event: LogEvent;
-  readonly [key: string]: unknown;
-}
 
 /** Why a start could not be prepared. */
 interface UnusableFile extends Error {
@@ -75,6 +62,8 @@ export class Succession {
   #isStopping = false;
   /** start() waits for prepare(). */
   #isPreparing = false;
+  /** Too many attempts have failed for anybody to wait for the next. */
+  #isRefusing = false;
   #plan: RunnerPlan;
   /** Until the runner of a new plan is ready, or dead. */
   #replacement: Replacement | undefined;
@@ -95,6 +84,11 @@ export class Succession {
   /** A sentence, when the state is not ready. */
   get reason(): string | undefined {
     return this.#reason;
+  }
+
+  /** Whether requests are taken: a runner is ready, or it is worth waiting for the one that comes. */
+  get takesRequests(): boolean {
+    return this.#state === 'ready' || (this.#state === 'recovering' && !this.#isRefusing);
   }
 
   get pid(): number | undefined {
@@ -153,7 +147,7 @@ export class Succession {
     if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
-      if (this.#state === 'failed') this.#state = 'starting';
+      if (this.#state === 'failed') this.#refuseUntilReady();
       this.start();
     }
     return settled;
@@ -205,6 +199,7 @@ export class Succession {
   #spawn(): void {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
+    const plan = this.#plan;
     this.#numStarts += 1;
     this.heard.onSpawned();
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
@@ -214,8 +209,8 @@ export class Succession {
       clock: this.#clock,
       stepTimes: this.#stepTimes,
       limits: { ...defaultLifeLimits, ...limits },
+      contextLength: () => plan.contextLength?.(),
     };
-    const plan = this.#plan;
     const used = plan.command();
     const life = new RunnerLife(used, this.#needsCanary, support, {
       onHello: (hello) => this.heard.onHello(hello),
@@ -249,6 +244,7 @@ export class Succession {
     const before = this.heard.info;
     const info = this.heard.onReady(ready);
     this.#state = 'ready';
+    this.#isRefusing = false;
     this.#settleReplacement(undefined);
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
@@ -341,7 +337,7 @@ export class Succession {
     if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;
     if (this.#fruitlessStarts >= maxFruitlessStarts) {
       // More will be tried, but nobody shall wait for them without end.
-      this.#state = 'starting';
+      this.#refuseUntilReady();
       this.#events.onFailed({ reason, isRetriable: true });
     }
     const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
@@ -362,7 +358,7 @@ export class Succession {
     if (this.#isStopping) return;
     this.#startTimer = this.#clock.after(trialInMs, () => {
       this.#breaker.halfOpen();
-      this.#state = 'starting';
+      this.#refuseUntilReady();
       this.#reason = 'The runner crashed too often; one is being tried.';
       this.start();
     });
@@ -375,13 +371,19 @@ export class Succession {
     const { modelPath } = this.#plan;
     const { modelPollMs = 1000 } = this.#options;
     const onChange = () => {
-      this.#state = 'starting';
+      this.#refuseUntilReady();
       this.#reason = 'The model file has changed; it is being loaded.';
       this.#breaker.close();
       this.#log('info', 'model_file_changed', { modelPath });
       this.start();
     };
     this.#watch = new FileWatch(modelPath, this.#modelBefore, modelPollMs, onChange, this.#clock);
+  }
+
+  /** One that has served before is recovering, however often it has failed at it. */
+  #refuseUntilReady(): void {
+    this.#state = this.heard.info === undefined ? 'starting' : 'recovering';
+    this.#isRefusing = true;
   }
 
   #fail(failing: Failing, exitCode?: number): void {
@@ -396,7 +398,7 @@ export class Succession {
     this.#events.onFailed(failing);
   }
 
-  #log(level: RunnerEvent['level'], event: LogEvent, fields: Record<string, unknown>): void {
+  #log(level: RunnerEvent['level'], event: RunnerEventName, fields: Record<string, unknown>): void {
     this.#options.log({ level, event, ...fields });
   }
 }

@@ -175,8 +175,8 @@ export class Supervisor implements Runner {
   }
 
   #requireReady(): RunnerInfo {
-    const { state, reason, info } = this.status();
-    if (info !== undefined && (state === 'ready' || state === 'recovering')) return info;
+    const { reason, info } = this.status();
+    if (info !== undefined && this.#stopped === undefined && this.#succession.takesRequests) return info;
     throw this.#notReady(reason ?? 'The runner is not ready.');
   }
 

@@ -7,7 +7,6 @@ import { type Launch, planOf } from '../backend/launch.ts';
 import { agreeOn, differenceOf } from '../backend/same-model.ts';
 import { type Model, modelIdOf } from '../model/model.ts';
 import { ModelSlot } from '../model/model-slot.ts';
-import type { LogEvent } from '../ops/log-events.ts';
 import { systemClock } from '../runner/clock.ts';
 import {
   type GenerateRequest,
@@ -17,6 +16,7 @@ import {
   type RunnerStatus,
   type TokenBatch,
 } from '../runner/runner.ts';
+import type { RunnerEventName } from '../runner/runner-event.ts';
 import type { RunnerPlan } from '../runner/runner-plan.ts';
 import { settlesWithin } from '../runner/settles-within.ts';
 import { retryAfterSec } from '../runner/succession.ts';
@@ -299,7 +299,7 @@ export class Serving implements Runner {
     else this.#log(level, `model_change_${phase}`, { ...models, ...fields });
   }
 
-  #log(level: 'info' | 'warn' | 'error', event: LogEvent, fields: object): void {
+  #log(level: 'info' | 'warn' | 'error', event: RunnerEventName, fields: object): void {
     this.#options.log({ level, event, ...fields });
   }
 }

@@ -11,7 +11,7 @@ import {
 import type { Devices } from '../../../gateway/backend/devices.ts';
 import type { Launch } from '../../../gateway/backend/launch.ts';
 import { firstLookMs, maxLookMs } from '../../../gateway/backend/lookout.ts';
-import type { RunnerEvent } from '../../../gateway/runner/succession.ts';
+import type { RunnerEvent } from '../../../gateway/runner/runner-event.ts';
 import { deathBy } from '../../fixtures/death.ts';
 import { scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { VirtualClock } from '../../fixtures/simulation/virtual-clock.ts';

@@ -4,7 +4,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CudaLaunch, maxMemoryWaitMs, memoryPollMs } from '../../../gateway/backend/cuda-launch.ts';
 import type { Devices } from '../../../gateway/backend/devices.ts';
-import type { RunnerEvent } from '../../../gateway/runner/succession.ts';
+import type { RunnerEvent } from '../../../gateway/runner/runner-event.ts';
 import { scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { VirtualClock } from '../../fixtures/simulation/virtual-clock.ts';
 import { deviceReport } from '../../fixtures/stand-in-runners.ts';

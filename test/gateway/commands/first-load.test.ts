@@ -1,14 +1,14 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { FirstLoad } from '../../../gateway/commands/first-load.ts';
-import type { LogEvent } from '../../../gateway/ops/log-events.ts';
+import type { RunnerEventName } from '../../../gateway/runner/runner-event.ts';
 
 const test = suite('first load');
 
 type Fields = Readonly<Record<string, unknown>>;
 
 /** How it has failed after these events; undefined: it has not. */
-async function outcomeOf(...events: readonly (readonly [event: LogEvent, fields?: Fields])[]) {
+async function outcomeOf(...events: readonly (readonly [event: RunnerEventName, fields?: Fields])[]) {
   const load = new FirstLoad();
   for (const [event, fields] of events) load.observe({ level: 'info', event, ...fields });
   return Promise.race([load.failed, Promise.resolve().then(() => undefined)]);

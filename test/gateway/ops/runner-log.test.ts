@@ -2,7 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createLog } from '../../../gateway/ops/log.ts';
 import { runnerLog } from '../../../gateway/ops/runner-log.ts';
-import type { RunnerEvent } from '../../../gateway/runner/succession.ts';
+import type { RunnerEvent } from '../../../gateway/runner/runner-event.ts';
 import { collectExact, requestOf, supervised } from '../../fixtures/supervised.ts';
 
 const test = suite('runner log');

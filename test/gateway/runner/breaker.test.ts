@@ -61,4 +61,19 @@ test('a trial that fails opens it for twice as long, up to a bound; one that goe
   assert.equal([breaker.isOpen, breaker.isHalfOpen], [false, false]);
 });
 
+test('once it has closed, it opens for the shortest time again', () => {
+  const { breaker } = breakerAt();
+  const open = () => {
+    for (let crash = 0; crash <= maxCrashes; crash += 1) breaker.count({ kind: 'SIGSEGV' });
+  };
+  open();
+  breaker.halfOpen();
+  breaker.count({ kind: 'SIGSEGV' });
+  assert.is(breaker.trialInMs, 2 * firstOpenMs);
+  breaker.halfOpen();
+  breaker.close();
+  open();
+  assert.is(breaker.trialInMs, firstOpenMs);
+});
+
 test.run();

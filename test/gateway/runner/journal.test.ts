@@ -81,4 +81,18 @@ journal('a prompt of one token has no scores to ask for', () => {
   assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
 });
 
+journal('is full with the last token that was asked for, or that the context holds, and not before', () => {
+  const entry = new Journal(request);
+  for (let index = 0; index < request.maxTokens; index += 1) {
+    const length = request.promptIds.length + index;
+    assert.equal(
+      [entry.isFull(1000), entry.isFull(length + 1), entry.isFull(length)],
+      [false, false, true],
+      `behind ${index} tokens`,
+    );
+    entry.append(output(index, 5));
+  }
+  assert.is(entry.isFull(1000), true);
+});
+
 journal.run();

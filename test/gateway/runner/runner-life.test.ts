@@ -15,7 +15,7 @@ import { until, within } from '../../fixtures/within.ts';
 
 const { v1 } = runner;
 
-function live(oomKills: () => number | undefined, needsCanary = false) {
+function live(oomKills: () => number | undefined, needsCanary = false, contextLength = () => 100) {
   let exit: (exit: RunnerExit) => void = () => {};
   const exited = new Promise<RunnerExit>((resolve) => {
     exit = resolve;
@@ -38,7 +38,14 @@ function live(oomKills: () => number | undefined, needsCanary = false) {
   };
   const ignore = (): void => {};
   const limits = { ...defaultLifeLimits, exitGraceMs: 20 };
-  const support = { spawn: () => process, clock: systemClock, limits, stepTimes: new StepTimes(), oomKills };
+  const support = {
+    spawn: () => process,
+    clock: systemClock,
+    limits,
+    stepTimes: new StepTimes(),
+    oomKills,
+    contextLength,
+  };
   new RunnerLife({ file: 'runner', args: [] }, needsCanary, support, {
     onHello: ignore,
     onLoadProgress: ignore,

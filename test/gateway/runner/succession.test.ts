@@ -237,6 +237,34 @@ succession('streams do not wait for ever for runners that die before they are re
     assert.is(supervisor.status().openRequests, 0);
     const refused = await generationErrorOf(collect(supervisor, requestOf([1], 5)));
     assert.equal([refused.code, refused.retryAfterSec], ['NOT_READY', 1], 'and no new one begins to wait');
+    assert.is(supervisor.status().state, 'recovering', 'a gateway that has served is not starting');
+  });
+});
+
+succession('a runner that gets ready ends the count of those that did not', async () => {
+  const dying = { file: process.execPath, args: ['-e', 'process.exit(71)'] };
+  let starts = 0;
+  // Before each that is ready, but the first, as many die as may.
+  const command = () => (starts++ % maxFruitlessStarts === 0 ? fakeCommand('--delay-ms', '5') : dying);
+  await supervised([], { command }, async ({ supervisor, state, kill, eventsOf }) => {
+    await state('ready');
+    let numKills = 0;
+    const onBatch = async () => {
+      if (numKills === 2) return;
+      numKills += 1;
+      await kill();
+    };
+    await collectExact(supervisor, requestOf([1], 40), { onBatch });
+    assert.is(eventsOf('runner_exited').length, 2 * maxFruitlessStarts);
+  });
+});
+
+succession('a load has a bound, also one that makes progress', async () => {
+  let starts = 0;
+  const command = () => fakeCommand(...(starts++ === 0 ? ['--slow-load', '20000'] : []));
+  await supervised([], { command, limits: { loadTimeoutMs: 3000 } }, async ({ state, eventsOf }) => {
+    await state('ready');
+    assert.match(String(eventsOf('runner_exited')[0]?.reason), /did not finish loading within 3000 ms/);
   });
 });
 
@@ -249,7 +277,7 @@ succession('what keeps a start from being prepared is the reason, until the file
     await supervised([], { prepare, modelPath, modelPollMs: 5 }, async ({ supervisor, state, eventsOf }) => {
       await state('failed');
       assert.is(supervisor.status().reason, 'The tokenizer is broken.');
-      assert.is(eventsOf('runner_started').length, 0);
+      assert.is(eventsOf('model_load_start').length, 0, 'no runner was started');
       directory.write('model', 'mended');
       await state('ready');
     });

@@ -4,7 +4,7 @@ import * as assert from 'uvu/assert';
 import { AutoBackend } from '../../../gateway/backend/auto-backend.ts';
 import { DeviceInquiry } from '../../../gateway/backend/devices.ts';
 import { type Clock, systemClock } from '../../../gateway/runner/clock.ts';
-import type { RunnerEvent } from '../../../gateway/runner/succession.ts';
+import type { RunnerEvent } from '../../../gateway/runner/runner-event.ts';
 import { answerOf } from '../../fixtures/fake-tokens.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { type ServedModels, servedModels } from '../../fixtures/served-models.ts';

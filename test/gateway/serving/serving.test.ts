@@ -83,7 +83,7 @@ test('what is open ends with the old model, what comes meanwhile is answered by 
     assert.match(await unknown.text(), 'model_not_found');
     const after = await served.health();
     assert.equal([after.model, after.model_change, after.status], ['b', null, 'healthy']);
-    const names = ['model_change_draining', 'model_change_loading', 'model_change_complete'];
+    const names = ['model_change_draining', 'model_change_loading', 'model_change_complete'] as const;
     assert.equal(
       names.map((name) => served.eventsOf(name).map(({ from, to }) => [from, to])),
       names.map(() => [['a', 'b']]),

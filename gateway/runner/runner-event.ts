@@ -1,0 +1,40 @@
+/** What the log is told of runners, by name: whoever asks for another name asks for nothing. */
+export const runnerEventNames = [
+  'model_load_start',
+  'model_load_progress',
+  'model_load_complete',
+  'model_failed',
+  'model_file_changed',
+  'model_file_differs',
+  'model_change_draining',
+  'model_change_loading',
+  'model_change_complete',
+  'model_change_failed',
+  'runner_exited',
+  'runner_restarting',
+  'runner_stderr',
+  'runner_draining',
+  'runner_replacing',
+  'runner_replacement_failed',
+  'internal_error',
+  'numerics_changed',
+  'request_quarantined',
+  'breaker_opened',
+  'breaker_closed',
+  'backend_change_draining',
+  'backend_change_loading',
+  'backend_change_complete',
+  'backend_change_failed',
+  'backend_fallback',
+  'backend_ready',
+  'device_quarantined',
+  'device_memory_missing',
+] as const;
+
+export type RunnerEventName = (typeof runnerEventNames)[number];
+
+export interface RunnerEvent {
+  readonly level: 'info' | 'warn' | 'error';
+  readonly event: RunnerEventName;
+  readonly [key: string]: unknown;
+}

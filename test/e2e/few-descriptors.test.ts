@@ -1,0 +1,69 @@
+/** The gateway where the system gives it few descriptors. */
+import { connect, type Socket } from 'node:net';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { writeFakeModel } from '../fixtures/fake-model-file.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { readNativeAnswer } from '../fixtures/native-stream.ts';
+import { script } from '../fixtures/stand-in-runners.ts';
+import { type Directory, fakeCommand, patienceMs, withDirectory } from '../fixtures/supervised.ts';
+import { until, within } from '../fixtures/within.ts';
+
+const LIMIT = 64;
+const IDLE_CONNECTIONS = 60;
+const TOKENS = 400;
+
+async function limited(directory: Directory): Promise<Gateway> {
+  const model = writeFakeModel(directory, 'model');
+  const { file, args } = fakeCommand('--model', `${model}.identity`, '--delay-ms', '5');
+  const line = `exec '${file}' ${args.map((arg) => `'${arg}'`).join(' ')}`;
+  const runner = script(directory, 'runner', [line]);
+  const launcher = ['prlimit', `--nofile=${LIMIT}`];
+  return Gateway.startOn(model, ['--port', '0', '--backend', 'cpu', '--runner', runner], { launcher });
+}
+
+/** Those that the gateway has not closed. */
+async function idleConnections(url: string, count: number): Promise<Socket[]> {
+  const { hostname, port } = new URL(url);
+  const sockets = Array.from({ length: count }, () => connect(Number(port), hostname));
+  for (const socket of sockets) socket.on('error', () => {});
+  await until(patienceMs, 'every connection to be taken or closed', () =>
+    sockets.every((socket) => socket.destroyed || !socket.connecting),
+  );
+  return sockets;
+}
+
+const test = suite('few descriptors');
+
+test(`${LIMIT} descriptors and ${IDLE_CONNECTIONS} idle connections: a runner that is killed comes back, and the stream goes on`, async () => {
+  await withDirectory(async (directory) => {
+    const gateway = await limited(directory);
+    const sockets: Socket[] = [];
+    try {
+      await gateway.ready();
+      const { pid } = (await gateway.health()).runner;
+      const body = { job_id: 'a', prompt: 'Once', max_tokens: TOKENS, seed: 7 };
+      const response = await gateway.post('/execute', body);
+      let numTokens = 0;
+      let isKilled = false;
+      const answer = readNativeAnswer(response, async () => {
+        numTokens += 1;
+        if (numTokens < 10 || isKilled) return;
+        isKilled = true;
+        sockets.push(...(await idleConnections(gateway.url, IDLE_CONNECTIONS)));
+        process.kill(pid ?? 0, 'SIGKILL');
+      });
+      const { last } = await within(patienceMs, 'the end of the stream', answer);
+      assert.equal([last.event, (last.data as { tokens_out?: number }).tokens_out], ['end', TOKENS]);
+      for (const socket of sockets.splice(0)) socket.destroy();
+      const health = await gateway.healthWhere(({ runner }) => runner.state === 'ready', 'a runner');
+      assert.equal([health.runner.restarts, health.runner.pid !== pid], [1, true]);
+      assert.match(gateway.log, /"event":"connections_limited","max_connections":\d+/);
+    } finally {
+      for (const socket of sockets) socket.destroy();
+      assert.is((await gateway.stop()).code, 0, gateway.log);
+    }
+  });
+});
+
+test.run();
