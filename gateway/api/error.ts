@@ -50,7 +50,7 @@ const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code
   INVALID_REQUEST: { status: 400, code: 'invalid_request' },
   CANCELLED: { status: 500, code: 'cancelled' },
   TIMEOUT: { status: 504, code: 'timeout' },
-  // It would not fit into a cache that holds nothing else: sent again, it would not either.
+  // Even an empty cache could not hold it: sending it again gives the same.
   OUT_OF_MEMORY: { status: 400, code: 'vram_oom' },
   QUEUE_FULL: { status: 429, code: 'queue_full' },
   NOT_READY: { status: 503, code: 'worker_unhealthy' },

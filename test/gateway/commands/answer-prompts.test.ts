@@ -109,7 +109,7 @@ test('a prompt that cannot be answered is named before any is sent', async () =>
   const cases: [Prompt, RegExp][] = [
     ['', /prompt 2 has no tokens/],
     [[], /prompt 2 has no tokens/],
-    ['x'.repeat(512), /prompt 2 has 512 tokens, but the context holds 512/],
+    ['x'.repeat(512), /maximum context length is 512 tokens, .* but prompt 2 takes 512;/],
     [[1, 258], /prompt 2 holds the token 258, but the vocabulary ends at 257/],
   ];
   for (const [prompt, message] of cases) {
