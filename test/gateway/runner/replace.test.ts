@@ -50,7 +50,9 @@ test('five new runners under eight streams: every stream is as if there had been
       const counts = variations.map(() => 0);
       const streams = variations.map((change, index) =>
         collectExact(supervisor, requestOf([index, 3], NUM_TOKENS, change), {
-          onBatch: (ids: readonly number[]) => void (counts[index] = ids.length),
+          onBatch: (ids: readonly number[]) => {
+            counts[index] = ids.length;
+          },
         }),
       );
       for (let round = 0; round < 5; round++) {
