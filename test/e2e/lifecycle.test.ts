@@ -32,7 +32,12 @@ test('the commands of the first day work as they were written', async ({ gateway
     encoding: 'utf8',
   });
   assert.match(stream, /^event: started\ndata: {.*}\n\nevent: token\n/);
-  assert.match(stream, /event: end\ndata: {"tokens_out":10,.*"stop_reason":"max_tokens".*}\n\n$/);
+  // The seed is drawn, and may give an answer that ends by itself.
+  const end = /event: end\ndata: ({.*})\n\n$/.exec(stream)?.[1];
+  const { tokens_out, stop_reason } = JSON.parse(end ?? '{}') as { tokens_out: number; stop_reason: string };
+  const isWhole =
+    stop_reason === 'eos' ? tokens_out <= 10 : stop_reason === 'max_tokens' && tokens_out === 10;
+  assert.ok(isWhole, stream);
 });
 
 test('tokens come one by one, not at the end', async ({ gateways }) => {
