@@ -35,6 +35,8 @@ NVRTC_WHEELS = nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79
 NVRTC_HEADER = $(NVRTC)/nvidia/cuda_nvrtc/include/nvrtc.h
 WITH_NVRTC = -DRUNNEL_NVRTC=$(abspath $(NVRTC))
 
+GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js')
+
 # A machine with a GPU may have no Node: only the gateway needs it.
 NODE := $(shell command -v node 2>/dev/null)
 
@@ -50,7 +52,7 @@ fetch_wheels = @python3 -m pip install --quiet --disable-pip-version-check --roo
 run: build model
 	@$(RUNNEL) serve --model $(MODEL) --port $(PORT) --log-level warn
 
-build: binaries node_modules/.stamp gateway/runner/proto/runner.js
+build: binaries $(BUILD)/gateway/manifest.json
 
 binaries: $(BUILD)/build.ninja
 	@ninja -C $(BUILD) cpu-runner sd-notify
@@ -154,6 +156,11 @@ node_modules/.stamp: package-lock.json
 
 gateway/runner/proto/runner.js: proto/runner.proto node_modules/.stamp
 	@npm run --silent proto
+
+# The bundle is written anew if its sources hold something else, and touched in any case.
+$(BUILD)/gateway/manifest.json: $(GATEWAY_SOURCES) gateway/runner/proto/runner.js node_modules/.stamp
+	@node --import tsx deploy/bundle-gateway.ts
+	@touch $@
 
 # $(1): packages. Installs those that are missing when it may, else says how. None, by PACKAGES=, says nothing for the next time.
 define require_packages

@@ -32,11 +32,11 @@ install_files() {
   new=$lib.new
   old=$lib.old
   rm -rf "$new" "$old"
-  mkdir -p "$new/build" "${bin%/*}" "$units" "$etc"
-  cp -R gateway docs package.json README.md CHANGELOG.md LICENSE "$new"
-  cp "$BUILD/cpu-runner" "$BUILD/sd-notify" "$new/build"
+  mkdir -p "$new/build" "$new/gateway" "${bin%/*}" "$units" "$etc"
+  cp -R docs package.json README.md CHANGELOG.md LICENSE "$new"
+  cp gateway/runnel.js gateway/bundle.js "$new/gateway"
+  cp -R "$BUILD/gateway" "$BUILD/cpu-runner" "$BUILD/sd-notify" "$new/build"
   [ ! -e "$BUILD/cuda-runner" ] || cp "$BUILD/cuda-runner" "$new/build"
-  copy_production_packages
   mkdir -p "$new/deploy"
   sed "$at_prefix" deploy/runnel-cuda.conf >"$new/deploy/runnel-cuda.conf"
   chmod -R u=rwX,go=rX "$new"
@@ -65,18 +65,6 @@ install_files() {
 }
 
 at_prefix="s|/usr/local/|$PREFIX/|g; s|/etc/runnel/|$SYSCONFDIR/runnel/|g"
-
-# Those that package.json names as dependencies, and theirs.
-copy_production_packages() {
-  packages=$(npm ls --omit=dev --all --parseable --loglevel=error | sed "1d; s|^$PWD/||")
-  [ -n "$packages" ] || refuse "there are no packages in $PWD/node_modules; run make first."
-  for package in $packages; do
-    # A package inside another comes with that one.
-    [ -e "$new/$package" ] && continue
-    mkdir -p "$new/${package%/*}"
-    cp -R "$package" "$new/$package"
-  done
-}
 
 uninstall_files() {
   rm -rf "$lib"

@@ -1,7 +1,9 @@
 #!/usr/bin/env node
-// What `npx runnel` and the service start: TypeScript is run from its sources, in this very process.
-import { register } from 'tsx/esm/api';
+// What `npx runnel` and the service start: the bundle, or the sources where they have changed since, in this very process.
+import { bundleOf } from './bundle.js';
 
-register();
-const { main } = await import('./main.ts');
+const bundle = bundleOf('main');
+if (bundle === undefined) (await import('tsx/esm/api')).register();
+/** @type {typeof import('./main.ts')} */
+const { main } = await import(bundle ?? './main.ts');
 process.exitCode = await main(process.argv.slice(2));

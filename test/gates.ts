@@ -6,12 +6,13 @@ import { DEFAULT_MODEL, EXACTNESS, VOLTA_CHECK } from './fixtures/default-model.
  */
 
 export interface Gate {
+  /** Of a test file: its path. */
   readonly name: string;
-  readonly command: readonly string[];
+  /** undefined: it is a test file. */
+  readonly command: readonly string[] | undefined;
   readonly env: NodeJS.ProcessEnv;
   /** What it must have counted at least: the numbers before these words, over all its lines. */
   readonly counts: Readonly<Record<string, number>>;
-  readonly isTestFile: boolean;
 }
 
 type Counts = Gate['counts'];
@@ -19,17 +20,11 @@ type Counts = Gate['counts'];
 /** settings: numbers for its variables RUNNEL_TEST_*. */
 function testFile(file: string, settings: Readonly<Record<string, number>>, counts: Counts): Gate {
   const env = Object.entries(settings).map(([name, value]) => [`RUNNEL_TEST_${name}`, String(value)]);
-  return {
-    name: file,
-    command: ['node', '--import', 'tsx', file],
-    env: { FORCE_COLOR: '0', ...Object.fromEntries(env) },
-    counts,
-    isTestFile: true,
-  };
+  return { name: file, command: undefined, env: Object.fromEntries(env), counts };
 }
 
 function program(name: string, command: readonly string[], counts: Counts): Gate {
-  return { name, command, env: {}, counts, isTestFile: false };
+  return { name, command, env: {}, counts };
 }
 
 /** sanitized: the build with the sanitizers. */

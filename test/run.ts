@@ -1,6 +1,10 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { bundleGateway } from '../deploy/bundle-gateway.ts';
+import { bundleTests, TEST_BUNDLES } from './bundle.ts';
+import { PROGRAMS, sourceFile } from './fixtures/program-list.ts';
 import { alone, type Gate, shortfalls, sideBySide } from './gates.ts';
 import {
   type Finished,
@@ -47,13 +51,23 @@ async function ctest(name: string, build: string): Promise<void> {
   tally.add(name, outcomeOfCtest(finished), finished);
 }
 
+/** Runs its bundle, in an environment with these variables too. */
+function runTestFile(file: string, env: NodeJS.ProcessEnv, timeoutMs: number): Promise<Finished> {
+  const bundle = join(TEST_BUNDLES, file.replace(/\.ts$/, '.js'));
+  const variables = { FORCE_COLOR: '0', RUNNEL_TEST_BUNDLES: TEST_BUNDLES, ...env };
+  return run(['node', '--enable-source-maps', bundle], variables, timeoutMs);
+}
+
 async function testFile(file: string): Promise<void> {
-  const finished = await run(['node', '--import', 'tsx', file], { FORCE_COLOR: '0' }, FILE_TIMEOUT_MS);
+  const finished = await runTestFile(file, {}, FILE_TIMEOUT_MS);
   tally.add(file, outcomeOfUvu(finished), finished);
 }
 
-async function runGate({ name, command, env, counts, isTestFile }: Gate): Promise<void> {
-  const finished = await run(command, env, GATE_TIMEOUT_MS);
+async function runGate({ name, command, env, counts }: Gate): Promise<void> {
+  const isTestFile = command === undefined;
+  const finished = isTestFile
+    ? await runTestFile(name, env, GATE_TIMEOUT_MS)
+    : await run(command, env, GATE_TIMEOUT_MS);
   const outcome = isTestFile ? outcomeOfUvu(finished) : outcomeOfProgram(finished);
   const short = outcome.failed > 0 ? [] : shortfalls(finished.output, counts);
   tally.add(name, short.length > 0 ? { ...outcome, failed: 1 } : outcome, finished);
@@ -113,11 +127,15 @@ async function runGates(): Promise<void> {
   for (const gate of alone) await runGate(gate);
 }
 
-const files = await listFiles('test/*.test.ts');
+const files = (await listFiles('test/*.test.ts')).filter(
+  (file) => positionals.length === 0 || positionals.some((pattern) => file.includes(pattern)),
+);
+if (files.length === 0) throw new Error(`No test file has ${positionals.join(' or ')} in its path.`);
+process.on('exit', () => rmSync(TEST_BUNDLES, { recursive: true, force: true }));
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
+await Promise.all([bundleGateway(), bundleTests([...files, ...PROGRAMS.map(sourceFile)])]);
 if (positionals.length > 0) {
-  const chosen = files.filter((file) => positionals.some((pattern) => file.includes(pattern)));
-  if (chosen.length === 0) throw new Error(`No test file has ${positionals.join(' or ')} in its path.`);
-  await inLanes(chosen, testFile);
+  await inLanes(files, testFile);
 } else if (values.check) {
   await runGates();
 } else {

@@ -6,8 +6,8 @@
  * dies or does not answer, the render that it was at fails, and the next one starts another.
  */
 import { type ChildProcess, fork } from 'node:child_process';
-import { extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { bundleOf } from '../bundle.js';
 import { ChatTemplateError, ChatTemplateUnavailableError } from './chat-template.ts';
 import type { RenderJob, TemplateReply, TemplateSource, TemplateVariables } from './template-messages.ts';
 
@@ -88,12 +88,12 @@ export class TemplateProcess {
   }
 
   #start(): ChildProcess {
-    const extension = extname(import.meta.url);
-    const child = fork(fileURLToPath(new URL(`./template-worker${extension}`, import.meta.url)), {
+    const bundle = bundleOf('template-worker');
+    const child = fork(bundle ?? fileURLToPath(new URL('./template-worker.ts', import.meta.url)), {
       // Sources need tsx, also when the gateway itself was started in another way.
       execArgv: [
         `--max-old-space-size=${templateLimits.heapMb}`,
-        ...(extension === '.ts' ? ['--import', import.meta.resolve('tsx')] : []),
+        ...(bundle === undefined ? ['--import', import.meta.resolve('tsx')] : []),
       ],
       // Nothing of the gateway's environment, which may hold keys, is of use to a template.
       env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: process.env.TMPDIR },

@@ -29,6 +29,8 @@ export interface SupervisorOptions extends SuccessionOptions {
   readonly onCrash?: (crash: RunnerCrash) => void;
 }
 
+export const MODEL_REPLACED = 'The model was replaced while the request was being prepared; send it again.';
+
 export class Supervisor implements Runner {
   readonly #options: SupervisorOptions;
   readonly #dispatch: Dispatch;
@@ -165,7 +167,7 @@ export class Supervisor implements Runner {
   requireRoom(requests: readonly GenerateRequest[]): void {
     const info = this.#requireReady();
     if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity)) {
-      throw this.#notReady('The model was replaced while the request was being prepared; send it again.');
+      throw this.#notReady(MODEL_REPLACED);
     }
     for (const request of requests) this.#dispatch.requireHarmless(request);
     const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);

@@ -19,7 +19,7 @@ import type { RunnerEventName } from '../runner/runner-event.ts';
 import type { RunnerPlan } from '../runner/runner-plan.ts';
 import { settlesWithin } from '../runner/settles-within.ts';
 import { retryAfterSec } from '../runner/succession.ts';
-import { Supervisor, type SupervisorOptions } from '../runner/supervisor.ts';
+import { MODEL_REPLACED, Supervisor, type SupervisorOptions } from '../runner/supervisor.ts';
 import type { Gate } from './gate.ts';
 
 export interface ServingOptions extends Omit<SupervisorOptions, keyof RunnerPlan> {
@@ -141,6 +141,11 @@ export class Serving implements Runner {
   }
 
   requireRoom(requests: readonly GenerateRequest[]): void {
+    const { phase, target } = this.#change ?? {};
+    // Nobody is let in any more, so it was prepared for the model before, and took longer than all that was open.
+    if (phase === 'loading' && target?.slot !== this.#slot) {
+      throw new GenerationError('NOT_READY', MODEL_REPLACED, { retriable: true, retryAfterSec });
+    }
     this.#supervisor.requireRoom(requests);
   }
 

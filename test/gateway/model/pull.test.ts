@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { CatalogueEntry } from '../../../gateway/model/catalogue.ts';
@@ -13,6 +12,7 @@ import { pull } from '../../../gateway/model/pull.ts';
 import { PullError } from '../../../gateway/model/pull-error.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { fakePip, type PipBehaviour } from '../../fixtures/fake-pip.ts';
+import { programFile } from '../../fixtures/programs.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { until } from '../../fixtures/within.ts';
 import { writeZip } from '../../fixtures/zip-writer.ts';
@@ -207,16 +207,9 @@ test('killed half-way: no file under the name, and the next run takes over and c
 });
 
 function pullInProcess(): ChildProcess {
-  return spawn(
-    process.execPath,
-    [
-      '--import',
-      import.meta.resolve('tsx'),
-      fileURLToPath(new URL('../../fixtures/pull-entry.ts', import.meta.url)),
-      JSON.stringify(entry),
-    ],
-    { stdio: ['ignore', 'ignore', 'pipe'] },
-  );
+  return spawn(process.execPath, [programFile('pull-entry'), JSON.stringify(entry)], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
 }
 
 /** What a download has left in the folder of models. */

@@ -1,13 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { close, createHttpServer, listen } from '../../../gateway/ops/http-server.ts';
 import { addTable, connectionKey, readUnacknowledged } from '../../../gateway/ops/unacknowledged.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
+import { programFile } from '../../fixtures/programs.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { type ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { wideModel } from '../../fixtures/wide-model.ts';
@@ -92,8 +92,7 @@ const vanishingTest = attempt.status === 0 ? test : test.skip;
 vanishingTest(
   'a client that is gone without a word is noticed, whether something is being sent to it or not',
   () => {
-    const fixture = fileURLToPath(new URL('../../fixtures/vanishing-clients.ts', import.meta.url));
-    const { stdout, stderr, status } = inOwnNetwork(process.execPath, '--import', 'tsx', fixture);
+    const { stdout, stderr, status } = inOwnNetwork(process.execPath, programFile('vanishing-clients'));
     assert.is(status, 0, stderr);
     const tookMs = JSON.parse(stdout) as number[];
     assert.is(tookMs.length, 2);

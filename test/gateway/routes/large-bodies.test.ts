@@ -3,7 +3,6 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setTimeout as elapsed } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
@@ -15,6 +14,7 @@ import { Metrics } from '../../../gateway/ops/metrics.ts';
 import { openGate } from '../../fixtures/app.ts';
 import { DEFAULT_MODEL } from '../../fixtures/default-model.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
+import { programFile } from '../../fixtures/programs.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { within } from '../../fixtures/within.ts';
 
@@ -96,9 +96,8 @@ test('more large bodies than may wait are told to come again', async () => {
 test(`${NUM_REQUESTS} bodies of a megabyte hold up nobody`, async () => {
   const server = createHttpServer(app.fetch, httpLimits);
   const address = await listen(server, { host: '127.0.0.1', port: 0 });
-  const attack = fileURLToPath(new URL('../../fixtures/large-bodies-attack.ts', import.meta.url));
   const port = 'port' in address ? address.port : 0;
-  const args = ['--import', 'tsx', attack, String(port), String(NUM_REQUESTS), String(WIDTH)];
+  const args = [programFile('large-bodies-attack'), String(port), String(NUM_REQUESTS), String(WIDTH)];
   const client = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
   const ended = once(client, 'close');
   const delay = monitorEventLoopDelay({ resolution: 5 });

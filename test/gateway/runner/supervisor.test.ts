@@ -257,7 +257,7 @@ supervisorSuite('stop lets open requests finish, refuses new ones and leaves not
       eventsOf('runner_exited').map(({ code }) => code),
       [0],
     );
-    // Handles close a turn of the event loop after their event; tsx has a process and a pipe of its own.
+    // Handles close a turn of the event loop after their event.
     await until(patienceMs, 'the close of every handle', () =>
       handles().every((name) => before.includes(name)),
     );

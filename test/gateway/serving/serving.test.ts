@@ -234,17 +234,19 @@ test('a conversation that is being rendered is finished with the model it was re
   });
 });
 
-test('one whose rendering outlasts the time to finish is told to come again', async () => {
-  await servedModels({ serving: { drainMs: 0 } }, async (served) => {
-    served.write('b');
-    const body = { model: 'a', messages: [{ role: 'user', content: 'hello' }], max_tokens: 20 };
-    const rendering = served.post('/v1/chat/completions', body);
-    assert.is(await served.change('b'), undefined);
-    const response = await within(patienceMs, 'An answer', rendering);
-    assert.is(response.status, 503);
-    assert.match(await response.text(), 'send it again');
-    assert.ok(Number(response.headers.get('retry-after')) >= 1);
-  });
+test('one whose rendering outlasts the time to finish is told to come again, while the other model loads and after', async () => {
+  for (const flags of [['--slow-load', '3000'], []]) {
+    await servedModels({ serving: { drainMs: 0 } }, async (served) => {
+      served.write('b');
+      const body = { model: 'a', messages: [{ role: 'user', content: 'hello' }], max_tokens: 20 };
+      const rendering = served.post('/v1/chat/completions', body);
+      assert.is(await served.change('b', ...flags), undefined);
+      const response = await within(patienceMs, 'An answer', rendering);
+      assert.is(response.status, 503);
+      assert.match(await response.text(), 'send it again');
+      assert.ok(Number(response.headers.get('retry-after')) >= 1);
+    });
+  }
 });
 
 test('the end of the server ends a change, while it drains and while it loads', async () => {

@@ -1,0 +1,61 @@
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join, relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
+import { BUNDLE, digestOf, isBundleCurrent, MANIFEST } from '../gateway/bundle.js';
+import { bundleOptions, ROOT, sourceUrls } from './source-urls.ts';
+
+/** The bundle of gateway/bundle.js, with the licences of the packages in it. */
+
+const OUTDIR = fileURLToPath(BUNDLE);
+const PROGRAMS = ['gateway/main.ts', 'gateway/chat/template-worker.ts'];
+/** What decides what a bundle is, beside the sources in it. */
+const RECIPE = ['deploy/bundle-gateway.ts', 'deploy/source-urls.ts', 'package-lock.json'];
+
+/** Does nothing if the bundle is that of the sources. */
+export async function bundleGateway(): Promise<void> {
+  if (isBundleCurrent()) return;
+  const { metafile, outputFiles } = await build({
+    ...bundleOptions,
+    entryPoints: PROGRAMS,
+    entryNames: '[name]',
+    outdir: OUTDIR,
+    plugins: [sourceUrls(OUTDIR)],
+    write: false,
+  });
+  const inputs = Object.keys(metafile.inputs).sort();
+  const isPackage = (path: string) => path.startsWith('node_modules/');
+  const sources = [...inputs.filter((path) => !isPackage(path)), ...RECIPE];
+  const digest = digestOf(sources);
+
+  mkdirSync(OUTDIR, { recursive: true });
+  rmSync(join(OUTDIR, MANIFEST), { force: true });
+  for (const { path, text } of outputFiles) replace(relative(OUTDIR, path), text);
+  replace('LICENSES.txt', licencesOf(inputs.filter(isPackage)));
+  replace(MANIFEST, JSON.stringify({ sources, digest }));
+}
+
+/** At once: a program that starts meanwhile reads the old file or the new one. */
+function replace(name: string, text: string): void {
+  const path = join(OUTDIR, name);
+  const part = `${path}.${process.pid}`;
+  writeFileSync(part, text);
+  renameSync(part, path);
+}
+
+/** Of the packages that these files belong to. */
+function licencesOf(files: readonly string[]): string {
+  const folder = /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+/;
+  const packages = new Set(files.map((file) => folder.exec(file)?.[0] as string));
+  return [...packages].map((path) => licenceOf(join(ROOT, path))).join(`\n${'-'.repeat(80)}\n\n`);
+}
+
+function licenceOf(path: string): string {
+  const { name, version, license } = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'));
+  const file = readdirSync(path).find((name) => /^licen[cs]e/i.test(name));
+  if (license === undefined && file === undefined) throw new Error(`${path} says nothing of its licence.`);
+  const text = file === undefined ? '' : `\n${readFileSync(join(path, file), 'utf8')}`;
+  return `${name} ${version}: ${license}\n${text}`;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) await bundleGateway();

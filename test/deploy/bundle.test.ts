@@ -1,0 +1,89 @@
+import { spawnSync } from 'node:child_process';
+import { appendFileSync, cpSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+
+const test = suite('bundle');
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const tree = temporaryFolder().path;
+const PARTS = ['gateway', 'deploy', 'build/gateway', 'package.json', 'package-lock.json'];
+const VERSION = (JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version;
+
+test.before(() => {
+  symlinkSync(join(ROOT, 'node_modules'), join(tree, 'node_modules'));
+});
+
+test.before.each(() => {
+  for (const part of PARTS) cpSync(join(ROOT, part), join(tree, part), { recursive: true });
+  // Says that it is the bundle; what it is made of stays the same.
+  appendFileSync(join(tree, 'build/gateway/main.js'), "\nconsole.log('bundle');\n");
+});
+
+function version(): string {
+  const { stdout, stderr } = spawnSync('node', [join(tree, 'gateway/runnel.js'), '--version'], {
+    encoding: 'utf8',
+  });
+  return stdout + stderr;
+}
+
+/** What a start would take. */
+function chosen(): string {
+  const script = `import { bundleOf } from '${tree}/gateway/bundle.js'; process.stdout.write(bundleOf('main') ?? 'sources');`;
+  const { stdout, stderr } = spawnSync('node', ['--input-type=module', '-e', script], { encoding: 'utf8' });
+  return stdout + stderr;
+}
+
+function bundle(): void {
+  const { status, stderr } = spawnSync('node', ['--import', 'tsx', 'deploy/bundle-gateway.ts'], {
+    cwd: tree,
+    encoding: 'utf8',
+  });
+  assert.is(status, 0, stderr);
+}
+
+test('a start takes the bundle of the sources that lie there', () => {
+  assert.is(version(), `bundle\n${VERSION}\n`);
+});
+
+test('a start takes the sources when one of them, or a package, is another than in the bundle', () => {
+  for (const [source, change] of [
+    ['gateway/api/sse.ts', '// edited\n'],
+    ['gateway/runner/proto/runner.js', '// edited\n'],
+    ['deploy/source-urls.ts', '// edited\n'],
+    ['package-lock.json', '\n'],
+  ] as const) {
+    appendFileSync(join(tree, source), change);
+    assert.is(chosen(), 'sources', source);
+    cpSync(join(ROOT, source), join(tree, source));
+    assert.is(chosen(), join(tree, 'build/gateway/main.js'), source);
+  }
+  rmSync(join(tree, 'build/gateway/manifest.json'));
+  assert.is(chosen(), 'sources', 'a bundle that is not whole');
+});
+
+test('a bundle is made anew when the sources are others, and only then', () => {
+  bundle();
+  assert.is(version(), `bundle\n${VERSION}\n`);
+  appendFileSync(join(tree, 'gateway/main.ts'), "console.log('edited');\n");
+  assert.is(version(), `edited\n${VERSION}\n`, 'by tsx');
+  bundle();
+  assert.match(readFileSync(join(tree, 'build/gateway/main.js'), 'utf8'), 'console.log("edited")');
+  rmSync(join(tree, 'gateway/main.ts'));
+  assert.is(version(), `edited\n${VERSION}\n`, 'an installation has no sources');
+});
+
+test('the licence of every package in the bundle lies beside it', () => {
+  const code = readFileSync(join(ROOT, 'build/gateway/main.js'), 'utf8');
+  const licences = readFileSync(join(ROOT, 'build/gateway/LICENSES.txt'), 'utf8');
+  const packages = new Set(
+    [...code.matchAll(/^\s*\/\/ node_modules\/((?:@[^/\n]+\/)?[^/\n]+)/gm)].map(([, name]) => name as string),
+  );
+  assert.ok(packages.size > 10);
+  for (const name of packages) assert.match(licences, new RegExp(`^${name} \\d\\S+: \\S`, 'm'), name);
+});
+
+test.run();
