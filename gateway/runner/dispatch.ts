@@ -33,6 +33,7 @@ export class Dispatch {
   #isClearing = false;
   #isOnProbation = false;
   #isDraining = false;
+  #isEndingAll = false;
 
   constructor(quarantine: Quarantine, events: DispatchEvents) {
     this.#quarantine = quarantine;
@@ -121,8 +122,16 @@ export class Dispatch {
     this.#pump();
   }
 
+  /** Ends all of them, with the runner too: it would compute on for nobody. */
   failAll(error: GenerationError): void {
-    for (const open of this.#open) open.fail(error);
+    // While they end one by one, none that is still there takes the place of one that has gone.
+    this.#isEndingAll = true;
+    for (const open of this.#open) {
+      open.takeBack();
+      open.fail(error);
+    }
+    this.#isEndingAll = false;
+    this.#pump();
   }
 
   #convict(culprit: OpenRequest): void {
@@ -159,7 +168,7 @@ export class Dispatch {
   /** Gives the runner what it may have now. */
   #pump(): void {
     const client = this.#client;
-    if (client === undefined || this.#trial !== undefined) return;
+    if (client === undefined || this.#trial !== undefined || this.#isEndingAll) return;
     if (this.#isClearing && client.numCancelled > 0) return;
     this.#isClearing = false;
     const candidate = this.#nextTrial();

@@ -12,6 +12,7 @@ import { until, within } from '../fixtures/within.ts';
 const LIMIT = 64;
 const IDLE_CONNECTIONS = 60;
 const TOKENS = 400;
+const maxAttempts = 20;
 
 async function limited(directory: Directory): Promise<Gateway> {
   const model = writeFakeModel(directory, 'model');
@@ -19,7 +20,17 @@ async function limited(directory: Directory): Promise<Gateway> {
   const line = `exec '${file}' ${args.map((arg) => `'${arg}'`).join(' ')}`;
   const runner = script(directory, 'runner', [line]);
   const launcher = ['prlimit', `--nofile=${LIMIT}`];
-  return Gateway.startOn(model, ['--port', '0', '--backend', 'cpu', '--runner', runner], { launcher });
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await Gateway.startOn(model, ['--port', '0', '--backend', 'cpu', '--runner', runner], {
+        launcher,
+      });
+    } catch (error) {
+      // Started from its sources, Node reads so many files at once that there may be too few descriptors for them.
+      const isOfSources = /EMFILE.*open '.*\.[jt]s'/.test((error as Error).message);
+      if (!isOfSources || attempt === maxAttempts) throw error;
+    }
+  }
 }
 
 /** Those that the gateway has not closed. */

@@ -72,7 +72,10 @@ test('a gateway whose log nobody reads goes on, says what it dropped, and ends i
     const args = ['--import', 'tsx', '--input-type=module', '-e', program];
     const child = spawn(process.execPath, args, { stdio: 'pipe' });
     const exited = new Promise<number | null>((resolve) => child.once('exit', resolve));
-    const logged = new Promise((resolve) => createInterface(child.stdout).once('line', resolve));
+    const logged = new Promise((resolve, reject) => {
+      createInterface(child.stdout).once('line', resolve);
+      child.once('exit', (code) => reject(new Error(`It exited with ${code}: ${child.stderr.read()}`)));
+    });
     await within(30_000, 'the end of logging, with nobody reading', logged);
     let log = '';
     const read = () => child.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()));

@@ -4,7 +4,7 @@ import * as assert from 'uvu/assert';
 import { Dispatch } from '../../../gateway/runner/dispatch.ts';
 import { runner } from '../../../gateway/runner/proto/runner.js';
 import { Quarantine } from '../../../gateway/runner/quarantine.ts';
-import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { connect, finishMax, hello, ready, step } from '../../fixtures/connected-client.ts';
 import { requestOf } from '../../fixtures/requests.ts';
 
@@ -108,6 +108,18 @@ test('a request that crashes its runner alone is refused from then on, under ano
   for (const change of [{}, { cacheSalt: Uint8Array.of(7) }, { sampling: { ...sampling, seed: 1n } }])
     assert.throws(() => dispatch.requireHarmless({ ...again, ...change }), /crashes whenever it computes/);
   dispatch.requireHarmless({ ...again, promptIds: [1, 3] });
+});
+
+test('when all are ended, the runner is told of what it has, and gets none of the others', () => {
+  const { admit, connectRunner, dispatch } = dispatching();
+  admit(1);
+  admit(2);
+  admit(3);
+  connectRunner().crash();
+  const { heard } = connectRunner();
+  dispatch.failAll(new GenerationError('INFERENCE_FAILED', 'It is over.', { retriable: true }));
+  assert.equal(heard, ['generate 1', 'cancel 1']);
+  assert.is(dispatch.numOpen, 0);
 });
 
 test('the last token of an answer ends it, although it was asked for alone', async () => {

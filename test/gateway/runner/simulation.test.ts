@@ -31,6 +31,7 @@ simulation(`no promise is broken in ${seeds.length} seeds of faults`, async () =
   const shown = (map: ReadonlyMap<string, number>) =>
     [...map].map(([name, count]) => `${count} ${name}`).join(', ');
   console.log(`${numRun} seeds, ${counts.events} events, ${counts.deaths} deaths`);
+  console.log(`${counts.pauses} pauses, ${counts.filled} contexts filled`);
   console.log(`Outcomes: ${shown(counts.outcomes)}`);
   console.log(`Faults: ${shown(counts.faults)}`);
   console.log(`Logged: ${shown(counts.logged)}`);
@@ -38,6 +39,11 @@ simulation(`no promise is broken in ${seeds.length} seeds of faults`, async () =
   assert.is(numRun, seeds.length, 'every seed was run');
   if (only !== undefined) return;
   for (const kind of faultKinds) assert.ok(counts.faults.has(kind), `there was a fault of the kind ${kind}`);
+  assert.ok(counts.pauses > 0, 'there was a pause');
+  assert.ok(counts.filled > 0, 'an answer filled the context');
+  const notReady = counts.outcomes.get('NOT_READY') ?? 0;
+  const numRequests = [...counts.outcomes.values()].reduce((sum, count) => sum + count, 0);
+  assert.ok(notReady < numRequests / 10, `${notReady} of ${numRequests} requests found no runner`);
   for (const event of ['request_quarantined', 'breaker_opened', 'breaker_closed'])
     assert.ok(counts.logged.has(event), `${event} was seen`);
 });
