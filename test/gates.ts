@@ -54,8 +54,8 @@ export const alone: readonly Gate[] = [
   // Other cases each day, so many that one which meets too little by chance is not to be expected in years.
   program(
     'exactness on the default model',
-    [EXACTNESS, '--cases', '100', '--seed', seedOfTheDay(new Date()), '--model', DEFAULT_MODEL],
-    { cases: 100 },
+    [EXACTNESS, '--cases', '200', '--seed', seedOfTheDay(new Date()), '--model', DEFAULT_MODEL],
+    { cases: 200 },
   ),
   testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
   testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
