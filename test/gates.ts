@@ -54,8 +54,8 @@ export const alone: readonly Gate[] = [
   // Other cases each day, so many that one which meets too little by chance is not to be expected in years.
   program(
     'exactness on the default model',
-    [EXACTNESS, '--cases', '100', '--seed', seedOfTheDay(new Date()), '--model', DEFAULT_MODEL],
-    { cases: 100 },
+    [EXACTNESS, '--cases', '200', '--seed', seedOfTheDay(new Date()), '--model', DEFAULT_MODEL],
+    { cases: 200 },
   ),
   // A minute of each kind.
   testFile('test/e2e/hostile-runner.test.ts', { FLOOD_SECONDS: 60 }, { 'seconds of': 7 * 60 }),
