@@ -23,9 +23,14 @@ CUDA_TOOLKIT_NVCC = $(CUDA_TOOLKIT)/nvidia/cu13/bin/nvcc
 SYSTEM_NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 NVCC ?= $(or $(SYSTEM_NVCC),$(CUDA_TOOLKIT_NVCC))
 
+# What reads its machine code: that beside the compiler, or one that is fetched.
+DISASSEMBLER = $(BUILD)/cuda-disassembler
+DISASSEMBLER_WHEELS = nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51
+CUOBJDUMP = $(or $(wildcard $(dir $(NVCC))cuobjdump),$(DISASSEMBLER)/nvidia/cu13/bin/cuobjdump)
+
 # What cuda-runner is compiled for, such as 90 or 80;90; all that the compiler is used for if empty.
 CUDA_ARCHITECTURES ?=
-WITH_NVCC = -DRUNNEL_NVCC=$(abspath $(NVCC)) '-DRUNNEL_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)'
+WITH_NVCC = -DRUNNEL_NVCC=$(abspath $(NVCC)) -DRUNNEL_CUOBJDUMP=$(abspath $(CUOBJDUMP)) '-DRUNNEL_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)'
 # What make bench-cuda measures: weights of a real shape, drawn at random.
 SYNTH = $(BUILD)/synth-llama-1b-q4_1.gguf
 
@@ -83,7 +88,7 @@ install: build
 uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
-test: build model $(BUILD)/.test-packages $(NVCC)
+test: build model $(BUILD)/.test-packages $(NVCC) $(CUOBJDUMP)
 	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD)
@@ -132,6 +137,14 @@ $(CUDA_TOOLKIT_NVCC):
 	@ln -s lib $(CUDA_TOOLKIT).part/nvidia/cu13/lib64
 	@ln -s libcudart.so.13 $(CUDA_TOOLKIT).part/nvidia/cu13/lib/libcudart.so
 	@mv $(CUDA_TOOLKIT).part $(CUDA_TOOLKIT)
+	@touch $@
+
+# It calls nvdisasm, which must lie beside it.
+$(DISASSEMBLER)/nvidia/cu13/bin/cuobjdump:
+	@echo "Fetching NVIDIA's CUDA disassembler 13.2 from PyPI (5 MB, under NVIDIA's licence) into $(DISASSEMBLER)"
+	@rm -rf $(DISASSEMBLER) $(DISASSEMBLER).part
+	$(call fetch_wheels,$(DISASSEMBLER).part,$(DISASSEMBLER_WHEELS))
+	@mv $(DISASSEMBLER).part $(DISASSEMBLER)
 	@touch $@
 
 check-volta: $(BUILD)/build.ninja $(NVRTC_HEADER)
