@@ -180,6 +180,19 @@ TEST_CASE("model: passes that were cut leave nothing behind for the graphs that 
   CHECK(same_bits(harness.run(ids, 1), eager.run(ids, 1)));
 }
 
+TEST_CASE("model: a graph is captured of kernels that no pass has launched before") {
+  const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
+  std::mt19937 rng(35);
+  CudaHarness harness(file->path(), {});
+  std::vector<Stream> streams(4);
+  for (Stream& stream : streams) stream.token_ids = random_ids(1, harness.config().vocab_size, rng);
+  harness.step({{&streams[0], 1}});
+  // Products of three rows have kernels of their own.
+  harness.step({{&streams[1], 1}, {&streams[2], 1}, {&streams[3], 1}});
+  CudaHarness eager(file->path(), {.enforce_eager = true});
+  for (const Stream& stream : streams) CHECK(same_bits(eager.run(stream.token_ids, 1), stream.logits));
+}
+
 TEST_CASE("model: tokens drawn on the device are those of the logits that the host reads") {
   constexpr uint32_t kSeed = 33;
   std::mt19937 rng(kSeed);
