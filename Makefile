@@ -23,9 +23,14 @@ CUDA_TOOLKIT_NVCC = $(CUDA_TOOLKIT)/nvidia/cu13/bin/nvcc
 SYSTEM_NVCC := $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 NVCC ?= $(or $(SYSTEM_NVCC),$(CUDA_TOOLKIT_NVCC))
 
+# What reads its machine code: that beside the compiler, or one that is fetched.
+DISASSEMBLER = $(BUILD)/cuda-disassembler
+DISASSEMBLER_WHEELS = nvidia-cuda-cuobjdump==13.2.51 nvidia-cuda-nvdisasm==13.2.51
+CUOBJDUMP = $(or $(wildcard $(dir $(NVCC))cuobjdump),$(DISASSEMBLER)/nvidia/cu13/bin/cuobjdump)
+
 # What cuda-runner is compiled for, such as 90 or 80;90; all that the compiler is used for if empty.
 CUDA_ARCHITECTURES ?=
-WITH_NVCC = -DRUNNEL_NVCC=$(abspath $(NVCC)) '-DRUNNEL_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)'
+WITH_NVCC = -DRUNNEL_NVCC=$(abspath $(NVCC)) -DRUNNEL_CUOBJDUMP=$(abspath $(CUOBJDUMP)) '-DRUNNEL_CUDA_ARCHITECTURES=$(CUDA_ARCHITECTURES)'
 # What make bench-cuda measures: weights of a real shape, drawn at random.
 SYNTH = $(BUILD)/synth-llama-1b-q4_1.gguf
 
@@ -95,7 +100,7 @@ test: build model $(BUILD)/.test-packages
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model $(BUILD)/.test-packages $(NVRTC_HEADER) $(NVCC)
+check: build model $(BUILD)/.test-packages $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
@@ -138,6 +143,14 @@ $(CUDA_TOOLKIT_NVCC):
 	@ln -s lib $(CUDA_TOOLKIT).part/nvidia/cu13/lib64
 	@ln -s libcudart.so.13 $(CUDA_TOOLKIT).part/nvidia/cu13/lib/libcudart.so
 	@mv $(CUDA_TOOLKIT).part $(CUDA_TOOLKIT)
+	@touch $@
+
+# It calls nvdisasm, which must lie beside it.
+$(DISASSEMBLER)/nvidia/cu13/bin/cuobjdump:
+	@echo "Fetching NVIDIA's CUDA disassembler 13.2 from PyPI (5 MB, under NVIDIA's licence) into $(DISASSEMBLER)"
+	@rm -rf $(DISASSEMBLER) $(DISASSEMBLER).part
+	$(call fetch_wheels,$(DISASSEMBLER).part,$(DISASSEMBLER_WHEELS))
+	@mv $(DISASSEMBLER).part $(DISASSEMBLER)
 	@touch $@
 
 check-volta: $(BUILD)/build.ninja $(NVRTC_HEADER)

@@ -19,12 +19,12 @@
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/rope_store.h"
 #include "cuda-runner/kv_memory.h"
+#include "cuda-runner/load_kernels.h"
 #include "cuda-runner/rope_tables.h"
 #include "cuda-runner/step_inputs.h"
 #include "cuda-runner/timing.h"
 #include "cuda-runner/weight_upload.h"
 #include "runner/check.h"
-#include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
@@ -142,7 +142,7 @@ class CudaBackend final : public Backend {
   Pass pass_ = Pass::kEager;
   const Batch* batch_ = nullptr;  // of the pass
   uint32_t num_rows_ = 0;         // of the pass, those that fill it up included
-  // The first pass brings what is made at first use, which cannot be made while capturing.
+  // A whole pass brings what is made at first use, which cannot be made while capturing.
   bool has_passed_ = false;
   const bool enforce_eager_;
   DecodeGraphs graphs_;
@@ -218,11 +218,8 @@ Result<WeightHandle> CudaBackend::load_vector(const TensorView& tensor) {
                                           std::string(type_name(tensor.type)) +
                                           " is no vector of F32 or F16, as it would have to be."};
   }
-  std::vector<float> values(tensor.columns());
-  dequantize_row(tensor.type, tensor.data, values);
-  Result<Vector> buffer = Vector::allocate(values.size(), "tensor " + quoted(tensor.name));
+  Result<Vector> buffer = upload_->vector(tensor);
   if (!buffer) return buffer.error();
-  stream_.upload(*buffer, 0, std::span<const float>(values));
   weights_bytes_ += buffer->num_bytes();
   return add_weight(*std::move(buffer));
 }
@@ -302,10 +299,10 @@ void CudaBackend::end_forward() {
   CHECK(batch_ != nullptr);
   const bool is_wanted = batch_->num_rows() > 0;
   batch_ = nullptr;
-  has_passed_ = true;
+  // A pass that nobody waits for ended before its last operation.
+  has_passed_ |= is_wanted;
   if (pass_ == Pass::kEager) return;
   if (pass_ == Pass::kCapturing) {
-    // A pass that nobody waits for ended before its last operation.
     if (is_wanted) graphs_.add(num_rows_, capture_->end());
     capture_.reset();
   }
@@ -417,6 +414,7 @@ LogitRows& CudaBackend::head(ActivationHandle in, std::span<const uint32_t> rows
 Result<std::unique_ptr<Backend>> make_cuda_backend(const BackendOptions& options) {
   Result<Device> device = Device::open(options.gpu_device);
   if (!device) return device.error();
+  load_kernels();
   auto backend = std::make_unique<CudaBackend>(*std::move(device), Stream(), options);
   if (const auto opened = backend->open_upload(); !opened) return opened.error();
   return std::unique_ptr<Backend>(std::move(backend));

@@ -27,7 +27,7 @@ void DeviceLogitRows::choose(std::span<const uint32_t> rows) {
   CHECK(rows.size() <= chosen_.size());
   if (was_sent_) sent_.synchronize();
   std::ranges::copy(rows, host_chosen_.span().begin());
-  stream_->upload(chosen_, 0, std::span<const uint32_t>(host_chosen_.span().first(rows.size())));
+  stream_->upload(chosen_, 0, host_chosen_.part(0, rows.size()));
   sent_.record(*stream_);
   was_sent_ = true;
   is_on_host_.assign(rows.size(), false);

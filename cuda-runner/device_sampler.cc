@@ -40,9 +40,8 @@ std::vector<std::optional<uint32_t>> DeviceSampler::draw(std::span<const Draw> d
   CHECK(count <= host_draws_.span().size());
   num_words_ = 0;
   for (size_t i = 0; i < count; ++i) host_draws_.span()[i] = add(draws[i]);
-  stream.upload(draws_, 0, std::span<const DeviceDraw>(host_draws_.span().first(count)));
-  if (num_words_ > 0)
-    stream.upload(words_, 0, std::span<const uint32_t>(host_words_.span().first(num_words_)));
+  stream.upload(draws_, 0, host_draws_.part(0, count));
+  if (num_words_ > 0) stream.upload(words_, 0, host_words_.part(0, num_words_));
   const DrawInputs inputs{std::as_const(draws_).view(), std::as_const(words_).view(), logits,
                           candidates_.view(), vocab_size_};
   expect_success(runnel::draw(inputs, static_cast<uint32_t>(count), drawn_.view(), stream.get()),

@@ -46,6 +46,14 @@ foreach(object ${TESTED_OBJECTS})
   set_tests_properties("nvcc: ${name} spills no registers" PROPERTIES LABELS nvcc)
 endforeach()
 
+# What only the machine code shows.
+if(RUNNEL_CUOBJDUMP)
+  add_test(NAME "nvcc: products load weights ahead, and nothing else is loaded by the read-only path"
+    COMMAND python3 ${CMAKE_SOURCE_DIR}/test/cuda-runner/loads_under_way.py ${RUNNEL_CUOBJDUMP} ${TESTED_OBJECTS})
+  set_tests_properties("nvcc: products load weights ahead, and nothing else is loaded by the read-only path"
+    PROPERTIES LABELS nvcc)
+endif()
+
 # For cuda-runner: machine code of every architecture, and of the last one also what a driver compiles for devices to
 # come. Four architectures of a file at a time: attention has the most code by far.
 foreach(architecture ${CUDA_ARCHITECTURES})

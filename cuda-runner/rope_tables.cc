@@ -1,9 +1,7 @@
 #include "cuda-runner/rope_tables.h"
 
 #include <algorithm>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "cuda-runner/device/error.h"
 #include "cuda-runner/kernels/rope_angles.h"
@@ -17,7 +15,8 @@ Result<RopeTables> RopeTables::allocate(uint32_t max_rows, uint32_t max_rotary_d
   tables.max_pairs_ = max_rotary_dim / 2;
   const Result<void> allocated =
       allocate_all("a step's angles", Wanted{tables.angles_, size_t{max_rows} * max_rotary_dim},
-                   Wanted{tables.frequencies_, kMaxRopes * tables.max_pairs_});
+                   Wanted{tables.frequencies_, kMaxRopes * tables.max_pairs_},
+                   Wanted{tables.host_frequencies_, kMaxRopes * tables.max_pairs_});
   if (!allocated) return allocated.error();
   return tables;
 }
@@ -44,10 +43,11 @@ size_t RopeTables::index_of(const Rope& rope, Stream& stream) {
   const size_t index = found - ropes_.begin();
   if (found != ropes_.end()) return index;
   CHECK(index < kMaxRopes && rope.rotary_dim / 2 <= max_pairs_);
-  std::vector<double> values(rope.rotary_dim / 2);
-  for (uint32_t pair = 0; pair < values.size(); ++pair)
-    values[pair] = exp_f64(-2.0 * pair / rope.rotary_dim * log_f64(rope.theta));
-  stream.upload(frequencies_, index * max_pairs_, std::span<const double>(values));
+  const size_t first = index * max_pairs_;
+  const uint32_t num_pairs = rope.rotary_dim / 2;
+  for (uint32_t pair = 0; pair < num_pairs; ++pair)
+    host_frequencies_.span()[first + pair] = exp_f64(-2.0 * pair / rope.rotary_dim * log_f64(rope.theta));
+  stream.upload(frequencies_, first, host_frequencies_.part(first, num_pairs));
   ropes_.push_back(rope);
   return index;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "runner/backend.h"
 #include "runner/result.h"
@@ -35,9 +36,10 @@ class RopeTables {
 
   size_t max_pairs_ = 0;
   DeviceBuffer<float> angles_;
-  DeviceBuffer<double> frequencies_;  // (kMaxRopes, max_pairs): radians a position
-  std::vector<Rope> ropes_;           // those that were met
-  std::optional<size_t> computed_;    // whose angles there are
+  DeviceBuffer<double> frequencies_;       // (kMaxRopes, max_pairs): radians a position
+  PinnedBuffer<double> host_frequencies_;  // the same, never written twice
+  std::vector<Rope> ropes_;                // those that were met
+  std::optional<size_t> computed_;         // whose angles there are
 };
 
 }  // namespace runnel

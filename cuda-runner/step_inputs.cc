@@ -45,10 +45,10 @@ void StepInputs::send(const Batch& batch, uint32_t num_rows, uint32_t spare_bloc
 
   for (uint32_t part = 0; part < 3; ++part) {
     const size_t first = size_t{part} * max_rows_;
-    stream.upload(rows_, first, std::span<const uint32_t>(words.subspan(first, num_rows)));
+    stream.upload(rows_, first, host_rows_.part(first, num_rows));
   }
   const size_t num_table_words = (size_t{num_sequences} + 1) * max_table_blocks_;
-  stream.upload(tables_, 0, std::span<const uint32_t>(host_tables_.span().first(num_table_words)));
+  stream.upload(tables_, 0, host_tables_.part(0, num_table_words));
   sent_.record(stream);
   was_sent_ = true;
 }

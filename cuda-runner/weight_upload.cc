@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "cuda-runner/packed_tensor.h"
+#include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
@@ -39,6 +40,28 @@ Result<void> WeightUpload::make_room(Piece& piece, size_t num_quant_words, size_
   return grow(piece.scales, num_scales);
 }
 
+void WeightUpload::wait_for(Piece& piece) {
+  if (piece.is_used) piece.copied.synchronize();
+}
+
+void WeightUpload::mark_used(Piece& piece) {
+  piece.copied.record(*stream_);
+  piece.is_used = true;
+}
+
+Result<DeviceBuffer<float>> WeightUpload::vector(const TensorView& tensor) {
+  const size_t count = tensor.columns();
+  Result<DeviceBuffer<float>> values = DeviceBuffer<float>::allocate(count, "tensor " + quoted(tensor.name));
+  if (!values) return values.error();
+  Piece& piece = pieces_.front();
+  wait_for(piece);
+  if (const auto grown = grow(piece.values, count); !grown) return grown.error();
+  dequantize_row(tensor.type, tensor.data, piece.values.span().first(count));
+  stream_->upload(*values, 0, piece.values.part(0, count));
+  mark_used(piece);
+  return values;
+}
+
 Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
   const PackedTensor packed(tensor);
   const size_t tile_quants = packed.num_quant_words();
@@ -54,7 +77,7 @@ Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
   for (uint32_t first = 0, turn = 0; first < packed.num_tiles(); first += tiles_at_once, ++turn) {
     const uint32_t count = std::min(tiles_at_once, packed.num_tiles() - first);
     Piece& piece = pieces_[turn % pieces_.size()];
-    if (piece.is_used) piece.copied.synchronize();
+    wait_for(piece);
     if (const auto grown = make_room(piece, tile_quants * count, tile_scales * count); !grown)
       return grown.error();
     const std::span<uint32_t> piece_quants = piece.quants.span().first(tile_quants * count);
@@ -63,11 +86,10 @@ Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
       packed.pack(first + i, piece_quants.subspan(i * tile_quants, tile_quants),
                   piece_scales.subspan(i * tile_scales, tile_scales));
     }
-    stream_->upload(*quants, first * tile_quants, std::span<const uint32_t>(piece_quants));
+    stream_->upload(*quants, first * tile_quants, piece.quants.part(0, piece_quants.size()));
     if (tile_scales > 0)
-      stream_->upload(*scales, first * tile_scales, std::span<const uint16_t>(piece_scales));
-    piece.copied.record(*stream_);
-    piece.is_used = true;
+      stream_->upload(*scales, first * tile_scales, piece.scales.part(0, piece_scales.size()));
+    mark_used(piece);
   }
   return UploadedMatrix{.type = tensor.type,
                         .rows = packed.rows(),

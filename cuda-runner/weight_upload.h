@@ -36,16 +36,22 @@ class WeightUpload {
   // Returns when everything is on its way; the tensor is not looked at any more. Fails with kSystem: the
   // device's memory is too small.
   Result<UploadedMatrix> matrix(const TensorView& tensor);
+  // The same for a vector of F32 or F16, widened.
+  Result<DeviceBuffer<float>> vector(const TensorView& tensor);
 
  private:
   struct Piece {
     PinnedBuffer<uint32_t> quants;
     PinnedBuffer<uint16_t> scales;
+    PinnedBuffer<float> values;  // of vectors
     Event copied;
     bool is_used = false;
   };
 
   explicit WeightUpload(Stream& stream) : stream_(&stream) {}
+  // Until what it held has been read.
+  static void wait_for(Piece& piece);
+  void mark_used(Piece& piece);
   // Room for a tile, at the least.
   Result<void> make_room(Piece& piece, size_t num_quant_words, size_t num_scales);
 

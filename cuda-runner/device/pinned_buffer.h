@@ -10,6 +10,12 @@
 
 namespace runnel {
 
+// Elements of a PinnedBuffer, which outlives it.
+template <typename T>
+struct PinnedPart {
+  std::span<const T> values;
+};
+
 template <typename T>
 class PinnedBuffer {
  public:
@@ -24,6 +30,7 @@ class PinnedBuffer {
 
   std::span<T> span() { return {static_cast<T*>(memory_.get()), count_}; }
   std::span<const T> span() const { return {static_cast<const T*>(memory_.get()), count_}; }
+  PinnedPart<T> part(size_t first, size_t count) const { return {span().subspan(first, count)}; }
 
  private:
   PinnedBuffer(PinnedMemory memory, size_t count) : memory_(std::move(memory)), count_(count) {}

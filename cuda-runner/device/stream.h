@@ -10,6 +10,7 @@
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/event.h"
 #include "cuda-runner/device/handle.h"
+#include "cuda-runner/device/pinned_buffer.h"
 #include "runner/check.h"
 
 namespace runnel {
@@ -20,12 +21,12 @@ class Stream {
 
   cudaStream_t get() const { return stream_.get(); }
 
-  // All elements of `from`, to those of `to` from `first` on. From memory that is not pinned they are read
-  // before this returns.
+  // All elements of `from`, to those of `to` from `first` on. They are read later. From memory that is not
+  // pinned the driver may read now or later as it likes, so there is no such upload.
   template <typename T>
-  void upload(DeviceBuffer<T>& to, size_t first, std::span<const T> from) {
-    CHECK(first <= to.size() && from.size() <= to.size() - first);
-    copy(to.data() + first, from.data(), from.size_bytes(), cudaMemcpyHostToDevice);
+  void upload(DeviceBuffer<T>& to, size_t first, const PinnedPart<T>& from) {
+    CHECK(first <= to.size() && from.values.size() <= to.size() - first);
+    copy(to.data() + first, from.values.data(), from.values.size_bytes(), cudaMemcpyHostToDevice);
   }
   // As many as `to` has. To memory that is not pinned this waits until they are there.
   template <typename T>

@@ -1,6 +1,7 @@
 #include "cuda-runner/emulator/block.h"
 
 #include <sys/mman.h>
+#include <time.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include "cuda-runner/emulator/async_copies.h"
 #include "cuda-runner/emulator/fault.h"
 #include "cuda-runner/emulator/fiber.h"
+#include "cuda-runner/emulator/settings.h"
 #include "runner/check.h"
 
 uint3 threadIdx;
@@ -74,6 +76,14 @@ std::string name_of(const Wait& wait) {
   return std::string(wait.word) + "() at " + emulator::name_of(wait.place);
 }
 
+// Of the thread of the host that runs the kernels, so that a busy machine makes no difference.
+uint64_t processor_ms() {
+  timespec time;
+  CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time) == 0);
+  return static_cast<uint64_t>(time.tv_sec) * 1000 + static_cast<uint64_t>(time.tv_nsec) / 1'000'000;
+}
+constexpr uint32_t kStepsBetweenClocks = 1u << 14;
+
 class Block {
  public:
   bool run(const Launch& launch, const uint3& index, uint64_t seed);
@@ -83,6 +93,7 @@ class Block {
   void wait_for_block(const Wait& wait);
   void wait_for_warp(const Wait& wait);
   std::span<const Brought, kLanes> exchange(const void* bytes, size_t num_bytes, const Wait& wait);
+  void look_at_clock(const Place& place);
 
  private:
   static void run_thread();
@@ -95,7 +106,8 @@ class Block {
   template <typename Done>
   void meet_warp(const Wait& wait, const Done& done);
   void wait(const Wait& wait);
-  std::string describe_deadlock() const;
+  bool waits(const Thread& thread) const;
+  std::string describe_threads() const;
 
   Warp& warp() { return warps_[now.warp]; }
   uint32_t number_of(const Thread& thread) const { return static_cast<uint32_t>(&thread - threads_.data()); }
@@ -111,6 +123,7 @@ class Block {
   Thread* running_ = nullptr;
   Fiber outside_;
   bool is_abandoned_ = false;
+  uint64_t began_at_ms_ = 0;
 };
 
 Block the_block;
@@ -138,6 +151,8 @@ bool Block::run(const Launch& launch, const uint3& index, uint64_t seed) {
   blockDim = size;
   gridDim = launch.grid;
   now.first_epoch = ++now.epoch;
+  now.until_clock = kStepsBetweenClocks;
+  began_at_ms_ = processor_ms();
   for (uint32_t warp = 0; warp < num_warps_; ++warp) {
     const uint32_t count = std::min(kLanes, num_threads_ - warp * kLanes);
     const uint32_t members = count == kLanes ? ~0u : (1u << count) - 1;
@@ -203,7 +218,7 @@ void Block::leave() {
   } else if (num_ended_ == num_threads_) {
     Fiber::switch_to(thread.fiber, outside_, ends);
   } else {
-    report_fault_of_block(cudaErrorLaunchFailure, describe_deadlock());
+    report_fault_of_block(cudaErrorLaunchFailure, describe_threads() + ", and nobody can go on");
     abandon();
   }
 }
@@ -273,24 +288,40 @@ std::span<const Brought, kLanes> Block::exchange(const void* bytes, size_t num_b
   return brought;
 }
 
+// What the others wait for may have come: then they are ready.
+bool Block::waits(const Thread& thread) const {
+  const uint32_t number = number_of(thread);
+  return thread.state == State::kWaits && (warps_[number / kLanes].ready >> number % kLanes & 1) == 0;
+}
+
 // Threads that wait in the same place are told together.
-std::string Block::describe_deadlock() const {
+std::string Block::describe_threads() const {
   std::string description;
   std::vector<bool> is_told(num_threads_);
   for (uint32_t thread = 0; thread < num_threads_; ++thread) {
-    if (is_told[thread] || threads_[thread].state == State::kEnded) continue;
+    if (is_told[thread] || !waits(threads_[thread])) continue;
     const Wait& wait = threads_[thread].wait;
     uint32_t count = 0;
     for (uint32_t other = thread; other < num_threads_; ++other) {
-      if (threads_[other].state == State::kEnded || !is_same(wait, threads_[other].wait)) continue;
+      if (!waits(threads_[other]) || !is_same(wait, threads_[other].wait)) continue;
       is_told[other] = true;
       ++count;
     }
     description += std::to_string(count) + (count == 1 ? " thread waits in " : " threads wait in ") +
                    name_of(wait) + ", the first of them thread " + std::to_string(thread) + "; ";
   }
-  return description + std::to_string(num_ended_) + " of " + std::to_string(num_threads_) +
-         " have returned, and nobody can go on";
+  return description + std::to_string(num_ended_) + " of " + std::to_string(num_threads_) + " have returned";
+}
+
+void Block::look_at_clock(const Place& place) {
+  now.until_clock = kStepsBetweenClocks;
+  const uint64_t taken_ms = processor_ms() - began_at_ms_;
+  if (taken_ms <= settings().max_block_ms) return;
+  report_fault_of_block(cudaErrorLaunchTimeout, "it has not ended in " + std::to_string(taken_ms) +
+                                                    " ms of the processor's time: thread " +
+                                                    std::to_string(now.thread) + " runs, at " +
+                                                    emulator::name_of(place) + "; " + describe_threads());
+  abandon();
 }
 
 }  // namespace
@@ -307,16 +338,23 @@ void abandon_block() {
   the_block.abandon();
 }
 
+void look_at_clock(const Place& place) {
+  the_block.look_at_clock(place);
+}
+
 void wait_for_block(const char* word, const Place& place) {
+  count_step(place);
   the_block.wait_for_block({word, place});
 }
 
 void wait_for_warp(const char* word, const Place& place) {
+  count_step(place);
   the_block.wait_for_warp({word, place});
 }
 
 std::span<const Brought, kLanes> exchange(const void* bytes, size_t num_bytes, const char* word,
                                           const Place& place) {
+  count_step(place);
   return the_block.exchange(bytes, num_bytes, {word, place});
 }
 

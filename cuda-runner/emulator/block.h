@@ -25,14 +25,24 @@ inline constexpr uint32_t kLanes = 32;
 // warp's sync_warp(), so two moments without a barrier between have an epoch in common and, in a warp, a
 // sync.
 struct Moment {
-  uint64_t first_epoch;  // of this block
+  uint64_t launch_epoch;  // the first of this launch
+  uint64_t first_epoch;   // of this block
   uint64_t epoch;
   uint32_t sync;
   uint16_t thread;
   uint16_t warp;
+  uint32_t until_clock;  // things that threads do until somebody looks at the clock
 };
 // Of the thread that is running.
 extern Moment now;
+
+// Ends the block if it has taken longer than it may.
+void look_at_clock(const Place& place);
+// Whatever a thread does that the emulator sees.
+inline void count_step(const Place& place) {
+  if (--now.until_clock == 0) [[unlikely]]
+    look_at_clock(place);
+}
 
 // Runs the threads of one block; the seed chooses the first. False: a fault ended it.
 bool run_block(const Launch& launch, const uint3& index, uint64_t seed);

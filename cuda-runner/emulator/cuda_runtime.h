@@ -11,7 +11,9 @@
 #define __device__
 #define __host__
 #define __shared__ static
-#define __launch_bounds__(...)
+// See launch_bounds.h. GCC 12 wants a sum here, it fails at the name of a constant alone.
+#define __launch_bounds__(threads, ...) \
+  __attribute__((patchable_function_entry((threads) + 0, (threads) + 0)))
 #define __forceinline__ inline __attribute__((always_inline))
 
 // A macro so that sentences can name the kernel.

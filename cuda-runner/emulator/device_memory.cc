@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda-runner/emulator/global_record.h"
 #include "runner/check.h"
 
 namespace runnel::emulator {
@@ -22,15 +23,28 @@ void* reserve(size_t bytes) {
   return memory;
 }
 
+// Those of the address space, once they were asked for.
+GlobalRecord* all_records = nullptr;
+
+// Whole pages of it go back to the system; the next allocation may begin on the last one.
+void give_back(void* memory, size_t bytes) {
+  constexpr uintptr_t kPageBytes = 4096;
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / kPageBytes * kPageBytes;
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+}
+
 size_t rounded(size_t bytes) {
   return (std::max<size_t>(bytes, 1) + kAllocationBytes - 1) / kAllocationBytes * kAllocationBytes;
 }
 
 }  // namespace
 
-void DeviceMemory::reset(uint64_t total_bytes) {
+void DeviceMemory::reset(uint64_t total_bytes, bool finds_races) {
   while (!allocations_.empty()) free(allocations_.begin()->first);
   total_bytes_ = total_bytes;
+  finds_races_ = finds_races;
+  address_space.records = finds_races ? all_records : nullptr;
 }
 
 void* DeviceMemory::allocate(size_t bytes) {
@@ -39,6 +53,10 @@ void* DeviceMemory::allocate(size_t bytes) {
     address_space.data = static_cast<std::byte*>(reserve(kAddressSpaceBytes));
     address_space.states = static_cast<uint8_t*>(reserve(kAddressSpaceBytes));
     address_space.num_bytes = kAddressSpaceBytes;
+  }
+  if (finds_races_ && all_records == nullptr) {
+    all_records = static_cast<GlobalRecord*>(reserve(kAddressSpaceBytes * sizeof(GlobalRecord)));
+    address_space.records = all_records;
   }
   // One forbidden piece before it.
   const size_t needed_bytes = kAllocationBytes + rounded(bytes);
@@ -56,11 +74,8 @@ bool DeviceMemory::free(void* memory) {
   if (found == allocations_.end()) return false;
   const size_t bytes = found->second;
   std::memset(states_of(memory), 0, bytes);
-  // Whole pages go back to the system; the next allocation may begin on the last one.
-  constexpr uintptr_t kPageBytes = 4096;
-  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + kPageBytes - 1) / kPageBytes * kPageBytes;
-  const uintptr_t end = (reinterpret_cast<uintptr_t>(memory) + bytes) / kPageBytes * kPageBytes;
-  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+  give_back(memory, bytes);
+  if (all_records != nullptr) give_back(all_records + offset_of(memory), bytes * sizeof(GlobalRecord));
   used_bytes_ -= rounded(bytes);
   allocations_.erase(found);
   return true;

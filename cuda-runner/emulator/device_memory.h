@@ -17,10 +17,13 @@ inline constexpr size_t kAllocationBytes = 256;
 inline constexpr uint8_t kAllocated = 1;
 inline constexpr uint8_t kWritten = 3;  // and allocated
 
+class GlobalRecord;
+
 // Where it all is, for checks that are made at every access. No bytes before the first allocation.
 struct AddressSpace {
   std::byte* data = nullptr;
   uint8_t* states = nullptr;
+  GlobalRecord* records = nullptr;  // of each byte; none: races are not looked for
   size_t num_bytes = 0;
 };
 extern AddressSpace address_space;
@@ -28,7 +31,7 @@ extern AddressSpace address_space;
 class DeviceMemory {
  public:
   // Frees everything; from now on there are so many bytes.
-  void reset(uint64_t total_bytes);
+  void reset(uint64_t total_bytes, bool finds_races);
 
   uint64_t total_bytes() const { return total_bytes_; }
   uint64_t free_bytes() const { return total_bytes_ - used_bytes_; }
@@ -40,6 +43,7 @@ class DeviceMemory {
  private:
   uint64_t total_bytes_ = 0;
   uint64_t used_bytes_ = 0;
+  bool finds_races_ = false;
   size_t end_ = 0;  // of the addresses used so far
   std::map<std::byte*, size_t> allocations_;
 };

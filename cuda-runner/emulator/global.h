@@ -10,6 +10,7 @@
 #include "cuda-runner/emulator/device_memory.h"
 #include "cuda-runner/emulator/element.h"
 #include "cuda-runner/emulator/fault.h"
+#include "cuda-runner/emulator/global_record.h"
 
 namespace runnel {
 
@@ -32,12 +33,11 @@ class Global {
 
   template <typename V>
   V load(emulator::Index index) const {
-    const std::byte* const from = address_of(index);
-    if (!may_be_used<V>(from, index, emulator::kWritten)) [[unlikely]]
-      refuse("reads", from, sizeof(V), alignof(V), index);
-    V value;
-    std::memcpy(static_cast<void*>(&value), from, sizeof(V));
-    return value;
+    return read<V>(index, false);
+  }
+  template <typename V>
+  V load_read_only(emulator::Index index) const {
+    return read<V>(index, true);
   }
 
   template <typename V>
@@ -46,6 +46,14 @@ class Global {
     auto* const to = const_cast<std::byte*>(address_of(index));
     if (!may_be_used<V>(to, index, emulator::kAllocated)) [[unlikely]]
       refuse("writes", to, sizeof(V), alignof(V), index);
+    if (emulator::address_space.records != nullptr) {
+      const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
+      emulator::GlobalRecord* const records = emulator::records_of(to);
+      for (size_t byte = 0; byte < sizeof(V); ++byte)
+        if (const auto race = records[byte].write(to[byte] == bytes[byte]); race != emulator::Race::kNothing)
+            [[unlikely]]
+          report("writes", to, byte, race, index);
+    }
     std::memcpy(to, &value, sizeof(V));
     std::memset(emulator::states_of(to), emulator::kWritten, sizeof(V));
   }
@@ -59,6 +67,22 @@ class Global {
   }
 
  private:
+  template <typename V>
+  V read(const emulator::Index& index, bool is_read_only) const {
+    const std::byte* const from = address_of(index);
+    if (!may_be_used<V>(from, index, emulator::kWritten)) [[unlikely]]
+      refuse("reads", from, sizeof(V), alignof(V), index);
+    if (emulator::address_space.records != nullptr) {
+      emulator::GlobalRecord* const records = emulator::records_of(from);
+      for (size_t byte = 0; byte < sizeof(V); ++byte)
+        if (const auto race = records[byte].read(is_read_only); race != emulator::Race::kNothing) [[unlikely]]
+          report("reads", from, byte, race, index);
+    }
+    V value;
+    std::memcpy(static_cast<void*>(&value), from, sizeof(V));
+    return value;
+  }
+
   const std::byte* address_of(const emulator::Index& index) const {
     return reinterpret_cast<const std::byte*>(data_) + index.value * sizeof(T);
   }
@@ -70,6 +94,7 @@ class Global {
   template <typename V>
   bool may_be_used(const std::byte* memory, const emulator::Index& index, uint8_t bits) const {
     static_assert(std::is_trivially_copyable_v<V> && (sizeof(V) <= 8 || sizeof(V) % 8 == 0));
+    emulator::count_step(index.place);
     if (!is_in_view(index, sizeof(V)) || reinterpret_cast<uintptr_t>(memory) % alignof(V) != 0 ||
         !emulator::is_in_address_space(memory, sizeof(V)))
       return false;
@@ -103,6 +128,15 @@ class Global {
     emulator::fault(error, index.place,
                     "%s %zu bytes from element %td on of a view of %zu elements of %zu bytes, %s", what,
                     bytes, static_cast<ptrdiff_t>(index.value), count_, sizeof(T), why);
+  }
+
+  [[noreturn, gnu::noinline]] void report(const char* what, const std::byte* memory, size_t byte,
+                                          emulator::Race race, const emulator::Index& index) const {
+    char why[96];
+    emulator::describe(race, *emulator::records_of(memory + byte), why);
+    emulator::fault(cudaErrorLaunchFailure, index.place,
+                    "%s element %zu of a view of %zu elements of %zu bytes, %s", what,
+                    index.value + byte / sizeof(T), count_, sizeof(T), why);
   }
 
   T* data_;

@@ -5,6 +5,7 @@
 
 #include "cuda-runner/emulator/block.h"
 #include "cuda-runner/emulator/call.h"
+#include "cuda-runner/emulator/launch_bounds.h"
 
 namespace runnel::emulator {
 namespace {
@@ -43,6 +44,7 @@ bool is_possible(const dim3& grid, const dim3& block) {
 void run_launch(const Launch& launch, uint64_t order_seed) {
   const uint64_t num_blocks = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
   // Every block once: a step that has no divisor in common with their number goes round them all.
+  now.launch_epoch = now.epoch + 1;
   Random random(order_seed);
   uint64_t block = random.next() % num_blocks;
   uint64_t step = random.next() % num_blocks;
@@ -56,10 +58,10 @@ void run_launch(const Launch& launch, uint64_t order_seed) {
   }
 }
 
-cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config,
+cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, const void* function,
                            std::function<void()> thread) {
   return call_on(config.stream, [&](Machine& machine) {
-    Launch launch{second_argument(words), config.gridDim, config.blockDim, std::move(thread)};
+    Launch launch{second_argument(words), function, config.gridDim, config.blockDim, std::move(thread)};
     if (!is_possible(launch.grid, launch.block))
       return refuse(cudaErrorInvalidConfiguration,
                     launch.kernel + " is launched with a grid or blocks that no device has");
@@ -68,6 +70,16 @@ cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config,
                     launch.kernel +
                         " is launched with dynamic shared memory or attributes, which are not "
                         "emulated");
+    const uint32_t num_threads = launch.block.x * launch.block.y * launch.block.z;
+    if (const uint32_t bound = max_threads_of(function); num_threads > bound)
+      return refuse(cudaErrorInvalidValue,
+                    launch.kernel + " is launched with blocks of " + std::to_string(num_threads) +
+                        " threads; its __launch_bounds__ are " + std::to_string(bound));
+    if (config.stream->captured != nullptr && !machine.loaded_kernels.contains(function))
+      return refuse_in_capture(*config.stream, launch.kernel +
+                                                   ", which was never loaded, as by a launch or by "
+                                                   "cudaFuncGetAttributes,");
+    machine.loaded_kernels.insert(function);
     config.stream->add([&machine, launch = std::move(launch)] {
       if (++machine.num_launches == machine.settings.die_at_launch) {
         lose_device(cudaErrorECCUncorrectable, "It dies at launch " + std::to_string(machine.num_launches) +

@@ -18,6 +18,7 @@ inline constexpr size_t kMaxArgumentBytes = 4096;
 
 struct Launch {
   std::string kernel;
+  const void* function;
   dim3 grid;
   dim3 block;
   std::function<void()> thread;
@@ -27,7 +28,8 @@ struct Launch {
 void run_launch(const Launch& launch, uint64_t order_seed);
 
 // words: the arguments of cudaLaunchKernelEx as they are written, for the kernel's name.
-cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, std::function<void()> thread);
+cudaError_t enqueue_launch(const char* words, const cudaLaunchConfig_t& config, const void* function,
+                           std::function<void()> thread);
 
 template <typename... Parameters, typename... Arguments>
 cudaError_t launch(const char* words, const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
@@ -35,9 +37,9 @@ cudaError_t launch(const char* words, const cudaLaunchConfig_t* config, void (*k
   using Taken = std::tuple<std::decay_t<Parameters>...>;
   static_assert((std::is_trivially_copyable_v<std::decay_t<Parameters>> && ...), "arguments go as bytes");
   static_assert(sizeof(Taken) <= kMaxArgumentBytes);
-  return enqueue_launch(words, *config, [kernel, taken = Taken(std::forward<Arguments>(arguments)...)] {
-    std::apply(kernel, taken);
-  });
+  return enqueue_launch(
+      words, *config, reinterpret_cast<const void*>(kernel),
+      [kernel, taken = Taken(std::forward<Arguments>(arguments)...)] { std::apply(kernel, taken); });
 }
 
 }  // namespace runnel::emulator

@@ -16,7 +16,8 @@ void Machine::start(const Settings& new_settings) {
   graphs.clear();
   executables.clear();
   pinned.clear();
-  device_memory.reset(settings.memory_bytes);
+  device_memory.reset(settings.memory_bytes, settings.finds_races);
+  loaded_kernels.clear();
   num_launches = 0;
   last_error = cudaSuccess;
   forget_fault();

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,7 @@ struct Machine {
   Handles<CUevent_st> events;
   Handles<CUgraph_st> graphs;
   Handles<CUgraphExec_st> executables;
+  std::set<const void*> loaded_kernels;
   uint64_t num_launches = 0;
   cudaError_t last_error = cudaSuccess;
 };

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cuda-runner/emulator/call.h"
+#include "cuda-runner/emulator/launch_bounds.h"
 
 using namespace runnel::emulator;
 
@@ -64,6 +65,14 @@ cudaError_t cudaGetDevice(int* device) {
 
 cudaError_t cudaSetDevice(int device) {
   return call([&](Machine& machine) { return check_device(machine, device); });
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel) {
+  return call([&](Machine& machine) {
+    attributes->maxThreadsPerBlock = static_cast<int>(max_threads_of(kernel));
+    machine.loaded_kernels.insert(kernel);
+    return cudaSuccess;
+  });
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {

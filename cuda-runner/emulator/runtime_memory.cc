@@ -1,9 +1,7 @@
 // Calls about memory of the device and pinned memory of the host.
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string>
-#include <vector>
 
 #include "cuda-runner/emulator/call.h"
 
@@ -25,8 +23,8 @@ std::string describe_copy(const char* direction, size_t bytes) {
 
 // The copies as they run: memory may have been freed since they were asked for, by who kept a graph.
 
-void copy_to_device(const Machine& machine, void* to, const void* from, size_t bytes, bool is_pinned) {
-  if (!is_allocated(to, bytes) || (is_pinned && !machine.is_pinned(from, bytes))) {
+void copy_to_device(const Machine& machine, void* to, const void* from, size_t bytes) {
+  if (!is_allocated(to, bytes) || !machine.is_pinned(from, bytes)) {
     lose_device(cudaErrorIllegalAddress,
                 describe_copy("to the device", bytes) + " uses memory that was freed.");
     return;
@@ -117,13 +115,14 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
     const bool is_pinned = machine.is_pinned(to_device ? from : to, bytes);
     if (stream->captured != nullptr && !is_pinned)
       return refuse_in_capture(*stream, "a copy from or to memory that is not pinned");
-    if (to_device && is_pinned) {
-      stream->add([=, &machine] { copy_to_device(machine, to, from, bytes, true); });
-    } else if (to_device) {
-      // Read now: the host may change it as soon as this returns.
-      const auto* const first = static_cast<const std::byte*>(from);
-      const auto staged = std::make_shared<std::vector<std::byte>>(first, first + bytes);
-      stream->add([=, &machine] { copy_to_device(machine, to, staged->data(), bytes, false); });
+    if (to_device && !is_pinned)
+      return refuse(
+          cudaErrorInvalidValue,
+          "cudaMemcpyAsync of " + std::to_string(bytes) +
+              " bytes from memory of the host that is not pinned, which the driver may read before the call "
+              "returns or after");
+    if (to_device) {
+      stream->add([=, &machine] { copy_to_device(machine, to, from, bytes); });
     } else {
       stream->add([=, &machine] { copy_to_host(machine, to, from, bytes, is_pinned); });
       // There is nothing to wait by for memory that is not pinned: it is there when this returns.

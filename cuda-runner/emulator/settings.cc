@@ -39,6 +39,10 @@ Settings settings_from_environment() {
   take("MEMORY_BYTES", settings.memory_bytes);
   take("DRIVER_VERSION", settings.driver_version);
   take("DIE_AT_LAUNCH", settings.die_at_launch);
+  uint32_t finds_races = 0;
+  take("RACES", finds_races, 1u);
+  settings.finds_races = finds_races == 1;
+  take("MAX_BLOCK_MS", settings.max_block_ms);
   take("SEED", settings.seed);
   return settings;
 }

@@ -14,6 +14,11 @@ struct Settings {
   uint32_t driver_version = 13000;
   // The launch, counted from 1, at which the device dies; 0: it lives.
   uint64_t die_at_launch = 0;
+  // Whether threads at one byte of device memory without an order between them are found. It takes time, and
+  // 16 bytes for each byte that kernels use.
+  bool finds_races = false;
+  // Of the processor's time that a block may take.
+  uint32_t max_block_ms = 120'000;
   // Of the order of blocks, the first thread of a block, and the order of streams that may run.
   uint64_t seed = 1;
 };

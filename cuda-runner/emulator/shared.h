@@ -63,6 +63,7 @@ class Shared {
   template <typename V>
   void check(const char* what, const emulator::Index& index) const {
     static_assert(std::is_trivially_copyable_v<V>);
+    emulator::count_step(index.place);
     const bool is_inside = index.value < N && (N - index.value) * sizeof(T) >= sizeof(V);
     if (!is_inside) [[unlikely]]
       emulator::fault(

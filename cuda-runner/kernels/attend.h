@@ -38,4 +38,7 @@ struct AttendInputs {
 cudaError_t attend(const AttendInputs& in, uint32_t max_positions, Global<float> workspace,
                    const ReadyRows& out, cudaStream_t stream);
 
+// Loads the kernels, all of them: see load.h.
+cudaError_t load_attend();
+
 }  // namespace runnel

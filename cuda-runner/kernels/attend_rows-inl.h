@@ -4,12 +4,16 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/attend-inl.h"
+#include "cuda-runner/kernels/attend_variants-inl.h"
+#include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
 
 namespace runnel {
 
 // Warps of a block take neighbouring rows, which find each other's keys and values in the cache.
 inline constexpr uint32_t kAttendRows = 4;
+inline constexpr uint32_t kRowThreads = kAttendRows * kWarpSize;
 
 template <KvType kType, uint32_t kQueries, uint32_t kChunks>
 struct RowAttention {
@@ -86,5 +90,34 @@ struct RowAttention {
     }
   }
 };
+
+// x: groups of queries; y: groups of rows.
+template <typename Attention>
+__global__ void __launch_bounds__(kRowThreads, 1) attend_rows_kernel(AttendInputs in, FloatRows out) {
+  __shared__ typename Attention::Queries queries;
+  __shared__ typename Attention::Weights weights;
+  // Later rows see more positions: they go first, so that the blocks end together.
+  const uint32_t row = (gridDim.y - 1 - blockIdx.y) * kAttendRows + warp();
+  if (row < in.num_rows) Attention::compute(in, row, blockIdx.x, queries, weights, out);
+}
+
+template <KvType kType>
+cudaError_t attend_rows(const AttendInputs& in, const FloatRows& out, cudaStream_t stream) {
+  return with_variant(in.shape, [&]<typename V>(V) {
+    const uint32_t num_groups = in.shape.num_kv_heads * groups_per_kv_head(in.shape, V::kQueries);
+    const cudaLaunchConfig_t config =
+        config_of(dim3(num_groups, divide_up(in.num_rows, kAttendRows)), kRowThreads, stream);
+    return cudaLaunchKernelEx(&config, attend_rows_kernel<RowAttention<kType, V::kQueries, V::kChunks>>, in,
+                              out);
+  });
+}
+
+template <KvType kType>
+cudaError_t load_attend_rows() {
+  return load_all(
+      attend_rows_kernel<RowAttention<kType, 1, 2>>, attend_rows_kernel<RowAttention<kType, 1, 4>>,
+      attend_rows_kernel<RowAttention<kType, 1, 8>>, attend_rows_kernel<RowAttention<kType, 4, 2>>,
+      attend_rows_kernel<RowAttention<kType, 4, 4>>, attend_rows_kernel<RowAttention<kType, 4, 8>>);
+}
 
 }  // namespace runnel

@@ -2,24 +2,21 @@
 // a chunk of 32 columns of some of the queries through all the tiles.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda-runner/kernels/attend-inl.h"
+#include "cuda-runner/kernels/attend_variants-inl.h"
+#include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
 
 namespace runnel {
 
-// What a split found for a query: its largest score, the sum of its weights, its sums of columns.
-struct SplitResults {
-  Global<float> values;  // (num_rows, num_heads, num_splits, 2 + head_dim)
-  uint32_t num_heads;
-  uint32_t num_splits;
-  uint32_t head_dim;
-
-  __device__ size_t first(uint32_t row, uint32_t head, uint32_t split) const {
-    return ((static_cast<size_t>(row) * num_heads + head) * num_splits + split) * (2 + head_dim);
-  }
-};
+inline constexpr uint32_t kSplitThreads = kSplitPositions;
+// Enough blocks for every multiprocessor to have several; a row with more splits than its share of them takes
+// them in turns.
+inline constexpr uint32_t kEnoughBlocks = 2048;
 
 template <KvType kType, uint32_t kQueries, uint32_t kChunks>
 struct SplitAttention {
@@ -139,5 +136,46 @@ struct SplitAttention {
     }
   }
 };
+
+// x: splits, in turns; y: groups of queries; z: rows.
+template <typename Attention, uint32_t kQueries>
+__global__ void __launch_bounds__(kSplitThreads, 2)
+    attend_splits_kernel(AttendInputs in, SplitResults results) {
+  __shared__ typename Attention::Memory memory;
+  const uint32_t row = blockIdx.z;
+  const Positions seen = seen_from(in.rows.positions[row], in.shape.window);
+  const uint32_t first_split = seen.begin / kSplitPositions + blockIdx.x;
+  if (first_split * kSplitPositions >= seen.end) return;
+
+  const QueryGroup group = query_group<kQueries>(in.shape, blockIdx.y);
+  load_queries<kQueries, Attention::kDim>(in, row, group, threadIdx.x, kSplitThreads, memory.queries, 0);
+  for (uint32_t split = first_split; split * kSplitPositions < seen.end; split += gridDim.x) {
+    sync_block();  // queries are there, and the split before is done with
+    Attention::compute(in, row, group, split, seen, memory, results);
+  }
+}
+
+template <KvType kType>
+cudaError_t attend_splits(const AttendInputs& in, const SplitResults& results, cudaStream_t stream) {
+  return with_variant(in.shape, [&]<typename V>(V) {
+    const uint32_t num_groups = in.shape.num_kv_heads * groups_per_kv_head(in.shape, V::kQueries);
+    const uint32_t at_once = std::clamp(kEnoughBlocks / (num_groups * in.num_rows), 1u, results.num_splits);
+    const cudaLaunchConfig_t config =
+        config_of(dim3(at_once, num_groups, in.num_rows), kSplitThreads, stream);
+    return cudaLaunchKernelEx(
+        &config, attend_splits_kernel<SplitAttention<kType, V::kQueries, V::kChunks>, V::kQueries>, in,
+        results);
+  });
+}
+
+template <KvType kType>
+cudaError_t load_attend_splits() {
+  return load_all(attend_splits_kernel<SplitAttention<kType, 1, 2>, 1>,
+                  attend_splits_kernel<SplitAttention<kType, 1, 4>, 1>,
+                  attend_splits_kernel<SplitAttention<kType, 1, 8>, 1>,
+                  attend_splits_kernel<SplitAttention<kType, 4, 2>, 4>,
+                  attend_splits_kernel<SplitAttention<kType, 4, 4>, 4>,
+                  attend_splits_kernel<SplitAttention<kType, 4, 8>, 4>);
+}
 
 }  // namespace runnel

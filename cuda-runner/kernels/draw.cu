@@ -7,6 +7,7 @@
 #include "cuda-runner/kernels/draw.h"
 #include "cuda-runner/kernels/last_kept-inl.h"
 #include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "runner/numerics.h"
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
@@ -101,6 +102,10 @@ cudaError_t draw(const DrawInputs& in, uint32_t num_draws, Global<uint32_t> draw
   const uint32_t num_threads = std::clamp(num_warps, 1u, kMaxBlockWarps) * kWarpSize;
   const cudaLaunchConfig_t config = config_of(dim3(num_draws), num_threads, stream);
   return cudaLaunchKernelEx(&config, draw_kernel, in, drawn);
+}
+
+cudaError_t load_draw() {
+  return load_all(draw_kernel);
 }
 
 }  // namespace runnel

@@ -47,4 +47,7 @@ inline constexpr uint32_t kNotFinite = 0xffffffff;
 // drawn[i]: the id of draws[i], or kNotFinite.
 cudaError_t draw(const DrawInputs& in, uint32_t num_draws, Global<uint32_t> drawn, cudaStream_t stream);
 
+// Loads the kernel: see load.h.
+cudaError_t load_draw();
+
 }  // namespace runnel

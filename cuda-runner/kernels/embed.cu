@@ -2,6 +2,7 @@
 
 #include "cuda-runner/kernels/embed.h"
 #include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/vector_product-inl.h"
 
 namespace runnel {
@@ -66,6 +67,10 @@ cudaError_t embed(const DeviceMatrix& table, Global<const uint32_t> token_ids, u
   const cudaLaunchConfig_t config =
       config_of(dim3(num_rows, divide_up(table.columns, kThreads)), kThreads, stream);
   return cudaLaunchKernelEx(&config, embed_kernel, table, token_ids, out);
+}
+
+cudaError_t load_embed() {
+  return load_all(embed_kernel);
 }
 
 }  // namespace runnel

@@ -13,4 +13,7 @@ namespace runnel {
 cudaError_t embed(const DeviceMatrix& table, Global<const uint32_t> token_ids, uint32_t num_rows,
                   const FloatRows& out, cudaStream_t stream);
 
+// Loads the kernel: see load.h.
+cudaError_t load_embed();
+
 }  // namespace runnel

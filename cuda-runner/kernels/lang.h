@@ -33,6 +33,12 @@ class Global {
   // As many bytes as V has, from element index on, at an address that V may have.
   template <typename V>
   __device__ V load(size_t index) const {
+    return *reinterpret_cast<const V*>(data_ + index);
+  }
+  // The same past the caches that writers keep true (ld.global.nc): of weights, which no kernel of a launch
+  // or a graph writes.
+  template <typename V>
+  __device__ V load_read_only(size_t index) const {
     return __ldg(reinterpret_cast<const V*>(data_ + index));
   }
   template <typename V>
@@ -112,7 +118,8 @@ __device__ inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
 // 8][16 + 4t..]; b[0] B[4t..][g], b[1] B[16 + 4t..][g]; acc[0..1] (g, 2t..), acc[2..3] (g + 8, 2t..).
 __device__ inline void mma_s8(int32_t (&acc)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
       "%1, %2, %3};"
       : "+r"(acc[0]), "+r"(acc[1]), "+r"(acc[2]), "+r"(acc[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

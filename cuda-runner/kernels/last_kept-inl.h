@@ -54,13 +54,14 @@ struct RankDigits {
   uint32_t end = 0;  // how many are known
 };
 
-// Of the candidates down to last, the first at which the sum of weigh(logit) reaches needed, which it does.
-// All threads call it.
+// Of the candidates down to last, the first at which the sum of weigh(logit) reaches needed, which it does;
+// the last of them if it does not. All threads call it.
 template <typename Weigh>
 __device__ inline Rank last_kept(const BlockDraw& in, const Rank& last, uint64_t needed, const Weigh& weigh,
                                  LastKeptMemory& memory) {
   RankDigits digits;
-  while (true) {
+  // When all digits are known, one candidate is left.
+  for (uint32_t round = 0; round <= RankDigits::kDigits; ++round) {
     uint64_t sums[kBins] = {};
     uint32_t num_own = 0;
     Rank own{0, 0};
@@ -94,9 +95,11 @@ __device__ inline Rank last_kept(const BlockDraw& in, const Rank& last, uint64_t
         before += totals[bin];
       }
     }
+    if (value == kBins) break;
     needed -= before;
     digits.append(value);
   }
+  return last;
 }
 
 }  // namespace runnel

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/ready_rows-inl.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
@@ -47,6 +48,10 @@ cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_ch
                  Global<const float> gain, float epsilon, const ReadyRows& out, cudaStream_t stream) {
   const cudaLaunchConfig_t config = config_of(dim3(num_rows), kThreads, stream);
   return cudaLaunchKernelEx(&config, norm_kernel, in, chosen, has_chosen, gain, epsilon, out);
+}
+
+cudaError_t load_norm() {
+  return load_all(norm_kernel);
 }
 
 }  // namespace runnel

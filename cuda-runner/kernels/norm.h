@@ -14,4 +14,7 @@ namespace runnel {
 cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_chosen, uint32_t num_rows,
                  Global<const float> gain, float epsilon, const ReadyRows& out, cudaStream_t stream);
 
+// Loads the kernel: see load.h.
+cudaError_t load_norm();
+
 }  // namespace runnel

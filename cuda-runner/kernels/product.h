@@ -49,4 +49,8 @@ cudaError_t multiply(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t n
 cudaError_t gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, const ReadyRows& in,
                            uint32_t num_rows, const ReadyRows& out, cudaStream_t stream);
 
+// Load the kernels: see load.h.
+cudaError_t load_multiply();
+cudaError_t load_gated_multiply();
+
 }  // namespace runnel

@@ -1,4 +1,5 @@
 #include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/rope_angles.h"
 #include "runner/numerics.h"
 
@@ -26,6 +27,10 @@ cudaError_t rope_angles(Global<const uint32_t> positions, uint32_t num_rows, Glo
   const cudaLaunchConfig_t config =
       config_of(dim3(divide_up(num_rows * num_pairs, kThreads)), kThreads, stream);
   return cudaLaunchKernelEx(&config, rope_angles_kernel, positions, num_rows, frequencies, num_pairs, angles);
+}
+
+cudaError_t load_rope_angles() {
+  return load_all(rope_angles_kernel);
 }
 
 }  // namespace runnel

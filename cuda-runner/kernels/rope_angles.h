@@ -14,4 +14,7 @@ namespace runnel {
 cudaError_t rope_angles(Global<const uint32_t> positions, uint32_t num_rows, Global<const double> frequencies,
                         uint32_t num_pairs, Global<float> angles, cudaStream_t stream);
 
+// Loads the kernel: see load.h.
+cudaError_t load_rope_angles();
+
 }  // namespace runnel

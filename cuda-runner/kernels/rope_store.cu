@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "cuda-runner/kernels/rope_store.h"
 #include "cuda-runner/kernels/warp_sums-inl.h"
 
@@ -131,6 +132,10 @@ cudaError_t rope_store(const AttentionShape& shape, const Rope& rope, Global<con
   const cudaLaunchConfig_t config =
       config_of(dim3(num_rows, divide_up(num_heads, kWarps)), kWarps * kWarpSize, stream);
   return cudaLaunchKernelEx(&config, rope_store_kernel, shape, rope, angles, rows, qkv, kv, layer);
+}
+
+cudaError_t load_rope_store() {
+  return load_all(rope_store_kernel);
 }
 
 }  // namespace runnel

@@ -18,4 +18,7 @@ cudaError_t rope_store(const AttentionShape& shape, const Rope& rope, Global<con
                        const StepRows& rows, uint32_t num_rows, const FloatRows& qkv, const DeviceKv& kv,
                        uint32_t layer, cudaStream_t stream);
 
+// Loads the kernel: see load.h.
+cudaError_t load_rope_store();
+
 }  // namespace runnel

@@ -16,6 +16,7 @@ struct TensorProduct {
   static constexpr uint32_t kScratch = 1;  // none
   // Two halves of the tile's rows, two halves of the columns.
   static constexpr uint32_t kMaxThreads = 4 * kWarpSize;
+  static constexpr uint32_t kMinBlocks = 4;   // 128 registers a thread, as in VectorProduct
   static constexpr uint32_t kWarpGroups = 4;  // of 8 columns
 
   static uint32_t num_threads(uint32_t) { return kMaxThreads; }
@@ -30,20 +31,23 @@ struct TensorProduct {
       const uint32_t r = row + 8 * half;
       const size_t scale_index = (static_cast<size_t>(tile) * num_blocks + block) * kWarpTileRows + r;
       if constexpr (kType == TensorType::kQ8_0) {
-        a[half] = matrix.quants[piece_index(tile, 2 * num_blocks, 2 * block, r) + word];
-        a[2 + half] = matrix.quants[piece_index(tile, 2 * num_blocks, 2 * block + 1, r) + word];
+        a[half] =
+            matrix.quants.load_read_only<uint32_t>(piece_index(tile, 2 * num_blocks, 2 * block, r) + word);
+        a[2 + half] = matrix.quants.load_read_only<uint32_t>(
+            piece_index(tile, 2 * num_blocks, 2 * block + 1, r) + word);
       } else {
         constexpr uint32_t kMask = 0x0f0f0f0f;
-        const uint32_t nibbles = matrix.quants[piece_index(tile, num_blocks, block, r) + word];
+        const uint32_t nibbles =
+            matrix.quants.load_read_only<uint32_t>(piece_index(tile, num_blocks, block, r) + word);
         a[half] = nibbles & kMask;
         a[2 + half] = (nibbles >> 4) & kMask;
       }
       if constexpr (kType == TensorType::kQ4_1) {
-        const auto both = matrix.scales.load<uint32_t>(2 * scale_index);
+        const auto both = matrix.scales.load_read_only<uint32_t>(2 * scale_index);
         scale[half] = from_half(static_cast<uint16_t>(both & 0xffff));
         minimum[half] = from_half(static_cast<uint16_t>(both >> 16));
       } else {
-        scale[half] = from_half(matrix.scales[scale_index]);
+        scale[half] = from_half(matrix.scales.load_read_only<uint16_t>(scale_index));
         minimum[half] = 0.0f;
       }
     }

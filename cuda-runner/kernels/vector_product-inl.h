@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 
 #include "cuda-runner/kernels/product.h"
@@ -54,19 +55,19 @@ __device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t 
   float scale;
   float minimum = 0.0f;
   if constexpr (kType == TensorType::kQ8_0) {
-    low = matrix.quants.load<uint4>(piece_index(tile, 2 * num_blocks, 2 * block, lane()));
-    high = matrix.quants.load<uint4>(piece_index(tile, 2 * num_blocks, 2 * block + 1, lane()));
-    scale = from_half(matrix.scales[scale_index]);
+    low = matrix.quants.load_read_only<uint4>(piece_index(tile, 2 * num_blocks, 2 * block, lane()));
+    high = matrix.quants.load_read_only<uint4>(piece_index(tile, 2 * num_blocks, 2 * block + 1, lane()));
+    scale = from_half(matrix.scales.load_read_only<uint16_t>(scale_index));
   } else {
-    const uint4 nibbles = matrix.quants.load<uint4>(piece_index(tile, num_blocks, block, lane()));
+    const uint4 nibbles = matrix.quants.load_read_only<uint4>(piece_index(tile, num_blocks, block, lane()));
     low = low_nibbles(nibbles);
     high = high_nibbles(nibbles);
     if constexpr (kType == TensorType::kQ4_1) {
-      const auto both = matrix.scales.load<uint32_t>(2 * scale_index);
+      const auto both = matrix.scales.load_read_only<uint32_t>(2 * scale_index);
       scale = from_half(static_cast<uint16_t>(both & 0xffff));
       minimum = from_half(static_cast<uint16_t>(both >> 16));
     } else {
-      scale = from_half(matrix.scales[scale_index]);
+      scale = from_half(matrix.scales.load_read_only<uint16_t>(scale_index));
     }
   }
   for (uint32_t n = 0; n < kColumns; ++n) {
@@ -86,7 +87,7 @@ __device__ inline void add_float_piece(const DeviceMatrix& matrix, uint32_t tile
                                        uint32_t num_pieces, const ReadyRows& in,
                                        const uint32_t (&rows)[kColumns], float (&acc)[kColumns]) {
   constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
-  const uint4 bits = matrix.quants.load<uint4>(piece_index(tile, num_pieces, piece, lane()));
+  const uint4 bits = matrix.quants.load_read_only<uint4>(piece_index(tile, num_pieces, piece, lane()));
   const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
   for (uint32_t n = 0; n < kColumns; ++n) {
     const size_t first = static_cast<size_t>(rows[n]) * in.stride + piece * kPieceColumns;
@@ -110,22 +111,23 @@ template <TensorType kType, uint32_t kColumns>
 __device__ inline void add_segment(const DeviceMatrix& matrix, uint32_t tile, uint32_t segment,
                                    const ReadyRows& in, const uint32_t (&rows)[kColumns],
                                    float (&acc)[kColumns]) {
+  // Pieces or blocks whose loads are all under way before the first is used. What the columns of so many are
+  // multiplied by takes up to 64 registers.
+  [[maybe_unused]] constexpr uint32_t kAtOnce = kColumns <= 2 ? 4 : 8 / kColumns;
   if constexpr (kType == TensorType::kF16 || kType == TensorType::kF32) {
     constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
     constexpr uint32_t kSegmentPieces = kSegmentColumns / kPieceColumns;
     const uint32_t num_pieces = (matrix.columns + kPieceColumns - 1) / kPieceColumns;
     const uint32_t first = segment * kSegmentPieces;
     const uint32_t end = std::min(first + kSegmentPieces, num_pieces);
-#pragma unroll 4
+#pragma unroll kAtOnce
     for (uint32_t piece = first; piece < end; ++piece)
       add_float_piece<kType>(matrix, tile, piece, num_pieces, in, rows, acc);
   } else {
     const uint32_t num_blocks = matrix.columns / kBlockColumns;
     const uint32_t first = segment * kSegmentBlocks;
     const uint32_t end = std::min(first + kSegmentBlocks, num_blocks);
-    // More blocks at once have more loads under way; more columns leave fewer registers for them.
-    [[maybe_unused]] constexpr uint32_t kBlocksAtOnce = kColumns == 8 ? 1 : 4;
-#pragma unroll kBlocksAtOnce
+#pragma unroll kAtOnce
     for (uint32_t block = first; block < end; ++block)
       add_quantised_block<kType>(matrix, tile, block, num_blocks, in, rows, acc);
   }
@@ -136,6 +138,9 @@ struct VectorProduct {
   static constexpr uint32_t kColumns = kColumnsOf;
   static constexpr uint32_t kMaxWarps = 8;
   static constexpr uint32_t kMaxThreads = kMaxWarps * kWarpSize;
+  // Of blocks on a multiprocessor: leaves 128 registers a thread. Without a number the compiler saves
+  // registers by loading each piece where it is used, and waits for one after the other.
+  static constexpr uint32_t kMinBlocks = 2;
   static constexpr uint32_t kScratch = kMaxWarps * kColumns * kWarpTileRows;
   static_assert(kColumns <= kMaxWarps);
 

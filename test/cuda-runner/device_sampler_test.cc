@@ -41,13 +41,15 @@ Ids drawn_by_device(const std::vector<Case>& cases) {
   Stream stream;
   const size_t vocab_size = cases[0].logits.size();
   auto logits = *DeviceBuffer<float>::allocate(cases.size() * vocab_size, "logits");
+  auto host_logits = *PinnedBuffer<float>::allocate(logits.size(), "logits");
   std::vector<Draw> draws;
   for (size_t i = 0; i < cases.size(); ++i) {
     const Case& each = cases[cases.size() - 1 - i];
     const auto row = static_cast<uint32_t>(cases.size() - 1 - i);
-    stream.upload(logits, row * vocab_size, std::span<const float>(each.logits));
+    std::ranges::copy(each.logits, host_logits.span().subspan(row * vocab_size).begin());
     draws.push_back({row, each.token_ids, each.num_prompt_tokens, each.params, each.masked_ids});
   }
+  stream.upload(logits, 0, host_logits.part(0, logits.size()));
   auto sampler =
       *DeviceSampler::allocate(static_cast<uint32_t>(cases.size()), static_cast<uint32_t>(vocab_size));
   Ids ids = sampler.draw(draws, std::as_const(logits).view(), stream);

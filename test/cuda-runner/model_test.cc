@@ -162,6 +162,37 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("model: passes that were cut leave nothing behind for the graphs that come after them") {
+  const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
+  std::mt19937 rng(34);
+  CudaHarness eager(file->path(), {.enforce_eager = true});
+  const std::vector<uint32_t> ids = random_ids(8, eager.config().vocab_size, rng);
+  CudaHarness harness(file->path(), {});
+  const std::vector<uint32_t> table{0};
+  const auto next_token = [&] { return Batch{{ids[0]}, {0}, {{0, 1, 0, table}}}; };
+  // The first before any operation, the next after the first layer.
+  Batch batch = next_token();
+  harness.backend().begin_forward(batch);
+  batch = {};
+  harness.backend().end_forward();
+  batch = next_token();
+  harness.model().forward(batch, [](Batch& cut) { cut = {}; });
+  CHECK(same_bits(harness.run(ids, 1), eager.run(ids, 1)));
+}
+
+TEST_CASE("model: a graph is captured of kernels that no pass has launched before") {
+  const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
+  std::mt19937 rng(35);
+  CudaHarness harness(file->path(), {});
+  std::vector<Stream> streams(4);
+  for (Stream& stream : streams) stream.token_ids = random_ids(1, harness.config().vocab_size, rng);
+  harness.step({{&streams[0], 1}});
+  // Products of three rows have kernels of their own.
+  harness.step({{&streams[1], 1}, {&streams[2], 1}, {&streams[3], 1}});
+  CudaHarness eager(file->path(), {.enforce_eager = true});
+  for (const Stream& stream : streams) CHECK(same_bits(eager.run(stream.token_ids, 1), stream.logits));
+}
+
 TEST_CASE("model: tokens drawn on the device are those of the logits that the host reads") {
   constexpr uint32_t kSeed = 33;
   std::mt19937 rng(kSeed);

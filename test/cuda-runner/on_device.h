@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "cuda-runner/kernels/lang.h"
@@ -53,8 +54,13 @@ class DeviceArray {
 
   void set(const std::vector<T>& values) const {
     CHECK(values.size() == count_);
-    require_success(
-        cudaMemcpyAsync(data_, values.data(), count_ * sizeof(T), cudaMemcpyHostToDevice, stream_));
+    const size_t bytes = count_ * sizeof(T);
+    void* pinned = nullptr;
+    require_success(cudaHostAlloc(&pinned, std::max<size_t>(bytes, 1), cudaHostAllocDefault));
+    std::memcpy(pinned, values.data(), bytes);
+    require_success(cudaMemcpyAsync(data_, pinned, bytes, cudaMemcpyHostToDevice, stream_));
+    stream_.synchronize();
+    require_success(cudaFreeHost(pinned));
   }
   // What it holds once all work is done.
   std::vector<T> values() const {

@@ -14,6 +14,7 @@
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/kernels/launch.h"
+#include "cuda-runner/kernels/load.h"
 #include "test/cuda-runner/emulator/emulated.h"
 #include "test/unit_test.h"
 
@@ -74,7 +75,7 @@ TEST_CASE("device: buffers go to the device, through a kernel and back") {
   CHECK(values->num_bytes() == 32);
   std::iota(host->span().begin(), host->span().end(), 1u);
   stream.fill_with_zeros(*values);
-  stream.upload<uint32_t>(*values, 2, host->span().subspan(0, 5));
+  stream.upload(*values, 2, host->part(0, 5));
   add(stream, *values, 10);
   stream.download<uint32_t>(host->span(), *values, 0);
   stream.synchronize();
@@ -114,6 +115,7 @@ TEST_CASE("device: a graph does what was captured, each time") {
   auto values = DeviceBuffer<uint32_t>::allocate(4, "the values");
   REQUIRE(values);
   stream.fill_with_zeros(*values);
+  CHECK(load_all(add_kernel) == cudaSuccess);
   GraphCapture capture(stream);
   add(stream, *values, 1);
   add(stream, *values, 2);

@@ -203,5 +203,62 @@ TEST_CASE("block: shuffles beyond the warp, and in warps that are not whole, are
   }
 }
 
+// Waits for a flag that nobody sets.
+__global__ void endless_barriers_kernel(Global<const uint32_t> flag) {
+  if (threadIdx.x >= 40) return;
+  while (flag[0] == 0) sync_warp();
+}
+__global__ void endless_reads_kernel(Global<const uint32_t> flag) {
+  if (threadIdx.x == 3) {
+    while (flag[0] == 0) continue;
+  }
+  sync_block();
+}
+
+TEST_CASE("block: one that does not end is ended, with who runs and who waits where") {
+  Emulated device({.max_block_ms = 50});
+  const Array<uint32_t> flag = device.upload(std::vector<uint32_t>{0});
+  SUBCASE("over barriers") {
+    CHECK(device.launch(1, 64, LAUNCH(endless_barriers_kernel, flag.read_only())) == cudaErrorLaunchTimeout);
+    CHECK(says(emulator::last_fault(),
+               "Kernel endless_barriers_kernel, block (0, 0, 0): it has not ended in "));
+    CHECK(says(emulator::last_fault(), "24 of 64 have returned"));
+  }
+  SUBCASE("over memory") {
+    CHECK(device.launch(1, 64, LAUNCH(endless_reads_kernel, flag.read_only())) == cudaErrorLaunchTimeout);
+    CHECK(says(emulator::last_fault(), "ms of the processor's time: thread 3 runs, at block_test.cc:"));
+    CHECK(says(emulator::last_fault(), "threads wait in sync_block() at block_test.cc:"));
+    CHECK(says(emulator::last_fault(), "0 of 64 have returned"));
+  }
+}
+
+constexpr uint32_t kBound = 96;
+__global__ void __launch_bounds__(kBound) bounded_kernel() {
+  sync_block();
+}
+struct Wide {
+  static constexpr uint32_t kThreads = 512;
+};
+template <typename Size>
+__global__ void __launch_bounds__(Size::kThreads, 2) bounded_template_kernel() {
+  sync_block();
+}
+// Right behind: it has no bounds.
+__global__ void unbounded_kernel() {
+  sync_block();
+}
+
+TEST_CASE("block: a launch of more threads than the kernel's launch bounds is refused") {
+  Emulated device;
+  CHECK(device.launch(1, 96, LAUNCH(bounded_kernel)) == cudaSuccess);
+  CHECK(device.launch(1, 97, LAUNCH(bounded_kernel)) == cudaErrorInvalidValue);
+  CHECK(device.launch(1, 512, LAUNCH(bounded_template_kernel<Wide>)) == cudaSuccess);
+  CHECK(device.launch(1, 513, LAUNCH(bounded_template_kernel<Wide>)) == cudaErrorInvalidValue);
+  CHECK(device.launch(1, 1024, LAUNCH(unbounded_kernel)) == cudaSuccess);
+  cudaFuncAttributes attributes{};
+  CHECK(cudaFuncGetAttributes(&attributes, bounded_kernel) == cudaSuccess);
+  CHECK(attributes.maxThreadsPerBlock == 96);
+}
+
 }  // namespace
 }  // namespace runnel

@@ -180,6 +180,10 @@ TEST_CASE("emulated device: the environment says what there is, and a value that
                     [] { return emulator::settings().die_at_launch == 7; }) == 0);
   CHECK(status_with("RUNNEL_EMULATOR_DRIVER_VERSION", "12000",
                     [] { return emulator::settings().driver_version == 12000; }) == 0);
+  CHECK(status_with("RUNNEL_EMULATOR_RACES", "1", [] { return emulator::settings().finds_races; }) == 0);
+  CHECK(status_with("RUNNEL_EMULATOR_RACES", "2", [] { return true; }) == 64);
+  CHECK(status_with("RUNNEL_EMULATOR_MAX_BLOCK_MS", "5",
+                    [] { return emulator::settings().max_block_ms == 5; }) == 0);
   CHECK(status_with("RUNNEL_EMULATOR_SEED", "5", [] { return emulator::settings().seed == 5; }) == 0);
 }
 
@@ -192,7 +196,7 @@ TEST_CASE("emulated device: kernels run inside the sandbox of a runner, from the
           if (!enter_sandbox(SandboxMode::kAuto)) return 1;
           Emulated device;
           const Array<uint32_t> array = device.allocate<uint32_t>(512);
-          if (device.launch(2, 512, LAUNCH(fill_kernel, array.view())) != cudaSuccess) return 2;
+          if (device.launch(1, 512, LAUNCH(fill_kernel, array.view())) != cudaSuccess) return 2;
           if (device.launch(2, 1024, LAUNCH(barrier_kernel)) != cudaSuccess) return 3;
           return device.download(array)[511] == 511 ? 0 : 4;
         }) == 0);

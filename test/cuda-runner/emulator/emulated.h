@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,11 @@ class Emulated {
   template <typename T>
   Array<T> upload(const std::vector<T>& values) {
     const Array<T> array = allocate<T>(values.size());
-    CHECK(cudaMemcpyAsync(array.data, values.data(), values.size() * sizeof(T), cudaMemcpyHostToDevice,
-                          stream) == cudaSuccess);
+    const size_t bytes = values.size() * sizeof(T);
+    void* pinned = nullptr;  // goes with the device
+    CHECK(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault) == cudaSuccess);
+    std::memcpy(pinned, values.data(), bytes);
+    CHECK(cudaMemcpyAsync(array.data, pinned, bytes, cudaMemcpyHostToDevice, stream) == cudaSuccess);
     return array;
   }
   template <typename T>

@@ -16,6 +16,8 @@ struct Work {
       : device(emulated),
         factors(device.upload(std::vector<uint32_t>{1, 2, 3, 4})),
         values(device.upload(std::vector<uint32_t>{5, 6, 7, 8})) {
+    cudaFuncAttributes attributes;
+    CHECK(cudaFuncGetAttributes(&attributes, multiply_add_kernel) == cudaSuccess);
     CHECK(device.synchronize() == cudaSuccess);
   }
 
@@ -142,8 +144,34 @@ __global__ void write_kernel(Global<uint32_t> values) {
   values[threadIdx.x] = 1;
 }
 
+TEST_CASE(
+    "graph: a kernel that was never loaded cannot be captured; one that was launched or asked about can") {
+  Emulated device;
+  const Array<uint32_t> values = device.allocate<uint32_t>(4);
+  cudaGraph_t graph = nullptr;
+  const auto four_threads = device.config(1, 4);
+  const auto capture = [&] {
+    CHECK(cudaStreamBeginCapture(device.stream, cudaStreamCaptureModeThreadLocal) == cudaSuccess);
+    const cudaError_t error = cudaLaunchKernelEx(&four_threads, write_kernel, values.view());
+    const cudaError_t end = cudaStreamEndCapture(device.stream, &graph);
+    CHECK((error == cudaSuccess) == (end == cudaSuccess));
+    return error;
+  };
+  CHECK(capture() == cudaErrorStreamCaptureUnsupported);
+  SUBCASE("launched") {
+    CHECK(device.launch(1, 4, LAUNCH(write_kernel, values.view())) == cudaSuccess);
+  }
+  SUBCASE("asked about") {
+    cudaFuncAttributes attributes;
+    CHECK(cudaFuncGetAttributes(&attributes, write_kernel) == cudaSuccess);
+  }
+  CHECK(capture() == cudaSuccess);
+}
+
 TEST_CASE("graph: a fault of one node is the end of it") {
   Emulated device;
+  cudaFuncAttributes attributes;
+  CHECK(cudaFuncGetAttributes(&attributes, write_kernel) == cudaSuccess);
   const Array<uint32_t> values = device.allocate<uint32_t>(4);
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;

@@ -17,12 +17,12 @@ __global__ void reverse_kernel(Global<uint32_t> out) {
   __shared__ Shared<uint32_t, kThreads> values;
   values[threadIdx.x] = threadIdx.x;
   if (kBarrier) sync_block();
-  out[threadIdx.x] = values[kThreads - 1 - threadIdx.x];
+  out[blockIdx.x * kThreads + threadIdx.x] = values[kThreads - 1 - threadIdx.x];
 }
 
 TEST_CASE("shared: a read of what another thread wrote needs a barrier between") {
   Emulated device;
-  const Array<uint32_t> out = device.allocate<uint32_t>(kThreads);
+  const Array<uint32_t> out = device.allocate<uint32_t>(3 * kThreads);
   CHECK(device.launch(3, kThreads, LAUNCH(reverse_kernel<true>, out.view())) == cudaSuccess);
   CHECK(device.download(out)[0] == kThreads - 1);
   CHECK(device.launch(1, kThreads, LAUNCH(reverse_kernel<false>, out.view())) == cudaErrorLaunchFailure);
@@ -207,16 +207,16 @@ __global__ void pipeline_kernel(Global<const uint32_t> in, Global<uint32_t> out)
     for (uint32_t i = 0; i < 4; ++i) sum += buffers[stage % 2 * 128 + (mine + i * 33) % 128];
     sync_block();
   }
-  out[threadIdx.x] = sum;
+  out[blockIdx.x * 32 + threadIdx.x] = sum;
 }
 
 TEST_CASE(
     "shared: an asynchronous copy is there when it was waited for, and a barrier says so to the others") {
   Emulated device;
   const Array<uint32_t> in = device.upload(std::vector<uint32_t>(kStages * 128, 3));
-  const Array<uint32_t> out = device.allocate<uint32_t>(32);
+  const Array<uint32_t> out = device.allocate<uint32_t>(64);
   CHECK(device.launch(2, 32, LAUNCH(pipeline_kernel<true, true>, in.read_only(), out.view())) == cudaSuccess);
-  CHECK(device.download(out) == std::vector<uint32_t>(32, 3 * 4 * kStages));
+  CHECK(device.download(out) == std::vector<uint32_t>(64, 3 * 4 * kStages));
   SUBCASE("not waited for") {
     CHECK(device.launch(1, 32, LAUNCH(pipeline_kernel<false, true>, in.read_only(), out.view())) ==
           cudaErrorLaunchFailure);

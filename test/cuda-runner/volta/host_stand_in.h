@@ -76,8 +76,12 @@ struct numeric_limits<double> {
 
 }  // namespace std
 
-// Launches nothing. That it names the kernel is what makes a template of one be compiled.
+// Launch and load nothing. That they name the kernel is what makes a template of one be compiled.
 template <typename... Parameters, typename... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t*, void (*)(Parameters...), Arguments&&...) {
+  return cudaSuccess;
+}
+template <typename... Parameters>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, void (*)(Parameters...)) {
   return cudaSuccess;
 }

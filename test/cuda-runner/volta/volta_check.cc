@@ -21,13 +21,11 @@ namespace {
 constexpr const char* kHostHeaders[] = {"algorithm", "array",          "bit",    "cmath",    "cstddef",
                                         "cstdint",   "cuda_runtime.h", "limits", "optional", "span",
                                         "string",    "string_view"};
-constexpr const char* kOptions[] = {"--std=c++20",
-                                    "--gpu-architecture=sm_70",
-                                    "--fmad=false",
-                                    "--device-as-default-execution-space",
-                                    "--pre-include=test/cuda-runner/volta/host_stand_in.h",
-                                    "--include-path=.",
-                                    "--include-path=" RUNNEL_CUDA_12_INCLUDE};
+constexpr const char* kOptions[] = {
+    "--std=c++20", "--gpu-architecture=sm_70", "--fmad=false", "--device-as-default-execution-space",
+    // Launchers call those of other sources.
+    "--relocatable-device-code=true", "--pre-include=test/cuda-runner/volta/host_stand_in.h",
+    "--include-path=.", "--include-path=" RUNNEL_CUDA_12_INCLUDE};
 // NVRTC says so each time.
 constexpr const char* kDeprecation = "nvrtc: warning: Architectures prior to";
 

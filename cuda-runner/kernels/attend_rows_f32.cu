@@ -1,0 +1,9 @@
+#include "cuda-runner/kernels/attend_rows-inl.h"
+
+namespace runnel {
+
+template cudaError_t attend_rows<KvType::kF32>(const AttendInputs& in, const FloatRows& out,
+                                               cudaStream_t stream);
+template cudaError_t load_attend_rows<KvType::kF32>();
+
+}  // namespace runnel

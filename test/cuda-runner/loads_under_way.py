@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""loads_under_way.py CUOBJDUMP OBJECT...: whether products load ahead, read from their machine code.
+
+A product waits for memory. How much of it is on its way at a time is what the compiler decides: it may put each load
+right before what uses it, and then a warp waits for one after the other. So this counts, between branches, the loads of
+weights before the first operation that uses one: a product of bytes (IDP.4A, IMMA) or, with float weights, an FFMA.
+Weights of products are all that is loaded by the read-only path (.CONSTANT, PTX's ld.global.nc), which is checked too, in
+decode products by 16 bytes a lane.
+
+What is wanted of a kernel has a number for each type of weights, in falling order:
+  rows 1, 2  four blocks of 32 columns at once: 4 loads, for Q8_0 8. With 128 registers a thread two blocks of 8 warps share
+             a multiprocessor, so 16 warps x 4 x 512 bytes = 32 KiB are under way there; 3.35 TB/s at 600 ns need 15 KiB
+             on each of 132. Of two rows the gated product has one load less, for Q8_0 three, where registers end.
+  rows 4     two blocks: 2 loads, for Q8_0 4 and in the gated product one less: 16 KiB
+  rows 8     one block: 1 load, for Q8_0 2. Eight rows of two blocks are 128 registers by themselves.
+  tensor     32-bit words, with scales: 4, for Q8_0 6
+"""
+import re
+import subprocess
+import sys
+
+WANTED = {'1': [8, 4, 4, 4, 4], '2': [5, 4, 4, 3, 3], '4': [3, 2, 2, 2, 2], '8': [2, 1, 1, 1, 1], 'tensor': [6, 4, 4]}
+# A gated product has two matrices, and code for each.
+NUM_MATRICES = {'multiply': 1, 'gated_multiply': 2}
+
+FUNCTION = re.compile(r'Function : (\S+)')
+ARCHITECTURE = re.compile(r'arch = (sm_\d+)')
+INSTRUCTION = re.compile(r'^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\S+\s+)?([A-Z][A-Z0-9_.]*)')
+KERNEL = re.compile(r'\d(gated_multiply|multiply)_kernelI.*?(?:VectorProductILj(\d)|TensorProduct)')
+USES = ('IDP.4A', 'IMMA', 'FFMA')
+BRANCHES = ('BRA', 'BRX', 'BSYNC', 'CALL', 'RET', 'EXIT')
+
+
+def kernels(cuobjdump, path):
+    """(architecture, name, instructions) of each kernel of the object."""
+    command = [cuobjdump, '-sass', path]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    architecture, found = None, []
+    for line in text.splitlines():
+        if match := ARCHITECTURE.search(line):
+            architecture = match[1]
+        elif match := FUNCTION.search(line):
+            found.append((architecture, match[1], []))
+        elif match := INSTRUCTION.match(line):
+            found[-1][2].append(match[1])
+    return found
+
+
+def loads_before_uses(instructions, is_wide):
+    """How many loads of weights there are before each first use, the most first."""
+    counts, count = [], 0
+    for operation in instructions:
+        if operation.startswith('LDG') and '.CONSTANT' in operation:
+            count += '.128' in operation or not is_wide
+        elif operation.startswith(USES) or operation.startswith(BRANCHES):
+            if count > 0 and operation.startswith(USES):
+                counts.append(count)
+            count = 0
+    return sorted(counts, reverse=True)
+
+
+def is_product_good(match, instructions, architecture):
+    kind, width = match[1], match[2] or 'tensor'
+    wanted = sorted(WANTED[width] * NUM_MATRICES[kind], reverse=True)
+    found = loads_before_uses(instructions, width != 'tensor')[: len(wanted)]
+    is_good = len(found) == len(wanted) and all(a >= b for a, b in zip(found, wanted))
+    print(f'{"" if is_good else "FAIL "}{architecture} {kind}, {width}: {found} loads of weights before their first '
+          f'use, at least {wanted} are wanted')
+    return is_good
+
+
+def main(cuobjdump, paths):
+    widths, is_good = {}, True
+    for path in paths:
+        for architecture, name, instructions in kernels(cuobjdump, path):
+            for kind in NUM_MATRICES:
+                widths.setdefault((architecture, kind), set())
+            if match := KERNEL.search(name):
+                widths[architecture, match[1]].add(match[2] or 'tensor')
+                is_good &= is_product_good(match, instructions, architecture)
+            elif num_read_only := sum('.CONSTANT' in operation for operation in instructions):
+                print(f'FAIL {architecture} {name}: {num_read_only} loads by the read-only path, which is for the '
+                      f'weights of products')
+                is_good = False
+    for (architecture, kind), found in widths.items():
+        if found != WANTED.keys():
+            print(f'FAIL {architecture} {kind}: kernels for {sorted(found)}, of {sorted(WANTED)}')
+            is_good = False
+    return 0 if is_good and widths else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
