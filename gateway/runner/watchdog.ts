@@ -140,8 +140,9 @@ export class Watchdog {
   }
 
   #longestWaitMs(): number {
-    const { wedgeMs } = this.#limits;
-    return this.#isComputing ? Math.max(wedgeMs, this.#longestStepMs()) : wedgeMs;
+    const { wedgeMs, silenceMs } = this.#limits;
+    // What was said before the requests came says nothing of them: within the silence another heartbeat has come.
+    return Math.max(wedgeMs, this.#isComputing ? this.#longestStepMs() : silenceMs);
   }
 
   #longestStepMs(): number {

@@ -217,8 +217,8 @@ recovery('a runner that is stopped, or computes no more, is replaced, and the st
     ),
     [
       ['--wedge', '1', '--phase', 'idle'],
-      { ...short, silenceMs: 60_000 },
-      /said idle for 2 s with requests open and did not begin step 1\./,
+      { ...short, silenceMs: 5000 },
+      /said idle for 5.5 s with requests open and did not begin step 1\./,
     ],
   ] as const) {
     await withDirectory(async (directory) => {
