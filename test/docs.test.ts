@@ -126,14 +126,25 @@ test('each flag that a document names is one of a command’s, and each setting 
   );
 });
 
-/** Of programs that are not this project's. */
+/** Of other programs, of workers that this one takes the place of, and of what the tree has for tests and figures. */
 const FLAGS_OF_OTHERS: readonly string[] = [
   'docs/debugging.md --args',
   'docs/development.md --import',
   'docs/development.md --test-dir',
+  'docs/from-llorch.md --gpu-memory-utilization',
+  'docs/from-llorch.md --max-tokens-in',
+  'docs/from-llorch.md --max-tokens-out',
+  'docs/from-llorch.md --num-kvcache-blocks',
+  'docs/from-llorch.md --tensor-parallel-size',
   'docs/numerics.md --cases',
+  'docs/operations.md --cpus',
   'docs/operations.md --now',
+  'docs/performance.md --clients',
   'docs/performance.md --import',
+  'docs/performance.md --test-case',
+  'docs/reliability.md --fake-runner',
+  'docs/reliability.md --import',
+  'docs/reliability.md --minutes',
 ];
 
 test.run();

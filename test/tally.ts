@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 
 /** Runs programs, each in a group of its own, and adds up how they went. */
 
@@ -12,6 +12,21 @@ export interface Finished {
   readonly code: number | null;
   readonly output: string;
   readonly seconds: string;
+}
+
+/** Those that are running; whatever ends this process ends them. */
+const running = new Set<ChildProcess>();
+process.on('exit', () => {
+  for (const child of running) killGroup(child);
+});
+
+function killGroup({ pid }: ChildProcess): void {
+  if (pid === undefined) return;
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It has just ended.
+  }
 }
 
 /** Never rejects: what could not be started has no code, and the reason is its output. */
@@ -29,8 +44,9 @@ export function run(
   });
   const timer = setTimeout(() => {
     output += `\ntimed out after ${timeoutMs / 1000} s`;
-    if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
+    killGroup(child);
   }, timeoutMs);
+  running.add(child);
   let output = '';
   const collect = (chunk: Buffer): void => {
     output += chunk.toString();
@@ -41,6 +57,7 @@ export function run(
   return new Promise((resolve) => {
     child.on('close', (code) => {
       clearTimeout(timer);
+      running.delete(child);
       resolve({ code, output, seconds: ((Date.now() - startedMs) / 1000).toFixed(1) });
     });
   });

@@ -3,7 +3,7 @@
  * A line is written at once where there is room, so that nothing is lost in a crash. What finds none waits here, within a
  * bound; beyond it lines are dropped, and how many is said as soon as there is room again.
  */
-import { fstatSync, writeSync } from 'node:fs';
+import { constants, fstatSync, openSync, writeSync } from 'node:fs';
 
 export const maxWaitingBytes = 2 ** 20;
 /** How often it is looked whether there is room again. */
@@ -86,12 +86,27 @@ export class LogWriter {
 
 /** The writer of this process's stderr. */
 export function stderrWriter(): LogWriter {
-  const fd = 2;
-  const stats = fstatSync(fd);
-  // Node makes a pipe or a socket of stderr one that does not wait when the stream for it is first asked for. A file does not
-  // make anybody wait, and a terminal is somebody's who looks at it.
-  if (stats.isFIFO() || stats.isSocket()) void process.stderr;
+  const fd = fdThatDoesNotWait();
   const writer = new LogWriter((bytes) => writeSync(fd, bytes));
   process.once('exit', () => writer.flush());
   return writer;
+}
+
+/**
+ * Whether writing waits is a property that all processes with the same open pipe share, and whoever starts one of them with it
+ * may set it; so a pipe is opened again, for this process alone. A socket cannot be: Node makes it one that does not wait when the
+ * stream for it is first asked for. A file does not make anybody wait, and a terminal is somebody's who looks at it.
+ */
+function fdThatDoesNotWait(): number {
+  const fd = 2;
+  const stats = fstatSync(fd);
+  if (stats.isFIFO()) {
+    try {
+      return openSync(`/proc/self/fd/${fd}`, constants.O_WRONLY | constants.O_NONBLOCK);
+    } catch {
+      // It is another user's. What is shared has to do.
+    }
+  }
+  if (stats.isFIFO() || stats.isSocket()) void process.stderr;
+  return fd;
 }

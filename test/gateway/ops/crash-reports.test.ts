@@ -202,29 +202,4 @@ test('each way to die has its word', async () => {
   assert.is(kindOf({ verdict: { kind: 'hung', sentence: 'It hung.' } }), 'hung');
 });
 
-test('the folder keeps a gibibyte at most, the newest first, and the newest report whatever it takes', async () => {
-  const crash = await realCrash();
-  const { folder: path, add } = reports('large');
-  mkdirSync(path);
-  const olds = [1, 2, 3].map((day) => `crash-2025-01-0${day}T00-00-00.000Z-7.frames`);
-  // Sparse: they take no room.
-  for (const name of olds) {
-    writeFileSync(join(path, name), '');
-    truncateSync(join(path, name), Math.floor(0.4 * maxFolderBytes));
-  }
-  writeFileSync(join(path, 'not-ours.frames'), '');
-  truncateSync(join(path, 'not-ours.frames'), 2 * maxFolderBytes);
-  add(crash);
-  const kept = () =>
-    readdirSync(path)
-      .filter((name) => name.endsWith('.frames'))
-      .sort();
-  assert.equal(kept(), [...olds.slice(1), 'not-ours.frames']);
-  const { folder: own, add: addRecorded } = reports('larger', join(path, 'recording'));
-  writeFileSync(join(path, 'recording'), '');
-  truncateSync(join(path, 'recording'), (3 * maxFolderBytes) / 2);
-  addRecorded(crash);
-  assert.is(readdirSync(own).length, 2, 'the newest report and its recording');
-});
-
 test.run();

@@ -1,9 +1,13 @@
-import { spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { closeSync, constants, openSync } from 'node:fs';
+import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
+import type { Readable } from 'node:stream';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { LogWriter, maxWaitingBytes, retryMs } from '../../../gateway/ops/log-writer.ts';
+import { programFile } from '../../fixtures/programs.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { until, within } from '../../fixtures/within.ts';
 
 /** A writer to somebody who takes so many bytes, and no more until there is room again. */
@@ -20,6 +24,13 @@ function writerTo(room: { bytes: number }) {
 }
 
 const test = suite('log writer');
+
+const folder = temporaryFolder();
+const children: ChildProcess[] = [];
+
+test.after.each(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+});
 
 test('a line is written before the call returns, where there is room', () => {
   const { writer, taken } = writerTo({ bytes: 100 });
@@ -59,45 +70,63 @@ test('a reader that has gone costs nothing', () => {
   writer.flush();
 });
 
-const program = `
-  import { createLog } from ${JSON.stringify(fileURLToPath(new URL('../../../gateway/ops/log.ts', import.meta.url)))};
-  const log = createLog('info');
-  for (let index = 0; index < 20_000; index += 1) log.info({ event: 'x', index, msg: 'x'.repeat(200) });
-  console.log('logged');
-  process.stdin.once('data', () => { log.info({ event: 'last' }); process.exit(0); });
-`;
+interface Flood {
+  readonly child: ChildProcess;
+  /** Settles when it has logged all it has to. */
+  readonly logged: Promise<unknown>;
+  readonly exited: Promise<unknown>;
+}
 
-test('a gateway whose log nobody reads goes on, says what it dropped, and ends in bounded time', async () => {
-  for (const isRead of [true, false]) {
-    const args = ['--import', 'tsx', '--input-type=module', '-e', program];
-    const child = spawn(process.execPath, args, { stdio: 'pipe' });
-    const exited = new Promise<number | null>((resolve) => child.once('exit', resolve));
-    const logged = new Promise((resolve, reject) => {
-      createInterface(child.stdout).once('line', resolve);
-      child.once('exit', (code) => reject(new Error(`It exited with ${code}: ${child.stderr.read()}`)));
-    });
-    await within(30_000, 'the end of logging, with nobody reading', logged);
-    let log = '';
-    const read = () => child.stderr.on('data', (chunk: Buffer) => (log += chunk.toString()));
-    if (isRead) {
-      read();
-      await within(
-        30_000,
-        'the report',
-        until(30_000, 'the report', () => log.includes('log_lines_dropped')),
-      );
-    }
-    child.stdin.write('x');
-    assert.is(await within(30_000, 'the exit', exited), 0);
-    if (!isRead) continue;
-    await until(30_000, 'the last line', () => log.includes('"event":"last"'));
-    const lines = log
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line));
-    const dropped = lines.find(({ event }) => event === 'log_lines_dropped')?.count;
-    assert.is(lines.filter(({ event }) => event === 'x').length + dropped, 20_000);
-  }
+/** stderr: a pipe of Node's, which is a socket, or this descriptor. */
+function flood(stderr: 'pipe' | number, ...args: string[]): Flood {
+  const child = spawn(process.execPath, [programFile('log-flood'), ...args], {
+    stdio: ['pipe', 'pipe', stderr],
+  });
+  children.push(child);
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  const logged = new Promise((resolve, reject) => {
+    createInterface(child.stdout as Readable).once('line', resolve);
+    child.once('exit', (code) => reject(new Error(`It exited with ${code}.`)));
+  });
+  return { child, logged, exited };
+}
+
+async function endOf({ child, exited }: Flood): Promise<void> {
+  child.stdin?.write('x');
+  assert.is(await within(30_000, 'The exit', exited), 0);
+}
+
+test('a gateway whose log is read late goes on, and says what it dropped', async () => {
+  const writing = flood('pipe');
+  await within(30_000, 'The end of logging, with nobody reading', writing.logged);
+  let log = '';
+  writing.child.stderr?.on('data', (chunk: Buffer) => (log += chunk.toString()));
+  await until(30_000, 'The report', () => log.includes('log_lines_dropped'));
+  await endOf(writing);
+  await until(30_000, 'The last line', () => log.includes('"event":"stopped"'));
+  const lines = log
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  const dropped = lines.find(({ event }) => event === 'log_lines_dropped')?.count;
+  assert.is(lines.filter(({ event }) => event === 'request').length + dropped, 20_000);
+});
+
+test('a gateway whose log nobody reads goes on, and ends in bounded time', async () => {
+  const writing = flood('pipe');
+  await within(30_000, 'The end of logging, with nobody reading', writing.logged);
+  await endOf(writing);
+});
+
+test('so does one whose pipe another process makes wait for its reader', async () => {
+  const path = join(folder.path, 'stderr');
+  execFileSync('mkfifo', [path]);
+  // Both ends: opening waits for nobody, and nothing is read.
+  const fd = openSync(path, constants.O_RDWR);
+  const writing = flood(fd, '--share');
+  await within(30_000, 'The end of logging, with nobody reading', writing.logged);
+  await endOf(writing);
+  closeSync(fd);
 });
 
 test.run();

@@ -12,7 +12,7 @@ const test = suite<{ runner: ScriptedRunner; post: (path: string, body: unknown)
 );
 
 test.before.each((context) => {
-  const { runner, post } = testApp({ now: () => Date.UTC(2026, 0, 2, 3, 4, 5) });
+  const { runner, post } = testApp({ now: () => Date.UTC(2026, 0, 2, 3, 4, 5), monotonicNow: () => 0 });
   Object.assign(context, { runner, post });
 });
 
