@@ -1,6 +1,6 @@
 /** What CUDA devices there are, by what cuda-runner says of itself: a device counts when a kernel has run on it. */
+import { type ExecFileException, execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
-import { execa } from 'execa';
 import { z } from 'zod';
 import { type Clock, systemClock } from '../runner/clock.ts';
 import { scrubEnvironment } from '../runner/environment.ts';
@@ -60,26 +60,53 @@ export class DeviceInquiry {
   }
 
   async #run(signal: AbortSignal): Promise<Devices> {
-    const result = await execa(this.#file, ['devices', '--json'], {
-      stdin: 'ignore',
-      reject: false,
-      timeout: maxAnswerMs,
-      killSignal: 'SIGKILL',
-      maxBuffer: MAX_ANSWER_BYTES,
-      cancelSignal: signal,
-      extendEnv: false,
-      env: scrubEnvironment(process.env),
-    });
-    const report = parsed(result.stdout);
+    const { error, stdout, stderr } = await output(this.#file, ['devices', '--json'], signal);
+    const report = parsed(stdout);
     if (report !== undefined) return report;
-    const lastLine = result.stderr?.trimEnd().split('\n').at(-1) ?? '';
-    const how = result.timedOut
-      ? `did not answer within ${maxAnswerMs} ms`
-      : result.exitCode === undefined
-        ? `failed: ${result.originalMessage ?? result.signal ?? 'it was ended'}`
-        : `ended with status ${result.exitCode} and gave no report`;
-    return escapeControls(`${this.#file} devices ${how}${lastLine === '' ? '.' : `: ${lastLine}`}`);
+    const lastLine = stderr.trimEnd().split('\n').at(-1) ?? '';
+    return escapeControls(
+      `${this.#file} devices ${howItEnded(error, signal)}${lastLine === '' ? '.' : `: ${lastLine}`}`,
+    );
   }
+}
+
+interface Output {
+  /** Null if it ended with status 0. */
+  readonly error: ExecFileException | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Never rejects. By Node itself: execa ends this process where no descriptor is left for the pipes. */
+function output(file: string, args: readonly string[], signal: AbortSignal): Promise<Output> {
+  const options = {
+    timeout: maxAnswerMs,
+    killSignal: 'SIGKILL',
+    maxBuffer: MAX_ANSWER_BYTES,
+    signal,
+    env: scrubEnvironment(process.env),
+  } as const;
+  return new Promise((resolve) => {
+    try {
+      const child = execFile(file, args, options, (error, stdout, stderr) => {
+        const settle = () => resolve({ error, stdout, stderr });
+        // Of one that is given up it is told before it has ended.
+        if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) settle();
+        else child.once('exit', settle);
+      });
+      child.stdin?.end();
+    } catch (error) {
+      resolve({ error: error as ExecFileException, stdout: '', stderr: '' });
+    }
+  });
+}
+
+function howItEnded(error: ExecFileException | null, { aborted }: AbortSignal): string {
+  if (error === null) return 'ended with status 0 and gave no report';
+  if (typeof error.code === 'number') return `ended with status ${error.code} and gave no report`;
+  if (aborted || error.signal === undefined || error.signal === null) return `failed: ${error.message}`;
+  if (error.killed === true) return `did not answer within ${maxAnswerMs} ms`;
+  return `failed: it was ended by ${error.signal}`;
 }
 
 function parsed(text: string | undefined): DeviceReport | undefined {

@@ -63,14 +63,25 @@ runnerProcess('says why it could not be started', async () => {
   }
 });
 
-runnerProcess('is a start that failed when there is no descriptor left for its pipes', async () => {
-  const script = fileURLToPath(new URL('../../fixtures/spawn-without-descriptors.ts', import.meta.url));
-  const args = ['--nofile=128', process.execPath, '--import', 'tsx', script];
-  const child = spawnRunner({ file: 'prlimit', args }, (line) => lines.push(line));
-  const output = outputOf(child);
-  assert.equal(await exitOf(child), { code: 0, signal: undefined, spawnError: undefined }, lines.join('\n'));
-  assert.equal(JSON.parse(await output), { pid: null, spawnError: `spawn ${process.execPath} EMFILE` });
-});
+runnerProcess(
+  'is a start that failed when there is no descriptor left for its pipes, and a device is none then',
+  async () => {
+    const script = fileURLToPath(new URL('../../fixtures/spawn-without-descriptors.ts', import.meta.url));
+    const args = ['--nofile=128', process.execPath, '--import', 'tsx', script];
+    const child = spawnRunner({ file: 'prlimit', args }, (line) => lines.push(line));
+    const output = outputOf(child);
+    assert.equal(
+      await exitOf(child),
+      { code: 0, signal: undefined, spawnError: undefined },
+      lines.join('\n'),
+    );
+    assert.equal(JSON.parse(await output), {
+      pid: null,
+      spawnError: `spawn ${process.execPath} EMFILE`,
+      devices: `${process.execPath} devices failed: spawn ${process.execPath} EMFILE.`,
+    });
+  },
+);
 
 runnerProcess('hands over the lines of stderr and keeps the last', async () => {
   const child = run('console.error("one"); console.error("two\\u0007")');
