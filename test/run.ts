@@ -31,7 +31,9 @@ import {
 const FILE_TIMEOUT_MS = 300_000;
 const GATE_TIMEOUT_MS = 1_800_000;
 /** As many as this process may use, which containers bound. */
-const NUM_LANES = availableParallelism();
+const NUM_PROCESSORS = availableParallelism();
+/** Test files wait for processes and timers about a third of their time. */
+const NUM_LANES = NUM_PROCESSORS + 1;
 
 const { values, positionals } = parseArgs({
   options: {
@@ -50,7 +52,7 @@ async function check([name, ...command]: readonly [string, ...string[]]): Promis
 }
 
 async function ctest(name: string, build: string, ...chosen: string[]): Promise<void> {
-  const options = ['-j', String(NUM_LANES), '--output-on-failure', '--timeout', '120', ...chosen];
+  const options = ['-j', String(NUM_PROCESSORS), '--output-on-failure', '--timeout', '120', ...chosen];
   const finished = await run(['ctest', '--test-dir', build, ...options], {}, GATE_TIMEOUT_MS);
   tally.add(name, outcomeOfCtest(finished), finished);
   for (const skipped of skippedByCtest(finished)) console.log(indented(`skipped: ${skipped}`));
@@ -150,4 +152,4 @@ if (positionals.length > 0) {
 } else {
   await runTests(files);
 }
-tally.close(Date.now() / 1000 - Number(values.since), NUM_LANES);
+tally.close(Date.now() / 1000 - Number(values.since), NUM_PROCESSORS);
