@@ -57,7 +57,7 @@ class DeviceArray {
     const size_t bytes = count_ * sizeof(T);
     void* pinned = nullptr;
     require_success(cudaHostAlloc(&pinned, std::max<size_t>(bytes, 1), cudaHostAllocDefault));
-    std::memcpy(pinned, values.data(), bytes);
+    if (bytes > 0) std::memcpy(pinned, values.data(), bytes);
     require_success(cudaMemcpyAsync(data_, pinned, bytes, cudaMemcpyHostToDevice, stream_));
     stream_.synchronize();
     require_success(cudaFreeHost(pinned));
