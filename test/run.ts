@@ -105,7 +105,7 @@ const silent: Finished = { code: null, output: 'It has a suite without .run().',
 function hasSilentSuite(file: string): boolean {
   const source = readFileSync(file, 'utf8');
   const count = (pattern: RegExp): number => source.match(pattern)?.length ?? 0;
-  return count(/\.run\(\)/g) < Math.max(1, count(/= suite(<[^;]*>)?\(/g));
+  return count(/\.run\(\)/g) < Math.max(1, count(/^\s*const \w+ = suite(<[^;]*>)?\(/gm));
 }
 
 /** Those that start real runners take longest, and of these those that have most to say. */
