@@ -100,7 +100,8 @@ async function ask(gateway: Gateway, prompt: readonly number[], seed: number, en
   if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
   const times: number[] = [];
   for await (const { data } of readEvents(response)) {
-    if (data.includes('"error"')) throw new Error(data);
+    // A token may spell it as well.
+    if (data.startsWith('{"error":')) throw new Error(data);
     if (data.includes('"choices"')) times.push(performance.now());
   }
   return times;
