@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../bundle.js';
 import { processorMsOf } from '../ops/processor-time.ts';
 import { ChatTemplateError } from './chat-template.ts';
-import { renderProcessorMs, type TemplateLimits } from './template-limits.ts';
-import type { RenderJob, TemplateReply, TemplateSource } from './template-messages.ts';
+import { outputCharsMax, renderProcessorMs, type TemplateLimits } from './template-limits.ts';
+import type { RenderJob, TemplateReply, TemplateSource, TemplateVariables } from './template-messages.ts';
 
 /** not_started: there was no process. killed: another one may do better at once. silent: it did not answer in time. */
 export class TemplateChildError extends Error {
@@ -75,9 +75,10 @@ export class TemplateChild {
     }
   }
 
-  async render(job: RenderJob): Promise<string> {
-    const { messages } = job.variables;
+  async render(variables: TemplateVariables): Promise<string> {
+    const { messages } = variables;
     const inputChars = messages.reduce((sum, { content }) => sum + content.length, 0);
+    const job = { variables, outputCharsMax: outputCharsMax(inputChars) };
     return this.#ask(job, {
       processorMs: renderProcessorMs(messages.length, inputChars),
       waitMs: this.#limits.renderWaitMs,

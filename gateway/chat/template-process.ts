@@ -7,7 +7,7 @@
  */
 import { ChatTemplateError, ChatTemplateUnavailableError } from './chat-template.ts';
 import { TemplateChild, TemplateChildError, workerProgram } from './template-child.ts';
-import { outputCharsMax, type TemplateLimits, templateLimits } from './template-limits.ts';
+import { type TemplateLimits, templateLimits } from './template-limits.ts';
 import type { TemplateVariables } from './template-messages.ts';
 
 /** What a render is taken to last until one has been seen. */
@@ -83,15 +83,13 @@ export class TemplateProcess {
   }
 
   async #renderNow(variables: TemplateVariables): Promise<string> {
-    const inputChars = variables.messages.reduce((sum, { content }) => sum + content.length, 0);
-    const job = { variables, outputCharsMax: outputCharsMax(inputChars) };
     for (let attempt = 1; ; attempt++) {
       const child = this.#running();
       child.hold(true);
       try {
         await this.#started(child);
         const beginMs = performance.now();
-        const text = await child.render(job);
+        const text = await child.render(variables);
         this.#meanRenderMs += lastWeight * (performance.now() - beginMs - this.#meanRenderMs);
         return text;
       } catch (error) {
