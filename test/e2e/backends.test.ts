@@ -86,9 +86,12 @@ async function answer(gateway: Gateway, model: string, first: number, maxTokens:
   return last.data.continued_by;
 }
 
-/** Both texts: whether the log has them. */
-function texts({ log }: Gateway): [boolean, boolean] {
-  return [log.includes(FALLING_BACK), log.includes(INITIALIZED)];
+/** Which of both texts are in the log, or will be. */
+async function assertTexts(gateway: Gateway, are: readonly [boolean, boolean]): Promise<void> {
+  for (const [index, text] of [FALLING_BACK, INITIALIZED].entries()) {
+    if (are[index]) await until(patienceMs, `The text ${text}`, () => gateway.log.includes(text));
+    else assert.not.match(gateway.log, text);
+  }
 }
 
 interface Case {
@@ -159,7 +162,7 @@ test('each backend, built or not, with a device or without: what serves, what is
         assert.equal([found.serving, found.is_fallback], [serving, isFallback], what);
         if (reason === undefined) assert.is(found.reason, null, what);
         else assert.match(found.reason ?? '', reason, what);
-        assert.equal(texts(gateway), says, what);
+        await assertTexts(gateway, says);
         assert.is(await answer(gateway, it.model, 1, 20), undefined, what);
         assert.is(it.runners.numCudaStarts(), serving === 'cuda' ? 1 : 0, what);
         assert.is((await gateway.health()).runner.restarts, 0, what);
@@ -181,8 +184,9 @@ test('--backend auto, built, the device dies: streams go on by the CPU, marked',
       await gateway.healthWhere(({ runner }) => runner.open_requests === 7, 'All streams');
       it.runners.setDevice(false);
       const [whole, chunks] = (await Promise.all(completions)) as [string, string];
-      const [, to] =
-        /"event":"numerics_changed".*"from":"cuda-i8-1-kv-f32","to":"(\S+?)"/.exec(gateway.log) ?? [];
+      const [, to] = await gateway.logged(
+        /"event":"numerics_changed".*"from":"cuda-i8-1-kv-f32","to":"(\S+?)"/,
+      );
       assert.ok(to !== undefined && !to.startsWith('cuda'), gateway.log);
       assert.equal(await Promise.all(marks), [to, to, to]);
       assert.is((JSON.parse(whole) as Record<string, unknown>).continued_by, to);
@@ -191,7 +195,7 @@ test('--backend auto, built, the device dies: streams go on by the CPU, marked',
         2,
       );
       assert.is(chunks.match(/continued_by/g)?.length, 2, 'only where a choice ends');
-      assert.equal(texts(gateway), [true, true]);
+      await assertTexts(gateway, [true, true]);
       assert.equal(await backendOf(gateway).then(({ serving, is_fallback }) => [serving, is_fallback]), [
         'cpu',
         true,
@@ -223,7 +227,7 @@ test('--backend cuda, built, no device: nothing else serves, the reason is told,
       assert.is(response.status, 503);
       assert.ok(response.headers.get('retry-after'));
       assert.match(await response.text(), ABSENT);
-      assert.equal(texts(gateway), [false, false]);
+      await assertTexts(gateway, [false, false]);
       it.runners.setDevice(true);
       await gateway.ready();
       assert.is((await backendOf(gateway)).serving, 'cuda');

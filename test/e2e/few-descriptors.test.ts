@@ -69,7 +69,7 @@ test(`${LIMIT} descriptors and ${IDLE_CONNECTIONS} idle connections: a runner th
       for (const socket of sockets.splice(0)) socket.destroy();
       const health = await gateway.healthWhere(({ runner }) => runner.state === 'ready', 'a runner');
       assert.equal([health.runner.restarts, health.runner.pid !== pid], [1, true]);
-      assert.match(gateway.log, /"event":"connections_limited","max_connections":\d+/);
+      await gateway.logged(/"event":"connections_limited","max_connections":\d+/);
     } finally {
       for (const socket of sockets) socket.destroy();
       assert.is((await gateway.stop()).code, 0, gateway.log);

@@ -67,8 +67,7 @@ test('a first load that fails, with --callback-url: the worker ends with the sta
     cases.map(async ([args, status, reason]) => {
       const flags = ['--port', '0', '--backend', 'cpu', '--callback-url', manager.url, ...args];
       const gateway = await Gateway.startOn(undefined, flags);
-      const exited =
-        gateway.process.exitCode ?? (await within(PATIENCE_MS, 'The exit', once(gateway.process, 'exit')))[0];
+      const exited = (await within(PATIENCE_MS, 'The exit', gateway.ended())).code;
       assert.is(exited, status, gateway.log);
       const lines = linesOf(gateway);
       const error = lines.findLast(({ event }) => event === 'error');
