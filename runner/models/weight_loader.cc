@@ -103,7 +103,7 @@ Result<void> WeightLoader::finish() const {
     if (used_.contains(&tensor)) continue;
     return Error{ExitCode::kBadModel, file_.path() + " has tensor " + quoted(tensor.name) +
                                           ", for which this architecture has no use here; a model that needs "
-                                          "it (biases, scaled rope, adapters) is not supported."};
+                                          "it (other biases, scaled rope, adapters) is not supported."};
   }
   return {};
 }
