@@ -23,7 +23,12 @@ WeightLoader::WeightLoader(const GgufFile& file, Backend& backend, const LoadPro
     : file_(file), backend_(backend), progress_(progress) {
   for (const TensorView& tensor : file.tensors()) total_bytes_ += tensor.data.size();
   status_ = backend_.expect_weights(total_bytes_);
-  if (!status_) status_ = Error{status_.error().exit_code, file_.path() + ": " + status_.error().message};
+  if (!status_) status_ = of_file(status_.error());
+}
+
+Error WeightLoader::of_file(Error error) const {
+  error.message = file_.path() + ": " + error.message;
+  return error;
 }
 
 void WeightLoader::fail(Error error) {
@@ -63,7 +68,7 @@ WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uin
   }
   const Result<WeightHandle> weight = backend_.load_matrix(tensors);
   if (!weight) {
-    fail({weight.error().exit_code, file_.path() + ": " + weight.error().message});
+    fail(of_file(weight.error()));
     return {};
   }
   for (const TensorView& tensor : tensors) done(tensor);
@@ -75,7 +80,7 @@ WeightHandle WeightLoader::vector(const std::string& name, uint64_t size) {
   if (tensor == nullptr) return {};
   const Result<WeightHandle> weight = backend_.load_vector(*tensor);
   if (!weight) {
-    fail({weight.error().exit_code, file_.path() + ": " + weight.error().message});
+    fail(of_file(weight.error()));
     return {};
   }
   done(*tensor);
