@@ -163,7 +163,8 @@ Result<void> CudaBackend::expect_weights(uint64_t bytes) {
   return Error{ExitCode::kSystem,
                "its weights need " + std::to_string(bytes) + " bytes of the GPU's memory, of " +
                    std::to_string(device_.total_bytes()) + " there are " + std::to_string(free_bytes) +
-                   " free. Use a smaller model, or end what else uses the GPU."};
+                   " free. Use a smaller model, or end what else uses the GPU.",
+               MemoryShortage{bytes, free_bytes}};
 }
 
 Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacked) {

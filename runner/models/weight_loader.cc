@@ -24,7 +24,12 @@ WeightLoader::WeightLoader(const GgufFile& file, Backend& backend, const LoadPro
     : file_(file), backend_(backend), progress_(progress) {
   for (const TensorView& tensor : file.tensors()) total_bytes_ += tensor.data.size();
   status_ = backend_.expect_weights(total_bytes_);
-  if (!status_) status_ = Error{status_.error().exit_code, file_.path() + ": " + status_.error().message};
+  if (!status_) status_ = of_file(status_.error());
+}
+
+Error WeightLoader::of_file(Error error) const {
+  error.message = file_.path() + ": " + error.message;
+  return error;
 }
 
 void WeightLoader::fail(Error error) {
@@ -64,7 +69,7 @@ WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uin
   }
   const Result<WeightHandle> weight = backend_.load_matrix(tensors);
   if (!weight) {
-    fail({weight.error().exit_code, file_.path() + ": " + weight.error().message});
+    fail(of_file(weight.error()));
     return {};
   }
   for (const TensorView& tensor : tensors) done(tensor);
@@ -90,7 +95,7 @@ WeightHandle WeightLoader::vector(std::initializer_list<VectorSpec> stacked) {
   }
   const Result<WeightHandle> weight = backend_.load_vector(tensors.front()->name, values);
   if (!weight) {
-    fail({weight.error().exit_code, file_.path() + ": " + weight.error().message});
+    fail(of_file(weight.error()));
     return {};
   }
   for (const TensorView* tensor : tensors) done(*tensor);

@@ -48,6 +48,7 @@ class WeightLoader {
 
  private:
   const TensorView* take(const std::string& name, uint32_t num_dims, uint64_t columns, uint64_t rows);
+  Error of_file(Error error) const;  // with the path in front
   void fail(Error error);
   void done(const TensorView& tensor);
 
