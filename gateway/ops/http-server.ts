@@ -25,6 +25,9 @@ export interface HttpLimits {
   readonly maxHeaders: number;
 }
 
+/** A connection is kept for so much longer than its clients are told, so that one that asks at the last moment is heard. */
+const KEEP_ALIVE_MARGIN_MS = 1000;
+
 /** Where to listen: an address and port, or the path of a UNIX socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
@@ -58,6 +61,8 @@ export function createHttpServer(
   );
   const take: RequestListener = (incoming, outgoing) => {
     if (!connections.take(incoming, outgoing)) return;
+    if (!outgoing.hasHeader('connection'))
+      outgoing.setHeader('keep-alive', `timeout=${Math.floor(limits.keepAliveTimeoutMs / 1000)}`);
     unreadable.take(incoming, outgoing);
     stalled.watch(outgoing);
     listener(incoming, outgoing);
@@ -67,7 +72,7 @@ export function createHttpServer(
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
       connectionsCheckingInterval: limits.checkIntervalMs,
-      keepAliveTimeout: limits.keepAliveTimeoutMs,
+      keepAliveTimeout: limits.keepAliveTimeoutMs + KEEP_ALIVE_MARGIN_MS,
       // The kernel asks those that wait in silence whether they are there; ten questions, a second apart, are enough.
       keepAlive: true,
       keepAliveInitialDelay: limits.clientStallTimeoutMs / 2,

@@ -24,6 +24,11 @@ struct MatrixSpec {
   uint64_t rows;
 };
 
+struct VectorSpec {
+  std::string name;
+  uint64_t size;
+};
+
 class WeightLoader {
  public:
   // All three outlive the loader. progress may be empty.
@@ -34,7 +39,9 @@ class WeightLoader {
   // Matrices of (rows, columns), stacked by rows into one weight. After a failure these return an empty
   // handle; finish() tells the first one, so that a model lists its weights without an if after each.
   WeightHandle matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns);
-  WeightHandle vector(const std::string& name, uint64_t size);
+  // Vectors of F32 or F16, one after the other.
+  WeightHandle vector(std::initializer_list<VectorSpec> stacked);
+  WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
 
   // The first failure of the calls above, or a tensor that none of them took.
   Result<void> finish() const;

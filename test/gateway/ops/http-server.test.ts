@@ -163,6 +163,21 @@ test('an idle connection is closed, and so is one that has had its share of requ
   assert.is(busy.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
 });
 
+test('a client that asks at the end of the time it was told is heard', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 1000 });
+  const client = await RawClient.connect(port);
+  const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
+  client.send(...health);
+  assert.is(await client.status(), 200);
+  assert.match(client.received, /\r\nKeep-Alive: timeout=1\r\n/i);
+  const begin = performance.now();
+  await until(PATIENCE_MS, 'The time that was told', () => performance.now() - begin > 1200);
+  assert.not(client.isClosed);
+  client.send(...health);
+  await until(PATIENCE_MS, 'The answer', () => client.received.match(/HTTP\/1\.1 200 /g)?.length === 2);
+  client.socket.destroy();
+});
+
 test('the last answer of a connection says so, and nothing behind it is looked at', async () => {
   const { port } = await start({ keepAliveTimeoutMs: 60_000 });
   const client = await RawClient.connect(port);
