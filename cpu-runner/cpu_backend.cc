@@ -9,6 +9,7 @@
 
 #include "cpu-runner/activation.h"
 #include "cpu-runner/attention.h"
+#include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kv_cache.h"
 #include "cpu-runner/matrix.h"
@@ -16,6 +17,7 @@
 #include "cpu-runner/rope_angles.h"
 #include "cpu-runner/thread_pool.h"
 #include "cpu-runner/timing.h"
+#include "cpu-runner/weight_arena.h"
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
@@ -29,11 +31,11 @@ using Vector = std::vector<float>;
 // Handles are indices into these vectors; CHECK catches one that is of another backend or another kind.
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(std::unique_ptr<ThreadPool> threads, KvType kv_type)
+  CpuBackend(const Kernels& kernels, std::unique_ptr<ThreadPool> threads, const BackendOptions& options)
       : threads_(std::move(threads)),
-        kernels_(select_kernels()),
-        executor_{kernels_, *threads_},
-        kv_type_(kv_type) {}
+        kernels_(kernels),
+        executor_{kernels_, *threads_, options.activations},
+        kv_type_(options.kv_type) {}
 
   std::string device() const override {
     const uint32_t count = threads_->num_threads();
@@ -41,14 +43,12 @@ class CpuBackend final : public Backend {
            (count == 1 ? " thread" : " threads");
   }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so one name serves
-  // all; what the cache rounds to is the only choice there is.
+  // all.
   std::string numerics_id() const override {
-    const std::string name = "cpu-f32-2";
-    return kv_type_ == KvType::kF16 ? name : name + "-kv-" + std::string(kv_type_name(kv_type_));
+    return "cpu-" + runnel::numerics_id(executor_.activations, kv_type_);
   }
 
-  // Memory that is missing is noticed when it is asked for.
-  Result<void> expect_weights(uint64_t) override { return {}; }
+  Result<void> expect_weights(uint64_t bytes) override { return arena_.expect(bytes); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const TensorView& vector) override;
   ActivationHandle new_activation(uint32_t width) override;
@@ -109,7 +109,7 @@ class CpuBackend final : public Backend {
   }
   void norm_row(const float* in, const Vector& gain, float epsilon, Activation& out, uint32_t row) const {
     kernels_.norm(in, gain.data(), out.width(), epsilon, out.row(row));
-    kernels_.block_sums(out.row(row), out.width(), out.sums(row));
+    make_ready(executor_, out, row);
   }
   // Calls fn(row) for rows below num_rows, a few to a chunk.
   template <typename Fn>
@@ -128,6 +128,7 @@ class CpuBackend final : public Backend {
 
   uint32_t max_rows_ = 0;
   uint32_t max_head_rows_ = 0;
+  WeightArena arena_;
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
   std::vector<Activation> activations_;
   KvCache cache_;
@@ -146,7 +147,7 @@ Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked
                                             std::to_string(tensor.columns()) + " columns, unlike " +
                                             quoted(stacked.front().name) + "."};
     }
-    Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, *threads_);
+    Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, arena_, *threads_);
     if (!part) return part.error();
     weight.parts.push_back(*std::move(part));
   }
@@ -193,13 +194,9 @@ Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
 }
 
 uint64_t CpuBackend::weights_bytes() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = arena_.bytes();
   for (const auto& entry : weights_) {
-    if (const auto* floats = std::get_if<Vector>(&entry)) {
-      bytes += floats->size() * sizeof(float);
-    } else {
-      for (const TiledMatrix& part : std::get<StackedMatrix>(entry).parts) bytes += part.bytes();
-    }
+    if (const auto* floats = std::get_if<Vector>(&entry)) bytes += floats->size() * sizeof(float);
   }
   return bytes;
 }
@@ -271,9 +268,11 @@ LogitRows& CpuBackend::head(ActivationHandle in, std::span<const uint32_t> rows,
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options) {
+  const Result<const Kernels*> kernels = kernels_for(options.isa);
+  if (!kernels) return kernels.error();
   Result<std::unique_ptr<ThreadPool>> threads = ThreadPool::create(options.num_threads);
   if (!threads) return threads.error();
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*std::move(threads), options.kv_type));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**kernels, *std::move(threads), options));
 }
 
 }  // namespace runnel

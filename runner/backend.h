@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/activation_type.h"
 #include "runner/attention_shape.h"
 #include "runner/batch.h"
 #include "runner/formats/tensor.h"
@@ -52,6 +53,10 @@ struct KvShape {
 struct BackendOptions {
   uint32_t num_threads = 0;  // 0: as many as usable_processors()
   KvType kv_type = KvType::kF16;
+  // Of a CPU: the instruction set that its kernels are for, the best there is if empty; and what products
+  // read.
+  std::string isa = "";
+  ActivationType activations = ActivationType::kI8;
   // Of a GPU: its number, and whether each operation is launched by itself where a graph could stand for all.
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
@@ -61,7 +66,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // For people: "cpu, x86-64-v3, 2 threads". And the name of the arithmetic, see Hello.numerics_id: the type
+  // For people: "cpu, avx2, 2 threads". And the name of the arithmetic, see Hello.numerics_id: the type
   // of the KV cache is part of it.
   virtual std::string device() const = 0;
   virtual std::string numerics_id() const = 0;
