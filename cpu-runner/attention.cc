@@ -101,12 +101,12 @@ void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, c
     if (num_queries > 0) executor.kernels.attend(view, queries.data(), num_queries, shape.scale);
   });
 
-  // A block of 32 may hold values of two heads, so its sum waits for both.
+  // A block of 32 may hold values of two heads, so it waits for both.
   constexpr uint32_t kRowsPerChunk = 8;
   executor.threads.parallel_for((batch.num_rows() + kRowsPerChunk - 1) / kRowsPerChunk, [&](uint32_t chunk) {
     const uint32_t end = std::min((chunk + 1) * kRowsPerChunk, batch.num_rows());
     for (uint32_t row = chunk * kRowsPerChunk; row < end; ++row) {
-      executor.kernels.block_sums(out.row(row), out.width(), out.sums(row));
+      make_ready(executor, out, row);
     }
   });
 }

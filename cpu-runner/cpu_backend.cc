@@ -10,12 +10,14 @@
 #include "cpu-runner/activation.h"
 #include "cpu-runner/attention.h"
 #include "cpu-runner/cpu_device.h"
+#include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kv_cache.h"
 #include "cpu-runner/matrix.h"
 #include "cpu-runner/product.h"
 #include "cpu-runner/rope_angles.h"
 #include "cpu-runner/thread_pool.h"
+#include "cpu-runner/weight_arena.h"
 #include "runner/check.h"
 #include "runner/formats/quoted.h"
 #include "runner/sampling/host_logit_rows.h"
@@ -28,23 +30,21 @@ using Vector = std::vector<float>;
 // Handles are indices of weights_; CHECK catches one that is of another backend or another kind.
 class CpuBackend final : public Backend {
  public:
-  CpuBackend(std::unique_ptr<ThreadPool> threads, KvType kv_type)
+  CpuBackend(const Kernels& kernels, std::unique_ptr<ThreadPool> threads, const BackendOptions& options)
       : threads_(std::move(threads)),
-        kernels_(select_kernels()),
-        executor_{kernels_, *threads_},
+        kernels_(kernels),
+        executor_{kernels_, *threads_, options.activations},
         device_(executor_),
-        kv_type_(kv_type) {}
+        kv_type_(options.kv_type) {}
 
   ComputeDevice& device() override { return device_; }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so one name serves
-  // all; what the cache rounds to is the only choice there is.
+  // all.
   std::string numerics_id() const override {
-    const std::string name = "cpu-f32-2";
-    return kv_type_ == KvType::kF16 ? name : name + "-kv-" + std::string(kv_type_name(kv_type_));
+    return "cpu-" + runnel::numerics_id(executor_.activations, kv_type_);
   }
 
-  // Memory that is missing is noticed when it is asked for.
-  Result<void> expect_weights(uint64_t) override { return {}; }
+  Result<void> expect_weights(uint64_t bytes) override { return arena_.expect(bytes); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
   Result<WeightHandle> load_vector(const std::string&, std::span<const float> values) override {
     return add_weight(Vector(values.begin(), values.end()));
@@ -93,7 +93,7 @@ class CpuBackend final : public Backend {
     const Vector& gain = vector(norm.gain);
     CHECK(gain.size() == out.width());
     kernels_.norm(in, gain.data(), out.width(), norm.epsilon, out.row(row));
-    kernels_.block_sums(out.row(row), out.width(), out.sums(row));
+    make_ready(executor_, out, row);
   }
   void norm_rows(uint32_t num_rows, const NormSpec& norm) {
     for_each_row(num_rows, [&](uint32_t row) { norm_row(hidden_.row(row), norm, normed_, row); });
@@ -114,6 +114,7 @@ class CpuBackend final : public Backend {
   CpuDevice device_;
   const KvType kv_type_;
 
+  WeightArena arena_;
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
   // (max_rows, width): what flows between the operations.
   Activation hidden_;  // the residual stream
@@ -137,7 +138,7 @@ Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked
                                             std::to_string(tensor.columns()) + " columns, unlike " +
                                             quoted(stacked.front().name) + "."};
     }
-    Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, *threads_);
+    Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, arena_, *threads_);
     if (!part) return part.error();
     weight.parts.push_back(*std::move(part));
   }
@@ -167,13 +168,9 @@ Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
 }
 
 uint64_t CpuBackend::weights_bytes() const {
-  uint64_t bytes = 0;
+  uint64_t bytes = arena_.bytes();
   for (const auto& entry : weights_) {
-    if (const auto* floats = std::get_if<Vector>(&entry)) {
-      bytes += floats->size() * sizeof(float);
-    } else {
-      for (const TiledMatrix& part : std::get<StackedMatrix>(entry).parts) bytes += part.bytes();
-    }
+    if (const auto* floats = std::get_if<Vector>(&entry)) bytes += floats->size() * sizeof(float);
   }
   return bytes;
 }
@@ -230,9 +227,11 @@ LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows)
 }  // namespace
 
 Result<std::unique_ptr<Backend>> make_cpu_backend(const BackendOptions& options) {
+  const Result<const Kernels*> kernels = kernels_for(options.isa);
+  if (!kernels) return kernels.error();
   Result<std::unique_ptr<ThreadPool>> threads = ThreadPool::create(options.num_threads);
   if (!threads) return threads.error();
-  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(*std::move(threads), options.kv_type));
+  return std::unique_ptr<Backend>(std::make_unique<CpuBackend>(**kernels, *std::move(threads), options));
 }
 
 }  // namespace runnel

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "runner/process_memory.h"
@@ -11,32 +12,44 @@
 namespace runnel {
 
 Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose) {
-  void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  // Less than a huge page is not moved to the beginning of one.
+  const uint64_t slack = bytes < kHugePageBytes ? 0 : kHugePageBytes;
+  const bool is_countable = bytes <= std::numeric_limits<size_t>::max() - slack;
+  void* address = MAP_FAILED;
+  errno = ENOMEM;
+  if (is_countable)
+    address = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
     const std::string why = std::strerror(errno);
     return Error{ExitCode::kSystem,
                  "The system gives no " + std::to_string(bytes) + " bytes for " + purpose + ": " + why + ".",
                  MemoryShortage{bytes, available_memory_bytes()}};
   }
-  // Advice: without huge pages it works as well, a little slower.
-  madvise(address, bytes, MADV_HUGEPAGE);
   Memory memory;
-  memory.data_ = static_cast<std::byte*>(address);
+  memory.mapping_ = static_cast<std::byte*>(address);
+  memory.mapping_bytes_ = bytes + slack;
+  const auto begin = reinterpret_cast<uintptr_t>(address);
+  memory.data_ = memory.mapping_ + (slack == 0 ? 0 : -begin % kHugePageBytes);
   memory.bytes_ = bytes;
+  // Advice: without huge pages it works as well, a little slower.
+  madvise(memory.data_, bytes, MADV_HUGEPAGE);
   return memory;
 }
 
-Memory::Memory(Memory&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+Memory::Memory(Memory&& other) noexcept {
+  *this = std::move(other);
+}
 
 Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(mapping_, other.mapping_);
+  std::swap(mapping_bytes_, other.mapping_bytes_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;
 }
 
 Memory::~Memory() {
-  if (data_ != nullptr) munmap(data_, bytes_);
+  if (mapping_ != nullptr) munmap(mapping_, mapping_bytes_);
 }
 
 }  // namespace runnel

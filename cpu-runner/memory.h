@@ -1,5 +1,5 @@
-// Zeroed memory straight from the kernel, for weights and the KV cache: page-aligned, in huge pages where the
-// system gives them, untouched parts cost nothing, and all of it goes back when it is released.
+// Zeroed memory straight from the kernel, for weights and the KV cache: aligned to huge pages and in them
+// where the system gives them, untouched parts cost nothing, and all of it goes back when it is released.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +12,8 @@ namespace runnel {
 
 class Memory {
  public:
+  static constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
+
   // Fails with kSystem; purpose ends the sentence "... bytes for <purpose>".
   static Result<Memory> allocate(uint64_t bytes, const std::string& purpose);
 
@@ -24,6 +26,8 @@ class Memory {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  std::byte* mapping_ = nullptr;
+  uint64_t mapping_bytes_ = 0;
   std::byte* data_ = nullptr;
   uint64_t bytes_ = 0;
 };

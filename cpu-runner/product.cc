@@ -8,65 +8,78 @@
 namespace runnel {
 namespace {
 
-// Tiles a thread takes at a time: 64 rows. A multiple of a block's 32, so that glu's block sums stay in a
-// chunk.
-constexpr uint32_t kChunkTiles = 4;
-constexpr uint32_t kChunkRows = kChunkTiles * kTileRows;
-static_assert(kChunkRows % kBlockColumns == 0);
+// Of a chunk: what a tile gives for them stays in the first cache level.
+constexpr uint32_t kMaxColumns = 64;
+// Kernels take columns by fours, so chunks are cut between them.
+constexpr uint32_t kColumnUnit = 4;
+static_assert(kTileRows == kBlockColumns);  // a chunk of glu is a block of what comes after it
 
 uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
-// One chunk: some tiles of a part, and the rows of the batch that are its columns.
+// One chunk: a tile of a part, and the rows of the batch that are its columns.
 struct Piece {
-  uint32_t first_tile;
-  uint32_t num_tiles;
+  uint32_t tile;
   uint32_t first_output;  // row of the part
   uint32_t num_outputs;
   uint32_t first_column;
   uint32_t num_columns;
 };
 
-// The pieces of one part. Columns are cut evenly: two pieces of 24 rather than one of 48 and a rest.
+// The pieces of one part. Columns are cut evenly: two pieces of 40 rather than one of 64 and a rest.
 class Pieces {
  public:
   Pieces(const TiledMatrix& part, uint32_t num_columns)
       : part_(part),
         num_columns_(num_columns),
         num_column_groups_(divide_up(num_columns, kMaxColumns)),
-        count_(divide_up(part.num_tiles(), kChunkTiles) * num_column_groups_) {}
+        count_(part.num_tiles() * num_column_groups_) {}
 
   uint32_t count() const { return count_; }
 
   Piece operator[](uint32_t index) const {
-    const uint32_t first_tile = index / num_column_groups_ * kChunkTiles;
-    const uint64_t group = index % num_column_groups_;
-    const auto first_column = static_cast<uint32_t>(group * num_columns_ / num_column_groups_);
-    const auto end_column = static_cast<uint32_t>((group + 1) * num_columns_ / num_column_groups_);
-    const uint32_t first_output = first_tile * kTileRows;
-    return {first_tile,   std::min(kChunkTiles, part_.num_tiles() - first_tile),
-            first_output, std::min(kChunkRows, part_.rows() - first_output),
-            first_column, end_column - first_column};
+    const uint32_t tile = index / num_column_groups_;
+    const uint32_t group = index % num_column_groups_;
+    const uint32_t first_output = tile * kTileRows;
+    const uint32_t first_column = begin_of(group);
+    return {tile, first_output, std::min(kTileRows, part_.rows() - first_output), first_column,
+            begin_of(group + 1) - first_column};
   }
 
  private:
+  uint32_t begin_of(uint32_t group) const {
+    const uint64_t even = uint64_t{group} * num_columns_ / num_column_groups_;
+    return std::min(divide_up(static_cast<uint32_t>(even), kColumnUnit) * kColumnUnit, num_columns_);
+  }
+
   const TiledMatrix& part_;
   uint32_t num_columns_;
   uint32_t num_column_groups_;
   uint32_t count_;
 };
 
-// (columns, kChunkRows)
-using PieceOutput = float[kMaxColumns * kChunkRows];
+// (columns, kTileRows)
+using PieceOutput = float[kMaxColumns * kTileRows];
 
-void multiply_piece(const Kernels& kernels, const TiledMatrix& part, const Activation& in, const Piece& piece,
-                    float* out) {
-  kernels.multiply(part.weights(), piece.first_tile, piece.num_tiles,
-                   in.columns(piece.first_column, piece.num_columns), out, kChunkRows);
+void multiply_piece(const Executor& executor, const TiledMatrix& part, const Activation& in,
+                    const Piece& piece, float* out) {
+  const auto multiply = executor.activations == ActivationType::kI8 ? executor.kernels.multiply_i8
+                                                                    : executor.kernels.multiply_f32;
+  multiply(part.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns), out, kTileRows);
+}
+
+void make_blocks_ready(const Executor& executor, const float* values, uint32_t n, const ReadyBlocks& out) {
+  const auto make_ready = executor.activations == ActivationType::kI8 ? executor.kernels.make_ready_i8
+                                                                      : executor.kernels.make_ready_f32;
+  make_ready(values, n, out);
 }
 
 }  // namespace
+
+void make_ready(const Executor& executor, Activation& activation, uint32_t row) {
+  make_blocks_ready(executor, activation.row(row), activation.width(), activation.blocks(row, 0));
+}
 
 void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const Activation& in,
                    uint32_t num_rows, std::span<const float> bias, bool add, float* out, size_t out_stride) {
@@ -91,10 +104,10 @@ void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const 
     const auto part = std::prev(std::ranges::upper_bound(parts, chunk, {}, &Part::first_piece));
     const Piece piece = part->pieces[chunk - part->first_piece];
     PieceOutput products;
-    multiply_piece(executor.kernels, part->matrix, in, piece, products);
+    multiply_piece(executor, part->matrix, in, piece, products);
     const uint32_t first_row = part->first_row + piece.first_output;
     for (uint32_t column = 0; column < piece.num_columns; ++column) {
-      float* product = products + column * kChunkRows;
+      float* product = products + column * kTileRows;
       float* to = out + (piece.first_column + column) * out_stride + first_row;
       if (!bias.empty()) {
         for (uint32_t i = 0; i < piece.num_outputs; ++i) product[i] += bias[first_row + i];
@@ -118,14 +131,14 @@ void gated_multiply_rows(const Executor& executor, const StackedMatrix& gate_up,
     const Piece piece = pieces[chunk];
     PieceOutput gates;
     PieceOutput ups;
-    multiply_piece(executor.kernels, gate_up.parts[0], in, piece, gates);
-    multiply_piece(executor.kernels, gate_up.parts[1], in, piece, ups);
+    multiply_piece(executor, gate_up.parts[0], in, piece, gates);
+    multiply_piece(executor, gate_up.parts[1], in, piece, ups);
     for (uint32_t column = 0; column < piece.num_columns; ++column) {
       const uint32_t row = piece.first_column + column;
       float* to = out.row(row) + piece.first_output;
-      executor.kernels.silu_multiply(gates + column * kChunkRows, ups + column * kChunkRows,
-                                     piece.num_outputs, to);
-      executor.kernels.block_sums(to, piece.num_outputs, out.sums(row) + piece.first_output / kBlockColumns);
+      executor.kernels.silu_multiply(gates + column * kTileRows, ups + column * kTileRows, piece.num_outputs,
+                                     to);
+      make_blocks_ready(executor, to, piece.num_outputs, out.blocks(row, piece.first_output));
     }
   });
 }

@@ -1,5 +1,5 @@
-// Products of whole batches, cut into chunks for the threads. A chunk is a few tiles of one part of the
-// matrix and at most kMaxColumns rows of the batch; each output is computed whole inside one chunk.
+// Products of whole batches, cut into chunks for the threads. A chunk is a tile of 32 rows of one part of the
+// matrix and some rows of the batch; each output is computed whole inside one chunk.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,25 @@
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/matrix.h"
 #include "cpu-runner/thread_pool.h"
+#include "runner/activation_type.h"
 
 namespace runnel {
 
 struct Executor {
   const Kernels& kernels;
   ThreadPool& threads;
+  ActivationType activations = ActivationType::kI8;  // what products read
 };
+
+// Makes a row, of which all values are there, ready for a product.
+void make_ready(const Executor& executor, Activation& activation, uint32_t row);
 
 // out[row * out_stride + r] = matrix row r . in row (+ bias[r]) (+ what out holds, if add). bias:
 // matrix.rows() values or none.
 void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const Activation& in,
                    uint32_t num_rows, std::span<const float> bias, bool add, float* out, size_t out_stride);
 
-// out = silu(gate . in) x (up . in), with its block sums; gate_up has two parts of equal rows.
+// out = silu(gate . in) x (up . in), made ready for a product; gate_up has two parts of equal rows.
 void gated_multiply_rows(const Executor& executor, const StackedMatrix& gate_up, const Activation& in,
                          uint32_t num_rows, Activation& out);
 

@@ -18,6 +18,7 @@
 #include <span>
 #include <string>
 
+#include "runner/activation_type.h"
 #include "runner/batch.h"
 #include "runner/compute_device.h"
 #include "runner/decoder_spec.h"
@@ -44,6 +45,10 @@ struct KvShape {
 struct BackendOptions {
   uint32_t num_threads = 0;  // 0: as many as usable_processors()
   KvType kv_type = KvType::kF16;
+  // Of a CPU: the instruction set that its kernels are for, the best there is if empty; and what products
+  // read.
+  std::string isa = "";
+  ActivationType activations = ActivationType::kI8;
   // Of a GPU: its number, and whether each operation is launched by itself where a graph could stand for all.
   uint32_t gpu_device = 0;
   bool enforce_eager = false;

@@ -1,5 +1,6 @@
-// One table of kernels: included by a .cc file that has defined RUNNEL_KERNELS, the namespace, and
-// RUNNEL_KERNELS_NAME, and that is compiled for the instruction set it is named after. No function of a
+// One table of kernels: included by a .cc file that has defined RUNNEL_KERNELS, the namespace,
+// RUNNEL_KERNELS_NAME, and RUNNEL_VECTOR_ROWS, the rows of products in a vector, and that is compiled for the
+// instruction set it is named after. No function of a
 // common namespace may be instantiated under these headers: the linker keeps one copy of an inline function,
 // and if it kept the one with AVX in it, the portable path would not be. So they use plain pointers and
 // builtins, and what they define is static.
@@ -7,14 +8,17 @@
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kernels/kv-inl.h"
 #include "cpu-runner/kernels/product-inl.h"
+#include "cpu-runner/kernels/ready-inl.h"
 #include "cpu-runner/kernels/rows-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
 static constexpr Kernels kKernels = {
     .name = RUNNEL_KERNELS_NAME,
-    .multiply = multiply,
-    .block_sums = block_sums,
+    .multiply_i8 = multiply_i8,
+    .multiply_f32 = multiply_f32,
+    .make_ready_i8 = make_ready_i8,
+    .make_ready_f32 = make_ready_f32,
     .norm = norm,
     .silu_multiply = silu_multiply,
     .rotate = rotate,

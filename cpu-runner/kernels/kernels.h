@@ -6,45 +6,21 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runner/formats/tensor.h"
+#include "cpu-runner/kernels/product.h"
 #include "runner/kv_type.h"
 
 namespace runnel {
 
-// Weights are held in tiles of 16 rows; a lane of a vector is a row.
-inline constexpr uint32_t kTileRows = 16;
-// k of a product runs in blocks of 32.
-inline constexpr uint32_t kBlockColumns = 32;
 // Positions that attention visits together.
 inline constexpr uint32_t kTilePositions = 32;
-// Activations that are ready for a product, and heads in attention, are continued by zeros to a multiple of
-// this.
+// Heads in attention are continued by zeros to a multiple of this.
 inline constexpr uint32_t kLanes = 16;
-// Columns that one call of multiply may have, queries that one call of attend may have: their state is on the
-// stack.
-inline constexpr uint32_t kMaxColumns = 48;
+// Queries that one call of attend may have: their state is on the stack.
 inline constexpr uint32_t kMaxQueries = 32;
 inline constexpr uint32_t kMaxHeadDim = 256;
 // Values of a head that share a scale in a Q8_0 cache, and the bytes they take: a half and as many bytes.
 inline constexpr uint32_t kKvBlockValues = 32;
 inline constexpr uint32_t kKvBlockBytes = 34;
-
-// A matrix in tiles, see matrix.h for the layout.
-struct TiledWeights {
-  TensorType type;
-  const std::byte* tiles;
-  size_t tile_bytes;
-  uint32_t columns;
-};
-
-// Rows of an activation.
-struct Columns {
-  const float* values;  // (num_columns, stride)
-  const float* sums;    // (num_columns, sums_stride): of each block of 32 values
-  size_t stride;
-  size_t sums_stride;
-  uint32_t num_columns;  // at most kMaxColumns
-};
 
 // K and V of one layer and one KV head.
 struct KvView {
@@ -69,11 +45,15 @@ struct AttendQuery {
 struct Kernels {
   const char* name;
 
-  // out[column * out_stride + row] for the rows of num_tiles tiles from first_tile.
-  void (*multiply)(const TiledWeights& weights, size_t first_tile, size_t num_tiles, const Columns& columns,
-                   float* out, size_t out_stride);
-  // sums[b] of n values, of which the last block may be short.
-  void (*block_sums)(const float* values, uint32_t n, float* sums);
+  // out[column * out_stride + i] for the 32 rows of one tile; with activations as bytes, or as floats.
+  void (*multiply_i8)(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
+                      size_t out_stride);
+  void (*multiply_f32)(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
+                       size_t out_stride);
+  // What these read of n values beside the values, of which the last block may be short. For multiply_f32 it
+  // is the sums alone.
+  void (*make_ready_i8)(const float* values, uint32_t n, const ReadyBlocks& out);
+  void (*make_ready_f32)(const float* values, uint32_t n, const ReadyBlocks& out);
   void (*norm)(const float* in, const float* gain, uint32_t n, float epsilon, float* out);
   // out = silu(gate) x up.
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
@@ -88,11 +68,9 @@ struct Kernels {
 
 extern const Kernels kPortableKernels;
 #if defined(__x86_64__)
-extern const Kernels kX8664V3Kernels;
+extern const Kernels kAvx2Kernels;
+extern const Kernels kAvxVnniKernels;
+extern const Kernels kAvx512VnniKernels;
 #endif
-
-// The best table for this machine. The environment variable RUNNEL_CPU=portable asks for the portable one;
-// any other value of it means nothing.
-const Kernels& select_kernels();
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-// Loops over one row: norm, silu, rotation, block sums.
+// Loops over one row: norm, silu, rotation.
 #pragma once
 
 #include "cpu-runner/kernels/kernels.h"
@@ -6,32 +6,26 @@
 
 namespace runnel::RUNNEL_KERNELS {
 
-static void block_sums(const float* values, uint32_t n, float* sums) {
-  for (uint32_t first = 0; first < n; first += kBlockColumns) {
-    float sum = 0.0f;
-    const uint32_t end = first + kBlockColumns < n ? first + kBlockColumns : n;
-    for (uint32_t k = first; k < end; ++k) sum += values[k];
-    sums[first / kBlockColumns] = sum;
-  }
-}
-
-// The reduction of docs/numerics.md, of x . x.
+// x . x with the 256 virtual lanes of docs/numerics.md and their tree.
 RUNNEL_INLINE float sum_of_squares(const float* x, uint32_t n) {
-  Float8 low = broadcast(0.0f);
-  Float8 high = broadcast(0.0f);
-  uint32_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    const Float8 a = load(x + i);
-    const Float8 b = load(x + i + 8);
-    low = fma(a, a, low);
-    high = fma(b, b, high);
+  constexpr uint32_t kVirtualLanes = 256;
+  constexpr uint32_t kGroupLanes = 32;
+  alignas(32) float lanes[kVirtualLanes] = {};
+  for (uint32_t first = 0; first < n; first += kVirtualLanes) {
+    const uint32_t count = n - first < kVirtualLanes ? n - first : kVirtualLanes;
+    uint32_t i = 0;
+    for (; i + 8 <= count; i += 8) {
+      const Float8 a = load(x + first + i);
+      store(lanes + i, fma(a, a, load(lanes + i)));
+    }
+    for (; i < count; ++i) lanes[i] = __builtin_fmaf(x[first + i], x[first + i], lanes[i]);
   }
-  const uint32_t rest = n - i;
-  const Float8 a = load_part(x + i, rest < 8 ? rest : 8);
-  const Float8 b = rest > 8 ? load_part(x + i + 8, rest - 8) : broadcast(0.0f);
-  low = fma(a, a, low);
-  high = fma(b, b, high);
-  return sum_lanes(low + high);
+  Float8 groups;
+  for (uint32_t group = 0; group < kVirtualLanes / kGroupLanes; ++group) {
+    const float* from = lanes + group * kGroupLanes;
+    groups[group] = sum_lanes((load(from) + load(from + 16)) + (load(from + 8) + load(from + 24)));
+  }
+  return sum_lanes(groups);
 }
 
 static void norm(const float* in, const float* gain, uint32_t n, float epsilon, float* out) {

@@ -18,7 +18,12 @@ export const PASSED_ON = [
 ] as const satisfies (keyof RunnerConfig)[];
 
 /** Settings of one kind of runner. */
-export const PASSED_ON_TO_CPU = ['threads', 'memory-bytes'] as const satisfies (keyof RunnerConfig)[];
+export const PASSED_ON_TO_CPU = [
+  'threads',
+  'isa',
+  'activations',
+  'memory-bytes',
+] as const satisfies (keyof RunnerConfig)[];
 export const PASSED_ON_TO_CUDA = ['gpu-device', 'enforce-eager'] as const satisfies (keyof RunnerConfig)[];
 
 /** How the runner of this kind is started: a line that works by hand as well. */

@@ -18,6 +18,8 @@ export const RUNNER_LIMITS = {
 
 export const BACKENDS = ['auto', 'cpu', 'cuda'] as const;
 const SANDBOX_MODES = ['strict', 'auto', 'off'] as const;
+const ISAS = ['portable', 'avx2', 'avxvnni', 'avx512vnni'] as const;
+const ACTIVATION_TYPES = ['i8', 'f32'] as const;
 const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
 
 const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
@@ -68,6 +70,14 @@ export const runnerSettings = {
     fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
     fallbackHelp: 'one for each processor',
     help: 'threads the CPU computes with',
+  },
+  isa: {
+    schema: z.enum(ISAS, `must be one of ${ISAS.join(', ')}`).optional(),
+    help: `instruction set the CPU computes with: ${ISAS.join(', ')}; default: the best it has`,
+  },
+  activations: {
+    schema: z.enum(ACTIVATION_TYPES, `must be one of ${ACTIVATION_TYPES.join(', ')}`).optional(),
+    help: 'what products read: i8 (default): bytes with a scale for each 32 values; f32, of the CPU: the values, slower',
   },
   'max-model-len': {
     schema: whole(2, RUNNER_LIMITS.maxModelLen).optional(),
@@ -153,6 +163,9 @@ export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof Runn
   if (limit !== undefined && config.record === undefined)
     faults.push(`${limit} means nothing without --record: leave it out, or say where to record.`);
   const asked = backendOf(config);
+  const activations = sourceOf('activations');
+  if (activations !== undefined && config.activations === 'f32' && asked !== 'cpu')
+    faults.push(`${activations} f32 is what cpu-runner alone computes with: say --backend cpu too.`);
   const why =
     config['gpu-device'] === -1 ? `${sourceOf('gpu-device')} -1` : `${sourceOf('backend')} ${asked}`;
   for (const name of UNKNOWN_TO[asked]) {
@@ -179,5 +192,5 @@ export function backendFaults(
 export const UNKNOWN_TO = {
   auto: [],
   cpu: ['gpu-device', 'enforce-eager'],
-  cuda: ['threads', 'memory-bytes'],
+  cuda: ['threads', 'isa', 'memory-bytes'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

@@ -36,10 +36,38 @@ KvType kv_type_from(const std::string& name) {
   return *type;
 }
 
+// Throws, as CLI11 wants it of a value that it cannot take.
+ActivationType activation_type_from(const std::string& name, bool uses_gpu) {
+  const std::optional<ActivationType> type = activation_type_named(name);
+  if (!type) throw CLI::ValidationError("--activations", name + " is none of " + activation_type_names());
+  if (uses_gpu && *type != ActivationType::kI8)
+    throw CLI::ValidationError("--activations",
+                               name + " is what cpu-runner alone computes with; here it is i8");
+  return *type;
+}
+
+void add_activations_flag(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
+  command
+      .add_option_function<std::string>(
+          "--activations",
+          [&flags, uses_gpu](const std::string& name) {
+            flags.activations = activation_type_from(name, uses_gpu);
+          },
+          "What products read: i8, bytes with a scale for each 32 values; f32, of the CPU: the values, "
+          "slower")
+      ->type_name("TYPE")
+      ->default_str(std::string(activation_type_name(flags.activations)));
+}
+
 void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--threads", flags.num_threads, "Threads that compute; default: every processor it may use")
       ->check(CLI::Range(1u, kMaxThreads));
+  command
+      .add_option("--isa", flags.isa,
+                  "Instruction set that computes: portable, avx2, avxvnni, avx512vnni; default: the best the "
+                  "processor has")
+      ->type_name("NAME");
   command
       .add_option(
           "--memory-bytes", flags.memory_bytes,
@@ -305,6 +333,7 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   CLI::App& synth_command = *app.add_subcommand("synth", "Writes a model file of random weights");
   for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command}) {
     add_engine_flags(*command, flags.engine);
+    add_activations_flag(*command, flags.engine, uses_gpu);
     if (uses_gpu) {
       add_gpu_flags(*command, flags.engine);
     } else {

@@ -45,10 +45,14 @@ struct EngineFlags {
   uint64_t kv_cache_bytes = uint64_t{1} << 30;  // 0: half of what is free on the device
   uint64_t memory_bytes = 0;  // of the process, instead of kv_cache_bytes; 0: kv_cache_bytes
   KvType kv_cache_type = KvType::kF16;
+  std::string isa = "";  // empty: the best there is
+  ActivationType activations = ActivationType::kI8;
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
 
-  BackendOptions backend_options() const { return {num_threads, kv_cache_type, gpu_device, enforce_eager}; }
+  BackendOptions backend_options() const {
+    return {num_threads, kv_cache_type, isa, activations, gpu_device, enforce_eager};
+  }
   // Those of a GPU, where they differ: it has more to do at once and memory of its own.
   void set_gpu_defaults();
 };

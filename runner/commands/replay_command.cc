@@ -29,6 +29,11 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
     return Error{ExitCode::kUsage, "The recording's --kv-cache-type is " + quoted(start.kv_cache_type()) +
                                        "; it must be one of " + kv_type_names() + "."};
   }
+  const std::optional<ActivationType> activations = activation_type_named(start.activations());
+  if (!activations) {
+    return Error{ExitCode::kUsage, "The recording's --activations is " + quoted(start.activations()) +
+                                       "; it must be one of " + activation_type_names() + "."};
+  }
   return EngineFlags{.model = start.model(),
                      .architecture = "",
                      .num_threads = start.threads(),
@@ -39,7 +44,8 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
                      .mixed_prefill_tokens = start.mixed_prefill_tokens(),
                      .block_size = start.block_size(),
                      .kv_cache_bytes = start.kv_cache_bytes(),
-                     .kv_cache_type = *kv_cache_type};
+                     .kv_cache_type = *kv_cache_type,
+                     .activations = *activations};
 }
 
 // The KV cache that the recorded process announced: what a --memory-bytes left then, it may not leave now. As

@@ -99,6 +99,7 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   start.set_block_size(flags.block_size);
   start.set_kv_cache_bytes(flags.kv_cache_bytes);
   start.set_kv_cache_type(std::string(kv_type_name(flags.kv_cache_type)));
+  start.set_activations(std::string(activation_type_name(flags.activations)));
   start.set_mixed_batches(flags.mixed_batches);
   start.set_mixed_prefill_tokens(flags.mixed_prefill_tokens);
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "test/cpu-runner/cpu_backend_of.h"
+#include "cpu-runner/cpu_backend.h"
 #include "test/fixtures/model_harness.h"
 
 namespace runnel::test {
@@ -12,17 +12,20 @@ namespace runnel::test {
 struct CpuOptions {
   uint32_t num_threads = 1;
   uint32_t block_size = 32;
-  bool portable = false;
+  std::string isa = "";
   uint32_t shuffle_seed = 0;
   KvType kv_type = KvType::kF16;
+  ActivationType activations = ActivationType::kI8;
 };
 
 class CpuHarness : public ModelHarness {
  public:
   CpuHarness(const std::string& path, const CpuOptions& options)
       : ModelHarness(path,
-                     cpu_backend_of({.num_threads = options.num_threads, .kv_type = options.kv_type},
-                                    options.portable),
+                     make_cpu_backend({.num_threads = options.num_threads,
+                                       .kv_type = options.kv_type,
+                                       .isa = options.isa,
+                                       .activations = options.activations}),
                      options.block_size, options.shuffle_seed) {}
 };
 

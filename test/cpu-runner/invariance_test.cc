@@ -1,5 +1,6 @@
 // A token's logits have the same bits alone or among others, prefilled or decoded, in any chunks, on any
-// number of threads, in blocks of any size and order, on either table of kernels.
+// number of threads, in blocks of any size and order, on any table of kernels.
+#include "cpu-runner/isa.h"
 #include "test/cpu-runner/cpu_harness.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
@@ -53,15 +54,16 @@ TEST_CASE("logits do not depend on threads, blocks, chunks or the instruction se
     const Logits wanted = plain.run(ids, 1);  // as decode steps would
     REQUIRE(wanted.size() == kNumIds);
     CHECK(same_bits(plain.run(ids, kNumIds), wanted));
-    for (const bool portable : {false, true}) {
+    for (const Kernels* kernels : usable_kernels()) {
       for (const uint32_t num_threads : {1u, 2u, 3u}) {
         for (const uint32_t block_size : {8u, 16u, 32u, 64u, 256u}) {
           const uint32_t chunk = 1 + rng() % kNumIds;
-          CAPTURE(portable);
+          CAPTURE(kernels->name);
           CAPTURE(num_threads);
           CAPTURE(block_size);
           CAPTURE(chunk);
-          CpuHarness harness(path, subject.with({num_threads, block_size, portable, /*shuffle_seed=*/chunk}));
+          CpuHarness harness(path,
+                             subject.with({num_threads, block_size, kernels->name, /*shuffle_seed=*/chunk}));
           REQUIRE(same_bits(harness.run(ids, chunk), wanted));
         }
       }
@@ -133,9 +135,9 @@ TEST_CASE("the cache's type changes the logits, and the name of the arithmetic s
   CpuHarness f16(file.path(), {.kv_type = KvType::kF16});
   CpuHarness f32(file.path(), {.kv_type = KvType::kF32});
   CpuHarness q8_0(file.path(), {.kv_type = KvType::kQ8_0});
-  CHECK(f16.backend().numerics_id() == "cpu-f32-2");
-  CHECK(f32.backend().numerics_id() == "cpu-f32-2-kv-f32");
-  CHECK(q8_0.backend().numerics_id() == "cpu-f32-2-kv-q8_0");
+  CHECK(f16.backend().numerics_id() == "cpu-i8-1");
+  CHECK(f32.backend().numerics_id() == "cpu-i8-1-kv-f32");
+  CHECK(q8_0.backend().numerics_id() == "cpu-i8-1-kv-q8_0");
   const Logits wanted = f16.run(ids, 8);
   CHECK_FALSE(same_bits(f32.run(ids, 8), wanted));
   CHECK_FALSE(same_bits(q8_0.run(ids, 8), wanted));
@@ -144,9 +146,9 @@ TEST_CASE("the cache's type changes the logits, and the name of the arithmetic s
 TEST_CASE("the backend names its arithmetic and what it runs on") {
   const TemporaryFile file(write_tiny_llama({}).bytes());
   CpuHarness fast(file.path(), {.num_threads = 2});
-  CpuHarness portable(file.path(), {.portable = true});
-  CHECK(fast.backend().numerics_id() == "cpu-f32-2");
-  CHECK(portable.backend().numerics_id() == "cpu-f32-2");
+  CpuHarness portable(file.path(), {.isa = "portable"});
+  CHECK(fast.backend().numerics_id() == "cpu-i8-1");
+  CHECK(portable.backend().numerics_id() == "cpu-i8-1");
   CHECK(fast.backend().device().name().starts_with("cpu, "));
   CHECK(fast.backend().device().name().ends_with(", 2 threads"));
   CHECK(portable.backend().device().name() == "cpu, portable, 1 thread");

@@ -17,35 +17,6 @@
 
 namespace runnel::reference {
 
-inline float half_at(const std::byte* from) {
-  uint16_t half;
-  std::memcpy(&half, from, 2);
-  return half_to_float(half);
-}
-
-// One row of the file's matrix times x.
-inline float product(TensorType type, std::span<const std::byte> row, std::span<const float> x) {
-  const bool is_quantised = block_weights(type) > 1;
-  std::vector<float> weights(x.size());
-  if (!is_quantised) dequantize_row(type, row, weights);
-  float acc = 0.0f;
-  for (size_t first = 0; first < x.size(); first += 32) {
-    const size_t end = std::min(first + 32, x.size());
-    const std::byte* block = row.data() + first / 32 * block_bytes(type);
-    std::array<int8_t, 32> quants;
-    if (is_quantised) unpack_block(type, block, quants);
-    float s = 0.0f;
-    float sum = 0.0f;
-    for (size_t k = first; k < end; ++k) {
-      s = std::fma(is_quantised ? static_cast<float>(quants[k - first]) : weights[k], x[k], s);
-      sum = sum + x[k];
-    }
-    acc = is_quantised ? std::fma(half_at(block), s, acc) : acc + s;
-    if (type == TensorType::kQ4_1) acc = std::fma(half_at(block + 2), sum, acc);
-  }
-  return acc;
-}
-
 inline float tree(std::array<float, 16> lane) {
   for (int width = 8; width >= 1; width /= 2) {
     for (int j = 0; j < width; ++j) lane[j] = lane[j] + lane[j + width];
@@ -57,17 +28,6 @@ inline float reduction(std::span<const float> a, std::span<const float> b) {
   std::array<float, 16> lane{};
   for (size_t i = 0; i < a.size(); ++i) lane[i % 16] = std::fma(a[i], b[i], lane[i % 16]);
   return tree(lane);
-}
-
-inline std::vector<float> norm(std::span<const float> x, std::span<const float> gain, float epsilon) {
-  const float scale = 1.0f / std::sqrt(reduction(x, x) / static_cast<float>(x.size()) + epsilon);
-  std::vector<float> out(x.size());
-  for (size_t i = 0; i < x.size(); ++i) out[i] = (x[i] * scale) * gain[i];
-  return out;
-}
-
-inline float silu(float gate) {
-  return gate / (1.0f + exp_f32(-gate));
 }
 
 // A key or value as a cache of the type gives it back.

@@ -3,8 +3,8 @@
 
 #include <map>
 
+#include "cpu-runner/cpu_backend.h"
 #include "runner/commands/loaded_model.h"
-#include "test/cpu-runner/cpu_backend_of.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
@@ -22,7 +22,7 @@ TEST_CASE("a tenth of the workload gives every token, in a cache that is too sma
   flags.model = file.path();
   flags.max_num_seqs = kTenth;
   flags.kv_cache_bytes = 500'000;
-  auto backend = test::cpu_backend_of({.num_threads = 1}, /*portable=*/false);
+  auto backend = make_cpu_backend({.num_threads = 1});
   REQUIRE(backend.ok());
   const Result<LoadedModel> loaded = load(flags, *std::move(backend), [](uint64_t, uint64_t) {});
   REQUIRE(loaded.ok());

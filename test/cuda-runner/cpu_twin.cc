@@ -2,19 +2,19 @@
 
 #include <numeric>
 
-#include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/isa.h"
 #include "cpu-runner/kv_cache.h"
 
 namespace runnel::test {
 
 std::vector<float> cpu_norm(std::span<const float> x, std::span<const float> gain, float epsilon) {
   std::vector<float> out(x.size());
-  select_kernels().norm(x.data(), gain.data(), static_cast<uint32_t>(x.size()), epsilon, out.data());
+  usable_kernels().back()->norm(x.data(), gain.data(), static_cast<uint32_t>(x.size()), epsilon, out.data());
   return out;
 }
 
 void cpu_rotate(std::span<float> head, std::span<const float> angles, bool interleaved) {
-  select_kernels().rotate(head.data(), angles.data(), static_cast<uint32_t>(angles.size()), interleaved);
+  usable_kernels().back()->rotate(head.data(), angles.data(), static_cast<uint32_t>(angles.size()), interleaved);
 }
 
 std::vector<float> cpu_attend(KvType type, std::span<const float> query, std::span<const float> keys,
@@ -28,12 +28,12 @@ std::vector<float> cpu_attend(KvType type, std::span<const float> query, std::sp
   std::iota(block_table.begin(), block_table.end(), 0);
   for (uint32_t position = 0; position < num_positions; ++position) {
     const KvCache::Slot slot = cache.slot(0, 0, block_table, position);
-    select_kernels().store_kv(type, keys.data() + size_t{position} * dim, dim, slot.key);
-    select_kernels().store_kv(type, values.data() + size_t{position} * dim, dim, slot.value);
+    usable_kernels().back()->store_kv(type, keys.data() + size_t{position} * dim, dim, slot.key);
+    usable_kernels().back()->store_kv(type, values.data() + size_t{position} * dim, dim, slot.value);
   }
   std::vector<float> out(dim);
   const AttendQuery attended{query.data(), out.data(), first_position, num_positions};
-  select_kernels().attend(cache.view(0, 0, block_table), &attended, 1, scale);
+  usable_kernels().back()->attend(cache.view(0, 0, block_table), &attended, 1, scale);
   return out;
 }
 

@@ -7,7 +7,7 @@
 
 #include "cuda-runner/kernels/ready_rows.h"
 #include "test/cuda-runner/on_device.h"
-#include "test/cuda-runner/product_reference.h"
+#include "test/fixtures/product_reference.h"
 
 namespace runnel::test {
 
@@ -18,7 +18,7 @@ inline std::vector<uint32_t> bits_of(const std::vector<float>& values) {
 }
 
 struct DeviceReady {
-  DeviceReady(const TestStream& stream, const cuda_reference::Ready& ready)
+  DeviceReady(const TestStream& stream, const reference::Ready& ready)
       : width(ready.width),
         stride(ready.stride),
         values(stream, ready.values),
@@ -36,7 +36,7 @@ struct DeviceReady {
   ReadyRows view() const { return {values.view(), quants.view(), scales.view(), sums.view(), width, stride}; }
 
   // Bit for bit.
-  bool is(const cuda_reference::Ready& wanted) const {
+  bool is(const reference::Ready& wanted) const {
     return bits_of(values.values()) == bits_of(wanted.values) && quants.values() == wanted.quants &&
            bits_of(scales.values()) == bits_of(wanted.scales) && sums.values() == wanted.sums;
   }

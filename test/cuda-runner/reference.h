@@ -1,5 +1,4 @@
-// docs/numerics.md, "The arithmetic of cuda-runner", written out in scalar code: reductions, norm and
-// attention.
+// docs/numerics.md, "The arithmetic of cuda-runner", written out in scalar code: attention.
 #pragma once
 
 #include <algorithm>
@@ -10,28 +9,9 @@
 #include <vector>
 
 #include "runner/numerics.h"
+#include "test/fixtures/product_reference.h"
 
 namespace runnel::cuda_reference {
-
-// A power of two of values.
-inline float tree_of_halves(std::vector<float> values) {
-  for (size_t half = values.size() / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) values[i] = values[i] + values[i + half];
-  }
-  return values[0];
-}
-
-inline std::vector<float> norm(std::span<const float> x, std::span<const float> gain, float epsilon) {
-  std::vector<float> lane(256);
-  for (size_t i = 0; i < x.size(); ++i) lane[i % 256] = std::fma(x[i], x[i], lane[i % 256]);
-  std::vector<float> groups;
-  for (size_t first = 0; first < 256; first += 32)
-    groups.push_back(tree_of_halves({lane.begin() + first, lane.begin() + first + 32}));
-  const float scale = 1.0f / std::sqrt(tree_of_halves(groups) / static_cast<float>(x.size()) + epsilon);
-  std::vector<float> out(x.size());
-  for (size_t i = 0; i < x.size(); ++i) out[i] = (x[i] * scale) * gain[i];
-  return out;
-}
 
 inline float score(std::span<const float> query, std::span<const float> key, float scale) {
   std::array<float, 4> s{};
@@ -64,7 +44,7 @@ inline std::vector<float> attend(std::span<const float> query, std::span<const f
       const float correction = exp_f32(max - new_max);
       std::vector<float> p(32);
       for (size_t i = begin; i < end; ++i) p[i - tile] = exp_f32(t[i - tile] - new_max);
-      sum = std::fma(sum, correction, tree_of_halves(p));
+      sum = std::fma(sum, correction, reference::tree_of_halves(p));
       for (size_t d = 0; d < dim; ++d) {
         acc[d] = acc[d] * correction;
         for (size_t i = begin; i < end; ++i) acc[d] = std::fma(p[i - tile], values[i * dim + d], acc[d]);

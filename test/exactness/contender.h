@@ -14,7 +14,7 @@ namespace runnel::exactness {
 struct Contender {
   Sizes tiny;
   Sizes real;  // with a model that is not made for this
-  std::function<Result<std::unique_ptr<Backend>>(const BackendOptions& options, bool portable_kernels)> make;
+  std::function<Result<std::unique_ptr<Backend>>(const BackendOptions& options)> make;
   // Launches of graphs in this process, without the first of each.
   std::function<uint64_t()> num_graph_replays = [] { return uint64_t{0}; };
 };

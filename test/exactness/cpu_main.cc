@@ -1,4 +1,4 @@
-#include "test/cpu-runner/cpu_backend_of.h"
+#include "cpu-runner/cpu_backend.h"
 #include "test/exactness/program.h"
 
 int main(int argc, char** argv) {
@@ -12,5 +12,5 @@ int main(int argc, char** argv) {
                 .has_threads = true,
                 .has_portable_kernels = true},
        .real = {.max_prompt_tokens = 48, .max_answer_tokens = 32, .max_neighbours = 5, .has_threads = true},
-       .make = test::cpu_backend_of});
+       .make = make_cpu_backend});
 }

@@ -128,7 +128,7 @@ void Crowd::take(const NewToken& token, bool is_replayed) {
   }
   if (&member != &under_test()) return;
   if (runner_->setting.flags.num_threads > 1) events_.add(Event::kThreads);
-  if (runner_->setting.portable_kernels) events_.add(Event::kPortable);
+  if (runner_->setting.flags.isa == "portable") events_.add(Event::kPortable);
   if (runner_->setting.flags.enforce_eager) events_.add(Event::kEager);
   if (is_replayed) events_.add(Event::kReplayed);
   CHECK(token.logprobs.has_value() == member.request.has_top_logprobs());

@@ -30,11 +30,10 @@ cudaError_t __wrap_cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stre
 
 int main(int argc, char** argv) {
   using namespace runnel;
-  const auto make = [](const BackendOptions& options, bool) { return make_cuda_backend(options); };
   return exactness::run_program(
       argc, argv,
       {.tiny = {.max_prompt_tokens = 32, .max_answer_tokens = 20, .max_neighbours = 5, .has_graphs = true},
        .real = {.max_prompt_tokens = 48, .max_answer_tokens = 32, .max_neighbours = 5, .has_graphs = true},
-       .make = make,
+       .make = make_cuda_backend,
        .num_graph_replays = [] { return num_graph_replays; }});
 }

@@ -12,7 +12,7 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
   flags.max_model_len = max_model_len;
 
   // One line for each thing that may be different every time.
-  setting.portable_kernels = sizes.has_portable_kernels && random.one_in(9);
+  if (sizes.has_portable_kernels && random.one_in(9)) flags.isa = "portable";
   if (sizes.has_threads) flags.num_threads = random.pick({1u, 2u, 3u});
   flags.enforce_eager = sizes.has_graphs && random.one_in(3);
   flags.max_num_seqs = random.one_in(8) ? 1 : random.between(2, 8);

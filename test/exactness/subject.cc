@@ -51,8 +51,7 @@ Subject::Subject(const Contender& contender, const std::string& path, KvType kv_
     : contender_(contender), path_(path), kv_type_(kv_type), plain_(load(plain_setting(path, kv_type))) {}
 
 LoadedModel Subject::load(const Setting& setting) const {
-  Result<std::unique_ptr<Backend>> backend =
-      contender_.make(setting.flags.backend_options(), setting.portable_kernels);
+  Result<std::unique_ptr<Backend>> backend = contender_.make(setting.flags.backend_options());
   if (!backend.ok()) give_up(backend.error().message);
   Result<LoadedModel> loaded = runnel::load(setting.flags, *std::move(backend), [](uint64_t, uint64_t) {});
   if (!loaded.ok()) give_up(loaded.error().message);

@@ -15,7 +15,6 @@ namespace runnel::exactness {
 // What may not change a bit. What may, such as the file, belongs to Subject.
 struct Setting {
   EngineFlags flags;
-  bool portable_kernels = false;
 };
 
 // A fresh engine over a loaded model.

@@ -272,6 +272,8 @@ test('what is printed is read back as the same configuration', () => {
     ['--model', 'm', '--backend', 'auto', '--gpu-device', '2', '--enforce-eager', 'off'],
     ['--model', 'm', '--backend', 'cuda', '--gpu-device', '0'],
     ['--model', 'm', '--backend', 'cpu', '--gpu-device=-1'],
+    ['--model', 'm', '--backend', 'cpu', '--isa', 'avx2', '--activations', 'f32'],
+    ['--model', 'm', '--backend', 'cuda', '--activations', 'i8'],
   ];
   for (const args of cases) {
     const config: Config = readConfig(args, {});
@@ -373,6 +375,13 @@ test('settings that contradict each other are refused by their names', async () 
     [['--backend', 'cpu', '--gpu-device', '0'], {}, '--gpu-device means nothing .* --backend cpu'],
     [['--gpu-device=-1', '--enforce-eager', 'off'], {}, '--enforce-eager means nothing .* --gpu-device -1'],
     [['--backend', 'cuda', '--memory-bytes', '9'], {}, '--memory-bytes means nothing .* --backend cuda'],
+    [['--backend', 'cuda', '--isa', 'avx2'], {}, '--isa means nothing .* --backend cuda'],
+    [['--activations', 'f32'], {}, '--activations f32 is what cpu-runner alone .*: say --backend cpu too.$'],
+    [
+      ['--backend', 'cuda'],
+      { RUNNEL_ACTIVATIONS: 'f32' },
+      'RUNNEL_ACTIVATIONS f32 is what cpu-runner alone computes with',
+    ],
     [
       ['--mixed-batches', 'off', '--mixed-prefill-tokens', '9'],
       {},

@@ -15,7 +15,7 @@ namespace runnel {
 namespace {
 
 using namespace test;
-using cuda_reference::Ready;
+using reference::Ready;
 
 constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
 constexpr float kScale = 0.25f;
@@ -70,7 +70,7 @@ struct Attention {
         all.insert(all.end(), one.begin(), one.end());
       }
     }
-    return cuda_reference::ready(all, width());
+    return reference::ready(all, width());
   }
 
   const TestStream& stream;

@@ -8,7 +8,7 @@
 #include "test/cuda-runner/device_matrix.h"
 #include "test/cuda-runner/device_ready.h"
 #include "test/cuda-runner/on_device.h"
-#include "test/cuda-runner/product_reference.h"
+#include "test/fixtures/product_reference.h"
 #include "test/fixtures/random_floats.h"
 #include "test/unit_test.h"
 
@@ -16,7 +16,7 @@ namespace runnel {
 namespace {
 
 using namespace test;
-using cuda_reference::Ready;
+using reference::Ready;
 
 constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
                                  TensorType::kQ8_0};
@@ -41,7 +41,7 @@ TEST_CASE("products of every type, for any number of rows, have the bits of the 
         CAPTURE(type_name(type));
         CAPTURE(columns);
         CAPTURE(num_rows);
-        const Ready x = cuda_reference::ready(random_rows(num_rows, columns, rng), columns);
+        const Ready x = reference::ready(random_rows(num_rows, columns, rng), columns);
         const DeviceReady in(stream, x);
         constexpr uint32_t kStride = 64;
         constexpr uint32_t kFirst = 7;
@@ -55,7 +55,7 @@ TEST_CASE("products of every type, for any number of rows, have the bits of the 
                                  epilogue, {out.view(), kStride}, kFirst, stream));
         for (uint32_t row = 0; row < num_rows; ++row) {
           for (uint32_t i = 0; i < kRows; ++i) {
-            float y = cuda_reference::product(type, matrix.row(i), x, row);
+            float y = reference::product(type, matrix.row(i), x, row);
             if (has_bias) y = y + biases[kFirst + i];
             float& at = before[row * kStride + kFirst + i];
             at = epilogue == Epilogue::kAdd ? y + at : y;
@@ -80,7 +80,7 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
         CAPTURE(type_name(gate_type));
         CAPTURE(type_name(up_type));
         CAPTURE(num_rows);
-        const Ready x = cuda_reference::ready(random_rows(num_rows, kColumns, rng), kColumns);
+        const Ready x = reference::ready(random_rows(num_rows, kColumns, rng), kColumns);
         const DeviceReady in(stream, x);
         const DeviceReady out(stream, kWidth, num_rows);
         require_success(
@@ -88,10 +88,10 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
         std::vector<float> rows;
         for (uint32_t row = 0; row < num_rows; ++row) {
           for (uint32_t i = 0; i < kWidth; ++i)
-            rows.push_back(cuda_reference::gated(cuda_reference::product(gate_type, gate.row(i), x, row),
-                                                 cuda_reference::product(up_type, up.row(i), x, row)));
+            rows.push_back(reference::gated(reference::product(gate_type, gate.row(i), x, row),
+                                                 reference::product(up_type, up.row(i), x, row)));
         }
-        const Ready wanted = cuda_reference::ready(rows, kWidth);
+        const Ready wanted = reference::ready(rows, kWidth);
         REQUIRE(bits_of(out.values.values()) == bits_of(wanted.values));
         REQUIRE(out.quants.values() == wanted.quants);
         REQUIRE(bits_of(out.scales.values()) == bits_of(wanted.scales));
@@ -110,7 +110,7 @@ TEST_CASE("a value that is no number makes its block's scale none, and every pro
   for (const float bad : {std::nanf(""), INFINITY}) {
     std::vector<float> row(kColumns, 1.0f);
     row[5] = bad;
-    Ready x = cuda_reference::ready(row, kColumns);
+    Ready x = reference::ready(row, kColumns);
     const DeviceReady in(stream, x);
     const DeviceReady gated(stream, 32, 1);
     require_success(gated_multiply(gate.on_device(), gate.on_device(), in.view(), 1, gated.view(), stream));

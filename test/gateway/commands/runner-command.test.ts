@@ -52,6 +52,12 @@ test('cuda-runner gets its device and no threads, and cpu-runner no device', () 
   const budget = readConfig(['--model', 'm.gguf', '--memory-bytes', '9000', '--threads', '2'], {});
   assert.equal(runnerCommand('cuda', budget, slot).args, ['serve', '--model', 'm.gguf']);
   assert.ok(runnerCommand('cpu', budget, slot).args.join(' ').endsWith('--memory-bytes 9000'));
+  const arithmetic = readConfig(
+    ['--model', 'm.gguf', '--threads', '2', '--isa', 'avx2', '--activations', 'i8'],
+    {},
+  );
+  assert.equal(runnerCommand('cuda', arithmetic, slot).args, ['serve', '--model', 'm.gguf']);
+  assert.ok(runnerCommand('cpu', arithmetic, slot).args.join(' ').endsWith('--isa avx2 --activations i8'));
   const graphs = readConfig(['--model', 'm.gguf', '--enforce-eager', 'off'], {});
   assert.equal(runnerCommand('cuda', graphs, slot).args, ['serve', '--model', 'm.gguf']);
 });

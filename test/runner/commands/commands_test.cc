@@ -47,7 +47,24 @@ int status_of(std::vector<const char*> arguments, ExitCode backend_error = ExitC
                        }});
 }
 
+int gpu_status_of(std::vector<const char*> arguments) {
+  arguments.insert(arguments.begin(), "cuda-runner");
+  return run_commands(static_cast<int>(arguments.size()), arguments.data(),
+                      {.kind = "cuda",
+                       .make = [](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
+                         return Error{ExitCode::kNoDevice, "There is no device in this test."};
+                       },
+                       .report_devices = [](bool, std::ostream&) -> Result<void> { return {}; }});
+}
+
 }  // namespace
+
+TEST_CASE("cuda-runner refuses float activations and instruction sets, which are cpu-runner's") {
+  CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "f32"}) == 64);
+  CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "i8"}) ==
+        static_cast<int>(ExitCode::kNoDevice));
+  CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--isa", "avx2"}) == 64);
+}
 
 TEST_CASE("generate: prints an id a line, or one object") {
   Fixture fixture;
@@ -231,6 +248,9 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
                    "6=100"}) == 69);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--kv-cache-type", "F16"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--kv-cache-type", "q8_0"}) == 69);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "i4"}) == 64);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "f32"}) == 69);
+  CHECK(status_of({"generate", "--model", "m", "--tokens", "1", "--isa", "avx2"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "0"}) == 64);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1"}) == 69);
   CHECK(status_of({"bench", "--model", "m", "--memory-bytes", "1", "--kv-cache-bytes", "1"}) == 64);

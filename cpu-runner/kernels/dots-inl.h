@@ -1,0 +1,83 @@
+// Whole numbers in products: in each lane the sum of 32 products of a weight and an activation, four at a
+// time. It is exact, so that each instruction set may find it in its own way.
+#pragma once
+
+#include "cpu-runner/kernels/lanes-inl.h"
+
+#if RUNNEL_HAS_AVX512 && defined(__AVX512VNNI__)
+#define RUNNEL_DOT4_OF_AVX512 1
+#elif RUNNEL_VECTOR_ROWS == 8 && defined(__AVXVNNI__)
+#define RUNNEL_DOT4_OF_AVX 1
+#elif RUNNEL_VECTOR_ROWS == 8 && RUNNEL_HAS_AVX2
+#define RUNNEL_PAIRS_OF_AVX2 1
+#endif
+
+namespace runnel::RUNNEL_KERNELS {
+
+#if defined(RUNNEL_PAIRS_OF_AVX2)
+
+// There is an instruction for pairs, u8[0] * s8[0] + u8[1] * s8[1], which it cuts off at 16 bits.
+RUNNEL_INLINE __m256i pairs(__m256i u8, __m256i s8) {
+  return _mm256_maddubs_epi16(u8, s8);
+}
+RUNNEL_INLINE __m256i pair_sums(__m256i pairs) {
+  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+// Weights of 0 to 15: eight pairs are at most 8 * 2 * 15 * 127 = 30,480 and add up in 16 bits.
+struct Dots4Bit {
+  using Sum = __m256i;
+  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) {
+    sum = _mm256_add_epi16(sum, pairs((__m256i)weights, (__m256i)x));
+  }
+  RUNNEL_INLINE Ints total(Sum sum) { return (Ints)pair_sums(sum); }
+};
+
+// Weights of -128 to 127, their signs given to the activations: a pair is at most 2 * 128 * 127 = 32,512.
+struct Dots8Bit {
+  using Sum = Ints;
+  static constexpr int32_t kExcess = 0;
+  RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
+  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) {
+    const __m256i signed_x = _mm256_sign_epi8((__m256i)x, (__m256i)weights);
+    sum += (Ints)pair_sums(pairs(_mm256_abs_epi8((__m256i)weights), signed_x));
+  }
+  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
+};
+
+#else
+
+// acc + the sum of the four u8[i] * s8[i].
+RUNNEL_INLINE Ints dot4(Ints acc, Ints u8, Ints s8) {
+#if defined(RUNNEL_DOT4_OF_AVX512)
+  return (Ints)_mm512_dpbusd_epi32((__m512i)acc, (__m512i)u8, (__m512i)s8);
+#elif defined(RUNNEL_DOT4_OF_AVX)
+  return (Ints)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)u8, (__m256i)s8);
+#else
+  // The second and fourth byte of each lane, then the first and third, in 16 bits: 255 * 127 fits.
+  typedef int16_t Shorts __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS)));
+  typedef uint16_t UnsignedShorts __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS)));
+  const Ints odd = (Ints)((Shorts)((UnsignedShorts)u8 >> 8) * ((Shorts)s8 >> 8));
+  const Ints even = (Ints)((Shorts)((UnsignedShorts)u8 & 255) * ((Shorts)((UnsignedShorts)s8 << 8) >> 8));
+  return acc + (odd >> 16) + ((odd << 16) >> 16) + (even >> 16) + ((even << 16) >> 16);
+#endif
+}
+
+struct Dots4Bit {
+  using Sum = Ints;
+  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
+  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
+};
+
+// Weights of -128 to 127 and 128 more, so that they have no sign.
+struct Dots8Bit {
+  using Sum = Ints;
+  static constexpr int32_t kExcess = 128;
+  RUNNEL_INLINE Ints weights(Ints bytes) { return bytes ^ static_cast<int32_t>(0x80808080); }
+  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
+  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
+};
+
+#endif
+
+}  // namespace runnel::RUNNEL_KERNELS

@@ -1,0 +1,11 @@
+// The kernels for processors with AVX2, FMA and F16C: all since Haswell and Zen.
+#if defined(__x86_64__)
+#define RUNNEL_KERNELS avx2
+#define RUNNEL_KERNELS_NAME "avx2"
+#define RUNNEL_VECTOR_ROWS 8
+#include "cpu-runner/kernels/kernels-inl.h"
+
+namespace runnel {
+constinit const Kernels kAvx2Kernels = avx2::kKernels;
+}  // namespace runnel
+#endif

@@ -1,0 +1,11 @@
+// The kernels for processors that do the same in vectors of AVX-512: servers since Ice Lake and Zen 4.
+#if defined(__x86_64__)
+#define RUNNEL_KERNELS avx512vnni
+#define RUNNEL_KERNELS_NAME "avx512vnni"
+#define RUNNEL_VECTOR_ROWS 16
+#include "cpu-runner/kernels/kernels-inl.h"
+
+namespace runnel {
+constinit const Kernels kAvx512VnniKernels = avx512vnni::kKernels;
+}  // namespace runnel
+#endif

@@ -1,0 +1,247 @@
+// Products and what they read, by each table of kernels, against docs/numerics.md written out: equal bits.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cpu-runner/activation.h"
+#include "cpu-runner/matrix.h"
+#include "runner/activation_type.h"
+#include "runner/formats/half.h"
+#include "test/cpu-runner/kernel_tables.h"
+#include "test/fixtures/gguf_writer.h"
+#include "test/fixtures/product_reference.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
+                                 TensorType::kQ8_0};
+
+// Not-a-numbers are all alike: which of their bits are set is up to the processor.
+bool same_number(float a, float b) {
+  return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+Activation ready_rows(const Kernels& kernels, ActivationType type, std::span<const float> rows,
+                      uint32_t width) {
+  const auto num_rows = static_cast<uint32_t>(rows.size() / width);
+  const auto make_ready = type == ActivationType::kI8 ? kernels.make_ready_i8 : kernels.make_ready_f32;
+  Activation activation(num_rows, width);
+  for (uint32_t row = 0; row < num_rows; ++row) {
+    std::ranges::copy(rows.subspan(row * width, width), activation.row(row));
+    make_ready(activation.row(row), width, activation.blocks(row, 0));
+  }
+  return activation;
+}
+
+// A matrix of the file, with its tiles.
+class Weights {
+ public:
+  Weights(TensorType type, uint32_t rows, uint32_t columns, std::string data)
+      : type_(type), rows_(rows), data_(std::move(data)) {
+    const TensorView tensor{"t", type, 2, {columns, rows, 1, 1}, std::as_bytes(std::span(data_))};
+    const auto threads = ThreadPool::create(1);
+    tiles_ = *TiledMatrix::from_tensor(tensor, arena_, **threads);
+  }
+
+  uint32_t rows() const { return rows_; }
+  TensorType type() const { return type_; }
+  std::span<const std::byte> row(uint32_t index) const {
+    const size_t row_bytes = data_.size() / rows_;
+    return std::as_bytes(std::span(data_)).subspan(index * row_bytes, row_bytes);
+  }
+  // (num_rows of x, rows), by these kernels.
+  std::vector<float> times(const Kernels& kernels, ActivationType type, std::span<const float> x) const {
+    const uint32_t width = tiles_.columns();
+    const auto num_columns = static_cast<uint32_t>(x.size() / width);
+    const auto multiply = type == ActivationType::kI8 ? kernels.multiply_i8 : kernels.multiply_f32;
+    const Activation activation = ready_rows(kernels, type, x, width);
+    const size_t stride = tiles_.num_tiles() * kTileRows;
+    std::vector<float> out(num_columns * stride, std::numeric_limits<float>::quiet_NaN());
+    for (uint32_t tile = 0; tile < tiles_.num_tiles(); ++tile)
+      multiply(tiles_.weights(), tile, activation.columns(0, num_columns), out.data() + tile * kTileRows,
+               stride);
+    std::vector<float> rows;
+    for (uint32_t column = 0; column < num_columns; ++column)
+      rows.insert(rows.end(), out.begin() + column * stride, out.begin() + column * stride + rows_);
+    return rows;
+  }
+
+ private:
+  TensorType type_;
+  uint32_t rows_;
+  std::string data_;
+  WeightArena arena_;
+  TiledMatrix tiles_;
+};
+
+std::vector<float> reference_products(const Weights& weights, ActivationType type, std::span<const float> x,
+                                      uint32_t width) {
+  const reference::Ready ready = reference::ready(x, width);
+  const auto product = type == ActivationType::kI8 ? reference::product : reference::f32_product;
+  std::vector<float> out;
+  for (size_t column = 0; column < x.size() / width; ++column) {
+    for (uint32_t row = 0; row < weights.rows(); ++row)
+      out.push_back(product(weights.type(), weights.row(row), ready, column));
+  }
+  return out;
+}
+
+void require_same(const Weights& weights, std::span<const float> x, uint32_t width) {
+  for (const ActivationType activations : {ActivationType::kI8, ActivationType::kF32}) {
+    const std::vector<float> wanted = reference_products(weights, activations, x, width);
+    for (const Kernels* kernels : kernel_tables()) {
+      CAPTURE(kernels->name);
+      CAPTURE(type_name(weights.type()));
+      CAPTURE(activation_type_name(activations));
+      CAPTURE(width);
+      CAPTURE(x.size() / width);
+      const std::vector<float> products = weights.times(*kernels, activations, x);
+      REQUIRE(std::ranges::equal(products, wanted, same_number));
+    }
+  }
+}
+
+TEST_CASE("products of every type, by every table, of 1 to 512 columns have the bits of the reference") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
+  for (const TensorType type : kTypes) {
+    constexpr uint32_t kRows = 32 + 5;  // a tile that is full and one that is not
+    constexpr uint32_t kWidth = 320;    // a segment that is full and one that is not
+    const Weights weights(type, kRows, kWidth, random_weights(type, uint64_t{kRows} * kWidth, 0.3f, rng));
+    for (const uint32_t num_columns : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 13u, 16u, 31u, 48u, 65u})
+      require_same(weights, random_floats(size_t{num_columns} * kWidth, rng), kWidth);
+  }
+  const Weights few(TensorType::kQ4_1, 3, 64, random_weights(TensorType::kQ4_1, 3 * 64, 0.3f, rng));
+  for (const uint32_t num_columns : {100u, 255u, 256u, 511u, 512u})
+    require_same(few, random_floats(size_t{num_columns} * 64, rng), 64);
+}
+
+TEST_CASE(
+    "products of rows of any length, of floats also no multiple of a block, have the bits of the reference") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
+  for (const TensorType type : kTypes) {
+    std::vector<uint32_t> widths = {32, 64, 224, 256, 288, 512, 576, 1536};
+    if (!is_quantised(type)) widths.insert(widths.end(), {1u, 31u, 33u, 75u, 255u, 257u, 511u, 513u});
+    for (const uint32_t width : widths) {
+      const uint32_t rows = 1 + rng() % 70;
+      CAPTURE(rows);
+      const Weights weights(type, rows, width, random_weights(type, uint64_t{rows} * width, 0.3f, rng));
+      for (const uint32_t num_columns : {1u, 2u, 6u})
+        require_same(weights, random_floats(size_t{num_columns} * width, rng), width);
+    }
+  }
+}
+
+// Blocks of one quant byte, of one scale and one minimum.
+std::string blocks_of(TensorType type, size_t num_blocks, uint8_t quants, float scale, float minimum) {
+  std::string block(block_bytes(type), static_cast<char>(quants));
+  const uint16_t halves[] = {float_to_half(scale), float_to_half(minimum)};
+  std::memcpy(block.data(), halves, type == TensorType::kQ4_1 ? 4 : 2);
+  std::string out;
+  for (size_t i = 0; i < num_blocks; ++i) out += block;
+  return out;
+}
+
+TEST_CASE("the largest sums that whole numbers can have are exact") {
+  constexpr uint32_t kWidth = 288;
+  constexpr uint32_t kRows = 33;
+  // In each block all quants are 127 or -127, or every other one is.
+  std::vector<float> all(kWidth, 1.0f), none(kWidth, -1.0f), turns(kWidth), pairs(kWidth);
+  for (uint32_t k = 0; k < kWidth; ++k) {
+    turns[k] = k % 2 == 0 ? 1.0f : -1.0f;
+    pairs[k] = k % 4 < 2 ? -3.0f : 3.0f;
+  }
+  std::vector<float> x;
+  for (const auto& row : {all, none, turns, pairs, all}) x.insert(x.end(), row.begin(), row.end());
+  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
+    for (const uint8_t quants : {0x00, 0xff, 0x0f, 0xf0, 0x80, 0x7f, 0x81, 0x08}) {
+      CAPTURE(static_cast<int>(quants));
+      const Weights weights(type, kRows, kWidth, blocks_of(type, kRows * kWidth / 32, quants, 0.5f, -2.0f));
+      require_same(weights, x, kWidth);
+    }
+  }
+}
+
+TEST_CASE("weights and activations without a scale, or with an infinite one, give the reference's numbers") {
+  constexpr uint32_t kWidth = 64;
+  constexpr uint32_t kRows = 4;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x(4 * kWidth, 0.25f);
+  std::fill_n(x.begin(), 32, 0.0f);                 // d is 0
+  x[kWidth + 5] = 3e38f;                            // d is near the largest
+  x[2 * kWidth + 40] = -kInfinity;                  // d is infinite
+  std::fill_n(x.begin() + 3 * kWidth, 64, 1e-44f);  // d is 0 although the values are not, or has few bits
+  x[3 * kWidth + 40] = 2.7e-43f;
+  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
+    for (const float scale : {0.0f, -0.0f, 1.0f, 65504.0f, kInfinity, -kInfinity}) {
+      for (const float minimum : {0.0f, kInfinity}) {
+        CAPTURE(scale);
+        CAPTURE(minimum);
+        const Weights weights(type, kRows, kWidth, blocks_of(type, kRows * 2, 0x93, scale, minimum));
+        require_same(weights, x, kWidth);
+      }
+    }
+  }
+}
+
+TEST_CASE("a row that is ready has the reference's quants, scales and sums, at every length") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
+  std::vector<uint32_t> widths = {576, 1536};
+  for (uint32_t width = 1; width <= 100; ++width) widths.push_back(width);
+  for (const uint32_t width : widths) {
+    // Among them values half way between two quants, and blocks of subnormal ones.
+    std::vector<float> x = random_floats(width, rng, width % 7 == 0 ? 1e-42f : 1.0f);
+    if (width > 40) {
+      x[0] = 127.0f;
+      for (uint32_t i = 1; i < 32; ++i) x[i] = static_cast<float>(i * 3 % 127) + (i % 2 == 0 ? 0.5f : -0.5f);
+    }
+    const reference::Ready wanted = reference::ready(x, width);
+    for (const Kernels* kernels : kernel_tables()) {
+      CAPTURE(kernels->name);
+      CAPTURE(width);
+      const Activation activation = ready_rows(*kernels, ActivationType::kI8, x, width);
+      const Columns got = activation.columns(0, 1);
+      REQUIRE(got.stride == wanted.stride);
+      for (size_t i = 0; i < wanted.stride; ++i) REQUIRE(got.quants[i] == wanted.quants[i]);
+      for (size_t block = 0; block < wanted.scales.size(); ++block) {
+        REQUIRE(same_number(got.scales[block], wanted.scales[block]));
+        REQUIRE(got.quant_sums[block] == wanted.sums[block]);
+        REQUIRE(same_number(got.sums[block], wanted.scales[block] * static_cast<float>(wanted.sums[block])));
+      }
+    }
+  }
+}
+
+TEST_CASE("a value that is no number makes no quants, and a product that is none") {
+  std::vector<float> x(64, 1.0f);
+  x[40] = std::numeric_limits<float>::quiet_NaN();
+  const Weights weights(TensorType::kQ8_0, 1, 64, blocks_of(TensorType::kQ8_0, 2, 0x11, 1.0f, 0.0f));
+  for (const Kernels* kernels : kernel_tables()) {
+    CAPTURE(kernels->name);
+    const Activation activation = ready_rows(*kernels, ActivationType::kI8, x, 64);
+    const Columns got = activation.columns(0, 1);
+    CHECK(got.scales[0] == 1.0f / 127.0f);
+    CHECK(std::isnan(got.scales[1]));
+    for (size_t i = 32; i < 64; ++i) CHECK(got.quants[i] == 0);
+    CHECK(std::isnan(weights.times(*kernels, ActivationType::kI8, x)[0]));
+  }
+}
+
+}  // namespace
+}  // namespace runnel
