@@ -131,6 +131,7 @@ class CpuBackend final : public Backend {
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
   std::vector<Activation> activations_;
   KvCache cache_;
+  AttentionWorkspace attention_;
   bool has_cache_ = false;
   RopeAngles angles_;
   Activation head_input_;  // (max_head_rows, hidden)
@@ -187,7 +188,11 @@ void CpuBackend::set_max_rows(uint32_t max_rows, uint32_t max_head_rows) {
 Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
   Result<KvCache> cache = KvCache::allocate(shape, kv_type_);
   if (!cache) return cache.error();
+  Result<AttentionWorkspace> workspace =
+      AttentionWorkspace::allocate(shape, threads_->num_threads(), max_rows_);
+  if (!workspace) return workspace.error();
   cache_ = *std::move(cache);
+  attention_ = *std::move(workspace);
   has_cache_ = true;
   return {};
 }
@@ -247,7 +252,7 @@ void CpuBackend::rope_store(const Batch& batch, uint32_t layer, const AttentionS
 void CpuBackend::attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
                         ActivationHandle out) {
   CHECK(has_cache_);
-  attend_rows(executor_, batch, layer, shape, cache_, activation(qkv), activation(out));
+  attend_rows(executor_, batch, layer, shape, cache_, attention_, activation(qkv), activation(out));
 }
 
 LogitRows& CpuBackend::head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,

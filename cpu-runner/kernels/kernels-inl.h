@@ -18,8 +18,11 @@ static constexpr Kernels kKernels = {
     .norm = norm,
     .silu_multiply = silu_multiply,
     .rotate = rotate,
-    .store_kv = store_kv,
+    .store_key = store_key,
+    .store_value = store_value,
     .attend = attend,
+    .attend_split = attend_split,
+    .merge_splits = merge_splits,
 };
 
 }  // namespace runnel::RUNNEL_KERNELS

@@ -15,6 +15,9 @@ inline std::vector<const Kernels*> kernel_tables() {
   std::vector<const Kernels*> all = {&kPortableKernels};
   unsetenv("RUNNEL_CPU");
   if (&select_kernels() != &kPortableKernels) all.push_back(&select_kernels());
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("x86-64-v4")) all.push_back(&kX8664V4Kernels);
+#endif
   return all;
 }
 
