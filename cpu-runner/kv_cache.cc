@@ -67,8 +67,8 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
 }
 
 std::byte* KvCache::keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const {
-  const size_t index = size_t{layer} * shape_.num_blocks + block;
-  return memory_.data() + index * layer_block_bytes() + kv_head * head_bytes();
+  const size_t index = (size_t{layer} * shape_.num_kv_heads + kv_head) * shape_.num_blocks + block;
+  return memory_.data() + index * 2 * keys_bytes();
 }
 
 KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table,
@@ -79,12 +79,12 @@ KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const ui
   const uint32_t in_block = position % shape_.block_size;
   std::byte* key_tile =
       keys_of(layer, block_table[index], kv_head) + in_block / layout_.positions * layout_.tile_bytes;
-  return {key_tile, key_tile + values_offset(), in_block % layout_.positions};
+  return {key_tile, key_tile + keys_bytes(), in_block % layout_.positions};
 }
 
 KvView KvCache::view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table) const {
   const std::byte* keys = keys_of(layer, 0, kv_head);
-  return {layout_, keys, keys + values_offset(), layer_block_bytes(), block_table.data(), shape_.block_size};
+  return {layout_, keys, keys + keys_bytes(), 2 * keys_bytes(), block_table.data(), shape_.block_size};
 }
 
 }  // namespace runnel

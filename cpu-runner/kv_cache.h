@@ -1,7 +1,8 @@
-// The paged KV cache: one mapping. A layer's share of a block is its keys, then its values, each head by
-// head, so that attention reads one head's positions in a row.
+// The paged KV cache: one mapping. A KV head's share of a block is its keys, then its values, and blocks that
+// follow each other hold one head's positions in a row: attention reads memory in long runs wherever a
+// sequence's blocks do.
 //
-//   (layer, block, key or value, kv head, tile)
+//   (layer, kv head, block, key or value, tile)
 //
 // A tile is kTilePositions positions of a head, or the whole block where that is smaller; kernels/kv.h says
 // what it looks like.
@@ -40,9 +41,8 @@ class KvCache {
   KvView view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table) const;
 
  private:
-  size_t head_bytes() const { return shape_.block_size / layout_.positions * layout_.tile_bytes; }
-  size_t values_offset() const { return shape_.num_kv_heads * head_bytes(); }
-  size_t layer_block_bytes() const { return 2 * values_offset(); }
+  // Keys of one KV head in one block; its values take as many.
+  size_t keys_bytes() const { return shape_.block_size / layout_.positions * layout_.tile_bytes; }
   std::byte* keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const;
 
   Memory memory_;

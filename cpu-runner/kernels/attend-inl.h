@@ -59,6 +59,12 @@ RUNNEL_INLINE QueryRange queries_that_see(const AttendQuery* queries, uint32_t n
   return range;
 }
 
+// From block 0 of keys or values, where tiles are whole.
+RUNNEL_INLINE size_t place_of_tile(const KvView& kv, uint32_t first) {
+  return kv.block_table[first / kv.block_size] * kv.block_stride +
+         first % kv.block_size / kTilePositions * kv.layout.tile_bytes;
+}
+
 // One split: what its tiles come to is in state, for the queries that see it.
 template <KvType kType>
 static QueryRange attend_tiles(const KvView& kv, const AttendQuery* queries, uint32_t num_queries,
@@ -77,13 +83,17 @@ static QueryRange attend_tiles(const KvView& kv, const AttendQuery* queries, uin
     if (range.first >= range.end) continue;
     for (uint32_t i = range.first; i < range.end; ++i) state.seen[i] = seen_of_tile(queries[i], first);
     if (kv.layout.positions == kTilePositions) {
-      const size_t place = kv.block_table[first / kv.block_size] * kv.block_stride +
-                           first % kv.block_size / kTilePositions * kv.layout.tile_bytes;
+      const size_t place = place_of_tile(kv, first);
+      const uint32_t next = first + kTilePositions;
+      const bool is_last = next >= queries[num_queries - 1].end_position;
+      keys.next = values.next =
+          is_last ? 0 : static_cast<ptrdiff_t>(place_of_tile(kv, next)) - static_cast<ptrdiff_t>(place);
       open_tile<kType>(whole, kv.keys + place, keys);
       open_tile<kType>(whole, kv.values + place, values);
     } else {
       const uint32_t begin = first + state.seen[range.first].begin;
       const uint32_t end = first + state.seen[range.end - 1].end;
+      keys.next = values.next = 0;
       gather_tile<kType>(kv, begin, end, gathered_keys, gathered_values);
       open_tile<kType>(whole, gathered_keys.bytes, keys);
       open_tile<kType>(whole, gathered_values.bytes, values);

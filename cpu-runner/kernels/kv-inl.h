@@ -90,6 +90,9 @@ static constexpr uint32_t kValueBytes = kType == KvType::kF32   ? 4
 // positions).
 struct KvTile {
   const std::byte* values;
+  // To the tile that is read after it; 0: none. Its rows are prefetched while those of this one are read: a
+  // tile is too short a run for the processor to see what comes.
+  ptrdiff_t next;
   float scales[kMaxHeadDim / kKvBlockValues * kTilePositions];
 };
 
@@ -110,18 +113,31 @@ RUNNEL_INLINE Wide load_wide_kv(const std::byte* from) {
   if constexpr (kType == KvType::kQ8_0) return load_wide_bytes(reinterpret_cast<const int8_t*>(from));
 }
 
+static constexpr size_t kLineBytes = 64;
+
+// The line that vector of a row of the next tile begins, if it begins one.
+template <KvType kType>
+RUNNEL_INLINE void prefetch_next(const std::byte* row, ptrdiff_t next, uint32_t vector) {
+  const size_t place = vector * kWideLanes * kValueBytes<kType>;
+  if (place % kLineBytes == 0) __builtin_prefetch(row + place + next);
+}
+
 // Rows of a tile of keys, one for each value of the head; its lanes are positions, from first_lane on.
 template <KvType kType>
 struct KeyRows {
   const std::byte* values;
+  ptrdiff_t next;
   const float* scales;
 
   RUNNEL_INLINE_MEMBER KeyRows(const KvTile& tile, uint32_t first_lane)
-      : values(tile.values + first_lane * kValueBytes<kType>), scales(tile.scales + first_lane) {}
+      : values(tile.values + first_lane * kValueBytes<kType>),
+        next(tile.next),
+        scales(tile.scales + first_lane) {}
 
   RUNNEL_INLINE_MEMBER Wide load(uint32_t d, uint32_t vector) const {
-    const Wide row =
-        load_wide_kv<kType>(values + (size_t{d} * kTilePositions + vector * kWideLanes) * kValueBytes<kType>);
+    const std::byte* from = values + size_t{d} * kTilePositions * kValueBytes<kType>;
+    prefetch_next<kType>(from, next, vector);
+    const Wide row = load_wide_kv<kType>(from + vector * kWideLanes * kValueBytes<kType>);
     if constexpr (kType != KvType::kQ8_0) return row;
     const uint32_t block = d / kKvBlockValues;
     return row * load_wide(scales + block * kTilePositions + vector * kWideLanes);
@@ -132,18 +148,21 @@ struct KeyRows {
 template <KvType kType>
 struct ValueRows {
   const std::byte* values;
+  ptrdiff_t next;
   size_t stride;
   const float* scales;
 
   // first_lane is a multiple of 32, or for types without scales of 16.
   RUNNEL_INLINE_MEMBER ValueRows(const KvTile& tile, uint32_t width, uint32_t first_lane)
       : values(tile.values + first_lane * kValueBytes<kType>),
+        next(tile.next),
         stride(width * kValueBytes<kType>),
         scales(tile.scales + first_lane / kKvBlockValues * kTilePositions) {}
 
   RUNNEL_INLINE_MEMBER Wide load(uint32_t position, uint32_t vector) const {
-    const Wide row =
-        load_wide_kv<kType>(values + position * stride + vector * kWideLanes * kValueBytes<kType>);
+    const std::byte* from = values + position * stride;
+    prefetch_next<kType>(from, next, vector);
+    const Wide row = load_wide_kv<kType>(from + vector * kWideLanes * kValueBytes<kType>);
     if constexpr (kType != KvType::kQ8_0) return row;
     const uint32_t block = vector * kWideLanes / kKvBlockValues;
     return row * broadcast_wide(scales[block * kTilePositions + position]);
