@@ -26,7 +26,7 @@ struct KvBudget {
 
 Result<KvBudget> budget_of(const EngineFlags& flags, Model& model, Backend& backend, const KvShape& shape) {
   if (flags.kv_cache_bytes == 0 && flags.memory_bytes == 0)
-    return KvBudget{backend.free_memory_bytes() / 2, "--kv-cache-bytes", true};
+    return KvBudget{backend.device().free_memory_bytes() / 2, "--kv-cache-bytes", true};
   if (flags.memory_bytes == 0) return KvBudget{flags.kv_cache_bytes, "--kv-cache-bytes"};
   const Result<uint64_t> bytes =
       kv_bytes_within(flags.memory_bytes, model, backend, shape, flags.max_num_batched_tokens);
@@ -95,8 +95,8 @@ Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
   if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
   Result<GgufFile> file = GgufFile::read(opened);
   if (!file.ok()) return file.error();
-  backend->set_max_rows(flags.max_num_batched_tokens, kMaxHeadRows);
-  Result<std::unique_ptr<Model>> model = load_model(*file, flags.architecture, *backend, progress);
+  const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = kMaxHeadRows};
+  Result<std::unique_ptr<Model>> model = load_model(*file, flags.architecture, *backend, limits, progress);
   if (!model.ok()) return model.error();
 
   const ModelConfig& config = (*model)->config();

@@ -20,7 +20,7 @@ void compute_a_step(Model& model, uint32_t num_rows) {
   std::iota(batch.positions.begin(), batch.positions.end(), 0u);
   batch.sequences.push_back({0, num_rows, 0, block_table});
   model.forward(batch, [](Batch&) {});
-  const std::vector<uint32_t> rows(kMaxHeadRows, 0);
+  const std::vector<HeadRow> rows(kMaxHeadRows, HeadRow{.row = 0});
   (void)model.logits(rows);
 }
 

@@ -40,7 +40,7 @@ wire::FromRunner ready_from(const LoadedModel& loaded, KvType kv_cache_type) {
   wire::Ready& ready = *message.mutable_ready();
   ready.set_model_identity(loaded.file.identity());
   ready.set_architecture(loaded.model->config().architecture);
-  ready.set_device(loaded.backend->device());
+  ready.set_device(loaded.backend->device().name());
   ready.set_vocab_size(loaded.model->config().vocab_size);
   ready.set_max_model_len(config.max_model_len);
   ready.set_max_num_seqs(config.scheduler.max_num_seqs);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -11,10 +12,12 @@
 
 #include "runner/backend.h"
 #include "runner/formats/gguf.h"
-#include "runner/models/registry.h"
 #include "runner/result.h"
 
 namespace runnel {
+
+// Called while tensors are made ready: bytes done, bytes in all.
+using LoadProgressFn = std::function<void(uint64_t loaded_bytes, uint64_t total_bytes)>;
 
 struct MatrixSpec {
   std::string name;

@@ -147,9 +147,9 @@ TEST_CASE("the backend names its arithmetic and what it runs on") {
   CpuHarness portable(file.path(), {.portable = true});
   CHECK(fast.backend().numerics_id() == "cpu-f32-2");
   CHECK(portable.backend().numerics_id() == "cpu-f32-2");
-  CHECK(fast.backend().device().starts_with("cpu, "));
-  CHECK(fast.backend().device().ends_with(", 2 threads"));
-  CHECK(portable.backend().device() == "cpu, portable, 1 thread");
+  CHECK(fast.backend().device().name().starts_with("cpu, "));
+  CHECK(fast.backend().device().name().ends_with(", 2 threads"));
+  CHECK(portable.backend().device().name() == "cpu, portable, 1 thread");
 }
 
 TEST_CASE("heads wider than the kernels have room for are refused when the cache is made") {
