@@ -11,8 +11,10 @@
 
 namespace runnel::test {
 
+extern const Kernels kPortableWideKernels;
+
 inline std::vector<const Kernels*> kernel_tables() {
-  std::vector<const Kernels*> all = {&kPortableKernels};
+  std::vector<const Kernels*> all = {&kPortableKernels, &kPortableWideKernels};
   unsetenv("RUNNEL_CPU");
   if (&select_kernels() != &kPortableKernels) all.push_back(&select_kernels());
 #if defined(__x86_64__)
