@@ -28,8 +28,10 @@ std::vector<float> cpu_attend(KvType type, std::span<const float> query, std::sp
   std::iota(block_table.begin(), block_table.end(), 0);
   for (uint32_t position = 0; position < num_positions; ++position) {
     const KvCache::Slot slot = cache.slot(0, 0, block_table, position);
-    select_kernels().store_kv(type, keys.data() + size_t{position} * dim, dim, slot.key);
-    select_kernels().store_kv(type, values.data() + size_t{position} * dim, dim, slot.value);
+    const float* key = keys.data() + size_t{position} * dim;
+    const float* value = values.data() + size_t{position} * dim;
+    select_kernels().store_key(cache.layout(), key, slot.position, slot.key_tile);
+    select_kernels().store_value(cache.layout(), value, slot.position, slot.value_tile);
   }
   std::vector<float> out(dim);
   const AttendQuery attended{query.data(), out.data(), first_position, num_positions};
