@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <vector>
 
 #include "runner/check.h"
@@ -9,106 +10,180 @@
 namespace runnel {
 namespace {
 
-// Consecutive rows of one sequence.
-struct RowGroup {
-  const BatchSequence* sequence;
-  uint32_t first_row;
-  uint32_t num_rows;
-
-  uint32_t position(uint32_t row) const { return sequence->first_position + (row - sequence->first_row); }
-};
-
-std::vector<RowGroup> group_rows(const Batch& batch, uint32_t max_rows) {
-  std::vector<RowGroup> groups;
-  for (const BatchSequence& sequence : batch.sequences) {
-    for (uint32_t first = 0; first < sequence.num_rows; first += max_rows) {
-      groups.push_back(
-          {&sequence, sequence.first_row + first, std::min(max_rows, sequence.num_rows - first)});
-    }
-  }
-  return groups;
-}
-
-// The first position that the row at this one sees.
-uint32_t first_seen(uint32_t position, uint32_t window) {
-  return window == 0 || position < window ? 0 : position - window + 1;
-}
-
 void check_shape(const AttentionShape& shape, const Activation& qkv) {
   CHECK(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0);
   CHECK(qkv.width() == (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
 }
 
-}  // namespace
+// Rows of one sequence, and KV heads with their queries: rows of one tile, so that no two chunks write to the
+// same lines of it.
+struct StoreChunk {
+  const BatchSequence* sequence;
+  uint32_t first_row;
+  uint32_t num_rows;
+  uint32_t first_head;
+  uint32_t num_heads;
+};
 
-void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                    const Rope& rope, const RopeAngles& angles, const KvCache& cache, Activation& qkv) {
-  constexpr uint32_t kRowsPerChunk = 4;
-  check_shape(shape, qkv);
-  CHECK(rope.rotary_dim <= shape.head_dim && rope.rotary_dim % 2 == 0);
-  const std::vector<RowGroup> groups = group_rows(batch, kRowsPerChunk);
-  executor.threads.parallel_for(static_cast<uint32_t>(groups.size()), [&](uint32_t chunk) {
-    const RowGroup& group = groups[chunk];
-    for (uint32_t row = group.first_row; row < group.first_row + group.num_rows; ++row) {
-      float* values = qkv.row(row);
-      // Queries first, then keys: they turn alike.
-      for (uint32_t head = 0; head < shape.num_heads + shape.num_kv_heads; ++head) {
-        executor.kernels.rotate(values + head * shape.head_dim, angles.row(row), rope.rotary_dim,
-                                rope.interleaved);
-      }
-      const float* keys = values + shape.num_heads * shape.head_dim;
-      for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
-        const KvCache::Slot slot = cache.slot(layer, head, group.sequence->block_table, group.position(row));
-        const float* key = keys + head * shape.head_dim;
-        const float* value = key + shape.num_kv_heads * shape.head_dim;
-        executor.kernels.store_kv(cache.type(), key, shape.head_dim, slot.key);
-        executor.kernels.store_kv(cache.type(), value, shape.head_dim, slot.value);
-      }
+std::vector<StoreChunk> store_chunks(const Batch& batch, uint32_t num_kv_heads) {
+  // Of fewer rows the heads are not worth a chunk each.
+  constexpr uint32_t kMinRowsToCutHeads = 4;
+  std::vector<StoreChunk> chunks;
+  for (const BatchSequence& sequence : batch.sequences) {
+    for (uint32_t row = 0; row < sequence.num_rows;) {
+      const uint32_t left_of_tile = kTilePositions - (sequence.first_position + row) % kTilePositions;
+      const uint32_t num_rows = std::min(left_of_tile, sequence.num_rows - row);
+      const uint32_t num_heads = num_rows < kMinRowsToCutHeads ? num_kv_heads : 1;
+      for (uint32_t head = 0; head < num_kv_heads; head += num_heads)
+        chunks.push_back({&sequence, sequence.first_row + row, num_rows, head, num_heads});
+      row += num_rows;
     }
-  });
+  }
+  return chunks;
 }
 
-void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                 const KvCache& cache, const Activation& qkv, Activation& out) {
-  // More rows share a widened tile, fewer keep the threads even.
-  constexpr uint32_t kMaxRowsPerChunk = 8;
-  check_shape(shape, qkv);
-  CHECK(out.width() == shape.num_heads * shape.head_dim && batch.num_rows() <= out.max_rows());
-  const uint32_t queries_per_kv = shape.num_heads / shape.num_kv_heads;
-  const uint32_t rows_per_chunk = std::clamp(kMaxQueries / queries_per_kv, 1u, kMaxRowsPerChunk);
-  const std::vector<RowGroup> groups = group_rows(batch, rows_per_chunk);
-  const auto num_groups = static_cast<uint32_t>(groups.size());
+// The rows of a chunk, rotated and stored.
+struct Store {
+  const Kernels& kernels;
+  uint32_t layer;
+  const AttentionShape& shape;
+  const Rope& rope;
+  const RopeAngles& angles;
+  const KvCache& cache;
+  Activation& qkv;
 
-  executor.threads.parallel_for(num_groups * shape.num_kv_heads, [&](uint32_t chunk) {
-    // Later rows see more positions: they go first, so that the threads end together.
-    const RowGroup& group = groups[num_groups - 1 - chunk / shape.num_kv_heads];
-    const uint32_t kv_head = chunk % shape.num_kv_heads;
-    const KvView view = cache.view(layer, kv_head, group.sequence->block_table);
+  void rotate(uint32_t row, float* head) const {
+    kernels.rotate(head, angles.row(row), rope.rotary_dim, rope.interleaved);
+  }
+
+  void store(const StoreChunk& chunk) const {
+    const uint32_t queries_per_kv = shape.num_heads / shape.num_kv_heads;
+    for (uint32_t row = chunk.first_row; row < chunk.first_row + chunk.num_rows; ++row) {
+      const uint32_t position = chunk.sequence->first_position + (row - chunk.sequence->first_row);
+      float* queries = qkv.row(row);
+      float* keys = queries + shape.num_heads * shape.head_dim;
+      const float* values = keys + shape.num_kv_heads * shape.head_dim;
+      for (uint32_t head = chunk.first_head; head < chunk.first_head + chunk.num_heads; ++head) {
+        for (uint32_t i = 0; i < queries_per_kv; ++i)
+          rotate(row, queries + (head * queries_per_kv + i) * shape.head_dim);
+        rotate(row, keys + head * shape.head_dim);
+        const KvCache::Slot slot = cache.slot(layer, head, chunk.sequence->block_table, position);
+        kernels.store_key(cache.layout(), keys + head * shape.head_dim, slot.position, slot.key_tile);
+        kernels.store_value(cache.layout(), values + head * shape.head_dim, slot.position, slot.value_tile);
+      }
+    }
+  }
+};
+
+// One batch attending to one layer.
+struct Attend {
+  const Executor& executor;
+  const Batch& batch;
+  uint32_t layer;
+  const AttentionShape& shape;
+  const KvCache& cache;
+  const Activation& qkv;
+  const AttentionPlan& plan;
+  AttentionWorkspace& workspace;
+  Activation& out;
+
+  uint32_t queries_per_kv() const { return shape.num_heads / shape.num_kv_heads; }
+
+  // Where a query begins in a row of queries, and what it comes to in a row of out.
+  size_t offset(uint32_t kv_head, uint32_t query) const {
+    return (size_t{kv_head} * queries_per_kv() + query) * shape.head_dim;
+  }
+
+  uint32_t first_partial(const AttentionPlan::Group& group, uint32_t kv_head, uint32_t query) const {
+    return group.first_partial + (kv_head * queries_per_kv() + query) * group.num_splits;
+  }
+
+  // Calls attend(queries) for all queries of a chunk, as many at a time as a kernel takes. to(row, query) is
+  // where a query's values go.
+  template <typename To, typename Fn>
+  void for_queries(const AttentionPlan::Group& group, uint32_t kv_head, const To& to,
+                   const Fn& attend) const {
     std::array<AttendQuery, kMaxQueries> queries;
     uint32_t num_queries = 0;
-    for (uint32_t row = group.first_row; row < group.first_row + group.num_rows; ++row) {
-      for (uint32_t i = 0; i < queries_per_kv; ++i) {
-        const size_t offset = size_t{kv_head * queries_per_kv + i} * shape.head_dim;
-        const uint32_t position = group.position(row);
-        queries[num_queries++] = {qkv.row(row) + offset, out.row(row) + offset,
+    for (uint32_t i = 0; i < group.num_rows; ++i) {
+      const uint32_t row = group.first_row + i;
+      const uint32_t position = group.first_position + i;
+      for (uint32_t query = 0; query < queries_per_kv(); ++query) {
+        queries[num_queries++] = {qkv.row(row) + offset(kv_head, query), to(row, query),
                                   first_seen(position, shape.window), position + 1};
         if (num_queries == kMaxQueries) {
-          executor.kernels.attend(view, queries.data(), num_queries, shape.scale);
+          attend(std::span(queries.data(), num_queries));
           num_queries = 0;
         }
       }
     }
-    if (num_queries > 0) executor.kernels.attend(view, queries.data(), num_queries, shape.scale);
-  });
+    if (num_queries > 0) attend(std::span(queries.data(), num_queries));
+  }
 
-  // A block of 32 may hold values of two heads, so it waits for both.
-  constexpr uint32_t kRowsPerChunk = 8;
-  executor.threads.parallel_for((batch.num_rows() + kRowsPerChunk - 1) / kRowsPerChunk, [&](uint32_t chunk) {
-    const uint32_t end = std::min((chunk + 1) * kRowsPerChunk, batch.num_rows());
-    for (uint32_t row = chunk * kRowsPerChunk; row < end; ++row) {
-      make_ready(executor, out, row);
+  void attend_whole(const AttentionPlan::Group& group, uint32_t kv_head, const KvView& view) const {
+    const auto to = [&](uint32_t row, uint32_t query) { return out.row(row) + offset(kv_head, query); };
+    for_queries(group, kv_head, to, [&](std::span<const AttendQuery> queries) {
+      executor.kernels.attend(view, queries.data(), static_cast<uint32_t>(queries.size()), shape.scale);
+    });
+  }
+
+  void attend_split(const AttentionPlan::Group& group, uint32_t kv_head, const KvView& view,
+                    uint32_t split) const {
+    const auto to = [&](uint32_t, uint32_t query) {
+      return workspace.partial(first_partial(group, kv_head, query) + split - group.first_split);
+    };
+    for_queries(group, kv_head, to, [&](std::span<const AttendQuery> queries) {
+      executor.kernels.attend_split(view, queries.data(), static_cast<uint32_t>(queries.size()), shape.scale,
+                                    split);
+    });
+  }
+
+  void merge(const AttentionPlan::Group& group, uint32_t kv_head) const {
+    for (uint32_t query = 0; query < queries_per_kv(); ++query) {
+      executor.kernels.merge_splits(workspace.partial(first_partial(group, kv_head, query)),
+                                    workspace.stride(), group.num_splits, shape.head_dim,
+                                    out.row(group.first_row) + offset(kv_head, query));
     }
-  });
+  }
+
+  void compute(const AttentionPlan::Chunk& chunk) const {
+    const AttentionPlan::Group& group = plan.groups()[chunk.group];
+    const KvView view = cache.view(layer, chunk.kv_head, batch.sequences[group.sequence].block_table);
+    if (group.is_cut()) {
+      for (uint32_t i = 0; i < chunk.num_splits; ++i)
+        attend_split(group, chunk.kv_head, view, chunk.first_split + i);
+      if (!workspace.is_last_of_head(chunk.group, chunk.kv_head)) return;
+      merge(group, chunk.kv_head);
+    } else {
+      attend_whole(group, chunk.kv_head, view);
+    }
+    // A block of 32 values may hold some of two heads.
+    if (!workspace.is_last_of_group(chunk.group)) return;
+    for (uint32_t i = 0; i < group.num_rows; ++i) make_ready(executor, out, group.first_row + i);
+  }
+};
+
+}  // namespace
+
+void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
+                    const Rope& rope, const RopeAngles& angles, const KvCache& cache, Activation& qkv) {
+  check_shape(shape, qkv);
+  CHECK(rope.rotary_dim <= shape.head_dim && rope.rotary_dim % 2 == 0);
+  const Store store{executor.kernels, layer, shape, rope, angles, cache, qkv};
+  const std::vector<StoreChunk> chunks = store_chunks(batch, shape.num_kv_heads);
+  executor.threads.parallel_for(static_cast<uint32_t>(chunks.size()),
+                                [&](uint32_t chunk) { store.store(chunks[chunk]); });
+}
+
+void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
+                 const KvCache& cache, AttentionWorkspace& workspace, const Activation& qkv,
+                 Activation& out) {
+  check_shape(shape, qkv);
+  CHECK(out.width() == shape.num_heads * shape.head_dim && batch.num_rows() <= out.max_rows());
+  const AttentionPlan& plan = workspace.prepare(batch, shape);
+  const Attend attend{executor, batch, layer, shape, cache, qkv, plan, workspace, out};
+  executor.threads.parallel_for(static_cast<uint32_t>(plan.chunks().size()),
+                                [&](uint32_t chunk) { attend.compute(plan.chunks()[chunk]); });
 }
 
 }  // namespace runnel

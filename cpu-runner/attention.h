@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "cpu-runner/activation.h"
+#include "cpu-runner/attention_workspace.h"
 #include "cpu-runner/kv_cache.h"
 #include "cpu-runner/product.h"
 #include "cpu-runner/rope_angles.h"
@@ -19,6 +20,6 @@ void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer
 
 // out = attention of the batch's queries over what the cache holds, made ready for a product.
 void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                 const KvCache& cache, const Activation& qkv, Activation& out);
+                 const KvCache& cache, AttentionWorkspace& workspace, const Activation& qkv, Activation& out);
 
 }  // namespace runnel

@@ -40,9 +40,7 @@ class CpuBackend final : public Backend {
   ComputeDevice& device() override { return device_; }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so one name serves
   // all.
-  std::string numerics_id() const override {
-    return "cpu-" + runnel::numerics_id(executor_.activations, kv_type_);
-  }
+  std::string numerics_id() const override { return runnel::numerics_id(executor_.activations, kv_type_); }
 
   Result<void> expect_weights(uint64_t bytes) override { return arena_.expect(bytes); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
@@ -123,6 +121,7 @@ class CpuBackend final : public Backend {
   Activation attended_;
   Activation gated_;
   KvCache cache_;
+  AttentionWorkspace attention_;
   bool has_cache_ = false;
   RopeAngles angles_;
   Activation head_input_;  // (max_head_rows, hidden)
@@ -162,7 +161,11 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
 Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
   Result<KvCache> cache = KvCache::allocate(shape, kv_type_);
   if (!cache) return cache.error();
+  Result<AttentionWorkspace> workspace =
+      AttentionWorkspace::allocate(shape, threads_->num_threads(), attended_.max_rows());
+  if (!workspace) return workspace.error();
   cache_ = *std::move(cache);
+  attention_ = *std::move(workspace);
   has_cache_ = true;
   return {};
 }
@@ -196,7 +199,7 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
 
 void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_);
-  attend_rows(executor_, batch, layer.index, layer.attention, cache_, qkv_, attended_);
+  attend_rows(executor_, batch, layer.index, layer.attention, cache_, attention_, qkv_, attended_);
 }
 
 void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {

@@ -1,5 +1,6 @@
 #include "cpu-runner/kv_cache.h"
 
+#include <algorithm>
 #include <bit>
 #include <string>
 #include <utility>
@@ -10,14 +11,21 @@ namespace runnel {
 
 namespace {
 
-size_t row_bytes(uint32_t head_dim, KvType type) {
+KvLayout layout_of(const KvShape& shape, KvType type) {
+  const uint32_t positions = std::min(shape.block_size, kTilePositions);
+  const uint32_t width = (shape.head_dim + kKvWidthMultiple - 1) / kKvWidthMultiple * kKvWidthMultiple;
+  const auto layout = [&](size_t scales_bytes, size_t value_bytes) {
+    const size_t tile_bytes = scales_bytes + positions * width * value_bytes;
+    return KvLayout{type, shape.head_dim, width, positions, scales_bytes, tile_bytes};
+  };
   switch (type) {
     case KvType::kF16:
-      return head_dim * sizeof(uint16_t);
+      return layout(0, sizeof(uint16_t));
     case KvType::kF32:
-      return head_dim * sizeof(float);
+      return layout(0, sizeof(float));
     case KvType::kQ8_0:
-      return (head_dim + kKvBlockValues - 1) / kKvBlockValues * kKvBlockBytes;
+      return layout((width + kKvBlockValues - 1) / kKvBlockValues * positions * sizeof(uint16_t),
+                    sizeof(int8_t));
   }
   CHECK(false);
 }
@@ -25,8 +33,9 @@ size_t row_bytes(uint32_t head_dim, KvType type) {
 }  // namespace
 
 uint64_t KvCache::block_bytes(const KvShape& shape, KvType type) {
-  return uint64_t{2} * shape.num_layers * shape.num_kv_heads * shape.block_size *
-         row_bytes(shape.head_dim, type);
+  const KvLayout layout = layout_of(shape, type);
+  return uint64_t{2} * shape.num_layers * shape.num_kv_heads * (shape.block_size / layout.positions) *
+         layout.tile_bytes;
 }
 
 Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
@@ -53,14 +62,13 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
   KvCache cache;
   cache.memory_ = *std::move(memory);
   cache.shape_ = shape;
-  cache.type_ = type;
-  cache.row_bytes_ = row_bytes(shape.head_dim, type);
+  cache.layout_ = layout_of(shape, type);
   return cache;
 }
 
 std::byte* KvCache::keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const {
-  const size_t index = size_t{layer} * shape_.num_blocks + block;
-  return memory_.data() + index * layer_block_bytes() + kv_head * head_bytes();
+  const size_t index = (size_t{layer} * shape_.num_kv_heads + kv_head) * shape_.num_blocks + block;
+  return memory_.data() + index * 2 * keys_bytes();
 }
 
 KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table,
@@ -68,20 +76,15 @@ KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const ui
   const uint32_t index = position / shape_.block_size;
   CHECK(layer < shape_.num_layers && kv_head < shape_.num_kv_heads);
   CHECK(index < block_table.size() && block_table[index] < shape_.num_blocks);
-  std::byte* key = keys_of(layer, block_table[index], kv_head) + position % shape_.block_size * row_bytes_;
-  return {key, key + shape_.num_kv_heads * head_bytes()};
+  const uint32_t in_block = position % shape_.block_size;
+  std::byte* key_tile =
+      keys_of(layer, block_table[index], kv_head) + in_block / layout_.positions * layout_.tile_bytes;
+  return {key_tile, key_tile + keys_bytes(), in_block % layout_.positions};
 }
 
 KvView KvCache::view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table) const {
   const std::byte* keys = keys_of(layer, 0, kv_head);
-  return {type_,
-          keys,
-          keys + shape_.num_kv_heads * head_bytes(),
-          row_bytes_,
-          layer_block_bytes(),
-          block_table.data(),
-          shape_.block_size,
-          shape_.head_dim};
+  return {layout_, keys, keys + keys_bytes(), 2 * keys_bytes(), block_table.data(), shape_.block_size};
 }
 
 }  // namespace runnel

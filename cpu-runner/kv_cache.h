@@ -1,14 +1,18 @@
-// The paged KV cache: one mapping. A layer's share of a block is its keys, then its values,
-// each head by head, so that attention reads one head's positions in a row.
+// The paged KV cache: one mapping. A KV head's share of a block is its keys, then its values, and blocks that
+// follow each other hold one head's positions in a row: attention reads memory in long runs wherever a
+// sequence's blocks do.
 //
-//   (layer, block, key or value, kv head, position in block, row of head_dim values)
+//   (layer, kv head, block, key or value, tile)
+//
+// A tile is kTilePositions positions of a head, or the whole block where that is smaller; kernels/kv.h says
+// what it looks like.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
-#include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/kernels/kv.h"
 #include "cpu-runner/memory.h"
 #include "runner/backend.h"
 #include "runner/kv_type.h"
@@ -26,24 +30,24 @@ class KvCache {
 
   KvCache() = default;
 
-  // Where key and value of one position of a sequence begin. CHECKs that the table has a block for it.
+  // Where key and value of one position of a sequence are. CHECKs that the table has a block for it.
   struct Slot {
-    std::byte* key;
-    std::byte* value;
+    std::byte* key_tile;
+    std::byte* value_tile;
+    uint32_t position;  // in both
   };
   Slot slot(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table, uint32_t position) const;
-  KvType type() const { return type_; }
+  const KvLayout& layout() const { return layout_; }
   KvView view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table) const;
 
  private:
-  size_t head_bytes() const { return shape_.block_size * row_bytes_; }
-  size_t layer_block_bytes() const { return 2 * shape_.num_kv_heads * head_bytes(); }
+  // Keys of one KV head in one block; its values take as many.
+  size_t keys_bytes() const { return shape_.block_size / layout_.positions * layout_.tile_bytes; }
   std::byte* keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const;
 
   Memory memory_;
   KvShape shape_{};
-  KvType type_ = KvType::kF16;
-  size_t row_bytes_ = 0;
+  KvLayout layout_{};
 };
 
 }  // namespace runnel

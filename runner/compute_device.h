@@ -14,7 +14,7 @@ class ComputeDevice {
  public:
   virtual ~ComputeDevice() = default;
 
-  // For people: "cpu, x86-64-v3, 2 threads".
+  // For people: "cpu, avx2, 2 threads".
   virtual std::string name() const = 0;
   // What could still be allocated for the KV cache, for devices with memory of their own; 0: the system's is
   // what there is.

@@ -1,175 +1,185 @@
 // Attention of a few queries that share one KV head of one sequence: an online softmax (Milakov and
-// Gimelshein 2018, arXiv 1805.02867) over tiles of 32 positions. Each tile of K and V is widened to floats
-// once and then read by every query; the queries' own sums never meet.
+// Gimelshein 2018, arXiv 1805.02867) over the tiles of a split, and the splits put together. The queries' own
+// sums never meet.
 #pragma once
 
+#include "cpu-runner/kernels/attend_tile-inl.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kernels/kv-inl.h"
-#include "cpu-runner/kernels/vector-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
-struct AttendState {
-  alignas(32) float query[kMaxHeadDim];  // continued by zeros
-  alignas(32) float acc[kMaxHeadDim];
+// A tile out of blocks that are smaller than a tile.
+struct GatheredTile {
+  alignas(64) std::byte bytes[kMaxHeadDim * kTilePositions * sizeof(float)];
+};
+
+// rows of row_bytes each, which lie in_stride bytes apart, to places out_stride bytes apart.
+static void copy_rows(const std::byte* in, size_t in_stride, uint32_t num_rows, size_t row_bytes,
+                      size_t out_stride, std::byte* out) {
+  for (uint32_t row = 0; row < num_rows; ++row)
+    __builtin_memcpy(out + row * out_stride, in + row * in_stride, row_bytes);
+}
+
+// Puts positions begin to end - 1, of one tile, where they would lie in a whole tile.
+template <KvType kType>
+static void gather_tile(const KvView& kv, uint32_t begin, uint32_t end, GatheredTile& keys,
+                        GatheredTile& values) {
+  constexpr size_t kBytes = kValueBytes<kType>;
+  const KvLayout& layout = kv.layout;
+  const uint32_t num = layout.positions;
+  const size_t scales_bytes = layout.scales_bytes / num * kTilePositions;  // of the whole tile
+  for (uint32_t first = begin / num * num; first < end; first += num) {
+    const size_t block = kv.block_table[first / num] * kv.block_stride;
+    const std::byte* key = kv.keys + block;
+    const std::byte* value = kv.values + block;
+    const uint32_t position = first % kTilePositions;
+    if constexpr (kType == KvType::kQ8_0) {
+      const uint32_t num_scales = layout.head_dim / kKvBlockValues;
+      const auto copy_scales = [&](const std::byte* from, GatheredTile& to) {
+        copy_rows(from, num * 2, num_scales, num * 2, kTilePositions * 2, to.bytes + position * 2);
+      };
+      copy_scales(key, keys);
+      copy_scales(value, values);
+    }
+    copy_rows(key + layout.scales_bytes, num * kBytes, layout.width, num * kBytes, kTilePositions * kBytes,
+              keys.bytes + scales_bytes + position * kBytes);
+    __builtin_memcpy(values.bytes + scales_bytes + position * layout.width * kBytes,
+                     value + layout.scales_bytes, num * layout.width * kBytes);
+  }
+}
+
+// The queries that see some of the positions begin to end - 1. They come in the order of their positions, so
+// they are neighbours.
+RUNNEL_INLINE QueryRange queries_that_see(const AttendQuery* queries, uint32_t num_queries, uint32_t begin,
+                                          uint32_t end) {
+  QueryRange range = {0, num_queries};
+  while (range.first < range.end && queries[range.first].end_position <= begin) ++range.first;
+  while (range.first < range.end && queries[range.end - 1].first_position >= end) --range.end;
+  return range;
+}
+
+// From block 0 of keys or values, where tiles are whole.
+RUNNEL_INLINE size_t place_of_tile(const KvView& kv, uint32_t first) {
+  return kv.block_table[first / kv.block_size] * kv.block_stride +
+         first % kv.block_size / kTilePositions * kv.layout.tile_bytes;
+}
+
+// One split: what its tiles come to is in state, for the queries that see it.
+template <KvType kType>
+static QueryRange attend_tiles(const KvView& kv, const AttendQuery* queries, uint32_t num_queries,
+                               float scale, uint32_t split, AttendState& state) {
+  const uint32_t split_begin = split * kSplitPositions;
+  const QueryRange all = queries_that_see(queries, num_queries, split_begin, split_begin + kSplitPositions);
+  clear(state, all, kv.layout.width);
+  GatheredTile gathered_keys;
+  GatheredTile gathered_values;
+  KvTile keys;
+  KvTile values;
+  KvLayout whole = kv.layout;
+  whole.scales_bytes = kv.layout.scales_bytes / kv.layout.positions * kTilePositions;
+  for (uint32_t first = split_begin; first < split_begin + kSplitPositions; first += kTilePositions) {
+    const QueryRange range = queries_that_see(queries, num_queries, first, first + kTilePositions);
+    if (range.first >= range.end) continue;
+    for (uint32_t i = range.first; i < range.end; ++i) state.seen[i] = seen_of_tile(queries[i], first);
+    if (kv.layout.positions == kTilePositions) {
+      const size_t place = place_of_tile(kv, first);
+      const uint32_t next = first + kTilePositions;
+      const bool is_last = next >= queries[num_queries - 1].end_position;
+      keys.next = values.next =
+          is_last ? 0 : static_cast<ptrdiff_t>(place_of_tile(kv, next)) - static_cast<ptrdiff_t>(place);
+      open_tile<kType>(whole, kv.keys + place, keys);
+      open_tile<kType>(whole, kv.values + place, values);
+    } else {
+      const uint32_t begin = first + state.seen[range.first].begin;
+      const uint32_t end = first + state.seen[range.end - 1].end;
+      keys.next = values.next = 0;
+      gather_tile<kType>(kv, begin, end, gathered_keys, gathered_values);
+      open_tile<kType>(whole, gathered_keys.bytes, keys);
+      open_tile<kType>(whole, gathered_values.bytes, values);
+    }
+    attend_tile<kType>(whole, keys, values, range, scale, state);
+  }
+  return all;
+}
+
+RUNNEL_INLINE QueryRange attend_tiles(const KvView& kv, const AttendQuery* queries, uint32_t num_queries,
+                                      float scale, uint32_t split, AttendState& state) {
+  switch (kv.layout.type) {
+    case KvType::kF16:
+      return attend_tiles<KvType::kF16>(kv, queries, num_queries, scale, split, state);
+    case KvType::kF32:
+      return attend_tiles<KvType::kF32>(kv, queries, num_queries, scale, split, state);
+    case KvType::kQ8_0:
+      return attend_tiles<KvType::kQ8_0>(kv, queries, num_queries, scale, split, state);
+  }
+  __builtin_unreachable();
+}
+
+// All splits so far of one query.
+struct MergedSplits {
+  alignas(64) float acc[kMaxHeadDim];
   float max;
   float sum;
 };
 
-// Widens positions begin to end - 1; each row of out has dim floats, those beyond head_dim are left alone.
-static void widen_rows(const std::byte* pool, const KvView& kv, uint32_t begin, uint32_t end, uint32_t dim,
-                       float* out) {
-  for (uint32_t position = begin; position < end; ++position, out += dim) {
-    const std::byte* from = pool + kv.block_table[position / kv.block_size] * kv.block_stride +
-                            position % kv.block_size * kv.row_bytes;
-    widen_kv(kv.type, from, kv.head_dim, out);
-  }
+RUNNEL_INLINE void clear(MergedSplits& merged, uint32_t head_dim) {
+  __builtin_memset(merged.acc, 0, head_dim * sizeof(float));
+  merged.max = -__builtin_inff();
+  merged.sum = 0.0f;
 }
 
-// Eight reductions at once: lane i of the result is the sum of rows[i], 4 + 4, 2 + 2, 1 + 1.
-RUNNEL_INLINE Float8 sum_rows(const Float8* rows) {
-  Float8 fours[4];
-  Float8 twos[2];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {  // rows i and i + 4, in the two halves
-    const Float8 a = rows[i];
-    const Float8 b = rows[i + 4];
-    fours[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11) +
-               __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {  // rows i, i + 2 | i + 4, i + 6
-    const Float8 a = fours[i];
-    const Float8 b = fours[i + 2];
-    twos[i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13) +
-              __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-  }
-  const Float8 even = __builtin_shufflevector(twos[0], twos[1], 0, 8, 2, 10, 4, 12, 6, 14);
-  const Float8 odd = __builtin_shufflevector(twos[0], twos[1], 1, 9, 3, 11, 5, 13, 7, 15);
-  return even + odd;
+RUNNEL_INLINE void add_split(const float* acc, float max, float sum, uint32_t head_dim,
+                             MergedSplits& merged) {
+  const float new_max = merged.max < max ? max : merged.max;
+  const float so_far = exp(broadcast(merged.max - new_max))[0];
+  const float of_split = exp(broadcast(max - new_max))[0];
+  merged.sum = __builtin_fmaf(merged.sum, so_far, sum * of_split);
+  for (uint32_t d = 0; d < head_dim; ++d)
+    merged.acc[d] = __builtin_fmaf(merged.acc[d], so_far, acc[d] * of_split);
+  merged.max = new_max;
 }
 
-// Lanes j + lanes j + 8 of q . k for four keys.
-RUNNEL_INLINE void dot_four(const float* query, const float* keys, uint32_t dim, Float8* rows) {
-  Float8 low[4] = {};
-  Float8 high[4] = {};
-  for (uint32_t d = 0; d < dim; d += kLanes) {
-    const Float8 q_low = load(query + d);
-    const Float8 q_high = load(query + d + 8);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      low[i] = fma(q_low, load(keys + i * dim + d), low[i]);
-      high[i] = fma(q_high, load(keys + i * dim + d + 8), high[i]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) rows[i] = low[i] + high[i];
-}
-
-// acc = acc * correction, then + weights[i] * values[i] for i in order, for kVectors * 8 values of a head.
-template <int kVectors>
-static void accumulate(const float* values, uint32_t dim, const float* weights, uint32_t num,
-                       float correction, float* acc) {
-  Float8 sum[kVectors];
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) sum[v] = load(acc + v * 8) * broadcast(correction);
-  for (uint32_t i = 0; i < num; ++i) {
-    const Float8 weight = broadcast(weights[i]);
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) sum[v] = fma(weight, load(values + i * dim + v * 8), sum[v]);
-  }
-#pragma GCC unroll 8
-  for (int v = 0; v < kVectors; ++v) store(acc + v * 8, sum[v]);
-}
-
-// Which of the 8 positions from first on are seen: begin to end - 1.
-RUNNEL_INLINE Int8Lanes seen_lanes(uint32_t first, uint32_t begin, uint32_t end) {
-  const Int8Lanes position = Int8Lanes{0, 1, 2, 3, 4, 5, 6, 7} + static_cast<int32_t>(first);
-  return (position >= static_cast<int32_t>(begin)) & (position < static_cast<int32_t>(end));
-}
-
-// One tile for one query, which sees its positions begin to end - 1.
-static void attend_tile(const float* keys, const float* values, uint32_t dim, uint32_t begin, uint32_t end,
-                        float scale, AttendState& state) {
-  alignas(32) float weights[kTilePositions];
-  const Float8 lowest = broadcast(-__builtin_inff());
-  Float8 scores[kTilePositions / 8];
-  Float8 maxima = lowest;
-  for (uint32_t first = 0; first < kTilePositions; first += 8) {
-    Float8 score = lowest;
-    if (first < end && first + 8 > begin) {
-      Float8 rows[8];
-      dot_four(state.query, keys + first * dim, dim, rows);
-      dot_four(state.query, keys + (first + 4) * dim, dim, rows + 4);
-      score = sum_rows(rows) * broadcast(scale);
-      score = seen_lanes(first, begin, end) ? score : lowest;
-    }
-    scores[first / 8] = score;
-    maxima = max(maxima, score);
-  }
-  float new_max = state.max;
-  for (int i = 0; i < 8; ++i) new_max = maxima[i] > new_max ? maxima[i] : new_max;
-
-  const float correction = exp(broadcast(state.max - new_max))[0];
-  for (uint32_t first = 0; first < kTilePositions; first += 8) {
-    const Float8 weight = exp(scores[first / 8] - broadcast(new_max));
-    // exp of minus infinity is clamped and above 0, so positions that are not seen are cleared by hand.
-    store(weights + first, seen_lanes(first, begin, end) ? weight : broadcast(0.0f));
-  }
-  const Float8 low = load(weights) + load(weights + 16);
-  const Float8 high = load(weights + 8) + load(weights + 24);
-  state.sum = __builtin_fmaf(state.sum, correction, sum_lanes(low + high));
-  state.max = new_max;
-
-  const float* seen_values = values + begin * dim;
-  const float* seen_weights = weights + begin;
-  const uint32_t num = end - begin;
-  uint32_t d = 0;
-  for (; d + 64 <= dim; d += 64)
-    accumulate<8>(seen_values + d, dim, seen_weights, num, correction, state.acc + d);
-  for (; d < dim; d += kLanes)
-    accumulate<2>(seen_values + d, dim, seen_weights, num, correction, state.acc + d);
+RUNNEL_INLINE void finish(const MergedSplits& merged, uint32_t head_dim, float* out) {
+  for (uint32_t d = 0; d < head_dim; ++d) out[d] = merged.acc[d] / merged.sum;
 }
 
 static void attend(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale) {
-  // Zeros beyond head_dim, and in positions that no query sees, must be numbers: hence the initial zeros.
-  alignas(32) float keys[kTilePositions * kMaxHeadDim];
-  alignas(32) float values[kTilePositions * kMaxHeadDim];
-  AttendState states[kMaxQueries];
-  const uint32_t dim = (kv.head_dim + kLanes - 1) / kLanes * kLanes;
-  __builtin_memset(keys, 0, kTilePositions * dim * sizeof(float));
-  __builtin_memset(values, 0, kTilePositions * dim * sizeof(float));
-  uint32_t begin = queries[0].first_position;
-  uint32_t end = 0;
-  for (uint32_t i = 0; i < num_queries; ++i) {
-    AttendState& state = states[i];
-    __builtin_memset(state.query, 0, dim * sizeof(float));
-    __builtin_memset(state.acc, 0, dim * sizeof(float));
-    __builtin_memcpy(state.query, queries[i].query, kv.head_dim * sizeof(float));
-    state.max = -__builtin_inff();
-    state.sum = 0.0f;
-    if (queries[i].first_position < begin) begin = queries[i].first_position;
-    if (queries[i].end_position > end) end = queries[i].end_position;
+  const uint32_t head_dim = kv.layout.head_dim;
+  AttendState state;
+  MergedSplits merged[kMaxQueries];
+  take_queries(queries, num_queries, kv.layout, state);
+  for (uint32_t i = 0; i < num_queries; ++i) clear(merged[i], head_dim);
+  const uint32_t first_split = queries[0].first_position / kSplitPositions;
+  const uint32_t last_split = (queries[num_queries - 1].end_position - 1) / kSplitPositions;
+  for (uint32_t split = first_split; split <= last_split; ++split) {
+    const QueryRange range = attend_tiles(kv, queries, num_queries, scale, split, state);
+    for (uint32_t i = range.first; i < range.end; ++i)
+      add_split(state.acc[i], state.max[i], state.sum[i], head_dim, merged[i]);
   }
+  for (uint32_t i = 0; i < num_queries; ++i) finish(merged[i], head_dim, queries[i].out);
+}
 
-  for (uint32_t first = begin / kTilePositions * kTilePositions; first < end; first += kTilePositions) {
-    // Positions before begin may have no block any more.
-    const uint32_t tile_begin = first < begin ? begin : first;
-    const uint32_t tile_end = end - first < kTilePositions ? end : first + kTilePositions;
-    const uint32_t unread = (tile_begin - first) * dim;
-    widen_rows(kv.keys, kv, tile_begin, tile_end, dim, keys + unread);
-    widen_rows(kv.values, kv, tile_begin, tile_end, dim, values + unread);
-    for (uint32_t i = 0; i < num_queries; ++i) {
-      const AttendQuery& query = queries[i];
-      if (query.end_position <= first || query.first_position >= tile_end) continue;
-      const uint32_t seen_begin = query.first_position > first ? query.first_position - first : 0;
-      const uint32_t seen_end = query.end_position < tile_end ? query.end_position : tile_end;
-      attend_tile(keys, values, dim, seen_begin, seen_end - first, scale, states[i]);
-    }
-  }
+static void attend_split(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale,
+                         uint32_t split) {
+  const uint32_t head_dim = kv.layout.head_dim;
+  AttendState state;
+  take_queries(queries, num_queries, kv.layout, state);
+  attend_tiles(kv, queries, num_queries, scale, split, state);
   for (uint32_t i = 0; i < num_queries; ++i) {
-    for (uint32_t d = 0; d < kv.head_dim; ++d) queries[i].out[d] = states[i].acc[d] / states[i].sum;
+    __builtin_memcpy(queries[i].out, state.acc[i], head_dim * sizeof(float));
+    queries[i].out[head_dim] = state.max[i];
+    queries[i].out[head_dim + 1] = state.sum[i];
   }
+}
+
+static void merge_splits(const float* partials, size_t stride, uint32_t num_splits, uint32_t head_dim,
+                         float* out) {
+  MergedSplits merged;
+  clear(merged, head_dim);
+  for (uint32_t split = 0; split < num_splits; ++split, partials += stride)
+    add_split(partials, partials[head_dim], partials[head_dim + 1], head_dim, merged);
+  finish(merged, head_dim, out);
 }
 
 }  // namespace runnel::RUNNEL_KERNELS

@@ -6,9 +6,9 @@
 
 #if RUNNEL_HAS_AVX512 && defined(__AVX512VNNI__)
 #define RUNNEL_DOT4_OF_AVX512 1
-#elif RUNNEL_VECTOR_ROWS == 8 && defined(__AVXVNNI__)
+#elif RUNNEL_LANES == 8 && defined(__AVXVNNI__)
 #define RUNNEL_DOT4_OF_AVX 1
-#elif RUNNEL_VECTOR_ROWS == 8 && RUNNEL_HAS_AVX2
+#elif RUNNEL_LANES == 8 && RUNNEL_HAS_AVX2
 #define RUNNEL_PAIRS_OF_AVX2 1
 #endif
 
@@ -55,8 +55,8 @@ RUNNEL_INLINE Ints dot4(Ints acc, Ints u8, Ints s8) {
   return (Ints)_mm256_dpbusd_avx_epi32((__m256i)acc, (__m256i)u8, (__m256i)s8);
 #else
   // The second and fourth byte of each lane, then the first and third, in 16 bits: 255 * 127 fits.
-  typedef int16_t Shorts __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS)));
-  typedef uint16_t UnsignedShorts __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS)));
+  typedef int16_t Shorts __attribute__((vector_size(4 * RUNNEL_LANES)));
+  typedef uint16_t UnsignedShorts __attribute__((vector_size(4 * RUNNEL_LANES)));
   const Ints odd = (Ints)((Shorts)((UnsignedShorts)u8 >> 8) * ((Shorts)s8 >> 8));
   const Ints even = (Ints)((Shorts)((UnsignedShorts)u8 & 255) * ((Shorts)((UnsignedShorts)s8 << 8) >> 8));
   return acc + (odd >> 16) + ((odd << 16) >> 16) + (even >> 16) + ((even << 16) >> 16);

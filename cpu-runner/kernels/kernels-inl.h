@@ -1,9 +1,8 @@
 // One table of kernels: included by a .cc file that has defined RUNNEL_KERNELS, the namespace,
-// RUNNEL_KERNELS_NAME, and RUNNEL_VECTOR_ROWS, the rows of products in a vector, and that is compiled for the
-// instruction set it is named after. No function of a
-// common namespace may be instantiated under these headers: the linker keeps one copy of an inline function,
-// and if it kept the one with AVX in it, the portable path would not be. So they use plain pointers and
-// builtins, and what they define is static.
+// RUNNEL_KERNELS_NAME, and RUNNEL_LANES, the floats in a vector, and that is compiled for the instruction set
+// it is named after. No function of a common namespace may be instantiated under these headers: the linker
+// keeps one copy of an inline function, and if it kept the one with AVX in it, the portable path would not
+// be. So they use plain pointers and builtins, and what they define is static.
 #include "cpu-runner/kernels/attend-inl.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kernels/kv-inl.h"
@@ -22,8 +21,11 @@ static constexpr Kernels kKernels = {
     .norm = norm,
     .silu_multiply = silu_multiply,
     .rotate = rotate,
-    .store_kv = store_kv,
+    .store_key = store_key,
+    .store_value = store_value,
     .attend = attend,
+    .attend_split = attend_split,
+    .merge_splits = merge_splits,
 };
 
 }  // namespace runnel::RUNNEL_KERNELS

@@ -6,41 +6,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu-runner/kernels/kv.h"
 #include "cpu-runner/kernels/product.h"
-#include "runner/kv_type.h"
 
 namespace runnel {
-
-// Positions that attention visits together.
-inline constexpr uint32_t kTilePositions = 32;
-// Heads in attention are continued by zeros to a multiple of this.
-inline constexpr uint32_t kLanes = 16;
-// Queries that one call of attend may have: their state is on the stack.
-inline constexpr uint32_t kMaxQueries = 32;
-inline constexpr uint32_t kMaxHeadDim = 256;
-// Values of a head that share a scale in a Q8_0 cache, and the bytes they take: a half and as many bytes.
-inline constexpr uint32_t kKvBlockValues = 32;
-inline constexpr uint32_t kKvBlockBytes = 34;
-
-// K and V of one layer and one KV head.
-struct KvView {
-  KvType type;
-  const std::byte* keys;  // of block 0; position p of a block is the row at p * row_bytes
-  const std::byte* values;
-  size_t row_bytes;
-  size_t block_stride;          // bytes from block to block
-  const uint32_t* block_table;  // of the sequence
-  uint32_t block_size;
-  uint32_t head_dim;  // at most kMaxHeadDim
-};
-
-struct AttendQuery {
-  const float* query;  // (head_dim)
-  float* out;          // (head_dim)
-  // It sees positions first_position to end_position - 1: at least one.
-  uint32_t first_position;
-  uint32_t end_position;
-};
 
 struct Kernels {
   const char* name;
@@ -59,11 +28,20 @@ struct Kernels {
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   // Turns the pairs of one head; angles holds cos and sin of each pair in turn, (rotary_dim / 2, 2).
   void (*rotate)(float* head, const float* angles, uint32_t rotary_dim, bool interleaved);
-  // Rounds a key or value of n values, for Q8_0 a multiple of kKvBlockValues, to the cache's type.
-  void (*store_kv)(KvType type, const float* in, uint32_t n, std::byte* out);
-  // The queries share one KV head of one sequence: K and V are read and widened once for all of them. Entries
-  // of the block table wholly before the first position that one of them sees are not looked at.
+  // Rounds a key or value to the cache's type and puts it at a position of a tile.
+  void (*store_key)(const KvLayout& layout, const float* key, uint32_t position, std::byte* tile);
+  void (*store_value)(const KvLayout& layout, const float* value, uint32_t position, std::byte* tile);
+  // Of queries that share one KV head of one sequence, in the order of their positions, at most kMaxQueries:
+  // K and V are read once for all of them. Entries of the block table wholly before the first position that
+  // one of them sees are not looked at.
   void (*attend)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale);
+  // The same of one split, of which each query sees a position. What is left of a query goes to its out:
+  // head_dim + kPartialExtra floats.
+  void (*attend_split)(const KvView& kv, const AttendQuery* queries, uint32_t num_queries, float scale,
+                       uint32_t split);
+  // One query's splits put together, in order; the partials lie stride floats apart.
+  void (*merge_splits)(const float* partials, size_t stride, uint32_t num_splits, uint32_t head_dim,
+                       float* out);
 };
 
 extern const Kernels kPortableKernels;

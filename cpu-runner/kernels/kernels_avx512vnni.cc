@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 #define RUNNEL_KERNELS avx512vnni
 #define RUNNEL_KERNELS_NAME "avx512vnni"
-#define RUNNEL_VECTOR_ROWS 16
+#define RUNNEL_LANES 16
 #include "cpu-runner/kernels/kernels-inl.h"
 
 namespace runnel {

@@ -2,7 +2,7 @@
 #if defined(__x86_64__)
 #define RUNNEL_KERNELS avxvnni
 #define RUNNEL_KERNELS_NAME "avxvnni"
-#define RUNNEL_VECTOR_ROWS 8
+#define RUNNEL_LANES 8
 #include "cpu-runner/kernels/kernels-inl.h"
 
 namespace runnel {

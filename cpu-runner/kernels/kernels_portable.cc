@@ -2,7 +2,7 @@
 // library's, which is exact and slow: this table is then for correctness, not for speed.
 #define RUNNEL_KERNELS portable
 #define RUNNEL_KERNELS_NAME "portable"
-#define RUNNEL_VECTOR_ROWS 8
+#define RUNNEL_LANES 8
 #include "cpu-runner/kernels/kernels-inl.h"
 
 namespace runnel {

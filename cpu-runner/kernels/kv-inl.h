@@ -1,28 +1,29 @@
-// Rows of the KV cache, the key or value of one head at one position: rounding one to the cache's type, and
-// widening it again. Q8_0 is, for each 32 values, their scale as a half and then 32 signed bytes.
+// The KV cache: rounding a key or value to the cache's type, its place in a tile, and reading rows of tiles
+// as floats again.
 #pragma once
 
-#include "cpu-runner/kernels/kernels.h"
+#include "cpu-runner/kernels/kv.h"
 #include "cpu-runner/kernels/vector-inl.h"
+#include "cpu-runner/kernels/wide-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
-static void store_f16_row(const float* in, uint32_t n, uint16_t* out) {
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) store_half(out + i, load(in + i));
-  if (i == n) return;
-  uint16_t rest[8];
-  store_half(rest, load_part(in + i, n - i));
-  for (uint32_t lane = 0; i + lane < n; ++lane) out[i + lane] = rest[lane];
-}
+// Where value d of a position is, counted in values: keys lie (head_dim, positions), values (positions,
+// width).
+struct Places {
+  uint32_t first;
+  uint32_t step;
 
-static void widen_f16_row(const uint16_t* from, uint32_t n, float* out) {
-  uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) store(out + i, load_half(from + i));
-  if (i == n) return;
-  uint16_t rest[8] = {};
-  for (uint32_t lane = 0; i + lane < n; ++lane) rest[lane] = from[i + lane];
-  store(out + i, load_half(rest));
+  uint32_t of(uint32_t d) const { return first + d * step; }
+};
+
+static void store_halves(const float* in, uint32_t n, Places places, uint16_t* out) {
+  for (uint32_t i = 0; i < n; i += 8) {
+    const uint32_t count = n - i < 8 ? n - i : 8;
+    uint16_t halves[8];
+    store_half(halves, count == 8 ? load(in + i) : load_part(in + i, count));
+    for (uint32_t lane = 0; lane < count; ++lane) out[places.of(i + lane)] = halves[lane];
+  }
 }
 
 // The largest of 32 magnitudes. Their bits are ordered as they are, with not-a-numbers above all: one in the
@@ -38,53 +39,134 @@ RUNNEL_INLINE float largest_magnitude(const float* in) {
   return from_bits(Int8Lanes{bits})[0];
 }
 
-static void store_q8_0_block(const float* in, std::byte* out) {
+// 32 values.
+static void store_q8_0_block(const float* in, Places places, uint16_t* scale_out, int8_t* out) {
   const Float8 shift = broadcast(0x1.8p+23f);  // rounds to the nearest integer, see exp
   const Int8Lanes zero = {};
   uint16_t scales[8];
   store_half(scales, broadcast(largest_magnitude(in) / 127.0f));
-  __builtin_memcpy(out, scales, sizeof(uint16_t));
+  *scale_out = scales[0];
   const Float8 scale = load_half(scales);
-  auto* bytes = reinterpret_cast<int8_t*>(out + sizeof(uint16_t));
   for (uint32_t i = 0; i < kKvBlockValues; i += 8) {
     Int8Lanes quants = bits_of(load(in + i) / scale + shift) - bits_of(shift);
     quants = quants > 127 ? zero + 127 : quants;  // a scale below a half's precision may be too small
     quants = quants < -127 ? zero - 127 : quants;
     quants = scale == broadcast(0.0f) ? zero : quants;
-    for (uint32_t lane = 0; lane < 8; ++lane) bytes[i + lane] = static_cast<int8_t>(quants[lane]);
+    for (uint32_t lane = 0; lane < 8; ++lane) out[places.of(i + lane)] = static_cast<int8_t>(quants[lane]);
   }
 }
 
-RUNNEL_INLINE void widen_q8_0_block(const std::byte* from, float* out) {
-  // Eight halves, of which the first is the scale; the others lie in the same block.
-  const Float8 scale = broadcast(load_half(reinterpret_cast<const uint16_t*>(from))[0]);
-  const auto* bytes = reinterpret_cast<const int8_t*>(from + sizeof(uint16_t));
-  for (uint32_t i = 0; i < kKvBlockValues; i += 8) store(out + i, scale * load_bytes(bytes + i));
-}
-
-static void store_kv(KvType type, const float* in, uint32_t n, std::byte* out) {
-  switch (type) {
+static void store_row(const KvLayout& layout, const float* in, uint32_t position, Places places,
+                      std::byte* tile) {
+  std::byte* values = tile + layout.scales_bytes;
+  switch (layout.type) {
     case KvType::kF16:
-      return store_f16_row(in, n, reinterpret_cast<uint16_t*>(out));
+      return store_halves(in, layout.head_dim, places, reinterpret_cast<uint16_t*>(values));
     case KvType::kF32:
-      __builtin_memcpy(out, in, n * sizeof(float));
+      for (uint32_t d = 0; d < layout.head_dim; ++d) reinterpret_cast<float*>(values)[places.of(d)] = in[d];
       return;
     case KvType::kQ8_0:
-      for (uint32_t i = 0; i < n; i += kKvBlockValues, out += kKvBlockBytes) store_q8_0_block(in + i, out);
+      for (uint32_t d = 0; d < layout.head_dim; d += kKvBlockValues) {
+        auto* scale = reinterpret_cast<uint16_t*>(tile) + d / kKvBlockValues * layout.positions + position;
+        store_q8_0_block(in + d, {places.of(d), places.step}, scale, reinterpret_cast<int8_t*>(values));
+      }
   }
 }
 
-// Writes up to 7 floats beyond n.
-RUNNEL_INLINE void widen_kv(KvType type, const std::byte* from, uint32_t n, float* out) {
-  switch (type) {
-    case KvType::kF16:
-      return widen_f16_row(reinterpret_cast<const uint16_t*>(from), n, out);
-    case KvType::kF32:
-      __builtin_memcpy(out, from, n * sizeof(float));
-      return;
-    case KvType::kQ8_0:
-      for (uint32_t i = 0; i < n; i += kKvBlockValues, from += kKvBlockBytes) widen_q8_0_block(from, out + i);
+static void store_key(const KvLayout& layout, const float* key, uint32_t position, std::byte* tile) {
+  store_row(layout, key, position, {position, layout.positions}, tile);
+}
+
+static void store_value(const KvLayout& layout, const float* value, uint32_t position, std::byte* tile) {
+  store_row(layout, value, position, {position * layout.width, 1}, tile);
+}
+
+template <KvType kType>
+static constexpr uint32_t kValueBytes = kType == KvType::kF32   ? 4
+                                        : kType == KvType::kF16 ? 2
+                                                                : 1;
+
+// A tile of kTilePositions positions to be read, with the scales of Q8_0 as floats: (head_dim / 32,
+// positions).
+struct KvTile {
+  const std::byte* values;
+  // To the tile that is read after it; 0: none. Its rows are prefetched while those of this one are read: a
+  // tile is too short a run for the processor to see what comes.
+  ptrdiff_t next;
+  float scales[kMaxHeadDim / kKvBlockValues * kTilePositions];
+};
+
+template <KvType kType>
+RUNNEL_INLINE void open_tile(const KvLayout& layout, const std::byte* from, KvTile& tile) {
+  tile.values = from + layout.scales_bytes;
+  if constexpr (kType == KvType::kQ8_0) {
+    const uint32_t num_scales = layout.head_dim / kKvBlockValues * kTilePositions;
+    for (uint32_t i = 0; i < num_scales; i += kWideLanes)
+      store_wide(tile.scales + i, load_wide_half(reinterpret_cast<const uint16_t*>(from) + i));
   }
 }
+
+template <KvType kType>
+RUNNEL_INLINE Wide load_wide_kv(const std::byte* from) {
+  if constexpr (kType == KvType::kF32) return load_wide(reinterpret_cast<const float*>(from));
+  if constexpr (kType == KvType::kF16) return load_wide_half(reinterpret_cast<const uint16_t*>(from));
+  if constexpr (kType == KvType::kQ8_0) return load_wide_bytes(reinterpret_cast<const int8_t*>(from));
+}
+
+static constexpr size_t kLineBytes = 64;
+
+// The line that vector of a row of the next tile begins, if it begins one.
+template <KvType kType>
+RUNNEL_INLINE void prefetch_next(const std::byte* row, ptrdiff_t next, uint32_t vector) {
+  const size_t place = vector * kWideLanes * kValueBytes<kType>;
+  if (place % kLineBytes == 0) __builtin_prefetch(row + place + next);
+}
+
+// Rows of a tile of keys, one for each value of the head; its lanes are positions, from first_lane on.
+template <KvType kType>
+struct KeyRows {
+  const std::byte* values;
+  ptrdiff_t next;
+  const float* scales;
+
+  RUNNEL_INLINE_MEMBER KeyRows(const KvTile& tile, uint32_t first_lane)
+      : values(tile.values + first_lane * kValueBytes<kType>),
+        next(tile.next),
+        scales(tile.scales + first_lane) {}
+
+  RUNNEL_INLINE_MEMBER Wide load(uint32_t d, uint32_t vector) const {
+    const std::byte* from = values + size_t{d} * kTilePositions * kValueBytes<kType>;
+    prefetch_next<kType>(from, next, vector);
+    const Wide row = load_wide_kv<kType>(from + vector * kWideLanes * kValueBytes<kType>);
+    if constexpr (kType != KvType::kQ8_0) return row;
+    const uint32_t block = d / kKvBlockValues;
+    return row * load_wide(scales + block * kTilePositions + vector * kWideLanes);
+  }
+};
+
+// Rows of a tile of values, one for each position; its lanes are values of the head, from first_lane on.
+template <KvType kType>
+struct ValueRows {
+  const std::byte* values;
+  ptrdiff_t next;
+  size_t stride;
+  const float* scales;
+
+  // first_lane is a multiple of 32, or for types without scales of 16.
+  RUNNEL_INLINE_MEMBER ValueRows(const KvTile& tile, uint32_t width, uint32_t first_lane)
+      : values(tile.values + first_lane * kValueBytes<kType>),
+        next(tile.next),
+        stride(width * kValueBytes<kType>),
+        scales(tile.scales + first_lane / kKvBlockValues * kTilePositions) {}
+
+  RUNNEL_INLINE_MEMBER Wide load(uint32_t position, uint32_t vector) const {
+    const std::byte* from = values + position * stride;
+    prefetch_next<kType>(from, next, vector);
+    const Wide row = load_wide_kv<kType>(from + vector * kWideLanes * kValueBytes<kType>);
+    if constexpr (kType != KvType::kQ8_0) return row;
+    const uint32_t block = vector * kWideLanes / kKvBlockValues;
+    return row * broadcast_wide(scales[block * kTilePositions + position]);
+  }
+};
 
 }  // namespace runnel::RUNNEL_KERNELS

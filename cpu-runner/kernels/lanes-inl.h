@@ -1,4 +1,4 @@
-// A vector whose lanes are rows of a tile, as wide as the instruction set has it (RUNNEL_VECTOR_ROWS: 8 or
+// A vector whose lanes are rows of a tile, as wide as the instruction set has it (RUNNEL_LANES: 8 or
 // 16), and the few operations on it that need to know the instruction set. Without that set, GCC makes the
 // same lanes of what there is: any width can be computed, and tested, anywhere.
 #pragma once
@@ -9,7 +9,7 @@
 #include "cpu-runner/kernels/product.h"
 #include "cpu-runner/kernels/vector-inl.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && RUNNEL_VECTOR_ROWS == 16
+#if defined(__AVX512F__) && defined(__AVX512BW__) && RUNNEL_LANES == 16
 #define RUNNEL_HAS_AVX512 1
 #else
 #define RUNNEL_HAS_AVX512 0
@@ -17,12 +17,12 @@
 
 namespace runnel::RUNNEL_KERNELS {
 
-constexpr uint32_t kVectorRows = RUNNEL_VECTOR_ROWS;
+constexpr uint32_t kVectorRows = RUNNEL_LANES;
 
-typedef float Floats __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS)));
-typedef int32_t Ints __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS)));
-typedef float AliasingFloats __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS), aligned(4), may_alias));
-typedef int32_t AliasingInts __attribute__((vector_size(4 * RUNNEL_VECTOR_ROWS), may_alias));
+typedef float Floats __attribute__((vector_size(4 * RUNNEL_LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * RUNNEL_LANES)));
+typedef float AliasingFloats __attribute__((vector_size(4 * RUNNEL_LANES), aligned(4), may_alias));
+typedef int32_t AliasingInts __attribute__((vector_size(4 * RUNNEL_LANES), may_alias));
 
 RUNNEL_INLINE Floats load_floats(const float* from) {
   return *reinterpret_cast<const AliasingFloats*>(from);
@@ -53,7 +53,7 @@ RUNNEL_INLINE Floats floats_of(Ints x) {
 RUNNEL_INLINE Floats fma_lanes(Floats a, Floats b, Floats c) {
 #if RUNNEL_HAS_AVX512
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
-#elif RUNNEL_HAS_AVX2 && RUNNEL_VECTOR_ROWS == 8
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   return (Floats)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
   Floats sum;

@@ -1,6 +1,7 @@
 // Loops over one row: norm, silu, rotation.
 #pragma once
 
+#include "cpu-runner/kernels/exp-inl.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kernels/vector-inl.h"
 

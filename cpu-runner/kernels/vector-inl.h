@@ -17,6 +17,9 @@
 #pragma GCC diagnostic ignored "-Wpsabi"
 
 #define RUNNEL_INLINE static inline __attribute__((always_inline))
+#define RUNNEL_INLINE_MEMBER inline __attribute__((always_inline))
+// Inner loops that have all registers to themselves.
+#define RUNNEL_APART static __attribute__((noinline))
 
 namespace runnel::RUNNEL_KERNELS {
 
@@ -96,34 +99,13 @@ RUNNEL_INLINE void store_part(float* to, Float8 value, uint32_t count) {
 
 // The last steps of a reduction: 4 + 4, 2 + 2, 1 + 1.
 RUNNEL_INLINE float sum_lanes(Float8 x) {
-  return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
+  const Float8 fours = x + __builtin_shufflevector(x, x, 4, 5, 6, 7, 4, 5, 6, 7);
+  const Float8 twos = fours + __builtin_shufflevector(fours, fours, 2, 3, 2, 3, 2, 3, 2, 3);
+  return twos[0] + twos[1];
 }
 
 RUNNEL_INLINE Float8 max(Float8 a, Float8 b) {
   return a > b ? a : b;
-}
-
-// The operations of exp_f32 in runner/numerics.h, lane by lane. Adding and taking away 1.5 * 2^23 rounds to
-// the nearest integer as nearbyint does, and leaves that integer in the low bits of the sum.
-RUNNEL_INLINE Float8 exp(Float8 x) {
-  const Float8 lowest = broadcast(-87.0f);
-  const Float8 highest = broadcast(88.0f);
-  const Float8 shift = broadcast(0x1.8p+23f);
-  x = x < lowest ? lowest : x;
-  x = x > highest ? highest : x;
-  const Float8 shifted = x * broadcast(0x1.715476p+0f) + shift;
-  const Float8 n = shifted - shift;
-  const Float8 r = fma(-n, broadcast(-0x1.05c610p-29f), fma(-n, broadcast(0x1.62e430p-1f), x));
-  Float8 p = broadcast(1.0f / 5040.0f);
-  p = fma(p, r, broadcast(1.0f / 720.0f));
-  p = fma(p, r, broadcast(1.0f / 120.0f));
-  p = fma(p, r, broadcast(1.0f / 24.0f));
-  p = fma(p, r, broadcast(1.0f / 6.0f));
-  p = fma(p, r, broadcast(0.5f));
-  p = fma(p, r, broadcast(1.0f));
-  p = fma(p, r, broadcast(1.0f));
-  const Int8Lanes exponent = bits_of(shifted) - bits_of(shift);
-  return p * from_bits((exponent + 127) << 23);
 }
 
 }  // namespace runnel::RUNNEL_KERNELS

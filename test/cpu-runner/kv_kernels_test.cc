@@ -26,8 +26,8 @@ std::vector<float> stored_and_read(const Kernels& kernels, KvType type, std::spa
   const std::vector<uint32_t> block_table = {0};
   const KvCache::Slot slot = cache.slot(0, 0, block_table, 0);
   const std::vector<float> zeros(dim);
-  kernels.store_kv(type, zeros.data(), dim, slot.key);
-  kernels.store_kv(type, row.data(), dim, slot.value);
+  kernels.store_key(cache.layout(), zeros.data(), slot.position, slot.key_tile);
+  kernels.store_value(cache.layout(), row.data(), slot.position, slot.value_tile);
   std::vector<float> out(dim);
   const AttendQuery query{zeros.data(), out.data(), 0, 1};
   kernels.attend(cache.view(0, 0, block_table), &query, 1, 1.0f);
@@ -38,11 +38,21 @@ TEST_CASE("rounding to half is that of half.h at every length, and writes nothin
   std::mt19937 rng(14);
   for (const Kernels* kernels : kernel_tables()) {
     for (uint32_t n = 1; n < 40; ++n) {
+      constexpr uint32_t kPosition = 3;
+      const uint32_t width = (n + 15) / 16 * 16;
+      const KvLayout layout{KvType::kF16, n, width, kTilePositions, 0, width * kTilePositions * 2};
       const std::vector<float> x = random_floats(n, rng, 1000.0f);
-      std::vector<uint16_t> out(n + 1, 0x1234);
-      kernels->store_kv(KvType::kF16, x.data(), n, reinterpret_cast<std::byte*>(out.data()));
-      for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == float_to_half(x[i]));
-      REQUIRE(out[n] == 0x1234);
+      const std::vector<uint16_t> untouched(width * kTilePositions, 0x1234);
+      std::vector<uint16_t> keys = untouched, values = untouched;
+      std::vector<uint16_t> wanted_keys = untouched, wanted_values = untouched;
+      for (uint32_t d = 0; d < n; ++d) {
+        wanted_keys[d * kTilePositions + kPosition] = float_to_half(x[d]);
+        wanted_values[kPosition * width + d] = float_to_half(x[d]);
+      }
+      kernels->store_key(layout, x.data(), kPosition, reinterpret_cast<std::byte*>(keys.data()));
+      kernels->store_value(layout, x.data(), kPosition, reinterpret_cast<std::byte*>(values.data()));
+      REQUIRE(keys == wanted_keys);
+      REQUIRE(values == wanted_values);
     }
   }
 }
@@ -100,55 +110,76 @@ struct AttendCase {
   uint32_t head_dim;
   uint32_t block_size;
   uint32_t window;  // 0: none
+  std::vector<uint32_t> ends = {1, 7, 8, 31, 32, 33, 64, 65, 149, 150};
 };
 
 // Queries at positions of every kind, over blocks in descending order, against the reference over the same
-// rows in one piece. Blocks that no query sees any more are gone.
+// rows in one piece. Blocks that no query sees any more are gone; positions after the last are no numbers.
 void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
-  const auto& [type, head_dim, block_size, window] = wanted_case;
-  constexpr uint32_t kPositions = 150;
-  const uint32_t num_blocks = (kPositions + block_size - 1) / block_size;
+  const auto& [type, head_dim, block_size, window, ends] = wanted_case;
+  CAPTURE(kv_type_name(type));
+  CAPTURE(head_dim);
+  CAPTURE(block_size);
+  CAPTURE(window);
+  const uint32_t num_positions = ends.back();
+  const uint32_t num_blocks = (num_positions + block_size - 1) / block_size;
   const KvCache cache = *KvCache::allocate({1, 1, head_dim, block_size, num_blocks}, type);
   std::vector<uint32_t> block_table(num_blocks);
   for (uint32_t i = 0; i < num_blocks; ++i) block_table[i] = num_blocks - 1 - i;
   std::vector<float> keys, values;
-  for (uint32_t position = 0; position < kPositions; ++position) {
-    const std::vector<float> key = random_floats(head_dim, rng);
-    const std::vector<float> value = random_floats(head_dim, rng);
+  for (uint32_t position = 0; position < num_blocks * block_size; ++position) {
+    const bool is_there = position < num_positions;
+    const std::vector<float> no_numbers(head_dim, NAN);
+    const std::vector<float> key = is_there ? random_floats(head_dim, rng) : no_numbers;
+    const std::vector<float> value = is_there ? random_floats(head_dim, rng) : no_numbers;
     const KvCache::Slot slot = cache.slot(0, 0, block_table, position);
-    kPortableKernels.store_kv(type, key.data(), head_dim, slot.key);
-    kPortableKernels.store_kv(type, value.data(), head_dim, slot.value);
+    kPortableKernels.store_key(cache.layout(), key.data(), slot.position, slot.key_tile);
+    kPortableKernels.store_value(cache.layout(), value.data(), slot.position, slot.value_tile);
+    if (!is_there) continue;
     std::ranges::copy(reference::as_stored(type, key), std::back_inserter(keys));
     std::ranges::copy(reference::as_stored(type, value), std::back_inserter(values));
   }
 
-  const std::vector<uint32_t> ends = {1, 7, 8, 31, 32, 33, 64, 65, 149, 150};
   const std::vector<float> query = random_floats(ends.size() * head_dim, rng, 2.0f);
+  const auto begin_of = [&](size_t i) { return window == 0 || ends[i] < window ? 0 : ends[i] - window; };
+  std::vector<float> wanted;
+  for (size_t i = 0; i < ends.size(); ++i) {
+    const size_t num_values = size_t{ends[i]} * head_dim;
+    std::ranges::copy(
+        reference::attend(std::span(query).subspan(i * head_dim, head_dim), std::span(keys).first(num_values),
+                          std::span(values).first(num_values), begin_of(i), 0.25f),
+        std::back_inserter(wanted));
+  }
   // All together, and the last three alone, when a window has passed the first blocks.
   for (const size_t first : {size_t{0}, ends.size() - 3}) {
     std::vector<float> out(query.size());
     std::vector<AttendQuery> queries;
-    for (size_t i = first; i < ends.size(); ++i) {
-      const uint32_t begin = window == 0 || ends[i] < window ? 0 : ends[i] - window;
-      queries.push_back({query.data() + i * head_dim, out.data() + i * head_dim, begin, ends[i]});
-    }
+    for (size_t i = first; i < ends.size(); ++i)
+      queries.push_back({query.data() + i * head_dim, out.data() + i * head_dim, begin_of(i), ends[i]});
     std::vector<uint32_t> held = block_table;
     for (uint32_t i = 0; i < queries[0].first_position / block_size; ++i) held[i] = kNowhere;
+    const KvView view = cache.view(0, 0, held);
+    const auto from_first = [&](const std::vector<float>& all) {
+      return std::span(all).subspan(first * head_dim);
+    };
     for (const Kernels* kernels : kernel_tables()) {
-      kernels->attend(cache.view(0, 0, held), queries.data(), static_cast<uint32_t>(queries.size()), 0.25f);
-      for (size_t i = first; i < ends.size(); ++i) {
-        CAPTURE(kernels->name);
-        CAPTURE(kv_type_name(type));
-        CAPTURE(head_dim);
-        CAPTURE(block_size);
-        CAPTURE(window);
-        CAPTURE(ends[i]);
-        const size_t num_values = size_t{ends[i]} * head_dim;
-        const std::vector<float> wanted = reference::attend(
-            std::span(query).subspan(i * head_dim, head_dim), std::span(keys).first(num_values),
-            std::span(values).first(num_values), queries[i - first].first_position, 0.25f);
-        REQUIRE(same_bits(std::span(out).subspan(i * head_dim, head_dim), wanted));
+      CAPTURE(kernels->name);
+      std::ranges::fill(out, 0.0f);
+      kernels->attend(view, queries.data(), static_cast<uint32_t>(queries.size()), 0.25f);
+      REQUIRE(same_bits(from_first(out), from_first(wanted)));
+
+      // The last query's splits apart.
+      AttendQuery last = queries.back();
+      const uint32_t first_split = last.first_position / kSplitPositions;
+      const uint32_t num_splits = (last.end_position - 1) / kSplitPositions - first_split + 1;
+      const size_t stride = head_dim + kPartialExtra + 3;
+      std::vector<float> partials(stride * num_splits), merged(head_dim);
+      for (uint32_t split = num_splits; split-- > 0;) {
+        last.out = partials.data() + split * stride;
+        kernels->attend_split(view, &last, 1, 0.25f, first_split + split);
       }
+      kernels->merge_splits(partials.data(), stride, num_splits, head_dim, merged.data());
+      REQUIRE(same_bits(merged, std::span(wanted).last(head_dim)));
     }
   }
 }
@@ -156,10 +187,22 @@ void check_attend(const AttendCase& wanted_case, std::mt19937& rng) {
 TEST_CASE("attention over shuffled blocks has the bits of the reference over contiguous rows") {
   std::mt19937 rng(15);
   for (const KvType type : kTypes) {
-    for (const uint32_t head_dim : {4u, 16u, 24u, 32u, 64u, 80u, 96u, 256u}) {
+    for (const uint32_t head_dim : {4u, 6u, 16u, 24u, 32u, 64u, 80u, 96u, 128u, 256u}) {
       if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
       for (const uint32_t block_size : {8u, 16u, 32u, 64u, 128u, 256u})
         check_attend({type, head_dim, block_size, 0}, rng);
+    }
+  }
+}
+
+TEST_CASE("attention over several splits has the bits of the reference") {
+  std::mt19937 rng(19);
+  for (const KvType type : kTypes) {
+    for (const uint32_t head_dim : {64u, 96u}) {
+      for (const uint32_t block_size : {16u, 32u, 256u}) {
+        for (const uint32_t window : {0u, 37u, 256u, 300u})
+          check_attend({type, head_dim, block_size, window, {200, 255, 256, 257, 300, 512, 513, 700}}, rng);
+      }
     }
   }
 }
@@ -169,6 +212,52 @@ TEST_CASE("a window sees its last positions alone, and blocks before it are not 
   for (const KvType type : kTypes) {
     for (const uint32_t window : {1u, 2u, 7u, 8u, 31u, 32u, 33u, 64u, 100u, 149u, 150u, 151u, 0xffffffffu}) {
       for (const uint32_t block_size : {8u, 32u, 64u}) check_attend({type, 64, block_size, window}, rng);
+    }
+  }
+}
+
+// Any number of queries up to the most that one call may have, at neighbouring positions: as rows of a prompt
+// and the queries of a KV head come.
+TEST_CASE("any number of queries at once, beside each other, has the bits of the reference") {
+  std::mt19937 rng(20);
+  for (const KvType type : kTypes) {
+    for (uint32_t num_queries = 3; num_queries <= kMaxQueries; ++num_queries) {
+      const uint32_t per_row = 1 + rng() % 5;
+      std::vector<uint32_t> ends;
+      for (uint32_t i = 0; i < num_queries; ++i) ends.push_back(60 + i / per_row);
+      check_attend({type, 64, 32, num_queries % 3 == 0 ? 33u : 0u, ends}, rng);
+    }
+  }
+}
+
+TEST_CASE("what lies at positions that a query does not see is of no matter to it, be it no number") {
+  constexpr uint32_t kDim = 64;
+  std::mt19937 rng(24);
+  for (const KvType type : kTypes) {
+    const KvCache cache = *KvCache::allocate({1, 1, kDim, 64, 1}, type);
+    const std::vector<uint32_t> block_table = {0};
+    const std::vector<float> query = random_floats(kDim, rng);
+    const auto store = [&](uint32_t position, const std::vector<float>& row) {
+      const KvCache::Slot slot = cache.slot(0, 0, block_table, position);
+      kPortableKernels.store_key(cache.layout(), row.data(), slot.position, slot.key_tile);
+      kPortableKernels.store_value(cache.layout(), row.data(), slot.position, slot.value_tile);
+    };
+    for (uint32_t position = 0; position < 64; ++position) store(position, random_floats(kDim, rng));
+    for (const Kernels* kernels : kernel_tables()) {
+      std::vector<float> before(3 * kDim), after(3 * kDim);
+      const auto attend = [&](std::vector<float>& out) {
+        // The third sees what the first two do not.
+        const AttendQuery queries[] = {{query.data(), out.data(), 3, 40},
+                                       {query.data(), out.data() + kDim, 3, 41},
+                                       {query.data(), out.data() + 2 * kDim, 4, 64}};
+        kernels->attend(cache.view(0, 0, block_table), queries, 3, 0.25f);
+      };
+      attend(before);
+      for (const uint32_t position : {0u, 2u, 41u, 63u}) store(position, std::vector<float>(kDim, NAN));
+      attend(after);
+      CHECK(same_bits(std::span(before).first(2 * kDim), std::span(after).first(2 * kDim)));
+      CHECK(std::isnan(after.back()));
+      for (const uint32_t position : {0u, 2u, 41u, 63u}) store(position, random_floats(kDim, rng));
     }
   }
 }

@@ -1,6 +1,6 @@
 #define RUNNEL_KERNELS wide_portable
 #define RUNNEL_KERNELS_NAME "portable, 16 lanes"
-#define RUNNEL_VECTOR_ROWS 16
+#define RUNNEL_LANES 16
 #include "cpu-runner/kernels/kernels-inl.h"
 
 namespace runnel {

@@ -14,7 +14,8 @@ std::vector<float> cpu_norm(std::span<const float> x, std::span<const float> gai
 }
 
 void cpu_rotate(std::span<float> head, std::span<const float> angles, bool interleaved) {
-  usable_kernels().back()->rotate(head.data(), angles.data(), static_cast<uint32_t>(angles.size()), interleaved);
+  usable_kernels().back()->rotate(head.data(), angles.data(), static_cast<uint32_t>(angles.size()),
+                                  interleaved);
 }
 
 std::vector<float> cpu_attend(KvType type, std::span<const float> query, std::span<const float> keys,
@@ -28,8 +29,10 @@ std::vector<float> cpu_attend(KvType type, std::span<const float> query, std::sp
   std::iota(block_table.begin(), block_table.end(), 0);
   for (uint32_t position = 0; position < num_positions; ++position) {
     const KvCache::Slot slot = cache.slot(0, 0, block_table, position);
-    usable_kernels().back()->store_kv(type, keys.data() + size_t{position} * dim, dim, slot.key);
-    usable_kernels().back()->store_kv(type, values.data() + size_t{position} * dim, dim, slot.value);
+    const float* key = keys.data() + size_t{position} * dim;
+    const float* value = values.data() + size_t{position} * dim;
+    usable_kernels().back()->store_key(cache.layout(), key, slot.position, slot.key_tile);
+    usable_kernels().back()->store_value(cache.layout(), value, slot.position, slot.value_tile);
   }
   std::vector<float> out(dim);
   const AttendQuery attended{query.data(), out.data(), first_position, num_positions};

@@ -1,0 +1,85 @@
+// How the attention of a batch is cut into chunks for the threads. Rows of one sequence that are computed
+// together read K and V once; a row that is long beside the rest of the batch is cut into runs of splits
+// instead, whose partial sums are put together when the last of them is done. What a row computes is the same
+// either way (docs/numerics.md), so the plan may depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runner/attention_shape.h"
+#include "runner/batch.h"
+
+namespace runnel {
+
+// The first position that a row at this one sees.
+inline uint32_t first_seen(uint32_t position, uint32_t window) {
+  return window == 0 || position < window ? 0 : position - window + 1;
+}
+
+class AttentionPlan {
+ public:
+  // Of the work of each thread, if chunks were all alike. More of them keep threads even, fewer read K and V
+  // less often.
+  static constexpr uint32_t kChunksPerThread = 8;
+
+  // Consecutive rows of one sequence.
+  struct Group {
+    uint32_t sequence;  // of the batch
+    uint32_t first_row;
+    uint32_t num_rows;
+    uint32_t first_position;  // of the first row
+    uint32_t first_split;
+    uint32_t num_splits;
+    uint32_t splits_per_chunk;
+    uint32_t first_partial;  // of the first query of a group that is cut; see num_partials
+
+    uint32_t chunks_per_head() const { return (num_splits + splits_per_chunk - 1) / splits_per_chunk; }
+    // Then it is one row.
+    bool is_cut() const { return splits_per_chunk < num_splits; }
+  };
+  struct Chunk {
+    uint32_t group;
+    uint32_t kv_head;
+    uint32_t first_split;
+    uint32_t num_splits;
+  };
+
+  // True if the plan is another one now: the batch has other rows than the one before.
+  bool prepare(const Batch& batch, const AttentionShape& shape, uint32_t num_threads);
+
+  std::span<const Group> groups() const { return groups_; }
+  // Those that take longest come first, so that the threads end together.
+  std::span<const Chunk> chunks() const { return chunks_; }
+  // Partial sums of groups that are cut: of each group, by query head, then by split.
+  uint32_t num_partials() const { return num_partials_; }
+  // At most so many, of sequences of so many positions.
+  static uint64_t max_partials(uint32_t num_threads, uint32_t queries_per_kv, uint32_t max_positions);
+
+ private:
+  // What the plan depends on.
+  struct Subject {
+    struct Rows {
+      uint32_t first_row, num_rows, first_position;
+      bool operator==(const Rows&) const = default;
+    };
+    std::vector<Rows> sequences;
+    uint32_t num_heads = 0;
+    uint32_t num_kv_heads = 0;
+    uint32_t window = 0;
+    uint32_t num_threads = 0;
+    bool operator==(const Subject&) const = default;
+  };
+
+  void make_groups();
+  void add_sequence(uint32_t sequence, uint64_t max_tiles);
+  void make_chunks();
+
+  Subject subject_;
+  std::vector<Group> groups_;
+  std::vector<Chunk> chunks_;
+  uint32_t num_partials_ = 0;
+};
+
+}  // namespace runnel
