@@ -57,10 +57,7 @@ class CudaBackend final : public Backend {
   }
 
   ComputeDevice& device() override { return compute_device_; }
-  std::string numerics_id() const override {
-    const std::string name = "cuda-i8-1";
-    return kv_type_ == KvType::kF16 ? name : name + "-kv-" + std::string(kv_type_name(kv_type_));
-  }
+  std::string numerics_id() const override { return runnel::numerics_id(ActivationType::kI8, kv_type_); }
 
   Result<void> expect_weights(uint64_t bytes) override;
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;

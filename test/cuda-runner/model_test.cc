@@ -2,6 +2,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cpu-runner/cpu_backend.h"
+#include "cpu-runner/isa.h"
 #include "cuda-runner/cuda_backend.h"
 #include "runner/sampling/sampler.h"
 #include "test/fixtures/model_harness.h"
@@ -102,6 +104,25 @@ std::vector<Subject> subjects() {
 }
 
 constexpr uint32_t kNumIds = 70;
+
+TEST_CASE("model: logits have the bits of the CPU, with each of its instruction sets") {
+  constexpr uint32_t kSeed = 36;
+  // Two splits of attention and a part of a tile.
+  constexpr uint32_t kManyIds = 270;
+  std::mt19937 rng(kSeed);
+  for (const Subject& subject : subjects()) {
+    CudaHarness device(subject.file->path(), {.kv_type = subject.kv_type});
+    const std::vector<uint32_t> ids = random_ids(kManyIds, device.config().vocab_size, rng);
+    const Logits logits = device.run(ids, 200);
+    for (const Kernels* kernels : usable_kernels()) {
+      CAPTURE(kernels->name);
+      ModelHarness cpu(subject.file->path(),
+                       make_cpu_backend({.kv_type = subject.kv_type, .isa = kernels->name}), 16, 0);
+      CHECK(cpu.backend().numerics_id() == device.backend().numerics_id());
+      CHECK(same_bits(cpu.run(ids, 64), logits));
+    }
+  }
+}
 
 TEST_CASE("model: logits do not depend on blocks, chunks or graphs") {
   constexpr uint32_t kSeed = 31;

@@ -89,7 +89,7 @@ test('a crash leaves a report with the recording to replay', async () => {
   };
   assert.is(crashes.length, 1, 'runners that were replaced did not crash');
   assert.is(crashes[0]?.signal, 'SIGSEGV');
-  assert.match(crashes[0]?.numerics_id ?? '', 'cpu');
+  assert.match(crashes[0]?.numerics_id ?? '', 'i8-1');
   assert.ok(existsSync(crashes[0]?.recording ?? ''));
   assert.ok((crashes[0]?.recording ?? '').startsWith(reports));
   const metrics = await (await fetch(`${gateway.url}/metrics`)).text();

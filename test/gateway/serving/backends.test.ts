@@ -135,7 +135,7 @@ test('what is not finished in time goes on by the device that came back', async 
     const open = answer(it, 2, 2000);
     await until(patienceMs, 'The stream', () => it.serving.status().openRequests === 1);
     it.standIns.setDevice(true);
-    assert.is(await open, 'cuda-i8-1');
+    assert.is(await open, 'cuda-fast-1');
   }, 50);
 });
 
