@@ -7,6 +7,9 @@ MODEL ?= smollm2
 PORT ?= 8080
 BUILD ?= build
 MINUTES ?= 30
+# Options of make bench, and folders of other engines' programs.
+BENCH ?=
+export PEER_BIN ?=
 # Of make install and make uninstall; packagers set DESTDIR.
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
@@ -117,11 +120,10 @@ soak: build model
 	@ninja -C $(BUILD)/sanitize fuzz-gguf
 	@$(BUILD)/sanitize/fuzz-gguf --units 2000000
 
+# How fast it is, in about two minutes; with PEER_BIN=DIR[:DIR...], other engines in turn with it. BENCH='--help' says more.
 bench: build model
-	@model="$$($(RUNNEL) pull $(MODEL))" && \
-	$(BUILD)/cpu-runner bench --model "$$model" --prompt 512 --generate 128 --batch 1,2,4,8,16,32 && \
-	$(BUILD)/cpu-runner bench --model "$$model" --long-prompt 4000 --streams 8 && \
-	$(BUILD)/cpu-runner bench --model "$$model" --workload --fraction 0.1 --warmup 0 --iters 2
+	@ninja -C $(BUILD) machine-peak
+	@node --import tsx test/bench/bench.ts --model $(MODEL) --build $(BUILD) $(BENCH)
 
 model: $(BUILD)/gateway/manifest.json
 	@case "$(MODEL)" in *.gguf|*/*) ;; *) $(RUNNEL) pull $(MODEL) >/dev/null ;; esac

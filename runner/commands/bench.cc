@@ -28,11 +28,11 @@ class Bench {
   Bench(Engine& engine, const BenchFlags& flags) : engine_(engine), flags_(flags), random_(kPromptSeed) {}
 
   Result<Speeds> prefill() {
-    return repeat([&] { return run(1, flags_.num_prompt_tokens, 1, /*is_prefill=*/true); });
+    return repeat([&] { return run(1, flags_.num_prompt_tokens, 1, /*num_decoding=*/0); });
   }
   // One token more than is timed: the prefill gives the first.
   Result<Speeds> decode(uint32_t num_sequences) {
-    return repeat([&] { return run(num_sequences, 1, flags_.num_generated + 1, /*is_prefill=*/false); });
+    return repeat([&] { return run(num_sequences, flags_.depth, flags_.num_generated + 1, num_sequences); });
   }
 
  private:
@@ -48,9 +48,9 @@ class Bench {
     return speeds;
   }
 
-  // Rows a second of the steps of one kind.
+  // Rows a second of the steps in which so many sequences get their next token, and nothing else is computed.
   Result<double> run(uint32_t num_sequences, uint32_t num_prompt_tokens, uint32_t max_tokens,
-                     bool is_prefill) {
+                     uint32_t num_decoding) {
     for (uint32_t i = 0; i < num_sequences; ++i)
       if (const auto added = add(num_prompt_tokens, max_tokens); !added.ok()) return added.error();
     uint64_t num_rows = 0;
@@ -58,11 +58,21 @@ class Bench {
     while (engine_.has_work()) {
       const Clock::time_point start = Clock::now();
       const Plan plan = engine_.schedule();
+      const bool is_counted =
+          plan.num_decoding == num_decoding && (num_decoding == 0 || plan.sequences.size() == num_decoding);
       for (const Sequence* sequence : plan.sequences)
-        if (plan.is_prefill == is_prefill) num_rows += sequence->num_scheduled_tokens;
+        if (is_counted) num_rows += sequence->num_scheduled_tokens;
       const StepOutput output = engine_.compute(plan);
-      if (plan.is_prefill == is_prefill) time += Clock::now() - start;
+      if (is_counted) time += Clock::now() - start;
       if (!output.errors.empty()) return Error{ExitCode::kInternal, output.errors.front().message};
+    }
+    if (num_rows == 0) {
+      return Error{ExitCode::kUsage,
+                   "--batch " + std::to_string(num_sequences) +
+                       " sequences never decoded together: those that began first ended before "
+                       "the last one's --depth " +
+                       std::to_string(flags_.depth) +
+                       " tokens were computed. --mixed-batches off lets them wait."};
     }
     return static_cast<double>(num_rows) / std::chrono::duration<double>(time).count();
   }
@@ -81,12 +91,13 @@ class Bench {
 
 Result<void> check(const Engine& engine, const BenchFlags& flags) {
   const uint32_t max_model_len = engine.config().max_model_len;
-  const uint64_t num_decoded = uint64_t{flags.num_generated} + 2;
+  const uint64_t num_decoded = uint64_t{flags.depth} + flags.num_generated + 1;
   if (num_decoded > max_model_len || flags.num_prompt_tokens >= max_model_len) {
-    return Error{ExitCode::kUsage, "--prompt " + std::to_string(flags.num_prompt_tokens) +
-                                       " and --generate " + std::to_string(flags.num_generated) +
-                                       " must fit into the context of " + std::to_string(max_model_len) +
-                                       " tokens, with 2 to spare."};
+    return Error{ExitCode::kUsage, "--prompt " + std::to_string(flags.num_prompt_tokens) + ", and --depth " +
+                                       std::to_string(flags.depth) + " with --generate " +
+                                       std::to_string(flags.num_generated) +
+                                       ", must each fit into the context of " +
+                                       std::to_string(max_model_len) + " tokens, with 1 to spare."};
   }
   const SchedulerConfig& scheduler = engine.config().scheduler;
   const uint64_t num_blocks_each = (num_decoded + scheduler.block_size - 1) / scheduler.block_size;
@@ -118,6 +129,7 @@ Result<void> bench(Engine& engine, const BenchFlags& flags, const BenchSubject& 
   }
   json["spread"] = spreads;
   json["prompt"] = flags.num_prompt_tokens;
+  json["depth"] = flags.depth;
   json["generate"] = flags.num_generated;
   json["repeats"] = flags.num_repeats;
   add_subject(subject, json);

@@ -290,6 +290,9 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
   for_table(command.add_option("--generate", flags.bench.num_generated, "Tokens to decode")
                 ->check(CLI::Range(1u, kMaxModelLen)))
       ->excludes(kernels);
+  for_table(command.add_option("--depth", flags.bench.depth, "Tokens of each sequence before it decodes")
+                ->check(CLI::Range(1u, kMaxModelLen)))
+      ->excludes(kernels);
   for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once, such as 1,8,32")
                 ->delimiter(',')
                 ->check(CLI::Range(1u, kMaxNumSeqs)));

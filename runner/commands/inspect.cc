@@ -1,7 +1,9 @@
 #include "runner/commands/inspect.h"
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "runner/formats/gguf.h"
 #include "runner/models/registry.h"
@@ -10,6 +12,27 @@ namespace runnel {
 namespace {
 
 using nlohmann::ordered_json;
+
+// What a step reads of the weights, and what a row of it multiplies with before the head. Embeddings are
+// looked up, but for one that is the head as well.
+struct StepWeights {
+  uint64_t bytes = 0;
+  uint64_t layer_parameters = 0;
+};
+
+StepWeights step_weights_of(std::span<const TensorView> tensors) {
+  const bool has_output =
+      std::ranges::any_of(tensors, [](const TensorView& tensor) { return tensor.name == "output.weight"; });
+  StepWeights weights;
+  for (const TensorView& tensor : tensors) {
+    const bool is_tied_head = tensor.name == "token_embd.weight" && !has_output;
+    const bool is_embedding = tensor.name.find("_embd.weight") != std::string::npos;
+    if (!is_embedding || is_tied_head) weights.bytes += tensor.data.size();
+    if (tensor.name.starts_with("blk.") && tensor.num_dims > 1)
+      weights.layer_parameters += tensor.columns() * tensor.rows();
+  }
+  return weights;
+}
 
 ordered_json describe(const GgufFile& file, const ModelConfig& config) {
   struct Total {
@@ -22,6 +45,7 @@ ordered_json describe(const GgufFile& file, const ModelConfig& config) {
     ++total.num_tensors;
     total.bytes += tensor.data.size();
   }
+  const StepWeights step = step_weights_of(file.tensors());
   ordered_json tensors = ordered_json::object();
   for (const auto& [type, total] : by_type)
     tensors[type] = {{"tensors", total.num_tensors}, {"bytes", total.bytes}};
@@ -40,6 +64,8 @@ ordered_json describe(const GgufFile& file, const ModelConfig& config) {
           {"gguf_version", file.version()},
           {"file_bytes", file.file_bytes()},
           {"identity", file.identity()},
+          {"step_weight_bytes", step.bytes},
+          {"layer_matrix_parameters", step.layer_parameters},
           {"tensors", tensors}};
 }
 

@@ -1,46 +1,23 @@
 import { execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { generateByFrames } from '../fixtures/frames-client.ts';
+import { agreementOf, readReference, type Score } from '../fixtures/reference-agreement.ts';
 
 /**
  * The model is computed right: log-probabilities of the default model against those that transformers computed in
  * fp32 on the dequantised weights. And `score` is no path of its own: its figures are those of `serve`, bit for bit.
  */
 
-/**
- * Activations of 8 bits with a scale for each 32, as every engine of quantised models on CPUs has them, differ by what
- * they are rounded by; those that stay floats show that nothing else is wrong.
- */
-const ALLOWED = {
-  f32: { minTop1Agreement: 0.995, maxMeanDifference: 0.001 },
-  i8: { minTop1Agreement: 0.95, maxMeanDifference: 0.07 },
-} as const;
-type Activations = keyof typeof ALLOWED;
+const MIN_TOP1_AGREEMENT = 0.995;
+const MAX_MEAN_DIFFERENCE = 0.001;
 const MAX_TIE = 0.01;
 
-interface Reference {
-  readonly cases: readonly {
-    readonly ids: readonly number[];
-    readonly next_logprob: readonly number[];
-    readonly top_ids: readonly (readonly number[])[];
-    readonly greedy_from_first_32: readonly number[];
-  }[];
-}
-
-interface Score {
-  readonly next_logprob: readonly number[];
-  readonly top_ids: readonly (readonly number[])[];
-  readonly top_logprob: readonly (readonly number[])[];
-}
-
-const reference = JSON.parse(
-  readFileSync(new URL('../golden/smollm2-reference.json', import.meta.url), 'utf8'),
-) as Reference;
+const reference = readReference();
 
 let folder: string;
 const test = suite('score');
@@ -52,42 +29,24 @@ test.after(() => {
   rmSync(folder, { recursive: true });
 });
 
-function score(ids: readonly number[], activations: Activations = 'i8'): Score {
+function score(ids: readonly number[]): Score {
   const file = join(folder, 'ids.json');
   writeFileSync(file, JSON.stringify(ids));
   const args = ['score', '--model', DEFAULT_MODEL, '--tokens-file', file, '--top', '5'];
-  args.push('--activations', activations);
   return JSON.parse(execFileSync(CPU_RUNNER, args, { encoding: 'utf8', maxBuffer: 2 ** 26 })) as Score;
 }
 
-for (const activations of ['f32', 'i8'] as const)
-  test(`log-probabilities and most likely tokens are the reference’s, with activations of ${activations}`, () => {
-    const { minTop1Agreement, maxMeanDifference } = ALLOWED[activations];
-    let positions = 0;
-    let agreeing = 0;
-    let difference = 0;
-    let differences = 0;
-    for (const { ids, next_logprob, top_ids } of reference.cases) {
-      const ours = score(ids, activations);
-      assert.is(ours.next_logprob.length, ids.length - 1);
-      assert.is(ours.top_ids.length, ids.length);
-      for (const [i, top] of top_ids.entries()) {
-        positions++;
-        if (ours.top_ids[i]?.[0] === top[0]) agreeing++;
-      }
-      for (const [i, logprob] of next_logprob.entries()) {
-        differences++;
-        difference += Math.abs((ours.next_logprob[i] ?? Number.NaN) - logprob);
-      }
-    }
-    const agreement = agreeing / positions;
-    const mean = difference / differences;
-    console.log(
-      `top-1 agreement ${(100 * agreement).toFixed(2)} % of ${positions}, mean difference ${mean.toFixed(5)}`,
-    );
-    assert.ok(agreement >= minTop1Agreement, `top-1 agreement ${agreement}`);
-    assert.ok(mean <= maxMeanDifference, `mean difference ${mean}`);
-  });
+test('log-probabilities and most likely tokens are the reference’s', () => {
+  const { positions, top1, meanDifference } = agreementOf(
+    reference,
+    reference.cases.map(({ ids }) => score(ids)),
+  );
+  console.log(
+    `top-1 agreement ${(100 * top1).toFixed(2)} % of ${positions}, mean difference ${meanDifference.toFixed(5)}`,
+  );
+  assert.ok(top1 >= MIN_TOP1_AGREEMENT, `top-1 agreement ${top1}`);
+  assert.ok(meanDifference <= MAX_MEAN_DIFFERENCE, `mean difference ${meanDifference}`);
+});
 
 test('serve computes the same bits for the same ids', async () => {
   const prompt = reference.cases[0]?.ids.slice(0, 32) ?? [];
@@ -109,14 +68,14 @@ test('greedy continuations follow the reference up to a tie', () => {
   for (const { ids, greedy_from_first_32: expected } of reference.cases) {
     const prompt = ids.slice(0, 32);
     const args = ['generate', '--model', DEFAULT_MODEL, '--tokens', prompt.join(','), '--temperature', '0'];
-    args.push('--max-tokens', String(expected.length), '--json', '--activations', 'f32');
+    args.push('--max-tokens', String(expected.length), '--json');
     const { token_ids } = JSON.parse(execFileSync(CPU_RUNNER, args, { encoding: 'utf8' })) as {
       token_ids: number[];
     };
     const parting = token_ids.findIndex((id, i) => id !== expected[i]);
     if (parting < 0) continue;
     // K and V are kept in half precision here and in single there: tokens as likely as each other may change places.
-    const { top_ids, top_logprob } = score([...prompt, ...token_ids.slice(0, parting)], 'f32');
+    const { top_ids, top_logprob } = score([...prompt, ...token_ids.slice(0, parting)]);
     const [likely = [], logprobs = []] = [top_ids.at(-1), top_logprob.at(-1)];
     const theirs = likely.indexOf(expected[parting] ?? -1);
     const gap = (logprobs[0] ?? 0) - (logprobs[theirs] ?? Number.NEGATIVE_INFINITY);

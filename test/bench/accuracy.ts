@@ -1,0 +1,57 @@
+import { type Agreement, agreementOf, readReference, type Score } from '../fixtures/reference-agreement.ts';
+import type { TemporaryFolder } from '../fixtures/temporary-folder.ts';
+import type { Runner } from './engines/runnel.ts';
+import { outputOf } from './program.ts';
+
+/** Without it a speed does not count: how near the arithmetic that was measured is to the model. */
+
+const SCORE_MS = 120_000;
+
+export interface Gate {
+  readonly arithmetic: string;
+  readonly flags: readonly string[];
+  readonly leastTop1: number;
+  readonly mostMeanDifference: number;
+}
+
+export const GATES: readonly Gate[] = [
+  { arithmetic: 'the default', flags: [], leastTop1: 0.95, mostMeanDifference: 0.04 },
+  { arithmetic: 'f32', flags: ['--activations', 'f32'], leastTop1: 0.995, mostMeanDifference: 0.001 },
+];
+
+export interface Accuracy {
+  readonly gate: Gate;
+  readonly passed: boolean;
+  /** Either the one or the other. */
+  readonly agreement?: Agreement;
+  readonly failure?: string;
+}
+
+export async function accuracyOf(runner: Runner, gate: Gate, folder: TemporaryFolder): Promise<Accuracy> {
+  try {
+    const agreement = await measured(runner, gate, folder);
+    return { gate, agreement, passed: passes(gate, agreement) };
+  } catch (error) {
+    return { gate, failure: error instanceof Error ? error.message : String(error), passed: false };
+  }
+}
+
+export function passes(
+  { leastTop1, mostMeanDifference }: Gate,
+  { top1, meanDifference }: Agreement,
+): boolean {
+  return top1 >= leastTop1 && meanDifference <= mostMeanDifference;
+}
+
+async function measured(runner: Runner, gate: Gate, folder: TemporaryFolder): Promise<Agreement> {
+  const { file, model, threads, flags } = runner;
+  const reference = readReference();
+  const scores: Score[] = [];
+  for (const { ids } of reference.cases) {
+    const asked = ['--tokens-file', folder.write('ids.json', JSON.stringify(ids)), '--top', '1'];
+    const args = ['score', '--model', model, '--threads', String(threads), ...flags, ...gate.flags, ...asked];
+    const { stdout } = await outputOf(file, args, { timeoutMs: SCORE_MS });
+    scores.push(JSON.parse(stdout) as Score);
+  }
+  return agreementOf(reference, scores);
+}

@@ -1,0 +1,42 @@
+/** What is measured, in the order of the tables. */
+
+export interface Metric {
+  readonly name: string;
+  readonly unit: string;
+  readonly better: 'more' | 'less';
+  /** After the point. */
+  readonly digits: number;
+}
+
+const metric = (name: string, unit: string, better: Metric['better'], digits: number): Metric => ({
+  name,
+  unit,
+  better,
+  digits,
+});
+
+export const metrics = {
+  prefill: metric('prefill', 'tokens/s', 'more', 0),
+  decode1: metric('decode, 1 stream', 'tokens/s', 'more', 0),
+  decode8: metric('decode, 8 streams', 'tokens/s', 'more', 0),
+  decode32: metric('decode, 32 streams', 'tokens/s', 'more', 0),
+  served: metric('clients, together', 'tokens/s', 'more', 0),
+  firstTokenP50: metric('first token, p50', 'ms', 'less', 0),
+  firstTokenP99: metric('first token, p99', 'ms', 'less', 0),
+  gapP50: metric('gap, p50', 'ms', 'less', 1),
+  gapP99: metric('gap, p99', 'ms', 'less', 1),
+  gapMax: metric('gap, longest', 'ms', 'less', 0),
+  sequencesPerStep: metric('sequences in a step, mean', '', 'more', 1),
+  starved: metric('clients without a token', '', 'less', 0),
+  clientCpu: metric('processor time of the clients themselves', '% of a core', 'less', 0),
+  resident: metric('resident memory', 'MB', 'less', 0),
+  residentShare: metric('resident memory of what computes / file + cache', '', 'less', 2),
+  gapBefore: metric('gap before, median', 'ms', 'less', 1),
+  gapAfterP99: metric('gap while the prompt is computed, p99', 'ms', 'less', 1),
+  gapGrowth: metric('that p99 / the median before', '', 'less', 1),
+  longPromptFirstToken: metric('first token of the prompt', 's', 'less', 1),
+  serverStart: metric('exec of the server to its first token', 'ms', 'less', 0),
+  runnerStart: metric('exec of the runner to its first token', 'ms', 'less', 0),
+} as const satisfies Record<string, Metric>;
+
+export type MetricId = keyof typeof metrics;

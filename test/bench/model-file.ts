@@ -1,0 +1,40 @@
+import { createHash } from 'node:crypto';
+import { createReadStream } from 'node:fs';
+import { basename } from 'node:path';
+import { z } from 'zod';
+import { outputOf } from './program.ts';
+
+/** The model that is measured, as far as figures are explained by it. */
+
+const INSPECT_MS = 60_000;
+
+export interface ModelFile {
+  readonly name: string;
+  readonly bytes: number;
+  readonly sha256: string;
+  /** Read by every step. */
+  readonly stepWeightBytes: number;
+  /** Multiplied with by every token of a prompt. */
+  readonly layerMatrixParameters: number;
+}
+
+const schema = z.object({
+  file_bytes: z.number(),
+  step_weight_bytes: z.number(),
+  layer_matrix_parameters: z.number(),
+});
+
+export async function modelFile(runner: string, path: string): Promise<ModelFile> {
+  const args = ['inspect', '--model', path, '--json'];
+  const { stdout } = await outputOf(runner, args, { timeoutMs: INSPECT_MS });
+  const told = schema.parse(JSON.parse(stdout));
+  const hash = createHash('sha256');
+  for await (const piece of createReadStream(path)) hash.update(piece as Buffer);
+  return {
+    name: basename(path),
+    bytes: told.file_bytes,
+    sha256: hash.digest('hex'),
+    stepWeightBytes: told.step_weight_bytes,
+    layerMatrixParameters: told.layer_matrix_parameters,
+  };
+}

@@ -1,0 +1,45 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { HELP, PARTS, parseOptions } from './options.ts';
+import { loadOf } from './parts.ts';
+
+const test = suite('bench options');
+
+test('without any, all parts are measured in few rounds; several engines have more', () => {
+  const options = parseOptions([], {});
+  assert.equal(options?.only, [...PARTS]);
+  assert.equal([options?.rounds, options?.serveRounds], [3, 1]);
+  assert.equal(options?.runners, ['build/cpu-runner']);
+  const beside = parseOptions([], { PEER_BIN: '/opt/llama.cpp/bin' });
+  assert.equal([beside?.rounds, beside?.serveRounds], [5, 5]);
+  assert.equal(
+    beside?.peers.map(({ name }) => name),
+    ['llama.cpp'],
+  );
+  const builds = parseOptions(['--runner', 'a', '--runner', 'b', '--rounds', '9'], {});
+  assert.equal([builds?.runners, builds?.rounds, builds?.serveRounds], [['a', 'b'], 9, 5]);
+});
+
+test('flags of the engine stand behind --', () => {
+  const options = parseOptions(['--only', 'alone,start', '--', '--isa', 'avx2'], {});
+  assert.equal(options?.only, ['alone', 'start']);
+  assert.equal(options?.engineFlags, ['--isa', 'avx2']);
+});
+
+test('lengths of prompts are a range', () => {
+  const options = parseOptions(['--client-prompt', '32-32', '--top-k', '0'], {});
+  assert.ok(options);
+  const { leastPrompt, mostPrompt, topK, clients } = loadOf(options);
+  assert.equal([leastPrompt, mostPrompt, topK, clients], [32, 32, 0, 32]);
+  assert.throws(() => parseOptions(['--client-prompt', '500-50'], {}), 'must begin with the smaller number');
+});
+
+test('what there is not is refused, and help has every option', () => {
+  assert.throws(() => parseOptions(['--only', 'decode'], {}), '--only.0: ');
+  assert.throws(() => parseOptions(['--rounds', '0'], {}), '--rounds: ');
+  assert.throws(() => parseOptions(['--repeats', '3'], {}), '--repeats');
+  assert.is(parseOptions(['--help'], {}), undefined);
+  for (const part of PARTS) assert.match(HELP, part);
+});
+
+test.run();

@@ -1,0 +1,117 @@
+import type { Amounts } from './engines/amounts.ts';
+import { peerTogether } from './engines/llama-batched-bench.ts';
+import { peerAlone } from './engines/llama-bench.ts';
+import { type Runner, runnelAlone, runnelTogether } from './engines/runnel.ts';
+import { interleave, type Measured, type Plan, type Subject } from './interleave.ts';
+import type { Options, PartName } from './options.ts';
+import { closedLoop, type Load } from './serving/closed-loop.ts';
+import { serverStart, startingRunner } from './serving/first-token.ts';
+import { longPrompt, STREAM_TOKENS } from './serving/long-prompt.ts';
+import { servingPeer, servingRunnel, type Work } from './serving/subjects.ts';
+
+/** What is measured beside the peers, each part by the same work for all of them. */
+
+export interface Part {
+  readonly name: PartName;
+  readonly title: string;
+  readonly results: readonly Measured[];
+}
+
+/** For a short prompt of the streams, and a short answer to the long one. */
+const CONTEXT_TO_SPARE = 64;
+
+type Say = (text: string) => void;
+
+export async function measureParts(runners: readonly Runner[], options: Options, say: Say): Promise<Part[]> {
+  const { only, peers, rounds, serveRounds, clients, streams } = options;
+  const [{ model, threads }] = runners as readonly [Runner];
+  const amounts: Amounts = { ...options, generateTogether: options['generate-together'] };
+  const load = loadOf(options);
+  const loop: Work = (server, round) => closedLoop(server, load, round);
+  const long: Work = (server, round) =>
+    longPrompt(server, { streams, prompt: options['long-prompt'], seed: options.seed }, round);
+  const contextOfClient = load.mostPrompt + load.generate;
+  const contextOfLong = Math.max(options['long-prompt'], STREAM_TOKENS) + CONTEXT_TO_SPARE;
+  const slots = (count: number, contextEach: number) => ({ model, threads, slots: count, contextEach });
+  const all: readonly {
+    readonly name: PartName;
+    readonly title: string;
+    readonly plan: Plan;
+    readonly subjects: () => Promise<readonly Subject[]>;
+  }[] = [
+    {
+      name: 'alone',
+      title: `A prompt of ${amounts.prompt} tokens alone, and one stream of ${amounts.generate}`,
+      plan: { rounds },
+      subjects: async () => [
+        ...runners.map((runner) => runnelAlone(runner, amounts)),
+        ...(await each(peers, (peer) => peerAlone(peer, model, threads, amounts))),
+      ],
+    },
+    {
+      name: 'together',
+      title: `Streams that decode ${amounts.generateTogether} tokens together, each after ${amounts.depth}`,
+      plan: { rounds },
+      subjects: async () => [
+        ...runners.map((runner) => runnelTogether(runner, amounts)),
+        ...(await each(peers, (peer) => peerTogether(peer, model, threads, amounts))),
+      ],
+    },
+    {
+      name: 'serve',
+      title:
+        `${clients} clients over HTTP that ask again as soon as they are answered: prompts of ${load.leastPrompt} to ` +
+        `${load.mostPrompt} tokens, answers of ${load.generate}, temperature ${load.temperature}, top_k ${load.topK}`,
+      plan: { rounds: serveRounds, decider: 'served' },
+      subjects: async () => [
+        ...runners.map((runner) => servingRunnel(runner, loop)),
+        ...(await each(peers, (peer) => servingPeer(peer, slots(clients, contextOfClient), loop))),
+      ],
+    },
+    {
+      name: 'long-prompt',
+      title: `${streams} streams over HTTP, and a prompt of ${options['long-prompt']} tokens that comes meanwhile`,
+      plan: { rounds: serveRounds, decider: 'longPromptFirstToken' },
+      subjects: async () => [
+        ...runners.map((runner) => servingRunnel(runner, long)),
+        ...(await each(peers, (peer) => servingPeer(peer, slots(streams + 1, contextOfLong), long))),
+      ],
+    },
+    {
+      name: 'start',
+      title: 'From exec to the first token, with the file in the page cache',
+      plan: { rounds },
+      subjects: async () => [
+        ...runners.map((runner) => servingRunnel(runner, serverStart)),
+        ...runners.map((runner) => startingRunner(runner)),
+        ...(await each(peers, (peer) => servingPeer(peer, slots(1, contextOfClient), serverStart))),
+      ],
+    },
+  ];
+  const parts: Part[] = [];
+  for (const { name, title, plan, subjects } of all) {
+    if (!only.includes(name)) continue;
+    say(`\n${title}`);
+    parts.push({ name, title, results: await interleave(await subjects(), { ...plan, onRound: say }) });
+  }
+  return parts;
+}
+
+export function loadOf(options: Options): Load {
+  const [leastPrompt, mostPrompt] = options['client-prompt'];
+  return {
+    clients: options.clients,
+    leastPrompt,
+    mostPrompt,
+    generate: options['client-generate'],
+    temperature: options.temperature,
+    topK: options['top-k'],
+    warmupSeconds: options['warmup-seconds'],
+    seconds: options.seconds,
+    seed: options.seed,
+  };
+}
+
+function each<Item, Value>(items: readonly Item[], make: (item: Item) => Promise<Value>): Promise<Value[]> {
+  return Promise.all(items.map(make));
+}

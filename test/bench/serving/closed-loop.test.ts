@@ -1,0 +1,109 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { promisify } from 'node:util';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { until } from '../../fixtures/within.ts';
+import { closedLoop, figuresOf, type Load } from './closed-loop.ts';
+import type { Server } from './server.ts';
+
+const test = suite('closed loop');
+
+const LOAD: Load = {
+  clients: 3,
+  leastPrompt: 5,
+  mostPrompt: 9,
+  generate: 2,
+  temperature: 0.8,
+  topK: 40,
+  warmupSeconds: 0.02,
+  seconds: 0.3,
+  seed: 1,
+};
+
+test('what lies in the window is counted, in tokens as the server counts them', () => {
+  const figures = figuresOf({
+    fromMs: 1000,
+    toMs: 3000,
+    clients: [
+      // 8 tokens in 4 pieces, of which 3 lie in the window; then an answer whose end nobody saw.
+      [
+        // Before the window: only how many tokens a piece has is known from it.
+        { askedMs: 0, piecesMs: [10, 20, 30, 40, 50, 60, 70, 80], tokens: 16 },
+        { askedMs: 800, piecesMs: [900, 1100, 1200, 1400], tokens: 8 },
+        { askedMs: 1400, piecesMs: [1900, 2000, 3100], tokens: undefined },
+      ],
+      [{ askedMs: 500, piecesMs: [600, 2600], tokens: 4 }],
+      // Nothing came in the window.
+      [{ askedMs: 500, piecesMs: [700], tokens: undefined }],
+    ],
+  });
+  assert.is(figures.served, (6 * 2) / 2);
+  assert.is(figures.firstTokenP50, 500);
+  assert.is(figures.gapP50, 200);
+  assert.is(figures.gapMax, 2000);
+  assert.is(figures.starved, 1);
+});
+
+test('a window without a whole answer has no count of tokens', () => {
+  const clients = [[{ askedMs: 0, piecesMs: [1], tokens: undefined }]];
+  assert.throws(() => figuresOf({ fromMs: 0, toMs: 2, clients }), 'more --seconds are needed');
+});
+
+/** A server that draws two tokens for each question, and refuses from one of them on. */
+async function serving<Value>(
+  refusedFrom: number,
+  use: (server: Server, connections: () => Promise<number>) => Promise<Value>,
+): Promise<Value> {
+  let asked = 0;
+  const http = createServer((_request, response) => {
+    if (++asked >= refusedFrom) {
+      response.writeHead(429).end('enough');
+      return;
+    }
+    const piece = 'data: {"choices":[{"text":"a","finish_reason":null}]}\n\n';
+    response.write(piece);
+    setTimeout(() => {
+      response.end(`${piece}data: {"choices":[],"usage":{"completion_tokens":2}}\n\ndata: [DONE]\n\n`);
+    }, 5);
+  });
+  await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
+  const server: Server = {
+    url: `http://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    startedMs: performance.now(),
+    failure: undefined,
+    completion: (question) => question,
+    steps: async () => ({ steps: asked, sequences: 3 * asked }),
+    memory: async () => ({ residentBytes: 5e6 }),
+    stop: async () => {},
+  };
+  try {
+    return await use(server, promisify(http.getConnections.bind(http)));
+  } finally {
+    http.closeAllConnections();
+    http.close();
+  }
+}
+
+test('clients ask again until the time is over, and none is left asking', async () => {
+  await serving(Number.POSITIVE_INFINITY, async (server, connections) => {
+    const figures = await closedLoop(server, LOAD, 1);
+    assert.ok((figures.served ?? 0) > 0);
+    assert.ok((figures.firstTokenP50 ?? 0) > 0);
+    assert.is(figures.starved, 0);
+    assert.is(figures.sequencesPerStep, 3);
+    assert.is(figures.resident, 5);
+    assert.is(figures.residentShare, undefined);
+    await until(10_000, 'The last connection to be closed', async () => (await connections()) === 0);
+  });
+});
+
+test('a server that refuses ends the round with what it said', async () => {
+  const load = { ...LOAD, seconds: 60 };
+  const refusal = await serving(6, (server) =>
+    closedLoop(server, load, 1).catch((error: Error) => error.message),
+  );
+  assert.is(refusal, '429: enough');
+});
+
+test.run();

@@ -1,0 +1,54 @@
+import { spawn } from 'node:child_process';
+import { generateByFrames } from '../../fixtures/frames-client.ts';
+import type { Runner } from '../engines/runnel.ts';
+import type { Figures, Subject } from '../interleave.ts';
+import type { Server } from './server.ts';
+import { ask, Refusal } from './sse-client.ts';
+
+/** How long it takes from the start of a process to the first token that it computes. */
+
+const START_MS = 120_000;
+const AGAIN_MS = 5;
+const QUESTION = { prompt: [400, 500, 600], generate: 2, temperature: 0, topK: 0, seed: 1 };
+
+/** Asks until it is answered; when the first token came. */
+export async function firstTokenAt(server: Server): Promise<number> {
+  const body = server.completion(QUESTION);
+  while (true) {
+    let firstMs: number | undefined;
+    try {
+      await ask(server.url, body, (atMs) => {
+        firstMs ??= atMs;
+      });
+    } catch (error) {
+      if (server.failure !== undefined) throw new Error(server.failure);
+      if (!isNotYetReady(error) || performance.now() > server.startedMs + START_MS) throw error;
+      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      continue;
+    }
+    if (firstMs === undefined) throw new Error('an answer had no token');
+    return firstMs;
+  }
+}
+
+export async function serverStart(server: Server): Promise<Figures> {
+  return { serverStart: (await firstTokenAt(server)) - server.startedMs };
+}
+
+/** The runner alone, as a gateway that is running starts it; with the file in the page cache, where the runs before have it. */
+export function startingRunner({ name, file, model, threads, flags }: Runner): Subject {
+  const args = ['serve', '--model', model, '--threads', String(threads), ...flags];
+  const measure = async (): Promise<Figures> => {
+    const startedMs = performance.now();
+    const runner = spawn(file, args, { stdio: ['pipe', 'pipe', 'inherit'] });
+    await generateByFrames(runner, { tokenIds: QUESTION.prompt, maxTokens: 1, topLogprobs: 0 });
+    return { runnerStart: performance.now() - startedMs };
+  };
+  return { engine: name, settings: [''], measure };
+}
+
+function isNotYetReady(error: unknown): boolean {
+  if (error instanceof Refusal) return error.status === 503;
+  const { code } = error as NodeJS.ErrnoException;
+  return code === 'ECONNREFUSED' || code === 'ECONNRESET';
+}

@@ -1,0 +1,72 @@
+import { statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { Gateway } from '../../fixtures/gateway.ts';
+import type { Runner } from '../engines/runnel.ts';
+import { type Memory, metricOf, type Question, residentBytes, type Server, type Steps } from './server.ts';
+
+/** `runnel serve` with its defaults. */
+export class RunnelServer implements Server {
+  readonly url: string;
+  readonly startedMs: number;
+  /** Its start has waited until it listens, and it outlives its runner. */
+  readonly failure = undefined;
+  readonly #gateway: Gateway;
+  readonly #model: string;
+
+  private constructor(gateway: Gateway, model: string, startedMs: number) {
+    this.#gateway = gateway;
+    this.url = gateway.url;
+    this.#model = model;
+    this.startedMs = startedMs;
+  }
+
+  /** Resolves when it listens: the model may be loading still. */
+  static async start({ file, model, threads, flags }: Runner): Promise<RunnelServer> {
+    const startedMs = performance.now();
+    const args = [
+      '--port',
+      '0',
+      '--backend',
+      'cpu',
+      '--runner',
+      file,
+      '--threads',
+      String(threads),
+      ...flags,
+    ];
+    return new RunnelServer(await Gateway.startOn(model, args), model, startedMs);
+  }
+
+  completion({ generate, topK, ...rest }: Question): object {
+    const model = basename(this.#model, '.gguf');
+    return { model, max_tokens: generate, min_tokens: generate, top_k: topK, ...rest };
+  }
+
+  async steps(): Promise<Steps> {
+    const text = await this.#metrics();
+    return {
+      steps: metricOf(text, 'runnel_steps_total'),
+      sequences: metricOf(text, 'runnel_step_sequences_total'),
+    };
+  }
+
+  async memory(): Promise<Memory> {
+    const text = await this.#metrics();
+    const { runner } = await this.#gateway.health();
+    const ofRunner = residentBytes(runner.pid as number);
+    const cache =
+      metricOf(text, 'runnel_kv_cache_used_bytes') + metricOf(text, 'runnel_kv_cache_reusable_bytes');
+    return {
+      residentBytes: ofRunner + residentBytes(this.#gateway.process.pid as number),
+      share: ofRunner / (statSync(this.#model).size + cache),
+    };
+  }
+
+  async stop(): Promise<void> {
+    await this.#gateway.stop();
+  }
+
+  async #metrics(): Promise<string> {
+    return (await fetch(`${this.url}/metrics`)).text();
+  }
+}

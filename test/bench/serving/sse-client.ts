@@ -1,0 +1,83 @@
+import { Agent, request } from 'node:http';
+
+/**
+ * Asks a server of OpenAI's completions for a stream, and tells of each piece of an answer when it came. It looks into an
+ * event no further than it must: it computes on the processors that are measured.
+ */
+
+const agent = new Agent({ keepAlive: false });
+const NOT_LAST = '"finish_reason":null';
+
+export class Refusal extends Error {
+  readonly status: number;
+
+  constructor(status: number, text: string) {
+    super(`${status}: ${text.slice(0, 200)}`);
+    this.status = status;
+  }
+}
+
+/** Resolves with the tokens of the answer, by the server's own count, once the stream has ended. */
+export function ask(
+  url: string,
+  body: object,
+  onPiece: (atMs: number) => void,
+  signal?: AbortSignal,
+): Promise<number> {
+  const payload = JSON.stringify({ ...body, stream: true, stream_options: { include_usage: true } });
+  const headers = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(payload) };
+  return new Promise((resolve, reject) => {
+    const options = { method: 'POST', headers, agent, ...(signal === undefined ? {} : { signal }) };
+    const asking = request(`${url}/v1/completions`, options, (response) => {
+      response.setEncoding('utf8');
+      response.on('error', reject);
+      if (response.statusCode !== 200) {
+        let text = '';
+        response.on('data', (piece: string) => {
+          text += piece;
+        });
+        response.on('end', () => reject(new Refusal(response.statusCode ?? 0, text)));
+        return;
+      }
+      const stream = new Stream(onPiece);
+      response.on('data', (piece: string) => {
+        try {
+          stream.push(piece, performance.now());
+        } catch (error) {
+          reject(error);
+          asking.destroy();
+        }
+      });
+      response.on('end', () => {
+        if (stream.tokens === undefined) reject(new Error('a stream ended without its count of tokens'));
+        else resolve(stream.tokens);
+      });
+    });
+    asking.on('error', reject);
+    asking.end(payload);
+  });
+}
+
+class Stream {
+  tokens: number | undefined;
+  readonly #onPiece: (atMs: number) => void;
+  #rest = '';
+
+  constructor(onPiece: (atMs: number) => void) {
+    this.#onPiece = onPiece;
+  }
+
+  push(piece: string, atMs: number): void {
+    const events = (this.#rest + piece).split('\n\n');
+    this.#rest = events.pop() ?? '';
+    for (const event of events) {
+      if (event.includes(NOT_LAST)) this.#onPiece(atMs);
+      else if (event.includes('"completion_tokens":')) this.tokens = tokensOf(event);
+      else if (event.startsWith('data: {"error"') || event.startsWith('error:')) throw new Error(event);
+    }
+  }
+}
+
+function tokensOf(event: string): number {
+  return Number(/"completion_tokens":(\d+)/.exec(event)?.[1]);
+}
