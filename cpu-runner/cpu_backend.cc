@@ -9,6 +9,7 @@
 
 #include "cpu-runner/activation.h"
 #include "cpu-runner/attention.h"
+#include "cpu-runner/cpu_device.h"
 #include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kv_cache.h"
@@ -16,10 +17,8 @@
 #include "cpu-runner/product.h"
 #include "cpu-runner/rope_angles.h"
 #include "cpu-runner/thread_pool.h"
-#include "cpu-runner/timing.h"
 #include "cpu-runner/weight_arena.h"
 #include "runner/check.h"
-#include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
 #include "runner/sampling/host_logit_rows.h"
 
@@ -28,20 +27,17 @@ namespace {
 
 using Vector = std::vector<float>;
 
-// Handles are indices into these vectors; CHECK catches one that is of another backend or another kind.
+// Handles are indices of weights_; CHECK catches one that is of another backend or another kind.
 class CpuBackend final : public Backend {
  public:
   CpuBackend(const Kernels& kernels, std::unique_ptr<ThreadPool> threads, const BackendOptions& options)
       : threads_(std::move(threads)),
         kernels_(kernels),
         executor_{kernels_, *threads_, options.activations},
+        device_(executor_),
         kv_type_(options.kv_type) {}
 
-  std::string device() const override {
-    const uint32_t count = threads_->num_threads();
-    return "cpu, " + std::string(kernels_.name) + ", " + std::to_string(count) +
-           (count == 1 ? " thread" : " threads");
-  }
+  ComputeDevice& device() override { return device_; }
   // Every table of kernels and every weight type computes the sums of docs/numerics.md, so one name serves
   // all.
   std::string numerics_id() const override {
@@ -50,39 +46,25 @@ class CpuBackend final : public Backend {
 
   Result<void> expect_weights(uint64_t bytes) override { return arena_.expect(bytes); }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
-  ActivationHandle new_activation(uint32_t width) override;
-  Result<void> allocate_head(WeightHandle weight) override;
-  void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) override;
+  Result<WeightHandle> load_vector(const std::string&, std::span<const float> values) override {
+    return add_weight(Vector(values.begin(), values.end()));
+  }
+  Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   uint64_t kv_block_bytes(const KvShape& shape) const override {
     return KvCache::block_bytes(shape, kv_type_);
   }
   Result<void> allocate_kv(const KvShape& shape) override;
-  uint64_t free_memory_bytes() const override { return 0; }
   uint64_t weights_bytes() const override;
-
-  std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override {
-    return runnel::seconds_of(work, num_times);
-  }
-  Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override {
-    return runnel::seconds_of_copy(*threads_, bytes, num_times);
-  }
 
   // Each operation is done when it returns.
   void begin_forward(const Batch&) override {}
   void end_forward() override {}
-  void embed(const Batch& batch, WeightHandle table, ActivationHandle out) override;
-  void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-            ActivationHandle out) override;
-  void linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias, Into into,
-              ActivationHandle out) override;
-  void glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) override;
-  void rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
-                  ActivationHandle qkv) override;
-  void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
-              ActivationHandle out) override;
-  LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain, float epsilon,
-                  WeightHandle weight) override;
+  void embed(const Batch& batch, const EmbeddingSpec& embedding) override;
+  void qkv(const Batch& batch, const LayerSpec& layer) override;
+  void attend(const Batch& batch, const LayerSpec& layer) override;
+  void project(const Batch& batch, const ProjectSpec& project) override;
+  void ffn(const Batch& batch, const FfnSpec& ffn) override;
+  LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
 
  private:
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight) {
@@ -103,13 +85,18 @@ class CpuBackend final : public Backend {
     CHECK(found != nullptr);
     return *found;
   }
-  Activation& activation(ActivationHandle handle) {
-    CHECK(handle.index >= 0 && static_cast<size_t>(handle.index) < activations_.size());
-    return activations_[handle.index];
+  std::span<const float> bias(WeightHandle handle) const {
+    return handle ? std::span<const float>(vector(handle)) : std::span<const float>();
   }
-  void norm_row(const float* in, const Vector& gain, float epsilon, Activation& out, uint32_t row) const {
-    kernels_.norm(in, gain.data(), out.width(), epsilon, out.row(row));
+  // One row, made ready for a product.
+  void norm_row(const float* in, const NormSpec& norm, Activation& out, uint32_t row) const {
+    const Vector& gain = vector(norm.gain);
+    CHECK(gain.size() == out.width());
+    kernels_.norm(in, gain.data(), out.width(), norm.epsilon, out.row(row));
     make_ready(executor_, out, row);
+  }
+  void norm_rows(uint32_t num_rows, const NormSpec& norm) {
+    for_each_row(num_rows, [&](uint32_t row) { norm_row(hidden_.row(row), norm, normed_, row); });
   }
   // Calls fn(row) for rows below num_rows, a few to a chunk.
   template <typename Fn>
@@ -124,13 +111,17 @@ class CpuBackend final : public Backend {
   const std::unique_ptr<ThreadPool> threads_;
   const Kernels& kernels_;
   const Executor executor_;
+  CpuDevice device_;
   const KvType kv_type_;
 
-  uint32_t max_rows_ = 0;
-  uint32_t max_head_rows_ = 0;
   WeightArena arena_;
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
-  std::vector<Activation> activations_;
+  // (max_rows, width): what flows between the operations.
+  Activation hidden_;  // the residual stream
+  Activation normed_;
+  Activation qkv_;
+  Activation attended_;
+  Activation gated_;
   KvCache cache_;
   bool has_cache_ = false;
   RopeAngles angles_;
@@ -154,35 +145,18 @@ Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked
   return add_weight(std::move(weight));
 }
 
-Result<WeightHandle> CpuBackend::load_vector(const TensorView& tensor) {
-  if (tensor.num_dims != 1 || (tensor.type != TensorType::kF32 && tensor.type != TensorType::kF16)) {
-    return Error{ExitCode::kBadModel, "tensor " + quoted(tensor.name) + " of type " +
-                                          std::string(type_name(tensor.type)) +
-                                          " is no vector of F32 or F16, as it would have to be."};
-  }
-  Vector values(tensor.columns());
-  dequantize_row(tensor.type, tensor.data, values);
-  return add_weight(std::move(values));
-}
-
-ActivationHandle CpuBackend::new_activation(uint32_t width) {
-  CHECK(max_rows_ > 0);  // set_max_rows comes before the model is loaded
-  activations_.emplace_back(max_rows_, width);
-  return {static_cast<int32_t>(activations_.size()) - 1};
-}
-
-Result<void> CpuBackend::allocate_head(WeightHandle weight) {
-  CHECK(max_head_rows_ > 0 && !logits_);
-  const StackedMatrix& output = matrix(weight);
-  head_input_ = Activation(max_head_rows_, output.columns());
-  logits_.emplace(max_head_rows_, static_cast<uint32_t>(output.rows()));
+Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
+  CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
+  const Result<DecoderWidths> widths = widths_of(spec);
+  if (!widths) return widths.error();
+  hidden_ = Activation(limits.max_rows, widths->hidden);
+  normed_ = Activation(limits.max_rows, widths->hidden);
+  qkv_ = Activation(limits.max_rows, widths->qkv);
+  attended_ = Activation(limits.max_rows, widths->attended);
+  gated_ = Activation(limits.max_rows, widths->gated);
+  head_input_ = Activation(limits.max_head_rows, widths->hidden);
+  logits_.emplace(limits.max_head_rows, spec.head.vocab_size);
   return {};
-}
-
-void CpuBackend::set_max_rows(uint32_t max_rows, uint32_t max_head_rows) {
-  CHECK(max_rows > 0 && max_head_rows > 0 && activations_.empty());
-  max_rows_ = max_rows;
-  max_head_rows_ = max_head_rows;
 }
 
 Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
@@ -201,65 +175,50 @@ uint64_t CpuBackend::weights_bytes() const {
   return bytes;
 }
 
-void CpuBackend::embed(const Batch& batch, WeightHandle table, ActivationHandle out) {
-  const StackedMatrix& rows = matrix(table);
-  Activation& to = activation(out);
-  CHECK(rows.parts.size() == 1 && rows.columns() == to.width() && batch.num_rows() <= to.max_rows());
+void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
+  const StackedMatrix& table = matrix(embedding.table);
+  CHECK(table.parts.size() == 1 && table.columns() == hidden_.width());
+  CHECK(batch.num_rows() <= hidden_.max_rows());
   for_each_row(batch.num_rows(), [&](uint32_t row) {
-    rows.parts[0].copy_row(batch.token_ids[row], {to.row(row), to.width()});
+    table.parts[0].copy_row(batch.token_ids[row], {hidden_.row(row), hidden_.width()});
   });
 }
 
-void CpuBackend::norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-                      ActivationHandle out) {
-  const Activation& from = activation(in);
-  const Vector& gains = vector(gain);
-  Activation& to = activation(out);
-  CHECK(from.width() == to.width() && gains.size() == to.width() && batch.num_rows() <= to.max_rows());
-  for_each_row(batch.num_rows(), [&](uint32_t row) { norm_row(from.row(row), gains, epsilon, to, row); });
+void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
+  CHECK(has_cache_ && batch.num_rows() <= qkv_.max_rows());
+  const QkvSpec& qkv = layer.qkv;
+  norm_rows(batch.num_rows(), qkv.norm);
+  multiply_rows(executor_, matrix(qkv.weight), normed_, batch.num_rows(), bias(qkv.bias), /*add=*/false,
+                qkv_.row(0), qkv_.stride());
+  angles_.prepare(batch.positions, qkv.rope, *threads_);
+  rope_and_store(executor_, batch, layer.index, layer.attention, qkv.rope, angles_, cache_, qkv_);
 }
 
-void CpuBackend::linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias,
-                        Into into, ActivationHandle out) {
-  const StackedMatrix& rows = matrix(weight);
-  Activation& to = activation(out);
-  CHECK(to.width() == rows.rows() && batch.num_rows() <= to.max_rows());
-  const std::span<const float> biases =
-      bias ? std::span<const float>(vector(bias)) : std::span<const float>();
-  multiply_rows(executor_, rows, activation(in), batch.num_rows(), biases, into == Into::kAdd, to.row(0),
-                to.stride());
-}
-
-void CpuBackend::glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) {
-  gated_multiply_rows(executor_, matrix(gate_up), activation(in), batch.num_rows(), activation(out));
-}
-
-void CpuBackend::rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
-                            ActivationHandle qkv) {
+void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
   CHECK(has_cache_);
-  angles_.prepare(batch.positions, rope, *threads_);
-  rope_and_store(executor_, batch, layer, shape, rope, angles_, cache_, activation(qkv));
+  attend_rows(executor_, batch, layer.index, layer.attention, cache_, qkv_, attended_);
 }
 
-void CpuBackend::attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
-                        ActivationHandle out) {
-  CHECK(has_cache_);
-  attend_rows(executor_, batch, layer, shape, cache_, activation(qkv), activation(out));
+void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {
+  const Activation& in = project.input == ProjectInput::kAttended ? attended_ : gated_;
+  multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias), /*add=*/true,
+                hidden_.row(0), hidden_.stride());
 }
 
-LogitRows& CpuBackend::head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
-                            float epsilon, WeightHandle weight) {
-  const Activation& from = activation(in);
-  const StackedMatrix& output = matrix(weight);
+void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
+  norm_rows(batch.num_rows(), ffn.norm);
+  gated_multiply_rows(executor_, matrix(ffn.gate_up), normed_, batch.num_rows(), gated_);
+}
+
+LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
+  const StackedMatrix& output = matrix(head.weight);
   const auto num_rows = static_cast<uint32_t>(rows.size());
-  CHECK(logits_ && vector(gain).size() == from.width());
-  CHECK(head_input_.width() == from.width() && logits_->vocab_size() == output.rows());
-
+  CHECK(logits_ && logits_->vocab_size() == output.rows());
+  const std::span<float> logits = logits_->start(rows);
   for_each_row(num_rows, [&](uint32_t i) {
-    CHECK(rows[i] < from.max_rows());
-    norm_row(from.row(rows[i]), vector(gain), epsilon, head_input_, i);
+    CHECK(rows[i].row < hidden_.max_rows());
+    norm_row(hidden_.row(rows[i].row), head.norm, head_input_, i);
   });
-  const std::span<float> logits = logits_->start(num_rows);
   multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false, logits.data(),
                 logits_->vocab_size());
   return *logits_;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "runner/process_memory.h"
+
 namespace runnel {
 
 Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose) {
@@ -18,8 +20,10 @@ Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose) {
   if (is_countable)
     address = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
-    return Error{ExitCode::kSystem, "The system gives no " + std::to_string(bytes) + " bytes for " + purpose +
-                                        ": " + std::strerror(errno) + "."};
+    const std::string why = std::strerror(errno);
+    return Error{ExitCode::kSystem,
+                 "The system gives no " + std::to_string(bytes) + " bytes for " + purpose + ": " + why + ".",
+                 MemoryShortage{bytes, available_memory_bytes()}};
   }
   Memory memory;
   memory.mapping_ = static_cast<std::byte*>(address);

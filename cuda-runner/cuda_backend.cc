@@ -1,14 +1,13 @@
 #include "cuda-runner/cuda_backend.h"
 
 #include <algorithm>
-#include <bit>
-#include <deque>
 #include <optional>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "cuda-runner/cuda_compute_device.h"
 #include "cuda-runner/decode_graphs.h"
 #include "cuda-runner/device/device.h"
 #include "cuda-runner/device/error.h"
@@ -22,7 +21,6 @@
 #include "cuda-runner/load_kernels.h"
 #include "cuda-runner/rope_tables.h"
 #include "cuda-runner/step_inputs.h"
-#include "cuda-runner/timing.h"
 #include "cuda-runner/weight_upload.h"
 #include "runner/check.h"
 #include "runner/formats/quoted.h"
@@ -40,12 +38,13 @@ uint32_t rows_of(const StackedMatrix& matrix) {
   return sum;
 }
 
-// Handles are indices into these vectors; CHECK catches one that is of another backend or another kind.
+// Handles are indices of weights_; CHECK catches one that is of another backend or another kind.
 class CudaBackend final : public Backend {
  public:
   CudaBackend(Device device, Stream stream, const BackendOptions& options)
       : device_(std::move(device)),
         stream_(std::move(stream)),
+        compute_device_(device_, stream_),
         kv_type_(options.kv_type),
         enforce_eager_(options.enforce_eager) {}
 
@@ -57,7 +56,7 @@ class CudaBackend final : public Backend {
     return {};
   }
 
-  std::string device() const override;
+  ComputeDevice& device() override { return compute_device_; }
   std::string numerics_id() const override {
     const std::string name = "cuda-i8-1";
     return kv_type_ == KvType::kF16 ? name : name + "-kv-" + std::string(kv_type_name(kv_type_));
@@ -65,39 +64,22 @@ class CudaBackend final : public Backend {
 
   Result<void> expect_weights(uint64_t bytes) override;
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
-  ActivationHandle new_activation(uint32_t width) override;
-  Result<void> allocate_head(WeightHandle weight) override;
-  void set_max_rows(uint32_t max_rows, uint32_t max_head_rows) override;
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
+  Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   uint64_t kv_block_bytes(const KvShape& shape) const override {
     return KvMemory::block_bytes(shape, kv_type_);
   }
   Result<void> allocate_kv(const KvShape& shape) override;
-  uint64_t free_memory_bytes() const override { return device_.free_bytes(); }
   uint64_t weights_bytes() const override { return weights_bytes_; }
-
-  std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override {
-    CHECK(batch_ != nullptr && pass_ == Pass::kEager);
-    return runnel::seconds_of(stream_, work, num_times);
-  }
-  Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override {
-    return runnel::seconds_of_copy(stream_, bytes, num_times);
-  }
 
   void begin_forward(const Batch& batch) override;
   void end_forward() override;
-  void embed(const Batch& batch, WeightHandle table, ActivationHandle out) override;
-  void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-            ActivationHandle out) override;
-  void linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias, Into into,
-              ActivationHandle out) override;
-  void glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) override;
-  void rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
-                  ActivationHandle qkv) override;
-  void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
-              ActivationHandle out) override;
-  LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain, float epsilon,
-                  WeightHandle weight) override;
+  void embed(const Batch& batch, const EmbeddingSpec& embedding) override;
+  void qkv(const Batch& batch, const LayerSpec& layer) override;
+  void attend(const Batch& batch, const LayerSpec& layer) override;
+  void project(const Batch& batch, const ProjectSpec& project) override;
+  void ffn(const Batch& batch, const FfnSpec& ffn) override;
+  LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
 
  private:
   // What becomes of the operations of a forward pass.
@@ -110,27 +92,32 @@ class CudaBackend final : public Backend {
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight);
   const StackedMatrix& matrix(WeightHandle handle) const;
   const Vector& vector(WeightHandle handle) const;
-  DeviceActivation& activation(ActivationHandle handle);
   // Rows that an operation of this pass computes. The batch may have lost some since the pass began; a graph
   // computes them all the same.
   uint32_t num_rows(const Batch& batch) const {
     CHECK(batch.num_rows() <= num_rows_);
     return pass_ == Pass::kEager ? batch.num_rows() : num_rows_;
   }
-  void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, const Vector* bias,
-                      Into into, const FloatRows& out);
+  // normed = norm of hidden.
+  void norm_rows(const NormSpec& norm, uint32_t count);
+  void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
+                      Epilogue epilogue, const FloatRows& out);
 
   const Device device_;
   Stream stream_;
+  CudaComputeDevice compute_device_;
   const KvType kv_type_;
   std::optional<WeightUpload> upload_;
 
   uint32_t max_rows_ = 0;
-  uint32_t max_head_rows_ = 0;
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
   uint64_t weights_bytes_ = 0;
-  std::deque<DeviceActivation> activations_;
-  bool has_activations_ = false;  // in memory
+  // What flows between the operations; set by prepare.
+  std::optional<DeviceActivation> hidden_;  // the residual stream
+  std::optional<DeviceActivation> normed_;
+  std::optional<DeviceActivation> qkv_;
+  std::optional<DeviceActivation> attended_;
+  std::optional<DeviceActivation> gated_;
   std::optional<DeviceLogitRows> logits_;
 
   std::optional<KvMemory> cache_;
@@ -148,12 +135,6 @@ class CudaBackend final : public Backend {
   DecodeGraphs graphs_;
   std::optional<GraphCapture> capture_;  // while kCapturing
 };
-
-std::string CudaBackend::device() const {
-  const int capability = device_.compute_capability();
-  return "cuda, " + device_.name() + ", compute capability " + std::to_string(capability / 10) + "." +
-         std::to_string(capability % 10);
-}
 
 WeightHandle CudaBackend::add_weight(std::variant<StackedMatrix, Vector> weight) {
   weights_.push_back(std::move(weight));
@@ -174,11 +155,6 @@ const Vector& CudaBackend::vector(WeightHandle handle) const {
   return *found;
 }
 
-DeviceActivation& CudaBackend::activation(ActivationHandle handle) {
-  CHECK(handle.index >= 0 && static_cast<size_t>(handle.index) < activations_.size());
-  return activations_[handle.index];
-}
-
 // --- while loading
 
 Result<void> CudaBackend::expect_weights(uint64_t bytes) {
@@ -187,7 +163,8 @@ Result<void> CudaBackend::expect_weights(uint64_t bytes) {
   return Error{ExitCode::kSystem,
                "its weights need " + std::to_string(bytes) + " bytes of the GPU's memory, of " +
                    std::to_string(device_.total_bytes()) + " there are " + std::to_string(free_bytes) +
-                   " free. Use a smaller model, or end what else uses the GPU."};
+                   " free. Use a smaller model, or end what else uses the GPU.",
+               MemoryShortage{bytes, free_bytes}};
 }
 
 Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacked) {
@@ -212,38 +189,38 @@ Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacke
   return add_weight(std::move(weight));
 }
 
-Result<WeightHandle> CudaBackend::load_vector(const TensorView& tensor) {
-  if (tensor.num_dims != 1 || (tensor.type != TensorType::kF32 && tensor.type != TensorType::kF16)) {
-    return Error{ExitCode::kBadModel, "tensor " + quoted(tensor.name) + " of type " +
-                                          std::string(type_name(tensor.type)) +
-                                          " is no vector of F32 or F16, as it would have to be."};
-  }
-  Result<Vector> buffer = upload_->vector(tensor);
+Result<WeightHandle> CudaBackend::load_vector(const std::string& name, std::span<const float> values) {
+  Result<Vector> buffer = upload_->vector(name, values);
   if (!buffer) return buffer.error();
   weights_bytes_ += buffer->num_bytes();
   return add_weight(*std::move(buffer));
 }
 
-ActivationHandle CudaBackend::new_activation(uint32_t width) {
-  CHECK(max_rows_ > 0 && !has_activations_);  // set_max_rows comes before the model, the cache behind it
-  activations_.emplace_back(max_rows_, width);
-  return {static_cast<int32_t>(activations_.size()) - 1};
-}
-
-Result<void> CudaBackend::allocate_head(WeightHandle weight) {
-  CHECK(max_head_rows_ > 0 && !logits_);
-  const StackedMatrix& output = matrix(weight);
+Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
+  CHECK(limits.max_rows > 0 && limits.max_head_rows > 0 && !logits_);
+  const Result<DecoderWidths> widths = widths_of(spec);
+  if (!widths) return widths.error();
+  max_rows_ = limits.max_rows;
+  const auto allocate = [&](std::optional<DeviceActivation>& activation, uint32_t width) {
+    return activation.emplace(max_rows_, width).allocate();
+  };
+  for (const auto& [activation, width] :
+       {std::pair(&hidden_, widths->hidden), std::pair(&normed_, widths->hidden),
+        std::pair(&qkv_, widths->qkv), std::pair(&attended_, widths->attended),
+        std::pair(&gated_, widths->gated)}) {
+    if (const auto allocated = allocate(*activation, width); !allocated) return allocated;
+  }
+  uint32_t max_rotary_dim = 0;
+  for (const LayerSpec& layer : spec.layers)
+    max_rotary_dim = std::max(max_rotary_dim, layer.qkv.rope.rotary_dim);
+  Result<RopeTables> ropes = RopeTables::allocate(max_rows_, max_rotary_dim);
+  if (!ropes) return ropes.error();
+  ropes_ = *std::move(ropes);
   Result<DeviceLogitRows> logits =
-      DeviceLogitRows::allocate(max_head_rows_, output[0].columns, rows_of(output), stream_);
+      DeviceLogitRows::allocate(limits.max_head_rows, widths->hidden, spec.head.vocab_size, stream_);
   if (!logits) return logits.error();
   logits_.emplace(*std::move(logits));
   return {};
-}
-
-void CudaBackend::set_max_rows(uint32_t max_rows, uint32_t max_head_rows) {
-  CHECK(max_rows > 0 && max_head_rows > 0 && activations_.empty());
-  max_rows_ = max_rows;
-  max_head_rows_ = max_head_rows;
 }
 
 Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
@@ -251,14 +228,6 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   stream_.synchronize();
   graphs_.clear();
   cache_.reset();  // first, so that there is room for the other one
-  if (!std::exchange(has_activations_, true)) {
-    for (DeviceActivation& each : activations_) {
-      if (const auto allocated = each.allocate(); !allocated) return allocated;
-    }
-    Result<RopeTables> ropes = RopeTables::allocate(max_rows_, shape.head_dim);
-    if (!ropes) return ropes.error();
-    ropes_ = *std::move(ropes);
-  }
   Result<KvMemory> cache = KvMemory::allocate(shape, kv_type_, stream_);
   if (!cache) return cache.error();
   cache_.emplace(*std::move(cache));
@@ -309,103 +278,93 @@ void CudaBackend::end_forward() {
   if (is_wanted) graphs_.find(num_rows_)->launch(stream_);
 }
 
-void CudaBackend::embed(const Batch& batch, WeightHandle table, ActivationHandle out) {
-  const StackedMatrix& rows = matrix(table);
-  DeviceActivation& to = activation(out);
-  CHECK(rows.size() == 1 && rows[0].columns == to.width());
+void CudaBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
+  const StackedMatrix& table = matrix(embedding.table);
+  CHECK(table.size() == 1 && table[0].columns == hidden_->width());
   if (pass_ == Pass::kReplaying) return;
   expect_success(
-      runnel::embed(rows[0].view(), inputs_.token_ids(), num_rows(batch), to.floats(), stream_.get()),
+      runnel::embed(table[0].view(), inputs_.token_ids(), num_rows(batch), hidden_->floats(), stream_.get()),
       "looking up embeddings");
 }
 
-void CudaBackend::norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-                       ActivationHandle out) {
-  DeviceActivation& from = activation(in);
-  DeviceActivation& to = activation(out);
-  CHECK(from.width() == to.width() && vector(gain).size() == to.width());
-  if (pass_ == Pass::kReplaying) return;
-  expect_success(runnel::norm(from.floats(), {}, false, num_rows(batch), vector(gain).view(), epsilon,
-                              to.ready(), stream_.get()),
+void CudaBackend::norm_rows(const NormSpec& norm, uint32_t count) {
+  CHECK(vector(norm.gain).size() == hidden_->width());
+  expect_success(runnel::norm(hidden_->floats(), {}, false, count, vector(norm.gain).view(), norm.epsilon,
+                              normed_->ready(), stream_.get()),
                  "computing a norm");
 }
 
 void CudaBackend::multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count,
-                                 const Vector* bias, Into into, const FloatRows& out) {
-  const Epilogue epilogue = into == Into::kAdd ? Epilogue::kAdd : Epilogue::kReplace;
-  const Global<const float> biases = bias != nullptr ? bias->view() : Global<const float>(nullptr, 0);
+                                 WeightHandle bias, Epilogue epilogue, const FloatRows& out) {
+  CHECK(parts[0].columns == in.width && (!bias || vector(bias).size() == rows_of(parts)));
+  const Global<const float> biases = bias ? vector(bias).view() : Global<const float>(nullptr, 0);
   uint32_t first_output = 0;
   for (const UploadedMatrix& part : parts) {
-    expect_success(
-        multiply(part.view(), in, count, biases, bias != nullptr, epilogue, out, first_output, stream_.get()),
-        "multiplying by a matrix");
+    expect_success(multiply(part.view(), in, count, biases, static_cast<bool>(bias), epilogue, out,
+                            first_output, stream_.get()),
+                   "multiplying by a matrix");
     first_output += part.rows;
   }
 }
 
-void CudaBackend::linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias,
-                         Into into, ActivationHandle out) {
-  const StackedMatrix& parts = matrix(weight);
-  DeviceActivation& from = activation(in);
-  DeviceActivation& to = activation(out);
-  const Vector* biases = bias ? &vector(bias) : nullptr;
-  CHECK(parts[0].columns == from.width() && rows_of(parts) == to.width());
-  CHECK(biases == nullptr || biases->size() == to.width());
+void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
+  const QkvSpec& qkv = layer.qkv;
+  const StackedMatrix& weight = matrix(qkv.weight);
+  CHECK(rows_of(weight) == qkv_->width());
+  CHECK(qkv.rope.rotary_dim <= layer.attention.head_dim && qkv.rope.rotary_dim % 2 == 0);
   if (pass_ == Pass::kReplaying) return;
-  multiply_parts(parts, from.ready(), num_rows(batch), biases, into, to.floats());
+  const uint32_t count = num_rows(batch);
+  norm_rows(qkv.norm, count);
+  multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
+  const Global<const float> angles = ropes_.angles(qkv.rope, inputs_.positions(), count, stream_);
+  expect_success(rope_store(layer.attention, qkv.rope, angles, inputs_.rows(), count, qkv_->floats(),
+                            cache_->view(), layer.index, stream_.get()),
+                 "storing keys and values");
 }
 
-void CudaBackend::glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) {
-  const StackedMatrix& parts = matrix(gate_up);
-  DeviceActivation& from = activation(in);
-  DeviceActivation& to = activation(out);
-  CHECK(parts.size() == 2 && parts[0].rows == parts[1].rows && parts[0].rows == to.width());
-  CHECK(parts[0].columns == from.width());
+void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
   if (pass_ == Pass::kReplaying) return;
-  expect_success(gated_multiply(parts[0].view(), parts[1].view(), from.ready(), num_rows(batch), to.ready(),
+  const AttendInputs inputs{layer.attention, layer.index,    num_rows(batch),
+                            inputs_.rows(),  qkv_->floats(), cache_->view()};
+  expect_success(
+      runnel::attend(inputs, max_positions_, attend_workspace_.view(), attended_->ready(), stream_.get()),
+      "computing attention");
+}
+
+void CudaBackend::project(const Batch& batch, const ProjectSpec& project) {
+  const StackedMatrix& weight = matrix(project.weight);
+  CHECK(rows_of(weight) == hidden_->width());
+  if (pass_ == Pass::kReplaying) return;
+  DeviceActivation& in = project.input == ProjectInput::kAttended ? *attended_ : *gated_;
+  multiply_parts(weight, in.ready(), num_rows(batch), project.bias, Epilogue::kAdd, hidden_->floats());
+}
+
+void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
+  const StackedMatrix& parts = matrix(ffn.gate_up);
+  CHECK(parts.size() == 2 && parts[0].rows == parts[1].rows && parts[0].rows == gated_->width());
+  CHECK(parts[0].columns == normed_->width());
+  if (pass_ == Pass::kReplaying) return;
+  const uint32_t count = num_rows(batch);
+  norm_rows(ffn.norm, count);
+  expect_success(gated_multiply(parts[0].view(), parts[1].view(), normed_->ready(), count, gated_->ready(),
                                 stream_.get()),
                  "multiplying by gate and up");
 }
 
-void CudaBackend::rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                             const Rope& rope, ActivationHandle qkv) {
-  DeviceActivation& rows = activation(qkv);
-  CHECK(rows.width() == (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
-  CHECK(rope.rotary_dim <= shape.head_dim && rope.rotary_dim % 2 == 0);
-  if (pass_ == Pass::kReplaying) return;
-  const uint32_t count = num_rows(batch);
-  const Global<const float> angles = ropes_.angles(rope, inputs_.positions(), count, stream_);
-  expect_success(runnel::rope_store(shape, rope, angles, inputs_.rows(), count, rows.floats(), cache_->view(),
-                                    layer, stream_.get()),
-                 "storing keys and values");
-}
-
-void CudaBackend::attend(const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                         ActivationHandle qkv, ActivationHandle out) {
-  DeviceActivation& from = activation(qkv);
-  DeviceActivation& to = activation(out);
-  CHECK(from.width() == (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim);
-  CHECK(to.width() == shape.num_heads * shape.head_dim);
-  if (pass_ == Pass::kReplaying) return;
-  const AttendInputs inputs{shape, layer, num_rows(batch), inputs_.rows(), from.floats(), cache_->view()};
-  expect_success(runnel::attend(inputs, max_positions_, attend_workspace_.view(), to.ready(), stream_.get()),
-                 "computing attention");
-}
-
-LogitRows& CudaBackend::head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
-                             float epsilon, WeightHandle weight) {
-  DeviceActivation& from = activation(in);
-  const StackedMatrix& output = matrix(weight);
+LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
+  const StackedMatrix& output = matrix(head.weight);
   const auto count = static_cast<uint32_t>(rows.size());
-  CHECK(logits_ && count > 0 && vector(gain).size() == from.width());
-  CHECK(logits_->input().width() == from.width() && logits_->vocab_size() == rows_of(output));
-  CHECK(std::ranges::all_of(rows, [&](uint32_t row) { return row < from.max_rows(); }));
+  CHECK(logits_ && count > 0 && vector(head.norm.gain).size() == hidden_->width());
+  CHECK(logits_->vocab_size() == rows_of(output));
+  CHECK(std::ranges::all_of(rows, [&](const HeadRow& row) { return row.row < hidden_->max_rows(); }));
 
   logits_->choose(rows);
-  expect_success(runnel::norm(from.floats(), logits_->chosen(), true, count, vector(gain).view(), epsilon,
-                              logits_->input().ready(), stream_.get()),
-                 "computing a norm");
-  multiply_parts(output, logits_->input().ready(), count, nullptr, Into::kReplace, logits_->logits());
+  expect_success(
+      runnel::norm(hidden_->floats(), logits_->chosen(), true, count, vector(head.norm.gain).view(),
+                   head.norm.epsilon, logits_->input().ready(), stream_.get()),
+      "computing a norm");
+  multiply_parts(output, logits_->input().ready(), count, {}, Epilogue::kReplace, logits_->logits());
+  logits_->launch();
   return *logits_;
 }
 

@@ -23,35 +23,45 @@ Result<DeviceLogitRows> DeviceLogitRows::allocate(uint32_t max_rows, uint32_t wi
   return rows;
 }
 
-void DeviceLogitRows::choose(std::span<const uint32_t> rows) {
+void DeviceLogitRows::choose(std::span<const HeadRow> rows) {
   CHECK(rows.size() <= chosen_.size());
-  if (was_sent_) sent_.synchronize();
-  std::ranges::copy(rows, host_chosen_.span().begin());
-  stream_->upload(chosen_, 0, host_chosen_.part(0, rows.size()));
-  sent_.record(*stream_);
+  wait();
+  const bool is_same = std::ranges::equal(rows, rows_, {}, &HeadRow::row, &HeadRow::row);
+  // Not assigned: a draw refers to its parameters.
+  rows_ = std::vector<HeadRow>(rows.begin(), rows.end());
+  drawn_.clear();
+  if (is_same) return;
+  if (was_sent_) stream_->synchronize();
   was_sent_ = true;
-  is_on_host_.assign(rows.size(), false);
+  std::ranges::transform(rows, host_chosen_.span().begin(), &HeadRow::row);
+  stream_->upload(chosen_, 0, host_chosen_.part(0, rows.size()));
 }
 
-std::vector<std::optional<uint32_t>> DeviceLogitRows::draw(std::span<const Draw> draws) {
-  CHECK(std::ranges::all_of(draws, [&](const Draw& each) { return each.row < is_on_host_.size(); }));
-  return sampler_.draw(draws, std::as_const(logits_).view(), *stream_);
-}
-
-void DeviceLogitRows::fetch(std::span<const uint32_t> rows) {
-  bool has_copied = false;
-  for (const uint32_t row : rows) {
-    CHECK(row < is_on_host_.size());
-    if (is_on_host_[row]) continue;
-    stream_->download(host_row(row), logits_, size_t{row} * vocab_size_);
-    is_on_host_[row] = has_copied = true;
+void DeviceLogitRows::launch() {
+  sampler_.launch(rows_, std::as_const(logits_).view(), *stream_);
+  for (uint32_t row = 0; row < rows_.size(); ++row) {
+    is_awaited_ |= rows_[row].draw || rows_[row].wants_logits;
+    if (rows_[row].wants_logits) stream_->download(host_row(row), logits_, size_t{row} * vocab_size_);
   }
-  if (has_copied) stream_->synchronize();
 }
 
-std::span<const float> DeviceLogitRows::row(uint32_t row) {
-  fetch({&row, 1});
-  return host_row(row);
+void DeviceLogitRows::wait() {
+  if (!std::exchange(is_awaited_, false)) return;
+  stream_->synchronize();
+  was_sent_ = false;
+  sampler_.read(rows_, drawn_);
+}
+
+std::span<const std::optional<uint32_t>> DeviceLogitRows::drawn() {
+  wait();
+  drawn_.resize(rows_.size());
+  return drawn_;
+}
+
+std::span<const float> DeviceLogitRows::row(uint32_t index) {
+  CHECK(index < rows_.size() && rows_[index].wants_logits);
+  wait();
+  return host_row(index);
 }
 
 }  // namespace runnel

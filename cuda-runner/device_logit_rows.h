@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
-#include "cuda-runner/device/event.h"
 #include "cuda-runner/device/pinned_buffer.h"
 #include "cuda-runner/device/stream.h"
 #include "cuda-runner/device_activation.h"
@@ -25,18 +24,20 @@ class DeviceLogitRows final : public LogitRows {
 
   uint32_t vocab_size() const { return vocab_size_; }
 
-  // Other rows of the batch from now on; they are on their way to the device.
-  void choose(std::span<const uint32_t> rows);
+  // Other rows from now on; if they are not those of the last call, they are on their way to the device.
+  void choose(std::span<const HeadRow> rows);
   Global<const uint32_t> chosen() const { return chosen_.view(); }
   DeviceActivation& input() { return input_; }
   // For the caller to write.
   FloatRows logits() { return {logits_.view(), vocab_size_}; }
+  // What is wanted of the rows, once the logits are launched: draws, and copies on the host.
+  void launch();
 
-  std::vector<std::optional<uint32_t>> draw(std::span<const Draw> draws) override;
-  void fetch(std::span<const uint32_t> rows) override;
-  std::span<const float> row(uint32_t row) override;
+  std::span<const std::optional<uint32_t>> drawn() override;
+  std::span<const float> row(uint32_t index) override;
 
  private:
+  void wait();
   std::span<float> host_row(uint32_t row) {
     return host_logits_.span().subspan(size_t{row} * vocab_size_, vocab_size_);
   }
@@ -51,10 +52,11 @@ class DeviceLogitRows final : public LogitRows {
   DeviceBuffer<uint32_t> chosen_;    // (max_rows)
   DeviceBuffer<float> logits_;       // (max_rows, vocab_size)
   PinnedBuffer<float> host_logits_;  // those rows that were asked for
-  std::vector<bool> is_on_host_;     // of each chosen row
+  std::vector<HeadRow> rows_;
   DeviceSampler sampler_;
-  Event sent_;  // host_chosen_ has been read
-  bool was_sent_ = false;
+  std::vector<std::optional<uint32_t>> drawn_;
+  bool is_awaited_ = false;  // draws or copies are under way
+  bool was_sent_ = false;    // host_chosen_ may not have been read yet
 };
 
 }  // namespace runnel

@@ -33,32 +33,37 @@ Result<DeviceSampler> DeviceSampler::allocate(uint32_t max_draws, uint32_t vocab
   return sampler;
 }
 
-std::vector<std::optional<uint32_t>> DeviceSampler::draw(std::span<const Draw> draws,
-                                                         Global<const float> logits, Stream& stream) {
-  if (draws.empty()) return {};
-  const size_t count = draws.size();
-  CHECK(count <= host_draws_.span().size());
+void DeviceSampler::launch(std::span<const HeadRow> rows, Global<const float> logits, Stream& stream) {
+  uint32_t count = 0;
   num_words_ = 0;
-  for (size_t i = 0; i < count; ++i) host_draws_.span()[i] = add(draws[i]);
+  for (uint32_t row = 0; row < rows.size(); ++row) {
+    if (!rows[row].draw) continue;
+    CHECK(count < host_draws_.span().size());
+    host_draws_.span()[count++] = add(*rows[row].draw, row);
+  }
+  if (count == 0) return;
   stream.upload(draws_, 0, host_draws_.part(0, count));
   if (num_words_ > 0) stream.upload(words_, 0, host_words_.part(0, num_words_));
   const DrawInputs inputs{std::as_const(draws_).view(), std::as_const(words_).view(), logits,
                           candidates_.view(), vocab_size_};
-  expect_success(runnel::draw(inputs, static_cast<uint32_t>(count), drawn_.view(), stream.get()),
-                 "drawing tokens");
-  const std::span<uint32_t> ids = host_drawn_.span().first(count);
-  stream.download(ids, drawn_, 0);
-  stream.synchronize();
-
-  std::vector<std::optional<uint32_t>> drawn;
-  for (const uint32_t id : ids) drawn.push_back(id == kNotFinite ? std::nullopt : std::optional(id));
-  return drawn;
+  expect_success(runnel::draw(inputs, count, drawn_.view(), stream.get()), "drawing tokens");
+  stream.download(host_drawn_.span().first(count), drawn_, 0);
 }
 
-DeviceDraw DeviceSampler::add(const Draw& draw) {
+void DeviceSampler::read(std::span<const HeadRow> rows, std::vector<std::optional<uint32_t>>& drawn) const {
+  drawn.assign(rows.size(), std::nullopt);
+  auto next_id = host_drawn_.span().begin();
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (!rows[row].draw) continue;
+    if (*next_id != kNotFinite) drawn[row] = *next_id;
+    ++next_id;
+  }
+}
+
+DeviceDraw DeviceSampler::add(const Draw& draw, uint32_t row) {
   const SamplingParams& params = draw.params;
   DeviceDraw device{.seed = params.seed,
-                    .row = draw.row,
+                    .row = row,
                     .position = static_cast<uint32_t>(draw.token_ids.size()),
                     .temperature = params.temperature,
                     .top_p = params.top_p,

@@ -21,14 +21,16 @@ class DeviceSampler {
   // Fails with kSystem.
   static Result<DeviceSampler> allocate(uint32_t max_draws, uint32_t vocab_size);
 
-  // As LogitRows::draw, from logits (rows, vocab_size). Waits for the stream.
-  std::vector<std::optional<uint32_t>> draw(std::span<const Draw> draws, Global<const float> logits,
-                                            Stream& stream);
+  // Launches the draws of those rows that have one, from logits (rows, vocab_size). The stream has read what
+  // the last launch sent.
+  void launch(std::span<const HeadRow> rows, Global<const float> logits, Stream& stream);
+  // Of each row, as LogitRows::drawn, once the stream is done.
+  void read(std::span<const HeadRow> rows, std::vector<std::optional<uint32_t>>& drawn) const;
 
  private:
   DeviceSampler() = default;
 
-  DeviceDraw add(const Draw& draw);
+  DeviceDraw add(const Draw& draw, uint32_t row);
   void add_words(std::span<const uint32_t> words);
   // The ids that penalties are about, and how often each was generated. Returns how many ids.
   uint32_t add_seen(const Draw& draw);

@@ -167,47 +167,44 @@ void Engine::cut_cancelled(Batch& batch) const {
 
 namespace {
 
-Draw draw_of(const Sequence& sequence, uint32_t row) {
+Draw draw_of(const Sequence& sequence) {
   std::span<const uint32_t> masked_ids;
   if (sequence.num_generated() < sequence.min_tokens) masked_ids = sequence.stop_ids;
-  return {row, sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling, masked_ids};
+  return {sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling, masked_ids};
 }
 
 }  // namespace
 
+HeadRow Engine::WantedRow::for_head() const {
+  if (!is_last()) return {.row = row, .wants_logits = true};
+  return {.row = row, .draw = draw_of(*sequence), .wants_logits = sequence->top_logprobs.has_value()};
+}
+
 void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output) {
   std::vector<WantedRow> wanted;
-  std::vector<uint32_t> rows;
-  std::vector<Draw> draws;
-  std::vector<uint32_t> read;  // those of which more than a draw is wanted
+  std::vector<HeadRow> rows;
   for (const WantedRow& row : group) {
     if (row.sequence->is_cancelled) continue;
-    const auto index = static_cast<uint32_t>(rows.size());
-    if (row.is_last()) draws.push_back(draw_of(*row.sequence, index));
-    if (!row.is_last() || row.sequence->top_logprobs) read.push_back(index);
     wanted.push_back(row);
-    rows.push_back(row.row);
+    rows.push_back(row.for_head());
   }
   if (rows.empty()) return;
   LogitRows& logits = model_.logits(rows);
   during_step();
-  const std::vector<std::optional<uint32_t>> drawn = logits.draw(draws);
-  logits.fetch(read);
-  auto next_drawn = drawn.begin();
+  const std::span<const std::optional<uint32_t>> drawn = logits.drawn();
   for (uint32_t i = 0; i < wanted.size(); ++i) {
     Sequence& sequence = *wanted[i].sequence;
     const bool is_last = wanted[i].is_last();
-    const std::optional<uint32_t> token_id = is_last ? *next_drawn++ : std::nullopt;
     const bool has_failed = !output.errors.empty() && output.errors.back().request_id == sequence.request_id;
     if (has_failed) continue;  // by an earlier row
-    if (is_last ? !token_id : !all_finite(logits.row(i))) {
+    if (is_last ? !drawn[i] : !all_finite(logits.row(i))) {
       output.errors.push_back({sequence.request_id, ErrorCode::kInferenceFailed,
                                "The logits after token " + std::to_string(wanted[i].position) +
                                    " of the request are not all finite numbers."});
     } else if (is_last) {
-      NewToken token = append_token(sequence, *token_id);
+      NewToken token = append_token(sequence, *drawn[i]);
       if (sequence.top_logprobs)
-        token.logprobs = compute_logprobs(logits.row(i), *token_id, *sequence.top_logprobs);
+        token.logprobs = compute_logprobs(logits.row(i), *drawn[i], *sequence.top_logprobs);
       output.tokens.push_back(std::move(token));
     } else {
       output.scored.push_back(score(sequence, wanted[i].position + 1, logits.row(i)));

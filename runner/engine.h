@@ -120,6 +120,7 @@ class Engine {
 
     // Whether it gives the sequence its next token; if not, it scores one of the prompt.
     bool is_last() const { return position + 1 == sequence->num_tokens(); }
+    HeadRow for_head() const;
   };
 
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;

@@ -83,7 +83,7 @@ class KernelBench {
       const auto run_all = [&] {
         for (const RecordedOperation* call : group.calls) call->run(batch);
       };
-      const double seconds = median_of(backend_.seconds_of(run_all, flags_.num_repeats));
+      const double seconds = median_of(backend_.device().seconds_of(run_all, flags_.num_repeats));
       const auto num_calls = group.calls.size();
       add(group.name, num_calls, seconds / static_cast<double>(num_calls), group.bytes / num_calls);
       step_seconds += seconds;
@@ -154,9 +154,9 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
   if (!file.ok()) return file.error();
   CHECK(!flags.batches.empty());
   const uint32_t max_rows = std::ranges::max(flags.batches);
-  backend->set_max_rows(max_rows, 1);
   RecordingBackend recorder(*backend);
-  const auto model = load_model(*file, engine.architecture, recorder, [](uint64_t, uint64_t) {});
+  const auto model = load_model(*file, engine.architecture, recorder,
+                                {.max_rows = max_rows, .max_head_rows = max_rows}, [](uint64_t, uint64_t) {});
   if (!model.ok()) return model.error();
   const ModelConfig& config = (*model)->config();
   if (flags.num_positions > config.context_length) {
@@ -174,9 +174,9 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
   if (!allocated.ok()) return allocated;
   DecodeBatch first(1, num_blocks_each, config.vocab_size);
   (*model)->forward(first.at(0), [](Batch&) {});
-  (*model)->logits(std::vector<uint32_t>{0});
+  (*model)->logits(std::vector<HeadRow>{{.row = 0}});
 
-  const auto copy = backend->seconds_of_copy(flags.copy_bytes, flags.num_repeats);
+  const auto copy = backend->device().seconds_of_copy(flags.copy_bytes, flags.num_repeats);
   if (!copy.ok()) return copy.error();
   ordered_json json = {{"copy", figures(median_of(*copy), 2 * flags.copy_bytes)},
                        {"batches", ordered_json::object()}};
@@ -189,7 +189,8 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
   json["positions"] = flags.num_positions;
   json["repeats"] = flags.num_repeats;
   json["kv_cache_type"] = kv_type_name(engine.kv_cache_type);
-  add_subject({.model = engine.model, .device = backend->device(), .num_threads = engine.num_threads}, json);
+  add_subject({.model = engine.model, .device = backend->device().name(), .num_threads = engine.num_threads},
+              json);
   flags.json ? print_json(json, out) : print_table(json, out);
   return {};
 }

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "runner/check.h"
-
 namespace runnel {
 namespace {
 
@@ -21,19 +19,10 @@ std::string name_in_layer(const std::string& tensor) {
 }  // namespace
 
 Result<WeightHandle> RecordingBackend::load_matrix(std::span<const TensorView> stacked) {
-  return note(ForwardingBackend::load_matrix(stacked), stacked);
-}
-
-Result<WeightHandle> RecordingBackend::load_vector(const TensorView& vector) {
-  return note(ForwardingBackend::load_vector(vector), {&vector, 1});
-}
-
-Result<WeightHandle> RecordingBackend::note(Result<WeightHandle> handle,
-                                            std::span<const TensorView> tensors) {
+  const Result<WeightHandle> handle = ForwardingBackend::load_matrix(stacked);
   if (!handle.ok()) return handle;
   Weight weight{};
-  for (const TensorView& tensor : tensors) {
-    weight.columns = tensor.columns();
+  for (const TensorView& tensor : stacked) {
     weight.names.append(" ").append(name_in_layer(tensor.name));
     weight.rows += tensor.rows();
     weight.bytes += tensor.data.size();
@@ -42,17 +31,20 @@ Result<WeightHandle> RecordingBackend::note(Result<WeightHandle> handle,
   return handle;
 }
 
-ActivationHandle RecordingBackend::new_activation(uint32_t width) {
-  const ActivationHandle handle = ForwardingBackend::new_activation(width);
-  widths_[handle.index] = width;
+Result<WeightHandle> RecordingBackend::load_vector(const std::string& name, std::span<const float> values) {
+  const Result<WeightHandle> handle = ForwardingBackend::load_vector(name, values);
+  if (!handle.ok()) return handle;
+  Weight weight{.names = " ", .rows = 1, .bytes = values.size_bytes()};
+  weight.names += name_in_layer(name);
+  weights_[handle->index] = weight;
   return handle;
 }
 
-// Of its own, for as many rows as a batch has: all of them are measured.
-Result<void> RecordingBackend::allocate_head(WeightHandle output) {
-  head_input_ = new_activation(static_cast<uint32_t>(weight(output).columns));
-  head_output_ = new_activation(static_cast<uint32_t>(weight(output).rows));
-  return {};
+Result<void> RecordingBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {
+  const Result<DecoderWidths> widths = widths_of(spec);
+  if (!widths.ok()) return widths.error();
+  widths_ = *widths;
+  return ForwardingBackend::prepare(spec, limits);
 }
 
 Result<void> RecordingBackend::allocate_kv(const KvShape& shape) {
@@ -60,68 +52,61 @@ Result<void> RecordingBackend::allocate_kv(const KvShape& shape) {
   return ForwardingBackend::allocate_kv(shape);
 }
 
-void RecordingBackend::record(const Batch& batch, RecordedOperation operation) {
-  batch_ = &batch;
-  operation.run(batch);
-  operations_.push_back(std::move(operation));
+void RecordingBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
+  const Weight& table = weight(embedding.table);
+  record({.name = "embed" + table.names,
+          .run = [=, this](const Batch& rows) { backend_.embed(rows, embedding); },
+          .row_bytes = table.bytes / table.rows + widths_.hidden * kFloatBytes});
+  backend_.embed(batch, embedding);
 }
 
-void RecordingBackend::embed(const Batch& batch, WeightHandle table, ActivationHandle out) {
-  const uint64_t table_row_bytes = weight(table).bytes / weight(table).rows;
-  record(batch, {.name = "embed" + weight(table).names,
-                 .run = [=, this](const Batch& rows) { backend_.embed(rows, table, out); },
-                 .row_bytes = table_row_bytes + width(out) * kFloatBytes});
+void RecordingBackend::qkv(const Batch& batch, const LayerSpec& layer) {
+  const QkvSpec& qkv = layer.qkv;
+  record({.name = "qkv" + names(qkv.norm.gain) + names(qkv.weight) + names(qkv.bias),
+          .stores_kv = true,
+          .run = [=, this](const Batch& rows) { backend_.qkv(rows, layer); },
+          .weight_bytes = bytes(qkv.norm.gain) + bytes(qkv.weight) + bytes(qkv.bias),
+          .row_bytes = (widths_.hidden + widths_.attended) * kFloatBytes + kv_position_bytes_});
+  backend_.qkv(batch, layer);
 }
 
-void RecordingBackend::norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-                            ActivationHandle out) {
-  record(batch, {.name = "norm" + weight(gain).names,
-                 .run = [=, this](const Batch& rows) { backend_.norm(rows, in, gain, epsilon, out); },
-                 .weight_bytes = weight(gain).bytes,
-                 .row_bytes = (width(in) + width(out)) * kFloatBytes});
+void RecordingBackend::attend(const Batch& batch, const LayerSpec& layer) {
+  record({.name = "attend",
+          .run = [=, this](const Batch& rows) { backend_.attend(rows, layer); },
+          .row_bytes = 2 * uint64_t{widths_.attended} * kFloatBytes,
+          .position_bytes = kv_position_bytes_});
+  backend_.attend(batch, layer);
 }
 
-void RecordingBackend::linear(const Batch& batch, ActivationHandle in, WeightHandle matrix, WeightHandle bias,
-                              Into into, ActivationHandle out) {
-  const uint64_t num_written = (into == Into::kAdd ? 2 : 1) * width(out);  // adding reads them first
-  record(batch, {.name = "linear" + weight(matrix).names,
-                 .run = [=, this](const Batch& rows) { backend_.linear(rows, in, matrix, bias, into, out); },
-                 .weight_bytes = weight(matrix).bytes + (bias ? weight(bias).bytes : 0),
-                 .row_bytes = (width(in) + num_written) * kFloatBytes});
+void RecordingBackend::project(const Batch& batch, const ProjectSpec& project) {
+  const uint64_t input = project.input == ProjectInput::kAttended ? widths_.attended : widths_.gated;
+  record({.name = "project" + names(project.weight) + names(project.bias),
+          .run = [=, this](const Batch& rows) { backend_.project(rows, project); },
+          .weight_bytes = bytes(project.weight) + bytes(project.bias),
+          // What is added to is read first.
+          .row_bytes = (input + 2 * uint64_t{widths_.hidden}) * kFloatBytes});
+  backend_.project(batch, project);
 }
 
-void RecordingBackend::glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up,
-                           ActivationHandle out) {
-  record(batch, {.name = "glu" + weight(gate_up).names,
-                 .run = [=, this](const Batch& rows) { backend_.glu(rows, in, gate_up, out); },
-                 .weight_bytes = weight(gate_up).bytes,
-                 .row_bytes = (width(in) + width(out)) * kFloatBytes});
+void RecordingBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
+  record({.name = "ffn" + names(ffn.norm.gain) + names(ffn.gate_up),
+          .run = [=, this](const Batch& rows) { backend_.ffn(rows, ffn); },
+          .weight_bytes = bytes(ffn.norm.gain) + bytes(ffn.gate_up),
+          .row_bytes = (widths_.hidden + widths_.gated) * kFloatBytes});
+  backend_.ffn(batch, ffn);
 }
 
-void RecordingBackend::rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                                  const Rope& rope, ActivationHandle qkv) {
-  const uint64_t num_turned = uint64_t{shape.num_heads} * shape.head_dim;
-  record(batch, {.name = "rope_store",
-                 .stores_kv = true,
-                 .run = [=, this](const Batch& rows) { backend_.rope_store(rows, layer, shape, rope, qkv); },
-                 .row_bytes = (width(qkv) + num_turned) * kFloatBytes + kv_position_bytes_});
-}
-
-void RecordingBackend::attend(const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                              ActivationHandle qkv, ActivationHandle out) {
-  const uint64_t num_queries = uint64_t{shape.num_heads} * shape.head_dim;
-  record(batch, {.name = "attend",
-                 .run = [=, this](const Batch& rows) { backend_.attend(rows, layer, shape, qkv, out); },
-                 .row_bytes = (num_queries + width(out)) * kFloatBytes,
-                 .position_bytes = kv_position_bytes_});
-}
-
-LogitRows& RecordingBackend::head(ActivationHandle in, std::span<const uint32_t>, WeightHandle gain,
-                                  float epsilon, WeightHandle weight) {
-  CHECK(batch_ != nullptr);
-  norm(*batch_, in, gain, epsilon, head_input_);
-  linear(*batch_, head_input_, weight, {}, Into::kReplace, head_output_);
-  return no_logits_;
+LogitRows& RecordingBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
+  const auto run = [=, this](const Batch& batch) {
+    std::vector<HeadRow> all;
+    for (uint32_t row = 0; row < batch.num_rows(); ++row) all.push_back({.row = row});
+    backend_.head(head, all);
+  };
+  record({.name = "head" + names(head.norm.gain) + names(head.weight),
+          .run = run,
+          .weight_bytes = bytes(head.norm.gain) + bytes(head.weight),
+          .row_bytes = (widths_.hidden + uint64_t{head.vocab_size}) * kFloatBytes});
+  return backend_.head(head, rows);
 }
 
 }  // namespace runnel

@@ -5,19 +5,18 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "runner/check.h"
 #include "runner/forwarding_backend.h"
 
 namespace runnel {
 
 // An operation with its arguments.
 struct RecordedOperation {
-  std::string name;  // "linear attn_q attn_k attn_v": tensors of all layers alike
+  std::string name;  // "qkv attn_norm attn_q attn_k attn_v": tensors of all layers alike
   bool stores_kv = false;
   std::function<void(const Batch&)> run;
 
@@ -39,51 +38,33 @@ class RecordingBackend final : public ForwardingBackend {
   const std::vector<RecordedOperation>& operations() const { return operations_; }
 
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
-  ActivationHandle new_activation(uint32_t width) override;
-  Result<void> allocate_head(WeightHandle weight) override;
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
+  Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   Result<void> allocate_kv(const KvShape& shape) override;
 
-  void embed(const Batch& batch, WeightHandle table, ActivationHandle out) override;
-  void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-            ActivationHandle out) override;
-  void linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias, Into into,
-              ActivationHandle out) override;
-  void glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) override;
-  void rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
-                  ActivationHandle qkv) override;
-  void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
-              ActivationHandle out) override;
-  // Its norm and its product, of all rows of the last batch; there are no logits to look at.
-  LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain, float epsilon,
-                  WeightHandle weight) override;
+  void embed(const Batch& batch, const EmbeddingSpec& embedding) override;
+  void qkv(const Batch& batch, const LayerSpec& layer) override;
+  void attend(const Batch& batch, const LayerSpec& layer) override;
+  void project(const Batch& batch, const ProjectSpec& project) override;
+  void ffn(const Batch& batch, const FfnSpec& ffn) override;
+  // Recorded for all rows of the batch, without draws.
+  LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
 
  private:
   struct Weight {
     std::string names;
-    uint64_t columns;
     uint64_t rows;
     uint64_t bytes;
   };
-  class NoLogits final : public LogitRows {
-   public:
-    std::vector<std::optional<uint32_t>> draw(std::span<const Draw>) override { CHECK(false); }
-    void fetch(std::span<const uint32_t>) override { CHECK(false); }
-    std::span<const float> row(uint32_t) override { CHECK(false); }
-  };
-
-  Result<WeightHandle> note(Result<WeightHandle> handle, std::span<const TensorView> tensors);
-  void record(const Batch& batch, RecordedOperation operation);
-  uint64_t width(ActivationHandle handle) const { return widths_.at(handle.index); }
+  void record(RecordedOperation operation) { operations_.push_back(std::move(operation)); }
   const Weight& weight(WeightHandle handle) const { return weights_.at(handle.index); }
+  // " name", or nothing where there is no weight; and its bytes.
+  std::string names(WeightHandle handle) const { return handle ? weight(handle).names : ""; }
+  uint64_t bytes(WeightHandle handle) const { return handle ? weight(handle).bytes : 0; }
 
   std::map<int32_t, Weight> weights_;
-  std::map<int32_t, uint64_t> widths_;
+  DecoderWidths widths_{};
   uint64_t kv_position_bytes_ = 0;  // of a position in a layer
-  ActivationHandle head_input_;
-  ActivationHandle head_output_;
-  NoLogits no_logits_;
-  const Batch* batch_ = nullptr;  // the last one
   std::vector<RecordedOperation> operations_;
 };
 

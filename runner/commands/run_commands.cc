@@ -60,7 +60,7 @@ Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
   const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
   if (!loaded.ok()) return loaded.error();
   const BenchSubject subject{.model = flags.engine.model,
-                             .device = loaded->backend->device(),
+                             .device = loaded->backend->device().name(),
                              .num_threads = flags.engine.num_threads};
   Engine& engine = *loaded->engine;
   if (flags.is_gap_bench) return gap_bench(engine, flags.gap, subject, std::cout);

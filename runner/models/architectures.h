@@ -1,19 +1,20 @@
 // The table behind registry.h: a row for each architecture.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "runner/models/registry.h"
+#include "runner/decoder_spec.h"
+#include "runner/models/model.h"
+#include "runner/models/weight_loader.h"
 
 namespace runnel {
 
 struct Architecture {
   std::string_view name;  // general.architecture
-  // Loads the weights; config was read and checked.
-  Result<std::unique_ptr<Model>> (*load)(const GgufFile& file, const ModelConfig& config, Backend& backend,
-                                         const LoadProgressFn& progress);
+  // Asks the loader, which keeps what fails, for the weights of a file whose hyper-parameters were read and
+  // checked.
+  DecoderSpec (*spec)(const ModelConfig& config, WeightLoader& loader);
 };
 
 // nullptr if there is none of that name.

@@ -2,14 +2,13 @@
 // 2307.09288).
 #pragma once
 
-#include <memory>
-
-#include "runner/models/registry.h"
+#include "runner/decoder_spec.h"
+#include "runner/models/model.h"
+#include "runner/models/weight_loader.h"
 
 namespace runnel {
 
-// Loads the weights of a file whose hyper-parameters were read and checked.
-Result<std::unique_ptr<Model>> load_llama(const GgufFile& file, const ModelConfig& config, Backend& backend,
-                                          const LoadProgressFn& progress);
+// Of hyper-parameters that were read and checked. The loader knows what failed.
+DecoderSpec llama_spec(const ModelConfig& config, WeightLoader& loader);
 
 }  // namespace runnel

@@ -1,5 +1,5 @@
-// A model: an architecture's forward pass, written once against runner/backend.h. Adding one is one file, one
-// row in registry.cc and one golden test.
+// A model, as those who run it see it: rows of tokens go in, logits and draws come out. Decoder is the one
+// there is; tests have others.
 #pragma once
 
 #include <cstdint>
@@ -44,9 +44,10 @@ class Model {
   // logits(). Calls between_layers between every two layers, and ends early when that leaves no rows.
   virtual void forward(Batch& batch, const BetweenLayers& between_layers) = 0;
 
-  // Logits of rows of the last forward, valid until the next call of either. At most max_head_rows rows (see
-  // Backend::set_max_rows).
-  virtual LogitRows& logits(std::span<const uint32_t> rows) = 0;
+  // Logits of rows of the last forward, and the draws from them, valid until the next call of either. rows
+  // has 1 to max_head_rows entries (see StepLimits); what they point to lives until what was drawn has been
+  // read.
+  virtual LogitRows& logits(std::span<const HeadRow> rows) = 0;
 };
 
 }  // namespace runnel

@@ -1,13 +1,17 @@
 #include "runner/models/registry.h"
 
+#include <utility>
+
 #include "runner/models/architectures.h"
+#include "runner/models/decoder.h"
 #include "runner/models/llama.h"
+#include "runner/models/weight_loader.h"
 
 namespace runnel {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", load_llama},
+    {"llama", llama_spec},
 };
 
 }  // namespace
@@ -29,10 +33,16 @@ std::string architecture_names() {
 }
 
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, std::string_view expected_architecture,
-                                          Backend& backend, const LoadProgressFn& progress) {
+                                          Backend& backend, const StepLimits& limits,
+                                          const LoadProgressFn& progress) {
   const Result<ModelConfig> config = read_config(file, expected_architecture);
   if (!config) return config.error();
-  return find_architecture(config->architecture)->load(file, *config, backend, progress);
+  WeightLoader loader(file, backend, progress);
+  DecoderSpec spec = find_architecture(config->architecture)->spec(*config, loader);
+  if (const Result<void> loaded = loader.finish(); !loaded) return loaded.error();
+  Result<std::unique_ptr<Model>> model = Decoder::create(*config, std::move(spec), backend, limits);
+  if (!model) return Error{model.error().exit_code, file.path() + ": " + model.error().message};
+  return model;
 }
 
 }  // namespace runnel

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <set>
 #include <string>
@@ -11,14 +12,21 @@
 
 #include "runner/backend.h"
 #include "runner/formats/gguf.h"
-#include "runner/models/registry.h"
 #include "runner/result.h"
 
 namespace runnel {
 
+// Called while tensors are made ready: bytes done, bytes in all.
+using LoadProgressFn = std::function<void(uint64_t loaded_bytes, uint64_t total_bytes)>;
+
 struct MatrixSpec {
   std::string name;
   uint64_t rows;
+};
+
+struct VectorSpec {
+  std::string name;
+  uint64_t size;
 };
 
 class WeightLoader {
@@ -31,13 +39,16 @@ class WeightLoader {
   // Matrices of (rows, columns), stacked by rows into one weight. After a failure these return an empty
   // handle; finish() tells the first one, so that a model lists its weights without an if after each.
   WeightHandle matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns);
-  WeightHandle vector(const std::string& name, uint64_t size);
+  // Vectors of F32 or F16, one after the other.
+  WeightHandle vector(std::initializer_list<VectorSpec> stacked);
+  WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
 
   // The first failure of the calls above, or a tensor that none of them took.
   Result<void> finish() const;
 
  private:
   const TensorView* take(const std::string& name, uint32_t num_dims, uint64_t columns, uint64_t rows);
+  Error of_file(Error error) const;  // with the path in front
   void fail(Error error);
   void done(const TensorView& tensor);
 

@@ -1,7 +1,6 @@
-// Logits that are in the host's memory.
+// Logits that are computed on the host, and draws from them.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -18,18 +17,22 @@ class HostLogitRows final : public LogitRows {
   HostLogitRows(uint32_t max_rows, uint32_t vocab_size);
 
   uint32_t vocab_size() const { return vocab_size_; }
-  // Other rows from now on: (num_rows, vocab_size), for the caller to write.
-  std::span<float> start(uint32_t num_rows);
 
-  std::vector<std::optional<uint32_t>> draw(std::span<const Draw> draws) override;
-  void fetch(std::span<const uint32_t>) override {}
-  std::span<const float> row(uint32_t row) override;
+  // Other rows from now on: (rows.size(), vocab_size), for the caller to write before anything is asked.
+  std::span<float> start(std::span<const HeadRow> rows);
+
+  std::span<const std::optional<uint32_t>> drawn() override;
+  std::span<const float> row(uint32_t index) override;
 
  private:
+  std::span<const float> logits(uint32_t index) const;
+
   uint32_t max_rows_;
   uint32_t vocab_size_;
-  std::unique_ptr<float[]> logits_;  // (max_rows, vocab_size)
-  uint32_t num_rows_ = 0;
+  std::unique_ptr<float[]> logits_;  // (max_rows, vocab_size); memory is touched when a row is first computed
+  std::vector<HeadRow> rows_;
+  std::vector<std::optional<uint32_t>> drawn_;
+  bool has_drawn_ = false;
   Sampler sampler_;
 };
 

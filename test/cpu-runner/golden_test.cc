@@ -80,6 +80,10 @@ TEST_CASE("with an F32 cache and float activations there is nothing but single p
   compare("window", ActivationType::kF32, kSinglePrecision, KvType::kF32);
 }
 
+TEST_CASE("logits of the model with biases are those of the independent reference") {
+  compare("biased", ActivationType::kF32, kSinglePrecision, KvType::kF32);
+}
+
 TEST_CASE("logits of the model with a window are those of the independent reference, for each cache") {
   compare("window", ActivationType::kF32, kF16);
   compare("window", ActivationType::kF32, kSinglePrecision, KvType::kQ8_0);

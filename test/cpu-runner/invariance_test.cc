@@ -149,9 +149,9 @@ TEST_CASE("the backend names its arithmetic and what it runs on") {
   CpuHarness portable(file.path(), {.isa = "portable"});
   CHECK(fast.backend().numerics_id() == "cpu-i8-1");
   CHECK(portable.backend().numerics_id() == "cpu-i8-1");
-  CHECK(fast.backend().device().starts_with("cpu, "));
-  CHECK(fast.backend().device().ends_with(", 2 threads"));
-  CHECK(portable.backend().device() == "cpu, portable, 1 thread");
+  CHECK(fast.backend().device().name().starts_with("cpu, "));
+  CHECK(fast.backend().device().name().ends_with(", 2 threads"));
+  CHECK(portable.backend().device().name() == "cpu, portable, 1 thread");
 }
 
 TEST_CASE("heads wider than the kernels have room for are refused when the cache is made") {
@@ -168,6 +168,12 @@ TEST_CASE("a cache that no memory can hold is refused with its size") {
   const auto cache = (*backend)->allocate_kv(shape);
   REQUIRE_FALSE(cache.ok());
   CHECK(cache.error().exit_code == ExitCode::kSystem);
+  const auto refused = (*backend)->allocate_kv({1024, 1024, 256, 256, 1 << 20});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().exit_code == ExitCode::kSystem);
+  CHECK(refused.error().shortage->required_bytes == uint64_t{1} << 58);
+  CHECK(refused.error().shortage->available_bytes > 0u);
+  CHECK(refused.error().shortage->available_bytes < uint64_t{1} << 58);
   CHECK((*backend)->kv_block_bytes({30, 3, 64, 32, 1}) == 30u * 2 * 3 * 64 * 32 * 2);
 }
 

@@ -47,7 +47,7 @@ TEST_CASE("an instruction set that there are no kernels for is refused, with tho
 
 TEST_CASE("the device says which instruction set computes") {
   const auto backend = make_cpu_backend({.num_threads = 2, .isa = "portable"});
-  CHECK((*backend)->device() == "cpu, portable, 2 threads");
+  CHECK((*backend)->device().name() == "cpu, portable, 2 threads");
 }
 
 }  // namespace

@@ -206,16 +206,16 @@ TEST_CASE("model: tokens drawn on the device are those of the logits that the ho
                                               {.top_p = 0.9f, .seed = 1},
                                               {.repetition_penalty = 1.5f, .seed = 2},
                                               {.seed = 3}};
-  LogitRows& logits = harness.model().logits(rows);
-  std::vector<Draw> draws;
+  std::vector<HeadRow> head_rows;
   std::vector<std::optional<uint32_t>> wanted;
   Sampler sampler(vocab_size);
   for (uint32_t i = 0; i < rows.size(); ++i) {
     const std::span<const uint32_t> token_ids(stream.token_ids.data(), rows[i] + 1);
-    draws.push_back({i, token_ids, 2, params[i], {}});
+    head_rows.push_back({rows[i], Draw{token_ids, 2, params[i], {}}, /*wants_logits=*/true});
     wanted.push_back(sampler.sample(stream.logits[rows[i]], token_ids, 2, params[i]));
   }
-  CHECK(logits.draw(draws) == wanted);
+  LogitRows& logits = harness.model().logits(head_rows);
+  CHECK(std::ranges::equal(logits.drawn(), wanted));
   for (uint32_t i = 0; i < rows.size(); ++i) CHECK(std::ranges::equal(logits.row(i), stream.logits[rows[i]]));
 }
 

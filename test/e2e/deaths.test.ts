@@ -22,9 +22,9 @@ const NUM_TOKENS = 64;
 /** So that prompts take several steps. */
 const SMALL_CHUNKS = ['--max-num-batched-tokens', '8'];
 const NUM_CHUNKS = 3;
-/** Tensors of the tiny model, those of two layers and three more; operations of one step likewise. */
+/** Tensors of the tiny model, those of two layers and three more; operations of one step, five a layer and two more. */
 const NUM_LOADS = 12;
-const NUM_OPERATIONS = 15;
+const NUM_OPERATIONS = 12;
 
 const random = new Random();
 const requests = variedRequests(TINY_ID, NUM_TOKENS);

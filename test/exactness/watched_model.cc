@@ -24,11 +24,13 @@ void WatchedModel::forward(Batch& batch, const BetweenLayers& between_layers) {
   model_.forward(batch, between_layers);
 }
 
-LogitRows& WatchedModel::logits(std::span<const uint32_t> rows) {
-  LogitRows& logits = model_.logits(rows);
+LogitRows& WatchedModel::logits(std::span<const HeadRow> rows) {
+  std::vector<HeadRow> read(rows.begin(), rows.end());
+  for (HeadRow& row : read) row.wants_logits = true;
+  LogitRows& logits = model_.logits(read);
   for (uint32_t i = 0; i < rows.size(); ++i) {
     const std::span<const float> row = logits.row(i);
-    hashes_[places_.at(rows[i])] = XXH64(row.data(), row.size_bytes(), 0);
+    hashes_[places_.at(rows[i].row)] = XXH64(row.data(), row.size_bytes(), 0);
   }
   return logits;
 }

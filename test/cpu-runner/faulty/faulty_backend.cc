@@ -7,53 +7,43 @@ Result<WeightHandle> FaultyBackend::load_matrix(std::span<const TensorView> stac
   return backend_.load_matrix(stacked);
 }
 
-Result<WeightHandle> FaultyBackend::load_vector(const TensorView& vector) {
+Result<WeightHandle> FaultyBackend::load_vector(const std::string& name, std::span<const float> values) {
   count_load();
-  return backend_.load_vector(vector);
+  return backend_.load_vector(name, values);
 }
 
 // Every forward pass begins with it, so what the steps before have made is in the pipe.
-void FaultyBackend::embed(const Batch& batch, WeightHandle table, ActivationHandle out) {
+void FaultyBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   position_ = batch.positions.back();
   fault_.at(Moment::kStep, num_steps_++, position_);
   for (const uint32_t id : batch.token_ids) fault_.at(Moment::kToken, id, position_);
   count_operation();
-  backend_.embed(batch, table, out);
+  backend_.embed(batch, embedding);
 }
 
-void FaultyBackend::norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-                         ActivationHandle out) {
+void FaultyBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   count_operation();
-  backend_.norm(batch, in, gain, epsilon, out);
+  backend_.qkv(batch, layer);
 }
 
-void FaultyBackend::linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias,
-                           Into into, ActivationHandle out) {
+void FaultyBackend::attend(const Batch& batch, const LayerSpec& layer) {
   count_operation();
-  backend_.linear(batch, in, weight, bias, into, out);
+  backend_.attend(batch, layer);
 }
 
-void FaultyBackend::glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) {
+void FaultyBackend::project(const Batch& batch, const ProjectSpec& project) {
   count_operation();
-  backend_.glu(batch, in, gate_up, out);
+  backend_.project(batch, project);
 }
 
-void FaultyBackend::rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                               const Rope& rope, ActivationHandle qkv) {
+void FaultyBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   count_operation();
-  backend_.rope_store(batch, layer, shape, rope, qkv);
+  backend_.ffn(batch, ffn);
 }
 
-void FaultyBackend::attend(const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                           ActivationHandle qkv, ActivationHandle out) {
+LogitRows& FaultyBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
   count_operation();
-  backend_.attend(batch, layer, shape, qkv, out);
-}
-
-LogitRows& FaultyBackend::head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain,
-                               float epsilon, WeightHandle weight) {
-  count_operation();
-  return backend_.head(in, rows, gain, epsilon, weight);
+  return backend_.head(head, rows);
 }
 
 }  // namespace runnel::faulty

@@ -15,19 +15,13 @@ class FaultyBackend final : public ForwardingBackend {
       : ForwardingBackend(*backend), owned_(std::move(backend)), fault_(fault) {}
 
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
-  void embed(const Batch& batch, WeightHandle table, ActivationHandle out) override;
-  void norm(const Batch& batch, ActivationHandle in, WeightHandle gain, float epsilon,
-            ActivationHandle out) override;
-  void linear(const Batch& batch, ActivationHandle in, WeightHandle weight, WeightHandle bias, Into into,
-              ActivationHandle out) override;
-  void glu(const Batch& batch, ActivationHandle in, WeightHandle gate_up, ActivationHandle out) override;
-  void rope_store(const Batch& batch, uint32_t layer, const AttentionShape& shape, const Rope& rope,
-                  ActivationHandle qkv) override;
-  void attend(const Batch& batch, uint32_t layer, const AttentionShape& shape, ActivationHandle qkv,
-              ActivationHandle out) override;
-  LogitRows& head(ActivationHandle in, std::span<const uint32_t> rows, WeightHandle gain, float epsilon,
-                  WeightHandle weight) override;
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
+  void embed(const Batch& batch, const EmbeddingSpec& embedding) override;
+  void qkv(const Batch& batch, const LayerSpec& layer) override;
+  void attend(const Batch& batch, const LayerSpec& layer) override;
+  void project(const Batch& batch, const ProjectSpec& project) override;
+  void ffn(const Batch& batch, const FfnSpec& ffn) override;
+  LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
 
  private:
   void count_load() { fault_.at(Moment::kLoad, num_loads_++, position_); }

@@ -18,16 +18,12 @@ TEST_CASE("bench --kernels: each operation of a step is there, with the bytes it
   constexpr uint64_t kKvPosition = 2 * 2 * 16 * 2;
   const Expected expected[] = {
       {"embed token_embd", 1, 2 * (2 * 34 + kRow)},
-      {"norm attn_norm", 2, kRow + 2 * (kRow + kRow)},
-      {"linear attn_q attn_k attn_v", 2, 128 * 2 * 20 + 2 * (kRow + 128 * 4)},
-      {"rope_store", 2, 2 * (128 * 4 + kRow + kKvPosition)},
+      {"qkv attn_norm attn_q attn_k attn_v", 2, kRow + 128 * 2 * 20 + 2 * (kRow + kRow + kKvPosition)},
       {"attend", 2, 2 * (kRow + 20 * kKvPosition + kRow)},
-      {"linear attn_output", 2, 64 * 2 * 20 + 2 * (kRow + 2 * kRow)},
-      {"norm ffn_norm", 2, kRow + 2 * (kRow + kRow)},
-      {"glu ffn_gate ffn_up", 2, 192 * 2 * 20 + 2 * (kRow + 96 * 4)},
-      {"linear ffn_down", 2, 64 * 3 * 20 + 2 * (96 * 4 + 2 * kRow)},
-      {"norm output_norm", 1, kRow + 2 * (kRow + kRow)},
-      {"linear token_embd", 1, 100 * 2 * 34 + 2 * (kRow + 100 * 4)},
+      {"project attn_output", 2, 64 * 2 * 20 + 2 * (kRow + 2 * kRow)},
+      {"ffn ffn_norm ffn_gate ffn_up", 2, kRow + 192 * 2 * 20 + 2 * (kRow + 96 * 4)},
+      {"project ffn_down", 2, 64 * 3 * 20 + 2 * (96 * 4 + 2 * kRow)},
+      {"head output_norm token_embd", 1, kRow + 100 * 2 * 34 + 2 * (kRow + 100 * 4)},
   };
   const auto json = test::kernel_bench_of(make_cpu_backend({.num_threads = 1}));
   CHECK(json["positions"] == 20);

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "cpu-runner/cpu_backend.h"
+#include "runner/models/registry.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
@@ -11,6 +12,8 @@ namespace runnel {
 namespace {
 
 using namespace test;
+
+constexpr StepLimits kLimits{.max_rows = 8, .max_head_rows = 8};
 
 std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
   GgufWriter writer = write_tiny_llama({});
@@ -20,8 +23,7 @@ std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
   REQUIRE(opened.ok());
   const auto backend = make_cpu_backend({.num_threads = 1});
   REQUIRE(backend.ok());
-  (*backend)->set_max_rows(8, 8);
-  const auto model = load_model(*opened, "llama", **backend, {});
+  const auto model = load_model(*opened, "llama", **backend, kLimits, {});
   if (model) return "accepted";
   CHECK(model.error().exit_code == ExitCode::kBadModel);
   CHECK(model.error().message.starts_with(file.path()));
@@ -34,17 +36,17 @@ TEST_CASE("a llama loads, reports every tensor's bytes and holds as much memory 
   const Result<GgufFile> opened = GgufFile::open(file.path());
   REQUIRE(opened.ok());
   const auto backend = make_cpu_backend({.num_threads = 1});
-  (*backend)->set_max_rows(8, 8);
   uint64_t last_bytes = 0;
   int num_calls = 0;
   uint64_t tensor_bytes = 0;
   for (const TensorView& tensor : opened->tensors()) tensor_bytes += tensor.data.size();
-  const auto model = load_model(*opened, "", **backend, [&](uint64_t loaded_bytes, uint64_t total_bytes) {
-    CHECK(loaded_bytes > last_bytes);
-    CHECK(total_bytes == tensor_bytes);
-    last_bytes = loaded_bytes;
-    ++num_calls;
-  });
+  const auto model =
+      load_model(*opened, "", **backend, kLimits, [&](uint64_t loaded_bytes, uint64_t total_bytes) {
+        CHECK(loaded_bytes > last_bytes);
+        CHECK(total_bytes == tensor_bytes);
+        last_bytes = loaded_bytes;
+        ++num_calls;
+      });
   REQUIRE(model.ok());
   CHECK((*model)->config().num_layers == 2);
   CHECK(num_calls == static_cast<int>(opened->tensors().size()));
@@ -61,6 +63,12 @@ TEST_CASE("a missing tensor is named") {
   }
 }
 
+TEST_CASE("biases of queries without those of keys and values are refused") {
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.tensors.push_back({"blk.0.attn_q.bias", {64}, 0, std::string(256, '\0'), std::nullopt});
+        }) == "lacks tensor \"blk.0.attn_k.bias\".");
+}
+
 TEST_CASE("a tensor of another shape is named with both shapes") {
   CHECK(refusal_of([](GgufWriter& w) {
           w.tensor("blk.0.attn_k.weight").dims = {32, 64};
@@ -71,7 +79,7 @@ TEST_CASE("a tensor of another shape is named with both shapes") {
 }
 
 TEST_CASE("a tensor that this model has no use for is named") {
-  for (const char* name : {"rope_freqs.weight", "blk.0.attn_q.bias", "blk.2.attn_q.weight"}) {
+  for (const char* name : {"rope_freqs.weight", "blk.0.ffn_up.bias", "blk.2.attn_q.weight"}) {
     const std::string message = refusal_of([&](GgufWriter& w) {
       w.tensors.push_back({name, {8}, 0, std::string(32, 'x'), std::nullopt});
     });

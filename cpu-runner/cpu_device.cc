@@ -1,4 +1,4 @@
-#include "cpu-runner/timing.h"
+#include "cpu-runner/cpu_device.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,13 @@
 
 namespace runnel {
 
-std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) {
+std::string CpuDevice::name() const {
+  const uint32_t count = executor_.threads.num_threads();
+  return "cpu, " + std::string(executor_.kernels.name) + ", " + std::to_string(count) +
+         (count == 1 ? " thread" : " threads");
+}
+
+std::vector<double> CpuDevice::seconds_of(const std::function<void()>& work, uint32_t num_times) {
   using Clock = std::chrono::steady_clock;
   work();
   std::vector<double> seconds;
@@ -20,7 +26,7 @@ std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_t
   return seconds;
 }
 
-Result<std::vector<double>> seconds_of_copy(ThreadPool& threads, uint64_t bytes, uint32_t num_times) {
+Result<std::vector<double>> CpuDevice::seconds_of_copy(uint64_t bytes, uint32_t num_times) {
   const Result<Memory> from = Memory::allocate(bytes, "a copy to measure against");
   if (!from) return from.error();
   const Result<Memory> to = Memory::allocate(bytes, "a copy to measure against");
@@ -33,7 +39,7 @@ Result<std::vector<double>> seconds_of_copy(ThreadPool& threads, uint64_t bytes,
     const uint64_t begin = chunk * kChunkBytes;
     std::memcpy(to->data() + begin, from->data() + begin, std::min(kChunkBytes, bytes - begin));
   };
-  return seconds_of([&] { threads.parallel_for(num_chunks, copy); }, num_times);
+  return seconds_of([&] { executor_.threads.parallel_for(num_chunks, copy); }, num_times);
 }
 
 }  // namespace runnel

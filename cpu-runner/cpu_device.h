@@ -1,0 +1,28 @@
+// The processors as a device: their name, and how long they take.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cpu-runner/product.h"
+#include "runner/compute_device.h"
+
+namespace runnel {
+
+class CpuDevice final : public ComputeDevice {
+ public:
+  // What executor refers to outlives this.
+  explicit CpuDevice(const Executor& executor) : executor_(executor) {}
+
+  std::string name() const override;
+  uint64_t free_memory_bytes() const override { return 0; }
+  std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override;
+  Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override;
+
+ private:
+  const Executor executor_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,41 @@
+#include "cuda-runner/cuda_compute_device.h"
+
+#include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/device/event.h"
+#include "cuda-runner/device/graph.h"
+
+namespace runnel {
+
+std::string CudaComputeDevice::name() const {
+  const int capability = device_.compute_capability();
+  return "cuda, " + device_.name() + ", compute capability " + std::to_string(capability / 10) + "." +
+         std::to_string(capability % 10);
+}
+
+std::vector<double> CudaComputeDevice::seconds_of(const std::function<void()>& work, uint32_t num_times) {
+  GraphCapture capture(stream_);
+  work();
+  const Graph graph = capture.end();
+  graph.launch(stream_);
+  std::vector<double> seconds;
+  for (uint32_t i = 0; i < num_times; ++i) {
+    Event begin;
+    Event end;
+    begin.record(stream_);
+    graph.launch(stream_);
+    end.record(stream_);
+    end.synchronize();
+    seconds.push_back(Event::milliseconds_between(begin, end) / 1e3);
+  }
+  return seconds;
+}
+
+Result<std::vector<double>> CudaComputeDevice::seconds_of_copy(uint64_t bytes, uint32_t num_times) {
+  auto from = DeviceBuffer<uint8_t>::allocate(bytes, "a copy to measure against");
+  if (!from) return from.error();
+  auto to = DeviceBuffer<uint8_t>::allocate(bytes, "a copy to measure against");
+  if (!to) return to.error();
+  return seconds_of([&] { stream_.copy(*to, *from); }, num_times);
+}
+
+}  // namespace runnel

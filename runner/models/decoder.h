@@ -1,0 +1,33 @@
+// A decoder: token embedding, layers of attention and feed-forward around a residual stream, head. What each
+// part is comes as data (runner/decoder_spec.h), what computes it is the backend.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "runner/backend.h"
+#include "runner/models/model.h"
+
+namespace runnel {
+
+class Decoder final : public Model {
+ public:
+  // Prepares the backend, which holds the spec's weights and outlives this. Errors: as Backend::prepare.
+  static Result<std::unique_ptr<Model>> create(const ModelConfig& config, DecoderSpec spec, Backend& backend,
+                                               const StepLimits& limits);
+
+  const ModelConfig& config() const override { return config_; }
+  void forward(Batch& batch, const BetweenLayers& between_layers) override;
+  LogitRows& logits(std::span<const HeadRow> rows) override { return backend_.head(spec_.head, rows); }
+
+ private:
+  Decoder(const ModelConfig& config, DecoderSpec spec, Backend& backend)
+      : config_(config), spec_(std::move(spec)), backend_(backend) {}
+
+  const ModelConfig config_;
+  const DecoderSpec spec_;
+  Backend& backend_;
+};
+
+}  // namespace runnel
