@@ -13,8 +13,15 @@ import { agreementOf, readReference, type Score } from '../fixtures/reference-ag
  * fp32 on the dequantised weights. And `score` is no path of its own: its figures are those of `serve`, bit for bit.
  */
 
-const MIN_TOP1_AGREEMENT = 0.995;
-const MAX_MEAN_DIFFERENCE = 0.001;
+/**
+ * Activations of 8 bits with a scale for each 32, as every engine of quantised models on CPUs has them, differ by what
+ * they are rounded by; those that stay floats show that nothing else is wrong.
+ */
+const ALLOWED = {
+  f32: { minTop1Agreement: 0.995, maxMeanDifference: 0.001 },
+  i8: { minTop1Agreement: 0.95, maxMeanDifference: 0.07 },
+} as const;
+type Activations = keyof typeof ALLOWED;
 const MAX_TIE = 0.01;
 
 const reference = readReference();
@@ -29,24 +36,27 @@ test.after(() => {
   rmSync(folder, { recursive: true });
 });
 
-function score(ids: readonly number[]): Score {
+function score(ids: readonly number[], activations: Activations = 'i8'): Score {
   const file = join(folder, 'ids.json');
   writeFileSync(file, JSON.stringify(ids));
   const args = ['score', '--model', DEFAULT_MODEL, '--tokens-file', file, '--top', '5'];
+  args.push('--activations', activations);
   return JSON.parse(execFileSync(CPU_RUNNER, args, { encoding: 'utf8', maxBuffer: 2 ** 26 })) as Score;
 }
 
-test('log-probabilities and most likely tokens are the reference’s', () => {
-  const { positions, top1, meanDifference } = agreementOf(
-    reference,
-    reference.cases.map(({ ids }) => score(ids)),
-  );
-  console.log(
-    `top-1 agreement ${(100 * top1).toFixed(2)} % of ${positions}, mean difference ${meanDifference.toFixed(5)}`,
-  );
-  assert.ok(top1 >= MIN_TOP1_AGREEMENT, `top-1 agreement ${top1}`);
-  assert.ok(meanDifference <= MAX_MEAN_DIFFERENCE, `mean difference ${meanDifference}`);
-});
+for (const activations of ['f32', 'i8'] as const)
+  test(`log-probabilities and most likely tokens are the reference’s, with activations of ${activations}`, () => {
+    const { minTop1Agreement, maxMeanDifference } = ALLOWED[activations];
+    const { positions, top1, meanDifference } = agreementOf(
+      reference,
+      reference.cases.map(({ ids }) => score(ids, activations)),
+    );
+    console.log(
+      `${activations}: top-1 agreement ${(100 * top1).toFixed(2)} % of ${positions}, mean difference ${meanDifference.toFixed(5)}`,
+    );
+    assert.ok(top1 >= minTop1Agreement, `top-1 agreement ${top1}`);
+    assert.ok(meanDifference <= maxMeanDifference, `mean difference ${meanDifference}`);
+  });
 
 test('serve computes the same bits for the same ids', async () => {
   const prompt = reference.cases[0]?.ids.slice(0, 32) ?? [];
@@ -68,14 +78,14 @@ test('greedy continuations follow the reference up to a tie', () => {
   for (const { ids, greedy_from_first_32: expected } of reference.cases) {
     const prompt = ids.slice(0, 32);
     const args = ['generate', '--model', DEFAULT_MODEL, '--tokens', prompt.join(','), '--temperature', '0'];
-    args.push('--max-tokens', String(expected.length), '--json');
+    args.push('--max-tokens', String(expected.length), '--json', '--activations', 'f32');
     const { token_ids } = JSON.parse(execFileSync(CPU_RUNNER, args, { encoding: 'utf8' })) as {
       token_ids: number[];
     };
     const parting = token_ids.findIndex((id, i) => id !== expected[i]);
     if (parting < 0) continue;
     // K and V are kept in half precision here and in single there: tokens as likely as each other may change places.
-    const { top_ids, top_logprob } = score([...prompt, ...token_ids.slice(0, parting)]);
+    const { top_ids, top_logprob } = score([...prompt, ...token_ids.slice(0, parting)], 'f32');
     const [likely = [], logprobs = []] = [top_ids.at(-1), top_logprob.at(-1)];
     const theirs = likely.indexOf(expected[parting] ?? -1);
     const gap = (logprobs[0] ?? 0) - (logprobs[theirs] ?? Number.NEGATIVE_INFINITY);
