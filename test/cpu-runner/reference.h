@@ -14,6 +14,7 @@
 #include "runner/formats/tensor.h"
 #include "runner/kv_type.h"
 #include "runner/numerics.h"
+#include "test/fixtures/product_reference.h"
 
 namespace runnel::reference {
 
@@ -48,14 +49,6 @@ inline std::vector<float> as_stored(KvType type, std::span<const float> row) {
     }
   }
   return out;
-}
-
-// Of a power of two of values.
-inline float tree_of_halves(std::vector<float> values) {
-  for (size_t half = values.size() / 2; half > 0; half /= 2) {
-    for (size_t i = 0; i < half; ++i) values[i] = values[i] + values[i + half];
-  }
-  return values[0];
 }
 
 inline float score(std::span<const float> query, std::span<const float> key, float scale) {
