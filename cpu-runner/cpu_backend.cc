@@ -10,6 +10,7 @@
 #include "cpu-runner/activation.h"
 #include "cpu-runner/attention.h"
 #include "cpu-runner/cpu_device.h"
+#include "cpu-runner/drawn_rows.h"
 #include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kv_cache.h"
@@ -20,7 +21,6 @@
 #include "cpu-runner/weight_arena.h"
 #include "runner/check.h"
 #include "runner/formats/quoted.h"
-#include "runner/sampling/host_logit_rows.h"
 
 namespace runnel {
 namespace {
@@ -125,7 +125,7 @@ class CpuBackend final : public Backend {
   bool has_cache_ = false;
   RopeAngles angles_;
   Activation head_input_;  // (max_head_rows, hidden)
-  std::optional<HostLogitRows> logits_;
+  std::optional<DrawnRows> logits_;
 };
 
 Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked) {
@@ -154,7 +154,7 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
   attended_ = Activation(limits.max_rows, widths->attended);
   gated_ = Activation(limits.max_rows, widths->gated);
   head_input_ = Activation(limits.max_head_rows, widths->hidden);
-  logits_.emplace(limits.max_head_rows, spec.head.vocab_size);
+  logits_.emplace(kernels_.draw, *threads_, limits.max_head_rows, spec.head.vocab_size);
   return {};
 }
 
@@ -224,6 +224,7 @@ LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows)
   });
   multiply_rows(executor_, output, head_input_, num_rows, {}, /*add=*/false, logits.data(),
                 logits_->vocab_size());
+  logits_->draw();
   return *logits_;
 }
 

@@ -4,6 +4,7 @@
 // keeps one copy of an inline function, and if it kept the one with AVX in it, the portable path would not
 // be. So they use plain pointers and builtins, and what they define is static.
 #include "cpu-runner/kernels/attend-inl.h"
+#include "cpu-runner/kernels/draw-inl.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kernels/kv-inl.h"
 #include "cpu-runner/kernels/product-inl.h"
@@ -26,6 +27,7 @@ static constexpr Kernels kKernels = {
     .attend = attend,
     .attend_split = attend_split,
     .merge_splits = merge_splits,
+    .draw = draws::kDrawKernels,
 };
 
 }  // namespace runnel::RUNNEL_KERNELS

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu-runner/kernels/draw_kernels.h"
 #include "cpu-runner/kernels/kv.h"
 #include "cpu-runner/kernels/product.h"
 
@@ -42,6 +43,8 @@ struct Kernels {
   // One query's splits put together, in order; the partials lie stride floats apart.
   void (*merge_splits)(const float* partials, size_t stride, uint32_t num_splits, uint32_t head_dim,
                        float* out);
+
+  DrawKernels draw;
 };
 
 extern const Kernels kPortableKernels;

@@ -1,0 +1,365 @@
+#include "cpu-runner/row_drawer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "runner/check.h"
+#include "runner/numerics.h"
+#include "runner/sampling/exp_sum.h"
+#include "runner/sampling/gumbel.h"
+
+namespace runnel {
+namespace {
+
+// All logits are finite; what is no candidate in a row is below.
+constexpr float kLowestLogit = std::numeric_limits<float>::lowest();
+constexpr float kHighestLogit = std::numeric_limits<float>::max();
+
+uint32_t divide_up(uint32_t a, uint32_t b) {
+  return (a + b - 1) / b;
+}
+
+void raise(std::atomic<double>& value, double to) {
+  double now = value.load(std::memory_order_relaxed);
+  while (now < to && !value.compare_exchange_weak(now, to, std::memory_order_relaxed)) {
+  }
+}
+
+}  // namespace
+
+RowDrawer::RowDrawer(const DrawKernels& kernels, uint32_t vocab_size)
+    : kernels_(kernels),
+      vocab_size_(vocab_size),
+      num_spans_(divide_up(vocab_size, kSpanIds)),
+      num_ranges_(divide_up(vocab_size, kRangeIds)),
+      altered_(vocab_size),
+      maxima_(num_spans_),
+      found_ids_(std::make_unique_for_overwrite<uint32_t[]>(vocab_size)),
+      of_ranges_(num_ranges_),
+      leaders_(num_ranges_) {}
+
+std::optional<uint32_t> RowDrawer::draw(std::span<float> logits, const Draw& draw, ThreadPool* threads) {
+  CHECK(logits.size() == vocab_size_);
+  logits_ = logits;
+  threads_ = threads;
+  has_row_ = true;
+  is_collected_ = false;
+  last_kept_ = kLastCandidate;
+  if (!scan()) return std::nullopt;
+  const bool is_greedy = draw.params.temperature < kGreedyTemperature;
+  temperature_ = is_greedy ? 1.0 : static_cast<double>(draw.params.temperature);
+  take_altered(draw);
+  most_likely_ = most_likely();
+  const uint32_t id = is_greedy ? most_likely_.id : pick(draw);
+  altered_.put_back(logits);
+  return id;
+}
+
+template <typename Fn>
+void RowDrawer::for_each_range(const Fn& fn) {
+  const auto of_range = [&](uint32_t range) {
+    constexpr uint32_t kRangeSpans = kRangeIds / kSpanIds;
+    fn(range, range * kRangeSpans, std::min((range + 1) * kRangeSpans, num_spans_));
+  };
+  const uint32_t num_ranges = has_row_ ? num_ranges_ : 0;
+  if (threads_ != nullptr) return threads_->parallel_for(num_ranges, of_range);
+  for (uint32_t range = 0; range < num_ranges; ++range) of_range(range);
+}
+
+std::span<const float> RowDrawer::span(uint32_t index) const {
+  const uint32_t first_id = index * kSpanIds;
+  return logits_.subspan(first_id, std::min(kSpanIds, vocab_size_ - first_id));
+}
+
+bool RowDrawer::scan() {
+  std::atomic<bool> is_finite = true;
+  for_each_range([&](uint32_t, uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; ++i) {
+      const std::span<const float> of_span = span(i);
+      const DrawKernels::Scan found = kernels_.scan(of_span.data(), static_cast<uint32_t>(of_span.size()));
+      maxima_[i] = found.max;
+      if (!found.is_finite) is_finite.store(false, std::memory_order_relaxed);
+    }
+  });
+  return is_finite;
+}
+
+void RowDrawer::take_altered(const Draw& draw) {
+  altered_.take(logits_, draw, temperature_);
+  has_row_ = altered_.num_left() > 0;
+  if (!has_row_) return;
+  for (const auto& [id, logit] : altered_.taken()) {
+    const uint32_t i = id / kSpanIds;
+    if (logit < maxima_[i]) continue;
+    const std::span<const float> of_span = span(i);
+    maxima_[i] = kernels_.scan(of_span.data(), static_cast<uint32_t>(of_span.size())).max;
+  }
+}
+
+Candidate RowDrawer::most_likely() const {
+  Candidate first = kLastCandidate;
+  for (const Candidate& candidate : altered_.candidates())
+    if (precedes(candidate, first)) first = candidate;
+  if (has_row_) {
+    const auto max = std::ranges::max_element(maxima_);  // the first of equals
+    const auto i = static_cast<uint32_t>(max - maxima_.begin());
+    const std::span<const float> of_span = span(i);
+    const auto place = std::ranges::find(of_span, *max);
+    const Candidate of_row = {tempered(*max), i * kSpanIds + static_cast<uint32_t>(place - of_span.begin())};
+    if (precedes(of_row, first)) first = of_row;
+  }
+  CHECK(first.logit != kLastCandidate.logit);
+  return first;
+}
+
+uint32_t RowDrawer::num_candidates() const {
+  return altered_.num_left() + static_cast<uint32_t>(altered_.candidates().size());
+}
+
+uint32_t RowDrawer::pick(const Draw& draw) {
+  const SamplingParams& params = draw.params;
+  if (params.top_k > 0 && params.top_k < num_candidates()) keep_top_k(params.top_k);
+  if (params.top_p < 1.0f) keep_top_p(params.top_p);
+  if (params.min_p > 0.0f) keep_min_p(params.min_p);
+  return draw_kept({params.seed, static_cast<uint32_t>(draw.token_ids.size())});
+}
+
+void RowDrawer::keep_top_k(uint32_t k) {
+  collect(k <= altered_.num_left() ? least_of_top_k(k) : kLowestLogit);
+  CHECK(k <= candidates_.size());
+  std::ranges::nth_element(candidates_, candidates_.begin() + (k - 1),
+                           [](const Candidate& a, const Candidate& b) { return precedes(a, b); });
+  candidates_.resize(k);
+  is_collected_ = true;
+  last_kept_ = candidates_.back();
+}
+
+float RowDrawer::least_of_top_k(uint32_t k) {
+  if (k <= num_spans_ / 2) {
+    // The k-th largest of the spans' largest: that many spans have one at least.
+    sorted_maxima_ = maxima_;
+    std::ranges::nth_element(sorted_maxima_, sorted_maxima_.begin() + (k - 1), std::ranges::greater());
+    return std::max(sorted_maxima_[k - 1], kLowestLogit);
+  }
+  // Down in growing steps, then by halves. A logit too low costs time and nothing else.
+  const auto [least_max, most] = std::ranges::minmax(maxima_);
+  float too_high = most;
+  float enough = std::max(least_max, kLowestLogit);
+  while (count_at_least(enough) < k) {
+    too_high = enough;
+    const double step = std::max({2.0 * (double{most} - enough), 1e-3 * std::abs(most), 1.0});
+    enough = static_cast<float>(std::max(most - step, double{kLowestLogit}));
+  }
+  constexpr int kMaxHalves = 12;
+  for (int i = 0; i < kMaxHalves; ++i) {
+    const float middle = enough / 2 + too_high / 2;
+    const uint32_t count = count_at_least(middle);
+    if (count < k) {
+      too_high = middle;
+    } else {
+      enough = middle;
+      if (count - k <= k / 4) break;
+    }
+  }
+  return enough;
+}
+
+uint32_t RowDrawer::count_at_least(float least) {
+  for_each_range([&](uint32_t range, uint32_t begin, uint32_t end) {
+    uint32_t count = 0;
+    for (uint32_t i = begin; i < end; ++i) {
+      if (maxima_[i] < least) continue;
+      const std::span<const float> of_span = span(i);
+      count += kernels_.count_at_least(of_span.data(), static_cast<uint32_t>(of_span.size()), least);
+    }
+    of_ranges_[range] = count;
+  });
+  uint32_t count = 0;
+  for (const uint64_t of_range : of_ranges_) count += static_cast<uint32_t>(of_range);
+  return count;
+}
+
+void RowDrawer::collect(float least) {
+  for_each_range([&](uint32_t range, uint32_t begin, uint32_t end) {
+    uint32_t* const found = found_ids_.get() + size_t{range} * kRangeIds;
+    uint32_t count = 0;
+    for (uint32_t i = begin; i < end; ++i) {
+      if (maxima_[i] < least) continue;
+      const std::span<const float> of_span = span(i);
+      const uint32_t more =
+          kernels_.at_least(of_span.data(), static_cast<uint32_t>(of_span.size()), least, found + count);
+      for (uint32_t j = 0; j < more; ++j) found[count++] += i * kSpanIds;
+    }
+    of_ranges_[range] = count;
+  });
+  candidates_.assign(altered_.candidates().begin(), altered_.candidates().end());
+  if (!has_row_) return;
+  for (uint32_t range = 0; range < num_ranges_; ++range) {
+    const uint32_t* const found = found_ids_.get() + size_t{range} * kRangeIds;
+    for (uint32_t j = 0; j < of_ranges_[range]; ++j)
+      candidates_.push_back({tempered(logits_[found[j]]), found[j]});
+  }
+}
+
+void RowDrawer::keep_top_p(double p) {
+  const uint64_t total = is_collected_ ? weigh(candidates_) : weigh_all();
+  const uint64_t count = is_collected_ ? candidates_.size() : num_candidates();
+  const auto needed = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(p * static_cast<double>(total))));
+  // All that weigh no more than this weigh together at most total - needed, so none of them is needed.
+  const uint64_t negligible = (total - needed) / count;
+  if (!is_collected_) {
+    const double lightest = log_f64(static_cast<double>(negligible + 1) * 0x1p-39);
+    collect(floor_of(lowered(most_likely_.logit + lightest)));
+    weigh(candidates_);
+  }
+  weighted_.clear();
+  for (size_t i = 0; i < candidates_.size(); ++i)
+    if (weights_[i] > negligible) weighted_.push_back({candidates_[i], weights_[i]});
+  last_kept_ = last_needed(weighted_, needed);
+}
+
+uint64_t RowDrawer::weigh_all() {
+  uint64_t total = weigh(altered_.candidates());
+  // exp_weight leaves out what is farther below than this.
+  const float least = floor_of(lowered(most_likely_.logit - 28.0));
+  for_each_range([&](uint32_t range, uint32_t begin, uint32_t end) {
+    uint64_t sum = 0;
+    for (uint32_t i = begin; i < end; ++i) {
+      if (maxima_[i] < least) continue;
+      const std::span<const float> of_span = span(i);
+      sum += kernels_.weigh(of_span.data(), static_cast<uint32_t>(of_span.size()), least, temperature_,
+                            most_likely_.logit);
+    }
+    of_ranges_[range] = sum;
+  });
+  if (!has_row_) return total;
+  for (const uint64_t of_range : of_ranges_) total += of_range;
+  return total;
+}
+
+uint64_t RowDrawer::weigh(std::span<const Candidate> candidates) {
+  weights_.resize(candidates.size());
+  uint64_t total = 0;
+  double logits[kSpanIds];
+  for (size_t first = 0; first < candidates.size(); first += kSpanIds) {
+    const size_t n = std::min<size_t>(kSpanIds, candidates.size() - first);
+    for (size_t i = 0; i < n; ++i) logits[i] = candidates[first + i].logit;
+    kernels_.weights(logits, static_cast<uint32_t>(n), most_likely_.logit, weights_.data() + first);
+    for (size_t i = 0; i < n; ++i) total += weights_[first + i];
+  }
+  return total;
+}
+
+void RowDrawer::keep_min_p(double p) {
+  const Candidate last = {most_likely_.logit + log_f64(p), kLastCandidate.id};
+  if (precedes(last, last_kept_)) last_kept_ = last;
+}
+
+uint32_t RowDrawer::draw_kept(const NoiseKey& key) {
+  // The most likely one first: few can beat it, and the bounds spare the others their logarithms.
+  Candidate leader = most_likely_;
+  leader.logit += gumbel(gumbel_bits(key.seed, key.position, leader.id / 4)[leader.id % 4]);
+  double first_key = leader.logit;
+  const Candidate of_altered = lead_of_altered(key, first_key);
+  if (precedes(of_altered, leader)) leader = of_altered;
+  if (!has_row_) return leader.id;
+  std::atomic<double> leading = first_key;
+  for_each_range([&](uint32_t range, uint32_t begin, uint32_t end) {
+    leaders_[range] = lead_of_spans(key, begin, end, leading);
+  });
+  for (const Candidate& of_range : leaders_)
+    if (precedes(of_range, leader)) leader = of_range;
+  return leader.id;
+}
+
+Candidate RowDrawer::lead_of_altered(const NoiseKey& key, double& leading) const {
+  Candidate leader = kLastCandidate;
+  for (const Candidate& candidate : altered_.candidates()) {
+    if (candidate.logit + kMaxGumbel < leading || precedes(last_kept_, candidate)) continue;
+    const uint32_t bits = gumbel_bits(key.seed, key.position, candidate.id / 4)[candidate.id % 4];
+    if (candidate.logit + gumbel_bound(bits) < leading) continue;
+    const Candidate drawn = {candidate.logit + gumbel(bits), candidate.id};
+    if (precedes(drawn, leader)) leader = drawn;
+    leading = std::max(leading, drawn.logit);
+  }
+  return leader;
+}
+
+Candidate RowDrawer::lead_of_spans(const NoiseKey& key, uint32_t begin, uint32_t end,
+                                   std::atomic<double>& leading) const {
+  const float least_kept = floor_of(last_kept_.logit);
+  uint32_t words[kSpanIds] = {};
+  uint32_t places[kSpanIds];
+  double gumbels[kSpanIds];
+  Candidate leader = kLastCandidate;
+  Contest contest{};
+  double rival = std::numeric_limits<double>::quiet_NaN();  // whom contest is with
+  for (uint32_t i = begin; i < end; ++i) {
+    if (const double now = leading.load(std::memory_order_relaxed); now != rival) {
+      rival = now;
+      contest = contest_with(rival);
+      contest.least = std::max(contest.least, least_kept);
+    }
+    if (maxima_[i] < contest.least) continue;
+    const std::span<const float> of_span = span(i);
+    const auto n = static_cast<uint32_t>(of_span.size());
+    kernels_.noise(of_span.data(), n, contest.least, key, i * kSpanIds, words);
+    const uint32_t count = kernels_.contenders(of_span.data(), words, n, contest, places);
+    if (count == 0) continue;
+    uint32_t their_words[kSpanIds];
+    for (uint32_t j = 0; j < count; ++j) their_words[j] = words[places[j]];
+    kernels_.gumbels(their_words, count, gumbels);
+    for (uint32_t j = 0; j < count; ++j) {
+      Candidate drawn = {tempered(of_span[places[j]]), i * kSpanIds + places[j]};
+      if (precedes(last_kept_, drawn)) continue;
+      drawn.logit += gumbels[j];
+      if (precedes(drawn, leader)) leader = drawn;
+    }
+    if (leader.logit > rival) raise(leading, leader.logit);
+  }
+  return leader;
+}
+
+// A logit l with the random word b reaches key only if g >= key - l / temperature, where g = -log(-log u) and
+// u = (b + 0.5) / 2^32. Since -log u >= 1 - u, g is at most -log(1 - u) = 32 log 2 - log(w + 0.5) with w =
+// 2^32 - 1 - b. So it must be that log2(w + 0.5) <= 32 + (l / temperature - key) log2(e).
+//
+// Kernels look at v = floor(w / 256), which a float holds exactly. Its bits, as an integer, are I = 2^23 (127
+// + e + f) where v = 2^e (1 + f), and log2(w + 0.5) >= 8 + log2(v) >= 8 + e + f = I / 2^23 - 119; if v is 0,
+// so is I, and whoever may win passes. What must hold is then
+//
+//   I <= 2^23 (151 + (l / temperature - key) log2(e)).
+//
+// Floats err: I by 64 when it becomes one; scale, the product, offset and the sum by 2^-24 of themselves. One
+// that reaches key is no more than 105 below it and not above the most likely, so that with S = |key| + |most
+// likely| all of it is below 2^-24 (8 S + 1024) of an order of magnitude; the double of it is added.
+Contest RowDrawer::contest_with(double key) const {
+  constexpr double kLog2E = 0x1.71547652b82fep+0;
+  constexpr double kUnit = 0x1p23;
+  constexpr double kTooLarge = 0x1p80;  // for floats to do this without an infinity
+  Contest contest;
+  contest.least = floor_of(lowered(key - kMaxGumbel));
+  const double size = std::abs(key) + std::abs(most_likely_.logit);
+  if (size > kTooLarge) {
+    contest.scale = 0.0f;
+    contest.offset = kHighestLogit;
+    return contest;
+  }
+  const double margin = 0x1p-20 * (size + 128.0);
+  contest.scale = static_cast<float>(kUnit * kLog2E / temperature_);
+  contest.offset = static_cast<float>(kUnit * (151.0 - key * kLog2E + margin));
+  return contest;
+}
+
+double RowDrawer::lowered(double key) const {
+  return key - 0x1p-40 * (std::abs(most_likely_.logit) + 64.0);
+}
+
+float RowDrawer::floor_of(double key) const {
+  const double logit =
+      std::clamp(key * temperature_, static_cast<double>(kLowestLogit), static_cast<double>(kHighestLogit));
+  return std::nextafter(static_cast<float>(logit), kLowestLogit);
+}
+
+}  // namespace runnel
