@@ -5,14 +5,25 @@
 #include "runner/check.h"
 
 namespace runnel {
+namespace {
+
+// Rows differ in what they cost, so that of few a thread would wait for another.
+constexpr uint32_t kManyRowsPerThread = 4;
+
+bool are_many(size_t num_rows, const ThreadPool& threads) {
+  return num_rows >= size_t{kManyRowsPerThread} * threads.num_threads();
+}
+
+}  // namespace
 
 DrawnRows::DrawnRows(const DrawKernels& kernels, ThreadPool& threads, uint32_t max_rows, uint32_t vocab_size)
     : threads_(threads),
       max_rows_(max_rows),
       vocab_size_(vocab_size),
       logits_(std::make_unique_for_overwrite<float[]>(size_t{max_rows} * vocab_size)) {
-  drawers_.reserve(threads_.num_threads());
-  while (drawers_.size() < threads_.num_threads()) drawers_.emplace_back(kernels, vocab_size);
+  const uint32_t num_drawers = are_many(max_rows, threads) ? threads.num_threads() : 1;
+  drawers_.reserve(num_drawers);
+  while (drawers_.size() < num_drawers) drawers_.emplace_back(kernels, vocab_size);
 }
 
 std::span<float> DrawnRows::start(std::span<const HeadRow> rows) {
@@ -27,9 +38,7 @@ void DrawnRows::draw() {
   std::vector<uint32_t> wanted;
   for (uint32_t i = 0; i < rows_.size(); ++i)
     if (rows_[i].draw) wanted.push_back(i);
-  // Rows differ in what they cost, so that of few a thread would wait for another.
-  constexpr uint32_t kManyRowsPerThread = 4;
-  if (wanted.size() < size_t{kManyRowsPerThread} * threads_.num_threads()) {
+  if (!are_many(wanted.size(), threads_)) {
     for (const uint32_t i : wanted) drawn_[i] = drawers_[0].draw(logits(i), *rows_[i].draw, &threads_);
     return;
   }

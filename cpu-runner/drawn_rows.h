@@ -36,7 +36,7 @@ class DrawnRows final : public LogitRows {
   uint32_t max_rows_;
   uint32_t vocab_size_;
   std::unique_ptr<float[]> logits_;  // (max_rows, vocab_size); memory is touched when a row is first computed
-  std::vector<RowDrawer> drawers_;   // one for each thread
+  std::vector<RowDrawer> drawers_;   // one for each thread, where that may be of use
   std::vector<HeadRow> rows_;
   std::vector<std::optional<uint32_t>> drawn_;
 };

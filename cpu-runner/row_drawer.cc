@@ -12,10 +12,6 @@
 namespace runnel {
 namespace {
 
-// All logits are finite; what is no candidate in a row is below.
-constexpr float kLowestLogit = std::numeric_limits<float>::lowest();
-constexpr float kHighestLogit = std::numeric_limits<float>::max();
-
 uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
@@ -51,6 +47,7 @@ std::optional<uint32_t> RowDrawer::draw(std::span<float> logits, const Draw& dra
   temperature_ = is_greedy ? 1.0 : static_cast<double>(draw.params.temperature);
   take_altered(draw);
   most_likely_ = most_likely();
+  bounds_ = DrawBounds(temperature_, most_likely_.logit);
   const uint32_t id = is_greedy ? most_likely_.id : pick(draw);
   altered_.put_back(logits);
   return id;
@@ -210,7 +207,7 @@ void RowDrawer::keep_top_p(double p) {
   const uint64_t negligible = (total - needed) / count;
   if (!is_collected_) {
     const double lightest = log_f64(static_cast<double>(negligible + 1) * 0x1p-39);
-    collect(floor_of(lowered(most_likely_.logit + lightest)));
+    collect(bounds_.floor_of_computed(most_likely_.logit + lightest));
     weigh(candidates_);
   }
   weighted_.clear();
@@ -222,7 +219,7 @@ void RowDrawer::keep_top_p(double p) {
 uint64_t RowDrawer::weigh_all() {
   uint64_t total = weigh(altered_.candidates());
   // exp_weight leaves out what is farther below than this.
-  const float least = floor_of(lowered(most_likely_.logit - 28.0));
+  const float least = bounds_.floor_of_computed(most_likely_.logit - 28.0);
   for_each_range([&](uint32_t range, uint32_t begin, uint32_t end) {
     uint64_t sum = 0;
     for (uint32_t i = begin; i < end; ++i) {
@@ -288,7 +285,7 @@ Candidate RowDrawer::lead_of_altered(const NoiseKey& key, double& leading) const
 
 Candidate RowDrawer::lead_of_spans(const NoiseKey& key, uint32_t begin, uint32_t end,
                                    std::atomic<double>& leading) const {
-  const float least_kept = floor_of(last_kept_.logit);
+  const float least_kept = bounds_.floor_of(last_kept_.logit);
   uint32_t words[kSpanIds] = {};
   uint32_t places[kSpanIds];
   double gumbels[kSpanIds];
@@ -298,7 +295,7 @@ Candidate RowDrawer::lead_of_spans(const NoiseKey& key, uint32_t begin, uint32_t
   for (uint32_t i = begin; i < end; ++i) {
     if (const double now = leading.load(std::memory_order_relaxed); now != rival) {
       rival = now;
-      contest = contest_with(rival);
+      contest = bounds_.contest_with(rival);
       contest.least = std::max(contest.least, least_kept);
     }
     if (maxima_[i] < contest.least) continue;
@@ -319,47 +316,6 @@ Candidate RowDrawer::lead_of_spans(const NoiseKey& key, uint32_t begin, uint32_t
     if (leader.logit > rival) raise(leading, leader.logit);
   }
   return leader;
-}
-
-// A logit l with the random word b reaches key only if g >= key - l / temperature, where g = -log(-log u) and
-// u = (b + 0.5) / 2^32. Since -log u >= 1 - u, g is at most -log(1 - u) = 32 log 2 - log(w + 0.5) with w =
-// 2^32 - 1 - b. So it must be that log2(w + 0.5) <= 32 + (l / temperature - key) log2(e).
-//
-// Kernels look at v = floor(w / 256), which a float holds exactly. Its bits, as an integer, are I = 2^23 (127
-// + e + f) where v = 2^e (1 + f), and log2(w + 0.5) >= 8 + log2(v) >= 8 + e + f = I / 2^23 - 119; if v is 0,
-// so is I, and whoever may win passes. What must hold is then
-//
-//   I <= 2^23 (151 + (l / temperature - key) log2(e)).
-//
-// Floats err: I by 64 when it becomes one; scale, the product, offset and the sum by 2^-24 of themselves. One
-// that reaches key is no more than 105 below it and not above the most likely, so that with S = |key| + |most
-// likely| all of it is below 2^-24 (8 S + 1024) of an order of magnitude; the double of it is added.
-Contest RowDrawer::contest_with(double key) const {
-  constexpr double kLog2E = 0x1.71547652b82fep+0;
-  constexpr double kUnit = 0x1p23;
-  constexpr double kTooLarge = 0x1p80;  // for floats to do this without an infinity
-  Contest contest;
-  contest.least = floor_of(lowered(key - kMaxGumbel));
-  const double size = std::abs(key) + std::abs(most_likely_.logit);
-  if (size > kTooLarge) {
-    contest.scale = 0.0f;
-    contest.offset = kHighestLogit;
-    return contest;
-  }
-  const double margin = 0x1p-20 * (size + 128.0);
-  contest.scale = static_cast<float>(kUnit * kLog2E / temperature_);
-  contest.offset = static_cast<float>(kUnit * (151.0 - key * kLog2E + margin));
-  return contest;
-}
-
-double RowDrawer::lowered(double key) const {
-  return key - 0x1p-40 * (std::abs(most_likely_.logit) + 64.0);
-}
-
-float RowDrawer::floor_of(double key) const {
-  const double logit =
-      std::clamp(key * temperature_, static_cast<double>(kLowestLogit), static_cast<double>(kHighestLogit));
-  return std::nextafter(static_cast<float>(logit), kLowestLogit);
 }
 
 }  // namespace runnel

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "cpu-runner/altered_logits.h"
+#include "cpu-runner/draw_bounds.h"
 #include "cpu-runner/draw_candidates.h"
 #include "cpu-runner/kernels/draw_kernels.h"
 #include "cpu-runner/thread_pool.h"
@@ -67,12 +68,6 @@ class RowDrawer {
   Candidate lead_of_altered(const NoiseKey& key, double& leading) const;
   Candidate lead_of_spans(const NoiseKey& key, uint32_t begin, uint32_t end,
                           std::atomic<double>& leading) const;
-  Contest contest_with(double key) const;
-
-  // Keys are compared with bounds that were computed with a rounding or two, so bounds are lowered.
-  double lowered(double key) const;
-  // No logit of the row that reaches key once it is tempered is below.
-  float floor_of(double key) const;
 
   const DrawKernels& kernels_;
   const uint32_t vocab_size_;
@@ -87,6 +82,7 @@ class RowDrawer {
   AlteredLogits altered_;
   std::vector<float> maxima_;  // of each span
   Candidate most_likely_ = kLastCandidate;
+  DrawBounds bounds_{1.0, 0.0};
   Candidate last_kept_ = kLastCandidate;
   std::vector<Candidate> candidates_;
   bool is_collected_ = false;  // candidates_ has all that are kept

@@ -204,31 +204,48 @@ static void weights(const double* logits, uint32_t n, double max, uint64_t* to) 
       logits, n, to, [&](Doubles x) __attribute__((always_inline)) { return exp_weight(x - max); });
 }
 
+// The keys of the rounds of philox.
+struct RoundKeys {
+  LongWords position;
+  LongWords first[10];
+  LongWords second[10];
+};
+
+RUNNEL_DRAW_INLINE void make_round_keys(const NoiseKey& key, RoundKeys& keys) {
+  keys.position = LongWords{} + key.position;
+  uint32_t first = static_cast<uint32_t>(key.seed);
+  uint32_t second = static_cast<uint32_t>(key.seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    keys.first[round] = LongWords{} + first;
+    keys.second[round] = LongWords{} + second;
+    first += 0x9E3779B9;
+    second += 0xBB67AE85;
+  }
+}
+
 // philox4x32 of runner/sampling/philox.h for the counters of kNoiseIds ids from first_id on, each in a lane:
 // words in the order of ids. What the upper halves of the lanes hold does not matter until the end.
-RUNNEL_DRAW_INLINE void philox(const NoiseKey& key, uint32_t first_id, uint32_t* words) {
-  uint32_t key0 = static_cast<uint32_t>(key.seed);
-  uint32_t key1 = static_cast<uint32_t>(key.seed >> 32);
+RUNNEL_DRAW_INLINE void philox(const RoundKeys& keys, uint32_t first_id, uint32_t* words) {
   // Even lanes come before odd ones in what is put together at the end.
 #if RUNNEL_DRAW_BYTES == 64
   const LongWords groups = {0, 4, 1, 5, 2, 6, 3, 7};
 #else
   const LongWords groups = {0, 2, 1, 3};
 #endif
-  LongWords c0 = groups + first_id / 4;
-  LongWords c1 = LongWords{} + key.position;
-  LongWords c2 = {};
-  LongWords c3 = {};
-#pragma GCC unroll 10
-  for (int round = 0; round < 10; ++round) {
+  // After the first round, of which a half is zeros and a half the same for all ids.
+  const LongWords product = multiply_low(groups + first_id / 4, 0xD2511F53);
+  LongWords c0 = keys.position ^ keys.first[0];
+  LongWords c1 = {};
+  LongWords c2 = (product >> 32) ^ keys.second[0];
+  LongWords c3 = product;
+#pragma GCC unroll 9
+  for (int round = 1; round < 10; ++round) {
     const LongWords product0 = multiply_low(c0, 0xD2511F53);
     const LongWords product1 = multiply_low(c2, 0xCD9E8D57);
-    c0 = (product1 >> 32) ^ c1 ^ key0;
+    c0 = (product1 >> 32) ^ c1 ^ keys.first[round];
     c1 = product1;
-    c2 = (product0 >> 32) ^ c3 ^ key1;
+    c2 = (product0 >> 32) ^ c3 ^ keys.second[round];
     c3 = product0;
-    key0 += 0x9E3779B9;
-    key1 += 0xBB67AE85;
   }
   const LongWords low = (c0 & 0xffffffff) | (c1 << 32);
   const LongWords high = (c2 & 0xffffffff) | (c3 << 32);
@@ -243,12 +260,14 @@ RUNNEL_DRAW_INLINE void philox(const NoiseKey& key, uint32_t first_id, uint32_t*
 
 static void noise(const float* logits, uint32_t n, float least, const NoiseKey& key, uint32_t first_id,
                   uint32_t* words) {
+  RoundKeys keys;
+  make_round_keys(key, keys);
   uint32_t i = 0;
   for (; i + kNoiseIds <= n; i += kNoiseIds) {
     const Ints likely = (load<Floats>(logits + i) >= least) | (load<Floats>(logits + i + kFloats) >= least);
-    if (mask_bits(likely) != 0) philox(key, first_id + i, words + i);
+    if (mask_bits(likely) != 0) philox(keys, first_id + i, words + i);
   }
-  if (i < n) philox(key, first_id + i, words + i);
+  if (i < n) philox(keys, first_id + i, words + i);
 }
 
 static uint32_t contenders(const float* logits, const uint32_t* words, uint32_t n, const Contest& contest,
