@@ -13,7 +13,7 @@ constexpr size_t kFewCandidates = 64;
 
 }  // namespace
 
-Candidate last_needed(std::vector<WeightedCandidate>& candidates, uint64_t needed) {
+LastNeeded last_needed(std::vector<WeightedCandidate>& candidates, uint64_t needed) {
   CHECK(!candidates.empty());
   uint64_t before = 0;  // the weight of those that were dropped because all of them are kept
   // Candidates fall into buckets by their logits, and only the bucket in which the sum gets there is looked
@@ -40,10 +40,10 @@ Candidate last_needed(std::vector<WeightedCandidate>& candidates, uint64_t neede
   });
   for (const auto& [candidate, weight] : candidates) {
     before += weight;
-    if (before >= needed) return candidate;
+    if (before >= needed) return {candidate, before};
   }
   CHECK(false);
-  return kLastCandidate;
+  return {kLastCandidate, before};
 }
 
 }  // namespace runnel

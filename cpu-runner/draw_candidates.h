@@ -30,7 +30,11 @@ struct WeightedCandidate {
 };
 
 // The first candidate, most likely first, with which the sum of weights reaches needed, which all weights
-// together do. Leaves candidates changed.
-Candidate last_needed(std::vector<WeightedCandidate>& candidates, uint64_t needed);
+// together do; and that sum. Leaves candidates changed.
+struct LastNeeded {
+  Candidate candidate;
+  uint64_t reached;
+};
+LastNeeded last_needed(std::vector<WeightedCandidate>& candidates, uint64_t needed);
 
 }  // namespace runnel

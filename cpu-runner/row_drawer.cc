@@ -16,6 +16,29 @@ uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
+// exp_weight leaves out what is farther below the most likely.
+constexpr double kWeightlessLogit = 28.0;
+
+// What top_p asks of `count` candidates whose weights' sum is somewhere from least to most.
+struct Share {
+  Share(double p, uint64_t least, uint64_t most, uint64_t count)
+      : least_needed(needed(p, least)),
+        most_needed(needed(p, most)),
+        least_negligible(least < most_needed ? 0 : (least - most_needed) / count),
+        most_negligible((most - least_needed) / count) {}
+
+  static uint64_t needed(double p, uint64_t total) {
+    return std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(p * static_cast<double>(total))));
+  }
+
+  // The sum of weights that the kept ones must reach.
+  uint64_t least_needed;
+  uint64_t most_needed;
+  // All that weigh no more than this weigh together at most the rest, so none of them is needed.
+  uint64_t least_negligible;
+  uint64_t most_negligible;
+};
+
 void raise(std::atomic<double>& value, double to) {
   double now = value.load(std::memory_order_relaxed);
   while (now < to && !value.compare_exchange_weak(now, to, std::memory_order_relaxed)) {
@@ -33,6 +56,7 @@ RowDrawer::RowDrawer(const DrawKernels& kernels, uint32_t vocab_size)
       maxima_(num_spans_),
       found_ids_(std::make_unique_for_overwrite<uint32_t[]>(vocab_size)),
       of_ranges_(num_ranges_),
+      sums_(num_ranges_),
       leaders_(num_ranges_) {}
 
 std::optional<uint32_t> RowDrawer::draw(std::span<float> logits, const Draw& draw, ThreadPool* threads) {
@@ -200,26 +224,74 @@ void RowDrawer::collect(float least) {
 }
 
 void RowDrawer::keep_top_p(double p) {
-  const uint64_t total = is_collected_ ? weigh(candidates_) : weigh_all();
   const uint64_t count = is_collected_ ? candidates_.size() : num_candidates();
-  const auto needed = std::max<uint64_t>(1, static_cast<uint64_t>(std::ceil(p * static_cast<double>(total))));
-  // All that weigh no more than this weigh together at most total - needed, so none of them is needed.
-  const uint64_t negligible = (total - needed) / count;
-  if (!is_collected_) {
+  Total total;
+  if (is_collected_) {
+    total.least = total.most = weigh(candidates_, weights_);
+  } else {
+    total = weigh_all_roughly();
+    const uint64_t negligible = Share(p, total.least, total.most, count).least_negligible;
     const double lightest = log_f64(static_cast<double>(negligible + 1) * 0x1p-39);
     collect(bounds_.floor_of_computed(most_likely_.logit + lightest));
-    weigh(candidates_);
+    weigh(candidates_, weights_);
   }
+  if (keep_share(p, total, count)) return;
+  total.least = total.most = weigh_all();
+  CHECK(keep_share(p, total, count));
+}
+
+bool RowDrawer::keep_share(double p, const Total& total, uint64_t count) {
+  const Share share(p, total.least, total.most, count);
   weighted_.clear();
   for (size_t i = 0; i < candidates_.size(); ++i)
-    if (weights_[i] > negligible) weighted_.push_back({candidates_[i], weights_[i]});
-  last_kept_ = last_needed(weighted_, needed);
+    if (weights_[i] > share.least_negligible) weighted_.push_back({candidates_[i], weights_[i]});
+  const LastNeeded last = last_needed(weighted_, share.least_needed);
+  if (last.reached < share.most_needed) return false;
+  // One that weighs so much and is kept may count or not.
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (weights_[i] > share.least_negligible && weights_[i] <= share.most_negligible &&
+        !precedes(last.candidate, candidates_[i])) {
+      return false;
+    }
+  }
+  last_kept_ = last.candidate;
+  return true;
+}
+
+RowDrawer::Total RowDrawer::weigh_all_roughly() {
+  // Beyond this the rounding of keys weighs in.
+  constexpr double kLargestLogit = 0x1p20;
+  if (!has_row_ || std::abs(most_likely_.logit) > kLargestLogit) {
+    const uint64_t exact = weigh_all();
+    return {exact, exact};
+  }
+  constexpr double kLog2E = 0x1.71547652b82fep+0;
+  const double scale = kLog2E / temperature_;
+  const double offset = -most_likely_.logit * kLog2E;
+  const float least = bounds_.floor_of_computed(most_likely_.logit - kWeightlessLogit);
+  for_each_range([&](uint32_t range, uint32_t begin, uint32_t end) {
+    double sum = 0.0;
+    for (uint32_t i = begin; i < end; ++i) {
+      if (maxima_[i] < least) continue;
+      const std::span<const float> of_span = span(i);
+      sum +=
+          kernels_.weigh_roughly(of_span.data(), static_cast<uint32_t>(of_span.size()), least, scale, offset);
+    }
+    sums_[range] = sum;
+  });
+  double sum = 0.0;
+  for (const double of_range : sums_) sum += of_range;
+  const double of_row = sum * 0x1p39;
+  // Each weight lacks a fraction that was not cut off here, or all of less than 1.
+  const double lacking = altered_.num_left() + 1.0;
+  const uint64_t of_altered = weigh(altered_.candidates(), altered_weights_);
+  return {of_altered + static_cast<uint64_t>(std::max(0.0, of_row * (1.0 - kRoughness) - lacking)),
+          of_altered + static_cast<uint64_t>(of_row * (1.0 + kRoughness) + 1.0)};
 }
 
 uint64_t RowDrawer::weigh_all() {
-  uint64_t total = weigh(altered_.candidates());
-  // exp_weight leaves out what is farther below than this.
-  const float least = bounds_.floor_of_computed(most_likely_.logit - 28.0);
+  uint64_t total = weigh(altered_.candidates(), altered_weights_);
+  const float least = bounds_.floor_of_computed(most_likely_.logit - kWeightlessLogit);
   for_each_range([&](uint32_t range, uint32_t begin, uint32_t end) {
     uint64_t sum = 0;
     for (uint32_t i = begin; i < end; ++i) {
@@ -235,15 +307,15 @@ uint64_t RowDrawer::weigh_all() {
   return total;
 }
 
-uint64_t RowDrawer::weigh(std::span<const Candidate> candidates) {
-  weights_.resize(candidates.size());
+uint64_t RowDrawer::weigh(std::span<const Candidate> candidates, std::vector<uint64_t>& weights) const {
+  weights.resize(candidates.size());
   uint64_t total = 0;
   double logits[kSpanIds];
   for (size_t first = 0; first < candidates.size(); first += kSpanIds) {
     const size_t n = std::min<size_t>(kSpanIds, candidates.size() - first);
     for (size_t i = 0; i < n; ++i) logits[i] = candidates[first + i].logit;
-    kernels_.weights(logits, static_cast<uint32_t>(n), most_likely_.logit, weights_.data() + first);
-    for (size_t i = 0; i < n; ++i) total += weights_[first + i];
+    kernels_.weights(logits, static_cast<uint32_t>(n), most_likely_.logit, weights.data() + first);
+    for (size_t i = 0; i < n; ++i) total += weights[first + i];
   }
   return total;
 }

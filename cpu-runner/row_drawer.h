@@ -57,10 +57,18 @@ class RowDrawer {
   uint32_t count_at_least(float least);
   // Makes candidates_ those of the row from `least` on, and all altered ones.
   void collect(float least);
-  // Sum of the weights of all candidates.
+  // What all candidates weigh together, somewhere between two numbers.
+  struct Total {
+    uint64_t least;
+    uint64_t most;
+  };
+  Total weigh_all_roughly();
   uint64_t weigh_all();
-  // Makes weights_ those of candidates, and returns their sum.
-  uint64_t weigh(std::span<const Candidate> candidates);
+  // Makes weights those of candidates, and returns their sum.
+  uint64_t weigh(std::span<const Candidate> candidates, std::vector<uint64_t>& weights) const;
+  // Of `count` candidates, those that are needed are among candidates_. Says whether total was exact enough
+  // to tell the last one.
+  bool keep_share(double p, const Total& total, uint64_t count);
 
   uint32_t draw_kept(const NoiseKey& key);
   // Of altered candidates, and of the row's from span begin to end - 1, the one with the largest sum of logit
@@ -85,14 +93,16 @@ class RowDrawer {
   DrawBounds bounds_{1.0, 0.0};
   Candidate last_kept_ = kLastCandidate;
   std::vector<Candidate> candidates_;
-  bool is_collected_ = false;  // candidates_ has all that are kept
-  std::vector<uint64_t> weights_;
+  bool is_collected_ = false;      // candidates_ has all that are kept
+  std::vector<uint64_t> weights_;  // of candidates_
 
   // To work in.
   std::unique_ptr<uint32_t[]> found_ids_;  // of each range, from its first id on
   std::vector<uint64_t> of_ranges_;
+  std::vector<double> sums_;        // of each range
   std::vector<Candidate> leaders_;  // of each range
   std::vector<float> sorted_maxima_;
+  std::vector<uint64_t> altered_weights_;
   std::vector<WeightedCandidate> weighted_;
 };
 

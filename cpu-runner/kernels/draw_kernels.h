@@ -25,6 +25,10 @@ struct Contest {
   float offset;
 };
 
+// The error of a rough sum is at most this share of it, if exponents err by 2^-30 at most. A power of 2 is a
+// series whose first term left out, of degree 8, is below 2^-27 of it.
+inline constexpr double kRoughness = 0x1p-26;
+
 struct DrawKernels {
   // The largest of n logits, and whether all are finite; n is at least 1.
   struct Scan {
@@ -40,6 +44,9 @@ struct DrawKernels {
   // Sum of exp_weight(logit / temperature - max) over the logits that are at least `least`, which leaves out
   // none that has a weight.
   uint64_t (*weigh)(const float* logits, uint32_t n, float least, double temperature, double max);
+  // Sum of 2^(logit * scale + offset), nearly, over the logits that are at least `least` and perhaps some
+  // others. Exponents are at most 0 but for their rounding.
+  double (*weigh_roughly)(const float* logits, uint32_t n, float least, double scale, double offset);
   // weights[i] = exp_weight(logits[i] - max).
   void (*weights)(const double* logits, uint32_t n, double max, uint64_t* weights);
   // The random words of ids first_id, which is a multiple of 4, to first_id + n - 1, n being at most

@@ -101,6 +101,40 @@ TEST_CASE("draw kernels: weights are those of the rule") {
   }
 }
 
+TEST_CASE("draw kernels: a rough sum of weights is as good as it says") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const Kernels* table : test::kernel_tables()) {
+    CAPTURE(table->name);
+    double worst = 0.0;
+    for (int i = 0; i < 20'000; ++i) {
+      const double temperature = std::array{0.01f, 0.7f, 0.8f, 1.0f, 1.3f, 100.0f}[random() % 6];
+      // From one far below the largest to all as far below it, where errors are largest.
+      std::uniform_real_distribution<float> below(0.0f, 42.0f * std::log(2.0f));
+      const float same = below(random);
+      const float max = std::normal_distribution<float>(0.0f, 30.0f)(random);
+      std::vector<float> logits(any_length(random));
+      for (float& logit : logits)
+        logit = max - static_cast<float>(temperature) * 0.999f * (i % 2 == 0 ? same : below(random));
+      const float least = max - 42.0f * std::log(2.0f) * static_cast<float>(temperature);
+      double sum = 0.0;
+      for (const float logit : logits)
+        sum += std::exp(double{logit} / temperature - double{max} / temperature);
+      if (logits.size() < kSpanIds) logits.insert(logits.begin(), kNoCandidate);
+      const double log2_e = 1.0 / kLn2;
+      const double rough =
+          table->draw.weigh_roughly(logits.data(), static_cast<uint32_t>(logits.size()), least,
+                                    log2_e / temperature, -(max / temperature) * log2_e);
+      worst = std::max(worst, std::abs(rough - sum) / sum);
+    }
+    CHECK(worst < kRoughness);
+    CHECK(worst > kRoughness / 30);
+    const float far_apart[] = {1e20f, -1e20f, -3e38f};
+    CHECK(table->draw.weigh_roughly(far_apart, 3, kLowestLogit, 1.0, -1e20) == 1.0);
+  }
+}
+
 TEST_CASE("draw kernels: the noise is that of the rule, where a logit asks for it") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
