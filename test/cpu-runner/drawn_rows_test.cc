@@ -6,6 +6,7 @@
 #include <numeric>
 #include <random>
 
+#include "runner/sampling/exp_sum.h"
 #include "runner/sampling/sampler.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/unit_test.h"
@@ -21,8 +22,8 @@ struct Case {
   std::vector<float> logits;
   std::vector<uint32_t> token_ids;
   uint32_t num_prompt_tokens = 0;
-  SamplingParams params;
-  std::vector<uint32_t> masked_ids;
+  SamplingParams params = {};
+  std::vector<uint32_t> masked_ids = {};
   bool wants_logits = false;
 
   HeadRow head_row() const {
@@ -175,6 +176,35 @@ TEST_CASE("drawn rows: the same over vocabularies of many spans and ranges") {
 
 TEST_CASE("drawn rows: the same over a vocabulary of 262,144 ids") {
   check_random_cases(262144, 24);
+}
+
+TEST_CASE("drawn rows: a p that the most likely token just reaches, or just not") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> uniform(-2.0f, -0.1f);
+  Sampler sampler(2);
+  const auto pool = threads(1);
+  for (const Kernels* table : test::kernel_tables()) {
+    CAPTURE(table->name);
+    DrawnRows rows(table->draw, *pool, 1, 2);
+    uint32_t num_seconds = 0;
+    for (int i = 0; i < 1000; ++i) {
+      const float logit = uniform(random);
+      const double weight = 0x1p39;
+      const auto p = static_cast<float>(weight / (weight + static_cast<double>(exp_weight(logit))));
+      for (const float top_p : {std::nextafter(p, 0.0f), p, std::nextafter(p, 1.0f)}) {
+        const Case made{.logits = {0.0f, logit},
+                        .token_ids = {0},
+                        .num_prompt_tokens = 1,
+                        .params = {.top_p = top_p, .seed = random()}};
+        const auto expected = made.expected(sampler);
+        CHECK(drawn_from(rows, {made})[0] == expected);
+        num_seconds += expected == 1u;
+      }
+    }
+    CHECK(num_seconds > 100);
+  }
 }
 
 TEST_CASE("drawn rows: a row nobody draws from has none, and keeps its logits") {
