@@ -1,4 +1,12 @@
-import { type Agreement, agreementOf, readReference, type Score } from '../fixtures/reference-agreement.ts';
+import {
+  type Agreement,
+  agreementOf,
+  BOUNDS,
+  type Bounds,
+  isWithin,
+  readReference,
+  type Score,
+} from '../fixtures/reference-agreement.ts';
 import type { TemporaryFolder } from '../fixtures/temporary-folder.ts';
 import type { Runner } from './engines/runnel.ts';
 import { outputOf } from './program.ts';
@@ -7,16 +15,14 @@ import { outputOf } from './program.ts';
 
 const SCORE_MS = 120_000;
 
-export interface Gate {
+export interface Gate extends Bounds {
   readonly arithmetic: string;
   readonly flags: readonly string[];
-  readonly leastTop1: number;
-  readonly mostMeanDifference: number;
 }
 
 export const GATES: readonly Gate[] = [
-  { arithmetic: 'the default', flags: [], leastTop1: 0.95, mostMeanDifference: 0.04 },
-  { arithmetic: 'f32', flags: ['--activations', 'f32'], leastTop1: 0.995, mostMeanDifference: 0.001 },
+  { arithmetic: 'the default', flags: [], ...BOUNDS.i8 },
+  { arithmetic: 'f32', flags: ['--activations', 'f32'], ...BOUNDS.f32 },
 ];
 
 export interface Accuracy {
@@ -30,17 +36,10 @@ export interface Accuracy {
 export async function accuracyOf(runner: Runner, gate: Gate, folder: TemporaryFolder): Promise<Accuracy> {
   try {
     const agreement = await measured(runner, gate, folder);
-    return { gate, agreement, passed: passes(gate, agreement) };
+    return { gate, agreement, passed: isWithin(gate, agreement) };
   } catch (error) {
     return { gate, failure: error instanceof Error ? error.message : String(error), passed: false };
   }
-}
-
-export function passes(
-  { leastTop1, mostMeanDifference }: Gate,
-  { top1, meanDifference }: Agreement,
-): boolean {
-  return top1 >= leastTop1 && meanDifference <= mostMeanDifference;
 }
 
 async function measured(runner: Runner, gate: Gate, folder: TemporaryFolder): Promise<Agreement> {

@@ -276,9 +276,7 @@ test('settings that are read again may name another backend; what is not built c
     const { cpuRunner, cudaRunner } = emulatedRunners(directory);
     const settings = { runner: cpuRunner, 'cuda-runner': cudaRunner };
     const config = directory.write('config.json', JSON.stringify({ ...settings, backend: 'cuda' }));
-    const gateway = await (
-      await Gateway.start(model, ['--config', config])
-    ).ready();
+    const gateway = await (await Gateway.start(model, ['--config', config])).ready();
     try {
       // So many take the emulated device several times longer than the next runner takes to be ready.
       const open = answer(gateway, model, 1, 2000);

@@ -6,22 +6,13 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { generateByFrames } from '../fixtures/frames-client.ts';
-import { agreementOf, readReference, type Score } from '../fixtures/reference-agreement.ts';
+import { agreementOf, BOUNDS, isWithin, readReference, type Score } from '../fixtures/reference-agreement.ts';
 
 /**
  * The model is computed right: log-probabilities of the default model against those that transformers computed in
  * fp32 on the dequantised weights. And `score` is no path of its own: its figures are those of `serve`, bit for bit.
  */
 
-/**
- * Activations of 8 bits with a scale for each 32, as every engine of quantised models on CPUs has them, differ by what
- * they are rounded by; those that stay floats show that nothing else is wrong.
- */
-const ALLOWED = {
-  f32: { minTop1Agreement: 0.995, maxMeanDifference: 0.001 },
-  i8: { minTop1Agreement: 0.95, maxMeanDifference: 0.07 },
-} as const;
-type Activations = keyof typeof ALLOWED;
 const MAX_TIE = 0.01;
 
 const reference = readReference();
@@ -36,7 +27,7 @@ test.after(() => {
   rmSync(folder, { recursive: true });
 });
 
-function score(ids: readonly number[], activations: Activations = 'i8'): Score {
+function score(ids: readonly number[], activations: keyof typeof BOUNDS = 'i8'): Score {
   const file = join(folder, 'ids.json');
   writeFileSync(file, JSON.stringify(ids));
   const args = ['score', '--model', DEFAULT_MODEL, '--tokens-file', file, '--top', '5'];
@@ -46,16 +37,15 @@ function score(ids: readonly number[], activations: Activations = 'i8'): Score {
 
 for (const activations of ['f32', 'i8'] as const)
   test(`log-probabilities and most likely tokens are the reference’s, with activations of ${activations}`, () => {
-    const { minTop1Agreement, maxMeanDifference } = ALLOWED[activations];
-    const { positions, top1, meanDifference } = agreementOf(
+    const agreement = agreementOf(
       reference,
       reference.cases.map(({ ids }) => score(ids, activations)),
     );
+    const { positions, top1, meanDifference } = agreement;
     console.log(
       `${activations}: top-1 agreement ${(100 * top1).toFixed(2)} % of ${positions}, mean difference ${meanDifference.toFixed(5)}`,
     );
-    assert.ok(top1 >= minTop1Agreement, `top-1 agreement ${top1}`);
-    assert.ok(meanDifference <= maxMeanDifference, `mean difference ${meanDifference}`);
+    assert.ok(isWithin(BOUNDS[activations], agreement));
   });
 
 test('serve computes the same bits for the same ids', async () => {
