@@ -127,6 +127,7 @@ Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
                                                  .num_blocks = *num_blocks,
                                                  .mixed_batches = flags.mixed_batches,
                                                  .mixed_prefill_tokens = flags.mixed_prefill_tokens,
+                                                 .speculation = flags.speculation,
                                                  .window = config.sliding_window}};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.backend = std::move(backend),

@@ -101,6 +101,7 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   start.set_kv_cache_type(std::string(kv_type_name(flags.kv_cache_type)));
   start.set_mixed_batches(flags.mixed_batches);
   start.set_mixed_prefill_tokens(flags.mixed_prefill_tokens);
+  start.set_speculation(flags.speculation);
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }
 
