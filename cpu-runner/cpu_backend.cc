@@ -17,7 +17,6 @@
 #include "cpu-runner/rope_angles.h"
 #include "cpu-runner/thread_pool.h"
 #include "runner/check.h"
-#include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
 #include "runner/sampling/host_logit_rows.h"
 
@@ -47,7 +46,9 @@ class CpuBackend final : public Backend {
   // Memory that is missing is noticed when it is asked for.
   Result<void> expect_weights(uint64_t) override { return {}; }
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
+  Result<WeightHandle> load_vector(const std::string&, std::span<const float> values) override {
+    return add_weight(Vector(values.begin(), values.end()));
+  }
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   uint64_t kv_block_bytes(const KvShape& shape) const override {
     return KvCache::block_bytes(shape, kv_type_);
@@ -141,17 +142,6 @@ Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked
     weight.parts.push_back(*std::move(part));
   }
   return add_weight(std::move(weight));
-}
-
-Result<WeightHandle> CpuBackend::load_vector(const TensorView& tensor) {
-  if (tensor.num_dims != 1 || (tensor.type != TensorType::kF32 && tensor.type != TensorType::kF16)) {
-    return Error{ExitCode::kBadModel, "tensor " + quoted(tensor.name) + " of type " +
-                                          std::string(type_name(tensor.type)) +
-                                          " is no vector of F32 or F16, as it would have to be."};
-  }
-  Vector values(tensor.columns());
-  dequantize_row(tensor.type, tensor.data, values);
-  return add_weight(std::move(values));
 }
 
 Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limits) {

@@ -6,13 +6,17 @@
 #include <cstring>
 #include <utility>
 
+#include "runner/process_memory.h"
+
 namespace runnel {
 
 Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose) {
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) {
-    return Error{ExitCode::kSystem, "The system gives no " + std::to_string(bytes) + " bytes for " + purpose +
-                                        ": " + std::strerror(errno) + "."};
+    const std::string why = std::strerror(errno);
+    return Error{ExitCode::kSystem,
+                 "The system gives no " + std::to_string(bytes) + " bytes for " + purpose + ": " + why + ".",
+                 MemoryShortage{bytes, available_memory_bytes()}};
   }
   // Advice: without huge pages it works as well, a little slower.
   madvise(address, bytes, MADV_HUGEPAGE);

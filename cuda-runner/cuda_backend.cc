@@ -64,7 +64,7 @@ class CudaBackend final : public Backend {
 
   Result<void> expect_weights(uint64_t bytes) override;
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   uint64_t kv_block_bytes(const KvShape& shape) const override {
     return KvMemory::block_bytes(shape, kv_type_);
@@ -163,7 +163,8 @@ Result<void> CudaBackend::expect_weights(uint64_t bytes) {
   return Error{ExitCode::kSystem,
                "its weights need " + std::to_string(bytes) + " bytes of the GPU's memory, of " +
                    std::to_string(device_.total_bytes()) + " there are " + std::to_string(free_bytes) +
-                   " free. Use a smaller model, or end what else uses the GPU."};
+                   " free. Use a smaller model, or end what else uses the GPU.",
+               MemoryShortage{bytes, free_bytes}};
 }
 
 Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacked) {
@@ -188,13 +189,8 @@ Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacke
   return add_weight(std::move(weight));
 }
 
-Result<WeightHandle> CudaBackend::load_vector(const TensorView& tensor) {
-  if (tensor.num_dims != 1 || (tensor.type != TensorType::kF32 && tensor.type != TensorType::kF16)) {
-    return Error{ExitCode::kBadModel, "tensor " + quoted(tensor.name) + " of type " +
-                                          std::string(type_name(tensor.type)) +
-                                          " is no vector of F32 or F16, as it would have to be."};
-  }
-  Result<Vector> buffer = upload_->vector(tensor);
+Result<WeightHandle> CudaBackend::load_vector(const std::string& name, std::span<const float> values) {
+  Result<Vector> buffer = upload_->vector(name, values);
   if (!buffer) return buffer.error();
   weights_bytes_ += buffer->num_bytes();
   return add_weight(*std::move(buffer));

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cuda-runner/packed_tensor.h"
-#include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
@@ -49,17 +48,16 @@ void WeightUpload::mark_used(Piece& piece) {
   piece.is_used = true;
 }
 
-Result<DeviceBuffer<float>> WeightUpload::vector(const TensorView& tensor) {
-  const size_t count = tensor.columns();
-  Result<DeviceBuffer<float>> values = DeviceBuffer<float>::allocate(count, "tensor " + quoted(tensor.name));
-  if (!values) return values.error();
+Result<DeviceBuffer<float>> WeightUpload::vector(const std::string& name, std::span<const float> values) {
+  Result<DeviceBuffer<float>> buffer = DeviceBuffer<float>::allocate(values.size(), "tensor " + quoted(name));
+  if (!buffer) return buffer.error();
   Piece& piece = pieces_.front();
   wait_for(piece);
-  if (const auto grown = grow(piece.values, count); !grown) return grown.error();
-  dequantize_row(tensor.type, tensor.data, piece.values.span().first(count));
-  stream_->upload(*values, 0, piece.values.part(0, count));
+  if (const auto grown = grow(piece.values, values.size()); !grown) return grown.error();
+  std::ranges::copy(values, piece.values.span().begin());
+  stream_->upload(*buffer, 0, piece.values.part(0, values.size()));
   mark_used(piece);
-  return values;
+  return buffer;
 }
 
 Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {

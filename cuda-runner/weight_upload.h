@@ -36,8 +36,8 @@ class WeightUpload {
   // Returns when everything is on its way; the tensor is not looked at any more. Fails with kSystem: the
   // device's memory is too small.
   Result<UploadedMatrix> matrix(const TensorView& tensor);
-  // The same for a vector of F32 or F16, widened.
-  Result<DeviceBuffer<float>> vector(const TensorView& tensor);
+  // The same for a vector.
+  Result<DeviceBuffer<float>> vector(const std::string& name, std::span<const float> values);
 
  private:
   struct Piece {

@@ -16,6 +16,7 @@ import type { CrashReport } from './ops/crash-reports.ts';
 import type { Log } from './ops/log.ts';
 import type { Metrics } from './ops/metrics.ts';
 import { logRequests } from './ops/request-log.ts';
+import type { AnswerUnreadable } from './ops/unreadable-requests.ts';
 import { chatRoutes } from './routes/chat-completions.ts';
 import { completionRoutes } from './routes/completions.ts';
 import { executeRoutes } from './routes/execute.ts';
@@ -103,20 +104,29 @@ export function createApp(deps: AppDeps): Hono {
 
 /** What to answer a request that the application has not seen, or has failed at altogether. */
 export function answerOutside(error: unknown, log: Log): Response {
+  if (error instanceof RequestError) {
+    const message = 'The path or the header Host is no part of a URL.';
+    const unreadable = new ApiError({ status: 400, code: 'invalid_request', message });
+    const { headers, body } = answerUnreadable(unreadable, log);
+    // Nobody has looked whether the request has a body.
+    return new Response(body, { status: 400, headers: { ...headers, connection: 'close' } });
+  }
   const correlationId = randomUUID();
-  const isUnreadable = error instanceof RequestError;
-  if (!isUnreadable)
-    log.error({ event: 'error', code: 'internal_error', correlation_id: correlationId, err: error });
-  const answer = isUnreadable
-    ? new ApiError({
-        status: 400,
-        code: 'invalid_request',
-        message: 'The path or the header Host is no part of a URL.',
-      })
-    : toApiError(error);
-  // Nobody has looked whether the request has a body.
+  log.error({ event: 'error', code: 'internal_error', correlation_id: correlationId, err: error });
+  const answer = toApiError(error);
   const headers = { [CORRELATION_HEADER]: correlationId, connection: 'close' };
   return Response.json(nativeErrorBody(answer), { status: answer.status, headers });
+}
+
+/** The same of one whose path nobody knows: it may be of a client of either API. Logs its line. */
+export function answerUnreadable(error: ApiError, log: Log): ReturnType<AnswerUnreadable> {
+  const { status, code } = error;
+  const correlationId = randomUUID();
+  log.info({ event: 'request', method: null, route: null, status, code, correlation_id: correlationId });
+  return {
+    headers: { [CORRELATION_HEADER]: correlationId, 'content-type': 'application/json' },
+    body: JSON.stringify({ ...nativeErrorBody(error), ...openAiErrorBody(error) }),
+  };
 }
 
 /** Bodies are taken as they are: nothing here unpacks what a client has packed. */

@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs';
+import { requireTextArguments } from './commands/argument-text.ts';
 import { doctorCommand, doctorUsage } from './commands/doctor.ts';
 import { framesCommand, framesUsage } from './commands/frames.ts';
 import { generateCommand, generateUsage } from './commands/generate.ts';
 import { listCommand, listUsage } from './commands/list.ts';
 import { pullCommand, pullUsage } from './commands/pull.ts';
+import { reporting } from './commands/report.ts';
 import { serveCommand, serveUsage } from './commands/serve.ts';
 import { tokenizeCommand, tokenizeUsage } from './commands/tokenize.ts';
 import { ExitCode } from './ops/exit-code.ts';
@@ -54,7 +56,10 @@ export async function main(args: readonly string[]): Promise<number> {
     console.log(command.usage());
     return ExitCode.ok;
   }
-  return command.run(rest);
+  return reporting(() => {
+    requireTextArguments(rest);
+    return command.run(rest);
+  });
 }
 
 function usage(): string {

@@ -72,8 +72,8 @@ class Backend {
   // Takes matrices of equal columns() stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape it cannot compute with, naming the tensor.
   virtual Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) = 0;
-  // Takes a one-dimensional F32 or F16 tensor: gains and biases.
-  virtual Result<WeightHandle> load_vector(const TensorView& vector) = 0;
+  // Takes gains or biases; name is that of the first tensor they come from.
+  virtual Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) = 0;
   // Once, after the weights: what will be computed with them. Sets aside all memory of a step but the cache's
   // part. Fails with kBadModel, naming what it cannot compute, and with kSystem. The spec outlives the
   // operations.

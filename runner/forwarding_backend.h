@@ -20,7 +20,9 @@ class ForwardingBackend : public Backend {
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
     return backend_.load_matrix(stacked);
   }
-  Result<WeightHandle> load_vector(const TensorView& vector) override { return backend_.load_vector(vector); }
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override {
+    return backend_.load_vector(name, values);
+  }
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override {
     return backend_.prepare(spec, limits);
   }

@@ -1,7 +1,8 @@
-// What this process takes of the machine's memory.
+// What this process takes of the machine's memory, and what is left of it.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "runner/result.h"
 
@@ -12,5 +13,9 @@ namespace runnel {
 // /proc. What it reads is opened by the first call and stays open: a process that gives up opening files
 // calls it before that.
 Result<uint64_t> private_memory_bytes();
+
+// Bytes that the system could still give this process: what is free or can be freed, within the limit of its
+// address space. None without /proc. The first call opens what is read, as above.
+std::optional<uint64_t> available_memory_bytes();
 
 }  // namespace runnel

@@ -2,6 +2,7 @@
 // function of this project.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,11 +13,19 @@
 
 namespace runnel {
 
+// Memory that was asked for and could not be had, where that is the fault.
+struct MemoryShortage {
+  uint64_t required_bytes;
+  std::optional<uint64_t> available_bytes;  // none: nobody knows
+};
+
 // A sentence that names the thing, its value and what to do, and the status the process exits with if the
 // error is its end.
 struct Error {
   ExitCode exit_code;
   std::string message;
+  std::optional<MemoryShortage> shortage = std::nullopt;
+  std::string device = {};  // what a model could not be loaded for
 };
 
 template <typename T>

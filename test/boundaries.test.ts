@@ -90,7 +90,8 @@ test('what both runners share knows neither a device nor an instruction set', ()
 
 test('a model sees of what computes it the seam and nothing else', () => {
   const models = sourcesOf('runner/models/*.cc', 'runner/models/*.h');
-  const seam = /^runner\/(backend|batch|check|decoder_spec|result|sampling\/logit_rows)\.h$|^runner\/(models|formats)\//;
+  const seam =
+    /^runner\/(backend|batch|check|decoder_spec|result|sampling\/logit_rows)\.h$|^runner\/(models|formats)\//;
   requireOnly(models, INCLUDE, (name) => !name.includes('/') || seam.test(name));
 });
 

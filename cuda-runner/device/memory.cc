@@ -15,7 +15,8 @@ Result<DeviceMemory> allocate_device_memory(size_t bytes, const std::string& wha
                  "The GPU's memory is too small: " + what + " needs " + std::to_string(bytes) +
                      " bytes, of " + std::to_string(total_bytes) + " there are " +
                      std::to_string(free_bytes) +
-                     " free. Use a smaller model or cache, or end what else uses the GPU."};
+                     " free. Use a smaller model or cache, or end what else uses the GPU.",
+                 MemoryShortage{bytes, free_bytes}};
   }
   expect_success(error, "allocating memory");
   return DeviceMemory(memory);
@@ -27,9 +28,11 @@ Result<PinnedMemory> allocate_pinned_memory(size_t bytes, const std::string& wha
   const cudaError_t error = cudaHostAlloc(&memory, bytes, cudaHostAllocDefault);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // it is answered for
-    return Error{ExitCode::kSystem, "The system has no " + std::to_string(bytes) +
-                                        " bytes of memory left that can be pinned for " + what +
-                                        ". Free some, or raise the limit of locked memory."};
+    return Error{ExitCode::kSystem,
+                 "The system has no " + std::to_string(bytes) +
+                     " bytes of memory left that can be pinned for " + what +
+                     ". Free some, or raise the limit of locked memory.",
+                 MemoryShortage{bytes, std::nullopt}};
   }
   expect_success(error, "allocating pinned memory");
   return PinnedMemory(memory);

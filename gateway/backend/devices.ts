@@ -1,9 +1,8 @@
 /** What CUDA devices there are, by what cuda-runner says of itself: a device counts when a kernel has run on it. */
-import { type ExecFileException, execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { z } from 'zod';
+import { programOutput } from '../ops/program-output.ts';
 import { type Clock, systemClock } from '../runner/clock.ts';
-import { scrubEnvironment } from '../runner/environment.ts';
 import { escapeControls } from '../runner/printable.ts';
 import { settlesWithin } from '../runner/settles-within.ts';
 
@@ -60,58 +59,19 @@ export class DeviceInquiry {
   }
 
   async #run(signal: AbortSignal): Promise<Devices> {
-    const { error, stdout, stderr } = await output(this.#file, ['devices', '--json'], signal);
+    const limits = { timeoutMs: maxAnswerMs, maxBytes: MAX_ANSWER_BYTES, signal };
+    const { stdout, stderr, fault } = await programOutput(this.#file, ['devices', '--json'], limits);
     const report = parsed(stdout);
     if (report !== undefined) return report;
     const lastLine = stderr.trimEnd().split('\n').at(-1) ?? '';
-    return escapeControls(
-      `${this.#file} devices ${howItEnded(error, signal)}${lastLine === '' ? '.' : `: ${lastLine}`}`,
-    );
+    const what = `${this.#file} devices gave no report: ${fault ?? 'it ended with status 0'}`;
+    return escapeControls(lastLine === '' ? `${what}.` : `${what}: ${lastLine}`);
   }
 }
 
-interface Output {
-  /** Null if it ended with status 0. */
-  readonly error: ExecFileException | null;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-/** Never rejects. By Node itself: execa ends this process where no descriptor is left for the pipes. */
-function output(file: string, args: readonly string[], signal: AbortSignal): Promise<Output> {
-  const options = {
-    timeout: maxAnswerMs,
-    killSignal: 'SIGKILL',
-    maxBuffer: MAX_ANSWER_BYTES,
-    signal,
-    env: scrubEnvironment(process.env),
-  } as const;
-  return new Promise((resolve) => {
-    try {
-      const child = execFile(file, args, options, (error, stdout, stderr) => {
-        const settle = () => resolve({ error, stdout, stderr });
-        // Of one that is given up it is told before it has ended.
-        if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) settle();
-        else child.once('exit', settle);
-      });
-      child.stdin?.end();
-    } catch (error) {
-      resolve({ error: error as ExecFileException, stdout: '', stderr: '' });
-    }
-  });
-}
-
-function howItEnded(error: ExecFileException | null, { aborted }: AbortSignal): string {
-  if (error === null) return 'ended with status 0 and gave no report';
-  if (typeof error.code === 'number') return `ended with status ${error.code} and gave no report`;
-  if (aborted || error.signal === undefined || error.signal === null) return `failed: ${error.message}`;
-  if (error.killed === true) return `did not answer within ${maxAnswerMs} ms`;
-  return `failed: it was ended by ${error.signal}`;
-}
-
-function parsed(text: string | undefined): DeviceReport | undefined {
+function parsed(text: string): DeviceReport | undefined {
   try {
-    return reportSchema.parse(JSON.parse(text ?? ''));
+    return reportSchema.parse(JSON.parse(text));
   } catch {
     return undefined;
   }

@@ -1,12 +1,11 @@
 /** What this machine can compute with, and what it lacks. */
 import { readFileSync } from 'node:fs';
 import { availableParallelism, freemem, totalmem } from 'node:os';
-import { execa } from 'execa';
-import { scrubEnvironment } from '../runner/environment.ts';
+import { programOutput } from '../ops/program-output.ts';
 import { escapeControls } from '../runner/printable.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
 
-const VERSION_TIMEOUT_MS = 10_000;
+const VERSION_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };
 /** What cpu-runner's fast path needs, in the kernel's words: x86-64-v3 beyond what comes with it. */
 const FAST_PATH_FLAGS = ['avx2', 'fma', 'f16c', 'bmi1', 'bmi2', 'abm', 'movbe'];
 
@@ -89,17 +88,10 @@ async function binaryFacts(file: string, helps: string): Promise<BinaryFacts> {
   const missing = notRunnable(file);
   if (missing !== undefined)
     return { file, version: null, fault: `${file} ${missing}; "${helps}" builds it.` };
-  const { stdout, exitCode, stderr, originalMessage } = await execa(file, ['--version'], {
-    stdin: 'ignore',
-    reject: false,
-    timeout: VERSION_TIMEOUT_MS,
-    killSignal: 'SIGKILL',
-    maxBuffer: 4096,
-    extendEnv: false,
-    env: scrubEnvironment(process.env),
-  });
-  if (exitCode === 0 && stdout !== '') return { file, version: escapeControls(stdout.trim()), fault: null };
-  const why = stderr?.trimEnd().split('\n').at(-1) || originalMessage || `status ${exitCode}`;
+  const { stdout, stderr, fault } = await programOutput(file, ['--version'], VERSION_LIMITS);
+  if (fault === undefined && stdout !== '')
+    return { file, version: escapeControls(stdout.trim()), fault: null };
+  const why = stderr.trimEnd().split('\n').at(-1) || (fault ?? 'it says no version');
   return { file, version: null, fault: escapeControls(`${file} does not run: ${why}`) };
 }
 

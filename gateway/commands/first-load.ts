@@ -1,9 +1,10 @@
 import { constants } from 'node:os';
 import { ExitCode } from '../ops/exit-code.ts';
+import type { LoadFacts } from '../runner/exit-policy.ts';
 import type { RunnerEvent } from '../runner/runner-event.ts';
 
 /** Why no runner got ready. */
-export interface LoadFailure {
+export interface LoadFailure extends LoadFacts {
   /** A sentence. */
   readonly reason: string;
   /** The runner's; of one that a signal ended, as a shell has it. */
@@ -27,7 +28,7 @@ export class FirstLoad {
         this.#isOver = true;
         break;
       case 'runner_exited':
-        this.#exit = { reason: String(event.reason), exitCode: exitCodeOf(event) };
+        this.#exit = { reason: String(event.reason), exitCode: exitCodeOf(event), ...factsOf(event) };
         break;
       // Neither follows a death that another backend makes up for.
       case 'runner_restarting':
@@ -39,10 +40,20 @@ export class FirstLoad {
   }
 
   /** A start that could not even be prepared has no exit, and says its own status. */
-  #failureOf({ reason, exitCode }: RunnerEvent): LoadFailure {
-    if (typeof exitCode === 'number') return { reason: String(reason), exitCode };
-    return this.#exit ?? { reason: String(reason), exitCode: ExitCode.internal };
+  #failureOf(event: RunnerEvent): LoadFailure {
+    const { exitCode } = event;
+    const reason = String(event.reason);
+    if (typeof exitCode === 'number') return { reason, exitCode, ...factsOf(event) };
+    return this.#exit ?? { reason, exitCode: ExitCode.internal };
   }
+}
+
+function factsOf({ device, requiredBytes, availableBytes }: Partial<Record<string, unknown>>): LoadFacts {
+  return {
+    ...(typeof device === 'string' ? { device } : {}),
+    ...(typeof requiredBytes === 'number' ? { requiredBytes } : {}),
+    ...(typeof availableBytes === 'number' ? { availableBytes } : {}),
+  };
 }
 
 /** Never 0: it is a failure. */

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { answerOutside, createApp } from '../app.ts';
+import { answerOutside, answerUnreadable, createApp } from '../app.ts';
 import type { Launch } from '../backend/launch.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config.ts';
 import { modelIdOf } from '../model/model.ts';
@@ -13,7 +13,7 @@ import { createLog, type Log } from '../ops/log.ts';
 import { MeteredRunner } from '../ops/metered-runner.ts';
 import { Metrics } from '../ops/metrics.ts';
 import { type CallbackError, ReadyCallback, type ReadyMessage } from '../ops/ready-callback.ts';
-import { runnerLog } from '../ops/runner-log.ts';
+import { inSnakeCase, runnerLog } from '../ops/runner-log.ts';
 import { createNotifier } from '../ops/systemd/notifier.ts';
 import { passedSocket } from '../ops/systemd/passed-socket.ts';
 import { statusLine } from '../ops/systemd/status-line.ts';
@@ -187,6 +187,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   const server = createHttpServer(app.fetch, limits, {
     onStalled: (heldBytes) => log.info({ event: 'client_stalled', held_bytes: heldBytes }),
     onError: (error) => answerOutside(error, log),
+    onUnreadable: (error) => answerUnreadable(error, log),
   });
   const passed = passedSocket(process.env);
   let address: Address;
@@ -223,7 +224,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   // What is not accepted any more waits in the socket that systemd holds, for the next gateway.
   const closed = passed === undefined ? undefined : stopAccepting(server);
   const isFailure = typeof end !== 'string';
-  if (isFailure) tell(end.message, { code: end.code, exit_code: end.exitCode });
+  if (isFailure) tell(end.message, { code: end.code, exit_code: end.exitCode, ...end.facts });
   log.info({
     event: 'shutdown',
     reason: isFailure ? end.reason : end,
@@ -242,14 +243,17 @@ interface End {
   readonly code: string;
   readonly message: string;
   readonly exitCode: number;
+  /** For the log. */
+  readonly facts?: object;
 }
 
 function callbackFailure({ message }: CallbackError): End {
   return { reason: 'callback', code: 'CALLBACK_FAILED', message, exitCode: ExitCode.unavailable };
 }
 
-function modelFailure({ reason, exitCode }: LoadFailure): End {
-  return { reason: 'model', code: 'MODEL_LOAD_FAILED', message: reason, exitCode };
+function modelFailure({ reason, exitCode, ...facts }: LoadFailure): End {
+  const code = 'MODEL_LOAD_FAILED';
+  return { reason: 'model', code, message: reason, exitCode, facts: inSnakeCase(facts) };
 }
 
 function readyMessage(workerId: string, uri: string, modelId: string, info: RunnerInfo): ReadyMessage {

@@ -1,7 +1,7 @@
 /** Downloads one wheel by pip, which knows the machine's index, proxy and certificates. */
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { execa } from 'execa';
 import { PullError } from './pull-error.ts';
 
 /** What of pip's messages is kept to say why it failed. */
@@ -22,12 +22,12 @@ export async function downloadWheel(
   onBytes: (bytes: number) => void,
 ): Promise<string> {
   // pip has no progress for machines; the growing files tell. With TMPDIR here, they all grow here.
-  const timer = setInterval(() => onBytes(bytesIn(folder)), pollMs);
+  const timer = setInterval(() => tellBytes(folder, onBytes), pollMs);
   try {
     for (const [program, ...args] of programs) {
       const result = await runPip(program, [...args, ...downloadArgs(requirement, folder)], folder);
       if (result === 'downloaded') return onlyWheelIn(folder);
-      if (result !== 'no pip') throw new PullError(69, result);
+      if (result !== 'no pip') throw result;
     }
   } finally {
     clearInterval(timer);
@@ -45,26 +45,56 @@ function downloadArgs(requirement: string, folder: string): string[] {
   ];
 }
 
-/** 'downloaded', 'no pip', or a sentence that says what went wrong. */
-async function runPip(program: string, args: readonly string[], folder: string): Promise<string> {
+/** What went wrong, if it is something else than that there is no pip. */
+function runPip(
+  program: string,
+  args: readonly string[],
+  folder: string,
+): Promise<'downloaded' | 'no pip' | PullError> {
   let output = '';
-  const child = execa(program, args, {
-    env: { TMPDIR: folder },
-    stdin: 'ignore',
-    stdout: 'ignore',
-    stderr: 'pipe',
-    buffer: false,
-    reject: false,
+  return new Promise((resolve) => {
+    const child = spawn(program, args, {
+      env: { ...process.env, TMPDIR: folder },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    const release = endWith(child);
+    const settle = (result: 'downloaded' | 'no pip' | PullError): void => {
+      release();
+      resolve(result);
+    };
+    // Without a descriptor for it there is no pipe, whatever its type says.
+    (child.stderr as typeof child.stderr | undefined)?.setEncoding('utf8').on('data', (text: string) => {
+      output = (output + text).slice(-keptOutputChars);
+    });
+    child.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') settle('no pip');
+      else settle(new PullError(71, `Downloading by \`${program}\` failed: ${error.message}.`));
+    });
+    child.once('close', (code, signal) => {
+      if (code === 0) settle('downloaded');
+      else if (output.includes('No module named pip')) settle('no pip');
+      else {
+        const lastLine = output.trim().split('\n').at(-1) || 'it said nothing';
+        const ending = signal ?? `status ${code}`;
+        settle(new PullError(69, `Downloading by \`${program}\` failed with ${ending}: ${lastLine}.`));
+      }
+    });
   });
-  child.stderr.setEncoding('utf8').on('data', (text: string) => {
-    output = (output + text).slice(-keptOutputChars);
-  });
-  const result = await child;
-  if (!result.failed) return 'downloaded';
-  if (result.code === 'ENOENT' || output.includes('No module named pip')) return 'no pip';
-  const lastLine = output.trim().split('\n').at(-1) ?? '';
-  const ending = result.signal === undefined ? `status ${result.exitCode}` : result.signal;
-  return `Downloading by \`${program}\` failed with ${ending}: ${lastLine || 'it said nothing'}.`;
+}
+
+/** A download must not outlive who wants it. Returns how to forget it. */
+function endWith(child: ChildProcess): () => void {
+  const signals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+  const endBy = (signal: NodeJS.Signals): void => {
+    release();
+    child.kill('SIGKILL');
+    process.kill(process.pid, signal);
+  };
+  const release = (): void => {
+    for (const signal of signals) process.off(signal, endBy);
+  };
+  for (const signal of signals) process.once(signal, endBy);
+  return release;
 }
 
 function onlyWheelIn(folder: string): string {
@@ -72,6 +102,17 @@ function onlyWheelIn(folder: string): string {
   if (wheel === undefined)
     throw new PullError(69, 'pip reported success, but there is no wheel in its folder.');
   return join(folder, wheel);
+}
+
+/** Not while the folder cannot be read: pip removes some of it meanwhile, and there may be no descriptor left. */
+function tellBytes(folder: string, onBytes: (bytes: number) => void): void {
+  let bytes: number;
+  try {
+    bytes = bytesIn(folder);
+  } catch {
+    return;
+  }
+  onBytes(bytes);
 }
 
 function bytesIn(folder: string): number {

@@ -7,8 +7,7 @@ const parentCheckMs = 250;
 
 /**
  * Resolves with the first SIGTERM or SIGINT, or when the npx that has started this process is gone, which may not have
- * said so. A second signal ends the process at once. The listeners stay: execa has one of its own, which ends the process
- * by the signal when it finds itself alone.
+ * said so. A second signal ends the process at once.
  */
 export function endSignal(): Promise<NodeJS.Signals | 'npx_gone'> {
   return new Promise((resolve) => {

@@ -1,11 +1,12 @@
 import { once } from 'node:events';
 import { lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { Connections } from './connections.ts';
 import { StalledClients } from './stalled-clients.ts';
 import { type PassedSocket, unixPathOf } from './systemd/passed-socket.ts';
+import { type AnswerUnreadable, UnreadableRequests } from './unreadable-requests.ts';
 
 /** HTTP over a socket, with a bound on everything a client can make us hold or wait for. */
 
@@ -24,6 +25,9 @@ export interface HttpLimits {
   readonly maxHeaders: number;
 }
 
+/** A connection is kept for so much longer than its clients are told, so that one that asks at the last moment is heard. */
+const KEEP_ALIVE_MARGIN_MS = 1000;
+
 /** Where to listen: an address and port, or the path of a UNIX socket. */
 export type Address = { readonly host: string; readonly port: number } | { readonly path: string };
 
@@ -32,45 +36,68 @@ export interface HttpHooks {
   readonly onStalled?: (heldBytes: number) => void;
   /** Answers what the application never saw, or could not answer itself. */
   readonly onError?: (error: unknown) => Response;
+  /** The same for what is no request. */
+  readonly onUnreadable?: AnswerUnreadable;
 }
+
+const withoutBody: AnswerUnreadable = () => ({ headers: {}, body: '' });
 
 export function createHttpServer(
   fetch: Parameters<typeof getRequestListener>[0],
   limits: HttpLimits,
-  { onStalled = () => {}, onError = () => new Response(null, { status: 500 }) }: HttpHooks = {},
+  {
+    onStalled = () => {},
+    onError = () => new Response(null, { status: 500 }),
+    onUnreadable = withoutBody,
+  }: HttpHooks = {},
 ): Server {
+  const unreadable = new UnreadableRequests(onUnreadable);
   const stalled = new StalledClients({ timeoutMs: limits.clientStallTimeoutMs, onStalled });
   const connections = new Connections(limits.maxRequestsPerConnection);
   const listener = boundedHeaders(
     getRequestListener(fetch, { errorHandler: onError }) as RequestListener,
     limits.maxHeaders,
+    unreadable,
   );
+  const take: RequestListener = (incoming, outgoing) => {
+    if (!connections.take(incoming, outgoing)) return;
+    if (!outgoing.hasHeader('connection'))
+      outgoing.setHeader('keep-alive', `timeout=${Math.floor(limits.keepAliveTimeoutMs / 1000)}`);
+    unreadable.take(incoming, outgoing);
+    stalled.watch(outgoing);
+    listener(incoming, outgoing);
+  };
   const server = createServer(
     {
       headersTimeout: limits.headersTimeoutMs,
       requestTimeout: limits.requestTimeoutMs,
       connectionsCheckingInterval: limits.checkIntervalMs,
-      keepAliveTimeout: limits.keepAliveTimeoutMs,
+      keepAliveTimeout: limits.keepAliveTimeoutMs + KEEP_ALIVE_MARGIN_MS,
       // The kernel asks those that wait in silence whether they are there; ten questions, a second apart, are enough.
       keepAlive: true,
       keepAliveInitialDelay: limits.clientStallTimeoutMs / 2,
+      // The application looks, and answers in its own words.
+      requireHostHeader: false,
     },
-    (incoming, outgoing) => {
-      if (!connections.take(incoming, outgoing)) return;
-      stalled.watch(outgoing);
-      listener(incoming, outgoing);
-    },
+    take,
   );
+  // An expectation that nobody knows changes nothing.
+  server.on('checkExpectation', take);
+  server.on('clientError', (error, socket: Socket) => unreadable.onClientError(error, socket));
   server.maxConnections = limits.maxConnections;
   server.maxHeadersCount = limits.maxHeaders + 1;
   return server;
 }
 
 /** Node leaves out lines beyond its count in silence, and one of them may be what a check looks at. */
-function boundedHeaders(listener: RequestListener, maxHeaders: number): RequestListener {
+function boundedHeaders(
+  listener: RequestListener,
+  maxHeaders: number,
+  unreadable: UnreadableRequests,
+): RequestListener {
   return (incoming, outgoing) => {
     if (incoming.rawHeaders.length <= 2 * maxHeaders) return listener(incoming, outgoing);
-    outgoing.writeHead(431, { connection: 'close' }).end();
+    unreadable.refuse(outgoing);
   };
 }
 

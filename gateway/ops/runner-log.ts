@@ -3,10 +3,12 @@ import type { Log } from './log.ts';
 
 /** Events of runners as lines of the log, whose keys are in snake_case whatever the code calls them. */
 export function runnerLog(log: Log): (event: RunnerEvent) => void {
-  return ({ level, event, ...fields }) => {
-    const entries = Object.entries(fields).map(([name, value]) => [snakeCase(name), value] as const);
-    log[level]({ event, ...Object.fromEntries(entries) });
-  };
+  return ({ level, event, ...fields }) => log[level]({ event, ...inSnakeCase(fields) });
+}
+
+export function inSnakeCase(fields: object): Record<string, unknown> {
+  const entries = Object.entries(fields).map(([name, value]) => [snakeCase(name), value] as const);
+  return Object.fromEntries(entries);
 }
 
 function snakeCase(name: string): string {

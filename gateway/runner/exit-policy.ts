@@ -153,6 +153,24 @@ function sentenceOf({ exit, failure, stderrTail, isOutOfMemory }: Death): string
   return `The runner exited with status ${exit.code}${meaningOf(statusMeanings.get(exit.code ?? -1))}.`;
 }
 
+/** What a runner that could not load its model says beside the sentence. */
+export interface LoadFacts {
+  readonly device?: string;
+  /** Where memory was missing, as far as it is known. */
+  readonly requiredBytes?: number;
+  readonly availableBytes?: number;
+}
+
+export function loadFacts({ exit, failure, readyForMs }: Death): LoadFacts {
+  if (readyForMs !== undefined || failure === undefined || failure.exitCode !== exit.code) return {};
+  const { device, requiredBytes, availableBytes } = failure;
+  return {
+    ...(device === '' ? {} : { device }),
+    ...(requiredBytes === undefined ? {} : { requiredBytes }),
+    ...(availableBytes === undefined ? {} : { availableBytes }),
+  };
+}
+
 function meaningOf(meaning: string | undefined): string {
   return meaning === undefined ? '' : `: ${meaning}`;
 }

@@ -105,6 +105,11 @@ export interface Failure {
   readonly type: 'failure';
   readonly exitCode: number;
   readonly message: string;
+  /** What a model could not be loaded for; empty: it did not say. */
+  readonly device: string;
+  /** Where memory was missing: what was asked for, and what there was of it, as far as it is known. */
+  readonly requiredBytes?: number;
+  readonly availableBytes?: number;
 }
 
 export type FromRunner =

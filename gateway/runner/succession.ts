@@ -1,7 +1,7 @@
 import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
 import { type Clock, systemClock, type Timer } from './clock.ts';
-import { type Death, type ExitPolicy, exitPolicy } from './exit-policy.ts';
+import { type Death, type ExitPolicy, exitPolicy, type LoadFacts, loadFacts } from './exit-policy.ts';
 import { FileWatch, fileIdentity } from './file-watch.ts';
 import { LastHeard } from './last-heard.ts';
 import { LoadLog } from './load-log.ts';
@@ -26,6 +26,10 @@ export const maxFruitlessStarts = 3;
 interface UnusableFile extends Error {
   /** What a runner would have ended with. */
   readonly exitCode?: number;
+}
+
+interface FailureFacts extends LoadFacts {
+  readonly exitCode?: number | undefined;
 }
 
 /** The plan is that of the first runners, until replace() changes it. */
@@ -128,7 +132,7 @@ export class Succession {
     else if (outcome === undefined) this.#spawn();
     else if (!(outcome instanceof Error)) this.#startBy(outcome);
     else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome.message);
-    else this.#waitForFile(outcome.message, outcome.exitCode);
+    else this.#waitForFile(outcome.message, { exitCode: outcome.exitCode });
   }
 
   #startBy(plan: RunnerPlan): void {
@@ -279,6 +283,7 @@ export class Succession {
     this.#log(level, 'runner_exited', {
       pid: life.pid,
       ...death.exit,
+      ...loadFacts(death),
       ...(isWanted && !isPlanned ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
     });
     if (!isWanted) return;
@@ -300,8 +305,11 @@ export class Succession {
     if (policy.isOfDevice && this.#fallBack(policy, death)) return;
     if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);
-    else if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason, death.exit.code);
-    else this.#fail({ reason: policy.reason, isRetriable: false }, death.exit.code);
+    else {
+      const facts = { exitCode: death.exit.code, ...loadFacts(death) };
+      if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason, facts);
+      else this.#fail({ reason: policy.reason, isRetriable: false }, facts);
+    }
   }
 
   /** Whether runners of another plan go on where this one's cannot. */
@@ -365,8 +373,8 @@ export class Succession {
   }
 
   /** No runner until the model file changes. The requests that are open have no use for a changed file. */
-  #waitForFile(reason: string, exitCode: number | undefined): void {
-    this.#fail({ reason, isRetriable: true }, exitCode);
+  #waitForFile(reason: string, facts: FailureFacts): void {
+    this.#fail({ reason, isRetriable: true }, facts);
     if (this.#isStopping) return;
     const { modelPath } = this.#plan;
     const { modelPollMs = 1000 } = this.#options;
@@ -386,7 +394,7 @@ export class Succession {
     this.#isRefusing = true;
   }
 
-  #fail(failing: Failing, exitCode?: number): void {
+  #fail(failing: Failing, { exitCode, ...facts }: FailureFacts = {}): void {
     this.#state = 'failed';
     this.#reason = failing.reason;
     const { reason, isRetriable } = failing;
@@ -394,6 +402,7 @@ export class Succession {
       reason,
       isRetriable,
       ...(exitCode === undefined ? {} : { exitCode }),
+      ...facts,
     });
     this.#events.onFailed(failing);
   }

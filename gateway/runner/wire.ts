@@ -313,5 +313,8 @@ function readFailure(failure: runner.v1.Failure.$Properties): Failure {
     type: 'failure',
     exitCode: atLeast(1, 'Failure.exit_code', failure.exitCode),
     message: text('Failure.message', failure.message, maxSentenceBytes),
+    device: text('Failure.device', failure.device, 256),
+    ...(failure.requiredBytes == null ? {} : { requiredBytes: counter(failure.requiredBytes) }),
+    ...(failure.availableBytes == null ? {} : { availableBytes: counter(failure.availableBytes) }),
   };
 }

@@ -48,6 +48,9 @@ interface Change {
   readonly stopDraining: () => void;
 }
 
+/** So many in a row that have another file than there is: then nobody waits for the next. */
+export const maxRunnersOfOtherFiles = 3;
+
 const STOPPING = 'The server is stopping.';
 
 export class Serving implements Runner {
@@ -63,8 +66,10 @@ export class Serving implements Runner {
   /** Settles when the last file that was to be looked at has been. */
   #looked: Promise<unknown> = Promise.resolve();
   #isStopping = false;
-  /** Why the runner that is ready cannot serve the model that was read; isFinal: it will not be read again. */
+  /** Why the runner that is ready cannot serve the model that was read; isFinal: neither is tried again. */
   #difference: { readonly reason: string; readonly isFinal: boolean } | undefined;
+  /** Runners in a row with which nothing could be served. */
+  #numOfOtherFiles = 0;
 
   constructor(modelPath: string, launch: Launch, options: ServingOptions) {
     this.#options = options;
@@ -183,6 +188,7 @@ export class Serving implements Runner {
 
   #changeTo(target: Target): Promise<string | undefined> {
     this.#launch.leave?.();
+    this.#numOfOtherFiles = 0;
     const change = this.#change;
     const isSame = target.slot === this.#slot;
     if (change === undefined) {
@@ -268,6 +274,7 @@ export class Serving implements Runner {
     const model = slot.current;
     this.#difference = undefined;
     if (model !== undefined && differenceOf(model, info) === undefined) {
+      this.#numOfOtherFiles = 0;
       this.#options.onServed?.(info, model);
       return;
     }
@@ -279,11 +286,18 @@ export class Serving implements Runner {
     // Another runner has become ready meanwhile.
     if (this.#difference !== difference) return;
     if (typeof agreed === 'string') {
+      this.#numOfOtherFiles += 1;
+      if (this.#numOfOtherFiles < maxRunnersOfOtherFiles) {
+        // What it has loaded is at that path no more, or was not whole when it was read: the next one opens what is there now.
+        void this.#supervisor.replaceRunner(this.#planOf({ slot, launch: this.#launch }));
+        return;
+      }
       this.#difference = { reason: agreed, isFinal: true };
       this.#log('error', 'model_failed', { reason: agreed, isRetriable: false });
       return;
     }
     this.#difference = undefined;
+    this.#numOfOtherFiles = 0;
     this.#options.onServed?.(info, agreed);
   }
 

@@ -47,11 +47,13 @@ Result<uint32_t> num_blocks_of(const EngineFlags& flags, const KvBudget& budget,
                      std::to_string(flags.block_size) + " tokens takes " + std::to_string(block_bytes) +
                      " bytes, and half of what is free on the device is " + std::to_string(budget.bytes) +
                      ". Use a smaller model, end what else uses the GPU, or say with --kv-cache-bytes what "
-                     "the cache may have."};
+                     "the cache may have.",
+                 MemoryShortage{block_bytes, budget.bytes}};
   }
-  return Error{ExitCode::kUsage, budget.flag + " is " + std::to_string(budget.bytes) + "; one block of " +
-                                     std::to_string(flags.block_size) + " tokens takes " +
-                                     std::to_string(block_bytes) + "."};
+  return Error{ExitCode::kUsage,
+               budget.flag + " is " + std::to_string(budget.bytes) + "; one block of " +
+                   std::to_string(flags.block_size) + " tokens takes " + std::to_string(block_bytes) + ".",
+               MemoryShortage{block_bytes, budget.bytes}};
 }
 
 // What one request may have in this cache, so that what is announced can be had: the last token is drawn and
@@ -66,7 +68,8 @@ Result<uint32_t> context_that_fits(const EngineFlags& flags, const KvBudget& bud
                "--max-model-len is " + std::to_string(max_model_len) + ", which takes a KV cache of " +
                    std::to_string(num_needed * block_bytes) + " bytes; there are " +
                    std::to_string(budget.bytes) + ", for " + std::to_string(num_fitting - 1) +
-                   " tokens. Start with a larger " + budget.flag + "."};
+                   " tokens. Start with a larger " + budget.flag + ".",
+               MemoryShortage{num_needed * block_bytes, budget.bytes}};
 }
 
 }  // namespace

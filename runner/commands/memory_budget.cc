@@ -48,10 +48,11 @@ Result<uint64_t> kv_bytes_within(uint64_t memory_bytes, Model& model, Backend& b
   const uint64_t used_bytes = *measured_bytes - block_bytes / shape.block_size * num_rows;
   const uint64_t least = smallest_budget(used_bytes + block_bytes);
   if (memory_bytes < least) {
-    return Error{ExitCode::kUsage, "--memory-bytes is " + std::to_string(memory_bytes) +
-                                       "; the process with the model takes " + std::to_string(used_bytes) +
-                                       " and one block of the KV cache " + std::to_string(block_bytes) +
-                                       ". Start with " + std::to_string(least) + " or more."};
+    return Error{ExitCode::kUsage,
+                 "--memory-bytes is " + std::to_string(memory_bytes) + "; the process with the model takes " +
+                     std::to_string(used_bytes) + " and one block of the KV cache " +
+                     std::to_string(block_bytes) + ". Start with " + std::to_string(least) + " or more.",
+                 MemoryShortage{least, memory_bytes}};
   }
   return memory_bytes - used_bytes - reserve_of(memory_bytes);
 }

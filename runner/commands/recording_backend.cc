@@ -19,22 +19,23 @@ std::string name_in_layer(const std::string& tensor) {
 }  // namespace
 
 Result<WeightHandle> RecordingBackend::load_matrix(std::span<const TensorView> stacked) {
-  return note(ForwardingBackend::load_matrix(stacked), stacked);
-}
-
-Result<WeightHandle> RecordingBackend::load_vector(const TensorView& vector) {
-  return note(ForwardingBackend::load_vector(vector), {&vector, 1});
-}
-
-Result<WeightHandle> RecordingBackend::note(Result<WeightHandle> handle,
-                                            std::span<const TensorView> tensors) {
+  const Result<WeightHandle> handle = ForwardingBackend::load_matrix(stacked);
   if (!handle.ok()) return handle;
   Weight weight{};
-  for (const TensorView& tensor : tensors) {
+  for (const TensorView& tensor : stacked) {
     weight.names.append(" ").append(name_in_layer(tensor.name));
     weight.rows += tensor.rows();
     weight.bytes += tensor.data.size();
   }
+  weights_[handle->index] = weight;
+  return handle;
+}
+
+Result<WeightHandle> RecordingBackend::load_vector(const std::string& name, std::span<const float> values) {
+  const Result<WeightHandle> handle = ForwardingBackend::load_vector(name, values);
+  if (!handle.ok()) return handle;
+  Weight weight{.names = " ", .rows = 1, .bytes = values.size_bytes()};
+  weight.names += name_in_layer(name);
   weights_[handle->index] = weight;
   return handle;
 }

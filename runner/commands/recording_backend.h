@@ -38,7 +38,7 @@ class RecordingBackend final : public ForwardingBackend {
   const std::vector<RecordedOperation>& operations() const { return operations_; }
 
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   Result<void> allocate_kv(const KvShape& shape) override;
 
@@ -56,7 +56,6 @@ class RecordingBackend final : public ForwardingBackend {
     uint64_t rows;
     uint64_t bytes;
   };
-  Result<WeightHandle> note(Result<WeightHandle> handle, std::span<const TensorView> tensors);
   void record(RecordedOperation operation) { operations_.push_back(std::move(operation)); }
   const Weight& weight(WeightHandle handle) const { return weights_.at(handle.index); }
   // " name", or nothing where there is no weight; and its bytes.

@@ -105,18 +105,25 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }
 
+Error for_device(Error error, const std::string& device) {
+  error.device = device;
+  return error;
+}
+
 Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags,
                          const BackendFactory& factory, FrameWriter& writer, Recorder* recorder) {
   // Whatever is read later is opened here, and threads start behind it, so that the sandbox holds for all.
   const Result<RegularFile> file = RegularFile::open(flags.model);
   (void)private_memory_bytes();
+  (void)available_memory_bytes();
   const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)
                                                          : enter_sandbox(serve_flags.sandbox);
   if (!sandbox.ok()) return sandbox.error();
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();
   if (const auto sent = writer.send(hello_from(**backend, factory, *sandbox)); !sent.ok()) return sent;
-  if (!file.ok()) return file.error();
+  const std::string device = (*backend)->device();
+  if (!file.ok()) return for_device(file.error(), device);
 
   Inbox inbox;
   Vitals vitals;
@@ -125,8 +132,9 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   // then.
   if (!serve_flags.json_frames) reader.emplace(STDIN_FILENO, inbox, FrameForm::kBinary);
   const Heartbeat heartbeat(writer, vitals, inbox);
-  const Result<LoadedModel> loaded = load(flags, *file, *std::move(backend), progress_to(writer));
-  if (!loaded.ok()) return loaded.error();
+  const Result<LoadedModel> loaded =
+      with_system_errors([&] { return load(flags, *file, *std::move(backend), progress_to(writer)); });
+  if (!loaded.ok()) return for_device(loaded.error(), device);
   const Result<bool> is_over = take_early_commands(inbox);
   if (!is_over.ok()) return is_over.error();
   if (*is_over) return {};

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "runner/file_error.h"
+#include "runner/process_memory.h"
 
 namespace runnel {
 
@@ -14,7 +15,12 @@ Result<MappedFile> MappedFile::map(const RegularFile& file) {
   const size_t size = file.num_bytes();
   if (size == 0) return Error{ExitCode::kBadModel, file.path() + " is empty."};
   void* address = mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
-  if (address == MAP_FAILED) return file_error(file.path(), "mapped", errno);
+  if (address == MAP_FAILED) {
+    const int why = errno;
+    Error error = file_error(file.path(), "mapped", why);
+    if (why == ENOMEM) error.shortage = MemoryShortage{size, available_memory_bytes()};
+    return error;
+  }
   MappedFile mapped;
   mapped.bytes_ = {static_cast<const std::byte*>(address), size};
   mapped.modified_ns_ = file.modified_ns();

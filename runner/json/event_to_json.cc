@@ -121,7 +121,11 @@ ordered_json json_of(const wire::RequestError& error) {
 }
 
 ordered_json json_of(const wire::Failure& failure) {
-  return {{"exit_code", failure.exit_code()}, {"message", failure.message()}};
+  ordered_json json{{"exit_code", failure.exit_code()}, {"message", failure.message()}};
+  if (!failure.device().empty()) json["device"] = failure.device();
+  if (failure.has_required_bytes()) json["required_bytes"] = whole64(failure.required_bytes());
+  if (failure.has_available_bytes()) json["available_bytes"] = whole64(failure.available_bytes());
+  return json;
 }
 
 ordered_json member_of(const wire::FromRunner& event) {

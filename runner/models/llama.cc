@@ -24,13 +24,18 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
                                        matrix("attn_k.weight", kv_rows),     //
                                        matrix("attn_v.weight", kv_rows)},
                                       hidden),
-              .bias = {},
+              .bias = loader.has(block + "attn_q.bias") ? loader.vector({{block + "attn_q.bias", query_rows},
+                                                                         {block + "attn_k.bias", kv_rows},
+                                                                         {block + "attn_v.bias", kv_rows}})
+                                                        : WeightHandle{},
               // GGUF stores the rows of this architecture's queries and keys so that a pair's two values are
               // neighbours.
               .rope = {config.rotary_dim, config.rope_theta, /*interleaved=*/true}},
       .attention_output = {.input = ProjectInput::kAttended,
                            .weight = loader.matrix({matrix("attn_output.weight", hidden)}, query_rows),
-                           .bias = {}},
+                           .bias = loader.has(block + "attn_output.bias")
+                                       ? loader.vector(block + "attn_output.bias", hidden)
+                                       : WeightHandle{}},
       .ffn = {.norm = norm("ffn_norm.weight"),
               .width = config.ffn_size,
               .gate_up = loader.matrix(

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "runner/formats/dequantize.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
@@ -23,7 +24,12 @@ WeightLoader::WeightLoader(const GgufFile& file, Backend& backend, const LoadPro
     : file_(file), backend_(backend), progress_(progress) {
   for (const TensorView& tensor : file.tensors()) total_bytes_ += tensor.data.size();
   status_ = backend_.expect_weights(total_bytes_);
-  if (!status_) status_ = Error{status_.error().exit_code, file_.path() + ": " + status_.error().message};
+  if (!status_) status_ = of_file(status_.error());
+}
+
+Error WeightLoader::of_file(Error error) const {
+  error.message = file_.path() + ": " + error.message;
+  return error;
 }
 
 void WeightLoader::fail(Error error) {
@@ -63,22 +69,36 @@ WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uin
   }
   const Result<WeightHandle> weight = backend_.load_matrix(tensors);
   if (!weight) {
-    fail({weight.error().exit_code, file_.path() + ": " + weight.error().message});
+    fail(of_file(weight.error()));
     return {};
   }
   for (const TensorView& tensor : tensors) done(tensor);
   return *weight;
 }
 
-WeightHandle WeightLoader::vector(const std::string& name, uint64_t size) {
-  const TensorView* tensor = status_ ? take(name, 1, size, 1) : nullptr;
-  if (tensor == nullptr) return {};
-  const Result<WeightHandle> weight = backend_.load_vector(*tensor);
+WeightHandle WeightLoader::vector(std::initializer_list<VectorSpec> stacked) {
+  std::vector<float> values;
+  std::vector<const TensorView*> tensors;
+  for (const VectorSpec& spec : stacked) {
+    const TensorView* tensor = status_ ? take(spec.name, 1, spec.size, 1) : nullptr;
+    if (tensor == nullptr) return {};
+    if (tensor->type != TensorType::kF32 && tensor->type != TensorType::kF16) {
+      fail({ExitCode::kBadModel, file_.path() + ": tensor " + quoted(spec.name) + " of type " +
+                                     std::string(type_name(tensor->type)) +
+                                     " is no vector of F32 or F16, as it would have to be."});
+      return {};
+    }
+    const size_t first = values.size();
+    values.resize(first + spec.size);
+    dequantize_row(tensor->type, tensor->data, std::span(values).subspan(first));
+    tensors.push_back(tensor);
+  }
+  const Result<WeightHandle> weight = backend_.load_vector(tensors.front()->name, values);
   if (!weight) {
-    fail({weight.error().exit_code, file_.path() + ": " + weight.error().message});
+    fail(of_file(weight.error()));
     return {};
   }
-  done(*tensor);
+  for (const TensorView* tensor : tensors) done(*tensor);
   return *weight;
 }
 
@@ -88,7 +108,7 @@ Result<void> WeightLoader::finish() const {
     if (used_.contains(&tensor)) continue;
     return Error{ExitCode::kBadModel, file_.path() + " has tensor " + quoted(tensor.name) +
                                           ", for which this architecture has no use here; a model that needs "
-                                          "it (biases, scaled rope, adapters) is not supported."};
+                                          "it (other biases, scaled rope, adapters) is not supported."};
   }
   return {};
 }

@@ -24,6 +24,11 @@ struct MatrixSpec {
   uint64_t rows;
 };
 
+struct VectorSpec {
+  std::string name;
+  uint64_t size;
+};
+
 class WeightLoader {
  public:
   // All three outlive the loader. progress may be empty.
@@ -34,13 +39,16 @@ class WeightLoader {
   // Matrices of (rows, columns), stacked by rows into one weight. After a failure these return an empty
   // handle; finish() tells the first one, so that a model lists its weights without an if after each.
   WeightHandle matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns);
-  WeightHandle vector(const std::string& name, uint64_t size);
+  // Vectors of F32 or F16, one after the other.
+  WeightHandle vector(std::initializer_list<VectorSpec> stacked);
+  WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
 
   // The first failure of the calls above, or a tensor that none of them took.
   Result<void> finish() const;
 
  private:
   const TensorView* take(const std::string& name, uint32_t num_dims, uint64_t columns, uint64_t rows);
+  Error of_file(Error error) const;  // with the path in front
   void fail(Error error);
   void done(const TensorView& tensor);
 

@@ -74,8 +74,14 @@ Result<void> FrameWriter::send(const wire::FromRunner& message) {
 
 Result<void> send_failure(FrameWriter& writer, const Error& error) {
   wire::FromRunner message;
-  message.mutable_failure()->set_exit_code(static_cast<uint32_t>(error.exit_code));
-  message.mutable_failure()->set_message(as_text(error.message));
+  wire::Failure& failure = *message.mutable_failure();
+  failure.set_exit_code(static_cast<uint32_t>(error.exit_code));
+  failure.set_message(as_text(error.message));
+  failure.set_device(error.device);
+  if (error.shortage) {
+    failure.set_required_bytes(error.shortage->required_bytes);
+    if (error.shortage->available_bytes) failure.set_available_bytes(*error.shortage->available_bytes);
+  }
   return writer.send(message);
 }
 

@@ -71,6 +71,9 @@ TEST_CASE("with an F32 cache there is nothing but single precision between the t
   compare("f32", kSinglePrecision, KvType::kF32);
   compare("window", kSinglePrecision, KvType::kF32);
 }
+TEST_CASE("logits of the model with biases are those of the independent reference") {
+  compare("biased", kSinglePrecision, KvType::kF32);
+}
 TEST_CASE("logits of the model with a window are those of the independent reference, for each cache") {
   compare("window", kF16);
   compare("window", kSinglePrecision, KvType::kQ8_0);

@@ -166,6 +166,12 @@ TEST_CASE("a cache that no memory can hold is refused with its size") {
   const auto cache = (*backend)->allocate_kv(shape);
   REQUIRE_FALSE(cache.ok());
   CHECK(cache.error().exit_code == ExitCode::kSystem);
+  const auto refused = (*backend)->allocate_kv({1024, 1024, 256, 256, 1 << 20});
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().exit_code == ExitCode::kSystem);
+  CHECK(refused.error().shortage->required_bytes == uint64_t{1} << 58);
+  CHECK(refused.error().shortage->available_bytes > 0u);
+  CHECK(refused.error().shortage->available_bytes < uint64_t{1} << 58);
   CHECK((*backend)->kv_block_bytes({30, 3, 64, 32, 1}) == 30u * 2 * 3 * 64 * 32 * 2);
 }
 

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
@@ -7,6 +8,7 @@ import { Gateway } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
 import { NotifySocket } from '../fixtures/notify-socket.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { unitValues } from '../fixtures/unit-settings.ts';
 import { until } from '../fixtures/within.ts';
 
 const test = suite<{ socket: NotifySocket; gateway: Gateway }>('systemd');
@@ -71,9 +73,15 @@ test('a runner that stands still stops no ping; a gateway that does sends none',
   assert.equal(between, []);
 });
 
-test('a reload is told when it begins and when the new runner is ready', async ({ gateway, socket }) => {
+test('systemctl reload puts a new runner in place, and is told when that begins and when it is ready', async ({
+  gateway,
+  socket,
+}) => {
   await gateway.ready();
-  gateway.process.kill('SIGHUP');
+  const [command = '', ...others] = unitValues('deploy/runnel.service', 'ExecReload');
+  assert.match(command, /^\/\S+ /, 'systemd wants the whole path of a program');
+  assert.equal(others, []);
+  execFileSync('sh', ['-c', command], { env: { MAINPID: String(gateway.process.pid) } });
   const begun = await socket.awaits('RELOADING=1');
   await until(30_000, 'The end of the reload', () =>
     socket.datagrams.slice(socket.datagrams.indexOf(begun)).some(({ text }) => text.startsWith('READY=1')),

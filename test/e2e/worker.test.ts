@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { TINY_MODEL } from '../fixtures/default-model.ts';
+import { DEFAULT_MODEL, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
@@ -57,14 +57,22 @@ test('a first load that fails, with --callback-url: the worker ends with the sta
 }) => {
   const dying = folder.write('dying', '#!/bin/sh\nkill -SEGV $$\n', 0o755);
   const tiny = ['--model', TINY_MODEL];
-  const cases: [string[], number, RegExp][] = [
+  // Room for its code, and not for the model's file.
+  const cramped = folder.write('cramped', '#!/bin/sh\nulimit -v 60000\nexec build/cpu-runner "$@"\n', 0o755);
+  const cases: [string[], number, RegExp, object?][] = [
     [['--model', folder.write('bad.gguf', 'bad')], 65, /bad\.gguf/],
     [['--model', join(folder.path, 'absent.gguf')], 66, /absent\.gguf/],
-    [[...tiny, '--kv-cache-bytes', '1'], 64, /--kv-cache-bytes is 1; one block/],
+    [
+      [...tiny, '--kv-cache-bytes', '1'],
+      64,
+      /--kv-cache-bytes is 1; one block .* takes 8192\./,
+      { required_bytes: 8192, available_bytes: 1 },
+    ],
+    [['--model', DEFAULT_MODEL, '--runner', cramped], 71, /cannot be mapped: Cannot allocate memory/, {}],
     [[...tiny, '--runner', dying], 139, /SIGSEGV/],
   ];
   await Promise.all(
-    cases.map(async ([args, status, reason]) => {
+    cases.map(async ([args, status, reason, facts]) => {
       const flags = ['--port', '0', '--backend', 'cpu', '--callback-url', manager.url, ...args];
       const gateway = await Gateway.startOn(undefined, flags);
       const exited = (await within(PATIENCE_MS, 'The exit', gateway.ended())).code;
@@ -76,6 +84,14 @@ test('a first load that fails, with --callback-url: the worker ends with the sta
         [error?.code, error?.exit_code, error?.model],
         ['MODEL_LOAD_FAILED', status, modelOf(args)],
       );
+      assert.match(String(error?.device), facts === undefined ? 'undefined' : /^cpu, .* threads?$/);
+      const exit = lines.find(({ event }) => event === 'runner_exited');
+      for (const line of facts === undefined ? [] : [error, exit]) {
+        const { device, required_bytes, available_bytes } = line ?? {};
+        assert.equal(device, error?.device);
+        assert.ok(Number(required_bytes) > Number(available_bytes), JSON.stringify(line));
+        assert.equal({ ...line, ...facts }, line, 'these bytes');
+      }
       assert.is(lines.find(({ event }) => event === 'shutdown')?.reason, 'model');
       assert.is(lines.at(-1)?.event, 'stopped');
     }),

@@ -108,11 +108,14 @@ STATS_FIELDS = ["num_waiting", "num_running", "num_paused", "num_finished", "num
                 "num_accepted_draft_tokens"]
 STATS = nested(9, b"".join(number(i + 1, 100 + i) for i in range(len(STATS_FIELDS))))
 FAILURE = nested(7, number(1, 65) + text(2, "model.gguf: the magic is 0x00000000."))
+FAILURE_OF_MEMORY = nested(7, number(1, 71) + text(2, "The GPU's memory is too small.") + text(3, "NVIDIA H200") +
+                           number(4, 1 << 40) + number(5, 0))
 
 TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("generate", GENERATE_MASKED),
              ("cancel", CANCEL), ("pause", PAUSE), ("resume", RESUME), ("drain", DRAIN)]
 FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
                ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE),
+               ("failure", FAILURE_OF_MEMORY),
                ("prompt_logprobs", PROMPT_LOGPROBS), ("stats", STATS)]
 
 # What --json-frames has for the same bytes; every field of every message is here.
@@ -160,6 +163,8 @@ JSON = {
         {"logprob": -12.5, "top_ids": [], "top_logprobs": []}]}},
     STATS: {"stats": {name: 100 + i for i, name in enumerate(STATS_FIELDS)}},
     FAILURE: {"failure": {"exit_code": 65, "message": "model.gguf: the magic is 0x00000000."}},
+    FAILURE_OF_MEMORY: {"failure": {"exit_code": 71, "message": "The GPU's memory is too small.",
+                                    "device": "NVIDIA H200", "required_bytes": 1 << 40, "available_bytes": 0}},
 }
 
 vectors = []
@@ -216,7 +221,7 @@ for direction, first, members, limit in (("to_runner", CANCEL, TO_RUNNER, TO_RUN
 for member, message in TO_RUNNER + FROM_RUNNER:
     direction = "to_runner" if (member, message) in TO_RUNNER else "from_runner"
     suffix = {GENERATE_ZEROS: " whose optional fields are zeros", GENERATE_MASKED: " with masks and prompt scores",
-              STEP_EMPTY: " without outputs"}.get(message, "")
+              STEP_EMPTY: " without outputs", FAILURE_OF_MEMORY: " for want of memory"}.get(message, "")
     add_messages(f"one {member}{suffix}", direction, [(member, message)])
     vectors[-1]["json"] = [JSON[message]]
 add_messages("a hello of protocol version 999", "from_runner", [("hello", HELLO_999)])

@@ -36,6 +36,7 @@ class Shape(NamedTuple):
     heads: int = 4
     kv_heads: int = 2
     window: int = 0  # positions that a token sees; 0: all before it
+    biases: bool = False  # of queries, keys, values and what attention gives
     caches: tuple = ("f16",)
 
     @property
@@ -52,6 +53,8 @@ MODELS = {
     "q8_0": Shape(Q8_0, Q8_0, 96, own_output=True),
     # As Mistral 7B has a window (arXiv 2310.06825); with heads of 32 values, which a Q8_0 cache can hold.
     "window": Shape(Q8_0, Q8_0, 96, heads=2, kv_heads=1, window=20, caches=("f16", "f32", "q8_0")),
+    # As InternLM has biases (arXiv 2403.17297).
+    "biased": Shape(Q8_0, Q8_0, 96, biases=True, caches=("f32",)),
 }
 NUM_IDS = 70  # more than two of attention's tiles of 32 positions
 CHECKED_POSITIONS = [0, 1, 31, 32, 33, 63, 64, 69]
@@ -201,6 +204,10 @@ def rms_norm(x, gain):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + np.float64(np.float32(EPSILON))) * gain
 
 
+def linear(w, name, x):
+    return x @ w[name + ".weight"].T + w.get(name + ".bias", 0.0)
+
+
 def rotate(x, positions):
     """x: (positions, heads, head_dim); value i turns with value i + head_dim / 2."""
     half = x.shape[-1] // 2
@@ -230,9 +237,9 @@ def forward(w, ids, shape, cache):
     for layer in range(LAYERS):
         p = f"blk.{layer}."
         h = rms_norm(x, w[p + "attn_norm.weight"])
-        q = rotate((h @ w[p + "attn_q.weight"].T).reshape(length, shape.heads, head_dim), positions)
-        k = rotate((h @ w[p + "attn_k.weight"].T).reshape(length, shape.kv_heads, head_dim), positions)
-        v = (h @ w[p + "attn_v.weight"].T).reshape(length, shape.kv_heads, head_dim)
+        q = rotate(linear(w, p + "attn_q", h).reshape(length, shape.heads, head_dim), positions)
+        k = rotate(linear(w, p + "attn_k", h).reshape(length, shape.kv_heads, head_dim), positions)
+        v = linear(w, p + "attn_v", h).reshape(length, shape.kv_heads, head_dim)
         k = np.repeat(as_stored(k, cache), shape.heads // shape.kv_heads, axis=1)
         v = np.repeat(as_stored(v, cache), shape.heads // shape.kv_heads, axis=1)
         scores = np.einsum("ihd,jhd->hij", q, k) / np.sqrt(head_dim)
@@ -240,7 +247,7 @@ def forward(w, ids, shape, cache):
         weights = np.exp(scores - scores.max(-1, keepdims=True))
         weights /= weights.sum(-1, keepdims=True)
         attended = np.einsum("hij,jhd->ihd", weights, v).reshape(length, HIDDEN)
-        x = x + attended @ w[p + "attn_output.weight"].T
+        x = x + linear(w, p + "attn_output", attended)
         h = rms_norm(x, w[p + "ffn_norm.weight"])
         gate, up = h @ w[p + "ffn_gate.weight"].T, h @ w[p + "ffn_up.weight"].T
         x = x + (gate / (1 + np.exp(-gate)) * up) @ w[p + "ffn_down.weight"].T
@@ -266,6 +273,14 @@ def make(name, model):
         tensors[tensor] = (data, F32, (size,))
         weights[tensor] = decode(data, F32, (size,))
 
+    def bias(tensor, rows, heads=0):
+        if not model.biases:
+            return
+        order = file_row_order(heads, model.head_dim) if heads else list(range(rows))
+        original = (0.3 * rng.normal(size=rows)).astype("<f4")
+        tensors[tensor] = (original[order].tobytes(), F32, (rows,))
+        weights[tensor] = original.astype(np.float64)
+
     matrix("token_embd.weight", VOCAB, HIDDEN, embedding_kind)
     for layer in range(LAYERS):
         p = f"blk.{layer}."
@@ -274,6 +289,10 @@ def make(name, model):
         matrix(p + "attn_k.weight", kv_rows, HIDDEN, kind, model.kv_heads)
         matrix(p + "attn_v.weight", kv_rows, HIDDEN, kind)
         matrix(p + "attn_output.weight", HIDDEN, query_rows, kind)
+        bias(p + "attn_q.bias", query_rows, model.heads)
+        bias(p + "attn_k.bias", kv_rows, model.kv_heads)
+        bias(p + "attn_v.bias", kv_rows)
+        bias(p + "attn_output.bias", HIDDEN)
         vector(p + "ffn_norm.weight", HIDDEN)
         matrix(p + "ffn_gate.weight", ffn, HIDDEN, kind)
         matrix(p + "ffn_up.weight", ffn, HIDDEN, kind)

@@ -7,9 +7,9 @@ Result<WeightHandle> FaultyBackend::load_matrix(std::span<const TensorView> stac
   return backend_.load_matrix(stacked);
 }
 
-Result<WeightHandle> FaultyBackend::load_vector(const TensorView& vector) {
+Result<WeightHandle> FaultyBackend::load_vector(const std::string& name, std::span<const float> values) {
   count_load();
-  return backend_.load_vector(vector);
+  return backend_.load_vector(name, values);
 }
 
 // Every forward pass begins with it, so what the steps before have made is in the pipe.

@@ -15,7 +15,7 @@ class FaultyBackend final : public ForwardingBackend {
       : ForwardingBackend(*backend), owned_(std::move(backend)), fault_(fault) {}
 
   Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override;
-  Result<WeightHandle> load_vector(const TensorView& vector) override;
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override;
   void embed(const Batch& batch, const EmbeddingSpec& embedding) override;
   void qkv(const Batch& batch, const LayerSpec& layer) override;
   void attend(const Batch& batch, const LayerSpec& layer) override;

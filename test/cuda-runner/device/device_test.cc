@@ -91,6 +91,8 @@ TEST_CASE("device: too much memory is an error that names what is needed and wha
   REQUIRE(!refused);
   CHECK(refused.error().exit_code == ExitCode::kSystem);
   CHECK(says(refused.error().message, "the KV cache needs 1048576 bytes, of 1048576 there are 1044480 free"));
+  CHECK(refused.error().shortage->required_bytes == 1048576);
+  CHECK(refused.error().shortage->available_bytes == 1044480);
   // The error is answered for: later calls do not find it.
   CHECK(cudaPeekAtLastError() == cudaSuccess);
   CHECK(DeviceBuffer<float>::allocate(1024, "the logits"));

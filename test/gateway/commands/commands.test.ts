@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
@@ -72,6 +73,27 @@ test('each mistake is one sentence on stderr and its exit code', async () => {
     assert.is(stdout, '');
     assert.match(stderr, /^[^\n]+\n$/, args.join(' '));
   }
+});
+
+test('an argument that is not UTF-8 is refused, where Node has replaced it; a replacement character is text', () => {
+  const tokenize = (text: string) =>
+    spawnSync(
+      'sh',
+      ['-c', `exec node gateway/runnel.js tokenize --model "$0" "$(printf '${text}')"`, model],
+      {
+        encoding: 'utf8',
+      },
+    );
+  const refused = tokenize('caf\\351');
+  assert.is(refused.status, 64);
+  assert.is(
+    refused.stderr,
+    'runnel: The argument "caf\uFFFD" is not UTF-8 text: write it in UTF-8, or put it into a file.\n',
+  );
+  assert.is(refused.stdout, '');
+  const taken = tokenize('caf\\357\\277\\275');
+  assert.is(taken.stderr, '');
+  assert.equal(JSON.parse(taken.stdout), [...Buffer.from('caf\uFFFD')]);
 });
 
 test('what is not UTF-8 text is refused, not read as another text', async () => {

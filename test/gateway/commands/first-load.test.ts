@@ -33,6 +33,16 @@ test('a runner that dies before one is ready is a failure with its status, or it
   });
 });
 
+test('what a runner says of memory that is missing goes with its failure', async () => {
+  const facts = { device: 'cpu, 2 threads', requiredBytes: 100, availableBytes: 0 };
+  assert.equal(await outcomeOf(exited({ code: 71, ...facts }), ['runner_restarting']), {
+    ...{ reason: 'It died.', exitCode: 71 },
+    ...facts,
+  });
+  const failed = { reason: 'No room.', exitCode: 64, ...facts };
+  assert.equal(await outcomeOf(exited({ code: 64, ...facts }), ['model_failed', failed]), failed);
+});
+
 test('a file that the gateway itself cannot read has its status without any runner', async () => {
   assert.equal(await outcomeOf(['model_failed', { reason: 'There is no file.', exitCode: 66 }]), {
     reason: 'There is no file.',

@@ -7,7 +7,7 @@ import type { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { streamResponse } from '../../../gateway/api/stream.ts';
-import { answerOutside } from '../../../gateway/app.ts';
+import { answerOutside, answerUnreadable } from '../../../gateway/app.ts';
 import { LINGER_BYTES } from '../../../gateway/ops/connections.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/ops/http-server.ts';
 import type { Log } from '../../../gateway/ops/log.ts';
@@ -40,10 +40,13 @@ const scaled: HttpLimits = {
 const servers: Server[] = [];
 const runner = new ScriptedRunner();
 const errors: unknown[] = [];
+/** Of requests that were answered. */
+const lines: Record<string, unknown>[] = [];
 const quiet = () => {};
+const note = (fields: Record<string, unknown>) => lines.push(fields);
 const log = {
-  debug: quiet,
-  info: quiet,
+  debug: note,
+  info: note,
   warn: quiet,
   error: (fields: unknown) => errors.push(fields),
   child: () => log,
@@ -56,7 +59,10 @@ function created(limits: Partial<HttpLimits> = {}): Server {
   const server = createHttpServer(
     app.fetch,
     { ...scaled, ...limits },
-    { onError: (error) => answerOutside(error, log as unknown as Log) },
+    {
+      onError: (error) => answerOutside(error, log as unknown as Log),
+      onUnreadable: (error) => answerUnreadable(error, log as unknown as Log),
+    },
   );
   servers.push(server);
   return server;
@@ -99,6 +105,7 @@ test.before.each(() => {
   runner.refuse = undefined;
   runner.requests.length = 0;
   errors.length = 0;
+  lines.length = 0;
 });
 test.after.each(async () => {
   for (const server of servers.splice(0)) {
@@ -154,6 +161,21 @@ test('an idle connection is closed, and so is one that has had its share of requ
   for (let i = 0; i < 5; i++) busy.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
   await busy.closed();
   assert.is(busy.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
+});
+
+test('a client that asks at the end of the time it was told is heard', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 1000 });
+  const client = await RawClient.connect(port);
+  const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
+  client.send(...health);
+  assert.is(await client.status(), 200);
+  assert.match(client.received, /\r\nKeep-Alive: timeout=1\r\n/i);
+  const begin = performance.now();
+  await until(PATIENCE_MS, 'The time that was told', () => performance.now() - begin > 1200);
+  assert.not(client.isClosed);
+  client.send(...health);
+  await until(PATIENCE_MS, 'The answer', () => client.received.match(/HTTP\/1\.1 200 /g)?.length === 2);
+  client.socket.destroy();
 });
 
 test('the last answer of a connection says so, and nothing behind it is looked at', async () => {
@@ -257,6 +279,63 @@ test('a request that no URL can be made of is a 400 with a correlation id', asyn
     assert.match(client.received, '"code":"INVALID_REQUEST"');
   }
   assert.equal(errors, []);
+});
+
+test('what is no request, and one that does not arrive, is answered with a correlation id and logged by one line', async () => {
+  const chunked = head('Transfer-Encoding: chunked');
+  const cases: [name: string, sent: string, status: number, code: string, route: string | null][] = [
+    ['no HTTP', 'rubbish\r\n\r\n', 400, 'MALFORMED_REQUEST', null],
+    ['half a header', 'GET /health HTTP/1.1\r\nHos', 408, 'REQUEST_TIMEOUT', null],
+    ['a long header', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431, 'HEADER_TOO_LARGE', null],
+    ['many lines', `GET / HTTP/1.1\r\n${'X: y\r\n'.repeat(70)}\r\n`, 431, 'HEADER_TOO_LARGE', null],
+    ['no Host', 'GET /health HTTP/1.1\r\n\r\n', 400, 'INVALID_REQUEST', null],
+    ['half a body', `${head('Content-Length: 100')}{`, 408, 'REQUEST_TIMEOUT', '/execute'],
+    ['half a chunk', `${chunked}9\r\n{`, 408, 'REQUEST_TIMEOUT', '/execute'],
+    ['a chunk without a size', `${chunked}zz\r\n{\r\n`, 400, 'MALFORMED_REQUEST', '/execute'],
+    [
+      'a long extension of a chunk',
+      `${chunked}1;${'x'.repeat(20_000)}\r\n{\r\n`,
+      413,
+      'BODY_TOO_LARGE',
+      '/execute',
+    ],
+    [
+      'an expectation that nobody knows',
+      'GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nExpect: cake\r\n\r\n',
+      404,
+      'NOT_FOUND',
+      null,
+    ],
+  ];
+  const { port } = await start({ keepAliveTimeoutMs: 100 });
+  for (const [name, sent, status, code, route] of cases) {
+    lines.length = 0;
+    const client = await RawClient.connect(port);
+    client.send(sent);
+    await client.closed();
+    assert.is(await client.status(), status, name);
+    const [header = '', answer = ''] = client.received.split('\r\n\r\n');
+    const id = /^x-correlation-id: ([\da-f-]{36})$/im.exec(header)?.[1];
+    assert.is(JSON.parse(answer).code, code, name);
+    assert.match(JSON.parse(answer).message, /\.$/, name);
+    assert.match(header, new RegExp(`^content-length: ${answer.length}$`, 'im'), name);
+    await until(PATIENCE_MS, `A line about ${name}`, () => lines.length > 0);
+    assert.equal(
+      lines.map((line) => [line.event, line.status, line.route, line.correlation_id]),
+      [['request', status, route, id]],
+      name,
+    );
+  }
+  assert.equal(errors, []);
+});
+
+test('what is no request behind a stream is answered behind the stream', async () => {
+  const { port } = await start();
+  runner.script = [[97], { waitMs: 300 }, [97, EOS_ID]];
+  const client = await RawClient.connect(port);
+  client.send(`${head(`Content-Length: ${body.length}`)}${body}rubbish\r\n\r\n`);
+  await client.closed();
+  assert.match(client.received, /event: end.*\r\n0\r\n\r\nHTTP\/1\.1 400 .*MALFORMED_REQUEST/s);
 });
 
 test('one connection more than may be is closed unheard', async () => {

@@ -4,7 +4,7 @@ import { type Death, exitPolicy } from '../../../gateway/runner/exit-policy.ts';
 import { deathBy } from '../../fixtures/death.ts';
 
 function failure(exitCode: number, message: string): Death['failure'] {
-  return { type: 'failure', exitCode, message };
+  return { type: 'failure', exitCode, message, device: '' };
 }
 
 const policy = suite('exit policy');

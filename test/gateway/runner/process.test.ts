@@ -64,7 +64,7 @@ runnerProcess('says why it could not be started', async () => {
 });
 
 runnerProcess(
-  'is a start that failed when there is no descriptor left for its pipes, and a device is none then',
+  'is a start that failed when there is no descriptor left for its pipes; devices, versions and downloads say so too',
   async () => {
     const script = fileURLToPath(new URL('../../fixtures/spawn-without-descriptors.ts', import.meta.url));
     const args = ['--nofile=128', process.execPath, '--import', 'tsx', script];
@@ -78,7 +78,9 @@ runnerProcess(
     assert.equal(JSON.parse(await output), {
       pid: null,
       spawnError: `spawn ${process.execPath} EMFILE`,
-      devices: `${process.execPath} devices failed: spawn ${process.execPath} EMFILE.`,
+      devices: `${process.execPath} devices gave no report: spawn ${process.execPath} EMFILE.`,
+      version: `${process.execPath} does not run: spawn ${process.execPath} EMFILE`,
+      download: 'PullError: Downloading by `python3` failed: spawn python3 EMFILE.',
     });
   },
 );

@@ -28,6 +28,25 @@ succession('another protocol version fails for good and names both', async () =>
   });
 });
 
+succession('a load that fails for want of memory is logged with the device and the bytes', async () => {
+  const cases: [exitCode: number, shortage: string, facts: object][] = [
+    [71, '1099511627776,0', { requiredBytes: 2 ** 40, availableBytes: 0 }],
+    [64, '4096', { requiredBytes: 4096 }],
+  ];
+  for (const [exitCode, shortage, bytes] of cases) {
+    const flags = ['--exit-code', String(exitCode), '--failure', 'It is too small.', '--shortage', shortage];
+    await supervised(flags, {}, async ({ state, eventsOf }) => {
+      await state(exitCode === 64 ? 'failed' : 'starting');
+      await until(patienceMs, 'A death', () => eventsOf('runner_exited').length > 0);
+      const facts = { device: 'fake, no device', ...bytes };
+      const factsOf = ({ device, requiredBytes, availableBytes }: Record<string, unknown>) =>
+        JSON.parse(JSON.stringify({ device, requiredBytes, availableBytes }));
+      assert.equal(factsOf(eventsOf('runner_exited')[0] ?? {}), facts);
+      assert.equal(eventsOf('model_failed').map(factsOf), exitCode === 64 ? [facts] : []);
+    });
+  }
+});
+
 succession(
   'a bad model file fails with the runner’s sentence, is not tried again, and is when it changes',
   async () => {

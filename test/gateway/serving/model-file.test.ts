@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { Launch } from '../../../gateway/backend/launch.ts';
-import type { Serving } from '../../../gateway/serving/serving.ts';
+import { maxRunnersOfOtherFiles, type Serving } from '../../../gateway/serving/serving.ts';
 import { writeFakeModel } from '../../fixtures/fake-model-file.ts';
 import { answerOf, fakeVocabSize } from '../../fixtures/fake-tokens.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
@@ -136,10 +136,30 @@ test('a runner with another file than there is serves nothing, and the reason na
       served,
       /another file than .*a\.gguf .*xxh3-0123456789abcdef-17-18-19, the gateway's \d+-\d+-\d+/,
     );
+    assert.is(served.serving.status().restarts, maxRunnersOfOtherFiles);
     identity = undefined;
     served.write('a');
     assert.is(await served.change('a'), undefined);
     assert.equal(await answerTo(served, 'hello'), answerOf([tinyId('hello')], 42n, 20));
+  });
+});
+
+test('a runner whose file is gone by the time it is ready is replaced by one that has the file there is', async () => {
+  const others: string[] = [];
+  let own = '';
+  const launch = launchWith((directory) => {
+    const path = directory.path('a.gguf.identity');
+    own ||= readFileSync(path, 'utf8');
+    writeFileSync(path, others.pop() ?? own);
+  });
+  await servedModels({ launch }, async (served) => {
+    others.push('xxh3-0123456789abcdef-17-18-19');
+    await killRunner(served);
+    await until(patienceMs, 'the next two runners', () => served.serving.status().restarts === 2);
+    await until(patienceMs, 'the file there is', () => served.serving.status().state === 'ready');
+    assert.equal(await answerTo(served, 'hello'), answerOf([tinyId('hello')], 42n, 20));
+    assert.is(served.eventsOf('model_file_differs').length, 1);
+    assert.is(served.eventsOf('model_failed').length, 0);
   });
 });
 

@@ -71,6 +71,8 @@ TEST_CASE_FIXTURE(Fixture,
                   "load: a cache without room for one block or for the length asked for is refused") {
   flags.kv_cache_bytes = 8191;
   CHECK(refusal().message == "--kv-cache-bytes is 8191; one block of 32 tokens takes 8192.");
+  CHECK(refusal().shortage->required_bytes == 8192);
+  CHECK(refusal().shortage->available_bytes == 8191);
   flags.kv_cache_bytes = 3 * 8192;
   CHECK(load_it()->engine->config().max_model_len == 97);
   flags.max_model_len = 98;
@@ -78,6 +80,8 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(refusal().message ==
         "--max-model-len is 98, which takes a KV cache of 32768 bytes; there are 24576, for 96 tokens. Start "
         "with a larger --kv-cache-bytes.");
+  CHECK(refusal().shortage->required_bytes == 4 * 8192);
+  CHECK(refusal().shortage->available_bytes == 3 * 8192);
 }
 
 TEST_CASE_FIXTURE(Fixture, "load: a budget that the model fills is refused with one that is enough") {
@@ -85,6 +89,9 @@ TEST_CASE_FIXTURE(Fixture, "load: a budget that the model fills is refused with 
   const Error refused = refusal();
   CHECK(refused.exit_code == ExitCode::kUsage);
   CHECK(refused.message.starts_with("--memory-bytes is 1; the process with the model takes "));
+  CHECK(refused.message.ends_with("Start with " + std::to_string(refused.shortage->required_bytes) +
+                                  " or more."));
+  CHECK(refused.shortage->available_bytes == 1);
   CHECK(refused.message.find("and one block of the KV cache 8192. Start with ") != std::string::npos);
   const size_t number = refused.message.find("Start with ") + 11;
   const uint64_t enough = std::stoull(refused.message.substr(number));

@@ -63,6 +63,12 @@ TEST_CASE("a missing tensor is named") {
   }
 }
 
+TEST_CASE("biases of queries without those of keys and values are refused") {
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.tensors.push_back({"blk.0.attn_q.bias", {64}, 0, std::string(256, '\0'), std::nullopt});
+        }) == "lacks tensor \"blk.0.attn_k.bias\".");
+}
+
 TEST_CASE("a tensor of another shape is named with both shapes") {
   CHECK(refusal_of([](GgufWriter& w) {
           w.tensor("blk.0.attn_k.weight").dims = {32, 64};
@@ -73,7 +79,7 @@ TEST_CASE("a tensor of another shape is named with both shapes") {
 }
 
 TEST_CASE("a tensor that this model has no use for is named") {
-  for (const char* name : {"rope_freqs.weight", "blk.0.attn_q.bias", "blk.2.attn_q.weight"}) {
+  for (const char* name : {"rope_freqs.weight", "blk.0.ffn_up.bias", "blk.2.attn_q.weight"}) {
     const std::string message = refusal_of([&](GgufWriter& w) {
       w.tensors.push_back({name, {8}, 0, std::string(32, 'x'), std::nullopt});
     });

@@ -188,6 +188,7 @@ TEST_CASE("sandbox: what is open can still be mapped and parsed, threads run and
   const Result<RegularFile> opened = RegularFile::open(file.path());
   REQUIRE(opened.ok());
   REQUIRE(private_memory_bytes().ok());
+  REQUIRE(available_memory_bytes());
   const int status = status_of_confined([&] {
     const Result<GgufFile> parsed = GgufFile::read(*opened);
     if (!parsed.ok()) return 10;
@@ -199,6 +200,7 @@ TEST_CASE("sandbox: what is open can still be mapped and parsed, threads run and
     const int event = eventfd(0, EFD_CLOEXEC);
     if (event < 0) return 12;
     if (!private_memory_bytes().ok()) return 13;
+    if (!available_memory_bytes()) return 14;
     return 0;
   });
   CHECK(status == 0);

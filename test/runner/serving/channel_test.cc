@@ -176,6 +176,22 @@ TEST_CASE("channel: a failure names its exit status and is text whatever it quot
   CHECK(message.failure().exit_code() == 65);
   CHECK(message.failure().message().substr(0, 10) == "bad??name ");
   CHECK(message.failure().message().size() == 4096);
+  CHECK_FALSE(message.failure().has_required_bytes());
+}
+
+TEST_CASE("channel: a failure for want of memory tells the device, and the bytes as far as they are known") {
+  GatewayEnd gateway;
+  FrameWriter writer(gateway.runner_stdout());
+  Error error{ExitCode::kSystem, "No room.", MemoryShortage{uint64_t{1} << 40, 0}, "cpu, 2 threads"};
+  CHECK(send_failure(writer, error).ok());
+  const wire::Failure known = gateway.next()->failure();
+  CHECK(known.device() == "cpu, 2 threads");
+  CHECK(known.required_bytes() == uint64_t{1} << 40);
+  CHECK(known.has_available_bytes());
+  CHECK(known.available_bytes() == 0);
+  error.shortage->available_bytes.reset();
+  CHECK(send_failure(writer, error).ok());
+  CHECK_FALSE(gateway.next()->failure().has_available_bytes());
 }
 
 TEST_CASE("heartbeat: beats at once and again, with what the stepping thread last said") {
