@@ -19,7 +19,15 @@ function repeating(request: VariedRequest): readonly VariedRequest[] {
   }));
 }
 
-const requests = variedRequests(TINY_ID, NUM_TOKENS).flatMap((request) => [request, ...repeating(request)]);
+/** A native job has an id that no other one has at the same time. */
+function withJobId(request: VariedRequest, index: number): VariedRequest {
+  if (request.path !== '/execute') return request;
+  return { ...request, body: { ...request.body, job_id: `job-${index}` } };
+}
+
+const requests = variedRequests(TINY_ID, NUM_TOKENS)
+  .flatMap((request) => [request, ...repeating(request)])
+  .map(withJobId);
 
 async function digestsOf(flags: readonly string[]): Promise<readonly string[]> {
   const digests: string[] = [];
