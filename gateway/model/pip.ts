@@ -46,48 +46,48 @@ function downloadArgs(requirement: string, folder: string): string[] {
 }
 
 /** What went wrong, if it is something else than that there is no pip. */
-function runPip(
+async function runPip(
   program: string,
   args: readonly string[],
   folder: string,
 ): Promise<'downloaded' | 'no pip' | PullError> {
-  let output = '';
-  return new Promise((resolve) => {
-    const child = spawn(program, args, {
-      env: { ...process.env, TMPDIR: folder },
-      stdio: ['ignore', 'ignore', 'pipe'],
+  let child: ChildProcess | undefined;
+  // From before it is there: it may have begun before this process goes on.
+  const release = beforeEnd(() => child?.kill('SIGKILL'));
+  try {
+    return await new Promise((resolve) => {
+      const options = { env: { ...process.env, TMPDIR: folder } };
+      child = spawn(program, args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] });
+      let output = '';
+      // Without a descriptor for it there is no pipe.
+      child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+        output = (output + text).slice(-keptOutputChars);
+      });
+      child.once('error', (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT') resolve('no pip');
+        else resolve(new PullError(71, `Downloading by \`${program}\` failed: ${error.message}.`));
+      });
+      child.once('close', (code, signal) => {
+        if (code === 0) resolve('downloaded');
+        else if (output.includes('No module named pip')) resolve('no pip');
+        else {
+          const lastLine = output.trim().split('\n').at(-1) || 'it said nothing';
+          const ending = signal ?? `status ${code}`;
+          resolve(new PullError(69, `Downloading by \`${program}\` failed with ${ending}: ${lastLine}.`));
+        }
+      });
     });
-    const release = endWith(child);
-    const settle = (result: 'downloaded' | 'no pip' | PullError): void => {
-      release();
-      resolve(result);
-    };
-    // Without a descriptor for it there is no pipe, whatever its type says.
-    (child.stderr as typeof child.stderr | undefined)?.setEncoding('utf8').on('data', (text: string) => {
-      output = (output + text).slice(-keptOutputChars);
-    });
-    child.once('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') settle('no pip');
-      else settle(new PullError(71, `Downloading by \`${program}\` failed: ${error.message}.`));
-    });
-    child.once('close', (code, signal) => {
-      if (code === 0) settle('downloaded');
-      else if (output.includes('No module named pip')) settle('no pip');
-      else {
-        const lastLine = output.trim().split('\n').at(-1) || 'it said nothing';
-        const ending = signal ?? `status ${code}`;
-        settle(new PullError(69, `Downloading by \`${program}\` failed with ${ending}: ${lastLine}.`));
-      }
-    });
-  });
+  } finally {
+    release();
+  }
 }
 
 /** A download must not outlive who wants it. Returns how to forget it. */
-function endWith(child: ChildProcess): () => void {
+function beforeEnd(action: () => void): () => void {
   const signals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
   const endBy = (signal: NodeJS.Signals): void => {
     release();
-    child.kill('SIGKILL');
+    action();
     process.kill(process.pid, signal);
   };
   const release = (): void => {

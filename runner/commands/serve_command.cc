@@ -122,7 +122,7 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();
   if (const auto sent = writer.send(hello_from(**backend, factory, *sandbox)); !sent.ok()) return sent;
-  const std::string device = (*backend)->device();
+  const std::string device = (*backend)->device().name();
   if (!file.ok()) return for_device(file.error(), device);
 
   Inbox inbox;

