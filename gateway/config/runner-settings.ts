@@ -91,7 +91,7 @@ export const runnerSettings = {
   },
   speculation: {
     schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    help: 'whether a text that repeats itself is computed several tokens in a step; default: on',
+    help: 'whether a text that repeats itself is computed several tokens in a step; default: on; CUDA: off',
   },
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),

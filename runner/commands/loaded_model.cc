@@ -78,6 +78,8 @@ void EngineFlags::set_gpu_defaults() {
   max_num_batched_tokens = 2048;
   block_size = 64;
   kv_cache_bytes = 0;
+  // A step with drafts is none that a graph stands for.
+  speculation = false;
 }
 
 Result<void> check_block_size(uint32_t block_size) {
