@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 #include <numeric>
 
 #include "runner/check.h"
@@ -74,11 +75,24 @@ void BlockManager::may_append(Sequence& sequence) {
     sequence.block_table.push_back(take_free_block());
 }
 
+uint32_t BlockManager::num_draft_places(const Sequence& sequence) const {
+  const uint64_t num_blocks = sequence.block_table.size() + free_.size();
+  const uint64_t num_places = num_blocks * block_size_ - sequence.num_tokens();
+  return static_cast<uint32_t>(std::min<uint64_t>(num_places, std::numeric_limits<uint32_t>::max()));
+}
+
+void BlockManager::append_drafts(Sequence& sequence) {
+  const uint32_t num_needed = blocks_for(sequence.num_tokens() + sequence.num_drafts);
+  while (sequence.block_table.size() < num_needed) sequence.block_table.push_back(take_free_block());
+}
+
 void BlockManager::advance(Sequence& sequence) {
+  CHECK(sequence.num_drafts == 0);
   uint32_t index = sequence.num_cached_tokens / block_size_;
   sequence.num_cached_tokens += sequence.num_scheduled_tokens;
   for (; index < sequence.num_cached_tokens / block_size_; ++index) remember(sequence, index);
   give_back_unseen(sequence);
+  give_back_unused(sequence);
 }
 
 void BlockManager::deallocate(Sequence& sequence) {
@@ -153,6 +167,17 @@ void BlockManager::give_back_unseen(Sequence& sequence) {
     if (id == kNoBlock) return;
     release(id);
     id = kNoBlock;
+  }
+}
+
+void BlockManager::give_back_unused(Sequence& sequence) {
+  while (sequence.block_table.size() > blocks_for(sequence.num_tokens())) {
+    const uint32_t id = sequence.block_table.back();
+    sequence.block_table.pop_back();
+    release(id);
+    // Nothing is known of it, so it is the next to be taken. Behind the others, the drafts of a few sequences
+    // would have all of them forgotten, one after the other.
+    free_.splice(free_.begin(), free_, blocks_[id].place);
   }
 }
 

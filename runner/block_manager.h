@@ -53,8 +53,12 @@ class BlockManager {
   bool can_append(const Sequence& sequence) const;
   void may_append(Sequence& sequence);
 
-  // The scheduled tokens are computed: they count as cached, the blocks they fill are remembered, and those
-  // that have left the window are given back.
+  // Places behind the last token that drafts can have from what is free, and giving them theirs.
+  uint32_t num_draft_places(const Sequence& sequence) const;
+  void append_drafts(Sequence& sequence);
+
+  // The scheduled tokens are computed: they count as cached, and the blocks they fill are remembered. Those
+  // that have left the window are given back, and those that only drafts needed which are gone.
   void advance(Sequence& sequence);
 
   // Gives back everything the sequence holds; its tokens have to be computed again.
@@ -91,6 +95,7 @@ class BlockManager {
   void remember(Sequence& sequence, uint32_t index);
   void forget(uint32_t id);
   void give_back_unseen(Sequence& sequence);
+  void give_back_unused(Sequence& sequence);
   uint32_t take_free_block();
   void hold(uint32_t id);
   void release(uint32_t id);

@@ -13,7 +13,9 @@ Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now)
 
 std::optional<RequestError> Engine::add(Sequence sequence) {
   const uint32_t request_id = sequence.request_id;
-  CHECK(!contains(request_id));
+  CHECK(!contains(request_id) && sequence.num_tokens() < config_.max_model_len);
+  // An answer that fills the context ends as one that has all its tokens.
+  sequence.max_tokens = std::min(sequence.max_tokens, config_.max_model_len - sequence.num_prompt_tokens);
   if (std::optional<RequestError> refusal = refusal_of(sequence)) return refusal;
   sequence.accepted_at = now_();
   scheduler_.add(sequences_.emplace(request_id, std::move(sequence)).first->second);
@@ -23,8 +25,7 @@ std::optional<RequestError> Engine::add(Sequence sequence) {
 std::optional<RequestError> Engine::refusal_of(const Sequence& sequence) const {
   const uint32_t request_id = sequence.request_id;
   // The last token is drawn, not computed, and needs no place.
-  const uint64_t num_wanted = uint64_t{sequence.num_prompt_tokens} + sequence.max_tokens;
-  const auto num_stored = static_cast<uint32_t>(std::min<uint64_t>(num_wanted, config_.max_model_len)) - 1;
+  const uint32_t num_stored = sequence.num_prompt_tokens + sequence.max_tokens - 1;
   const BlockManager& blocks = scheduler_.blocks();
   if (blocks.blocks_for(num_stored) > blocks.num_blocks()) {
     return RequestError{request_id, ErrorCode::kOutOfMemory,
@@ -122,6 +123,7 @@ void Engine::settle(const Plan& plan, StepOutput& output) {
   for (const RequestError& error : output.errors) scheduler_.finish(sequences_.at(error.request_id));
   counts_.num_failed += output.errors.size();
   for (const NewToken& token : output.tokens) {
+    counts_.num_accepted_drafts += token.was_draft;
     if (token.finish_reason == FinishReason::kNone) continue;
     scheduler_.finish(sequences_.at(token.request_id));
     ++counts_.num_finished;
@@ -132,8 +134,8 @@ void Engine::settle(const Plan& plan, StepOutput& output) {
 }
 
 // The rows of the plan's sequences one after the other, without those that were cancelled since. Returns
-// those that give a token or a score: the last row of a sequence that is then complete, and the rows before
-// prompt tokens that are to be told of.
+// those that give a token or a score: the last row of a sequence that is then complete, with those of its
+// drafts, and the rows before prompt tokens that are to be told of.
 std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
   batch_.token_ids.clear();
   batch_.positions.clear();
@@ -148,8 +150,8 @@ std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
         {batch_.num_rows(), sequence->num_scheduled_tokens, first_position, sequence->block_table});
     batch_sequences_.push_back(sequence);
     for (uint32_t position = first_position; position < end_position; ++position) {
-      if (position + 1 == sequence->num_tokens() || sequence->wants_score(position + 1))
-        wanted.push_back({sequence, batch_.num_rows(), position});
+      const WantedRow row{sequence, batch_.num_rows(), position};
+      if (row.draws() || sequence->wants_score(position + 1)) wanted.push_back(row);
       batch_.token_ids.push_back(sequence->token_ids[position]);
       batch_.positions.push_back(position);
     }
@@ -167,24 +169,40 @@ void Engine::cut_cancelled(Batch& batch) const {
 
 namespace {
 
-Draw draw_of(const Sequence& sequence) {
+// What comes after its first num_tokens, drafts among them.
+Draw draw_of(const Sequence& sequence, uint32_t num_tokens) {
   std::span<const uint32_t> masked_ids;
-  if (sequence.num_generated() < sequence.min_tokens) masked_ids = sequence.stop_ids;
-  return {sequence.token_ids, sequence.num_prompt_tokens, sequence.sampling, masked_ids};
+  if (num_tokens - sequence.num_prompt_tokens < sequence.min_tokens) masked_ids = sequence.stop_ids;
+  return {std::span(sequence.token_ids).first(num_tokens), sequence.num_prompt_tokens, sequence.sampling,
+          masked_ids};
+}
+
+// By an earlier row of the step.
+bool has_ended(uint32_t request_id, const StepOutput& output) {
+  if (!output.errors.empty() && output.errors.back().request_id == request_id) return true;
+  if (output.tokens.empty() || output.tokens.back().request_id != request_id) return false;
+  return output.tokens.back().finish_reason != FinishReason::kNone;
+}
+
+FinishReason finish_reason(const Sequence& sequence, uint32_t token_id) {
+  if (std::ranges::find(sequence.stop_ids, token_id) != sequence.stop_ids.end()) return FinishReason::kStopId;
+  return sequence.num_generated() >= sequence.max_tokens ? FinishReason::kMaxTokens : FinishReason::kNone;
 }
 
 }  // namespace
 
 HeadRow Engine::WantedRow::for_head() const {
-  if (!is_last()) return {.row = row, .wants_logits = true};
-  return {.row = row, .draw = draw_of(*sequence), .wants_logits = sequence->top_logprobs.has_value()};
+  if (!draws()) return {.row = row, .wants_logits = true};
+  return {.row = row,
+          .draw = draw_of(*sequence, position + 1),
+          .wants_logits = sequence->top_logprobs.has_value()};
 }
 
 void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output) {
   std::vector<WantedRow> wanted;
   std::vector<HeadRow> rows;
   for (const WantedRow& row : group) {
-    if (row.sequence->is_cancelled) continue;
+    if (row.sequence->is_cancelled || !row.counts()) continue;
     wanted.push_back(row);
     rows.push_back(row.for_head());
   }
@@ -194,14 +212,14 @@ void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during
   const std::span<const std::optional<uint32_t>> drawn = logits.drawn();
   for (uint32_t i = 0; i < wanted.size(); ++i) {
     Sequence& sequence = *wanted[i].sequence;
-    const bool is_last = wanted[i].is_last();
-    const bool has_failed = !output.errors.empty() && output.errors.back().request_id == sequence.request_id;
-    if (has_failed) continue;  // by an earlier row
-    if (is_last ? !drawn[i] : !all_finite(logits.row(i))) {
+    const bool draws = wanted[i].draws();
+    if (!wanted[i].counts() || has_ended(sequence.request_id, output)) continue;
+    if (draws ? !drawn[i] : !all_finite(logits.row(i))) {
+      sequence.drop_drafts();
       output.errors.push_back({sequence.request_id, ErrorCode::kInferenceFailed,
                                "The logits after token " + std::to_string(wanted[i].position) +
                                    " of the request are not all finite numbers."});
-    } else if (is_last) {
+    } else if (draws) {
       NewToken token = append_token(sequence, *drawn[i]);
       if (sequence.top_logprobs)
         token.logprobs = compute_logprobs(logits.row(i), *drawn[i], *sequence.top_logprobs);
@@ -234,17 +252,17 @@ NewToken Engine::append_token(Sequence& sequence, uint32_t token_id) {
                  .logprobs = std::nullopt,
                  .first = std::nullopt};
   if (!std::exchange(sequence.has_output, true)) token.first = first_token(sequence);
-  sequence.token_ids.push_back(token_id);
-  token.finish_reason = finish_reason(sequence);
+  token.was_draft = sequence.num_drafts > 0 && sequence.token_ids[sequence.num_tokens()] == token_id;
+  if (token.was_draft) {
+    --sequence.num_drafts;
+  } else {
+    sequence.drop_drafts();
+    sequence.token_ids.push_back(token_id);
+  }
+  sequence.speculation.drew(token.was_draft);
+  token.finish_reason = finish_reason(sequence, token_id);
+  if (token.finish_reason != FinishReason::kNone) sequence.drop_drafts();
   return token;
-}
-
-FinishReason Engine::finish_reason(const Sequence& sequence) const {
-  if (std::ranges::find(sequence.stop_ids, sequence.token_ids.back()) != sequence.stop_ids.end())
-    return FinishReason::kStopId;
-  const bool is_long_enough = sequence.num_generated() >= sequence.max_tokens;
-  const bool is_context_full = sequence.num_tokens() >= config_.max_model_len;
-  return is_long_enough || is_context_full ? FinishReason::kMaxTokens : FinishReason::kNone;
 }
 
 }  // namespace runnel

@@ -52,6 +52,7 @@ struct NewToken {
   FinishReason finish_reason;             // kNone: the request goes on
   std::optional<TokenLogprobs> logprobs;  // if asked for
   std::optional<FirstToken> first;        // if it is
+  bool was_draft = false;
 };
 
 // For sequences with prompt_logprobs: what the model thought of a token of the prompt.
@@ -62,7 +63,7 @@ struct ScoredToken {
 };
 
 struct StepOutput {
-  std::vector<NewToken> tokens;      // at most one a request
+  std::vector<NewToken> tokens;      // each request's one after the other, in order: one, and its drafts
   std::vector<ScoredToken> scored;   // at most one a row; each request's one after the other, in order
   std::vector<RequestError> errors;  // requests that this step ended
 };
@@ -72,6 +73,7 @@ struct EngineCounts {
   uint64_t num_finished = 0;  // requests that ended with a finish reason, and those that ended otherwise
   uint64_t num_failed = 0;
   uint64_t num_generated_tokens = 0;
+  uint64_t num_accepted_drafts = 0;
   std::chrono::steady_clock::duration busy{};  // from schedule() to the end of compute()
 };
 
@@ -118,8 +120,10 @@ class Engine {
     uint32_t row;       // of the batch
     uint32_t position;  // of its token in the sequence
 
-    // Whether it gives the sequence its next token; if not, it scores one of the prompt.
-    bool is_last() const { return position + 1 == sequence->num_tokens(); }
+    // Whether it gives the sequence a token; if not, it scores one of the prompt.
+    bool draws() const { return position + 1 >= sequence->num_tokens(); }
+    // Not if it comes after a draft that was not drawn.
+    bool counts() const { return position < sequence->num_cached_tokens + sequence->num_scheduled_tokens; }
     HeadRow for_head() const;
   };
 
@@ -132,7 +136,6 @@ class Engine {
   void settle(const Plan& plan, StepOutput& output);
   FirstToken first_token(const Sequence& sequence) const;
   NewToken append_token(Sequence& sequence, uint32_t token_id);
-  FinishReason finish_reason(const Sequence& sequence) const;
 
   Model& model_;
   EngineConfig config_;

@@ -32,6 +32,7 @@ Plan Scheduler::schedule() {
   if (plan.sequences.empty()) schedule_decode(plan, config_.max_num_seqs);
   CHECK(!plan.sequences.empty() || !has_work());
   plan.is_prefill = plan.num_decoding == 0;
+  if (config_.speculation) add_drafts(plan);
   count(plan);
   return plan;
 }
@@ -96,6 +97,30 @@ void Scheduler::schedule_decode(Plan& plan, uint32_t num_places) {
   const auto place = take_turns ? running_.end() : running_.begin();
   running_.insert(place, plan.sequences.begin(), plan.sequences.end());
   plan.num_decoding = static_cast<uint32_t>(plan.sequences.size());
+}
+
+void Scheduler::add_drafts(Plan& plan) {
+  const auto num_sequences = static_cast<uint32_t>(plan.sequences.size());
+  if (!waiting_.empty() || plan.num_decoding < num_sequences) return;
+  uint32_t num_left = num_draft_rows(plan.num_decoding);
+  for (uint32_t i = 0; i < num_sequences; ++i) {
+    Sequence& sequence = *plan.sequences[i];
+    // What one leaves of its share is for those behind it. The last token is drawn and needs no row.
+    const uint32_t share = num_left / (num_sequences - i);
+    const uint32_t num_useful = sequence.max_tokens - sequence.num_generated() - 1;
+    const uint32_t max_drafts = std::min({share, num_useful, blocks_.num_draft_places(sequence)});
+    sequence.num_drafts = sequence.speculation.append_drafts(sequence.token_ids, max_drafts);
+    blocks_.append_drafts(sequence);
+    sequence.num_scheduled_tokens += sequence.num_drafts;
+    num_left -= sequence.num_drafts;
+    counts_.num_drafts += sequence.num_drafts;
+  }
+}
+
+uint32_t Scheduler::num_draft_rows(uint32_t num_decoding) const {
+  const uint32_t max_rows = std::min(kDraftRows, config_.max_num_batched_tokens);
+  if (num_decoding >= max_rows) return 0;
+  return num_decoding == 1 ? max_rows - 1 : std::min(num_decoding, max_rows - num_decoding);
 }
 
 void Scheduler::count(const Plan& plan) {

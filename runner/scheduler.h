@@ -14,6 +14,12 @@
 // counts decide, never time: a recording is replayed in the same steps. A prompt then keeps its blocks
 // between steps that may need more of them, so it too gives its own back, before any running sequence does.
 //
+// With speculation a step of few next tokens also computes drafts, guesses of the tokens that come after
+// these (runner/speculation.h). They fill rows that cost little, since weights are read once for kDraftRows:
+// all of them where one sequence is alone, and beside others at most as many as there are next tokens, so
+// that nobody waits for twice the rows. Nobody gives way to a draft: there are none while a sequence waits or
+// a prompt is computed, and none for which no block is free.
+//
 // A resumed sequence may make the running ones more than max_num_seqs. They then take turns, those first
 // that had none in the last step: of n running ones each computes in one of any ceil(n / max_num_seqs) steps
 // that have next tokens. A prompt that had begun and finds no place free, since others came while it was
@@ -47,12 +53,16 @@ struct SchedulerConfig {
   bool mixed_batches = true;
   // Rows of each waiting prompt in a step that also has next tokens, eight or fewer of them; of more, more.
   uint32_t mixed_prefill_tokens = 8;
+  bool speculation = false;
   uint32_t window = 0;  // positions that a row sees, its own included; 0: all
 };
 
+// Rows of a step of next tokens that has drafts.
+constexpr uint32_t kDraftRows = 8;
+
 struct Plan {
   bool is_prefill = false;    // only parts of prompts
-  uint32_t num_decoding = 0;  // sequences, the first ones, that compute one next token each
+  uint32_t num_decoding = 0;  // sequences, the first ones, that compute one next token each, and drafts
   // Those with num_scheduled_tokens rows each, in row order.
   std::vector<Sequence*> sequences;
   // Those that lost their blocks to these. Paused ones, which may too, are not among them.
@@ -69,6 +79,7 @@ struct SchedulerCounts {
   uint64_t num_decode_sequences = 0;
   uint64_t num_prefill_tokens = 0;
   uint64_t num_cached_tokens = 0;
+  uint64_t num_drafts = 0;
 };
 
 class Scheduler {
@@ -80,7 +91,7 @@ class Scheduler {
   // Whether schedule() has something to plan.
   bool has_work() const { return !waiting_.empty() || !running_.empty(); }
   Plan schedule();
-  // The scheduled tokens of the sequence have been computed.
+  // The scheduled tokens of the sequence have been computed; those left of them, where drafts were wrong.
   void advance(Sequence& sequence);
   // Takes the sequence out, whatever it was doing, and frees its blocks.
   void finish(Sequence& sequence);
@@ -105,6 +116,9 @@ class Scheduler {
   uint32_t num_prompt_rows(uint32_t num_decoding) const;
   // Whether the first waiting sequence is one that had begun and can go on, so that a place is its due.
   bool keeps_a_place() const;
+  void add_drafts(Plan& plan);
+  // Rows that drafts may have in a step with so many next tokens.
+  uint32_t num_draft_rows(uint32_t num_decoding) const;
   void count(const Plan& plan);
   // Sees to it that the last token of the sequence can have a place, whoever has to give way. False: the
   // sequence itself had to.

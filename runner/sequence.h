@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "runner/speculation.h"
+
 namespace runnel {
 
 // What a request may list; sequence_from checks it.
@@ -50,7 +52,7 @@ enum class FinishReason { kNone, kStopId, kMaxTokens };
 
 struct Sequence {
   uint32_t request_id = 0;
-  std::vector<uint32_t> token_ids;  // prompt, then generated
+  std::vector<uint32_t> token_ids;  // prompt, then generated; in a step, drafts at the end
   uint32_t num_prompt_tokens =
       0;                    // of the original prompt; tokens emitted by earlier runners are generated ones
   uint32_t max_tokens = 0;  // generated tokens in all
@@ -64,11 +66,13 @@ struct Sequence {
 
   SequenceStatus status = SequenceStatus::kWaiting;
   uint32_t num_cached_tokens = 0;     // leading tokens whose K and V are stored
-  uint32_t num_scheduled_tokens = 0;  // tokens after those that this step computes
+  uint32_t num_scheduled_tokens = 0;  // tokens after those that this step computes, drafts included
+  uint32_t num_drafts = 0;            // guessed and not drawn yet, the last of token_ids; 0 between steps
   std::vector<uint32_t> block_table;  // KV block of each block_size tokens, or kNoBlock
   BlockChain chain;                   // of the blocks that its cached tokens fill
-  bool has_begun = false;             // a step has computed a part of it
-  bool was_resumed = false;           // after a pause
+  Speculation speculation;
+  bool has_begun = false;    // a step has computed a part of it
+  bool was_resumed = false;  // after a pause
 
   // For FirstOutput: when it was taken, when its first rows were scheduled, and how many rows it was spared.
   std::chrono::steady_clock::time_point accepted_at{};
@@ -77,8 +81,14 @@ struct Sequence {
   bool has_output = false;
   bool is_cancelled = false;  // it ends with the step that is under way
 
-  uint32_t num_tokens() const { return static_cast<uint32_t>(token_ids.size()); }
+  // Without drafts.
+  uint32_t num_tokens() const { return static_cast<uint32_t>(token_ids.size()) - num_drafts; }
   uint32_t num_generated() const { return num_tokens() - num_prompt_tokens; }
+  void drop_drafts() {
+    num_scheduled_tokens -= num_drafts;
+    token_ids.resize(num_tokens());
+    num_drafts = 0;
+  }
   // Whether the token of this index is still to be told of, by the row before it.
   bool wants_score(uint32_t index) const {
     return prompt_logprobs && index >= num_scored_tokens && index < num_prompt_tokens;

@@ -9,6 +9,7 @@ export const PASSED_ON = [
   'max-num-batched-tokens',
   'mixed-batches',
   'mixed-prefill-tokens',
+  'speculation',
   'block-size',
   'kv-cache-bytes',
   'kv-cache-type',

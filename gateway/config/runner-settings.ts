@@ -99,6 +99,10 @@ export const runnerSettings = {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
     help: 'rows of each waiting prompt in a step with at most 8 next tokens; with more, in proportion; default: 8',
   },
+  speculation: {
+    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
+    help: 'whether a text that repeats itself is computed several tokens in a step; default: on; CUDA: off',
+  },
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),
     help: 'tokens in a block of the KV cache: a power of two',

@@ -51,6 +51,14 @@ const COUNTERS: Readonly<Record<string, CounterFamily>> = {
     help: 'Tokens that runners drew',
     samples: [[{}, 'numGeneratedTokens']],
   },
+  runnel_draft_tokens_total: {
+    help: 'Guesses of next tokens that were computed',
+    samples: [[{}, 'numDraftTokens']],
+  },
+  runnel_accepted_draft_tokens_total: {
+    help: 'Guesses of next tokens that were then drawn',
+    samples: [[{}, 'numAcceptedDraftTokens']],
+  },
   runnel_step_seconds_total: {
     help: 'Seconds spent in steps',
     samples: [[{}, 'busyUs']],

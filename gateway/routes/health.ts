@@ -43,6 +43,8 @@ function schedulerOf(stats: SchedulerStats, info: RunnerInfo | undefined): objec
     prefill_tokens: stats.numPrefillTokens,
     cached_tokens: stats.numCachedTokens,
     generated_tokens: stats.numGeneratedTokens,
+    draft_tokens: stats.numDraftTokens,
+    accepted_draft_tokens: stats.numAcceptedDraftTokens,
     blocks_total: info?.numBlocks ?? null,
     blocks_free: stats.numFreeBlocks,
     blocks_reusable: stats.numReusableBlocks,

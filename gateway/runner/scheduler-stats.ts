@@ -13,6 +13,8 @@ export const schedulerCounters = [
   'numPrefillTokens',
   'numCachedTokens',
   'numGeneratedTokens',
+  'numDraftTokens',
+  'numAcceptedDraftTokens',
   'busyUs',
 ] as const;
 

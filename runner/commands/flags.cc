@@ -85,18 +85,23 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
                    "Launch each operation, instead of graphs of them");
 }
 
+void add_switch(CLI::App& command, const std::string& name, bool& is_on, const std::string& description) {
+  command
+      .add_option_function<std::string>(
+          name, [&is_on](const std::string& value) { is_on = value == "on"; },
+          description + "; default: " + (is_on ? "on" : "off"))
+      ->type_name("on|off")
+      ->check(CLI::IsMember({"on", "off"}).description(""));
+}
+
 void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   command.add_option("--max-model-len", flags.max_model_len,
                      "Tokens of prompt and answer together; default: the model's context");
   command.add_option("--max-num-batched-tokens", flags.max_num_batched_tokens, "Rows computed in one step")
       ->check(CLI::Range(1u, kMaxNumBatchedTokens))
       ->capture_default_str();
-  command
-      .add_option_function<std::string>(
-          "--mixed-batches", [&flags](const std::string& value) { flags.mixed_batches = value == "on"; },
-          "Whether next tokens and parts of prompts share a step; default: on")
-      ->type_name("on|off")
-      ->check(CLI::IsMember({"on", "off"}).description(""));
+  add_switch(command, "--mixed-batches", flags.mixed_batches,
+             "Whether next tokens and parts of prompts share a step");
   command
       .add_option(
           "--mixed-prefill-tokens", flags.mixed_prefill_tokens,
@@ -343,6 +348,9 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
       add_cpu_flags(*command, flags.engine);
     }
   }
+  for (CLI::App* command : {&generate_command, &serving_command})
+    add_switch(*command, "--speculation", flags.engine.speculation,
+               "Whether a text that repeats itself is computed several tokens in a step");
   for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
     command->add_flag("--json", flags.json, "One JSON object");
   if (uses_gpu)

@@ -78,6 +78,8 @@ void EngineFlags::set_gpu_defaults() {
   max_num_batched_tokens = 2048;
   block_size = 64;
   kv_cache_bytes = 0;
+  // A step with drafts is none that a graph stands for.
+  speculation = false;
 }
 
 Result<void> check_block_size(uint32_t block_size) {
@@ -130,6 +132,7 @@ Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
                                                  .num_blocks = *num_blocks,
                                                  .mixed_batches = flags.mixed_batches,
                                                  .mixed_prefill_tokens = flags.mixed_prefill_tokens,
+                                                 .speculation = flags.speculation,
                                                  .window = config.sliding_window}};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.backend = std::move(backend),

@@ -42,6 +42,7 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
                      .max_num_batched_tokens = start.max_num_batched_tokens(),
                      .mixed_batches = start.mixed_batches(),
                      .mixed_prefill_tokens = start.mixed_prefill_tokens(),
+                     .speculation = start.speculation(),
                      .block_size = start.block_size(),
                      .kv_cache_bytes = start.kv_cache_bytes(),
                      .kv_cache_type = *kv_cache_type,

@@ -56,6 +56,8 @@ Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
   } else if (!flags.is_workload_bench) {
     flags.engine.max_num_seqs = std::ranges::max(flags.bench.batches);
   }
+  // A row more or less in a step would be a matter of what random prompts lead to.
+  flags.engine.speculation = false;
   flags.bench.json = flags.workload.json = flags.gap.json = flags.json;
   const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
   if (!loaded.ok()) return loaded.error();

@@ -102,6 +102,7 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   start.set_activations(std::string(activation_type_name(flags.activations)));
   start.set_mixed_batches(flags.mixed_batches);
   start.set_mixed_prefill_tokens(flags.mixed_prefill_tokens);
+  start.set_speculation(flags.speculation);
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }
 

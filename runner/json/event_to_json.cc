@@ -96,7 +96,9 @@ ordered_json json_of(const wire::Stats& stats) {
           {"num_free_blocks", stats.num_free_blocks()},
           {"num_reusable_blocks", stats.num_reusable_blocks()},
           {"busy_us", whole64(stats.busy_us())},
-          {"memory_bytes", whole64(stats.memory_bytes())}};
+          {"memory_bytes", whole64(stats.memory_bytes())},
+          {"num_draft_tokens", whole64(stats.num_draft_tokens())},
+          {"num_accepted_draft_tokens", whole64(stats.num_accepted_draft_tokens())}};
 }
 
 ordered_json json_of(const wire::PromptLogprobs& prompt) {

@@ -33,9 +33,18 @@ void fill_logprobs(const TokenLogprobs& logprobs, wire::TokenLogprobs& entry) {
   entry.mutable_top_logprobs()->Assign(logprobs.top_logprobs.begin(), logprobs.top_logprobs.end());
 }
 
-void fill_output(const NewToken& token, wire::Output& output) {
+// The output of the token's request, which is the last one if it has one already.
+wire::Output& output_of(const NewToken& token, wire::Step& step) {
+  const int num_outputs = step.outputs_size();
+  if (num_outputs > 0 && step.outputs(num_outputs - 1).request_id() == token.request_id)
+    return *step.mutable_outputs(num_outputs - 1);
+  wire::Output& output = *step.add_outputs();
   output.set_request_id(token.request_id);
   output.set_first_index(token.index);
+  return output;
+}
+
+void add_token(const NewToken& token, wire::Output& output) {
   output.add_token_ids(token.token_id);
   output.set_finish_reason(wire_reason(token.finish_reason));
   if (token.logprobs) fill_logprobs(*token.logprobs, *output.add_logprobs());
@@ -132,7 +141,7 @@ Result<void> Session::step(const DuringStep& during_step) {
   wire::Step& step = *message.mutable_step();
   step.set_step(vitals_.step);
   for (const NewToken& token : output.tokens) {
-    fill_output(token, *step.add_outputs());
+    add_token(token, output_of(token, step));
     if (token.first) fill_first_output(token, *step.add_first_outputs());
   }
   if (const auto sent = send_(message); !sent.ok()) return sent;

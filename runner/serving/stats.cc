@@ -21,6 +21,8 @@ wire::Stats stats_of(const Engine& engine) {
   stats.set_num_prefill_tokens(scheduled.num_prefill_tokens);
   stats.set_num_cached_tokens(scheduled.num_cached_tokens);
   stats.set_num_generated_tokens(computed.num_generated_tokens);
+  stats.set_num_draft_tokens(scheduled.num_drafts);
+  stats.set_num_accepted_draft_tokens(computed.num_accepted_drafts);
   stats.set_num_free_blocks(scheduler.blocks().num_free_blocks());
   stats.set_num_reusable_blocks(scheduler.blocks().num_reusable_blocks());
   const auto busy = std::chrono::duration_cast<std::chrono::microseconds>(computed.busy);

@@ -22,6 +22,9 @@ const cutPoints = Array.from({ length: NUM_TOKENS - 1 }, (_, index) => index + 1
   (tokens) => (tokens - 1) % STRIDE === 0,
 );
 
+/** A token in each step, so that each place is met. */
+const FLAGS = ['--speculation', 'off'];
+
 interface Cut {
   readonly request: VariedRequest;
   readonly expected: string;
@@ -32,7 +35,7 @@ interface Cut {
 
 async function runCut({ request, expected, tokens, numPromptTokens }: Cut): Promise<void> {
   const where = `${request.name}, cut after ${tokens} tokens`;
-  await servedTiny({ deaths: [{ fault: `kill@step:${tokens}` }] }, async (served) => {
+  await servedTiny({ deaths: [{ fault: `kill@step:${tokens}` }], flags: FLAGS }, async (served) => {
     const { digest } = await served.ask(request);
     assert.is(served.supervisor.status().restarts, 1, where);
     const position = deathPosition(served);

@@ -22,6 +22,8 @@ const NUM_TOKENS = 64;
 /** So that prompts take several steps. */
 const SMALL_CHUNKS = ['--max-num-batched-tokens', '8'];
 const NUM_CHUNKS = 3;
+/** A token in each step, so that the step comes that is planned. What is expected is told by a runner that may draft. */
+const PLAIN = ['--speculation', 'off'];
 /** Tensors of the tiny model, those of two layers and three more; operations of one step, five a layer and two more. */
 const NUM_LOADS = 12;
 const NUM_OPERATIONS = 12;
@@ -78,7 +80,8 @@ async function runRound({ deaths, options, alsoTrue }: Phase, round: number): Pr
   const request = requests[round % requests.length] as VariedRequest;
   const planned = deaths(round);
   const where = `${request.name}, ${JSON.stringify(planned)}, seed ${random.seed}`;
-  await servedTiny({ deaths: planned, ...options }, async (served) => {
+  const flags = [...PLAIN, ...(options?.flags ?? [])];
+  await servedTiny({ ...options, deaths: planned, flags }, async (served) => {
     const { digest } = await served.ask(request);
     assert.is(digest, expected.get(request), where);
     assert.is(served.supervisor.status().restarts, planned.length, where);

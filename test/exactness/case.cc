@@ -22,6 +22,8 @@ void choose_sampling(Random& random, uint32_t vocab_size, wire::Sampling& sampli
       bias.set_bias(random.pick({-100.0f, -2.0f, 0.5f, 3.0f}));
     }
   }
+  // With little to draw from, answers repeat what came before.
+  if (random.one_in(6)) sampling.set_top_k(random.pick({1u, 2u}));
   // More ids are allowed than may be banned or stop: something is left to draw.
   if (random.one_in(8))
     for (uint32_t id = random.below(10); id < vocab_size; id += vocab_size / 25)
@@ -41,7 +43,10 @@ void choose_prompt(Random& random, const Sizes& sizes, uint32_t vocab_size, cons
   const uint32_t num_left = sizes.max_prompt_tokens - request.token_ids_size();
   const uint32_t num_own =
       request.token_ids().empty() ? random.between(1, num_left) : random.below(num_left + 1);
-  for (const uint32_t id : random.ids(num_own, vocab_size)) request.add_token_ids(id);
+  // Half of them repeat themselves, as what is drafted from does.
+  const std::vector<uint32_t> own = random.ids(num_own, vocab_size);
+  const uint32_t period = random.one_in(2) ? random.between(1, 12) : num_own;
+  for (uint32_t i = 0; i < num_own; ++i) request.add_token_ids(own[i % period]);
 }
 
 wire::Generate random_request(Random& random, const Sizes& sizes, uint32_t vocab_size, uint32_t request_id,

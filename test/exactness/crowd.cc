@@ -10,6 +10,15 @@ namespace {
 // Far beyond what any case takes: one that goes on for ever is a failure.
 constexpr uint32_t kMaxSteps = 200'000;
 
+bool is_tested(const Sequence* sequence) {
+  return sequence->request_id == kRequestUnderTest;
+}
+
+uint32_t num_drafts_of_tested(const Plan& plan) {
+  const auto found = std::ranges::find_if(plan.sequences, is_tested);
+  return found == plan.sequences.end() ? 0 : (*found)->num_drafts;
+}
+
 }  // namespace
 
 Crowd::Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Random& random)
@@ -98,13 +107,19 @@ void Crowd::step() {
   notice(plan);
   const Contender& contender = subject_.contender();
   const uint64_t num_replays = contender.num_graph_replays();
+  const uint32_t num_drafts = num_drafts_of_tested(plan);
   const StepOutput output = runner_->watched.compute(plan);
+  const auto is_drawn = [](const NewToken& token) {
+    return token.request_id == kRequestUnderTest && token.was_draft;
+  };
+  const auto num_drawn = static_cast<uint32_t>(std::ranges::count_if(output.tokens, is_drawn));
+  if (num_drawn > 0) events_.add(Event::kDrafts);
+  if (num_drawn < num_drafts) events_.add(Event::kRejected);
   const bool is_replayed = contender.num_graph_replays() > num_replays;
   for (const NewToken& token : output.tokens) take(token, is_replayed);
 }
 
 void Crowd::notice(const Plan& plan) {
-  const auto is_tested = [](const Sequence* sequence) { return sequence->request_id == kRequestUnderTest; };
   if (std::ranges::any_of(plan.preempted, is_tested)) events_.add(Event::kPreempted);
   const auto found = std::ranges::find_if(plan.sequences, is_tested);
   if (found == plan.sequences.end()) return;

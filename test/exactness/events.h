@@ -22,14 +22,17 @@ enum class Event : size_t {
   kEager,     // ... where no graphs are allowed
   kReplayed,  // ... that a graph computed which had been launched before
   kLogprobs,  // log-probabilities were asked for
+  kDrafts,    // a step brought several tokens of it
+  kRejected,  // a step computed rows of it that were not wanted
   kCount,
 };
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",         "prompt split",    "mixed step",     "prefix hit",    "preempted",
-    "paused and resumed", "cancels near it", "killed",         "killed twice",  "several threads",
-    "portable kernels",   "without graphs",  "graph replayed", "logprobs asked"};
+    "in company",     "prompt split",       "mixed step",       "prefix hit",
+    "preempted",      "paused and resumed", "cancels near it",  "killed",
+    "killed twice",   "several threads",    "portable kernels", "without graphs",
+    "graph replayed", "logprobs asked",     "drafts drawn",     "drafts rejected"};
 
 class Events {
  public:

@@ -20,6 +20,7 @@ Setting random_setting(Random& random, const Subject& subject, const Sizes& size
       random.one_in(8) ? random.between(1, 8) : random.between(8, max_model_len + 8);
   flags.mixed_batches = !random.one_in(4);
   flags.mixed_prefill_tokens = random.pick({1u, 3u, 8u, 32u, 256u});
+  flags.speculation = !random.one_in(4);
   flags.block_size = random.pick({8u, 8u, 8u, 8u, 16u, 16u, 32u, 256u});
 
   // Blocks for the longest request and not for many more, so that they run out.

@@ -21,6 +21,7 @@ Setting plain_setting(const std::string& path, KvType kv_type) {
   setting.flags.num_threads = 1;
   setting.flags.max_num_seqs = 1;
   setting.flags.max_num_batched_tokens = kPlainRows;
+  setting.flags.speculation = false;
   return setting;
 }
 

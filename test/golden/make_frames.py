@@ -104,7 +104,8 @@ PROMPT_LOGPROBS = nested(8, number(1, 7) + number(2, 257) + nested(3, LOGPROBS) 
 STATS_FIELDS = ["num_waiting", "num_running", "num_paused", "num_finished", "num_failed", "num_preemptions",
                 "num_prefill_steps", "num_decode_steps", "num_mixed_steps", "num_prefill_sequences",
                 "num_decode_sequences", "num_prefill_tokens", "num_cached_tokens", "num_generated_tokens",
-                "num_free_blocks", "num_reusable_blocks", "busy_us", "memory_bytes"]
+                "num_free_blocks", "num_reusable_blocks", "busy_us", "memory_bytes", "num_draft_tokens",
+                "num_accepted_draft_tokens"]
 STATS = nested(9, b"".join(number(i + 1, 100 + i) for i in range(len(STATS_FIELDS))))
 FAILURE = nested(7, number(1, 65) + text(2, "model.gguf: the magic is 0x00000000."))
 FAILURE_OF_MEMORY = nested(7, number(1, 71) + text(2, "The GPU's memory is too small.") + text(3, "NVIDIA H200") +

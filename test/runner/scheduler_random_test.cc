@@ -17,14 +17,23 @@ void check_plan(const Plan& plan, const SchedulerConfig& config, size_t num_wait
   CHECK(plan.sequences.size() <= config.max_num_seqs);
   uint32_t num_rows = 0;
   uint32_t num_prompt_rows = 0;
+  uint32_t num_drafts = 0;
   for (size_t i = 0; i < plan.sequences.size(); ++i) {
     const uint32_t num_scheduled = plan.sequences[i]->num_scheduled_tokens;
     CHECK(num_scheduled > 0);
-    if (i < plan.num_decoding) CHECK(num_scheduled == 1);
+    if (i < plan.num_decoding) CHECK(num_scheduled == 1 + plan.sequences[i]->num_drafts);
+    if (i >= plan.num_decoding) CHECK(plan.sequences[i]->num_drafts == 0);
+    num_drafts += plan.sequences[i]->num_drafts;
     if (i >= plan.num_decoding) num_prompt_rows += num_scheduled;
     num_rows += num_scheduled;
   }
   CHECK(num_rows <= config.max_num_batched_tokens);
+  if (num_drafts > 0) {
+    CHECK(config.speculation);
+    CHECK(plan.num_decoding + num_drafts <= kDraftRows);
+    CHECK((plan.num_decoding == 1 || num_drafts <= plan.num_decoding));
+    CHECK(num_waiting + plan.preempted.size() == 0);
+  }
   if (plan.num_decoding == 0) return;
   const size_t num_places = config.max_num_seqs - plan.num_decoding;
   const size_t num_starting = std::min(num_waiting + plan.preempted.size(), num_places);
@@ -117,6 +126,7 @@ TEST_CASE(
                                  .num_blocks = 12 + below(20),
                                  .mixed_batches = round % 2 == 0,
                                  .mixed_prefill_tokens = 1 + below(12),
+                                 .speculation = below(2) == 0,
                                  .window = windows[below(6)]};
     CAPTURE(round);
     Scheduler scheduler(config);
@@ -166,18 +176,20 @@ TEST_CASE(
     for (const auto& [id, sequence] : live) {
       CHECK(sequence.num_generated() == sequence.max_tokens);
       for (uint32_t i = sequence.num_prompt_tokens; i < sequence.num_tokens(); ++i)
-        CHECK(sequence.token_ids[i] == (sequence.token_ids[i - 1] * 31 + i) % 100);
+        CHECK(sequence.token_ids[i] == next_token(sequence, i));
     }
     CHECK(scheduler.blocks().num_free_blocks() == config.num_blocks);
     longest_wait = std::max(longest_wait, turns.longest());
     total.num_preemptions += scheduler.counts().num_preemptions;
     total.num_mixed_steps += scheduler.counts().num_mixed_steps;
+    total.num_drafts += scheduler.counts().num_drafts;
     total.num_cached_tokens += scheduler.counts().num_cached_tokens;
   }
   CHECK(longest_wait > 1);
   CHECK(total.num_preemptions > 0);
   CHECK(total.num_mixed_steps > 0);
   CHECK(total.num_cached_tokens > 0);
+  CHECK(total.num_drafts > 0);
 }
 
 TEST_CASE("scheduler: first tokens come in order of arrival, however little memory there is") {

@@ -128,10 +128,12 @@ test('the scheduler shows once the runner has told of it, with mean batches', as
     prefill_tokens: 18,
     cached_tokens: 19,
     generated_tokens: 20,
+    draft_tokens: 21,
+    accepted_draft_tokens: 22,
     blocks_total: 64,
     blocks_free: 4,
     blocks_reusable: 5,
-    busy_seconds: 21e-6,
+    busy_seconds: 23e-6,
     memory_bytes: 6,
   });
   const idle = { ...countersOf(() => 0), ...gauges, memoryBytes: 0 };

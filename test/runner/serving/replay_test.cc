@@ -91,8 +91,9 @@ struct Replayed {
 };
 
 Replayed replay_it(const std::string& path, uint64_t until_step = kAll,
-                   const ReplaySubject& subject = kSubject, bool mixed_batches = true) {
-  FakeEngine fake(mixed_batches);
+                   const ReplaySubject& subject = kSubject, bool mixed_batches = true,
+                   bool speculation = false) {
+  FakeEngine fake(mixed_batches, speculation);
   Result<Recording> recording = Recording::open(path);
   REQUIRE(recording.ok());
   std::ostringstream out;
@@ -240,6 +241,39 @@ TEST_CASE("replay: a cancel in the middle of a step is obeyed in that step again
     write_entries(file.path, all);
     CHECK(replay_it(file.path, kAll, kSubject, mixed).end.error().exit_code == ExitCode::kUsage);
   }
+}
+
+TEST_CASE("replay: steps with drafts bring the same tokens again, also where a cancel came in one") {
+  const RecordingPath file;
+  FakeEngine fake(true, /*speculation=*/true);
+  const auto repeating = [](const Sequence& sequence) {
+    wire::ToRunner command = generate_of(sequence);
+    for (const uint32_t id : {5, 6})
+      command.mutable_generate()->mutable_sampling()->add_allowed_token_ids(id);
+    return command;
+  };
+  {
+    wire::RecordingStart start;
+    start.set_version(kRecordingVersion);
+    const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
+    RecordedSession session(fake, *recorder);
+    session.obey(repeating(kFirst));
+    session.step(12);
+    session.obey(repeating(kSecond));
+    session.step(5);
+    wire::ToRunner cancel;
+    cancel.mutable_cancel()->set_request_id(1);
+    session.step_with({cancel});
+    session.obey(repeating(kThird));
+    session.step(1000);
+  }
+  CHECK(fake.engine.counts().num_accepted_drafts > 10);
+  CHECK(fake.engine.scheduler().counts().num_drafts > fake.engine.counts().num_accepted_drafts);
+  const Replayed replayed = replay_it(file.path, kAll, kSubject, true, /*speculation=*/true);
+  CHECK(replayed.end.ok());
+  CHECK(replayed.said.find(std::to_string(fake.model.num_forwards) + " steps, ") == 0);
+  // The same tokens, but in other steps.
+  CHECK(replay_it(file.path).end.error().exit_code == ExitCode::kDifferent);
 }
 
 TEST_CASE("replay: times are not compared, what was found in the cache is") {

@@ -1,5 +1,6 @@
 #include "runner/serving/serve.h"
 
+#include <algorithm>
 #include <future>
 #include <utility>
 
@@ -49,6 +50,31 @@ TEST_CASE("serve: a continued request goes on at the next index with the same to
   Listener listener(runner.gateway);
   listener.answers[1].token_ids.assign(whole.begin(), whole.begin() + 12);
   CHECK(listener.until_ended(1).token_ids == whole);
+}
+
+TEST_CASE(
+    "serve: tokens that a step drew several of come in one output, in order, each with its "
+    "log-probabilities") {
+  SchedulerConfig scheduler = kScheduler;
+  scheduler.speculation = true;
+  ServingRunner runner(scheduler);
+  Sequence request = seeded(1, 10, 60);
+  request.sampling.allowed_ids = {5};
+  request.top_logprobs = 2;
+  wire::ToRunner command = generate_of(request);
+  command.mutable_generate()->mutable_sampling()->add_allowed_token_ids(5);
+  runner.gateway.send(command);
+  Listener listener(runner.gateway);
+  int longest = 0;
+  while (!listener.answers[1].has_ended()) {
+    REQUIRE(listener.listen_once());
+    REQUIRE(listener.last.step().outputs_size() == 1);
+    const wire::Output& output = listener.last.step().outputs(0);
+    CHECK(output.logprobs_size() == output.token_ids_size());
+    longest = std::max(longest, output.token_ids_size());
+  }
+  CHECK(listener.answers[1].token_ids == fake_answer(request, kContext));
+  CHECK(longest == 8);
 }
 
 TEST_CASE("serve: cancel ends a request in the middle, with one terminal event") {

@@ -50,4 +50,23 @@ TEST_CASE("stats: every figure is what happened") {
   CHECK(stats_of(engine).num_reusable_blocks() == 2);
 }
 
+TEST_CASE("stats: drafts are counted when they are computed, and when they are drawn") {
+  FakeModel model(8, 40, 64);
+  const SchedulerConfig scheduler{.max_num_batched_tokens = 64,
+                                  .max_num_seqs = 8,
+                                  .block_size = 8,
+                                  .num_blocks = 40,
+                                  .speculation = true};
+  Engine engine(model, {.max_model_len = 200, .scheduler = scheduler});
+  Sequence request = sequence_of(1, {5, 5, 5, 5, 5}, 30);
+  request.sampling.allowed_ids = {5};
+  CHECK_FALSE(engine.add(request));
+  engine.step();
+  CHECK(stats_of(engine).num_draft_tokens() == 0);
+  engine.step();
+  CHECK(stats_of(engine).num_draft_tokens() == 2);
+  CHECK(stats_of(engine).num_accepted_draft_tokens() == 2);
+  CHECK(stats_of(engine).num_generated_tokens() == 4);
+}
+
 }  // namespace runnel

@@ -1,0 +1,76 @@
+/** Answers are the same to the byte whether runners draft or not, on every route, through deaths of runners too. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { closeTinyModel, loadTinyModel, servedTiny, TINY_ID } from '../fixtures/served-tiny.ts';
+import { type VariedRequest, variedRequests } from '../fixtures/varied-requests.ts';
+import { until } from '../fixtures/within.ts';
+
+const NUM_TOKENS = 96;
+const ON = ['--speculation', 'on'];
+const OFF = ['--speculation', 'off'];
+
+/** With one token to draw from, and with three: what follows the same tokens is the same always, and now and then. */
+function repeating(request: VariedRequest): readonly VariedRequest[] {
+  const { logit_bias: _bias, banned_token_ids: _banned, stop_token_ids: _stop, ...body } = request.body;
+  return [[97], [97, 98, 99]].map((ids) => ({
+    ...request,
+    name: `${request.name}, of ${ids.length} tokens`,
+    body: { ...body, allowed_token_ids: ids },
+  }));
+}
+
+/** A native job has an id that no other one has at the same time. */
+function withJobId(request: VariedRequest, index: number): VariedRequest {
+  if (request.path !== '/execute') return request;
+  return { ...request, body: { ...request.body, job_id: `job-${index}` } };
+}
+
+const requests = variedRequests(TINY_ID, NUM_TOKENS)
+  .flatMap((request) => [request, ...repeating(request)])
+  .map(withJobId);
+
+async function digestsOf(flags: readonly string[]): Promise<readonly string[]> {
+  const digests: string[] = [];
+  await servedTiny({ flags }, async ({ ask }) => {
+    for (const request of requests) digests.push((await ask(request)).digest);
+  });
+  return digests;
+}
+
+const test = suite('speculation');
+
+test.before(loadTinyModel);
+test.after(closeTinyModel);
+
+let expected: readonly string[] = [];
+
+test('with drafts every route gives the bytes that it gives without, one request after another', async () => {
+  expected = await digestsOf(OFF);
+  await servedTiny({ flags: ON }, async ({ ask, supervisor }) => {
+    for (const [i, request] of requests.entries())
+      assert.is((await ask(request)).digest, expected[i], request.name);
+    const hasTold = () => (supervisor.status().stats?.numAcceptedDraftTokens ?? 0) > NUM_TOKENS;
+    await until(10_000, 'accepted drafts in what the runner tells', hasTold);
+    const { numDraftTokens, numAcceptedDraftTokens } = supervisor.status().counters;
+    assert.ok(numDraftTokens > numAcceptedDraftTokens);
+  });
+});
+
+test('with drafts every route gives the same bytes among others', async () => {
+  await servedTiny({ flags: ON }, async ({ ask }) => {
+    const digests = await Promise.all(requests.map(async (request) => (await ask(request)).digest));
+    for (const [i, request] of requests.entries()) assert.is(digests[i], expected[i], request.name);
+  });
+});
+
+test('a runner that dies between steps with drafts is followed by one that goes on with the same bytes', async () => {
+  for (const step of [2, 5, 9, 14]) {
+    await servedTiny({ deaths: [{ fault: `kill@step:${step}` }], flags: ON }, async ({ ask, supervisor }) => {
+      const index = 1; // greedy, of one token
+      assert.is((await ask(requests[index] as VariedRequest)).digest, expected[index], `step ${step}`);
+      assert.is(supervisor.status().restarts, 1);
+    });
+  }
+});
+
+test.run();
