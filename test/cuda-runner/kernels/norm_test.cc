@@ -67,8 +67,7 @@ TEST_CASE("norm: chosen rows, in the order they are chosen, are as they are amon
   std::vector<float> wanted;
   for (const uint32_t row : chosen) {
     const auto first = x.begin() + row * kStride;
-    const std::vector<float> y =
-        reference::norm(std::vector<float>(first, first + kWidth), gain, kEpsilon);
+    const std::vector<float> y = reference::norm(std::vector<float>(first, first + kWidth), gain, kEpsilon);
     wanted.insert(wanted.end(), y.begin(), y.end());
   }
   CHECK(out.is(reference::ready(wanted, kWidth)));

@@ -89,7 +89,7 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
         for (uint32_t row = 0; row < num_rows; ++row) {
           for (uint32_t i = 0; i < kWidth; ++i)
             rows.push_back(reference::gated(reference::product(gate_type, gate.row(i), x, row),
-                                                 reference::product(up_type, up.row(i), x, row)));
+                                            reference::product(up_type, up.row(i), x, row)));
         }
         const Ready wanted = reference::ready(rows, kWidth);
         REQUIRE(bits_of(out.values.values()) == bits_of(wanted.values));
