@@ -1,5 +1,5 @@
-// What lies behind an ActivationHandle: rows of floats and, for those that go into a product, what it reads
-// of them beside: each block of 32 values as bytes with a scale, and their sums (docs/numerics.md).
+// What flows between two operations: rows of floats and, for those that go into a product, what it reads of
+// them beside: each block of 32 values as bytes with a scale, and their sums (docs/numerics.md).
 #pragma once
 
 #include <cstddef>

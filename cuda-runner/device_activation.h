@@ -1,4 +1,4 @@
-// What lies behind an ActivationHandle: rows of floats, and the same ready for a product.
+// What flows between two operations: rows of floats, and the same ready for a product.
 #pragma once
 
 #include <cstdint>

@@ -170,17 +170,25 @@ RUNNEL_DRAW_INLINE LongWords exp_weight(Doubles x) {
   return x >= -28.0 ? weight : LongWords{};
 }
 
-static uint64_t weigh(const float* logits, uint32_t n, float least, double temperature, double max) {
-  LongWords sums = {};
+// Calls fn with the logits of each register in doubles, half a register at a time, where one is at least
+// `least`.
+template <typename Fn>
+RUNNEL_INLINE void for_each_half(const float* logits, uint32_t n, float least, const Fn& fn) {
   for_each_register(
       logits, n, [&](uint32_t, Floats x) __attribute__((always_inline)) {
         if (mask_bits(x >= least) == 0) return;
         HalfFloats halves[2];
         __builtin_memcpy(halves, &x, sizeof(x));
 #pragma GCC unroll 2
-        for (const HalfFloats half : halves)
-          sums += exp_weight(__builtin_convertvector(half, Doubles) / temperature - max);
+        for (const HalfFloats half : halves) fn(__builtin_convertvector(half, Doubles));
       });
+}
+
+static uint64_t weigh(const float* logits, uint32_t n, float least, double temperature, double max) {
+  LongWords sums = {};
+  for_each_half(
+      logits, n,
+      least, [&](Doubles x) __attribute__((always_inline)) { sums += exp_weight(x / temperature - max); });
   uint64_t sum = 0;
   for (uint32_t lane = 0; lane < kDoubles; ++lane) sum += sums[lane];
   return sum;
@@ -188,29 +196,23 @@ static uint64_t weigh(const float* logits, uint32_t n, float least, double tempe
 
 static double weigh_roughly(const float* logits, uint32_t n, float least, double scale, double offset) {
   Doubles sums = {};
-  for_each_register(
-      logits, n, [&](uint32_t, Floats x) __attribute__((always_inline)) {
-        if (mask_bits(x >= least) == 0) return;
-        HalfFloats halves[2];
-        __builtin_memcpy(halves, &x, sizeof(x));
-#pragma GCC unroll 2
-        for (const HalfFloats half : halves) {
-          Doubles exponent = __builtin_convertvector(half, Doubles) * scale + offset;
-          // Of what is so far below, or no candidate, there is nothing to add; 2^exponent must stay a number.
-          exponent = exponent > -1000.0 ? exponent : Doubles{} - 1000.0;
-          // As in exp_weight.
-          const Doubles shift = Doubles{} + 0x1.8p52;
-          const Doubles shifted = exponent + shift;
-          const Doubles r = (exponent - (shifted - shift)) * 0x1.62e42fefa39efp-1;
-          Doubles p = fma(r, Doubles{} + 1.0 / 5040.0, Doubles{} + 1.0 / 720.0);
-          p = fma(p, r, Doubles{} + 1.0 / 120.0);
-          p = fma(p, r, Doubles{} + 1.0 / 24.0);
-          p = fma(p, r, Doubles{} + 1.0 / 6.0);
-          p = fma(p, r, Doubles{} + 0.5);
-          p = fma(p, r, Doubles{} + 1.0);
-          p = fma(p, r, Doubles{} + 1.0);
-          sums += p * (Doubles)(((Longs)shifted - (Longs)shift + 1023) << 52);
-        }
+  for_each_half(
+      logits, n, least, [&](Doubles x) __attribute__((always_inline)) {
+        Doubles exponent = x * scale + offset;
+        // Of what is so far below, or no candidate, there is nothing to add; 2^exponent must stay a number.
+        exponent = exponent > -1000.0 ? exponent : Doubles{} - 1000.0;
+        // As in exp_weight.
+        const Doubles shift = Doubles{} + 0x1.8p52;
+        const Doubles shifted = exponent + shift;
+        const Doubles r = (exponent - (shifted - shift)) * 0x1.62e42fefa39efp-1;
+        Doubles p = fma(r, Doubles{} + 1.0 / 5040.0, Doubles{} + 1.0 / 720.0);
+        p = fma(p, r, Doubles{} + 1.0 / 120.0);
+        p = fma(p, r, Doubles{} + 1.0 / 24.0);
+        p = fma(p, r, Doubles{} + 1.0 / 6.0);
+        p = fma(p, r, Doubles{} + 0.5);
+        p = fma(p, r, Doubles{} + 1.0);
+        p = fma(p, r, Doubles{} + 1.0);
+        sums += p * (Doubles)(((Longs)shifted - (Longs)shift + 1023) << 52);
       });
   double sum = 0.0;
   for (uint32_t lane = 0; lane < kDoubles; ++lane) sum += sums[lane];

@@ -65,26 +65,21 @@ static void multiply_tile(const TiledWeights& weights, const std::byte* tile, co
   }
 }
 
-// With activations as bytes, or as floats.
-static void multiply_i8(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
-                        size_t out_stride) {
-  const std::byte* from = weights.tiles + tile * weights.tile_bytes;
-  switch (weights.type) {
-    case TensorType::kF32:
-      return multiply_tile<F32>(weights, from, columns, out, out_stride);
-    case TensorType::kF16:
-      return multiply_tile<F16>(weights, from, columns, out, out_stride);
-    case TensorType::kQ4_0:
-      return multiply_tile<Q4_0>(weights, from, columns, out, out_stride);
-    case TensorType::kQ4_1:
-      return multiply_tile<Q4_1>(weights, from, columns, out, out_stride);
-    case TensorType::kQ8_0:
-      return multiply_tile<Q8_0>(weights, from, columns, out, out_stride);
-  }
-}
+// The quantised formats, by what the activations are.
+struct I8Formats {
+  using ForQ4_0 = Q4_0;
+  using ForQ4_1 = Q4_1;
+  using ForQ8_0 = Q8_0;
+};
+struct F32Formats {
+  using ForQ4_0 = F32Q4_0;
+  using ForQ4_1 = F32Q4_1;
+  using ForQ8_0 = F32Q8_0;
+};
 
-static void multiply_f32(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
-                         size_t out_stride) {
+template <typename Formats>
+static void multiply(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
+                     size_t out_stride) {
   const std::byte* from = weights.tiles + tile * weights.tile_bytes;
   switch (weights.type) {
     case TensorType::kF32:
@@ -92,11 +87,11 @@ static void multiply_f32(const TiledWeights& weights, size_t tile, const Columns
     case TensorType::kF16:
       return multiply_tile<F16>(weights, from, columns, out, out_stride);
     case TensorType::kQ4_0:
-      return multiply_tile<F32Q4_0>(weights, from, columns, out, out_stride);
+      return multiply_tile<typename Formats::ForQ4_0>(weights, from, columns, out, out_stride);
     case TensorType::kQ4_1:
-      return multiply_tile<F32Q4_1>(weights, from, columns, out, out_stride);
+      return multiply_tile<typename Formats::ForQ4_1>(weights, from, columns, out, out_stride);
     case TensorType::kQ8_0:
-      return multiply_tile<F32Q8_0>(weights, from, columns, out, out_stride);
+      return multiply_tile<typename Formats::ForQ8_0>(weights, from, columns, out, out_stride);
   }
 }
 

@@ -59,10 +59,10 @@ export function createHttpServer(
     limits.maxHeaders,
     unreadable,
   );
+  const keepAlive = `timeout=${Math.floor(limits.keepAliveTimeoutMs / 1000)}`;
   const take: RequestListener = (incoming, outgoing) => {
     if (!connections.take(incoming, outgoing)) return;
-    if (!outgoing.hasHeader('connection'))
-      outgoing.setHeader('keep-alive', `timeout=${Math.floor(limits.keepAliveTimeoutMs / 1000)}`);
+    if (!outgoing.hasHeader('connection')) outgoing.setHeader('keep-alive', keepAlive);
     unreadable.take(incoming, outgoing);
     stalled.watch(outgoing);
     listener(incoming, outgoing);

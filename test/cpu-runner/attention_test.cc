@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "test/cpu-runner/kernel_tables.h"
-#include "test/cpu-runner/reference.h"
+#include "test/fixtures/attention_reference.h"
 #include "test/unit_test.h"
 
 namespace runnel {

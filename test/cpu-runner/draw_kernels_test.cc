@@ -28,6 +28,18 @@ std::vector<float> some_logits(std::mt19937_64& random, uint32_t n) {
   return logits;
 }
 
+// Calls check(table, random) for every table of kernels.
+template <typename Fn>
+void for_each_table(const Fn& check) {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  for (const Kernels* table : test::kernel_tables()) {
+    CAPTURE(table->name);
+    check(table, random);
+  }
+}
+
 uint32_t any_length(std::mt19937_64& random) {
   return static_cast<uint32_t>(1 + random() % kSpanIds);
 }
@@ -35,11 +47,7 @@ uint32_t any_length(std::mt19937_64& random) {
 }  // namespace
 
 TEST_CASE("draw kernels: the maximum of a span, and whether all of it is finite") {
-  const uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  for (const Kernels* table : test::kernel_tables()) {
-    CAPTURE(table->name);
+  for_each_table([](const Kernels* table, std::mt19937_64& random) {
     for (uint32_t n = 1; n <= kSpanIds; ++n) {
       std::vector<float> logits = some_logits(random, n);
       std::ranges::replace(logits, kNoCandidate, -3.0e38f);
@@ -50,15 +58,11 @@ TEST_CASE("draw kernels: the maximum of a span, and whether all of it is finite"
       logits[random() % n] = bad[random() % 3];
       CHECK_FALSE(table->draw.scan(logits.data(), n).is_finite);
     }
-  }
+  });
 }
 
 TEST_CASE("draw kernels: the places from a logit on") {
-  const uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  for (const Kernels* table : test::kernel_tables()) {
-    CAPTURE(table->name);
+  for_each_table([](const Kernels* table, std::mt19937_64& random) {
     for (uint32_t n = 1; n <= kSpanIds; ++n) {
       const std::vector<float> logits = some_logits(random, n);
       const float least = n % 3 == 0 ? kLowestLogit : std::max(logits[random() % n], kLowestLogit);
@@ -70,15 +74,11 @@ TEST_CASE("draw kernels: the places from a logit on") {
       CHECK(places == expected);
       CHECK(table->draw.count_at_least(logits.data(), n, least) == expected.size());
     }
-  }
+  });
 }
 
 TEST_CASE("draw kernels: weights are those of the rule") {
-  const uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  for (const Kernels* table : test::kernel_tables()) {
-    CAPTURE(table->name);
+  for_each_table([](const Kernels* table, std::mt19937_64& random) {
     for (int i = 0; i < 2000; ++i) {
       const uint32_t n = any_length(random);
       const std::vector<float> logits = some_logits(random, n);
@@ -98,15 +98,11 @@ TEST_CASE("draw kernels: weights are those of the rule") {
       const float least = DrawBounds(temperature, max).floor_of_computed(max - 28.0);
       CHECK(table->draw.weigh(logits.data(), n, least, temperature, max) == sum);
     }
-  }
+  });
 }
 
 TEST_CASE("draw kernels: a rough sum of weights is as good as it says") {
-  const uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  for (const Kernels* table : test::kernel_tables()) {
-    CAPTURE(table->name);
+  for_each_table([](const Kernels* table, std::mt19937_64& random) {
     double worst = 0.0;
     for (int i = 0; i < 20'000; ++i) {
       const double temperature = std::array{0.01f, 0.7f, 0.8f, 1.0f, 1.3f, 100.0f}[random() % 6];
@@ -132,15 +128,11 @@ TEST_CASE("draw kernels: a rough sum of weights is as good as it says") {
     CHECK(worst > kRoughness / 30);
     const float far_apart[] = {1e20f, -1e20f, -3e38f};
     CHECK(table->draw.weigh_roughly(far_apart, 3, kLowestLogit, 1.0, -1e20) == 1.0);
-  }
+  });
 }
 
 TEST_CASE("draw kernels: the noise is that of the rule, where a logit asks for it") {
-  const uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  for (const Kernels* table : test::kernel_tables()) {
-    CAPTURE(table->name);
+  for_each_table([](const Kernels* table, std::mt19937_64& random) {
     for (int i = 0; i < 2000; ++i) {
       const uint32_t n = any_length(random);
       const std::vector<float> logits = some_logits(random, n);
@@ -160,7 +152,7 @@ TEST_CASE("draw kernels: the noise is that of the rule, where a logit asks for i
       }
       CHECK(is_same);
     }
-  }
+  });
 }
 
 TEST_CASE("draw kernels: the noise of extreme words is that of the rule") {
@@ -231,11 +223,7 @@ TEST_CASE("draw kernels: who reaches a key is a contender, however near, whateve
 }
 
 TEST_CASE("draw kernels: few are contenders who do not win") {
-  const uint64_t seed = std::random_device{}();
-  CAPTURE(seed);
-  std::mt19937_64 random(seed);
-  for (const Kernels* table : test::kernel_tables()) {
-    CAPTURE(table->name);
+  for_each_table([](const Kernels* table, std::mt19937_64& random) {
     for (const double key : {4.0, 8.0, 12.0}) {
       const Contest contest = DrawBounds(0.8, 20.0 / 0.8).contest_with(20.0 / 0.8 + key);
       uint32_t num_contenders = 0;
@@ -255,7 +243,7 @@ TEST_CASE("draw kernels: few are contenders who do not win") {
       CHECK(num_contenders >= num_winners);
       CHECK(num_contenders < 1.15 * num_winners);
     }
-  }
+  });
 }
 
 }  // namespace runnel

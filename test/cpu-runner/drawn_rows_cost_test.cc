@@ -5,11 +5,11 @@
 #include <chrono>
 #include <cstdio>
 #include <functional>
-#include <random>
 
 #include "cpu-runner/drawn_rows.h"
 #include "runner/sampling/sampler.h"
 #include "test/cpu-runner/kernel_tables.h"
+#include "test/fixtures/model_like_logits.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -17,17 +17,6 @@ namespace {
 
 constexpr uint32_t kNumRows = 32;
 constexpr uint32_t kNumTimes = 31;
-
-// Normal logits, and a few tokens that stand out as a model's do when it is sure.
-std::vector<float> some_logits(uint32_t vocab_size, float spread, uint32_t num_likely) {
-  std::mt19937_64 random(1);
-  std::normal_distribution<float> normal(0.0f, spread);
-  std::vector<float> logits(vocab_size);
-  for (float& logit : logits) logit = normal(random);
-  for (uint32_t i = 0; i < num_likely; ++i)
-    logits[random() % vocab_size] = 18.0f - 0.3f * static_cast<float>(i);
-  return logits;
-}
 
 double least_us(const std::function<void(uint32_t time)>& work) {
   std::vector<double> times_us;
@@ -79,9 +68,10 @@ TEST_CASE("draw cost: microseconds for a draw, one row at once and 32" * doctest
     Sampler sampler(vocab_size);
     DrawnRows alone(kernels.draw, *one, kNumRows, vocab_size);
     DrawnRows both(kernels.draw, *two, kNumRows, vocab_size);
-    const std::pair<const char*, std::vector<float>> models[] = {{"sure", some_logits(vocab_size, 2.0f, 50)},
-                                                                 {"unsure", some_logits(vocab_size, 3.0f, 0)},
-                                                                 {"flat", some_logits(vocab_size, 0.1f, 0)}};
+    const std::pair<const char*, std::vector<float>> models[] = {
+        {"sure", test::model_like_logits(vocab_size, 2.0f, 50)},
+        {"unsure", test::model_like_logits(vocab_size, 3.0f, 0)},
+        {"flat", test::model_like_logits(vocab_size, 0.1f, 0)}};
     for (const auto& [model, logits] : models) {
       for (const auto& [name, params] : settings) {
         const std::vector<uint32_t> token_ids(kNumTimes, 7);

@@ -8,7 +8,7 @@
 
 #include "cpu-runner/kv_cache.h"
 #include "test/cpu-runner/kernel_tables.h"
-#include "test/cpu-runner/reference.h"
+#include "test/fixtures/attention_reference.h"
 #include "test/unit_test.h"
 
 namespace runnel {

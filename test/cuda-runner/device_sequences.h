@@ -13,8 +13,8 @@
 #include "cuda-runner/kernels/device_kv.h"
 #include "cuda-runner/kernels/rope_store.h"
 #include "cuda-runner/kernels/step_rows.h"
-#include "test/cpu-runner/reference.h"
 #include "test/cuda-runner/on_device.h"
+#include "test/fixtures/attention_reference.h"
 #include "test/fixtures/random_floats.h"
 
 namespace runnel::test {

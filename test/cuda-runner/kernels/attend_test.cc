@@ -8,7 +8,7 @@
 #include "test/cuda-runner/cpu_twin.h"
 #include "test/cuda-runner/device_ready.h"
 #include "test/cuda-runner/device_sequences.h"
-#include "test/cuda-runner/reference.h"
+#include "test/fixtures/attention_reference.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -59,8 +59,8 @@ struct Attention {
 
   std::vector<float> wanted(size_t row, uint32_t head) const {
     const auto seen = sequences.stored_and_seen_by(rows[row], head / (shape.num_heads / shape.num_kv_heads));
-    return cuda_reference::attend(query(row, head), seen.keys, seen.values,
-                                  sequences.first_seen(rows[row].position), shape.scale);
+    return reference::attend(query(row, head), seen.keys, seen.values,
+                             sequences.first_seen(rows[row].position), shape.scale);
   }
   Ready wanted_rows() const {
     std::vector<float> all;

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <cstdio>
 #include <numeric>
-#include <random>
 
 #include "runner/sampling/sampler.h"
+#include "test/fixtures/model_like_logits.h"
 #include "test/unit_test.h"
 
 namespace runnel {
@@ -14,17 +14,6 @@ namespace {
 
 constexpr uint32_t kVocabSize = 150000;
 constexpr uint32_t kNumDraws = 41;
-
-// Normal logits, and a few tokens that stand out as a model's do when it is sure.
-std::vector<float> some_logits(float spread, uint32_t num_likely) {
-  std::mt19937_64 random(1);
-  std::normal_distribution<float> normal(0.0f, spread);
-  std::vector<float> logits(kVocabSize);
-  for (float& logit : logits) logit = normal(random);
-  for (uint32_t i = 0; i < num_likely; ++i)
-    logits[random() % kVocabSize] = 18.0f - 0.3f * static_cast<float>(i);
-  return logits;
-}
 
 double median_us(Sampler& sampler, const std::vector<float>& logits, const SamplingParams& params) {
   std::vector<uint32_t> token_ids(kNumDraws);
@@ -55,7 +44,9 @@ TEST_CASE("sampler cost: microseconds for a draw from 150,000 logits" * doctest:
       {"1024 allowed, top_p 0.95", {.top_p = 0.95f, .allowed_ids = allowed}},
   };
   const std::pair<const char*, std::vector<float>> models[] = {
-      {"sure", some_logits(2.0f, 50)}, {"unsure", some_logits(3.0f, 0)}, {"flat", some_logits(0.1f, 0)}};
+      {"sure", test::model_like_logits(kVocabSize, 2.0f, 50)},
+      {"unsure", test::model_like_logits(kVocabSize, 3.0f, 0)},
+      {"flat", test::model_like_logits(kVocabSize, 0.1f, 0)}};
   for (const auto& [model, logits] : models)
     for (const auto& [name, params] : settings)
       std::printf("%-8s %-34s %8.0f us\n", model, name, median_us(sampler, logits, params));
