@@ -113,8 +113,6 @@ RUNNEL_INLINE Wide load_wide_kv(const std::byte* from) {
   if constexpr (kType == KvType::kQ8_0) return load_wide_bytes(reinterpret_cast<const int8_t*>(from));
 }
 
-static constexpr size_t kLineBytes = 64;
-
 // The line that vector of a row of the next tile begins, if it begins one.
 template <KvType kType>
 RUNNEL_INLINE void prefetch_next(const std::byte* row, ptrdiff_t next, uint32_t vector) {

@@ -2,6 +2,7 @@
 // Everything else in the kernels is written with + - * / on Float8.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
@@ -22,6 +23,9 @@
 #define RUNNEL_APART static __attribute__((noinline))
 
 namespace runnel::RUNNEL_KERNELS {
+
+// Of a cache.
+static constexpr size_t kLineBytes = 64;
 
 typedef float Float8 __attribute__((vector_size(32)));
 typedef int32_t Int8Lanes __attribute__((vector_size(32)));
