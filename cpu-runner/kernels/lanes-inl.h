@@ -50,6 +50,35 @@ RUNNEL_INLINE Floats floats_of(Ints x) {
   return __builtin_convertvector(x, Floats);
 }
 
+#if RUNNEL_LANES == 16
+RUNNEL_INLINE Int8Lanes low_lanes(Ints x) {
+  return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7);
+}
+RUNNEL_INLINE Int8Lanes high_lanes(Ints x) {
+  return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+#endif
+
+// b where a is not a number. Written with > and <, GCC compares and then blends.
+RUNNEL_INLINE Floats max_lanes(Floats a, Floats b) {
+#if RUNNEL_HAS_AVX512
+  return (Floats)_mm512_max_ps((__m512)a, (__m512)b);
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Floats)_mm256_max_ps((__m256)a, (__m256)b);
+#else
+  return a > b ? a : b;
+#endif
+}
+RUNNEL_INLINE Floats min_lanes(Floats a, Floats b) {
+#if RUNNEL_HAS_AVX512
+  return (Floats)_mm512_min_ps((__m512)a, (__m512)b);
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Floats)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+  return a < b ? a : b;
+#endif
+}
+
 RUNNEL_INLINE Floats fma_lanes(Floats a, Floats b, Floats c) {
 #if RUNNEL_HAS_AVX512
   return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);

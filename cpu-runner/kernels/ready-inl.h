@@ -1,40 +1,57 @@
 // A row of floats made ready for products: each block of 32 as signed bytes with a scale (docs/numerics.md).
 #pragma once
 
+#include "cpu-runner/kernels/lanes-inl.h"
 #include "cpu-runner/kernels/product.h"
-#include "cpu-runner/kernels/vector-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
+
+constexpr uint32_t kBlockVectors = kBlockColumns / kVectorRows;
 
 RUNNEL_INLINE Int8Lanes larger(Int8Lanes a, Int8Lanes b) {
   return a > b ? a : b;
 }
 
+// The largest lane of eight, in all of them.
+RUNNEL_INLINE Int8Lanes largest_lane(Int8Lanes x) {
+  x = larger(x, __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3));
+  x = larger(x, __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5));
+  return larger(x, __builtin_shufflevector(x, x, 1, 0, 3, 2, 5, 4, 7, 6));
+}
+
+RUNNEL_INLINE int32_t sum_of_lanes(Int8Lanes x) {
+  x = x + __builtin_shufflevector(x, x, 4, 5, 6, 7, 0, 1, 2, 3);
+  x = x + __builtin_shufflevector(x, x, 2, 3, 0, 1, 6, 7, 4, 5);
+  return x[0] + x[1];
+}
+
 // max |x|, compared as whole numbers: there, not-a-number is larger than infinity, and stays.
-RUNNEL_INLINE float largest_magnitude(const Float8* x) {
-  Int8Lanes largest = {};
-  for (int i = 0; i < 4; ++i) largest = larger(largest, bits_of(x[i]) & 0x7fffffff);
-  largest = larger(largest, __builtin_shufflevector(largest, largest, 4, 5, 6, 7, 0, 1, 2, 3));
-  largest = larger(largest, __builtin_shufflevector(largest, largest, 2, 3, 0, 1, 6, 7, 4, 5));
-  largest = larger(largest, __builtin_shufflevector(largest, largest, 1, 0, 3, 2, 5, 4, 7, 6));
-  return from_bits(largest)[0];
+RUNNEL_INLINE float largest_magnitude(const Floats (&x)[kBlockVectors]) {
+  Ints largest = (Ints)x[0] & 0x7fffffff;
+  for (uint32_t v = 1; v < kBlockVectors; ++v) {
+    const Ints magnitudes = (Ints)x[v] & 0x7fffffff;
+    largest = magnitudes > largest ? magnitudes : largest;
+  }
+#if RUNNEL_LANES == 16
+  return from_bits(largest_lane(larger(low_lanes(largest), high_lanes(largest))))[0];
+#else
+  return from_bits(largest_lane(largest))[0];
+#endif
 }
 
 // x to the nearest integer, ties to even, as in exp of vector-inl.h; within -127 and 127.
-RUNNEL_INLINE Int8Lanes to_quants(Float8 x) {
-  const Float8 shift = broadcast(0x1.8p+23f);
-  const Float8 limit = broadcast(127.0f);
-  x = x > -limit ? x : -limit;
-  x = x < limit ? x : limit;
-  return bits_of(x + shift) - bits_of(shift);
+RUNNEL_INLINE Ints to_quants(Floats x) {
+  const Floats shift = in_all_lanes(0x1.8p+23f);
+  const Floats limit = in_all_lanes(127.0f);
+  return (Ints)(min_lanes(max_lanes(x, -limit), limit) + shift) - (Ints)shift;
 }
 
-RUNNEL_INLINE int32_t sum_of(Int8Lanes x) {
-  return ((x[0] + x[4]) + (x[2] + x[6])) + ((x[1] + x[5]) + (x[3] + x[7]));
-}
-
-RUNNEL_INLINE void store_bytes(int8_t* to, const Int8Lanes* quants) {
-#if RUNNEL_HAS_AVX2
+RUNNEL_INLINE void store_bytes(int8_t* to, const Ints (&quants)[kBlockVectors]) {
+#if RUNNEL_HAS_AVX512
+  for (uint32_t v = 0; v < kBlockVectors; ++v)
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + v * kVectorRows),
+                     _mm512_cvtepi32_epi8((__m512i)quants[v]));
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
   // Packing works in each half of a vector: it leaves fours of bytes in the order 0 2 4 6 1 3 5 7.
   const __m256i low = _mm256_packs_epi32((__m256i)quants[0], (__m256i)quants[1]);
   const __m256i high = _mm256_packs_epi32((__m256i)quants[2], (__m256i)quants[3]);
@@ -42,20 +59,31 @@ RUNNEL_INLINE void store_bytes(int8_t* to, const Int8Lanes* quants) {
   const __m256i bytes = _mm256_permutevar8x32_epi32(_mm256_packs_epi16(low, high), order);
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), bytes);
 #else
-  for (int i = 0; i < 32; ++i) to[i] = static_cast<int8_t>(quants[i / 8][i % 8]);
+  for (uint32_t i = 0; i < kBlockColumns; ++i)
+    to[i] = static_cast<int8_t>(quants[i / kVectorRows][i % kVectorRows]);
+#endif
+}
+
+RUNNEL_INLINE int32_t sum_of(const Ints (&quants)[kBlockVectors]) {
+  Ints sum = quants[0];
+  for (uint32_t v = 1; v < kBlockVectors; ++v) sum += quants[v];
+#if RUNNEL_LANES == 16
+  return sum_of_lanes(low_lanes(sum) + high_lanes(sum));
+#else
+  return sum_of_lanes(sum);
 #endif
 }
 
 RUNNEL_INLINE void make_block_ready(const float* values, uint32_t block, const ReadyBlocks& out) {
-  Float8 x[4];
-  Int8Lanes quants[4] = {};
-  for (int i = 0; i < 4; ++i) x[i] = load(values + i * 8);
+  Floats x[kBlockVectors];
+  Ints quants[kBlockVectors] = {};
+  for (uint32_t v = 0; v < kBlockVectors; ++v) x[v] = load_floats(values + v * kVectorRows);
   const float scale = largest_magnitude(x) / 127.0f;
   if (scale > 0.0f && scale <= __FLT_MAX__) {
-    for (int i = 0; i < 4; ++i) quants[i] = to_quants(x[i] / broadcast(scale));
+    for (uint32_t v = 0; v < kBlockVectors; ++v) quants[v] = to_quants(x[v] / in_all_lanes(scale));
   }
   store_bytes(out.quants + block * kBlockColumns, quants);
-  const int32_t sum = sum_of((quants[0] + quants[1]) + (quants[2] + quants[3]));
+  const int32_t sum = sum_of(quants);
   out.scales[block] = scale;
   out.quant_sums[block] = sum;
   out.sums[block] = scale * static_cast<float>(sum);

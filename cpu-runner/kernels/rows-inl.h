@@ -3,7 +3,7 @@
 
 #include "cpu-runner/kernels/exp-inl.h"
 #include "cpu-runner/kernels/kernels.h"
-#include "cpu-runner/kernels/vector-inl.h"
+#include "cpu-runner/kernels/wide-inl.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
@@ -35,15 +35,18 @@ static void norm(const float* in, const float* gain, uint32_t n, float epsilon, 
   for (uint32_t i = 0; i < n; ++i) out[i] = (in[i] * scale) * gain[i];
 }
 
-RUNNEL_INLINE Float8 silu_multiply8(Float8 gate, Float8 up) {
-  return gate / (broadcast(1.0f) + exp(-gate)) * up;
+template <typename Lanes>
+RUNNEL_INLINE Lanes silu_multiply(Lanes gate, Lanes up) {
+  return gate / (1.0f + exp(-gate)) * up;
 }
 
 static void silu_multiply(const float* gate, const float* up, uint32_t n, float* out) {
   uint32_t i = 0;
-  for (; i + 8 <= n; i += 8) store(out + i, silu_multiply8(load(gate + i), load(up + i)));
+  for (; i + kWideLanes <= n; i += kWideLanes)
+    store_wide(out + i, silu_multiply(load_wide(gate + i), load_wide(up + i)));
+  for (; i + 8 <= n; i += 8) store(out + i, silu_multiply(load(gate + i), load(up + i)));
   const uint32_t rest = n - i;
-  if (rest > 0) store_part(out + i, silu_multiply8(load_part(gate + i, rest), load_part(up + i, rest)), rest);
+  if (rest > 0) store_part(out + i, silu_multiply(load_part(gate + i, rest), load_part(up + i, rest)), rest);
 }
 
 static void rotate(float* head, const float* angles, uint32_t rotary_dim, bool interleaved) {
