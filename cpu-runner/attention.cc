@@ -94,22 +94,35 @@ struct Attend {
     return (size_t{kv_head} * queries_per_kv() + query) * shape.head_dim;
   }
 
-  uint32_t first_partial(const AttentionPlan::Group& group, uint32_t kv_head, uint32_t query) const {
-    return group.first_partial + (kv_head * queries_per_kv() + query) * group.num_splits;
+  // The splits that row i of a group sees.
+  struct Splits {
+    uint32_t first;
+    uint32_t last;
+  };
+  Splits splits_of(const AttentionPlan::Group& group, uint32_t i) const {
+    const uint32_t position = group.first_position + i;
+    return {first_seen(position, shape.window) / kSplitPositions, position / kSplitPositions};
   }
 
-  // Calls attend(queries) for all queries of a chunk, as many at a time as a kernel takes. to(row, query) is
-  // where a query's values go.
-  template <typename To, typename Fn>
-  void for_queries(const AttentionPlan::Group& group, uint32_t kv_head, const To& to,
+  // What a query of row i of a group comes to at a split.
+  float* partial(const AttentionPlan::Group& group, uint32_t i, uint32_t kv_head, uint32_t query,
+                 uint32_t split) const {
+    const uint32_t index = i * shape.num_heads + kv_head * queries_per_kv() + query;
+    return workspace.partial(group.first_partial + index * group.num_splits + split - group.first_split);
+  }
+
+  // Calls attend(queries) for the queries of the rows i of a group for which sees(i), as many at a time as a
+  // kernel takes. to(i, query) is where a query's values go.
+  template <typename Sees, typename To, typename Fn>
+  void for_queries(const AttentionPlan::Group& group, uint32_t kv_head, const Sees& sees, const To& to,
                    const Fn& attend) const {
     std::array<AttendQuery, kMaxQueries> queries;
     uint32_t num_queries = 0;
     for (uint32_t i = 0; i < group.num_rows; ++i) {
-      const uint32_t row = group.first_row + i;
+      if (!sees(i)) continue;
       const uint32_t position = group.first_position + i;
       for (uint32_t query = 0; query < queries_per_kv(); ++query) {
-        queries[num_queries++] = {qkv.row(row) + offset(kv_head, query), to(row, query),
+        queries[num_queries++] = {qkv.row(group.first_row + i) + offset(kv_head, query), to(i, query),
                                   first_seen(position, shape.window), position + 1};
         if (num_queries == kMaxQueries) {
           attend(std::span(queries.data(), num_queries));
@@ -121,28 +134,36 @@ struct Attend {
   }
 
   void attend_whole(const AttentionPlan::Group& group, uint32_t kv_head, const KvView& view) const {
-    const auto to = [&](uint32_t row, uint32_t query) { return out.row(row) + offset(kv_head, query); };
-    for_queries(group, kv_head, to, [&](std::span<const AttendQuery> queries) {
+    const auto all = [](uint32_t) { return true; };
+    const auto to = [&](uint32_t i, uint32_t query) {
+      return out.row(group.first_row + i) + offset(kv_head, query);
+    };
+    for_queries(group, kv_head, all, to, [&](std::span<const AttendQuery> queries) {
       executor.kernels.attend(view, queries.data(), static_cast<uint32_t>(queries.size()), shape.scale);
     });
   }
 
   void attend_split(const AttentionPlan::Group& group, uint32_t kv_head, const KvView& view,
                     uint32_t split) const {
-    const auto to = [&](uint32_t, uint32_t query) {
-      return workspace.partial(first_partial(group, kv_head, query) + split - group.first_split);
+    const auto sees = [&](uint32_t i) {
+      const Splits splits = splits_of(group, i);
+      return splits.first <= split && split <= splits.last;
     };
-    for_queries(group, kv_head, to, [&](std::span<const AttendQuery> queries) {
+    const auto to = [&](uint32_t i, uint32_t query) { return partial(group, i, kv_head, query, split); };
+    for_queries(group, kv_head, sees, to, [&](std::span<const AttendQuery> queries) {
       executor.kernels.attend_split(view, queries.data(), static_cast<uint32_t>(queries.size()), shape.scale,
                                     split);
     });
   }
 
   void merge(const AttentionPlan::Group& group, uint32_t kv_head) const {
-    for (uint32_t query = 0; query < queries_per_kv(); ++query) {
-      executor.kernels.merge_splits(workspace.partial(first_partial(group, kv_head, query)),
-                                    workspace.stride(), group.num_splits, shape.head_dim,
-                                    out.row(group.first_row) + offset(kv_head, query));
+    for (uint32_t i = 0; i < group.num_rows; ++i) {
+      const Splits splits = splits_of(group, i);
+      for (uint32_t query = 0; query < queries_per_kv(); ++query) {
+        executor.kernels.merge_splits(partial(group, i, kv_head, query, splits.first), workspace.stride(),
+                                      splits.last - splits.first + 1, shape.head_dim,
+                                      out.row(group.first_row + i) + offset(kv_head, query));
+      }
     }
   }
 

@@ -15,6 +15,13 @@ uint32_t num_tiles(uint32_t position, uint32_t window) {
   return position / kTilePositions - first_seen(position, window) / kTilePositions + 1;
 }
 
+// Of rows at positions from first_position on.
+uint64_t tiles_of_rows(uint32_t first_position, uint32_t num_rows, uint32_t window) {
+  uint64_t tiles = 0;
+  for (uint32_t i = 0; i < num_rows; ++i) tiles += num_tiles(first_position + i, window);
+  return tiles;
+}
+
 }  // namespace
 
 bool AttentionPlan::prepare(const Batch& batch, const AttentionShape& shape, uint32_t num_threads) {
@@ -30,10 +37,8 @@ bool AttentionPlan::prepare(const Batch& batch, const AttentionShape& shape, uin
 
 void AttentionPlan::make_groups() {
   uint64_t tiles_of_all = 0;
-  for (const Subject::Rows& rows : subject_.sequences) {
-    for (uint32_t i = 0; i < rows.num_rows; ++i)
-      tiles_of_all += num_tiles(rows.first_position + i, subject_.window);
-  }
+  for (const Subject::Rows& rows : subject_.sequences)
+    tiles_of_all += tiles_of_rows(rows.first_position, rows.num_rows, subject_.window);
   const uint64_t num_wanted = uint64_t{kChunksPerThread} * subject_.num_threads;
   const uint64_t max_tiles =
       subject_.num_threads == 1 ? tiles_of_all : tiles_of_all * subject_.num_kv_heads / num_wanted;
@@ -42,14 +47,15 @@ void AttentionPlan::make_groups() {
   for (uint32_t i = 0; i < subject_.sequences.size(); ++i) add_sequence(i, max_tiles);
 }
 
-// Groups of at most so many tiles a KV head, as far as rows and splits can be cut.
+// Groups of at most so many tiles a KV head, as far as rows and splits can be cut. Splits are cut before
+// rows: the more rows there are, the less often K and V are read.
 void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
   const Subject::Rows& rows = subject_.sequences[sequence];
   const uint32_t queries_per_kv = subject_.num_heads / subject_.num_kv_heads;
   const uint32_t tiles_of_last = num_tiles(rows.first_position + rows.num_rows - 1, subject_.window);
   const uint32_t rows_at_once = std::max(1u, kMaxQueries / queries_per_kv);
-  const auto rows_of_group =
-      static_cast<uint32_t>(std::clamp<uint64_t>(max_tiles / tiles_of_last, 1, rows_at_once));
+  const auto rows_of_group = static_cast<uint32_t>(
+      std::clamp<uint64_t>(max_tiles / std::min(tiles_of_last, kTilesPerSplit), 1, rows_at_once));
   for (uint32_t first = 0; first < rows.num_rows; first += rows_of_group) {
     Group group{.sequence = sequence,
                 .first_row = rows.first_row + first,
@@ -63,10 +69,10 @@ void AttentionPlan::add_sequence(uint32_t sequence, uint64_t max_tiles) {
     group.first_split = first_seen(group.first_position, subject_.window) / kSplitPositions;
     group.num_splits = last_position / kSplitPositions - group.first_split + 1;
     group.splits_per_chunk = group.num_splits;
-    if (group.num_rows == 1 && num_tiles(last_position, subject_.window) > max_tiles) {
-      group.splits_per_chunk =
-          static_cast<uint32_t>(std::clamp<uint64_t>(max_tiles / kTilesPerSplit, 1, group.num_splits));
-      if (group.is_cut()) num_partials_ += subject_.num_heads * group.num_splits;
+    if (tiles_of_rows(group.first_position, group.num_rows, subject_.window) > max_tiles) {
+      const uint64_t max_splits = max_tiles / (uint64_t{group.num_rows} * kTilesPerSplit);
+      group.splits_per_chunk = static_cast<uint32_t>(std::clamp<uint64_t>(max_splits, 1, group.num_splits));
+      if (group.is_cut()) num_partials_ += group.num_rows * subject_.num_heads * group.num_splits;
     }
     groups_.push_back(group);
   }
@@ -92,9 +98,10 @@ void AttentionPlan::make_chunks() {
 
 uint64_t AttentionPlan::max_partials(uint32_t num_threads, uint32_t queries_per_kv, uint32_t max_positions) {
   if (num_threads == 1) return 0;
-  // A row is cut if a KV head of it takes more than its share of all work. So many shares are fewer KV heads.
+  // A group is cut if a KV head of it takes more than a chunk's share of all work. So many shares are fewer
+  // KV heads, of as many queries as are computed at once.
   const uint64_t num_kv_heads = uint64_t{kChunksPerThread} * num_threads;
-  return num_kv_heads * queries_per_kv * (max_positions / kSplitPositions + 1);
+  return num_kv_heads * std::max(kMaxQueries, queries_per_kv) * (max_positions / kSplitPositions + 1);
 }
 
 }  // namespace runnel

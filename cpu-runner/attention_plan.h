@@ -1,6 +1,6 @@
 // How the attention of a batch is cut into chunks for the threads. Rows of one sequence that are computed
-// together read K and V once; a row that is long beside the rest of the batch is cut into runs of splits
-// instead, whose partial sums are put together when the last of them is done. What a row computes is the same
+// together read K and V once; those that are long beside the rest of the batch are cut into runs of splits,
+// whose partial sums are put together when the last of them is done. What a row computes is the same
 // either way (docs/numerics.md), so the plan may depend on the number of threads.
 #pragma once
 
@@ -36,7 +36,6 @@ class AttentionPlan {
     uint32_t first_partial;  // of the first query of a group that is cut; see num_partials
 
     uint32_t chunks_per_head() const { return (num_splits + splits_per_chunk - 1) / splits_per_chunk; }
-    // Then it is one row.
     bool is_cut() const { return splits_per_chunk < num_splits; }
   };
   struct Chunk {
@@ -52,7 +51,7 @@ class AttentionPlan {
   std::span<const Group> groups() const { return groups_; }
   // Those that take longest come first, so that the threads end together.
   std::span<const Chunk> chunks() const { return chunks_; }
-  // Partial sums of groups that are cut: of each group, by query head, then by split.
+  // Partial sums of groups that are cut: of each group, by row, by query head, then by split.
   uint32_t num_partials() const { return num_partials_; }
   // At most so many, of sequences of so many positions.
   static uint64_t max_partials(uint32_t num_threads, uint32_t queries_per_kv, uint32_t max_positions);

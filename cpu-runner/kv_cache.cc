@@ -67,7 +67,7 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
 }
 
 std::byte* KvCache::keys_of(uint32_t layer, uint32_t block, uint32_t kv_head) const {
-  const size_t index = (size_t{layer} * shape_.num_kv_heads + kv_head) * shape_.num_blocks + block;
+  const size_t index = (size_t{block} * shape_.num_layers + layer) * shape_.num_kv_heads + kv_head;
   return memory_.data() + index * 2 * keys_bytes();
 }
 
@@ -84,7 +84,8 @@ KvCache::Slot KvCache::slot(uint32_t layer, uint32_t kv_head, std::span<const ui
 
 KvView KvCache::view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table) const {
   const std::byte* keys = keys_of(layer, 0, kv_head);
-  return {layout_, keys, keys + keys_bytes(), 2 * keys_bytes(), block_table.data(), shape_.block_size};
+  const size_t block_bytes = size_t{2} * shape_.num_layers * shape_.num_kv_heads * keys_bytes();
+  return {layout_, keys, keys + keys_bytes(), block_bytes, block_table.data(), shape_.block_size};
 }
 
 }  // namespace runnel

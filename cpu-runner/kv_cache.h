@@ -1,8 +1,8 @@
-// The paged KV cache: one mapping. A KV head's share of a block is its keys, then its values, and blocks that
-// follow each other hold one head's positions in a row: attention reads memory in long runs wherever a
-// sequence's blocks do.
+// The paged KV cache: one mapping. All that a sequence stores at a block's positions lies together, so that
+// the system, which gives memory when it is first written to, does so little by little: with a region for each
+// head, the first token would write to a huge page of each.
 //
-//   (layer, kv head, block, key or value, tile)
+//   (block, layer, kv head, key or value, tile)
 //
 // A tile is kTilePositions positions of a head, or the whole block where that is smaller; kernels/kv.h says
 // what it looks like.

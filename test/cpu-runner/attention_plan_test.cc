@@ -63,7 +63,6 @@ TEST_CASE("a plan has each split of each row and KV head once, and room for its 
     std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint32_t> times;  // of row, KV head, split
     for (const AttentionPlan::Chunk& chunk : plan.chunks()) {
       const AttentionPlan::Group& group = plan.groups()[chunk.group];
-      if (group.is_cut()) REQUIRE(group.num_rows == 1);
       for (uint32_t i = 0; i < group.num_rows; ++i) {
         for (uint32_t split = 0; split < chunk.num_splits; ++split)
           ++times[{group.first_row + i, chunk.kv_head, chunk.first_split + split}];
@@ -85,6 +84,15 @@ TEST_CASE("one sequence with fewer KV heads than threads need is cut along its p
   CHECK(num_cut(plan) == 1);
   CHECK(plan.chunks().size() == 18);  // three heads, six runs of up to three splits
   CHECK(plan.num_partials() == 9 * 16);
+}
+
+TEST_CASE(
+    "rows of a long prompt beside running streams are computed together, and cut along their positions") {
+  const AttentionPlan plan = plan_of(batch_of({{100, 1}, {3000, 8}, {100, 1}}), shape_of(9, 3), 2);
+  REQUIRE(num_cut(plan) == 1);
+  const AttentionPlan::Group& first = plan.groups()[plan.chunks()[0].group];
+  CHECK(first.num_rows == 8);
+  CHECK(first.chunks_per_head() == 6);
 }
 
 TEST_CASE("nothing is cut where it gains nothing: one thread, one split, enough rows or sequences") {
