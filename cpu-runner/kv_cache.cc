@@ -57,7 +57,7 @@ Result<KvCache> KvCache::allocate(const KvShape& shape, KvType type) {
                                         std::to_string(block_bytes(shape, type)) +
                                         " bytes is larger than any memory."};
   }
-  Result<Memory> memory = Memory::allocate(bytes, "the KV cache");
+  Result<Memory> memory = Memory::allocate(bytes, "the KV cache", Pages::kSmall);
   if (!memory) return memory.error();
   KvCache cache;
   cache.memory_ = *std::move(memory);

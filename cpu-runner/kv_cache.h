@@ -1,6 +1,5 @@
 // The paged KV cache: one mapping. All that a sequence stores at a block's positions lies together, so that
-// the system, which gives memory when it is first written to, does so little by little: with a region for each
-// head, the first token would write to a huge page of each.
+// the system, which gives memory when it is first written to, does so little by little.
 //
 //   (block, layer, kv head, key or value, tile)
 //

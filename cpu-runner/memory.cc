@@ -11,7 +11,7 @@
 
 namespace runnel {
 
-Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose) {
+Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose, Pages pages) {
   // Less than a huge page is not moved to the beginning of one.
   const uint64_t slack = bytes < kHugePageBytes ? 0 : kHugePageBytes;
   const bool is_countable = bytes <= std::numeric_limits<size_t>::max() - slack;
@@ -31,8 +31,8 @@ Result<Memory> Memory::allocate(uint64_t bytes, const std::string& purpose) {
   const auto begin = reinterpret_cast<uintptr_t>(address);
   memory.data_ = memory.mapping_ + (slack == 0 ? 0 : -begin % kHugePageBytes);
   memory.bytes_ = bytes;
-  // Advice: without huge pages it works as well, a little slower.
-  madvise(memory.data_, bytes, MADV_HUGEPAGE);
+  // Advice: with other pages than these it works as well.
+  madvise(memory.data_, bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return memory;
 }
 

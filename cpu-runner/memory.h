@@ -1,5 +1,5 @@
-// Zeroed memory straight from the kernel, for weights and the KV cache: aligned to huge pages and in them
-// where the system gives them, untouched parts cost nothing, and all of it goes back when it is released.
+// Zeroed memory straight from the kernel, for weights and the KV cache: untouched parts cost nothing, and all
+// of it goes back when it is released.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,16 @@
 
 namespace runnel {
 
+// What the system gives when memory is first written to. Huge pages are for what is read as a whole; it takes
+// the system milliseconds to clear some of them, which is long in the middle of a step.
+enum class Pages { kHuge, kSmall };
+
 class Memory {
  public:
   static constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;
 
-  // Fails with kSystem; purpose ends the sentence "... bytes for <purpose>".
-  static Result<Memory> allocate(uint64_t bytes, const std::string& purpose);
+  // Aligned to huge pages. Fails with kSystem; purpose ends the sentence "... bytes for <purpose>".
+  static Result<Memory> allocate(uint64_t bytes, const std::string& purpose, Pages pages = Pages::kHuge);
 
   Memory() = default;
   Memory(Memory&& other) noexcept;

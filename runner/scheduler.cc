@@ -1,6 +1,7 @@
 #include "runner/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "runner/check.h"
@@ -8,7 +9,9 @@
 namespace runnel {
 namespace {
 
-// As many streams bear mixed_prefill_tokens rows beside their own well enough; more bear more.
+// Reading the weights takes about as long as computing so many rows.
+constexpr uint32_t kRowsOfWeights = 8;
+// mixed_prefill_tokens is for so many next tokens.
 constexpr uint32_t kFewStreams = 8;
 
 }  // namespace
@@ -38,8 +41,9 @@ Plan Scheduler::schedule() {
 }
 
 void Scheduler::schedule_prefill(Plan& plan) {
-  uint32_t num_left = num_prompt_rows(plan.num_decoding);
-  while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0) {
+  uint32_t num_left = config_.max_num_batched_tokens - plan.num_decoding;
+  uint64_t work_left = prompt_work(plan.num_decoding);
+  while (!waiting_.empty() && plan.sequences.size() < config_.max_num_seqs && num_left > 0 && work_left > 0) {
     Sequence& sequence = *waiting_.front();
     const bool is_new = sequence.block_table.empty();
     uint32_t num_cached = sequence.num_cached_tokens;
@@ -49,32 +53,41 @@ void Scheduler::schedule_prefill(Plan& plan) {
       num_cached = *num_cached_blocks * config_.block_size;
     }
     const uint32_t num_tokens = sequence.num_tokens() - num_cached;
+    const uint64_t row_work = work_of_row(num_cached);
+    const auto max_rows =
+        static_cast<uint32_t>(std::min(std::max<uint64_t>(work_left / row_work, 1), uint64_t{num_left}));
     // In the original only the first sequence of a step may be cut; a later one waits until it can be whole
     // or first.
-    if (num_tokens > num_left && !plan.sequences.empty() && !config_.mixed_batches) break;
+    if (num_tokens > max_rows && !plan.sequences.empty() && !config_.mixed_batches) break;
     if (is_new) {
       blocks_.allocate(sequence, num_cached / config_.block_size);
       counts_.num_cached_tokens += num_cached;
     }
     sequence.has_begun = true;
-    sequence.num_scheduled_tokens = std::min(num_tokens, num_left);
+    sequence.num_scheduled_tokens = std::min(num_tokens, max_rows);
     num_left -= sequence.num_scheduled_tokens;
-    if (sequence.num_scheduled_tokens == num_tokens) {
-      waiting_.pop_front();
-      sequence.status = SequenceStatus::kRunning;
-      running_.push_back(&sequence);
-    }
+    work_left -= std::min(work_left, sequence.num_scheduled_tokens * row_work);
     plan.sequences.push_back(&sequence);
+    // The next rows of this one are what comes next.
+    if (sequence.num_scheduled_tokens < num_tokens) break;
+    waiting_.pop_front();
+    sequence.status = SequenceStatus::kRunning;
+    running_.push_back(&sequence);
   }
 }
 
-uint32_t Scheduler::num_prompt_rows(uint32_t num_decoding) const {
-  const uint32_t num_left = config_.max_num_batched_tokens - num_decoding;
-  if (num_decoding == 0) return num_left;
+uint64_t Scheduler::prompt_work(uint32_t num_decoding) const {
+  if (num_decoding == 0) return std::numeric_limits<uint64_t>::max();
   const uint64_t num_starting = std::min<uint64_t>(waiting_.size(), config_.max_num_seqs - num_decoding);
-  const uint64_t num_rows_each =
-      uint64_t{config_.mixed_prefill_tokens} * std::max(num_decoding, kFewStreams) / kFewStreams;
-  return static_cast<uint32_t>(std::min(num_starting * num_rows_each, uint64_t{num_left}));
+  const uint64_t num_rows_each = uint64_t{config_.mixed_prefill_tokens} * (num_decoding + kRowsOfWeights) /
+                                 (kFewStreams + kRowsOfWeights);
+  return num_starting * std::max<uint64_t>(num_rows_each, 1) * work_of_row(0);
+}
+
+uint64_t Scheduler::work_of_row(uint32_t position) const {
+  if (config_.positions_per_row == 0) return 1;
+  const uint32_t num_seen = config_.window == 0 ? position : std::min(position, config_.window);
+  return uint64_t{config_.positions_per_row} + num_seen;
 }
 
 bool Scheduler::keeps_a_place() const {

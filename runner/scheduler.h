@@ -8,9 +8,10 @@
 //
 // With mixed_batches a step does both: one row for each running sequence first, then parts of prompts in what
 // is left of its rows. While there are rows of the first kind, those of the second are few: each prompt that
-// waits for a place that is free brings mixed_prefill_tokens, or as many as there are next tokens if that is
-// more (in the same proportion where the setting is not 8). So a long prompt that comes alone at most doubles
-// the rows that the streams wait for, and many prompts come in fast enough to keep the batch full. Only
+// waits for a place that is free brings mixed_prefill_tokens beside eight next tokens, and beside others in
+// proportion to what the step takes without it, in which reading the weights counts as eight rows. A row far
+// down a prompt counts as several, by the positions it attends to. So the streams wait about equally long for
+// each part of a long prompt, and many prompts come in fast enough to keep the batch full. Only
 // counts decide, never time: a recording is replayed in the same steps. A prompt then keeps its blocks
 // between steps that may need more of them, so it too gives its own back, before any running sequence does.
 //
@@ -51,8 +52,10 @@ struct SchedulerConfig {
   uint32_t block_size = 32;               // tokens
   uint32_t num_blocks = 0;
   bool mixed_batches = true;
-  // Rows of each waiting prompt in a step that also has next tokens, eight or fewer of them; of more, more.
-  uint32_t mixed_prefill_tokens = 8;
+  // Rows of each waiting prompt in a step that also has eight next tokens; of more, more.
+  uint32_t mixed_prefill_tokens = 24;
+  // Positions that a row attends to in the time that all else of it takes; 0: any number.
+  uint32_t positions_per_row = 0;
   bool speculation = false;
   uint32_t window = 0;  // positions that a row sees, its own included; 0: all
 };
@@ -112,8 +115,10 @@ class Scheduler {
  private:
   void schedule_prefill(Plan& plan);
   void schedule_decode(Plan& plan, uint32_t num_places);
-  // Rows that prompts may have in a step with so many next tokens.
-  uint32_t num_prompt_rows(uint32_t num_decoding) const;
+  // What the rows of prompts may take in a step with so many next tokens, in what a row takes by work_of_row.
+  uint64_t prompt_work(uint32_t num_decoding) const;
+  // 1 or, with positions_per_row, that and the positions that a row at this one attends to.
+  uint64_t work_of_row(uint32_t position) const;
   // Whether the first waiting sequence is one that had begun and can go on, so that a place is its due.
   bool keeps_a_place() const;
   void add_drafts(Plan& plan);

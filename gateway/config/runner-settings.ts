@@ -97,7 +97,7 @@ export const runnerSettings = {
   },
   'mixed-prefill-tokens': {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    help: 'rows of each waiting prompt in a step with at most 8 next tokens; with more, in proportion; default: 8',
+    help: 'rows of each waiting prompt in a step with 8 next tokens; with others in proportion; default: 24',
   },
   speculation: {
     schema: z.enum(['on', 'off'], 'must be on or off').optional(),

@@ -103,9 +103,8 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   add_switch(command, "--mixed-batches", flags.mixed_batches,
              "Whether next tokens and parts of prompts share a step");
   command
-      .add_option(
-          "--mixed-prefill-tokens", flags.mixed_prefill_tokens,
-          "Rows of each waiting prompt in a step with at most 8 next tokens; with more, in proportion")
+      .add_option("--mixed-prefill-tokens", flags.mixed_prefill_tokens,
+                  "Rows of each waiting prompt in a step with 8 next tokens; with others in proportion")
       ->check(CLI::Range(1u, kMaxNumBatchedTokens))
       ->capture_default_str();
   command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")

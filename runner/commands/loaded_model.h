@@ -40,7 +40,7 @@ struct EngineFlags {
   uint32_t max_num_seqs = 64;
   uint32_t max_num_batched_tokens = 256;
   bool mixed_batches = true;
-  uint32_t mixed_prefill_tokens = 8;
+  uint32_t mixed_prefill_tokens = 24;
   bool speculation = true;
   uint32_t block_size = 32;
   uint64_t kv_cache_bytes = uint64_t{1} << 30;  // 0: half of what is free on the device

@@ -61,7 +61,8 @@ TEST_CASE("engine: a cancel among the scores of a long prompt ends them, and tak
       CAPTURE(both);
       CAPTURE(cancelled_at);
       SchedulerConfig scheduler = roomy();
-      scheduler.max_num_batched_tokens = scheduler.mixed_prefill_tokens = 128;
+      scheduler.max_num_batched_tokens = 128;
+      scheduler.mixed_prefill_tokens = 256;
       EngineFixture fixture(scheduler);
       Engine& engine = fixture.engine;
       const Sequence other = sampled(1, count_from(50, 10), 2);

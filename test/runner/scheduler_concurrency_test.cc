@@ -62,7 +62,7 @@ class ClosedLoop {
 };
 
 // With the limits that the commands have by default, and blocks for all.
-Scheduler scheduler_of(uint32_t mixed_prefill_tokens = 8) {
+Scheduler scheduler_of(uint32_t mixed_prefill_tokens = 24) {
   return Scheduler({.max_num_batched_tokens = 256,
                     .max_num_seqs = 64,
                     .block_size = 32,

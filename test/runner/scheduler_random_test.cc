@@ -37,7 +37,7 @@ void check_plan(const Plan& plan, const SchedulerConfig& config, size_t num_wait
   if (plan.num_decoding == 0) return;
   const size_t num_places = config.max_num_seqs - plan.num_decoding;
   const size_t num_starting = std::min(num_waiting + plan.preempted.size(), num_places);
-  const size_t num_rows_each = config.mixed_prefill_tokens * std::max(plan.num_decoding, 8u) / 8;
+  const size_t num_rows_each = std::max(config.mixed_prefill_tokens * (plan.num_decoding + 8) / 16, 1u);
   CHECK(num_prompt_rows <= (config.mixed_batches ? num_starting * num_rows_each : 0));
 }
 

@@ -114,7 +114,7 @@ TEST_CASE(
                        .max_num_seqs = 4,
                        .block_size = 4,
                        .num_blocks = 64,
-                       .mixed_prefill_tokens = 3});
+                       .mixed_prefill_tokens = 5});
   std::vector<Sequence> running = {sequence_of(1, count_from(1, 5)), sequence_of(2, count_from(20, 5))};
   for (Sequence& sequence : running) scheduler.add(sequence);
   CHECK(scheduler.schedule().is_prefill);
@@ -177,25 +177,54 @@ TEST_CASE("scheduler: prompts get rows by how many wait for a free place, and by
     for (const Sequence* sequence : plan.sequences) num_rows += sequence->num_scheduled_tokens;
     return num_rows - plan.num_decoding;
   };
-  // One long prompt: as many rows as there are next tokens, but not fewer than eight.
-  CHECK(num_prompt_rows(1, 1) == 8);
-  CHECK(num_prompt_rows(2, 1) == 8);
+  // One long prompt: half as many rows as there are next tokens, and four for the weights that are read.
+  CHECK(num_prompt_rows(1, 1) == 4);
+  CHECK(num_prompt_rows(2, 1) == 5);
   CHECK(num_prompt_rows(8, 1) == 8);
-  CHECK(num_prompt_rows(9, 1) == 9);
-  CHECK(num_prompt_rows(32, 1) == 32);
+  CHECK(num_prompt_rows(9, 1) == 8);
+  CHECK(num_prompt_rows(32, 1) == 20);
   // Each that waits brings as many, as long as there is a place for it and a row is left.
   CHECK(num_prompt_rows(8, 2) == 16);
-  CHECK(num_prompt_rows(28, 4) == 112);
-  CHECK(num_prompt_rows(62, 1) == 62);
-  CHECK(num_prompt_rows(62, 200) == 2 * 62);
+  CHECK(num_prompt_rows(28, 4) == 72);
+  CHECK(num_prompt_rows(62, 1) == 35);
+  CHECK(num_prompt_rows(62, 200) == 2 * 35);
   CHECK(num_prompt_rows(64, 200) == 0);
   CHECK(num_prompt_rows(8, 200) == 248);
-  // An operator's setting, in the same proportion.
+  // An operator's setting, in the same proportion, and one row at least.
   CHECK(num_prompt_rows(8, 1, 1) == 1);
-  CHECK(num_prompt_rows(32, 2, 1) == 8);
+  CHECK(num_prompt_rows(1, 1, 1) == 1);
+  CHECK(num_prompt_rows(32, 2, 2) == 10);
   CHECK(num_prompt_rows(8, 1, 32) == 32);
-  CHECK(num_prompt_rows(16, 1, 32) == 64);
+  CHECK(num_prompt_rows(16, 1, 32) == 48);
   CHECK(num_prompt_rows(8, 1, 256) == 248);
+}
+
+TEST_CASE("scheduler: rows far down a prompt count as several, by the positions they attend to") {
+  const auto rows_of_steps = [](uint32_t window) {
+    Scheduler scheduler({.max_num_batched_tokens = 256,
+                         .max_num_seqs = 64,
+                         .block_size = 4,
+                         .num_blocks = 4096,
+                         .mixed_prefill_tokens = 32,
+                         .positions_per_row = 100,
+                         .window = window});
+    std::deque<Sequence> sequences;
+    for (uint32_t id = 1; id <= 8; ++id) scheduler.add(sequences.emplace_back(sequence_of(id, {id}, 50)));
+    step(scheduler);
+    Sequence& large = sequences.emplace_back(sequence_of(100, std::vector<uint32_t>(200, 100)));
+    scheduler.add(large);
+    std::vector<uint32_t> num_rows;
+    while (large.num_cached_tokens < 200 && num_rows.size() < 50) {
+      const Plan plan = scheduler.schedule();
+      num_rows.push_back(large.num_scheduled_tokens);
+      compute(scheduler, plan);
+    }
+    return num_rows;
+  };
+  // 32 * 100 / (100 + 32 + ...)
+  CHECK(rows_of_steps(0) == std::vector<uint32_t>{32, 24, 20, 18, 16, 15, 14, 13, 12, 12, 11, 11, 2});
+  // A row sees no more than the window.
+  CHECK(rows_of_steps(60) == std::vector<uint32_t>{32, 24, 20, 20, 20, 20, 20, 20, 20, 4});
 }
 
 TEST_CASE("scheduler: without next tokens a prompt has the whole step") {
