@@ -62,6 +62,7 @@ function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps
     stopIds: stopIdsOf(metadata, tokenizer),
     created: Math.floor(Number(stats.mtimeMs) / 1000),
     file: identityOf(stats),
+    device: stats.dev,
   };
 }
 

@@ -23,6 +23,8 @@ export interface Model {
   readonly created: number;
   /** Of the file that this was read from: see identityOf. */
   readonly file: string;
+  /** The device that it lies on, as stat numbers it: another one after a reboot perhaps. */
+  readonly device: bigint;
 }
 
 /** As clients name the model of a file: by the file's name without directory and .gguf. */

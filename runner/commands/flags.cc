@@ -1,6 +1,7 @@
 #include "runner/commands/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -23,6 +24,14 @@ const CLI::Validator kWholeNumber(
       return text + " is not a whole number of 64 bits";
     },
     "UINT64");
+
+const CLI::Validator kFileIdentity(
+    [](const std::string& text) {
+      const bool is_number_list = text.find_first_not_of("0123456789-") == std::string::npos;
+      if (is_number_list && std::count(text.begin(), text.end(), '-') >= 3) return std::string();
+      return text + " is not SIZE-TIME-INODE-DEVICE, four whole numbers";
+    },
+    "");
 
 void add_model_flags(CLI::App& command, Flags& flags) {
   command.add_option("--model", flags.engine.model, "Path of a GGUF file")->required();
@@ -215,6 +224,13 @@ SandboxMode sandbox_mode_from(const std::string& name) {
 }
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option(
+          "--expect-file", flags.expected_file,
+          "Refuse another file than this at the model's path: its size, modification time in ns, inode "
+          "and device")
+      ->type_name("SIZE-TIME-INODE-DEVICE")
+      ->check(kFileIdentity);
   command.add_flag("--json-frames", flags.json_frames,
                    "One JSON object a line instead of frames, both ways; for people and scripts");
   command.add_option("--record", flags.record, "Write what comes in and goes out to this file, for replay");
