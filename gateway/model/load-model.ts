@@ -57,6 +57,7 @@ function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps
     architecture,
     contextLength,
     tokenizer,
+    tokenizerPre: metadata.optionalString('tokenizer.ggml.pre'),
     quantKind: quantKindOf(metadata),
     chatTemplate: source === undefined ? undefined : yield* JinjaChatTemplate.of(source, tokenizer),
     stopIds: stopIdsOf(metadata, tokenizer),

@@ -13,6 +13,8 @@ export interface Model {
   /** Positions the model was trained for. */
   readonly contextLength: number;
   readonly tokenizer: Tokenizer;
+  /** How text is cut before it is tokenized, by the file's name for it; absent where a tokenizer needs none. */
+  readonly tokenizerPre: string | undefined;
   /** How most tensors are stored, as general.file_type says: "Q4_0"; absent when the file does not say. */
   readonly quantKind: string | undefined;
   /** Absent when the file has none: chat is then refused by name. */

@@ -364,6 +364,9 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
       add_cpu_flags(*command, flags.engine);
     }
   }
+  add_engine_flags(inspect_command, flags.engine);
+  add_num_seqs_flag(inspect_command, flags.engine);
+  if (uses_gpu) add_gpu_flags(inspect_command, flags.engine);
   for (CLI::App* command : {&generate_command, &serving_command})
     add_switch(*command, "--speculation", flags.engine.speculation,
                "Whether a text that repeats itself is computed several tokens in a step");
