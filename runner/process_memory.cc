@@ -1,6 +1,7 @@
 #include "runner/process_memory.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -49,15 +50,18 @@ Result<uint64_t> private_memory_bytes() {
   return Error{ExitCode::kSystem, "/proc/self/status does not tell RssAnon, the memory of this process."};
 }
 
-std::optional<uint64_t> address_space_bytes() {
-  return bytes_of(status_file(), "\nVmSize:");
+std::optional<uint64_t> reserved_memory_bytes() {
+  const std::optional<uint64_t> mapped = bytes_of(status_file(), "\nVmSize:");
+  if (!mapped) return std::nullopt;
+  const struct mallinfo2 heap = mallinfo2();
+  return *mapped - (heap.arena - heap.uordblks);
 }
 
 std::optional<uint64_t> available_memory_bytes() {
   static const int meminfo = open("/proc/meminfo", O_RDONLY | O_CLOEXEC);
   static const uint64_t limit = address_space_limit();
   const std::optional<uint64_t> of_system = bytes_of(meminfo, "\nMemAvailable:");
-  const std::optional<uint64_t> used = address_space_bytes();
+  const std::optional<uint64_t> used = bytes_of(status_file(), "\nVmSize:");
   if (!of_system || !used) return std::nullopt;
   return std::min(*of_system, limit - std::min(limit, *used));
 }

@@ -74,10 +74,10 @@ class PlanningBackend final : public ForwardingBackend {
     return handle;
   }
 
-  // Of the device's memory, or of this process's addresses: also what nobody has written to yet.
+  // Of the device's memory, or of this process's: also what nobody has written to yet.
   uint64_t taken() {
     return uses_gpu_ ? *available_ - std::min(*available_, device().free_memory_bytes())
-                     : address_space_bytes().value_or(0);
+                     : reserved_memory_bytes().value_or(0);
   }
 
   const std::unique_ptr<Backend> owned_;

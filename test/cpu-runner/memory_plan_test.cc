@@ -6,6 +6,13 @@
 namespace runnel {
 namespace {
 
+// The heap of a sanitizer does not tell what it has given.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kHeapTells = false;
+#else
+constexpr bool kHeapTells = true;
+#endif
+
 const BackendFactory kCpu{.kind = "cpu", .make = make_cpu_backend};
 
 EngineFlags flags_of(const std::string& name) {
@@ -39,7 +46,8 @@ TEST_CASE("what is planned is what loading takes") {
     CHECK(plan->weights <= held);
     CHECK(plan->weights > held / 2);
     // Logits of a group of rows, at the least.
-    CHECK(plan->step > uint64_t{kMaxHeadRows} * loaded->model->config().vocab_size * sizeof(float));
+    if (kHeapTells)
+      CHECK(plan->step > uint64_t{kMaxHeadRows} * loaded->model->config().vocab_size * sizeof(float));
   }
 }
 
@@ -55,7 +63,7 @@ TEST_CASE("a plan's cache grows with sequences and their length, and a step with
   REQUIRE((small.ok() && more.ok() && longer.ok()));
   CHECK(more->kv_cache == 2 * small->kv_cache);
   CHECK(longer->kv_cache == 4 * small->kv_cache);
-  CHECK(longer->step > 2 * small->step);
+  if (kHeapTells) CHECK(longer->step > 2 * small->step);
 }
 
 TEST_CASE("a plan fails as loading does, and one that is larger than the memory says by how much") {
