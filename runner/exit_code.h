@@ -14,6 +14,7 @@ enum class ExitCode : int {
   kInternal = 70,      // a broken promise inside the program, caught in time
   kSystem = 71,        // the operating system refused something: memory, descriptors, threads
   kInputOutput = 74,   // writing failed: the gateway is gone
+  kTryAgain = 75,      // the model file was replaced between the gateway's look at it and ours
   kProtocol = 76,      // bytes on stdin that are not frames of this protocol
   kNoPermission = 77,  // a file that was named may not be read
   kDeviceLost = 79,    // every further call to the device fails in this process; ours, not sysexits.h's

@@ -1,6 +1,7 @@
 #include "runner/process_memory.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -47,6 +48,13 @@ uint64_t address_space_limit() {
 Result<uint64_t> private_memory_bytes() {
   if (const std::optional<uint64_t> bytes = bytes_of(status_file(), "\nRssAnon:")) return *bytes;
   return Error{ExitCode::kSystem, "/proc/self/status does not tell RssAnon, the memory of this process."};
+}
+
+std::optional<uint64_t> reserved_memory_bytes() {
+  const std::optional<uint64_t> mapped = bytes_of(status_file(), "\nVmSize:");
+  if (!mapped) return std::nullopt;
+  const struct mallinfo2 heap = mallinfo2();
+  return *mapped - (heap.arena - heap.uordblks);
 }
 
 std::optional<uint64_t> available_memory_bytes() {

@@ -18,4 +18,8 @@ Result<uint64_t> private_memory_bytes();
 // address space. None without /proc. The first call opens what is read, as above.
 std::optional<uint64_t> available_memory_bytes();
 
+// Bytes that this process has set aside: all that is mapped, written to or not, but for what its heap has
+// free. None without /proc.
+std::optional<uint64_t> reserved_memory_bytes();
+
 }  // namespace runnel

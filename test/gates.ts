@@ -41,6 +41,8 @@ export function sideBySide(sanitized: string): readonly Gate[] {
       frames: 1_000_000,
     }),
     testFile('test/fuzz/gateway-frames.test.ts', { FUZZ_FRAMES: 1_000_000 }, { frames: 1_000_000 }),
+    // With the one that `make test` does not fetch.
+    testFile('test/gateway/chat/model-templates.test.ts', {}, { prompts: 380 }),
     testFile('test/gateway/runner/simulation.test.ts', { SEEDS: 5000 }, { seeds: 5000 }),
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/gateway/runner/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),

@@ -8,9 +8,11 @@ import type { RunnerInfo } from '../runner/runner.ts';
 
 /** Why a runner that says this of itself cannot serve the model; undefined: it can. */
 export function differenceOf(model: Model, info: RunnerInfo): string | undefined {
-  const { path, file, tokenizer } = model;
+  const { path, file, architecture, tokenizer } = model;
   if (!info.modelIdentity.endsWith(`-${file}`))
     return `The runner has another file than ${path} as the gateway read it: the runner's is ${info.modelIdentity}, the gateway's ${file} (size, time and inode).`;
+  if (info.architecture !== architecture)
+    return `The runner computes a model of architecture ${info.architecture}, but ${path} says ${architecture}.`;
   if (info.vocabSize !== tokenizer.vocabSize)
     return `The runner draws from ${info.vocabSize} tokens, but the vocabulary of ${path} has ${tokenizer.vocabSize}.`;
   return undefined;

@@ -7,6 +7,7 @@ import { HiddenLiterals } from './hidden-literals.ts';
 import { TemplateProcess } from './template-process.ts';
 
 export class JinjaChatTemplate implements ChatTemplate {
+  readonly source: string;
   readonly #process: TemplateProcess;
   readonly #tokenizer: Tokenizer;
   readonly #control: LiteralFinder<true>;
@@ -18,6 +19,7 @@ export class JinjaChatTemplate implements ChatTemplate {
   }
 
   private constructor(source: string, tokenizer: Tokenizer, control: LiteralFinder<true>) {
+    this.source = source;
     this.#process = new TemplateProcess(source);
     this.#tokenizer = tokenizer;
     this.#control = control;

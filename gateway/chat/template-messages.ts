@@ -5,12 +5,13 @@ export interface TemplateSource {
   readonly source: string;
 }
 
-export interface TemplateVariables {
+/** All that the template is given by name. */
+export type TemplateVariables = {
   readonly messages: readonly { readonly role: string; readonly content: string }[];
   readonly bos_token: string;
   readonly eos_token: string;
   readonly add_generation_prompt: boolean;
-}
+};
 
 /** Every further message to the process; each is answered before the next is sent. */
 export interface RenderJob {

@@ -4,8 +4,7 @@
  * which bounds its processor time from outside.
  */
 import { runInThisContext } from 'node:vm';
-import { Template } from '@huggingface/jinja';
-import { installPythonStrip } from './python-strip.ts';
+import { Template } from './jinja/template.ts';
 import type { RenderJob, TemplateReply, TemplateSource } from './template-messages.ts';
 
 /** Longer than the gateway waits: the engine ends a step itself only when no gateway is left to do it. */
@@ -14,7 +13,6 @@ const orphanTimeoutMs = 40_000;
 const errorCharsMax = 1_000;
 const nestedTooDeep = 'The chat template nests or recurses too deep.';
 
-installPythonStrip();
 let template: Template | undefined;
 
 process.on('message', (message: TemplateSource | RenderJob) => {
@@ -35,7 +33,7 @@ function parse(source: string): TemplateReply {
 function render(job: RenderJob): TemplateReply {
   return bounded('The chat template refused the conversation', () => {
     if (template === undefined) throw new Error('no template was given');
-    const text = template.render({ ...job.variables });
+    const text = template.render(job.variables);
     if (text.length > job.outputCharsMax) {
       throw new Error(`its output has ${text.length} characters; at most ${job.outputCharsMax} are allowed`);
     }

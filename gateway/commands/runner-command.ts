@@ -30,7 +30,11 @@ export const PASSED_ON_TO_CUDA = ['gpu-device', 'enforce-eager'] as const satisf
 /** How the runner of this kind is started: a line that works by hand as well. */
 export function runnerCommand(kind: 'cpu' | 'cuda', config: RunnerConfig, slot: ModelSlot): RunnerCommand {
   const args = ['serve', '--model', slot.path];
-  if (slot.current !== undefined) args.push('--architecture', slot.current.architecture);
+  if (slot.current !== undefined) {
+    const { architecture, file, device } = slot.current;
+    // What has been read, so that a file that was replaced since is not taken for it.
+    args.push('--architecture', architecture, '--expect-file', `${file}-${device}`);
+  }
   const pass = (name: keyof RunnerConfig): void => {
     const value = config[name];
     if (value !== undefined) args.push(`--${name}`, String(value));

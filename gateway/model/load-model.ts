@@ -57,11 +57,13 @@ function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps
     architecture,
     contextLength,
     tokenizer,
+    tokenizerPre: metadata.optionalString('tokenizer.ggml.pre'),
     quantKind: quantKindOf(metadata),
     chatTemplate: source === undefined ? undefined : yield* JinjaChatTemplate.of(source, tokenizer),
     stopIds: stopIdsOf(metadata, tokenizer),
     created: Math.floor(Number(stats.mtimeMs) / 1000),
     file: identityOf(stats),
+    device: stats.dev,
   };
 }
 

@@ -31,7 +31,8 @@ export class ModelSlot {
     if (path !== this.path || this.#model === undefined) return false;
     // Without such a file loadModel says so in its own words.
     const stats = await stat(path, { bigint: true }).catch(() => undefined);
-    return stats !== undefined && identityOf(stats) === this.#model?.file;
+    if (stats === undefined || this.#model === undefined) return false;
+    return identityOf(stats) === this.#model.file && stats.dev === this.#model.device;
   }
 
   /** Lets go of the model; those who have it may end what they are at. */

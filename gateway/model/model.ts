@@ -13,6 +13,8 @@ export interface Model {
   /** Positions the model was trained for. */
   readonly contextLength: number;
   readonly tokenizer: Tokenizer;
+  /** How text is cut before it is tokenized, by the file's name for it; absent where a tokenizer needs none. */
+  readonly tokenizerPre: string | undefined;
   /** How most tensors are stored, as general.file_type says: "Q4_0"; absent when the file does not say. */
   readonly quantKind: string | undefined;
   /** Absent when the file has none: chat is then refused by name. */
@@ -23,6 +25,8 @@ export interface Model {
   readonly created: number;
   /** Of the file that this was read from: see identityOf. */
   readonly file: string;
+  /** The device that it lies on, as stat numbers it: another one after a reboot perhaps. */
+  readonly device: bigint;
 }
 
 /** As clients name the model of a file: by the file's name without directory and .gguf. */

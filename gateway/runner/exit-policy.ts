@@ -41,6 +41,8 @@ export interface ExitPolicy {
   readonly countsForRequests: boolean;
   /** How it counts for the breaker; undefined: not at all. */
   readonly crash: Crash | undefined;
+  /** Whether the same start, tried again, may well come to more: it is, even in place of a runner that could be gone back to. */
+  readonly isTriedAgain: boolean;
   /** Whether the device it computes on is at fault, so that a runner on another one is of use. */
   readonly isOfDevice: boolean;
   readonly reason: string;
@@ -82,6 +84,7 @@ const crash = (kind: string, maxOfKind?: number): Omit<ExitPolicy, 'reason'> => 
   countsForStarts: true,
   countsForRequests: true,
   crash: maxOfKind === undefined ? { kind } : { kind, maxOfKind },
+  isTriedAgain: false,
   isOfDevice: false,
 });
 
@@ -113,7 +116,7 @@ function judge(death: Death): Omit<ExitPolicy, 'reason'> {
       // Before Ready it is the model that does not fit.
       return { ...surroundings, isOfDevice: death.readyForMs === undefined };
     case 75:
-      return surroundings;
+      return { ...surroundings, isTriedAgain: true };
     case 79:
       return { ...crash('device', 1), isOfDevice: true };
   }

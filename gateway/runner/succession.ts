@@ -303,7 +303,9 @@ export class Succession {
       modelIdentity: this.heard.info?.modelIdentity,
     });
     if (policy.isOfDevice && this.#fallBack(policy, death)) return;
-    if (this.#replacement !== undefined) this.#goBack(this.#replacement, policy.reason);
+    const isLastTry = this.#fruitlessStarts + 1 >= maxFruitlessStarts;
+    if (this.#replacement !== undefined && (!policy.isTriedAgain || isLastTry))
+      this.#goBack(this.#replacement, policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);
     else {
       const facts = { exitCode: death.exit.code, ...loadFacts(death) };

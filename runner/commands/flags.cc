@@ -1,6 +1,7 @@
 #include "runner/commands/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -23,6 +24,14 @@ const CLI::Validator kWholeNumber(
       return text + " is not a whole number of 64 bits";
     },
     "UINT64");
+
+const CLI::Validator kFileIdentity(
+    [](const std::string& text) {
+      const bool is_number_list = text.find_first_not_of("0123456789-") == std::string::npos;
+      if (is_number_list && std::count(text.begin(), text.end(), '-') >= 3) return std::string();
+      return text + " is not SIZE-TIME-INODE-DEVICE, four whole numbers";
+    },
+    "");
 
 void add_model_flags(CLI::App& command, Flags& flags) {
   command.add_option("--model", flags.engine.model, "Path of a GGUF file")->required();
@@ -214,6 +223,13 @@ SandboxMode sandbox_mode_from(const std::string& name) {
 }
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
+  command
+      .add_option(
+          "--expect-file", flags.expected_file,
+          "Refuse another file than this at the model's path: its size, modification time in ns, inode "
+          "and device")
+      ->type_name("SIZE-TIME-INODE-DEVICE")
+      ->check(kFileIdentity);
   command.add_flag("--json-frames", flags.json_frames,
                    "One JSON object a line instead of frames, both ways; for people and scripts");
   command.add_option("--record", flags.record, "Write what comes in and goes out to this file, for replay");
@@ -347,6 +363,9 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
       add_cpu_flags(*command, flags.engine);
     }
   }
+  add_engine_flags(inspect_command, flags.engine);
+  add_num_seqs_flag(inspect_command, flags.engine);
+  if (uses_gpu) add_gpu_flags(inspect_command, flags.engine);
   for (CLI::App* command : {&generate_command, &serving_command})
     add_switch(*command, "--speculation", flags.engine.speculation,
                "Whether a text that repeats itself is computed several tokens in a step");

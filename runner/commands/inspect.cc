@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "runner/commands/memory_plan.h"
 #include "runner/formats/gguf.h"
 #include "runner/models/registry.h"
 
@@ -40,16 +41,19 @@ ordered_json describe(const GgufFile& file, const ModelConfig& config) {
     uint64_t bytes = 0;
   };
   std::map<std::string, Total> by_type;
+  uint64_t num_parameters = 0;
   for (const TensorView& tensor : file.tensors()) {
     Total& total = by_type[std::string(type_name(tensor.type))];
     ++total.num_tensors;
     total.bytes += tensor.data.size();
+    num_parameters += tensor.columns() * tensor.rows();
   }
   const StepWeights step = step_weights_of(file.tensors());
   ordered_json tensors = ordered_json::object();
   for (const auto& [type, total] : by_type)
     tensors[type] = {{"tensors", total.num_tensors}, {"bytes", total.bytes}};
   return {{"architecture", config.architecture},
+          {"num_parameters", num_parameters},
           {"num_layers", config.num_layers},
           {"hidden_size", config.hidden_size},
           {"num_heads", config.num_heads},
@@ -69,9 +73,29 @@ ordered_json describe(const GgufFile& file, const ModelConfig& config) {
           {"tensors", tensors}};
 }
 
+// What keeps it from being served is a fact of the model and the machine, and no failure to inspect it.
+void add_plan(ordered_json& description, const Result<MemoryPlan>& plan) {
+  std::optional<std::string> obstacle;
+  if (plan.ok()) {
+    const MemoryPlan& memory = *plan;
+    description["device"] = memory.device;
+    description["max_model_len"] = memory.max_model_len;
+    description["max_num_seqs"] = memory.max_num_seqs;
+    description["weights_bytes"] = memory.weights;
+    description["kv_cache_bytes"] = memory.kv_cache;
+    description["step_bytes"] = memory.step;
+    description["memory_bytes"] = memory.total();
+    if (memory.available) description["available_bytes"] = *memory.available;
+    obstacle = shortage_of(memory);
+  } else {
+    obstacle = plan.error().message;
+  }
+  description["obstacle"] = obstacle ? ordered_json(*obstacle) : ordered_json(nullptr);
+}
+
 void print_lines(const ordered_json& description, std::ostream& out) {
   for (const auto& [key, value] : description.items()) {
-    if (key == "tensors") continue;
+    if (key == "tensors" || value.is_null()) continue;
     out << key << ": " << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
   }
   for (const auto& [type, total] : description["tensors"].items())
@@ -80,13 +104,15 @@ void print_lines(const ordered_json& description, std::ostream& out) {
 
 }  // namespace
 
-Result<void> inspect(const std::string& model, const std::string& architecture, bool json,
-                     std::ostream& out) {
-  const Result<GgufFile> file = GgufFile::open(model);
+Result<void> inspect(const EngineFlags& flags, const BackendFactory& factory, bool json, std::ostream& out) {
+  const Result<RegularFile> opened = RegularFile::open(flags.model);
+  if (!opened.ok()) return opened.error();
+  const Result<GgufFile> file = GgufFile::read(*opened);
   if (!file.ok()) return file.error();
-  const Result<ModelConfig> config = read_config(*file, architecture);
+  const Result<ModelConfig> config = read_config(*file, flags.architecture);
   if (!config.ok()) return config.error();
-  const ordered_json description = describe(*file, *config);
+  ordered_json description = describe(*file, *config);
+  add_plan(description, plan_memory(flags, *opened, factory));
   if (json) {
     // What a file names itself need not be UTF-8.
     out << description.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;

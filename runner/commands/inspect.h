@@ -2,13 +2,14 @@
 #pragma once
 
 #include <ostream>
-#include <string>
 
+#include "runner/commands/loaded_model.h"
 #include "runner/result.h"
 
 namespace runnel {
 
-// Prints hyper-parameters, tensors by type and the file's identity. Fails as opening and reading the file do.
-Result<void> inspect(const std::string& model, const std::string& architecture, bool json, std::ostream& out);
+// Prints hyper-parameters, tensors by type, the file's identity, and what serving it so would take of the
+// memory, or why it cannot be served here. Fails as opening and reading the file do.
+Result<void> inspect(const EngineFlags& flags, const BackendFactory& factory, bool json, std::ostream& out);
 
 }  // namespace runnel

@@ -134,7 +134,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
       return factory.report_devices(flags.json, std::cout);
     if (app.got_subcommand("replay")) return replay_command(flags.replay, factory, std::cout);
     if (app.got_subcommand("synth")) return synth(flags.synth, std::cout, std::cerr);
-    return inspect(flags.engine.model, flags.engine.architecture, flags.json, std::cout);
+    return inspect(flags.engine, factory, flags.json, std::cout);
   });
   if (!end.ok()) return fail(end.error());
   if (!std::cout.flush()) return fail({ExitCode::kInputOutput, "Writing to stdout failed."});

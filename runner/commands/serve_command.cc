@@ -106,6 +106,16 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }
 
+// Whether it is the file that the gateway has read: ids of another one's vocabulary would mean other text.
+Result<void> check_expected(const RegularFile& file, const std::string& expected) {
+  const std::string found = file.identity();
+  if (expected.empty() || found == expected) return {};
+  return Error{ExitCode::kTryAgain,
+               file.path() +
+                   " is another file than the gateway has read: its size, time, inode and device are " +
+                   found + ", and were " + expected + ". It was replaced in between and is read again."};
+}
+
 Error for_device(Error error, const std::string& device) {
   error.device = device;
   return error;
@@ -125,6 +135,8 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   if (const auto sent = writer.send(hello_from(**backend, factory, *sandbox)); !sent.ok()) return sent;
   const std::string device = (*backend)->device().name();
   if (!file.ok()) return for_device(file.error(), device);
+  if (const auto expected = check_expected(*file, serve_flags.expected_file); !expected.ok())
+    return for_device(expected.error(), device);
 
   Inbox inbox;
   Vitals vitals;

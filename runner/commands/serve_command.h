@@ -13,8 +13,9 @@
 namespace runnel {
 
 struct ServeFlags {
-  bool json_frames = false;  // one JSON object a line instead of frames
-  std::string record;        // path; empty: no recording
+  bool json_frames = false;   // one JSON object a line instead of frames
+  std::string expected_file;  // RegularFile::identity() of the model; empty: any
+  std::string record;         // path; empty: no recording
   uint64_t record_max_bytes = kDefaultRecordMaxBytes;
   SandboxMode sandbox = SandboxMode::kAuto;
 };

@@ -21,7 +21,13 @@ Result<RegularFile> RegularFile::open(const std::string& path) {
   file.num_bytes_ = static_cast<uint64_t>(status.st_size);
   file.modified_ns_ = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   file.inode_ = status.st_ino;
+  file.device_ = status.st_dev;
   return file;
+}
+
+std::string RegularFile::identity() const {
+  return std::to_string(num_bytes_) + "-" + std::to_string(modified_ns_) + "-" + std::to_string(inode_) +
+         "-" + std::to_string(device_);
 }
 
 RegularFile::RegularFile(RegularFile&& other) noexcept
@@ -29,7 +35,8 @@ RegularFile::RegularFile(RegularFile&& other) noexcept
       descriptor_(std::exchange(other.descriptor_, -1)),
       num_bytes_(other.num_bytes_),
       modified_ns_(other.modified_ns_),
-      inode_(other.inode_) {}
+      inode_(other.inode_),
+      device_(other.device_) {}
 
 RegularFile& RegularFile::operator=(RegularFile&& other) noexcept {
   std::swap(path_, other.path_);
@@ -37,6 +44,7 @@ RegularFile& RegularFile::operator=(RegularFile&& other) noexcept {
   std::swap(num_bytes_, other.num_bytes_);
   std::swap(modified_ns_, other.modified_ns_);
   std::swap(inode_, other.inode_);
+  std::swap(device_, other.device_);
   return *this;
 }
 

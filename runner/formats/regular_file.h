@@ -25,6 +25,9 @@ class RegularFile {
   uint64_t num_bytes() const { return num_bytes_; }
   int64_t modified_ns() const { return modified_ns_; }  // since 1970
   uint64_t inode() const { return inode_; }
+  // Size, modification time, inode and device, in decimal digits with hyphens between: what --expect-file
+  // has.
+  std::string identity() const;
 
  private:
   explicit RegularFile(std::string path) : path_(std::move(path)) {}
@@ -34,6 +37,7 @@ class RegularFile {
   uint64_t num_bytes_ = 0;
   int64_t modified_ns_ = 0;
   uint64_t inode_ = 0;
+  uint64_t device_ = 0;
 };
 
 }  // namespace runnel

@@ -101,7 +101,7 @@ test('the template has bos_token, eos_token and add_generation_prompt', async ()
   );
   const ids = await templateOf({ ...model, tokenizer }).render([]);
   assert.equal(ids.slice(0, 2), [tinyId('<|bos|>'), tinyId('<|im_end|>')]);
-  assert.is(textOf(tokenizer, ids.slice(2)), 'true');
+  assert.is(textOf(tokenizer, ids.slice(2)), 'True');
 });
 
 test('many conversations at once each get their own prompt', async () => {

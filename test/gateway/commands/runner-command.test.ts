@@ -1,8 +1,10 @@
+import { statSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { runnerCommand } from '../../../gateway/commands/runner-command.ts';
 import { readConfig } from '../../../gateway/config.ts';
 import { ModelSlot } from '../../../gateway/model/model-slot.ts';
+import { TINY_MODEL } from '../../fixtures/default-model.ts';
 
 const test = suite('runner command');
 
@@ -26,6 +28,23 @@ test('the runner gets what concerns it under the same names, and nothing that wa
     args.join(' '),
     'serve --model m.gguf --threads 2 --max-num-seqs 3 --sandbox strict --record a.frames --record-max-bytes 65536',
   );
+});
+
+test('the runner is told which file was read', async () => {
+  const slot = new ModelSlot(TINY_MODEL);
+  await slot.refresh();
+  const { size, mtimeNs, ino, dev } = statSync(TINY_MODEL, { bigint: true });
+  const { args } = runnerCommand('cpu', readConfig(['--model', TINY_MODEL], {}), slot);
+  assert.equal(args.slice(0, 7), [
+    'serve',
+    '--model',
+    TINY_MODEL,
+    '--architecture',
+    'llama',
+    '--expect-file',
+    `${size}-${mtimeNs}-${ino}-${dev}`,
+  ]);
+  slot.close();
 });
 
 test('cuda-runner gets its device and no threads, and cpu-runner no device', () => {

@@ -234,9 +234,20 @@ test('a conversation that is being rendered is finished with the model it was re
   });
 });
 
+/** Takes about a second of a processor. */
+const slowTemplate = {
+  'tokenizer.chat_template': {
+    type: 'string',
+    value:
+      '{% for i in range(4) %}{% for j in range(80000) %}{% endfor %}{% endfor %}{{ messages[0].content }}',
+  },
+} as const;
+
 test('one whose rendering outlasts the time to finish is told to come again, while the other model loads and after', async () => {
   for (const flags of [['--slow-load', '3000'], []]) {
     await servedModels({ serving: { drainMs: 0 } }, async (served) => {
+      served.write('a', slowTemplate);
+      assert.is(await served.change('a'), undefined);
       served.write('b');
       const body = { model: 'a', messages: [{ role: 'user', content: 'hello' }], max_tokens: 20 };
       const rendering = served.post('/v1/chat/completions', body);

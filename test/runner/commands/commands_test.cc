@@ -285,6 +285,8 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"replay", "/nonexistent/session.frames", "--until", "3"}) == 66);
   CHECK(status_of({"inspect", "--model", "/nonexistent/model.gguf"}) == 66);
   CHECK(status_of({"score", "--model", "m", "--tokens-file", "/nonexistent/ids.json"}) == 66);
+  CHECK(status_of({"serve", "--model", "m", "--expect-file", "1-2-x-4"}) == 64);
+  CHECK(status_of({"serve", "--model", "m", "--expect-file", "1-2-3"}) == 64);
   CHECK(status_of({"generate", "--model", "m", "--tokens", "1"}) == 69);
   CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b"}) == 64);
   CHECK(status_of({"synth", "--arch", "qwen", "--shape", "1b", "/nonexistent/model.gguf"}) == 64);

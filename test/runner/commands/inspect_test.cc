@@ -12,7 +12,13 @@ namespace {
 nlohmann::json inspected(const GgufWriter& writer) {
   const TemporaryFile file(writer.bytes());
   std::ostringstream out;
-  REQUIRE(inspect(file.path(), "", /*json=*/true, out).ok());
+  const BackendFactory none{.kind = "none",
+                            .make = [](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
+                              return Error{ExitCode::kNoDevice, "There is no device."};
+                            }};
+  EngineFlags flags;
+  flags.model = file.path();
+  REQUIRE(inspect(flags, none, /*json=*/true, out).ok());
   return nlohmann::json::parse(out.str());
 }
 
@@ -41,6 +47,13 @@ TEST_CASE("inspect: an embedding with a head beside it is looked up, not read") 
   CHECK(head.data.size() == kEmbeddingBytes);
   CHECK(after["step_weight_bytes"] == before["step_weight_bytes"]);
   CHECK(after["layer_matrix_parameters"] == kLayerParameters);
+}
+
+TEST_CASE("inspect: what keeps a model from being served is told, and the rest as well") {
+  const nlohmann::json description = inspected(write_tiny_llama({}));
+  CHECK(description["obstacle"] == "There is no device.");
+  CHECK(!description.contains("memory_bytes"));
+  CHECK(description["num_parameters"].get<uint64_t>() > kLayerParameters);
 }
 
 }  // namespace runnel::test

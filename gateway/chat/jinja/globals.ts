@@ -1,0 +1,63 @@
+/** Functions that every chat template may call. */
+import { bind } from './arguments.ts';
+import { JinjaError } from './jinja-error.ts';
+import { strftime } from './strftime.ts';
+import { textOf } from './text.ts';
+import {
+  type Arguments,
+  Attributes,
+  Callable,
+  intOf,
+  isDict,
+  itemsOf,
+  keyOf,
+  stringOf,
+  type Value,
+} from './values.ts';
+
+/** As in Jinja's sandbox. */
+const maxRange = 100_000;
+
+/** now: what strftime_now writes. */
+export function globalsAt(now: Date): readonly (readonly [string, Value])[] {
+  const functions: Record<string, Callable['call']> = {
+    range,
+    namespace: (args) => new Attributes('Namespace', namedValues('namespace', args)),
+    dict: (args) => new Map(namedValues('dict', args)),
+    raise_exception: (args) => {
+      const { message = null } = bind('raise_exception', args, ['message'], 1);
+      throw new JinjaError(textOf(message));
+    },
+    strftime_now: (args) => {
+      const { format = null } = bind('strftime_now', args, ['format'], 1);
+      return strftime(now, stringOf(format, 'format'));
+    },
+  };
+  return Object.entries(functions).map(([name, call]) => [name, new Callable(name, call)]);
+}
+
+function range({ positional, named }: Arguments): Value {
+  if (named.size > 0 || positional.length === 0 || positional.length > 3)
+    throw new JinjaError('range takes one to three numbers');
+  const numbers = positional.map((each) => intOf(each, 'a number of range'));
+  const [start = 0, stop = 0, step = 1] = numbers.length === 1 ? [0, numbers[0]] : numbers;
+  if (step === 0) throw new JinjaError('the step of range is 0');
+  const length = Math.max(0, Math.ceil((stop - start) / step));
+  if (length > maxRange) throw new JinjaError(`range gives at most ${maxRange} numbers, and not ${length}`);
+  return Array.from({ length }, (_, index) => BigInt(start + index * step));
+}
+
+/** A dict or pairs, and what is given by name. */
+function namedValues(what: string, { positional, named }: Arguments): (readonly [string, Value])[] {
+  if (positional.length > 1) throw new JinjaError(`${what} takes one dict at most`);
+  const [source = []] = positional;
+  const pairs = isDict(source) ? [...source] : itemsOf(source).map(pairOf);
+  return [...pairs.map(([key, value]) => [stringOf(key, `a key of ${what}`), value] as const), ...named];
+}
+
+function pairOf(value: Value): readonly [ReturnType<typeof keyOf>, Value] {
+  const [key, item, ...rest] = itemsOf(value);
+  if (key === undefined || item === undefined || rest.length > 0)
+    throw new JinjaError('a pair has two items');
+  return [keyOf(key), item];
+}

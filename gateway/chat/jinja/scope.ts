@@ -1,0 +1,24 @@
+import { Undefined, type Value } from './values.ts';
+
+/** Names and their values; those of the scopes around it can be read, and only its own are written. */
+export class Scope {
+  readonly #parent: Scope | undefined;
+  readonly #values = new Map<string, Value>();
+
+  constructor(parent?: Scope, values: Iterable<readonly [string, Value]> = []) {
+    this.#parent = parent;
+    for (const [name, value] of values) this.set(name, value);
+  }
+
+  get(name: string): Value {
+    for (let scope: Scope | undefined = this; scope !== undefined; scope = scope.#parent) {
+      const value = scope.#values.get(name);
+      if (value !== undefined) return value;
+    }
+    return new Undefined(`'${name}' is undefined`);
+  }
+
+  set(name: string, value: Value): void {
+    this.#values.set(name, value);
+  }
+}

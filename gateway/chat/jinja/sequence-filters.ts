@@ -1,0 +1,209 @@
+/** Filters of what can be gone through. */
+import { bind } from './arguments.ts';
+import { itemOf } from './attributes.ts';
+import type { Filter } from './filters.ts';
+import { JinjaError } from './jinja-error.ts';
+import { operate } from './operators.ts';
+import { passes } from './tests.ts';
+import { textOf } from './text.ts';
+import {
+  type Arguments,
+  compare,
+  isDict,
+  isEqual,
+  isList,
+  isTrue,
+  itemsOf,
+  lengthOf,
+  stringOf,
+  Tuple,
+  typeName,
+  Undefined,
+  type Value,
+} from './values.ts';
+
+/** A filter without arguments. */
+export function plain(name: string, filter: (value: Value) => Value): Filter {
+  return (value, args) => {
+    bind(name, args, []);
+    return filter(value);
+  };
+}
+
+const noItem = 'there is no item in an empty sequence';
+
+/** apply: runs another filter by its name. */
+export function sequenceFilters(
+  apply: (name: string, value: Value, args: Arguments) => Value,
+): readonly (readonly [string, Filter])[] {
+  return [
+    ['length', plain('length', lengthOf)],
+    ['count', plain('count', lengthOf)],
+    ['list', plain('list', (value) => [...itemsOf(value)])],
+    ['first', plain('first', (value) => endOf(itemsOf(value), 0))],
+    ['last', plain('last', (value) => endOf(itemsOf(value), -1))],
+    ['reverse', plain('reverse', (value) => reversed(value))],
+    ['join', join],
+    ['sum', sum],
+    ['min', extreme('min', -1)],
+    ['max', extreme('max', 1)],
+    ['sort', sort],
+    ['unique', unique],
+    ['dictsort', dictsort],
+    ['batch', batch],
+    ['map', (value, args) => map(value, args, apply)],
+    ['select', choosing('select', false, true)],
+    ['reject', choosing('reject', false, false)],
+    ['selectattr', choosing('selectattr', true, true)],
+    ['rejectattr', choosing('rejectattr', true, false)],
+  ];
+}
+
+function endOf(items: readonly Value[], index: 0 | -1): Value {
+  const item = items.at(index);
+  return item === undefined ? new Undefined(noItem) : item;
+}
+
+function reversed(value: Value): Value {
+  const items = [...itemsOf(value)].reverse();
+  return typeof value === 'string' ? items.join('') : items;
+}
+
+function join(value: Value, args: Arguments): Value {
+  const { d: separator = '', attribute = null } = bind('join', args, ['d', 'attribute']);
+  return itemsOf(value)
+    .map((item) => textOf(partOf(item, attribute)))
+    .join(textOf(separator));
+}
+
+function sum(value: Value, args: Arguments): Value {
+  const { attribute = null, start = 0n } = bind('sum', args, ['attribute', 'start']);
+  let total = start;
+  for (const item of itemsOf(value)) total = operate('+', total, partOf(item, attribute));
+  return total;
+}
+
+function extreme(name: string, sign: 1 | -1): Filter {
+  return (value, args) => {
+    const { case_sensitive: isCaseKept = false, attribute = null } = bind(name, args, [
+      'case_sensitive',
+      'attribute',
+    ]);
+    let found: Value | undefined;
+    for (const item of itemsOf(value)) {
+      const key = (each: Value) => sortKey(partOf(each, attribute), isTrue(isCaseKept));
+      if (found === undefined || sign * compare(key(item), key(found)) > 0) found = item;
+    }
+    return found === undefined ? new Undefined(noItem) : found;
+  };
+}
+
+function sort(value: Value, args: Arguments): Value {
+  const {
+    reverse = false,
+    case_sensitive: isCaseKept = false,
+    attribute = null,
+  } = bind('sort', args, ['reverse', 'case_sensitive', 'attribute']);
+  const paths = attribute === null ? [null] : textOf(attribute).split(',');
+  const keyOf = (item: Value) =>
+    Tuple.from(paths.map((path) => sortKey(partOf(item, path), isTrue(isCaseKept))));
+  return sortedBy([...itemsOf(value)], keyOf, isTrue(reverse));
+}
+
+function unique(value: Value, args: Arguments): Value {
+  const { case_sensitive: isCaseKept = false, attribute = null } = bind('unique', args, [
+    'case_sensitive',
+    'attribute',
+  ]);
+  const seen: Value[] = [];
+  return itemsOf(value).filter((item) => {
+    const key = sortKey(partOf(item, attribute), isTrue(isCaseKept));
+    if (seen.some((other) => isEqual(other, key))) return false;
+    seen.push(key);
+    return true;
+  });
+}
+
+function dictsort(value: Value, args: Arguments): Value {
+  const {
+    case_sensitive: isCaseKept = false,
+    by = 'key',
+    reverse = false,
+  } = bind('dictsort', args, ['case_sensitive', 'by', 'reverse']);
+  if (!isDict(value)) throw new JinjaError(`dictsort takes a dict, and not ${typeName(value)}`);
+  if (by !== 'key' && by !== 'value') throw new JinjaError('dictsort goes by key or by value');
+  const entries = Array.from(value, ([key, item]) => Tuple.from<Value>([key, item]));
+  const keyOf = (entry: Value) =>
+    sortKey((entry as Tuple)[by === 'key' ? 0 : 1] as Value, isTrue(isCaseKept));
+  return sortedBy(entries, keyOf, isTrue(reverse));
+}
+
+/** Equal ones stay in their order, also in reverse. */
+function sortedBy(items: Value[], keyOf: (item: Value) => Value, isReversed: boolean): Value[] {
+  const keyed = items.map((item) => [keyOf(item), item] as const);
+  keyed.sort(([a], [b]) => (isReversed ? compare(b, a) : compare(a, b)));
+  return keyed.map(([, item]) => item);
+}
+
+function sortKey(value: Value, isCaseKept: boolean): Value {
+  return typeof value === 'string' && !isCaseKept ? value.toLowerCase() : value;
+}
+
+function batch(value: Value, args: Arguments): Value {
+  const { linecount = null, fill_with: fill = null } = bind('batch', args, ['linecount', 'fill_with'], 1);
+  if (typeof linecount !== 'bigint' || linecount < 1n) throw new JinjaError('batch needs a number above 0');
+  const width = Number(linecount);
+  const items = [...itemsOf(value)];
+  const rows: Value[] = [];
+  for (let i = 0; i < items.length; i += width) rows.push(items.slice(i, i + width));
+  const last = rows.at(-1);
+  if (fill !== null && isList(last ?? null))
+    rows[rows.length - 1] = [...itemsOf(last ?? null), ...new Array(width).fill(fill)].slice(0, width);
+  return rows;
+}
+
+function map(
+  value: Value,
+  args: Arguments,
+  apply: (name: string, value: Value, args: Arguments) => Value,
+): Value {
+  const { positional, named } = args;
+  const items = isTrue(value) ? itemsOf(value) : [];
+  if (positional.length > 0) {
+    const [name = null, ...rest] = positional;
+    return Array.from(items, (item) =>
+      apply(stringOf(name, 'the filter of map'), item, { positional: rest, named }),
+    );
+  }
+  const { attribute = null, default: otherwise } = bind('map', args, ['attribute', 'default'], 1);
+  return Array.from(items, (item) => {
+    const part = partOf(item, attribute);
+    return part instanceof Undefined && otherwise !== undefined ? otherwise : part;
+  });
+}
+
+/** Takes the items of which a test holds, or an attribute's truth; of an attribute where `ofAttribute`. */
+function choosing(name: string, ofAttribute: boolean, wanted: boolean): Filter {
+  return (value, { positional, named }) => {
+    if (named.size > 0) throw new JinjaError(`${name} has no arguments by name`);
+    const [attribute = null, ...rest] = ofAttribute ? positional : [null, ...positional];
+    if (ofAttribute && attribute === null) throw new JinjaError(`${name} needs the name of an attribute`);
+    const [test, ...args] = rest;
+    return Array.from(isTrue(value) ? itemsOf(value) : []).filter((item) => {
+      const part = partOf(item, attribute);
+      const holds =
+        test === undefined ? isTrue(part) : passes(stringOf(test, `the test of ${name}`), part, args);
+      return holds === wanted;
+    });
+  };
+}
+
+/** The item itself for no attribute; a.b.0 goes on into what it finds. */
+function partOf(item: Value, attribute: Value): Value {
+  if (attribute === null) return item;
+  if (typeof attribute === 'bigint') return itemOf(item, attribute);
+  let part = item;
+  for (const name of stringOf(attribute, 'attribute').split('.'))
+    part = itemOf(part, /^\d+$/.test(name) ? BigInt(name) : name);
+  return part;
+}

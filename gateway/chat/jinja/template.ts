@@ -1,0 +1,26 @@
+/**
+ * A chat template in the language of Jinja 3.1, as Python runs it: with trim_blocks, lstrip_blocks, loop controls, and the
+ * functions that Hugging Face's transformers adds. What this does not have is refused by its name when it is parsed.
+ */
+import { globalsAt } from './globals.ts';
+import { Interpreter } from './interpreter.ts';
+import type { Block } from './nodes.ts';
+import { parse } from './parser.ts';
+import { Scope } from './scope.ts';
+import { fromJson } from './values.ts';
+
+export class Template {
+  readonly #body: Block;
+
+  /** JinjaError for a source that cannot be parsed. */
+  constructor(source: string) {
+    this.#body = parse(source);
+  }
+
+  /** variables: anything that JSON can be. JinjaError for what the template refuses, or does wrong. */
+  render(variables: Readonly<Record<string, unknown>>, now = new Date()): string {
+    const globals = new Scope(undefined, globalsAt(now));
+    const given = Object.entries(variables).map(([name, value]) => [name, fromJson(value)] as const);
+    return new Interpreter().run(this.#body, new Scope(globals, given));
+  }
+}

@@ -1,0 +1,98 @@
+/** What may stand behind `is`. */
+
+import { JinjaError } from './jinja-error.ts';
+import type { Comparison } from './nodes.ts';
+import { compareBy } from './operators.ts';
+import { Callable, isDict, isEqual, isList, numberOf, typeName, Undefined, type Value } from './values.ts';
+
+/** other: the argument, where the test has one. */
+type Test = (value: Value, other: Value) => boolean;
+
+interface Entry {
+  readonly test: Test;
+  readonly numArguments: 0 | 1;
+}
+
+const withoutArgument: Readonly<Record<string, (value: Value) => boolean>> = {
+  defined: (value) => !(value instanceof Undefined),
+  undefined: (value) => value instanceof Undefined,
+  none: (value) => value === null,
+  boolean: (value) => typeof value === 'boolean',
+  true: (value) => value === true,
+  false: (value) => value === false,
+  string: (value) => typeof value === 'string',
+  number: (value) => numberOf(value) !== undefined,
+  integer: (value) => typeof value === 'bigint',
+  float: (value) => typeof value === 'number',
+  mapping: isDict,
+  sequence: (value) =>
+    typeof value === 'string' || isList(value) || isDict(value) || value instanceof Undefined,
+  iterable: (value) =>
+    typeof value === 'string' || isList(value) || isDict(value) || value instanceof Undefined,
+  callable: (value) => value instanceof Callable,
+  odd: (value) => parityOf(value) === 1n,
+  even: (value) => parityOf(value) === 0n,
+  lower: (value) =>
+    typeof value === 'string' && value !== value.toUpperCase() && value === value.toLowerCase(),
+  upper: (value) =>
+    typeof value === 'string' && value !== value.toLowerCase() && value === value.toUpperCase(),
+};
+
+const comparisons: Readonly<Record<string, Comparison>> = {
+  eq: '==',
+  equalto: '==',
+  '==': '==',
+  ne: '!=',
+  '!=': '!=',
+  lt: '<',
+  lessthan: '<',
+  '<': '<',
+  le: '<=',
+  '<=': '<=',
+  gt: '>',
+  greaterthan: '>',
+  '>': '>',
+  ge: '>=',
+  '>=': '>=',
+  in: 'in',
+};
+
+const entries: ReadonlyMap<string, Entry> = new Map<string, Entry>([
+  ...Object.entries(withoutArgument).map(([name, test]) => [name, { test, numArguments: 0 }] as const),
+  ...Object.entries(comparisons).map(
+    ([name, operator]) =>
+      [
+        name,
+        { test: (value: Value, other: Value) => compareBy(operator, value, other), numArguments: 1 },
+      ] as const,
+  ),
+  ['sameas', { test: isSame, numArguments: 1 }],
+  ['divisibleby', { test: (value, other) => modulo(value, other) === 0n, numArguments: 1 }],
+]);
+
+/** JinjaError if there is no such test, or if it takes another number of arguments. */
+export function passes(name: string, value: Value, args: readonly Value[]): boolean {
+  const entry = entries.get(name);
+  if (entry === undefined) throw new JinjaError(`there is no test named ${name}`);
+  if (args.length !== entry.numArguments)
+    throw new JinjaError(`the test ${name} takes ${entry.numArguments} arguments, and got ${args.length}`);
+  return entry.test(value, args[0] ?? null);
+}
+
+function isSame(value: Value, other: Value): boolean {
+  return (
+    typeof value === typeof other && (typeof value === 'object' ? value === other : isEqual(value, other))
+  );
+}
+
+function parityOf(value: Value): bigint {
+  const rest = modulo(value, 2n);
+  return rest < 0n ? rest + 2n : rest;
+}
+
+function modulo(value: Value, by: Value): bigint {
+  const [a, b] = [numberOf(value), numberOf(by)];
+  if (typeof a !== 'bigint' || typeof b !== 'bigint' || b === 0n)
+    throw new JinjaError(`${typeName(value)} and ${typeName(by)} have no remainder`);
+  return a % b;
+}

@@ -1,0 +1,194 @@
+/**
+ * Values of a template, as Python has them: an int is a bigint and a float is a number, so that 1 and 1.0 stay apart; a
+ * list is an array, a dict is a Map. None is changed once it is made, except a namespace.
+ */
+import { JinjaError } from './jinja-error.ts';
+
+export type Value =
+  | null
+  | boolean
+  | bigint
+  | number
+  | string
+  | List
+  | Dict
+  | Undefined
+  | Callable
+  | Attributes;
+
+export type List = readonly Value[];
+export type Key = null | boolean | bigint | number | string;
+export type Dict = ReadonlyMap<Key, Value>;
+
+export class Tuple extends Array<Value> {}
+
+/** What a name or an attribute is that nothing has: false, empty, and an error where more is asked of it. */
+export class Undefined {
+  readonly reason: string;
+
+  constructor(reason: string) {
+    this.reason = reason;
+  }
+}
+
+export interface Arguments {
+  readonly positional: readonly Value[];
+  readonly named: ReadonlyMap<string, Value>;
+}
+
+export class Callable {
+  readonly name: string;
+  readonly call: (args: Arguments) => Value;
+
+  constructor(name: string, call: (args: Arguments) => Value) {
+    this.name = name;
+    this.call = call;
+  }
+}
+
+/** Something with attributes and nothing else: a namespace, or the state of a loop, which may be callable too. */
+export class Attributes {
+  readonly type: 'Namespace' | 'LoopContext';
+  readonly values: Map<string, Value>;
+  readonly call: Callable['call'] | undefined;
+
+  constructor(type: Attributes['type'], values: Iterable<readonly [string, Value]>, call?: Callable['call']) {
+    this.type = type;
+    this.values = new Map(values);
+    this.call = call;
+  }
+}
+
+/** From what JSON has; a number that is whole is an int. */
+export function fromJson(value: unknown): Value {
+  if (value === undefined || value === null) return null;
+  if (typeof value === 'boolean' || typeof value === 'string' || typeof value === 'bigint') return value;
+  if (typeof value === 'number') return Number.isInteger(value) ? BigInt(value) : value;
+  if (Array.isArray(value)) return value.map(fromJson);
+  if (typeof value === 'object')
+    return new Map(Object.entries(value).map(([key, each]) => [key, fromJson(each)]));
+  throw new JinjaError(`a template cannot be given a ${typeof value}`);
+}
+
+export function isList(value: Value): value is List {
+  return Array.isArray(value);
+}
+
+export function isDict(value: Value): value is Dict {
+  return value instanceof Map;
+}
+
+/** As Python names it. */
+export function typeName(value: Value): string {
+  if (value === null) return 'NoneType';
+  if (typeof value === 'boolean') return 'bool';
+  if (typeof value === 'bigint') return 'int';
+  if (typeof value === 'number') return 'float';
+  if (typeof value === 'string') return 'str';
+  if (value instanceof Tuple) return 'tuple';
+  if (isList(value)) return 'list';
+  if (isDict(value)) return 'dict';
+  if (value instanceof Undefined) return 'Undefined';
+  return value instanceof Callable ? 'function' : value.type;
+}
+
+export function isTrue(value: Value): boolean {
+  if (value instanceof Undefined) return false;
+  if (isList(value)) return value.length > 0;
+  if (isDict(value)) return value.size > 0;
+  return typeof value === 'object' ? value !== null : Boolean(value);
+}
+
+/** Of an int, a float or a bool. */
+export function numberOf(value: Value): bigint | number | undefined {
+  if (typeof value === 'boolean') return value ? 1n : 0n;
+  return typeof value === 'bigint' || typeof value === 'number' ? value : undefined;
+}
+
+/** Of an index, a width or a count: an int, as far as a number holds it. */
+export function intOf(value: Value, what: string): number {
+  const number = numberOf(value);
+  if (typeof number === 'bigint') return Number(number);
+  throw new JinjaError(`${what} has to be an int, and not ${typeName(value)}`);
+}
+
+export function stringOf(value: Value, what: string): string {
+  if (typeof value === 'string') return value;
+  throw new JinjaError(`${what} has to be a str, and not ${typeName(value)}`);
+}
+
+export function keyOf(value: Value): Key {
+  if (value === null || typeof value !== 'object') return value;
+  throw new JinjaError(`${typeName(value)} cannot be a key of a dict here`);
+}
+
+/** What `for` goes through; JinjaError for what it cannot. */
+export function itemsOf(value: Value): List {
+  if (isList(value)) return value;
+  if (typeof value === 'string') return Array.from(value);
+  if (isDict(value)) return [...value.keys()];
+  if (value instanceof Undefined) return [];
+  throw new JinjaError(`${typeName(value)} is not iterable`);
+}
+
+export function lengthOf(value: Value): bigint {
+  if (isDict(value)) return BigInt(value.size);
+  if (typeof value === 'string') return BigInt(codePoints(value));
+  if (isList(value)) return BigInt(value.length);
+  if (value instanceof Undefined) return 0n;
+  throw new JinjaError(`${typeName(value)} has no length`);
+}
+
+function codePoints(text: string): number {
+  let count = 0;
+  for (const _ of text) count++;
+  return count;
+}
+
+export function isEqual(left: Value, right: Value): boolean {
+  const [a, b] = [numberOf(left), numberOf(right)];
+  // biome-ignore lint/suspicious/noDoubleEquals: an int and a float may be equal.
+  if (a !== undefined && b !== undefined) return a == b;
+  if (isList(left) && isList(right)) {
+    if (left instanceof Tuple !== right instanceof Tuple || left.length !== right.length) return false;
+    return left.every((item, index) => isEqual(item, right[index] as Value));
+  }
+  if (isDict(left) && isDict(right)) {
+    if (left.size !== right.size) return false;
+    return [...left].every(([key, item]) => {
+      const other = right.get(key);
+      return other !== undefined && isEqual(item, other);
+    });
+  }
+  if (left instanceof Undefined) return right instanceof Undefined;
+  return left === right;
+}
+
+/** Below, above or equal: less than, more than or 0. JinjaError for what has no order. */
+export function compare(left: Value, right: Value): number {
+  const [a, b] = [numberOf(left), numberOf(right)];
+  if (a !== undefined && b !== undefined) return a < b ? -1 : Number(a > b);
+  if (typeof left === 'string' && typeof right === 'string') return compareText(left, right);
+  if (isList(left) && isList(right) && left instanceof Tuple === right instanceof Tuple) {
+    for (let i = 0; i < left.length && i < right.length; i++)
+      if (!isEqual(left[i] as Value, right[i] as Value)) return compare(left[i] as Value, right[i] as Value);
+    return left.length - right.length;
+  }
+  throw new JinjaError(`${typeName(left)} and ${typeName(right)} have no order`);
+}
+
+/** By code points; JavaScript compares halves of them. */
+function compareText(left: string, right: string): number {
+  let i = 0;
+  while (i < left.length && left[i] === right[i]) i++;
+  if (i > 0 && /[\uDC00-\uDFFF]/.test((left[i] ?? '') + (right[i] ?? ''))) i--;
+  return (left.codePointAt(i) ?? -1) - (right.codePointAt(i) ?? -1);
+}
+
+export function contains(container: Value, item: Value): boolean {
+  if (typeof container === 'string') {
+    return container.includes(stringOf(item, 'what is looked for in a str'));
+  }
+  if (isDict(container)) return container.has(keyOf(item));
+  return itemsOf(container).some((each) => isEqual(each, item));
+}

@@ -1,0 +1,117 @@
+#include "runner/commands/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "runner/forwarding_backend.h"
+#include "runner/process_memory.h"
+
+namespace runnel {
+namespace {
+
+// Takes of the weights only what tells whether it can compute with them, and adds up what it would take.
+class PlanningBackend final : public ForwardingBackend {
+ public:
+  PlanningBackend(std::unique_ptr<Backend> backend, bool uses_gpu)
+      : ForwardingBackend(*backend),
+        owned_(std::move(backend)),
+        uses_gpu_(uses_gpu),
+        available_(uses_gpu ? device().free_memory_bytes() : available_memory_bytes()) {}
+
+  Result<void> expect_weights(uint64_t) override { return {}; }
+
+  Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) override {
+    WeightHandle handle;
+    for (const TensorView& tensor : stacked) {
+      weights_ += tensor.data.size();
+      const Result<WeightHandle> sample = sample_of(tensor);
+      if (!sample.ok()) return sample;
+      handle = *sample;
+    }
+    return handle;
+  }
+
+  Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override {
+    weights_ += values.size_bytes();
+    return ForwardingBackend::load_vector(name, values);
+  }
+
+  Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override {
+    const uint64_t before = taken();
+    const Result<void> prepared = ForwardingBackend::prepare(spec, limits);
+    step_ += taken() - before;
+    return prepared;
+  }
+
+  Result<void> allocate_kv(const KvShape& shape) override {
+    KvShape one_block = shape;
+    one_block.num_blocks = 1;
+    const uint64_t before = taken();
+    const Result<void> allocated = ForwardingBackend::allocate_kv(one_block);
+    const uint64_t with_block = taken() - before;
+    step_ += with_block - std::min(with_block, kv_block_bytes(one_block));
+    return allocated;
+  }
+
+  uint64_t weights_bytes() const override { return weights_; }
+  uint64_t step_bytes() const { return step_; }
+  std::optional<uint64_t> available_bytes() const { return available_; }
+
+ private:
+  // The first row of a matrix, which is of the same type; the same one for all of a type and width.
+  Result<WeightHandle> sample_of(const TensorView& tensor) {
+    const auto key = std::pair(tensor.type, tensor.columns());
+    if (const auto found = samples_.find(key); found != samples_.end()) return found->second;
+    TensorView row = tensor;
+    if (tensor.num_dims == 2) {
+      row.shape[1] = 1;
+      row.data = tensor.data.first(tensor.data.size() / tensor.rows());
+    }
+    const Result<WeightHandle> handle = ForwardingBackend::load_matrix({&row, 1});
+    if (handle.ok()) samples_.emplace(key, *handle);
+    return handle;
+  }
+
+  // Of the device's memory, or of this process's: also what nobody has written to yet.
+  uint64_t taken() {
+    return uses_gpu_ ? *available_ - std::min(*available_, device().free_memory_bytes())
+                     : reserved_memory_bytes().value_or(0);
+  }
+
+  const std::unique_ptr<Backend> owned_;
+  const bool uses_gpu_;
+  const std::optional<uint64_t> available_;
+  std::map<std::pair<TensorType, uint64_t>, WeightHandle> samples_;
+  uint64_t weights_ = 0;
+  uint64_t step_ = 0;
+};
+
+}  // namespace
+
+Result<MemoryPlan> plan_memory(const EngineFlags& flags, const RegularFile& file,
+                               const BackendFactory& factory) {
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
+  if (!backend.ok()) return backend.error();
+  auto owned = std::make_unique<PlanningBackend>(*std::move(backend), factory.uses_gpu());
+  PlanningBackend& planning = *owned;
+  const Result<LoadedModel> loaded = load(flags, file, std::move(owned), {});
+  if (!loaded.ok()) return loaded.error();
+  return MemoryPlan{.device = planning.device().name(),
+                    .max_model_len = loaded->engine->config().max_model_len,
+                    .max_num_seqs = flags.max_num_seqs,
+                    .weights = planning.weights_bytes(),
+                    .kv_cache = loaded->kv_cache_bytes,
+                    .step = planning.step_bytes(),
+                    .available = planning.available_bytes()};
+}
+
+std::optional<std::string> shortage_of(const MemoryPlan& plan) {
+  if (!plan.available || plan.total() <= *plan.available) return std::nullopt;
+  return "It takes " + std::to_string(plan.total()) + " bytes, and " + std::to_string(*plan.available) +
+         " are there. Ask for a shorter context or fewer sequences, end what else uses the memory, or take a "
+         "smaller model.";
+}
+
+}  // namespace runnel
