@@ -40,6 +40,9 @@ RUNNEL_INLINE Floats in_all_lanes(float x) {
 RUNNEL_INLINE Ints in_all_lanes(int32_t x) {
   return x - Ints{};
 }
+RUNNEL_INLINE Ints lanes_of(uint32_t x) {
+  return in_all_lanes(static_cast<int32_t>(x));
+}
 // Four bytes of an activation.
 RUNNEL_INLINE Ints four_in_all_lanes(const int8_t* from) {
   int32_t four;
@@ -71,6 +74,48 @@ RUNNEL_INLINE Floats load_halves(const std::byte* from) {
   for (uint32_t i = 0; i < kVectorRows / 8; ++i)
     parts[i] = load_half(reinterpret_cast<const uint16_t*>(from) + i * 8);
   return value;
+#endif
+}
+
+// A signed byte a lane.
+RUNNEL_INLINE Ints load_byte_lanes(const std::byte* from) {
+#if RUNNEL_HAS_AVX512
+  return (Ints)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
+  Ints value;
+  for (uint32_t lane = 0; lane < kVectorRows; ++lane)
+    value[lane] = static_cast<int8_t>(static_cast<uint8_t>(from[lane]));
+  return value;
+#endif
+}
+
+// Two signed bytes a lane, each widened to 16 bits.
+RUNNEL_INLINE Ints load_byte_pairs(const std::byte* from) {
+#if RUNNEL_HAS_AVX512
+  return (Ints)_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Ints)_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  Ints value;
+  for (uint32_t lane = 0; lane < kVectorRows; ++lane) {
+    const int32_t first = static_cast<int8_t>(static_cast<uint8_t>(from[2 * lane]));
+    const int32_t second = static_cast<int8_t>(static_cast<uint8_t>(from[2 * lane + 1]));
+    value[lane] = (first & 0xffff) | (second << 16);
+  }
+  return value;
+#endif
+}
+
+// a[0] b[0] + a[1] b[1] of the two numbers of 16 bits in each lane.
+RUNNEL_INLINE Ints dot_pairs(Ints a, Ints b) {
+#if RUNNEL_HAS_AVX512
+  return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#else
+  return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
 

@@ -55,9 +55,12 @@ RUNNEL_INLINE void make_block_ready(const float* values, uint32_t block, const R
     for (int i = 0; i < 4; ++i) quants[i] = to_quants(x[i] / broadcast(scale));
   }
   store_bytes(out.quants + block * kBlockColumns, quants);
-  const int32_t sum = sum_of((quants[0] + quants[1]) + (quants[2] + quants[3]));
+  const int32_t first_sum = sum_of(quants[0] + quants[1]);
+  const int32_t second_sum = sum_of(quants[2] + quants[3]);
+  const int32_t sum = first_sum + second_sum;
   out.scales[block] = scale;
   out.quant_sums[block] = sum;
+  out.half_sums[block] = (first_sum & 0xffff) | (second_sum << 16);
   out.sums[block] = scale * static_cast<float>(sum);
 }
 

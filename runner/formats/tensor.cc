@@ -13,11 +13,13 @@ struct TypeTraits {
   uint32_t block_bytes;
 };
 
-// A quantised block: a half-precision scale, for Q4_1 a half-precision minimum too, then 32 weights.
+// In the order of their numbers.
 constexpr TypeTraits kTypes[] = {
-    {TensorType::kF32, "F32", 1, 4},     {TensorType::kF16, "F16", 1, 2},
-    {TensorType::kQ4_0, "Q4_0", 32, 18}, {TensorType::kQ4_1, "Q4_1", 32, 20},
-    {TensorType::kQ8_0, "Q8_0", 32, 34},
+    {TensorType::kF32, "F32", 1, 4},      //
+    {TensorType::kF16, "F16", 1, 2},      //
+    {TensorType::kQ4_0, "Q4_0", 32, 18},  //
+    {TensorType::kQ4_1, "Q4_1", 32, 20},  //
+    {TensorType::kQ8_0, "Q8_0", 32, 34},  //
 };
 
 const TypeTraits& traits(TensorType type) {
@@ -37,6 +39,14 @@ std::string lower_case(std::string_view name) {
 
 }  // namespace
 
+std::span<const TensorType> tensor_types() {
+  static constexpr auto kNumbers = [] {
+    std::array<TensorType, std::size(kTypes)> types{};
+    for (size_t i = 0; i < types.size(); ++i) types[i] = kTypes[i].type;
+    return types;
+  }();
+  return kNumbers;
+}
 uint32_t block_weights(TensorType type) {
   return traits(type).block_weights;
 }

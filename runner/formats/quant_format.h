@@ -1,0 +1,70 @@
+// What is different from one quantised type to another, for blocks of 32 weights of a row. A weight is a code
+// of a few bits that stands for a whole number q, and its value is d q + m. Kernels read this too: all of it
+// is constant there, or inlined, since kernels of every instruction set use it.
+#pragma once
+
+#include <cstdint>
+
+#include "runner/formats/tensor_type.h"
+
+namespace runnel {
+
+struct QuantFormat {
+  uint32_t code_bits;
+  // q is the code less this. A code of 8 bits is q itself, as a signed byte.
+  int32_t code_offset = 0;
+  bool has_minimum = false;
+  // Whole numbers that a block multiplies d by, and m: 0 where d is the block's own, 1, or 2, for 16 weights
+  // each. d and m are then those of 256 weights.
+  uint32_t num_sub_scales = 0;
+
+  // The codes of a block are eight fours of weights. They take as many words of 32 bits as a code has bits:
+  // words of low bits and behind them words of high bits. Byte i of each is of weight i of its fours. A word
+  // of low bits has parts, the first in its lowest bits, each of another four with the same sub-scale; words
+  // of high bits have the fours in order.
+  consteval uint32_t num_words() const { return code_bits; }
+  consteval uint32_t low_bits() const { return code_bits == 8 ? 8 : code_bits >= 4 ? 4 : 2; }
+  consteval uint32_t high_bits() const { return code_bits - low_bits(); }
+  // For the bits of a four, as they are in the lowest bits of each byte.
+  consteval uint32_t low_mask() const { return 0x01010101u * ((1u << low_bits()) - 1); }
+  consteval uint32_t high_mask() const { return 0x01010101u * ((1u << high_bits()) - 1); }
+  consteval uint32_t num_low_words() const { return low_bits(); }
+  consteval uint32_t num_parts() const { return 8 / low_bits(); }
+  // Stretches of a block that have a sum of their own, and what one has.
+  consteval uint32_t num_sums() const { return num_sub_scales == 2 ? 2 : 1; }
+  consteval uint32_t sum_fours() const { return 8 / num_sums(); }
+  consteval uint32_t sum_words() const { return num_low_words() / num_sums(); }
+};
+
+// Part p of word w of low bits is this four, and the other way round.
+template <QuantFormat kFormat>
+[[gnu::always_inline]] static constexpr inline uint32_t four_of(uint32_t w, uint32_t p) {
+  constexpr uint32_t kWords = kFormat.sum_words();
+  return w / kWords * kFormat.sum_fours() + kWords * p + w % kWords;
+}
+template <QuantFormat kFormat>
+[[gnu::always_inline]] static constexpr inline uint32_t word_of(uint32_t four) {
+  return four / kFormat.sum_fours() * kFormat.sum_words() + four % kFormat.sum_words();
+}
+template <QuantFormat kFormat>
+[[gnu::always_inline]] static constexpr inline uint32_t part_of(uint32_t four) {
+  return four % kFormat.sum_fours() / kFormat.sum_words();
+}
+
+// type is a quantised one.
+consteval QuantFormat quant_format(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_0:
+      return {.code_bits = 4, .code_offset = 8};
+    case TensorType::kQ4_1:
+      return {.code_bits = 4, .has_minimum = true};
+    case TensorType::kQ8_0:
+      return {.code_bits = 8};
+    case TensorType::kF32:
+    case TensorType::kF16:
+      break;
+  }
+  throw "floats have no codes";
+}
+
+}  // namespace runnel
