@@ -4,7 +4,7 @@
 //
 //   tile        segment after segment of 256 columns; the last may be shorter
 //   segment     of quantised types scales, minima, sub-scales, sub-minima, as far as there are any, and
-//               words; of the others values
+//               words; of floats values
 //   scales      block by block of 32 columns, 32 halves, one of each row; minima alike. Where a type has
 //               sub-scales they are once for the segment
 //   sub-scales  block by block, 32 bytes, one of each row, or two; sub-minima alike, or in the bytes' high

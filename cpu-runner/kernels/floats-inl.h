@@ -22,6 +22,10 @@ struct F16 : FloatLayout<2> {
   RUNNEL_INLINE Floats load(const std::byte* from) { return load_halves(from); }
 };
 
+struct BF16 : FloatLayout<2> {
+  RUNNEL_INLINE Floats load(const std::byte* from) { return load_upper_halves(from); }
+};
+
 struct F32 : FloatLayout<4> {
   RUNNEL_INLINE Floats load(const std::byte* from) {
     return load_floats(reinterpret_cast<const float*>(from));

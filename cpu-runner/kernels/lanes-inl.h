@@ -77,6 +77,20 @@ RUNNEL_INLINE Floats load_halves(const std::byte* from) {
 #endif
 }
 
+// The upper halves of floats.
+RUNNEL_INLINE Floats load_upper_halves(const std::byte* from) {
+#if RUNNEL_HAS_AVX512
+  const Ints bits = (Ints)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  const Ints bits = (Ints)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  Ints bits;
+  for (uint32_t lane = 0; lane < kVectorRows; ++lane)
+    bits[lane] = reinterpret_cast<const uint16_t*>(from)[lane];
+#endif
+  return (Floats)(bits << 16);
+}
+
 // A signed byte a lane.
 RUNNEL_INLINE Ints load_byte_lanes(const std::byte* from) {
 #if RUNNEL_HAS_AVX512

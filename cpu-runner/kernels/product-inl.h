@@ -71,6 +71,8 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<F32>(weights, from, columns, out, out_stride);
     case TensorType::kF16:
       return multiply_tile<F16>(weights, from, columns, out, out_stride);
+    case TensorType::kBF16:
+      return multiply_tile<BF16>(weights, from, columns, out, out_stride);
     case TensorType::kQ4_0:
       return multiply_tile<Quantised<TensorType::kQ4_0>>(weights, from, columns, out, out_stride);
     case TensorType::kQ4_1:

@@ -37,10 +37,13 @@ __device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint
       const size_t first = piece_index(tile, (matrix.columns + 3) / 4, column / 4, row_in_tile);
       return std::bit_cast<float>(matrix.quants[first + column % 4]);
     }
-    case TensorType::kF16: {
+    case TensorType::kF16:
+    case TensorType::kBF16: {
       const size_t first = piece_index(tile, (matrix.columns + 7) / 8, column / 8, row_in_tile);
       const uint32_t word = matrix.quants[first + column % 8 / 2];
-      return from_half(static_cast<uint16_t>(word >> (16 * (column % 2))));
+      const auto bits = static_cast<uint16_t>(word >> (16 * (column % 2)));
+      return matrix.type == TensorType::kF16 ? from_half(bits)
+                                             : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
     }
     default: {
       float weight = 0.0f;

@@ -23,6 +23,7 @@ __device__ inline void with_quantised(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ8_0>());
     case kF32:
     case kF16:
+    case kBF16:
       return;  // have no blocks
   }
 }

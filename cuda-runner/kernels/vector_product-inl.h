@@ -63,12 +63,12 @@ __device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t 
   }
 }
 
-// acc[n] += w x, a piece of 8 (F16) or 4 (F32) columns.
+// acc[n] += w x, a piece of 8 columns, or of 4 of F32.
 template <TensorType kType, uint32_t kColumns>
 __device__ inline void add_float_piece(const DeviceMatrix& matrix, uint32_t tile, uint32_t piece,
                                        uint32_t num_pieces, const ReadyRows& in,
                                        const uint32_t (&rows)[kColumns], float (&acc)[kColumns]) {
-  constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
+  constexpr uint32_t kPieceColumns = kType == TensorType::kF32 ? 4 : 8;
   const uint4 bits = matrix.quants.load_read_only<uint4>(piece_index(tile, num_pieces, piece, lane()));
   const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
   for (uint32_t n = 0; n < kColumns; ++n) {
@@ -80,6 +80,8 @@ __device__ inline void add_float_piece(const DeviceMatrix& matrix, uint32_t tile
         float weight;
         if constexpr (kType == TensorType::kF16) {
           weight = from_half(static_cast<uint16_t>(words[2 * quad + i / 2] >> (16 * (i % 2))));
+        } else if constexpr (kType == TensorType::kBF16) {
+          weight = std::bit_cast<float>(words[2 * quad + i / 2] >> (16 * (i % 2)) << 16);
         } else {
           weight = std::bit_cast<float>(words[i]);
         }
@@ -96,8 +98,8 @@ __device__ inline void add_segment(const DeviceMatrix& matrix, uint32_t tile, ui
   // Pieces or blocks whose loads are all under way before the first is used. What the columns of so many are
   // multiplied by takes up to 64 registers.
   [[maybe_unused]] constexpr uint32_t kAtOnce = kColumns <= 2 ? 4 : 8 / kColumns;
-  if constexpr (kType == TensorType::kF16 || kType == TensorType::kF32) {
-    constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
+  if constexpr (!is_quantised(kType)) {
+    constexpr uint32_t kPieceColumns = kType == TensorType::kF32 ? 4 : 8;
     constexpr uint32_t kSegmentPieces = kSegmentColumns / kPieceColumns;
     const uint32_t num_pieces = (matrix.columns + kPieceColumns - 1) / kPieceColumns;
     const uint32_t first = segment * kSegmentPieces;
@@ -153,6 +155,9 @@ struct VectorProduct {
             break;
           case TensorType::kF16:
             add_segment<TensorType::kF16>(matrix, tile, segment, in, rows, acc);
+            break;
+          case TensorType::kBF16:
+            add_segment<TensorType::kBF16>(matrix, tile, segment, in, rows, acc);
             break;
           default:
             with_quantised(matrix.type,

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runner/check.h"
+#include "runner/formats/bf16.h"
 #include "runner/formats/half.h"
 #include "runner/formats/quant_block.h"
 
@@ -15,11 +16,11 @@ void dequantize_row(TensorType type, std::span<const std::byte> row, std::span<f
     std::memcpy(out.data(), row.data(), row.size());
     return;
   }
-  if (type == TensorType::kF16) {
+  if (!is_quantised(type)) {
     for (size_t i = 0; i < out.size(); ++i) {
-      uint16_t half;
-      std::memcpy(&half, row.data() + i * sizeof(half), sizeof(half));
-      out[i] = half_to_float(half);
+      uint16_t bits;
+      std::memcpy(&bits, row.data() + i * sizeof(bits), sizeof(bits));
+      out[i] = type == TensorType::kBF16 ? bf16_to_float(bits) : half_to_float(bits);
     }
     return;
   }

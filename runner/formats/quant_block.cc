@@ -42,6 +42,7 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
       break;
     case TensorType::kF32:
     case TensorType::kF16:
+    case TensorType::kBF16:
       CHECK(!"floats have no blocks");
   }
   return out;

@@ -50,6 +50,7 @@ auto with_quantised_type(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ8_0>());
     case kF32:
     case kF16:
+    case kBF16:
       break;
   }
   CHECK(!"floats have no blocks");

@@ -62,6 +62,7 @@ consteval QuantFormat quant_format(TensorType type) {
       return {.code_bits = 8};
     case TensorType::kF32:
     case TensorType::kF16:
+    case TensorType::kBF16:
       break;
   }
   throw "floats have no codes";

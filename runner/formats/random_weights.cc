@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "runner/check.h"
+#include "runner/formats/bf16.h"
 #include "runner/formats/half.h"
 
 namespace runnel {
@@ -90,6 +91,9 @@ void fill_with_random_weights(TensorType type, float rms, std::mt19937_64& rando
         break;
       case TensorType::kF16:
         store(float_to_half(weight(rms, random)), out);
+        break;
+      case TensorType::kBF16:
+        store(float_to_bf16(weight(rms, random)), out);
         break;
       default:
         fill_block(type, rms, random, out.first(num_bytes));

@@ -6,10 +6,17 @@
 namespace runnel {
 
 // The storage types that can be read. Values are GGUF's own type numbers.
-enum class TensorType : uint32_t { kF32 = 0, kF16 = 1, kQ4_0 = 2, kQ4_1 = 3, kQ8_0 = 8 };
+enum class TensorType : uint32_t {
+  kF32 = 0,
+  kF16 = 1,
+  kQ4_0 = 2,
+  kQ4_1 = 3,
+  kQ8_0 = 8,
+  kBF16 = 30,
+};
 
 constexpr bool is_quantised(TensorType type) {
-  return type != TensorType::kF32 && type != TensorType::kF16;
+  return type != TensorType::kF32 && type != TensorType::kF16 && type != TensorType::kBF16;
 }
 
 }  // namespace runnel
