@@ -24,6 +24,13 @@ void read_nibbles(const std::byte* from, QuantBlock& block) {
   }
 }
 
+// A fifth bit of each code: bit i of 32 is weight i's.
+void read_fifth_bits(const std::byte* from, QuantBlock& block) {
+  const auto bits = read<uint32_t>(from);
+  for (uint32_t i = 0; i < kQuantBlockWeights; ++i)
+    block.codes[i / 4] |= ((bits >> i) & 1) << (8 * (i % 4) + 4);
+}
+
 }  // namespace
 
 QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
@@ -39,6 +46,10 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
       break;
     case TensorType::kQ8_0:
       std::memcpy(out.codes.data(), from + 2, kQuantBlockWeights);
+      break;
+    case TensorType::kQ5_0:
+      read_nibbles(from + 6, out);
+      read_fifth_bits(from + 2, out);
       break;
     case TensorType::kF32:
     case TensorType::kF16:

@@ -60,6 +60,8 @@ consteval QuantFormat quant_format(TensorType type) {
       return {.code_bits = 4, .has_minimum = true};
     case TensorType::kQ8_0:
       return {.code_bits = 8};
+    case TensorType::kQ5_0:
+      return {.code_bits = 5, .code_offset = 16};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

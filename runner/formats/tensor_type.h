@@ -11,6 +11,7 @@ enum class TensorType : uint32_t {
   kF16 = 1,
   kQ4_0 = 2,
   kQ4_1 = 3,
+  kQ5_0 = 6,
   kQ8_0 = 8,
   kBF16 = 30,
 };
