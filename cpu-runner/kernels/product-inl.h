@@ -81,6 +81,8 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<Quantised<TensorType::kQ8_0>>(weights, from, columns, out, out_stride);
     case TensorType::kQ5_0:
       return multiply_tile<Quantised<TensorType::kQ5_0>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ5_1:
+      return multiply_tile<Quantised<TensorType::kQ5_1>>(weights, from, columns, out, out_stride);
   }
 }
 

@@ -23,6 +23,8 @@ __device__ inline void with_quantised(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ8_0>());
     case kQ5_0:
       return fn(std::integral_constant<TensorType, kQ5_0>());
+    case kQ5_1:
+      return fn(std::integral_constant<TensorType, kQ5_1>());
     case kF32:
     case kF16:
     case kBF16:

@@ -51,6 +51,11 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
       read_nibbles(from + 6, out);
       read_fifth_bits(from + 2, out);
       break;
+    case TensorType::kQ5_1:
+      out.minimum = read<uint16_t>(from + 2);
+      read_nibbles(from + 8, out);
+      read_fifth_bits(from + 4, out);
+      break;
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

@@ -62,6 +62,8 @@ consteval QuantFormat quant_format(TensorType type) {
       return {.code_bits = 8};
     case TensorType::kQ5_0:
       return {.code_bits = 5, .code_offset = 16};
+    case TensorType::kQ5_1:
+      return {.code_bits = 5, .has_minimum = true};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

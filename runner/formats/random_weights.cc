@@ -28,6 +28,7 @@ constexpr RandomBlock kRandomBlocks[] = {
     {.type = TensorType::kQ4_1, .rms = 4.61f, .scale_offset = 0, .minimum_offset = 2, .minimum = -7.5f},
     {.type = TensorType::kQ8_0, .rms = 73.9f, .scale_offset = 0},
     {.type = TensorType::kQ5_0, .rms = 9.24f, .scale_offset = 0},
+    {.type = TensorType::kQ5_1, .rms = 9.23f, .scale_offset = 0, .minimum_offset = 2, .minimum = -15.5f},
 };
 
 const RandomBlock& random_block(TensorType type) {

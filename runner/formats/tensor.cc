@@ -20,6 +20,7 @@ constexpr TypeTraits kTypes[] = {
     {TensorType::kQ4_0, "Q4_0", 32, 18},  //
     {TensorType::kQ4_1, "Q4_1", 32, 20},  //
     {TensorType::kQ5_0, "Q5_0", 32, 22},  //
+    {TensorType::kQ5_1, "Q5_1", 32, 24},  //
     {TensorType::kQ8_0, "Q8_0", 32, 34},  //
     {TensorType::kBF16, "BF16", 1, 2},    //
 };

@@ -12,6 +12,7 @@ enum class TensorType : uint32_t {
   kQ4_0 = 2,
   kQ4_1 = 3,
   kQ5_0 = 6,
+  kQ5_1 = 7,
   kQ8_0 = 8,
   kBF16 = 30,
 };
