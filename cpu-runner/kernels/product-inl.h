@@ -83,6 +83,10 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<Quantised<TensorType::kQ5_0>>(weights, from, columns, out, out_stride);
     case TensorType::kQ5_1:
       return multiply_tile<Quantised<TensorType::kQ5_1>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ4_K:
+      return multiply_tile<Quantised<TensorType::kQ4_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ5_K:
+      return multiply_tile<Quantised<TensorType::kQ5_K>>(weights, from, columns, out, out_stride);
   }
 }
 

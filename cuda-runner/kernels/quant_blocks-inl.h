@@ -25,6 +25,10 @@ __device__ inline void with_quantised(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ5_0>());
     case kQ5_1:
       return fn(std::integral_constant<TensorType, kQ5_1>());
+    case kQ4_K:
+      return fn(std::integral_constant<TensorType, kQ4_K>());
+    case kQ5_K:
+      return fn(std::integral_constant<TensorType, kQ5_K>());
     case kF32:
     case kF16:
     case kBF16:

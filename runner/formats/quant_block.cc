@@ -31,10 +31,48 @@ void read_fifth_bits(const std::byte* from, QuantBlock& block) {
     block.codes[i / 4] |= ((bits >> i) & 1) << (8 * (i % 4) + 4);
 }
 
+// Codes of 4 bits, or of 2, of a block of 256: 32 bytes hold the bits of the first block of 32 lowest, then
+// those of the next.
+void read_shifted(const std::byte* from, uint32_t shift, uint32_t mask, QuantBlock& block) {
+  for (uint32_t i = 0; i < 8; ++i) block.codes[i] = (read<uint32_t>(from + 4 * i) >> shift) & mask;
+}
+
+// Bits of codes above so many lower ones, in 32 bytes alike.
+void add_high_bits(const std::byte* from, uint32_t shift, uint32_t mask, uint32_t num_low_bits,
+                   QuantBlock& block) {
+  for (uint32_t i = 0; i < 8; ++i)
+    block.codes[i] |= ((read<uint32_t>(from + 4 * i) >> shift) & mask) << num_low_bits;
+}
+
+// Sub-scale and sub-minimum `sub` of 8, of 6 bits each in 12 bytes: for the first four in bytes of their own,
+// whose upper two bits are the upper ones of the others, whose lower four share a byte.
+void read_six_bits(const std::byte* from, uint32_t sub, QuantBlock& block) {
+  const auto byte = [&](uint32_t i) { return std::to_integer<uint32_t>(from[i]); };
+  uint32_t scale = byte(sub % 4);
+  uint32_t minimum = byte(4 + sub % 4);
+  if (sub < 4) {
+    scale &= 63;
+    minimum &= 63;
+  } else {
+    scale = (byte(8 + sub % 4) & 15) | (scale >> 6 << 4);
+    minimum = (byte(8 + sub % 4) >> 4) | (minimum >> 6 << 4);
+  }
+  block.sub_scales.fill(static_cast<int8_t>(scale));
+  block.sub_minima.fill(static_cast<int8_t>(minimum));
+}
+
+// What the file takes away the weight adds.
+uint16_t negated(uint16_t half) {
+  return half ^ 0x8000;
+}
+
 }  // namespace
 
 QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
-  const std::byte* from = row + block * block_bytes(type);
+  // Blocks of the file have 32 weights, or 256.
+  const size_t num_subs = block_weights(type) / kQuantBlockWeights;
+  const std::byte* from = row + block / num_subs * block_bytes(type);
+  const auto sub = static_cast<uint32_t>(block % num_subs);
   QuantBlock out{.codes = {}, .scale = read<uint16_t>(from)};
   switch (type) {
     case TensorType::kQ4_0:
@@ -55,6 +93,17 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
       out.minimum = read<uint16_t>(from + 2);
       read_nibbles(from + 8, out);
       read_fifth_bits(from + 4, out);
+      break;
+    case TensorType::kQ4_K:
+      out.minimum = negated(read<uint16_t>(from + 2));
+      read_six_bits(from + 4, sub, out);
+      read_shifted(from + 16 + sub / 2 * 32, sub % 2 * 4, 0x0f0f0f0f, out);
+      break;
+    case TensorType::kQ5_K:
+      out.minimum = negated(read<uint16_t>(from + 2));
+      read_six_bits(from + 4, sub, out);
+      read_shifted(from + 48 + sub / 2 * 32, sub % 2 * 4, 0x0f0f0f0f, out);
+      add_high_bits(from + 16, sub, 0x01010101, 4, out);
       break;
     case TensorType::kF32:
     case TensorType::kF16:

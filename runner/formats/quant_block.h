@@ -52,6 +52,10 @@ auto with_quantised_type(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ5_0>());
     case kQ5_1:
       return fn(std::integral_constant<TensorType, kQ5_1>());
+    case kQ4_K:
+      return fn(std::integral_constant<TensorType, kQ4_K>());
+    case kQ5_K:
+      return fn(std::integral_constant<TensorType, kQ5_K>());
     case kF32:
     case kF16:
     case kBF16:

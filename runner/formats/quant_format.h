@@ -64,6 +64,10 @@ consteval QuantFormat quant_format(TensorType type) {
       return {.code_bits = 5, .code_offset = 16};
     case TensorType::kQ5_1:
       return {.code_bits = 5, .has_minimum = true};
+    case TensorType::kQ4_K:
+      return {.code_bits = 4, .has_minimum = true, .num_sub_scales = 1};
+    case TensorType::kQ5_K:
+      return {.code_bits = 5, .has_minimum = true, .num_sub_scales = 1};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

@@ -29,6 +29,8 @@ constexpr RandomBlock kRandomBlocks[] = {
     {.type = TensorType::kQ8_0, .rms = 73.9f, .scale_offset = 0},
     {.type = TensorType::kQ5_0, .rms = 9.24f, .scale_offset = 0},
     {.type = TensorType::kQ5_1, .rms = 9.23f, .scale_offset = 0, .minimum_offset = 2, .minimum = -15.5f},
+    {.type = TensorType::kQ4_K, .rms = 258.0f, .scale_offset = 0, .minimum_offset = 2, .minimum = 7.5f},
+    {.type = TensorType::kQ5_K, .rms = 526.0f, .scale_offset = 0, .minimum_offset = 2, .minimum = 15.5f},
 };
 
 const RandomBlock& random_block(TensorType type) {
