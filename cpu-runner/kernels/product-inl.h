@@ -87,6 +87,8 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<Quantised<TensorType::kQ4_K>>(weights, from, columns, out, out_stride);
     case TensorType::kQ5_K:
       return multiply_tile<Quantised<TensorType::kQ5_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ6_K:
+      return multiply_tile<Quantised<TensorType::kQ6_K>>(weights, from, columns, out, out_stride);
   }
 }
 

@@ -29,6 +29,8 @@ __device__ inline void with_quantised(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ4_K>());
     case kQ5_K:
       return fn(std::integral_constant<TensorType, kQ5_K>());
+    case kQ6_K:
+      return fn(std::integral_constant<TensorType, kQ6_K>());
     case kF32:
     case kF16:
     case kBF16:

@@ -105,6 +105,12 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
       read_shifted(from + 48 + sub / 2 * 32, sub % 2 * 4, 0x0f0f0f0f, out);
       add_high_bits(from + 16, sub, 0x01010101, 4, out);
       break;
+    case TensorType::kQ6_K:
+      out.scale = read<uint16_t>(from + 208);
+      std::memcpy(out.sub_scales.data(), from + 192 + 2 * sub, 2);
+      read_shifted(from + sub / 4 * 64 + sub % 2 * 32, sub % 4 / 2 * 4, 0x0f0f0f0f, out);
+      add_high_bits(from + 128 + sub / 4 * 32, sub % 4 * 2, 0x03030303, 4, out);
+      break;
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

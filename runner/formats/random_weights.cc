@@ -31,6 +31,7 @@ constexpr RandomBlock kRandomBlocks[] = {
     {.type = TensorType::kQ5_1, .rms = 9.23f, .scale_offset = 0, .minimum_offset = 2, .minimum = -15.5f},
     {.type = TensorType::kQ4_K, .rms = 258.0f, .scale_offset = 0, .minimum_offset = 2, .minimum = 7.5f},
     {.type = TensorType::kQ5_K, .rms = 526.0f, .scale_offset = 0, .minimum_offset = 2, .minimum = 15.5f},
+    {.type = TensorType::kQ6_K, .rms = 1366.0f, .scale_offset = 208},
 };
 
 const RandomBlock& random_block(TensorType type) {

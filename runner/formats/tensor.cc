@@ -24,6 +24,7 @@ constexpr TypeTraits kTypes[] = {
     {TensorType::kQ8_0, "Q8_0", 32, 34},    //
     {TensorType::kQ4_K, "Q4_K", 256, 144},  //
     {TensorType::kQ5_K, "Q5_K", 256, 176},  //
+    {TensorType::kQ6_K, "Q6_K", 256, 210},  //
     {TensorType::kBF16, "BF16", 1, 2},      //
 };
 

@@ -16,6 +16,7 @@ enum class TensorType : uint32_t {
   kQ8_0 = 8,
   kQ4_K = 12,
   kQ5_K = 13,
+  kQ6_K = 14,
   kBF16 = 30,
 };
 
