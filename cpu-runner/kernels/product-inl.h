@@ -89,6 +89,10 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<Quantised<TensorType::kQ5_K>>(weights, from, columns, out, out_stride);
     case TensorType::kQ6_K:
       return multiply_tile<Quantised<TensorType::kQ6_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ2_K:
+      return multiply_tile<Quantised<TensorType::kQ2_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ3_K:
+      return multiply_tile<Quantised<TensorType::kQ3_K>>(weights, from, columns, out, out_stride);
   }
 }
 

@@ -111,6 +111,27 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
       read_shifted(from + sub / 4 * 64 + sub % 2 * 32, sub % 4 / 2 * 4, 0x0f0f0f0f, out);
       add_high_bits(from + 128 + sub / 4 * 32, sub % 4 * 2, 0x03030303, 4, out);
       break;
+    case TensorType::kQ2_K:
+      out.scale = read<uint16_t>(from + 80);
+      out.minimum = negated(read<uint16_t>(from + 82));
+      for (uint32_t i = 0; i < 2; ++i) {
+        const auto both = std::to_integer<uint32_t>(from[2 * sub + i]);
+        out.sub_scales[i] = static_cast<int8_t>(both & 15);
+        out.sub_minima[i] = static_cast<int8_t>(both >> 4);
+      }
+      read_shifted(from + 16 + sub / 4 * 32, sub % 4 * 2, 0x03030303, out);
+      break;
+    case TensorType::kQ3_K:
+      out.scale = read<uint16_t>(from + 108);
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t at = 2 * sub + i;  // of 16
+        const auto low = std::to_integer<uint32_t>(from[96 + at % 8]) >> (at / 8 * 4) & 15;
+        const auto high = std::to_integer<uint32_t>(from[104 + at % 4]) >> (at / 4 * 2) & 3;
+        out.sub_scales[i] = static_cast<int8_t>(static_cast<int32_t>(low | high << 4) - 32);
+      }
+      read_shifted(from + 32 + sub / 4 * 32, sub % 4 * 2, 0x03030303, out);
+      add_high_bits(from, sub, 0x01010101, 2, out);
+      break;
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

@@ -58,6 +58,10 @@ auto with_quantised_type(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ5_K>());
     case kQ6_K:
       return fn(std::integral_constant<TensorType, kQ6_K>());
+    case kQ2_K:
+      return fn(std::integral_constant<TensorType, kQ2_K>());
+    case kQ3_K:
+      return fn(std::integral_constant<TensorType, kQ3_K>());
     case kF32:
     case kF16:
     case kBF16:

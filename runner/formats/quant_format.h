@@ -70,6 +70,10 @@ consteval QuantFormat quant_format(TensorType type) {
       return {.code_bits = 5, .has_minimum = true, .num_sub_scales = 1};
     case TensorType::kQ6_K:
       return {.code_bits = 6, .code_offset = 32, .num_sub_scales = 2};
+    case TensorType::kQ2_K:
+      return {.code_bits = 2, .has_minimum = true, .num_sub_scales = 2};
+    case TensorType::kQ3_K:
+      return {.code_bits = 3, .code_offset = 4, .num_sub_scales = 2};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

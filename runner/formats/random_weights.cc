@@ -32,6 +32,8 @@ constexpr RandomBlock kRandomBlocks[] = {
     {.type = TensorType::kQ4_K, .rms = 258.0f, .scale_offset = 0, .minimum_offset = 2, .minimum = 7.5f},
     {.type = TensorType::kQ5_K, .rms = 526.0f, .scale_offset = 0, .minimum_offset = 2, .minimum = 15.5f},
     {.type = TensorType::kQ6_K, .rms = 1366.0f, .scale_offset = 208},
+    {.type = TensorType::kQ2_K, .rms = 13.9f, .scale_offset = 80, .minimum_offset = 82, .minimum = 1.5f},
+    {.type = TensorType::kQ3_K, .rms = 43.3f, .scale_offset = 108},
 };
 
 const RandomBlock& random_block(TensorType type) {

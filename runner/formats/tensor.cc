@@ -22,6 +22,8 @@ constexpr TypeTraits kTypes[] = {
     {TensorType::kQ5_0, "Q5_0", 32, 22},    //
     {TensorType::kQ5_1, "Q5_1", 32, 24},    //
     {TensorType::kQ8_0, "Q8_0", 32, 34},    //
+    {TensorType::kQ2_K, "Q2_K", 256, 84},   //
+    {TensorType::kQ3_K, "Q3_K", 256, 110},  //
     {TensorType::kQ4_K, "Q4_K", 256, 144},  //
     {TensorType::kQ5_K, "Q5_K", 256, 176},  //
     {TensorType::kQ6_K, "Q6_K", 256, 210},  //
