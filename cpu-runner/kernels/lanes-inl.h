@@ -122,6 +122,26 @@ RUNNEL_INLINE Ints load_byte_pairs(const std::byte* from) {
 #endif
 }
 
+// Bytes by number: entry i of the table for each byte i of x, which are below 16.
+struct ByteTable {
+  alignas(16) uint8_t bytes[16];
+};
+RUNNEL_INLINE Ints look_up(const ByteTable& table, Ints x) {
+#if RUNNEL_HAS_AVX512
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table.bytes));
+  return (Ints)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), (__m512i)x);
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table.bytes));
+  return (Ints)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)x);
+#else
+  Ints found;
+  const auto* from = reinterpret_cast<const uint8_t*>(&x);
+  auto* to = reinterpret_cast<uint8_t*>(&found);
+  for (uint32_t i = 0; i < sizeof(Ints); ++i) to[i] = table.bytes[from[i]];
+  return found;
+#endif
+}
+
 // a[0] b[0] + a[1] b[1] of the two numbers of 16 bits in each lane.
 RUNNEL_INLINE Ints dot_pairs(Ints a, Ints b) {
 #if RUNNEL_HAS_AVX512

@@ -93,6 +93,10 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<Quantised<TensorType::kQ2_K>>(weights, from, columns, out, out_stride);
     case TensorType::kQ3_K:
       return multiply_tile<Quantised<TensorType::kQ3_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kIQ4_NL:
+      return multiply_tile<Quantised<TensorType::kIQ4_NL>>(weights, from, columns, out, out_stride);
+    case TensorType::kIQ4_XS:
+      return multiply_tile<Quantised<TensorType::kIQ4_XS>>(weights, from, columns, out, out_stride);
   }
 }
 

@@ -7,6 +7,14 @@
 
 namespace runnel::RUNNEL_KERNELS {
 
+// The values of a format's codes and so much more, as bytes.
+template <QuantFormat kFormat>
+static consteval ByteTable value_table(int32_t more) {
+  ByteTable table{};
+  for (uint32_t i = 0; i < 16; ++i) table.bytes[i] = static_cast<uint8_t>(kFormat.values[i] + more);
+  return table;
+}
+
 template <TensorType kType>
 struct QuantLayout {
   static constexpr QuantFormat kFormat = quant_format(kType);

@@ -26,11 +26,19 @@ struct I8Quants : QuantLayout<kType> {
   using Layout = QuantLayout<kType>;
   static constexpr int32_t kLargestCode = (1 << Layout::kFormat.code_bits) - 1;
   static constexpr int32_t kLargestSum = kLargestCode * 127 * 2 * Layout::kFormat.sum_fours();
-  using Dots = typename DotsOf<Layout::kFormat.code_bits == 8, (kLargestSum < 32768)>::Type;
+  static constexpr bool kHasValues = Layout::kFormat.values != nullptr;
+  static constexpr bool kHasSign =
+      Layout::kFormat.code_bits == 8 || (kHasValues && Layout::kFormat.code_offset == 0);
+  using Dots = typename DotsOf<kHasSign, (!kHasValues && kLargestSum < 32768)>::Type;
   static constexpr int32_t kExcess = Layout::kFormat.code_offset + Dots::kExcess;
 
   RUNNEL_INLINE Ints bytes(Ints low, Ints high, uint32_t p) {
-    return Dots::weights(Layout::codes(low, high, p));
+    const Ints codes = Layout::codes(low, high, p);
+    if constexpr (kHasValues) {
+      static constexpr ByteTable kTable = value_table<Layout::kFormat>(kExcess);
+      return look_up(kTable, codes);
+    }
+    return Dots::weights(codes);
   }
 };
 

@@ -35,11 +35,33 @@ __device__ inline void with_quantised(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ2_K>());
     case kQ3_K:
       return fn(std::integral_constant<TensorType, kQ3_K>());
+    case kIQ4_NL:
+      return fn(std::integral_constant<TensorType, kIQ4_NL>());
+    case kIQ4_XS:
+      return fn(std::integral_constant<TensorType, kIQ4_XS>());
     case kF32:
     case kF16:
     case kBF16:
       return;  // have no blocks
   }
+}
+
+// Entry i of a table of 16 bytes for each byte i of x.
+template <QuantFormat kFormat>
+__device__ inline uint32_t look_up(uint32_t x) {
+  constexpr auto kWord = [](uint32_t first) {
+    uint32_t word = 0;
+    for (uint32_t i = 0; i < 4; ++i)
+      word |= uint32_t{static_cast<uint8_t>(kFormat.values[first + i])} << (8 * i);
+    return word;
+  };
+  constexpr uint32_t kTable[4] = {kWord(0), kWord(4), kWord(8), kWord(12)};
+  const uint32_t pairs = x | x >> 4;  // nibbles 0, 1 in byte 0 and 2, 3 in byte 2
+  const uint32_t selectors = select_bytes(pairs, 0, 0x4420) & 0x7777;
+  const uint32_t first = select_bytes(kTable[0], kTable[1], selectors);
+  const uint32_t second = select_bytes(kTable[2], kTable[3], selectors);
+  const uint32_t is_second = (x >> 3 & 0x01010101) * 0xff;
+  return (first & ~is_second) | (second & is_second);
 }
 
 // A block of a row.
@@ -48,8 +70,8 @@ class QuantBlockView {
  public:
   static constexpr QuantFormat kFormat = quant_format(kType);
   static constexpr bool kHasTwoSums = kFormat.num_sums() == 2;
-  // What codes are larger by than q, and have to be made up for.
-  static constexpr int32_t kExcess = kFormat.code_offset;
+  // What codes, or values where there are such, are larger by than q, and have to be made up for.
+  static constexpr int32_t kExcess = kFormat.values != nullptr ? 0 : kFormat.code_offset;
 
   __device__ QuantBlockView(const DeviceMatrix& matrix, uint32_t tile, uint32_t block, uint32_t row_in_tile)
       : matrix_(matrix), row_(row_in_tile) {
@@ -146,6 +168,7 @@ class QuantBlockView {
     uint32_t codes = (low >> (kFormat.low_bits() * part_of<kFormat>(four))) & kFormat.low_mask();
     if constexpr (kHighBits > 0)
       codes |= ((high >> (four * kHighBits % 8)) & kFormat.high_mask()) << kFormat.low_bits();
+    if constexpr (kFormat.values != nullptr) return look_up<kFormat>(codes);
     return codes;
   }
   __device__ int32_t sub_scale_byte(uint32_t i) const {

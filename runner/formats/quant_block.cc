@@ -132,6 +132,16 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
       read_shifted(from + 32 + sub / 4 * 32, sub % 4 * 2, 0x03030303, out);
       add_high_bits(from, sub, 0x01010101, 2, out);
       break;
+    case TensorType::kIQ4_NL:
+      read_nibbles(from + 2, out);
+      break;
+    case TensorType::kIQ4_XS: {
+      const auto low = std::to_integer<uint32_t>(from[4 + sub / 2]) >> (sub % 2 * 4) & 15;
+      const uint32_t high = read<uint16_t>(from + 2) >> (2 * sub) & 3u;
+      out.sub_scales.fill(static_cast<int8_t>(static_cast<int32_t>(low | high << 4) - 32));
+    }
+      read_nibbles(from + 8 + 16 * sub, out);
+      break;
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:
@@ -157,7 +167,13 @@ std::array<int8_t, kQuantBlockWeights> quants_of(TensorType type, const QuantBlo
   std::memcpy(quants.data(), block.codes.data(), quants.size());
   with_quantised_type(type, [&](auto constant) {
     constexpr QuantFormat kFormat = quant_format(constant);
-    for (int8_t& quant : quants) quant = static_cast<int8_t>(quant - kFormat.code_offset);
+    for (int8_t& quant : quants) {
+      if constexpr (kFormat.values != nullptr) {
+        quant = kFormat.values[quant];
+      } else {
+        quant = static_cast<int8_t>(quant - kFormat.code_offset);
+      }
+    }
   });
   return quants;
 }

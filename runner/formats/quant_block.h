@@ -62,6 +62,10 @@ auto with_quantised_type(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kQ2_K>());
     case kQ3_K:
       return fn(std::integral_constant<TensorType, kQ3_K>());
+    case kIQ4_NL:
+      return fn(std::integral_constant<TensorType, kIQ4_NL>());
+    case kIQ4_XS:
+      return fn(std::integral_constant<TensorType, kIQ4_XS>());
     case kF32:
     case kF16:
     case kBF16:

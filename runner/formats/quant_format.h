@@ -9,10 +9,16 @@
 
 namespace runnel {
 
+// The values of the codes of IQ4_NL and IQ4_XS.
+inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                          1,    13,   25,  38,  53,  69,  89,  113};
+
 struct QuantFormat {
   uint32_t code_bits;
   // q is the code less this. A code of 8 bits is q itself, as a signed byte.
   int32_t code_offset = 0;
+  // Where there are values, of which a code is the index, q is the value.
+  const int8_t* values = nullptr;
   bool has_minimum = false;
   // Whole numbers that a block multiplies d by, and m: 0 where d is the block's own, 1, or 2, for 16 weights
   // each. d and m are then those of 256 weights.
@@ -74,6 +80,10 @@ consteval QuantFormat quant_format(TensorType type) {
       return {.code_bits = 2, .has_minimum = true, .num_sub_scales = 2};
     case TensorType::kQ3_K:
       return {.code_bits = 3, .code_offset = 4, .num_sub_scales = 2};
+    case TensorType::kIQ4_NL:
+      return {.code_bits = 4, .values = kIq4Values};
+    case TensorType::kIQ4_XS:
+      return {.code_bits = 4, .values = kIq4Values, .num_sub_scales = 1};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

@@ -34,6 +34,8 @@ constexpr RandomBlock kRandomBlocks[] = {
     {.type = TensorType::kQ6_K, .rms = 1366.0f, .scale_offset = 208},
     {.type = TensorType::kQ2_K, .rms = 13.9f, .scale_offset = 80, .minimum_offset = 82, .minimum = 1.5f},
     {.type = TensorType::kQ3_K, .rms = 43.3f, .scale_offset = 108},
+    {.type = TensorType::kIQ4_NL, .rms = 67.4f, .scale_offset = 0},
+    {.type = TensorType::kIQ4_XS, .rms = 1248.0f, .scale_offset = 0},
 };
 
 const RandomBlock& random_block(TensorType type) {
