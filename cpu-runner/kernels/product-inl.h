@@ -97,6 +97,8 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<Quantised<TensorType::kIQ4_NL>>(weights, from, columns, out, out_stride);
     case TensorType::kIQ4_XS:
       return multiply_tile<Quantised<TensorType::kIQ4_XS>>(weights, from, columns, out, out_stride);
+    case TensorType::kMXFP4:
+      return multiply_tile<Quantised<TensorType::kMXFP4>>(weights, from, columns, out, out_stride);
   }
 }
 

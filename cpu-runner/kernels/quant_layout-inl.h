@@ -44,7 +44,8 @@ struct QuantLayout {
 
   // What the sums of a block are multiplied by: d, with its sub-scale if there is one for all of the block.
   RUNNEL_INLINE Floats scales(const WeightSegment& segment, uint32_t block, uint32_t v) {
-    const Floats d = load_halves(segment.scales + plane_offset(block, v));
+    const std::byte* from = segment.scales + plane_offset(block, v);
+    const Floats d = kFormat.has_bf16_scale ? load_upper_halves(from) : load_halves(from);
     if (kNumSubScales != 1) return d;
     return d * floats_of(load_byte_lanes(segment.sub_scales + block * kTileRows + v * kVectorRows));
   }

@@ -20,7 +20,8 @@ inline constexpr uint32_t kSegmentColumns = 256;
 // quants, of floats: pieces of 16 bytes, (tile, piece of the row, row in the tile): 8 or 4 columns.
 // quants, of others: words of codes (QuantFormat), (tile, block of 32 columns, run, row in the tile, word): a
 // row's words of low bits in runs of four, or of two where there are no more, then those of high bits.
-// scales, of others: (tile, block, row in the tile): d as a half; d and m where there are minima. Where there
+// scales, of others: (tile, block, row in the tile): d as a half, or as the upper half of a float;
+// d and m where there are minima. Where there
 // are sub-scales d and m are those of 8 blocks, and behind them are (block, row in the tile) the two bytes of
 // pack_sub_scales.
 struct DeviceMatrix {

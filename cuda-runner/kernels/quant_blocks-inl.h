@@ -2,6 +2,8 @@
 // are multiplied by. kernels/product.h has the layout.
 #pragma once
 
+#include <bit>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -39,6 +41,8 @@ __device__ inline void with_quantised(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kIQ4_NL>());
     case kIQ4_XS:
       return fn(std::integral_constant<TensorType, kIQ4_XS>());
+    case kMXFP4:
+      return fn(std::integral_constant<TensorType, kMXFP4>());
     case kF32:
     case kF16:
     case kBF16:
@@ -115,7 +119,9 @@ class QuantBlockView {
 
   // d, with its sub-scale if there is one for all of the block; m alike.
   __device__ float scale() const {
-    float d = from_half(matrix_.scales.template load_read_only<uint16_t>(scale_));
+    const auto bits = matrix_.scales.template load_read_only<uint16_t>(scale_);
+    if constexpr (kFormat.has_bf16_scale) return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+    float d = from_half(bits);
     if constexpr (kFormat.num_sub_scales == 1) d = d * static_cast<float>(sub_scale_byte(0));
     return d;
   }

@@ -88,4 +88,5 @@ export const tensorLayouts: ReadonlyMap<number, TensorLayout> = new Map([
   [27, { blockElements: 1, blockBytes: 8 }], // I64
   [28, { blockElements: 1, blockBytes: 8 }], // F64
   [30, { blockElements: 1, blockBytes: 2 }], // BF16
+  [39, { blockElements: 32, blockBytes: 17 }], // MXFP4
 ]);

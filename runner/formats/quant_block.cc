@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "runner/formats/bf16.h"
 #include "runner/formats/half.h"
 #include "runner/formats/tensor.h"
 
@@ -64,6 +65,11 @@ void read_six_bits(const std::byte* from, uint32_t sub, QuantBlock& block) {
 // What the file takes away the weight adds.
 uint16_t negated(uint16_t half) {
   return half ^ 0x8000;
+}
+
+// 2^(exponent - 128) as the upper half of a float: below 2^-126 it is subnormal.
+uint16_t scale_of_exponent(uint8_t exponent) {
+  return static_cast<uint16_t>(exponent < 2 ? 0x20 << exponent : (exponent - 1) << 7);
 }
 
 }  // namespace
@@ -142,6 +148,10 @@ QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
     }
       read_nibbles(from + 8 + 16 * sub, out);
       break;
+    case TensorType::kMXFP4:
+      out.scale = scale_of_exponent(std::to_integer<uint8_t>(from[0]));
+      read_nibbles(from + 1, out);
+      break;
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:
@@ -154,8 +164,10 @@ bool has_minimum(TensorType type) {
   return with_quantised_type(type, [](auto constant) { return quant_format(constant).has_minimum; });
 }
 
-float scale_of(TensorType, const QuantBlock& block) {
-  return half_to_float(block.scale);
+float scale_of(TensorType type, const QuantBlock& block) {
+  const bool is_bf16 =
+      with_quantised_type(type, [](auto constant) { return quant_format(constant).has_bf16_scale; });
+  return is_bf16 ? bf16_to_float(block.scale) : half_to_float(block.scale);
 }
 
 float minimum_of(const QuantBlock& block) {

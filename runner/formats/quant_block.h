@@ -18,7 +18,7 @@ inline constexpr uint32_t kQuantBlockWeights = 32;
 
 struct QuantBlock {
   std::array<uint32_t, 8> codes;  // of four weights each, one a byte, the first the lowest
-  uint16_t scale;                 // d, a half
+  uint16_t scale;                 // d, a half or the upper half of a float
   uint16_t minimum = 0;           // m, a half; where it is multiplied, of the sign that a sum wants
   // Of the first 16 weights and of the others; 1 where the type has none.
   std::array<int8_t, 2> sub_scales = {1, 1};
@@ -66,6 +66,8 @@ auto with_quantised_type(TensorType type, const Fn& fn) {
       return fn(std::integral_constant<TensorType, kIQ4_NL>());
     case kIQ4_XS:
       return fn(std::integral_constant<TensorType, kIQ4_XS>());
+    case kMXFP4:
+      return fn(std::integral_constant<TensorType, kMXFP4>());
     case kF32:
     case kF16:
     case kBF16:

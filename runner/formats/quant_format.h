@@ -13,13 +13,19 @@ namespace runnel {
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
+// Those of MXFP4: numbers of 4 bits with an exponent, twice as large.
+inline constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
 struct QuantFormat {
   uint32_t code_bits;
   // q is the code less this. A code of 8 bits is q itself, as a signed byte.
   int32_t code_offset = 0;
-  // Where there are values, of which a code is the index, q is the value.
+  // Where there are values, of which a code is the index, q is the value; none is below - code_offset, if it
+  // is not 0.
   const int8_t* values = nullptr;
   bool has_minimum = false;
+  // d is the upper half of a float, not a half-precision number.
+  bool has_bf16_scale = false;
   // Whole numbers that a block multiplies d by, and m: 0 where d is the block's own, 1, or 2, for 16 weights
   // each. d and m are then those of 256 weights.
   uint32_t num_sub_scales = 0;
@@ -84,6 +90,8 @@ consteval QuantFormat quant_format(TensorType type) {
       return {.code_bits = 4, .values = kIq4Values};
     case TensorType::kIQ4_XS:
       return {.code_bits = 4, .values = kIq4Values, .num_sub_scales = 1};
+    case TensorType::kMXFP4:
+      return {.code_bits = 4, .code_offset = 12, .values = kMxfp4Values, .has_bf16_scale = true};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:

@@ -1,6 +1,7 @@
 #include "runner/formats/random_weights.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -36,6 +37,7 @@ constexpr RandomBlock kRandomBlocks[] = {
     {.type = TensorType::kQ3_K, .rms = 43.3f, .scale_offset = 108},
     {.type = TensorType::kIQ4_NL, .rms = 67.4f, .scale_offset = 0},
     {.type = TensorType::kIQ4_XS, .rms = 1248.0f, .scale_offset = 0},
+    {.type = TensorType::kMXFP4, .rms = 5.85f, .scale_offset = 0},
 };
 
 const RandomBlock& random_block(TensorType type) {
@@ -83,6 +85,12 @@ void fill_block(TensorType type, float rms, std::mt19937_64& random, std::span<s
 }  // namespace
 
 void set_halves(TensorType type, float scale, float minimum, std::span<std::byte> block) {
+  if (type == TensorType::kMXFP4) {
+    // The power of two at or below it.
+    const int exponent = scale == 0.0f ? 0 : std::isinf(scale) ? 255 : std::ilogb(scale) + 128;
+    block[0] = static_cast<std::byte>(std::clamp(exponent, 0, 255));
+    return;
+  }
   const RandomBlock& place = random_block(type);
   const uint16_t halves[] = {float_to_half(scale), float_to_half(minimum)};
   std::memcpy(block.data() + place.scale_offset, &halves[0], sizeof(uint16_t));

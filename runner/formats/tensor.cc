@@ -30,6 +30,7 @@ constexpr TypeTraits kTypes[] = {
     {TensorType::kIQ4_NL, "IQ4_NL", 32, 18},    //
     {TensorType::kIQ4_XS, "IQ4_XS", 256, 136},  //
     {TensorType::kBF16, "BF16", 1, 2},          //
+    {TensorType::kMXFP4, "MXFP4", 32, 17},      //
 };
 
 const TypeTraits& traits(TensorType type) {

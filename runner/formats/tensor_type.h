@@ -22,6 +22,7 @@ enum class TensorType : uint32_t {
   kIQ4_NL = 20,
   kIQ4_XS = 23,
   kBF16 = 30,
+  kMXFP4 = 39,
 };
 
 constexpr bool is_quantised(TensorType type) {
