@@ -22,7 +22,8 @@ class Activation {
         quants_(max_rows * stride_),
         scales_(max_rows * num_blocks_),
         sums_(max_rows * num_blocks_),
-        quant_sums_(max_rows * num_blocks_) {}
+        quant_sums_(max_rows * num_blocks_),
+        half_sums_(max_rows * num_blocks_) {}
 
   uint32_t width() const { return width_; }
   uint32_t max_rows() const { return max_rows_; }
@@ -34,7 +35,7 @@ class Activation {
   ReadyBlocks blocks(uint32_t row, uint32_t first_column) {
     const size_t block = row * num_blocks_ + first_column / kBlockColumns;
     return {quants_.data() + block * kBlockColumns, scales_.data() + block, sums_.data() + block,
-            quant_sums_.data() + block};
+            quant_sums_.data() + block, half_sums_.data() + block};
   }
   Columns columns(uint32_t first_row, uint32_t num_rows) const {
     const size_t block = first_row * num_blocks_;
@@ -43,6 +44,7 @@ class Activation {
             scales_.data() + block,
             sums_.data() + block,
             quant_sums_.data() + block,
+            half_sums_.data() + block,
             stride_,
             num_blocks_,
             num_rows};
@@ -60,6 +62,7 @@ class Activation {
   std::vector<float> scales_;
   std::vector<float> sums_;
   std::vector<int32_t> quant_sums_;
+  std::vector<int32_t> half_sums_;
 };
 
 }  // namespace runnel

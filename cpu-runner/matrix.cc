@@ -4,67 +4,92 @@
 #include <array>
 #include <cstring>
 #include <string>
-#include <type_traits>
 
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
+#include "runner/formats/quant_block.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
 namespace {
 
-constexpr size_t kMaxBlockBytes = 34;  // of the file: Q8_0's
+constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
+static_assert(kBlockColumns == kQuantBlockWeights);
 
-// Calls copy(offset in the tile, offset in the file's block, constant size) for each piece of a block of one
-// row: its halves and the words of its quants.
-template <TensorType kType, typename Copy>
-void for_each_piece(const TiledWeights& weights, size_t block, size_t row_in_tile, const Copy& copy) {
-  constexpr size_t kHalfBytes = sizeof(uint16_t);
-  constexpr size_t kWordBytes = sizeof(uint32_t);
-  constexpr size_t kNumHalves = kType == TensorType::kQ4_1 ? 2 : 1;
-  constexpr size_t kNumWords = kType == TensorType::kQ8_0 ? 8 : 4;
-  for (size_t i = 0; i < kNumHalves; ++i) {
-    const size_t plane = i * weights.minima_offset;
-    copy(plane + (block * kTileRows + row_in_tile) * kHalfBytes, i * kHalfBytes,
-         std::integral_constant<size_t, kHalfBytes>());
+// Where what a block of one row has lies in a tile.
+template <TensorType kType>
+class BlockPlace {
+ public:
+  BlockPlace(uint32_t columns, size_t block, uint32_t row)
+      : first_block_(block / kSegmentBlocks * kSegmentBlocks),
+        block_(static_cast<uint32_t>(block - first_block_)),
+        row_(row),
+        layout_(segment_layout<kFormat>(static_cast<uint32_t>(
+            std::min<size_t>(kSegmentBlocks, columns / kBlockColumns - first_block_)))) {}
+
+  // Calls copy(offset in the tile, what is there of the block) for each part. Copied to or from.
+  template <typename Block, typename Copy>
+  void for_each_part(Block& block, std::array<uint8_t, 2>& sub_scales, QuantWords<kType>& words,
+                     const Copy& copy) const {
+    const uint32_t scale = (kNumSubScales > 0 ? 0 : block_) * kTileRows + row_;
+    copy(at(0, scale * sizeof(uint16_t)), block.scale);
+    if constexpr (kFormat.has_minimum) copy(at(layout_.minima, scale * sizeof(uint16_t)), block.minimum);
+    const uint32_t sub_scale = block_ * kTileRows + row_;
+    if constexpr (kNumSubScales == 1) copy(at(layout_.sub_scales, sub_scale), sub_scales[0]);
+    if constexpr (kNumSubScales == 1 && kFormat.has_minimum)
+      copy(at(layout_.sub_minima, sub_scale), sub_scales[1]);
+    if constexpr (kNumSubScales == 2) copy(at(layout_.sub_scales, 2 * sub_scale), sub_scales);
+    for (uint32_t i = 0; i < words.size(); ++i) {
+      const uint32_t word = (block_ * kFormat.num_words() + i) * kTileRows + row_;
+      copy(at(layout_.words, word * sizeof(uint32_t)), words[i]);
+    }
   }
-  for (size_t i = 0; i < kNumWords; ++i) {
-    const size_t word = (block * kNumWords + i) * kTileRows + row_in_tile;
-    copy(weights.weights_offset + word * kWordBytes, kNumHalves * kHalfBytes + i * kWordBytes,
-         std::integral_constant<size_t, kWordBytes>());
+
+ private:
+  static constexpr QuantFormat kFormat = quant_format(kType);
+  static constexpr uint32_t kNumSubScales = kFormat.num_sub_scales;
+
+  size_t at(uint32_t plane, size_t in_plane) const {
+    return first_block_ / kSegmentBlocks * segment_layout<kFormat>(kSegmentBlocks).end + plane + in_plane;
   }
+
+  size_t first_block_;  // of the segment
+  uint32_t block_;      // in it
+  uint32_t row_;
+  SegmentLayout layout_;
+};
+
+template <TensorType kType>
+void place_block(uint32_t columns, size_t index, uint32_t row, const QuantBlock& block, std::byte* tile) {
+  std::array<uint8_t, 2> sub_scales = pack_sub_scales<kType>(block);
+  QuantWords<kType> words = pack_codes<kType>(block);
+  BlockPlace<kType>(columns, index, row)
+      .for_each_part(block, sub_scales, words,
+                     [&](size_t to, const auto& part) { std::memcpy(tile + to, &part, sizeof(part)); });
 }
 
-// Fn is called with the type as a constant: whatever depends on it is decided once.
-template <typename Fn>
-void with_quantised_type(TensorType type, const Fn& fn) {
-  switch (type) {
-    case TensorType::kQ4_0:
-      return fn(std::integral_constant<TensorType, TensorType::kQ4_0>());
-    case TensorType::kQ4_1:
-      return fn(std::integral_constant<TensorType, TensorType::kQ4_1>());
-    case TensorType::kQ8_0:
-      return fn(std::integral_constant<TensorType, TensorType::kQ8_0>());
-    case TensorType::kF32:
-    case TensorType::kF16:
-      break;
-  }
-  CHECK(!"a tile of floats has no blocks");
+template <TensorType kType>
+QuantBlock block_at(uint32_t columns, size_t index, uint32_t row, const std::byte* tile) {
+  QuantBlock block{};
+  std::array<uint8_t, 2> sub_scales = pack_sub_scales<kType>({});
+  QuantWords<kType> words;
+  BlockPlace<kType>(columns, index, row)
+      .for_each_part(block, sub_scales, words,
+                     [&](size_t from, auto& part) { std::memcpy(&part, tile + from, sizeof(part)); });
+  unpack_sub_scales<kType>(sub_scales, block);
+  unpack_codes<kType>(words, block);
+  return block;
 }
 
 // rows: of the file, from the tile's first on.
-template <TensorType kType>
 void place_blocks(const TiledWeights& weights, const std::byte* rows, size_t row_bytes, uint32_t num_rows,
                   std::byte* tile) {
-  const size_t block_size = block_bytes(kType);
-  for (size_t block = 0; block < weights.columns / kBlockColumns; ++block) {
-    for (uint32_t row = 0; row < num_rows; ++row) {
-      const std::byte* from = rows + row * row_bytes + block * block_size;
-      for_each_piece<kType>(weights, block, row, [&](size_t in_tile, size_t in_block, auto size) {
-        std::memcpy(tile + in_tile, from + in_block, size);
-      });
+  with_quantised_type(weights.type, [&](auto type) {
+    for (size_t block = 0; block < weights.columns / kBlockColumns; ++block) {
+      for (uint32_t row = 0; row < num_rows; ++row)
+        place_block<type>(weights.columns, block, row, read_block(type, rows + row * row_bytes, block), tile);
     }
-  }
+  });
 }
 
 void place_values(const TiledWeights& weights, const std::byte* rows, size_t row_bytes, uint32_t num_rows,
@@ -78,17 +103,14 @@ void place_values(const TiledWeights& weights, const std::byte* rows, size_t row
   }
 }
 
-// The layout of matrix.h.
-TiledWeights layout_of(TensorType type, uint32_t columns) {
-  const size_t row_bytes = size_t{columns} / block_weights(type) * block_bytes(type);
-  const size_t plane_bytes = is_quantised(type) ? columns / kBlockColumns * kTileRows * sizeof(uint16_t) : 0;
-  const size_t num_planes = type == TensorType::kQ4_1 ? 2 : 1;
-  return {.type = type,
-          .tiles = nullptr,
-          .tile_bytes = row_bytes * kTileRows,
-          .minima_offset = plane_bytes,
-          .weights_offset = num_planes * plane_bytes,
-          .columns = columns};
+size_t tile_bytes_of(TensorType type, uint32_t columns) {
+  if (!is_quantised(type)) return size_t{columns} * kTileRows * block_bytes(type);
+  return with_quantised_type(type, [&](auto constant) -> size_t {
+    constexpr QuantFormat kFormat = quant_format(constant);
+    const uint32_t rest = columns % kSegmentColumns / kBlockColumns;
+    return columns / kSegmentColumns * size_t{segment_layout<kFormat>(kSegmentBlocks).end} +
+           segment_layout<kFormat>(rest).end;
+  });
 }
 
 }  // namespace
@@ -108,9 +130,13 @@ Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightAre
   }
   TiledMatrix matrix;
   matrix.rows_ = static_cast<uint32_t>(tensor.rows());
-  matrix.weights_ = layout_of(tensor.type, static_cast<uint32_t>(tensor.columns()));
+  const auto columns = static_cast<uint32_t>(tensor.columns());
+  matrix.weights_ = {.type = tensor.type,
+                     .tiles = nullptr,
+                     .tile_bytes = tile_bytes_of(tensor.type, columns),
+                     .columns = columns};
   const TiledWeights& weights = matrix.weights_;
-  const size_t row_bytes = weights.tile_bytes / kTileRows;
+  const size_t row_bytes = size_t{columns} / block_weights(tensor.type) * block_bytes(tensor.type);
   CHECK(tensor.data.size() == row_bytes * matrix.rows_);
   const Result<std::byte*> tiles =
       arena.take(weights.tile_bytes * matrix.num_tiles(), "tensor " + quoted(tensor.name));
@@ -122,9 +148,8 @@ Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightAre
     const uint32_t num_rows = std::min(kTileRows, matrix.rows_ - first);
     const std::byte* rows = tensor.data.data() + first * row_bytes;
     std::byte* to = *tiles + tile * weights.tile_bytes;
-    if (!is_quantised(weights.type)) return place_values(weights, rows, row_bytes, num_rows, to);
-    with_quantised_type(weights.type,
-                        [&](auto type) { place_blocks<type>(weights, rows, row_bytes, num_rows, to); });
+    const auto place = is_quantised(weights.type) ? place_blocks : place_values;
+    place(weights, rows, row_bytes, num_rows, to);
   });
   return matrix;
 }
@@ -132,7 +157,7 @@ Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightAre
 void TiledMatrix::copy_row(uint32_t row, std::span<float> out) const {
   CHECK(row < rows_ && out.size() == columns());
   const std::byte* tile = weights_.tiles + row / kTileRows * weights_.tile_bytes;
-  const size_t row_in_tile = row % kTileRows;
+  const uint32_t row_in_tile = row % kTileRows;
   if (!is_quantised(weights_.type)) {
     const size_t value_bytes = block_bytes(weights_.type);
     for (size_t k = 0; k < columns(); ++k) {
@@ -142,13 +167,9 @@ void TiledMatrix::copy_row(uint32_t row, std::span<float> out) const {
     return;
   }
   with_quantised_type(weights_.type, [&](auto type) {
-    std::array<std::byte, kMaxBlockBytes> file_block;
     for (size_t block = 0; block < columns() / kBlockColumns; ++block) {
-      for_each_piece<type>(weights_, block, row_in_tile, [&](size_t in_tile, size_t in_block, auto size) {
-        std::memcpy(file_block.data() + in_block, tile + in_tile, size);
-      });
-      dequantize_row(type, std::span(file_block).first(block_bytes(type)),
-                     out.subspan(block * kBlockColumns, kBlockColumns));
+      dequantize_block(type, block_at<type>(columns(), block, row_in_tile, tile),
+                       out.subspan(block * kBlockColumns).first<kBlockColumns>());
     }
   });
 }

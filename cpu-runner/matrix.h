@@ -2,13 +2,18 @@
 // holds the same columns of neighbouring rows and no sum ever crosses lanes. The last tile is filled up with
 // rows of zeros.
 //
-//   tile        Q4_0, Q8_0: scales, quants; Q4_1: scales, minima, quants; F16, F32: values
-//   scales      block by block of 32 columns, 32 halves, one of each row; minima alike
-//   quants      block by block, word by word: four bytes of each row, as they follow each other in the
-//               file's block: 4 words of 4 bits (columns 4 w to 4 w + 3 low, 16 more high), 8 words of 8 bits
+//   tile        segment after segment of 256 columns; the last may be shorter
+//   segment     of quantised types scales, minima, sub-scales, sub-minima, as far as there are any, and
+//               words; of floats values
+//   scales      block by block of 32 columns, 32 halves, one of each row; minima alike. Where a type has
+//               sub-scales they are once for the segment
+//   sub-scales  block by block, 32 bytes, one of each row, or two; sub-minima alike, or in the bytes' high
+//               halves (pack_sub_scales)
+//   words       block by block, word by word of its codes (QuantFormat), one of each row
 //   values      column by column, one of each row
 //
-// As many bytes as in the file, but for the rows of zeros; each part begins at a multiple of 64.
+// About as many bytes as in the file, but for the rows of zeros: sub-scales of 6 bits take bytes. Each part
+// begins at a multiple of 64.
 #pragma once
 
 #include <cstddef>

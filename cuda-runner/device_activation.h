@@ -24,7 +24,7 @@ class DeviceActivation {
   uint32_t max_rows() const { return max_rows_; }
   FloatRows floats() { return {values_.view(), stride_}; }
   ReadyRows ready() {
-    return {values_.view(), quants_.view(), scales_.view(), sums_.view(), width_, stride_};
+    return {values_.view(), quants_.view(), scales_.view(), sums_.view(), half_sums_.view(), width_, stride_};
   }
 
  private:
@@ -35,6 +35,7 @@ class DeviceActivation {
   DeviceBuffer<int8_t> quants_;
   DeviceBuffer<float> scales_;
   DeviceBuffer<int32_t> sums_;
+  DeviceBuffer<int32_t> half_sums_;
 };
 
 }  // namespace runnel

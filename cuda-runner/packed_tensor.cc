@@ -1,21 +1,46 @@
 #include "cuda-runner/packed_tensor.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "cuda-runner/kernels/product.h"
 #include "runner/check.h"
+#include "runner/formats/quant_block.h"
 
 namespace runnel {
 namespace {
 
 constexpr size_t kPieceBytes = 16;
 constexpr size_t kPieceWords = kPieceBytes / sizeof(uint32_t);
+constexpr uint32_t kSegmentBlocks = kSegmentColumns / kBlockColumns;
 
-// Halves in front of a block's quants: d, and m.
-uint32_t scales_of_block(TensorType type) {
-  if (!is_quantised(type)) return 0;
-  return type == TensorType::kQ4_1 ? 2 : 1;
+// Of a block of columns of a tile: words of a row, and numbers of 16 bits in all blocks of so many.
+struct BlockSizes {
+  size_t words;
+  size_t scales;            // d, and m
+  size_t blocks_of_scales;  // that share them
+  size_t sub_scales;        // of a block
+};
+
+BlockSizes sizes_of(TensorType type) {
+  return with_quantised_type(type, [](auto constant) -> BlockSizes {
+    constexpr QuantFormat kFormat = quant_format(constant);
+    constexpr bool kHasSubScales = kFormat.num_sub_scales > 0;
+    return {.words = kFormat.num_words(),
+            .scales = kFormat.has_minimum ? 2 : 1,
+            .blocks_of_scales = kHasSubScales ? kSegmentBlocks : 1,
+            .sub_scales = kHasSubScales ? 1 : 0};
+  });
+}
+
+// Where word w of a row's block goes: QuantBlockView reads it there.
+template <QuantFormat kFormat>
+size_t word_place(uint32_t w, uint32_t row) {
+  constexpr uint32_t kLowWords = kFormat.num_low_words();
+  constexpr uint32_t kRun = std::min<uint32_t>(kLowWords, kPieceWords);
+  if (w < kLowWords) return (w / kRun * kWarpTileRows + row) * kRun + w % kRun;
+  return kLowWords * kWarpTileRows + row * kFormat.high_bits() + (w - kLowWords);
 }
 
 }  // namespace
@@ -30,18 +55,17 @@ uint32_t PackedTensor::num_tiles() const {
   return (rows() + kWarpTileRows - 1) / kWarpTileRows;
 }
 
-uint32_t PackedTensor::num_pieces() const {
-  const size_t row_bytes = size_t{columns()} / block_weights(type()) * block_bytes(type());
-  const size_t scale_bytes = size_t{columns()} / block_weights(type()) * scales_of_block(type()) * 2;
-  return static_cast<uint32_t>((row_bytes - scale_bytes + kPieceBytes - 1) / kPieceBytes);
-}
-
 size_t PackedTensor::num_quant_words() const {
-  return size_t{num_pieces()} * kWarpTileRows * kPieceWords;
+  if (is_quantised(type())) return columns() / kBlockColumns * kWarpTileRows * sizes_of(type()).words;
+  const size_t row_bytes = size_t{columns()} * block_bytes(type());
+  return (row_bytes + kPieceBytes - 1) / kPieceBytes * kWarpTileRows * kPieceWords;
 }
 
 size_t PackedTensor::num_scales() const {
-  return size_t{columns()} / block_weights(type()) * scales_of_block(type()) * kWarpTileRows;
+  if (!is_quantised(type())) return 0;
+  const BlockSizes sizes = sizes_of(type());
+  const size_t num_blocks = columns() / kBlockColumns;
+  return (num_blocks / sizes.blocks_of_scales * sizes.scales + num_blocks * sizes.sub_scales) * kWarpTileRows;
 }
 
 void PackedTensor::pack(uint32_t tile, std::span<uint32_t> quants, std::span<uint16_t> scales) const {
@@ -49,26 +73,52 @@ void PackedTensor::pack(uint32_t tile, std::span<uint32_t> quants, std::span<uin
   std::ranges::fill(quants, 0u);
   std::ranges::fill(scales, uint16_t{0});
   const size_t row_bytes = tensor_.data.size() / rows();
-  const size_t scale_bytes = scales_of_block(type()) * sizeof(uint16_t);
-  // Between two scales; F16 and F32 have none.
-  const size_t stretch_bytes = is_quantised(type()) ? block_bytes(type()) - scale_bytes : row_bytes;
   const uint32_t first_row = tile * kWarpTileRows;
   for (uint32_t row = first_row; row < std::min(first_row + kWarpTileRows, rows()); ++row) {
     const std::byte* from = tensor_.data.data() + row * row_bytes;
-    const std::byte* const end = from + row_bytes;
-    uint32_t* to = quants.data() + (row - first_row) * kPieceWords;
-    uint16_t* scale = scales.data() + (row - first_row) * scales_of_block(type());
-    while (from < end) {
-      if (scale_bytes > 0) std::memcpy(scale, from, scale_bytes);
-      from += scale_bytes;
-      scale += scales_of_block(type()) * kWarpTileRows;
-      for (size_t done = 0; done < stretch_bytes; done += kPieceBytes) {
-        std::memcpy(to, from + done, std::min(kPieceBytes, stretch_bytes - done));
-        to += kWarpTileRows * kPieceWords;
-      }
-      from += stretch_bytes;
+    if (is_quantised(type())) {
+      pack_blocks(from, row - first_row, quants, scales);
+    } else {
+      pack_values({from, row_bytes}, row - first_row, quants);
     }
   }
+}
+
+void PackedTensor::pack_values(std::span<const std::byte> row, uint32_t row_in_tile,
+                               std::span<uint32_t> quants) const {
+  uint32_t* to = quants.data() + row_in_tile * kPieceWords;
+  for (size_t done = 0; done < row.size(); done += kPieceBytes) {
+    std::memcpy(to, row.data() + done, std::min(kPieceBytes, row.size() - done));
+    to += kWarpTileRows * kPieceWords;
+  }
+}
+
+void PackedTensor::pack_blocks(const std::byte* row, uint32_t row_in_tile, std::span<uint32_t> quants,
+                               std::span<uint16_t> scales) const {
+  const BlockSizes sizes = sizes_of(type());
+  with_quantised_type(type(), [&](auto constant) {
+    constexpr QuantFormat kFormat = quant_format(constant);
+    for (size_t index = 0; index < columns() / kBlockColumns; ++index) {
+      const QuantBlock block = read_block(constant, row, index);
+      const QuantWords<constant> words = pack_codes<constant>(block);
+      const size_t first_word = index * kFormat.num_words() * kWarpTileRows;
+      for (uint32_t w = 0; w < words.size(); ++w)
+        quants[first_word + word_place<kFormat>(w, row_in_tile)] = words[w];
+
+      const size_t group = index / sizes.blocks_of_scales;
+      const size_t first_scale =
+          group * (sizes.scales + sizes.blocks_of_scales * sizes.sub_scales) * kWarpTileRows;
+      const size_t at = first_scale + row_in_tile * sizes.scales;
+      scales[at] = block.scale;
+      if constexpr (kFormat.has_minimum) scales[at + 1] = block.minimum;
+      if constexpr (kFormat.num_sub_scales > 0) {
+        const std::array<uint8_t, 2> bytes = pack_sub_scales<constant>(block);
+        const size_t in_group = index % sizes.blocks_of_scales;
+        scales[first_scale + (sizes.scales + in_group) * kWarpTileRows + row_in_tile] =
+            static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
+      }
+    }
+  });
 }
 
 }  // namespace runnel

@@ -21,13 +21,16 @@ class PackedTensor {
   uint32_t num_tiles() const;
   // Of a tile.
   size_t num_quant_words() const;
-  size_t num_scales() const;  // halves
+  size_t num_scales() const;  // numbers of 16 bits
 
   // Fills both, of the sizes above.
   void pack(uint32_t tile, std::span<uint32_t> quants, std::span<uint16_t> scales) const;
 
  private:
-  uint32_t num_pieces() const;
+  // One row of a tile.
+  void pack_values(std::span<const std::byte> row, uint32_t row_in_tile, std::span<uint32_t> quants) const;
+  void pack_blocks(const std::byte* row, uint32_t row_in_tile, std::span<uint32_t> quants,
+                   std::span<uint16_t> scales) const;
 
   const TensorView& tensor_;
 };

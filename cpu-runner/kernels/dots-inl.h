@@ -24,17 +24,31 @@ RUNNEL_INLINE __m256i pair_sums(__m256i pairs) {
   return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-// Weights of 0 to 15: eight pairs are at most 8 * 2 * 15 * 127 = 30,480 and add up in 16 bits.
-struct Dots4Bit {
+// Weights of at least 0, and so small that the sums of all pairs fit 16 bits: of 4 bits, eight are at most
+// 8 * 2 * 15 * 127 = 30,480.
+struct DotsSmall {
   using Sum = __m256i;
+  static constexpr int32_t kExcess = 0;
+  RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
   RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) {
     sum = _mm256_add_epi16(sum, pairs((__m256i)weights, (__m256i)x));
   }
   RUNNEL_INLINE Ints total(Sum sum) { return (Ints)pair_sums(sum); }
 };
 
+// Weights of 0 to 127: a pair is at most 2 * 127 * 127 = 32,258.
+struct DotsUnsigned {
+  using Sum = Ints;
+  static constexpr int32_t kExcess = 0;
+  RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
+  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) {
+    sum += (Ints)pair_sums(pairs((__m256i)weights, (__m256i)x));
+  }
+  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
+};
+
 // Weights of -128 to 127, their signs given to the activations: a pair is at most 2 * 128 * 127 = 32,512.
-struct Dots8Bit {
+struct DotsSigned {
   using Sum = Ints;
   static constexpr int32_t kExcess = 0;
   RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
@@ -63,14 +77,18 @@ RUNNEL_INLINE Ints dot4(Ints acc, Ints u8, Ints s8) {
 #endif
 }
 
-struct Dots4Bit {
+struct DotsUnsigned {
   using Sum = Ints;
+  static constexpr int32_t kExcess = 0;
+  RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
   RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
   RUNNEL_INLINE Ints total(Sum sum) { return sum; }
 };
 
+using DotsSmall = DotsUnsigned;
+
 // Weights of -128 to 127 and 128 more, so that they have no sign.
-struct Dots8Bit {
+struct DotsSigned {
   using Sum = Ints;
   static constexpr int32_t kExcess = 128;
   RUNNEL_INLINE Ints weights(Ints bytes) { return bytes ^ static_cast<int32_t>(0x80808080); }

@@ -15,8 +15,8 @@ namespace runnel::RUNNEL_KERNELS {
 
 static constexpr Kernels kKernels = {
     .name = RUNNEL_KERNELS_NAME,
-    .multiply_i8 = multiply<I8Formats>,
-    .multiply_f32 = multiply<F32Formats>,
+    .multiply_i8 = multiply<I8Quants>,
+    .multiply_f32 = multiply<F32Quants>,
     .make_ready_i8 = make_ready_i8,
     .make_ready_f32 = make_ready_f32,
     .norm = norm,

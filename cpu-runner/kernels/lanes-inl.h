@@ -40,6 +40,9 @@ RUNNEL_INLINE Floats in_all_lanes(float x) {
 RUNNEL_INLINE Ints in_all_lanes(int32_t x) {
   return x - Ints{};
 }
+RUNNEL_INLINE Ints lanes_of(uint32_t x) {
+  return in_all_lanes(static_cast<int32_t>(x));
+}
 // Four bytes of an activation.
 RUNNEL_INLINE Ints four_in_all_lanes(const int8_t* from) {
   int32_t four;
@@ -100,6 +103,82 @@ RUNNEL_INLINE Floats load_halves(const std::byte* from) {
   for (uint32_t i = 0; i < kVectorRows / 8; ++i)
     parts[i] = load_half(reinterpret_cast<const uint16_t*>(from) + i * 8);
   return value;
+#endif
+}
+
+// The upper halves of floats.
+RUNNEL_INLINE Floats load_upper_halves(const std::byte* from) {
+#if RUNNEL_HAS_AVX512
+  const Ints bits = (Ints)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  const Ints bits = (Ints)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  Ints bits;
+  for (uint32_t lane = 0; lane < kVectorRows; ++lane)
+    bits[lane] = reinterpret_cast<const uint16_t*>(from)[lane];
+#endif
+  return (Floats)(bits << 16);
+}
+
+// A signed byte a lane.
+RUNNEL_INLINE Ints load_byte_lanes(const std::byte* from) {
+#if RUNNEL_HAS_AVX512
+  return (Ints)_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Ints)_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from)));
+#else
+  Ints value;
+  for (uint32_t lane = 0; lane < kVectorRows; ++lane)
+    value[lane] = static_cast<int8_t>(static_cast<uint8_t>(from[lane]));
+  return value;
+#endif
+}
+
+// Two signed bytes a lane, each widened to 16 bits.
+RUNNEL_INLINE Ints load_byte_pairs(const std::byte* from) {
+#if RUNNEL_HAS_AVX512
+  return (Ints)_mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Ints)_mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+#else
+  Ints value;
+  for (uint32_t lane = 0; lane < kVectorRows; ++lane) {
+    const int32_t first = static_cast<int8_t>(static_cast<uint8_t>(from[2 * lane]));
+    const int32_t second = static_cast<int8_t>(static_cast<uint8_t>(from[2 * lane + 1]));
+    value[lane] = (first & 0xffff) | (second << 16);
+  }
+  return value;
+#endif
+}
+
+// Bytes by number: entry i of the table for each byte i of x, which are below 16.
+struct ByteTable {
+  alignas(16) uint8_t bytes[16];
+};
+RUNNEL_INLINE Ints look_up(const ByteTable& table, Ints x) {
+#if RUNNEL_HAS_AVX512
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table.bytes));
+  return (Ints)_mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), (__m512i)x);
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  const __m128i bytes = _mm_load_si128(reinterpret_cast<const __m128i*>(table.bytes));
+  return (Ints)_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(bytes), (__m256i)x);
+#else
+  Ints found;
+  const auto* from = reinterpret_cast<const uint8_t*>(&x);
+  auto* to = reinterpret_cast<uint8_t*>(&found);
+  for (uint32_t i = 0; i < sizeof(Ints); ++i) to[i] = table.bytes[from[i]];
+  return found;
+#endif
+}
+
+// a[0] b[0] + a[1] b[1] of the two numbers of 16 bits in each lane.
+RUNNEL_INLINE Ints dot_pairs(Ints a, Ints b) {
+#if RUNNEL_HAS_AVX512
+  return (Ints)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif RUNNEL_HAS_AVX2 && RUNNEL_LANES == 8
+  return (Ints)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#else
+  return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
 

@@ -24,7 +24,7 @@ static void multiply_group(const WeightSegment& segment, const Columns& x, bool 
   constexpr int kVectors = vectors_for(kColumns);
   for (uint32_t first = 0; first < kTileVectors; first += kVectors) {
     Floats acc[kColumns][kVectors] = {};
-    add_segment<Format>(from_row(segment, first * kVectorRows, Format::kWeightBytes), x, acc);
+    add_segment<Format>(Format::from_row(segment, first * kVectorRows), x, acc);
 #pragma GCC unroll 4
     for (int c = 0; c < kColumns; ++c) {
 #pragma GCC unroll 4
@@ -54,11 +54,8 @@ static void multiply_tile(const TiledWeights& weights, const std::byte* tile, co
                           float* out, size_t out_stride) {
   for (uint32_t first = 0; first < weights.columns; first += kSegmentColumns) {
     prefetch_share(weights, tile, first, min_u32(first + kSegmentColumns, weights.columns));
-    const size_t plane_row = first / kBlockColumns * kPlaneRowBytes;
-    const WeightSegment segment = {
-        tile + plane_row, tile + weights.minima_offset + plane_row,
-        tile + weights.weights_offset + size_t{first} * kTileRows * Format::kBits / 8,
-        min_u32(kSegmentColumns, weights.columns - first)};
+    const WeightSegment segment =
+        Format::segment(tile, first, min_u32(kSegmentColumns, weights.columns - first));
     for (uint32_t column = 0; column < columns.num_columns; column += kColumnGroup) {
       const Columns x = from_column(columns, column, first);
       float* const to = out + column * out_stride;
@@ -79,19 +76,7 @@ static void multiply_tile(const TiledWeights& weights, const std::byte* tile, co
   }
 }
 
-// The quantised formats, by what the activations are.
-struct I8Formats {
-  using ForQ4_0 = Q4_0;
-  using ForQ4_1 = Q4_1;
-  using ForQ8_0 = Q8_0;
-};
-struct F32Formats {
-  using ForQ4_0 = F32Q4_0;
-  using ForQ4_1 = F32Q4_1;
-  using ForQ8_0 = F32Q8_0;
-};
-
-template <typename Formats>
+template <template <TensorType> typename Quantised>
 static void multiply(const TiledWeights& weights, size_t tile, const Columns& columns, float* out,
                      size_t out_stride) {
   const std::byte* from = weights.tiles + tile * weights.tile_bytes;
@@ -100,12 +85,34 @@ static void multiply(const TiledWeights& weights, size_t tile, const Columns& co
       return multiply_tile<F32>(weights, from, columns, out, out_stride);
     case TensorType::kF16:
       return multiply_tile<F16>(weights, from, columns, out, out_stride);
+    case TensorType::kBF16:
+      return multiply_tile<BF16>(weights, from, columns, out, out_stride);
     case TensorType::kQ4_0:
-      return multiply_tile<typename Formats::ForQ4_0>(weights, from, columns, out, out_stride);
+      return multiply_tile<Quantised<TensorType::kQ4_0>>(weights, from, columns, out, out_stride);
     case TensorType::kQ4_1:
-      return multiply_tile<typename Formats::ForQ4_1>(weights, from, columns, out, out_stride);
+      return multiply_tile<Quantised<TensorType::kQ4_1>>(weights, from, columns, out, out_stride);
     case TensorType::kQ8_0:
-      return multiply_tile<typename Formats::ForQ8_0>(weights, from, columns, out, out_stride);
+      return multiply_tile<Quantised<TensorType::kQ8_0>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ5_0:
+      return multiply_tile<Quantised<TensorType::kQ5_0>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ5_1:
+      return multiply_tile<Quantised<TensorType::kQ5_1>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ4_K:
+      return multiply_tile<Quantised<TensorType::kQ4_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ5_K:
+      return multiply_tile<Quantised<TensorType::kQ5_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ6_K:
+      return multiply_tile<Quantised<TensorType::kQ6_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ2_K:
+      return multiply_tile<Quantised<TensorType::kQ2_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kQ3_K:
+      return multiply_tile<Quantised<TensorType::kQ3_K>>(weights, from, columns, out, out_stride);
+    case TensorType::kIQ4_NL:
+      return multiply_tile<Quantised<TensorType::kIQ4_NL>>(weights, from, columns, out, out_stride);
+    case TensorType::kIQ4_XS:
+      return multiply_tile<Quantised<TensorType::kIQ4_XS>>(weights, from, columns, out, out_stride);
+    case TensorType::kMXFP4:
+      return multiply_tile<Quantised<TensorType::kMXFP4>>(weights, from, columns, out, out_stride);
   }
 }
 

@@ -4,24 +4,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu-runner/kernels/tile_layout.h"
 #include "runner/formats/tensor_type.h"
 
 namespace runnel {
-
-// Weights are held in tiles of 32 rows, whose products are a block of the next product's columns; a lane of a
-// vector is a row.
-inline constexpr uint32_t kTileRows = 32;
-// Blocks of columns that share a scale.
-inline constexpr uint32_t kBlockColumns = 32;
 
 // A matrix in tiles, see matrix.h for the layout.
 struct TiledWeights {
   TensorType type;
   const std::byte* tiles;
   size_t tile_bytes;
-  // In a tile; its scales come first.
-  size_t minima_offset;
-  size_t weights_offset;
   uint32_t columns;
 };
 
@@ -32,6 +24,7 @@ struct Columns {
   const float* scales;        // (num_columns, blocks_stride): d of each block
   const float* sums;          // the same: X
   const int32_t* quant_sums;  // the same: of its quants
+  const int32_t* half_sums;  // the same: of its first 16 quants in the lower half, of the others in the upper
   size_t stride;
   size_t blocks_stride;
   uint32_t num_columns;
@@ -43,6 +36,7 @@ struct ReadyBlocks {
   float* scales;
   float* sums;
   int32_t* quant_sums;
+  int32_t* half_sums;
 };
 
 }  // namespace runnel

@@ -64,13 +64,12 @@ RUNNEL_INLINE void store_bytes(int8_t* to, const Ints (&quants)[kBlockVectors]) 
 #endif
 }
 
-RUNNEL_INLINE int32_t sum_of(const Ints (&quants)[kBlockVectors]) {
-  Ints sum = quants[0];
-  for (uint32_t v = 1; v < kBlockVectors; ++v) sum += quants[v];
+// Of the first 16 of a block, or of the others.
+RUNNEL_INLINE int32_t sum_of_half(const Ints (&quants)[kBlockVectors], uint32_t half) {
 #if RUNNEL_LANES == 16
-  return sum_of_lanes(low_lanes(sum) + high_lanes(sum));
+  return sum_of_lanes(low_lanes(quants[half]) + high_lanes(quants[half]));
 #else
-  return sum_of_lanes(sum);
+  return sum_of_lanes(quants[2 * half] + quants[2 * half + 1]);
 #endif
 }
 
@@ -83,9 +82,12 @@ RUNNEL_INLINE void make_block_ready(const float* values, uint32_t block, const R
     for (uint32_t v = 0; v < kBlockVectors; ++v) quants[v] = to_quants(x[v] / in_all_lanes(scale));
   }
   store_bytes(out.quants + block * kBlockColumns, quants);
-  const int32_t sum = sum_of(quants);
+  const int32_t first_sum = sum_of_half(quants, 0);
+  const int32_t second_sum = sum_of_half(quants, 1);
+  const int32_t sum = first_sum + second_sum;
   out.scales[block] = scale;
   out.quant_sums[block] = sum;
+  out.half_sums[block] = (first_sum & 0xffff) | (second_sum << 16);
   out.sums[block] = scale * static_cast<float>(sum);
 }
 

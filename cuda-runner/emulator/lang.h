@@ -60,6 +60,17 @@ inline uint16_t to_half(float value) {
   return float_to_half(value);
 }
 
+inline uint32_t select_bytes(uint32_t a, uint32_t b, uint32_t selectors) {
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  uint32_t selected = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const uint32_t number = selectors >> (4 * i) & 15;
+    CHECK(number < 8);
+    selected |= static_cast<uint32_t>(bytes >> (8 * number) & 255) << (8 * i);
+  }
+  return selected;
+}
+
 inline int32_t dot4(uint32_t a, uint32_t b, int32_t c) {
   uint32_t sum = std::bit_cast<uint32_t>(c);  // wraps, as the instruction does
   for (uint32_t shift = 0; shift < 32; shift += 8)

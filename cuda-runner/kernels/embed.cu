@@ -10,45 +10,48 @@ namespace {
 
 constexpr uint32_t kThreads = 256;
 
-// Byte i of the words of a piece that begins at word first.
-__device__ inline uint32_t byte_of(const DeviceMatrix& matrix, size_t first, uint32_t i) {
-  return (matrix.quants[first + i / 4] >> (8 * (i % 4))) & 0xff;
+template <TensorType kType>
+__device__ inline float quantised_weight_at(const DeviceMatrix& matrix, uint32_t row, uint32_t column) {
+  using View = QuantBlockView<kType>;
+  const View block(matrix, row / kWarpTileRows, column / kBlockColumns, row % kWarpTileRows);
+  const uint32_t in_block = column % kBlockColumns;
+  uint32_t codes[2];
+  block.load_two(in_block / 4 % 4, codes[0], codes[1]);
+  const uint32_t half = in_block / 16;
+  const auto code = static_cast<int8_t>(static_cast<uint8_t>(codes[half] >> (8 * (in_block % 4))));
+  float scale = block.scale();
+  float minimum = block.minimum();
+  if constexpr (View::kHasTwoSums) {
+    scale = scale * static_cast<float>(block.sub_scale(half));
+    minimum = minimum * static_cast<float>(block.sub_minimum(half));
+  }
+  const float weight = scale * static_cast<float>(code - View::kExcess);
+  return View::kFormat.has_minimum ? weight + minimum : weight;
 }
 
 __device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint32_t column) {
   const uint32_t tile = row / kWarpTileRows;
   const uint32_t row_in_tile = row % kWarpTileRows;
-  const uint32_t num_blocks = matrix.columns / kBlockColumns;  // of a quantised type
-  const uint32_t block = column / kBlockColumns;
-  const uint32_t in_block = column % kBlockColumns;
-  const size_t scale = (static_cast<size_t>(tile) * num_blocks + block) * kWarpTileRows + row_in_tile;
   switch (matrix.type) {
     case TensorType::kF32: {
       const size_t first = piece_index(tile, (matrix.columns + 3) / 4, column / 4, row_in_tile);
       return std::bit_cast<float>(matrix.quants[first + column % 4]);
     }
-    case TensorType::kF16: {
+    case TensorType::kF16:
+    case TensorType::kBF16: {
       const size_t first = piece_index(tile, (matrix.columns + 7) / 8, column / 8, row_in_tile);
       const uint32_t word = matrix.quants[first + column % 8 / 2];
-      return from_half(static_cast<uint16_t>(word >> (16 * (column % 2))));
+      const auto bits = static_cast<uint16_t>(word >> (16 * (column % 2)));
+      return matrix.type == TensorType::kF16 ? from_half(bits)
+                                             : std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
     }
-    case TensorType::kQ8_0: {
-      const size_t first = piece_index(tile, 2 * num_blocks, column / 16, row_in_tile);
-      const auto quant = static_cast<int8_t>(byte_of(matrix, first, column % 16));
-      return from_half(matrix.scales[scale]) * static_cast<float>(quant);
-    }
-    case TensorType::kQ4_0:
-    case TensorType::kQ4_1: {
-      const size_t first = piece_index(tile, num_blocks, block, row_in_tile);
-      const uint32_t byte = byte_of(matrix, first, in_block % 16);
-      const auto nibble = static_cast<int32_t>(in_block < 16 ? byte & 0xf : byte >> 4);
-      if (matrix.type == TensorType::kQ4_0)
-        return from_half(matrix.scales[scale]) * static_cast<float>(nibble - 8);
-      return from_half(matrix.scales[2 * scale]) * static_cast<float>(nibble) +
-             from_half(matrix.scales[2 * scale + 1]);
+    default: {
+      float weight = 0.0f;
+      with_quantised(matrix.type,
+                     [&](auto type) { weight = quantised_weight_at<type>(matrix, row, column); });
+      return weight;
     }
   }
-  return 0.0f;  // there is no other type
 }
 
 // x: rows of the batch; y: 256 columns.

@@ -17,12 +17,13 @@ inline constexpr uint32_t kWarpTileRows = 32;
 // Columns whose products are summed before they are added to the total.
 inline constexpr uint32_t kSegmentColumns = 256;
 
-// quants: pieces of 16 bytes, (tile, piece of the row, row in the tile). A piece of a row is
-//   Q4_0, Q4_1  a block of 32 columns: byte i has column i in its low and column 16 + i in its high half
-//   Q8_0        half a block: its 16 columns
-//   F16, F32    8 or 4 columns
-// scales: (tile, block of 32 columns, row in the tile): d as a half; Q4_1 has d, and m in the upper half of
-// 32 bits. None for F16 and F32.
+// quants, of floats: pieces of 16 bytes, (tile, piece of the row, row in the tile): 8 or 4 columns.
+// quants, of others: words of codes (QuantFormat), (tile, block of 32 columns, run, row in the tile, word): a
+// row's words of low bits in runs of four, or of two where there are no more, then those of high bits.
+// scales, of others: (tile, block, row in the tile): d as a half, or as the upper half of a float;
+// d and m where there are minima. Where there
+// are sub-scales d and m are those of 8 blocks, and behind them are (block, row in the tile) the two bytes of
+// pack_sub_scales.
 struct DeviceMatrix {
   TensorType type;
   uint32_t rows;

@@ -16,6 +16,8 @@ struct ReadyRows {
   Global<int8_t> quants;  // (num_rows, stride)
   Global<float> scales;   // (num_rows, stride / 32)
   Global<int32_t> sums;   // (num_rows, stride / 32): of the block's bytes
+  // The same of its first 16 bytes, in the lower half, and of the others, in the upper.
+  Global<int32_t> half_sums;
   uint32_t width;
   uint32_t stride;  // width, rounded up to a multiple of 32
 };

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "cuda-runner/kernels/product.h"
+#include "cuda-runner/kernels/quant_blocks-inl.h"
 
 namespace runnel {
 
@@ -18,24 +19,18 @@ struct ReadyBlock {
   uint4 high;  // columns 16 to 31
   float scale;
   int32_t sum;
+  int32_t half_sums;
 };
 
 __device__ inline ReadyBlock ready_block(const ReadyRows& in, uint32_t row, uint32_t block) {
   const size_t first = static_cast<size_t>(row) * in.stride + block * kBlockColumns;
   const size_t index = first / kBlockColumns;
-  return {in.quants.load<uint4>(first), in.quants.load<uint4>(first + 16), in.scales[index], in.sums[index]};
+  return {in.quants.load<uint4>(first), in.quants.load<uint4>(first + 16), in.scales[index], in.sums[index],
+          in.half_sums[index]};
 }
 
 __device__ inline int32_t dot_piece(const uint4& a, const uint4& b, int32_t sum) {
   return dot4(a.w, b.w, dot4(a.z, b.z, dot4(a.y, b.y, dot4(a.x, b.x, sum))));
-}
-
-__device__ inline uint4 low_nibbles(const uint4& bytes) {
-  constexpr uint32_t kMask = 0x0f0f0f0f;
-  return {bytes.x & kMask, bytes.y & kMask, bytes.z & kMask, bytes.w & kMask};
-}
-__device__ inline uint4 high_nibbles(const uint4& bytes) {
-  return low_nibbles({bytes.x >> 4, bytes.y >> 4, bytes.z >> 4, bytes.w >> 4});
 }
 
 // First word of a piece of 16 bytes.
@@ -47,46 +42,33 @@ __device__ inline size_t piece_index(uint32_t tile, uint32_t num_pieces, uint32_
 // acc[n] += d_w d q_w q (+ m_w X), a block of 32 columns.
 template <TensorType kType, uint32_t kColumns>
 __device__ inline void add_quantised_block(const DeviceMatrix& matrix, uint32_t tile, uint32_t block,
-                                           uint32_t num_blocks, const ReadyRows& in,
-                                           const uint32_t (&rows)[kColumns], float (&acc)[kColumns]) {
-  const size_t scale_index = (static_cast<size_t>(tile) * num_blocks + block) * kWarpTileRows + lane();
-  uint4 low;
-  uint4 high;
-  float scale;
-  float minimum = 0.0f;
-  if constexpr (kType == TensorType::kQ8_0) {
-    low = matrix.quants.load_read_only<uint4>(piece_index(tile, 2 * num_blocks, 2 * block, lane()));
-    high = matrix.quants.load_read_only<uint4>(piece_index(tile, 2 * num_blocks, 2 * block + 1, lane()));
-    scale = from_half(matrix.scales.load_read_only<uint16_t>(scale_index));
-  } else {
-    const uint4 nibbles = matrix.quants.load_read_only<uint4>(piece_index(tile, num_blocks, block, lane()));
-    low = low_nibbles(nibbles);
-    high = high_nibbles(nibbles);
-    if constexpr (kType == TensorType::kQ4_1) {
-      const auto both = matrix.scales.load_read_only<uint32_t>(2 * scale_index);
-      scale = from_half(static_cast<uint16_t>(both & 0xffff));
-      minimum = from_half(static_cast<uint16_t>(both >> 16));
-    } else {
-      scale = from_half(matrix.scales.load_read_only<uint16_t>(scale_index));
-    }
-  }
+                                           const ReadyRows& in, const uint32_t (&rows)[kColumns],
+                                           float (&acc)[kColumns]) {
+  using View = QuantBlockView<kType>;
+  const View weights(matrix, tile, block, lane());
+  uint32_t codes[8];
+  weights.load_codes(codes);
+  const uint4 low = {codes[0], codes[1], codes[2], codes[3]};
+  const uint4 high = {codes[4], codes[5], codes[6], codes[7]};
+  const BlockScales<kType> scales(weights);
   for (uint32_t n = 0; n < kColumns; ++n) {
     const ReadyBlock x = ready_block(in, rows[n], block);
-    int32_t sum = dot_piece(high, x.high, dot_piece(low, x.low, 0));
-    if constexpr (kType == TensorType::kQ4_0) sum -= 8 * x.sum;
-    acc[n] = std::fma(scale * x.scale, static_cast<float>(sum), acc[n]);
-    if constexpr (kType == TensorType::kQ4_1) {
-      acc[n] = std::fma(minimum, x.scale * static_cast<float>(x.sum), acc[n]);
+    if constexpr (View::kHasTwoSums) {
+      acc[n] = scales.add(acc[n], {dot_piece(low, x.low, 0), dot_piece(high, x.high, 0)}, x.scale,
+                          {half_sum(x.half_sums, 0), half_sum(x.half_sums, 1)});
+    } else {
+      acc[n] =
+          scales.add(acc[n], {dot_piece(high, x.high, dot_piece(low, x.low, 0)), 0}, x.scale, {x.sum, 0});
     }
   }
 }
 
-// acc[n] += w x, a piece of 8 (F16) or 4 (F32) columns.
+// acc[n] += w x, a piece of 8 columns, or of 4 of F32.
 template <TensorType kType, uint32_t kColumns>
 __device__ inline void add_float_piece(const DeviceMatrix& matrix, uint32_t tile, uint32_t piece,
                                        uint32_t num_pieces, const ReadyRows& in,
                                        const uint32_t (&rows)[kColumns], float (&acc)[kColumns]) {
-  constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
+  constexpr uint32_t kPieceColumns = kType == TensorType::kF32 ? 4 : 8;
   const uint4 bits = matrix.quants.load_read_only<uint4>(piece_index(tile, num_pieces, piece, lane()));
   const uint32_t words[4] = {bits.x, bits.y, bits.z, bits.w};
   for (uint32_t n = 0; n < kColumns; ++n) {
@@ -98,6 +80,8 @@ __device__ inline void add_float_piece(const DeviceMatrix& matrix, uint32_t tile
         float weight;
         if constexpr (kType == TensorType::kF16) {
           weight = from_half(static_cast<uint16_t>(words[2 * quad + i / 2] >> (16 * (i % 2))));
+        } else if constexpr (kType == TensorType::kBF16) {
+          weight = std::bit_cast<float>(words[2 * quad + i / 2] >> (16 * (i % 2)) << 16);
         } else {
           weight = std::bit_cast<float>(words[i]);
         }
@@ -114,8 +98,8 @@ __device__ inline void add_segment(const DeviceMatrix& matrix, uint32_t tile, ui
   // Pieces or blocks whose loads are all under way before the first is used. What the columns of so many are
   // multiplied by takes up to 64 registers.
   [[maybe_unused]] constexpr uint32_t kAtOnce = kColumns <= 2 ? 4 : 8 / kColumns;
-  if constexpr (kType == TensorType::kF16 || kType == TensorType::kF32) {
-    constexpr uint32_t kPieceColumns = kType == TensorType::kF16 ? 8 : 4;
+  if constexpr (!is_quantised(kType)) {
+    constexpr uint32_t kPieceColumns = kType == TensorType::kF32 ? 4 : 8;
     constexpr uint32_t kSegmentPieces = kSegmentColumns / kPieceColumns;
     const uint32_t num_pieces = (matrix.columns + kPieceColumns - 1) / kPieceColumns;
     const uint32_t first = segment * kSegmentPieces;
@@ -129,7 +113,7 @@ __device__ inline void add_segment(const DeviceMatrix& matrix, uint32_t tile, ui
     const uint32_t end = std::min(first + kSegmentBlocks, num_blocks);
 #pragma unroll kAtOnce
     for (uint32_t block = first; block < end; ++block)
-      add_quantised_block<kType>(matrix, tile, block, num_blocks, in, rows, acc);
+      add_quantised_block<kType>(matrix, tile, block, in, rows, acc);
   }
 }
 
@@ -172,15 +156,12 @@ struct VectorProduct {
           case TensorType::kF16:
             add_segment<TensorType::kF16>(matrix, tile, segment, in, rows, acc);
             break;
-          case TensorType::kQ4_0:
-            add_segment<TensorType::kQ4_0>(matrix, tile, segment, in, rows, acc);
+          case TensorType::kBF16:
+            add_segment<TensorType::kBF16>(matrix, tile, segment, in, rows, acc);
             break;
-          case TensorType::kQ4_1:
-            add_segment<TensorType::kQ4_1>(matrix, tile, segment, in, rows, acc);
-            break;
-          case TensorType::kQ8_0:
-            add_segment<TensorType::kQ8_0>(matrix, tile, segment, in, rows, acc);
-            break;
+          default:
+            with_quantised(matrix.type,
+                           [&](auto type) { add_segment<type>(matrix, tile, segment, in, rows, acc); });
         }
         for (uint32_t n = 0; n < kColumns; ++n)
           partials[(warp() * kColumns + n) * kWarpTileRows + lane()] = acc[n];

@@ -80,10 +80,13 @@ export const tensorLayouts: ReadonlyMap<number, TensorLayout> = new Map([
   [13, { blockElements: 256, blockBytes: 176 }], // Q5_K
   [14, { blockElements: 256, blockBytes: 210 }], // Q6_K
   [15, { blockElements: 256, blockBytes: 292 }], // Q8_K
+  [20, { blockElements: 32, blockBytes: 18 }], // IQ4_NL
+  [23, { blockElements: 256, blockBytes: 136 }], // IQ4_XS
   [24, { blockElements: 1, blockBytes: 1 }], // I8
   [25, { blockElements: 1, blockBytes: 2 }], // I16
   [26, { blockElements: 1, blockBytes: 4 }], // I32
   [27, { blockElements: 1, blockBytes: 8 }], // I64
   [28, { blockElements: 1, blockBytes: 8 }], // F64
   [30, { blockElements: 1, blockBytes: 2 }], // BF16
+  [39, { blockElements: 32, blockBytes: 17 }], // MXFP4
 ]);

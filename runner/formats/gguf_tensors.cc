@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "runner/formats/gguf_layout.h"
 #include "runner/formats/gguf_parser.h"
@@ -15,36 +16,32 @@ struct TensorPlace {
   uint64_t bytes;
 };
 
-// Names of ggml's types, for messages about those that are not supported.
+// Names of the other types of ggml that files have, for messages.
 std::string describe_type(uint32_t type) {
-  switch (type) {
-    case 6:
-      return "6 (Q5_0)";
-    case 7:
-      return "7 (Q5_1)";
-    case 10:
-      return "10 (Q2_K)";
-    case 11:
-      return "11 (Q3_K)";
-    case 12:
-      return "12 (Q4_K)";
-    case 13:
-      return "13 (Q5_K)";
-    case 14:
-      return "14 (Q6_K)";
-    case 30:
-      return "30 (BF16)";
-    case 39:
-      return "39 (MXFP4)";
-    default:
-      return std::to_string(type);
+  constexpr std::pair<uint32_t, const char*> kNames[] = {
+      {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+      {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {27, "I64"},
+      {28, "F64"},   {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"},  {40, "NVFP4"},
+  };
+  for (const auto& [number, name] : kNames) {
+    if (number == type) return std::to_string(type) + " (" + name + ")";
   }
+  return std::to_string(type);
 }
 
-std::optional<TensorType> supported_type(uint32_t type) {
-  for (const TensorType known :
-       {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
-    if (static_cast<uint32_t>(known) == type) return known;
+// "F32 (0), F16 (1) and Q4_0 (2)"
+std::string supported_types() {
+  std::string text;
+  for (const TensorType& type : tensor_types()) {
+    if (!text.empty()) text += &type == &tensor_types().back() ? " and " : ", ";
+    text += std::string(type_name(type)) + " (" + std::to_string(static_cast<uint32_t>(type)) + ")";
+  }
+  return text;
+}
+
+std::optional<TensorType> supported_type(uint32_t number) {
+  for (const TensorType type : tensor_types()) {
+    if (static_cast<uint32_t>(type) == number) return type;
   }
   return std::nullopt;
 }
@@ -99,8 +96,8 @@ Result<TensorView> parse_tensor(ByteReader& reader, uint64_t index, const std::s
   if (!offset) return gguf_truncated(path, number);
   const std::optional<TensorType> known = supported_type(*type);
   if (!known) {
-    return gguf_error(path, "has " + what + " of type " + describe_type(*type) +
-                                "; supported are F32 (0), F16 (1), Q4_0 (2), Q4_1 (3) and Q8_0 (8)");
+    return gguf_error(
+        path, "has " + what + " of type " + describe_type(*type) + "; supported are " + supported_types());
   }
   tensor.type = *known;
   const Result<uint64_t> bytes = tensor_bytes(tensor, what, path);

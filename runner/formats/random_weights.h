@@ -13,4 +13,8 @@ namespace runnel {
 // depends on the generator's state alone, also from one machine to another.
 void fill_with_random_weights(TensorType type, float rms, std::mt19937_64& random, std::span<std::byte> out);
 
+// Writes d, of MXFP4 the power of two at or below it, and m, if it has one, into a block of the file of a
+// quantised type.
+void set_halves(TensorType type, float scale, float minimum, std::span<std::byte> block);
+
 }  // namespace runnel

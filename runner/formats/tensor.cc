@@ -13,11 +13,24 @@ struct TypeTraits {
   uint32_t block_bytes;
 };
 
-// A quantised block: a half-precision scale, for Q4_1 a half-precision minimum too, then 32 weights.
+// In the order of their numbers.
 constexpr TypeTraits kTypes[] = {
-    {TensorType::kF32, "F32", 1, 4},     {TensorType::kF16, "F16", 1, 2},
-    {TensorType::kQ4_0, "Q4_0", 32, 18}, {TensorType::kQ4_1, "Q4_1", 32, 20},
-    {TensorType::kQ8_0, "Q8_0", 32, 34},
+    {TensorType::kF32, "F32", 1, 4},            //
+    {TensorType::kF16, "F16", 1, 2},            //
+    {TensorType::kQ4_0, "Q4_0", 32, 18},        //
+    {TensorType::kQ4_1, "Q4_1", 32, 20},        //
+    {TensorType::kQ5_0, "Q5_0", 32, 22},        //
+    {TensorType::kQ5_1, "Q5_1", 32, 24},        //
+    {TensorType::kQ8_0, "Q8_0", 32, 34},        //
+    {TensorType::kQ2_K, "Q2_K", 256, 84},       //
+    {TensorType::kQ3_K, "Q3_K", 256, 110},      //
+    {TensorType::kQ4_K, "Q4_K", 256, 144},      //
+    {TensorType::kQ5_K, "Q5_K", 256, 176},      //
+    {TensorType::kQ6_K, "Q6_K", 256, 210},      //
+    {TensorType::kIQ4_NL, "IQ4_NL", 32, 18},    //
+    {TensorType::kIQ4_XS, "IQ4_XS", 256, 136},  //
+    {TensorType::kBF16, "BF16", 1, 2},          //
+    {TensorType::kMXFP4, "MXFP4", 32, 17},      //
 };
 
 const TypeTraits& traits(TensorType type) {
@@ -37,6 +50,14 @@ std::string lower_case(std::string_view name) {
 
 }  // namespace
 
+std::span<const TensorType> tensor_types() {
+  static constexpr auto kNumbers = [] {
+    std::array<TensorType, std::size(kTypes)> types{};
+    for (size_t i = 0; i < types.size(); ++i) types[i] = kTypes[i].type;
+    return types;
+  }();
+  return kNumbers;
+}
 uint32_t block_weights(TensorType type) {
   return traits(type).block_weights;
 }

@@ -13,7 +13,10 @@
 
 namespace runnel {
 
-// Weights in a block of a type, and the bytes it takes: 1 weight for F32 and F16, 32 for the quantised ones.
+// All types, in the order of their numbers.
+std::span<const TensorType> tensor_types();
+// Weights in a block of a type of the file, and the bytes it takes: 1 weight for floats,
+// 32 or 256 for the quantised ones.
 uint32_t block_weights(TensorType type);
 uint32_t block_bytes(TensorType type);
 std::string_view type_name(TensorType type);

@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <iterator>
 #include <limits>
 #include <random>
 #include <span>
@@ -13,7 +13,6 @@
 #include "cpu-runner/activation.h"
 #include "cpu-runner/matrix.h"
 #include "runner/activation_type.h"
-#include "runner/formats/half.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/product_reference.h"
@@ -23,9 +22,6 @@ namespace runnel {
 namespace {
 
 using namespace test;
-
-constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
-                                 TensorType::kQ8_0};
 
 // Not-a-numbers are all alike: which of their bits are set is up to the processor.
 bool same_number(float a, float b) {
@@ -116,12 +112,12 @@ TEST_CASE("products of every type, by every table, of 1 to 512 columns have the 
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
-  for (const TensorType type : kTypes) {
-    constexpr uint32_t kRows = 32 + 5;  // a tile that is full and one that is not
-    constexpr uint32_t kWidth = 320;    // a segment that is full and one that is not
-    const Weights weights(type, kRows, kWidth, random_weights(type, uint64_t{kRows} * kWidth, 0.3f, rng));
+  for (const TensorType type : tensor_types()) {
+    constexpr uint32_t kRows = 32 + 5;               // a tile that is full and one that is not
+    const uint32_t width = whole_blocks(type, 320);  // a segment that is full and one that is not
+    const Weights weights(type, kRows, width, random_weights(type, uint64_t{kRows} * width, 0.3f, rng));
     for (const uint32_t num_columns : {1u, 2u, 3u, 4u, 5u, 6u, 7u, 8u, 9u, 13u, 16u, 31u, 48u, 65u})
-      require_same(weights, random_floats(size_t{num_columns} * kWidth, rng), kWidth);
+      require_same(weights, random_floats(size_t{num_columns} * width, rng), width);
   }
   const Weights few(TensorType::kQ4_1, 3, 64, random_weights(TensorType::kQ4_1, 3 * 64, 0.3f, rng));
   for (const uint32_t num_columns : {100u, 255u, 256u, 511u, 512u})
@@ -133,10 +129,11 @@ TEST_CASE(
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 rng(static_cast<std::mt19937::result_type>(seed));
-  for (const TensorType type : kTypes) {
+  for (const TensorType type : tensor_types()) {
     std::vector<uint32_t> widths = {32, 64, 224, 256, 288, 512, 576, 1536};
     if (!is_quantised(type)) widths.insert(widths.end(), {1u, 31u, 33u, 75u, 255u, 257u, 511u, 513u});
-    for (const uint32_t width : widths) {
+    for (const uint32_t size : widths) {
+      const uint32_t width = whole_blocks(type, size);
       const uint32_t rows = 1 + rng() % 70;
       CAPTURE(rows);
       const Weights weights(type, rows, width, random_weights(type, uint64_t{rows} * width, 0.3f, rng));
@@ -146,53 +143,57 @@ TEST_CASE(
   }
 }
 
-// Blocks of one quant byte, of one scale and one minimum.
-std::string blocks_of(TensorType type, size_t num_blocks, uint8_t quants, float scale, float minimum) {
-  std::string block(block_bytes(type), static_cast<char>(quants));
-  const uint16_t halves[] = {float_to_half(scale), float_to_half(minimum)};
-  std::memcpy(block.data(), halves, type == TensorType::kQ4_1 ? 4 : 2);
+std::vector<TensorType> quantised_types() {
+  std::vector<TensorType> types;
+  std::ranges::copy_if(tensor_types(), std::back_inserter(types), is_quantised);
+  return types;
+}
+
+// Rows of blocks that are all alike, of one byte but for their halves.
+std::string blocks_of(TensorType type, size_t num_weights, uint8_t byte, float scale, float minimum) {
+  std::string block(block_bytes(type), static_cast<char>(byte));
+  set_halves(type, scale, minimum, std::as_writable_bytes(std::span(block)));
   std::string out;
-  for (size_t i = 0; i < num_blocks; ++i) out += block;
+  for (size_t i = 0; i < num_weights / block_weights(type); ++i) out += block;
   return out;
 }
 
 TEST_CASE("the largest sums that whole numbers can have are exact") {
-  constexpr uint32_t kWidth = 288;
   constexpr uint32_t kRows = 33;
-  // In each block all quants are 127 or -127, or every other one is.
-  std::vector<float> all(kWidth, 1.0f), none(kWidth, -1.0f), turns(kWidth), pairs(kWidth);
-  for (uint32_t k = 0; k < kWidth; ++k) {
-    turns[k] = k % 2 == 0 ? 1.0f : -1.0f;
-    pairs[k] = k % 4 < 2 ? -3.0f : 3.0f;
-  }
-  std::vector<float> x;
-  for (const auto& row : {all, none, turns, pairs, all}) x.insert(x.end(), row.begin(), row.end());
-  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
-    for (const uint8_t quants : {0x00, 0xff, 0x0f, 0xf0, 0x80, 0x7f, 0x81, 0x08}) {
-      CAPTURE(static_cast<int>(quants));
-      const Weights weights(type, kRows, kWidth, blocks_of(type, kRows * kWidth / 32, quants, 0.5f, -2.0f));
-      require_same(weights, x, kWidth);
+  for (const TensorType type : quantised_types()) {
+    const uint32_t width = whole_blocks(type, 288);
+    // In each block all quants are 127 or -127, or every other one is, or those of a half of it.
+    std::vector<float> x;
+    for (uint32_t k = 0; k < width; ++k) x.push_back(1.0f);
+    for (uint32_t k = 0; k < width; ++k) x.push_back(-1.0f);
+    for (uint32_t k = 0; k < width; ++k) x.push_back(k % 2 == 0 ? 1.0f : -1.0f);
+    for (uint32_t k = 0; k < width; ++k) x.push_back(k % 4 < 2 ? -3.0f : 3.0f);
+    for (uint32_t k = 0; k < width; ++k) x.push_back(k % 32 < 16 ? -1.0f : 1.0f);
+    for (const uint8_t byte : {0x00, 0xff, 0x0f, 0xf0, 0x80, 0x7f, 0x81, 0x08, 0x55, 0xaa, 0x3f}) {
+      CAPTURE(static_cast<int>(byte));
+      const Weights weights(type, kRows, width, blocks_of(type, kRows * width, byte, 0.5f, -2.0f));
+      require_same(weights, x, width);
     }
   }
 }
 
 TEST_CASE("weights and activations without a scale, or with an infinite one, give the reference's numbers") {
-  constexpr uint32_t kWidth = 64;
   constexpr uint32_t kRows = 4;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  std::vector<float> x(4 * kWidth, 0.25f);
-  std::fill_n(x.begin(), 32, 0.0f);                 // d is 0
-  x[kWidth + 5] = 3e38f;                            // d is near the largest
-  x[2 * kWidth + 40] = -kInfinity;                  // d is infinite
-  std::fill_n(x.begin() + 3 * kWidth, 64, 1e-44f);  // d is 0 although the values are not, or has few bits
-  x[3 * kWidth + 40] = 2.7e-43f;
-  for (const TensorType type : {TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
+  for (const TensorType type : quantised_types()) {
+    const uint32_t width = whole_blocks(type, 64);
+    std::vector<float> x(4 * width, 0.25f);
+    std::fill_n(x.begin(), 32, 0.0f);                   // d is 0
+    x[width + 5] = 3e38f;                               // d is near the largest
+    x[2 * width + 40] = -kInfinity;                     // d is infinite
+    std::fill_n(x.begin() + 3 * width, width, 1e-44f);  // d is 0 although the values are not, or has few bits
+    x[3 * width + 40] = 2.7e-43f;
     for (const float scale : {0.0f, -0.0f, 1.0f, 65504.0f, kInfinity, -kInfinity}) {
       for (const float minimum : {0.0f, kInfinity}) {
         CAPTURE(scale);
         CAPTURE(minimum);
-        const Weights weights(type, kRows, kWidth, blocks_of(type, kRows * 2, 0x93, scale, minimum));
-        require_same(weights, x, kWidth);
+        const Weights weights(type, kRows, width, blocks_of(type, kRows * width, 0x93, scale, minimum));
+        require_same(weights, x, width);
       }
     }
   }
@@ -222,6 +223,7 @@ TEST_CASE("a row that is ready has the reference's quants, scales and sums, at e
       for (size_t block = 0; block < wanted.scales.size(); ++block) {
         REQUIRE(same_number(got.scales[block], wanted.scales[block]));
         REQUIRE(got.quant_sums[block] == wanted.sums[block]);
+        REQUIRE(got.half_sums[block] == wanted.half_sums[block]);
         REQUIRE(same_number(got.sums[block], wanted.scales[block] * static_cast<float>(wanted.sums[block])));
       }
     }
@@ -231,7 +233,7 @@ TEST_CASE("a row that is ready has the reference's quants, scales and sums, at e
 TEST_CASE("a value that is no number makes no quants, and a product that is none") {
   std::vector<float> x(64, 1.0f);
   x[40] = std::numeric_limits<float>::quiet_NaN();
-  const Weights weights(TensorType::kQ8_0, 1, 64, blocks_of(TensorType::kQ8_0, 2, 0x11, 1.0f, 0.0f));
+  const Weights weights(TensorType::kQ8_0, 1, 64, blocks_of(TensorType::kQ8_0, 64, 0x11, 1.0f, 0.0f));
   for (const Kernels* kernels : kernel_tables()) {
     CAPTURE(kernels->name);
     const Activation activation = ready_rows(*kernels, ActivationType::kI8, x, 64);

@@ -17,10 +17,10 @@ using namespace test;
 TEST_CASE("embed: rows of every type are those of the file, as floats") {
   const TestStream stream;
   std::mt19937 rng(32);
-  for (const TensorType type :
-       {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
+  for (const TensorType type : tensor_types()) {
     // More than a block of threads; for floats a piece that is short.
-    for (const uint32_t columns : {32u, 288u, block_weights(type) == 1 ? 75u : 96u}) {
+    for (const uint32_t size : {32u, 288u, block_weights(type) == 1 ? 75u : 96u}) {
+      const uint32_t columns = whole_blocks(type, size);
       constexpr uint32_t kRows = 70;
       CAPTURE(type_name(type));
       CAPTURE(columns);

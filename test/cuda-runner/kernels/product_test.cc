@@ -18,9 +18,6 @@ namespace {
 using namespace test;
 using reference::Ready;
 
-constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
-                                 TensorType::kQ8_0};
-
 std::vector<float> random_rows(uint32_t num_rows, uint32_t width, std::mt19937& rng) {
   std::vector<float> rows = random_floats(size_t{num_rows} * width, rng);
   // A block of zeros has no scale.
@@ -31,9 +28,10 @@ std::vector<float> random_rows(uint32_t num_rows, uint32_t width, std::mt19937& 
 TEST_CASE("products of every type, for any number of rows, have the bits of the reference") {
   const TestStream stream;
   std::mt19937 rng(21);
-  for (const TensorType type : kTypes) {
+  for (const TensorType type : tensor_types()) {
     // Less than a segment; more segments than warps, the last one short; for floats a piece that is short.
-    for (const uint32_t columns : {32u, 2400u, block_weights(type) == 1 ? 75u : 96u}) {
+    for (const uint32_t size : {32u, 2400u, block_weights(type) == 1 ? 75u : 96u}) {
+      const uint32_t columns = whole_blocks(type, size);
       constexpr uint32_t kRows = 32 + 5;
       const RandomMatrix matrix(stream, type, kRows, columns, rng);
       for (const uint32_t num_rows : {1u, 2u, 3u, 8u, 9u, 70u}) {
@@ -70,17 +68,17 @@ TEST_CASE("products of every type, for any number of rows, have the bits of the 
 TEST_CASE("gated products of all pairs of types are ready for a product, bit for bit") {
   const TestStream stream;
   std::mt19937 rng(22);
-  constexpr uint32_t kColumns = 320;
   constexpr uint32_t kWidth = 32 + 13;
-  for (const TensorType gate_type : kTypes) {
+  for (const TensorType gate_type : tensor_types()) {
+    const uint32_t columns = whole_blocks(gate_type, 320);
     for (const TensorType up_type : {gate_type, TensorType::kQ8_0}) {
-      const RandomMatrix gate(stream, gate_type, kWidth, kColumns, rng);
-      const RandomMatrix up(stream, up_type, kWidth, kColumns, rng);
+      const RandomMatrix gate(stream, gate_type, kWidth, columns, rng);
+      const RandomMatrix up(stream, up_type, kWidth, columns, rng);
       for (const uint32_t num_rows : {1u, 4u, 11u}) {
         CAPTURE(type_name(gate_type));
         CAPTURE(type_name(up_type));
         CAPTURE(num_rows);
-        const Ready x = reference::ready(random_rows(num_rows, kColumns, rng), kColumns);
+        const Ready x = reference::ready(random_rows(num_rows, columns, rng), columns);
         const DeviceReady in(stream, x);
         const DeviceReady out(stream, kWidth, num_rows);
         require_success(
@@ -92,10 +90,7 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
                                             reference::product(up_type, up.row(i), x, row)));
         }
         const Ready wanted = reference::ready(rows, kWidth);
-        REQUIRE(bits_of(out.values.values()) == bits_of(wanted.values));
-        REQUIRE(out.quants.values() == wanted.quants);
-        REQUIRE(bits_of(out.scales.values()) == bits_of(wanted.scales));
-        REQUIRE(out.sums.values() == wanted.sums);
+        REQUIRE(out.is(wanted));
       }
     }
   }

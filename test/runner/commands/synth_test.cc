@@ -20,8 +20,6 @@
 namespace runnel {
 namespace {
 
-constexpr TensorType kTypes[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
-                                 TensorType::kQ8_0};
 constexpr LlamaSizes kSmall{.num_layers = 2,
                             .hidden_size = 96,
                             .num_heads = 3,
@@ -63,7 +61,7 @@ TEST_CASE("synth: the shapes have as many weights as the models they are named a
 }
 
 TEST_CASE_FIXTURE(Fixture, "synth: a file of each type is read whole, and its logits are ordinary numbers") {
-  for (const TensorType type : kTypes) {
+  for (const TensorType type : tensor_types()) {
     CAPTURE(type_name(type));
     const std::string each = path + std::string(type_name(type));
     REQUIRE(write(each, type, 1).ok());
@@ -78,7 +76,7 @@ TEST_CASE_FIXTURE(Fixture, "synth: a file of each type is read whole, and its lo
 }
 
 TEST_CASE_FIXTURE(Fixture, "synth: weights lie around zero and keep the size of what they multiply") {
-  for (const TensorType type : kTypes) {
+  for (const TensorType type : tensor_types()) {
     CAPTURE(type_name(type));
     const std::string each = path + std::string(type_name(type));
     REQUIRE(write(each, type, 1).ok());

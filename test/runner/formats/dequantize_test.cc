@@ -1,6 +1,9 @@
 #include "runner/formats/dequantize.h"
 
-#include <array>
+#include <cctype>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,14 @@ std::vector<float> dequantize(TensorType type, const std::string& bytes, size_t 
   std::vector<float> out(columns);
   dequantize_row(type, std::as_bytes(std::span(bytes)), out);
   return out;
+}
+
+std::string golden_file(TensorType type) {
+  std::string name(type_name(type));
+  for (char& letter : name) letter = static_cast<char>(std::tolower(letter));
+  const std::string path = std::string(RUNNEL_SOURCE_DIR) + "/test/golden/tensor-types/" + name + ".bin";
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Byte i holds nibbles i (low, weight i) and 15 - i (high, weight i + 16).
@@ -58,6 +69,23 @@ TEST_CASE("F16 and F32 rows are their values") {
   CHECK(dequantize(TensorType::kF32, raw(1.5f) + raw(-2.0f), 2) == std::vector{1.5f, -2.0f});
   CHECK(dequantize(TensorType::kF16, raw(uint16_t{0x3c00}) + raw(uint16_t{0xc000}), 2) ==
         std::vector{1.0f, -2.0f});
+}
+
+// Weights that the gguf package reads from blocks of any bytes: test/golden/make_tensor_types.py.
+TEST_CASE("blocks of every type are the weights that another reader of them gives, bit for bit") {
+  for (const TensorType type : tensor_types()) {
+    if (type == TensorType::kF32) continue;
+    CAPTURE(type_name(type));
+    const std::string bytes = golden_file(type);
+    const size_t num_blocks = bytes.size() / (block_bytes(type) + block_weights(type) * sizeof(float));
+    REQUIRE(num_blocks >= 12);
+    const size_t num_weights = num_blocks * block_weights(type);
+    const std::string weights = bytes.substr(num_blocks * block_bytes(type));
+    REQUIRE(weights.size() == num_weights * sizeof(float));
+    const std::vector<float> got =
+        dequantize(type, bytes.substr(0, num_blocks * block_bytes(type)), num_weights);
+    CHECK(std::memcmp(got.data(), weights.data(), weights.size()) == 0);
+  }
 }
 
 TEST_CASE("types have the names and block sizes of the format") {

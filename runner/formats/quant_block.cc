@@ -1,0 +1,205 @@
+#include "runner/formats/quant_block.h"
+
+#include <cstring>
+
+#include "runner/formats/bf16.h"
+#include "runner/formats/half.h"
+#include "runner/formats/tensor.h"
+
+namespace runnel {
+namespace {
+
+template <typename T>
+T read(const std::byte* from) {
+  T value;
+  std::memcpy(&value, from, sizeof(value));
+  return value;
+}
+
+// 32 codes of 4 bits: those of the first 16 weights in the low halves of 16 bytes, the others in the high.
+void read_nibbles(const std::byte* from, QuantBlock& block) {
+  for (uint32_t i = 0; i < 4; ++i) {
+    const auto bytes = read<uint32_t>(from + 4 * i);
+    block.codes[i] = bytes & 0x0f0f0f0f;
+    block.codes[4 + i] = (bytes >> 4) & 0x0f0f0f0f;
+  }
+}
+
+// A fifth bit of each code: bit i of 32 is weight i's.
+void read_fifth_bits(const std::byte* from, QuantBlock& block) {
+  const auto bits = read<uint32_t>(from);
+  for (uint32_t i = 0; i < kQuantBlockWeights; ++i)
+    block.codes[i / 4] |= ((bits >> i) & 1) << (8 * (i % 4) + 4);
+}
+
+// Codes of 4 bits, or of 2, of a block of 256: 32 bytes hold the bits of the first block of 32 lowest, then
+// those of the next.
+void read_shifted(const std::byte* from, uint32_t shift, uint32_t mask, QuantBlock& block) {
+  for (uint32_t i = 0; i < 8; ++i) block.codes[i] = (read<uint32_t>(from + 4 * i) >> shift) & mask;
+}
+
+// Bits of codes above so many lower ones, in 32 bytes alike.
+void add_high_bits(const std::byte* from, uint32_t shift, uint32_t mask, uint32_t num_low_bits,
+                   QuantBlock& block) {
+  for (uint32_t i = 0; i < 8; ++i)
+    block.codes[i] |= ((read<uint32_t>(from + 4 * i) >> shift) & mask) << num_low_bits;
+}
+
+// Sub-scale and sub-minimum `sub` of 8, of 6 bits each in 12 bytes: for the first four in bytes of their own,
+// whose upper two bits are the upper ones of the others, whose lower four share a byte.
+void read_six_bits(const std::byte* from, uint32_t sub, QuantBlock& block) {
+  const auto byte = [&](uint32_t i) { return std::to_integer<uint32_t>(from[i]); };
+  uint32_t scale = byte(sub % 4);
+  uint32_t minimum = byte(4 + sub % 4);
+  if (sub < 4) {
+    scale &= 63;
+    minimum &= 63;
+  } else {
+    scale = (byte(8 + sub % 4) & 15) | (scale >> 6 << 4);
+    minimum = (byte(8 + sub % 4) >> 4) | (minimum >> 6 << 4);
+  }
+  block.sub_scales.fill(static_cast<int8_t>(scale));
+  block.sub_minima.fill(static_cast<int8_t>(minimum));
+}
+
+// What the file takes away the weight adds.
+uint16_t negated(uint16_t half) {
+  return half ^ 0x8000;
+}
+
+// 2^(exponent - 128) as the upper half of a float: below 2^-126 it is subnormal.
+uint16_t scale_of_exponent(uint8_t exponent) {
+  return static_cast<uint16_t>(exponent < 2 ? 0x20 << exponent : (exponent - 1) << 7);
+}
+
+}  // namespace
+
+QuantBlock read_block(TensorType type, const std::byte* row, size_t block) {
+  // Blocks of the file have 32 weights, or 256.
+  const size_t num_subs = block_weights(type) / kQuantBlockWeights;
+  const std::byte* from = row + block / num_subs * block_bytes(type);
+  const auto sub = static_cast<uint32_t>(block % num_subs);
+  QuantBlock out{.codes = {}, .scale = read<uint16_t>(from)};
+  switch (type) {
+    case TensorType::kQ4_0:
+      read_nibbles(from + 2, out);
+      break;
+    case TensorType::kQ4_1:
+      out.minimum = read<uint16_t>(from + 2);
+      read_nibbles(from + 4, out);
+      break;
+    case TensorType::kQ8_0:
+      std::memcpy(out.codes.data(), from + 2, kQuantBlockWeights);
+      break;
+    case TensorType::kQ5_0:
+      read_nibbles(from + 6, out);
+      read_fifth_bits(from + 2, out);
+      break;
+    case TensorType::kQ5_1:
+      out.minimum = read<uint16_t>(from + 2);
+      read_nibbles(from + 8, out);
+      read_fifth_bits(from + 4, out);
+      break;
+    case TensorType::kQ4_K:
+      out.minimum = negated(read<uint16_t>(from + 2));
+      read_six_bits(from + 4, sub, out);
+      read_shifted(from + 16 + sub / 2 * 32, sub % 2 * 4, 0x0f0f0f0f, out);
+      break;
+    case TensorType::kQ5_K:
+      out.minimum = negated(read<uint16_t>(from + 2));
+      read_six_bits(from + 4, sub, out);
+      read_shifted(from + 48 + sub / 2 * 32, sub % 2 * 4, 0x0f0f0f0f, out);
+      add_high_bits(from + 16, sub, 0x01010101, 4, out);
+      break;
+    case TensorType::kQ6_K:
+      out.scale = read<uint16_t>(from + 208);
+      std::memcpy(out.sub_scales.data(), from + 192 + 2 * sub, 2);
+      read_shifted(from + sub / 4 * 64 + sub % 2 * 32, sub % 4 / 2 * 4, 0x0f0f0f0f, out);
+      add_high_bits(from + 128 + sub / 4 * 32, sub % 4 * 2, 0x03030303, 4, out);
+      break;
+    case TensorType::kQ2_K:
+      out.scale = read<uint16_t>(from + 80);
+      out.minimum = negated(read<uint16_t>(from + 82));
+      for (uint32_t i = 0; i < 2; ++i) {
+        const auto both = std::to_integer<uint32_t>(from[2 * sub + i]);
+        out.sub_scales[i] = static_cast<int8_t>(both & 15);
+        out.sub_minima[i] = static_cast<int8_t>(both >> 4);
+      }
+      read_shifted(from + 16 + sub / 4 * 32, sub % 4 * 2, 0x03030303, out);
+      break;
+    case TensorType::kQ3_K:
+      out.scale = read<uint16_t>(from + 108);
+      for (uint32_t i = 0; i < 2; ++i) {
+        const uint32_t at = 2 * sub + i;  // of 16
+        const auto low = std::to_integer<uint32_t>(from[96 + at % 8]) >> (at / 8 * 4) & 15;
+        const auto high = std::to_integer<uint32_t>(from[104 + at % 4]) >> (at / 4 * 2) & 3;
+        out.sub_scales[i] = static_cast<int8_t>(static_cast<int32_t>(low | high << 4) - 32);
+      }
+      read_shifted(from + 32 + sub / 4 * 32, sub % 4 * 2, 0x03030303, out);
+      add_high_bits(from, sub, 0x01010101, 2, out);
+      break;
+    case TensorType::kIQ4_NL:
+      read_nibbles(from + 2, out);
+      break;
+    case TensorType::kIQ4_XS: {
+      const auto low = std::to_integer<uint32_t>(from[4 + sub / 2]) >> (sub % 2 * 4) & 15;
+      const uint32_t high = read<uint16_t>(from + 2) >> (2 * sub) & 3u;
+      out.sub_scales.fill(static_cast<int8_t>(static_cast<int32_t>(low | high << 4) - 32));
+    }
+      read_nibbles(from + 8 + 16 * sub, out);
+      break;
+    case TensorType::kMXFP4:
+      out.scale = scale_of_exponent(std::to_integer<uint8_t>(from[0]));
+      read_nibbles(from + 1, out);
+      break;
+    case TensorType::kF32:
+    case TensorType::kF16:
+    case TensorType::kBF16:
+      CHECK(!"floats have no blocks");
+  }
+  return out;
+}
+
+bool has_minimum(TensorType type) {
+  return with_quantised_type(type, [](auto constant) { return quant_format(constant).has_minimum; });
+}
+
+float scale_of(TensorType type, const QuantBlock& block) {
+  const bool is_bf16 =
+      with_quantised_type(type, [](auto constant) { return quant_format(constant).has_bf16_scale; });
+  return is_bf16 ? bf16_to_float(block.scale) : half_to_float(block.scale);
+}
+
+float minimum_of(const QuantBlock& block) {
+  return half_to_float(block.minimum);
+}
+
+std::array<int8_t, kQuantBlockWeights> quants_of(TensorType type, const QuantBlock& block) {
+  std::array<int8_t, kQuantBlockWeights> quants;
+  std::memcpy(quants.data(), block.codes.data(), quants.size());
+  with_quantised_type(type, [&](auto constant) {
+    constexpr QuantFormat kFormat = quant_format(constant);
+    for (int8_t& quant : quants) {
+      if constexpr (kFormat.values != nullptr) {
+        quant = kFormat.values[quant];
+      } else {
+        quant = static_cast<int8_t>(quant - kFormat.code_offset);
+      }
+    }
+  });
+  return quants;
+}
+
+void dequantize_block(TensorType type, const QuantBlock& block, std::span<float, kQuantBlockWeights> out) {
+  const std::array<int8_t, kQuantBlockWeights> quants = quants_of(type, block);
+  const float scale = scale_of(type, block);
+  const float minimum = minimum_of(block);
+  const bool has_minima = has_minimum(type);
+  for (uint32_t i = 0; i < kQuantBlockWeights; ++i) {
+    const uint32_t half = i / (kQuantBlockWeights / 2);
+    out[i] = scale * static_cast<float>(block.sub_scales[half]) * static_cast<float>(quants[i]);
+    if (has_minima) out[i] = out[i] + minimum * static_cast<float>(block.sub_minima[half]);
+  }
+}
+
+}  // namespace runnel
