@@ -37,7 +37,8 @@ class Activation {
     std::copy_n(other.quants_.data() + from * stride_, stride_, quants_.data() + to * stride_);
     std::copy_n(other.scales_.data() + from * num_blocks_, num_blocks_, scales_.data() + to * num_blocks_);
     std::copy_n(other.sums_.data() + from * num_blocks_, num_blocks_, sums_.data() + to * num_blocks_);
-    std::copy_n(other.quant_sums_.data() + from * num_blocks_, num_blocks_, quant_sums_.data() + to * num_blocks_);
+    std::copy_n(other.quant_sums_.data() + from * num_blocks_, num_blocks_,
+                quant_sums_.data() + to * num_blocks_);
   }
 
   // Of a row, from the block that begins at this column.

@@ -149,7 +149,7 @@ class CpuBackend final : public Backend {
   bool has_cache_ = false;
   const DecoderSpec* spec_ = nullptr;  // set by prepare
   std::vector<RopeAngles> angles_;     // of each of its ropes
-  Activation head_input_;  // (max_head_rows, hidden)
+  Activation head_input_;              // (max_head_rows, hidden)
   std::optional<DrawnRows> logits_;
 };
 
@@ -267,8 +267,8 @@ void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
                          batch.num_rows());
   }
   CHECK(weight.parts.size() == (ffn.has_gate ? 2 : 1));
-  const GatedMatrices matrices{ffn.has_gate ? &weight.parts.front() : nullptr, weight.parts.back(), bias(ffn.bias),
-                               ffn.nonlinearity};
+  const GatedMatrices matrices{ffn.has_gate ? &weight.parts.front() : nullptr, weight.parts.back(),
+                               bias(ffn.bias), ffn.nonlinearity};
   gated_multiply_rows(executor_, matrices, normed_, batch.num_rows(), gated_);
 }
 

@@ -68,7 +68,8 @@ void ExpertRows::for_each_piece(const Executor& executor, uint32_t rows_of_exper
     const uint32_t first = first_place_[expert];
     const uint32_t count = first_place_[expert + 1] - first;
     if (count == 0) continue;
-    products.push_back({expert, Pieces({expert * rows_of_expert, rows_of_expert}, {first, count}), num_pieces});
+    products.push_back(
+        {expert, Pieces({expert * rows_of_expert, rows_of_expert}, {first, count}), num_pieces});
     num_pieces += products.back().pieces.count();
   }
   executor.threads.parallel_for(num_pieces, [&](uint32_t index) {

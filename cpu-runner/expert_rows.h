@@ -1,5 +1,5 @@
-// A feed-forward part of experts. What rows need is ordered by expert, so that an expert's weights are read once for
-// all rows that use it; each row's sums are then put together in the order of its own experts.
+// A feed-forward part of experts. What rows need is ordered by expert, so that an expert's weights are read
+// once for all rows that use it; each row's sums are then put together in the order of its own experts.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ class ExpertRows {
   ExpertRows() = default;
   ExpertRows(uint32_t max_rows, const DecoderWidths& widths);
 
-  // Chooses the experts of each row of in, and multiplies it by their gates and ups, whose rows are those of all
-  // experts in turn.
+  // Chooses the experts of each row of in, and multiplies it by their gates and ups, whose rows are those of
+  // all experts in turn.
   void gate(const Executor& executor, const StackedMatrix& router, const StackedMatrix& gate_up,
             Nonlinearity nonlinearity, const Activation& in, uint32_t num_rows);
   // hidden = hidden + what the experts chosen by the last gate give.

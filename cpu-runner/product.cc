@@ -54,8 +54,8 @@ uint32_t Pieces::begin_of(uint32_t group) const {
   return std::min(divide_up(static_cast<uint32_t>(even), kColumnUnit) * kColumnUnit, columns_.count);
 }
 
-void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in, const Piece& piece,
-                    float* out) {
+void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
+                    const Piece& piece, float* out) {
   const auto multiply = executor.activations == ActivationType::kI8 ? executor.kernels.multiply_i8
                                                                     : executor.kernels.multiply_f32;
   multiply(matrix.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns), out, kTileRows);

@@ -30,8 +30,8 @@ void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const 
 
 // What a feed-forward part multiplies before its nonlinearity f.
 struct GatedMatrices {
-  const TiledMatrix* gate;  // nullptr: there is none
-  const TiledMatrix& up;    // as many rows
+  const TiledMatrix* gate;      // nullptr: there is none
+  const TiledMatrix& up;        // as many rows
   std::span<const float> bias;  // of up, where there is no gate; or none
   Nonlinearity nonlinearity;
 };

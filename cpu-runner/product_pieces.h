@@ -1,5 +1,5 @@
-// Products cut into pieces for the threads: a tile of 32 rows of a matrix and some rows of an activation. Each
-// output is computed whole inside one piece.
+// Products cut into pieces for the threads: a tile of 32 rows of a matrix and some rows of an activation.
+// Each output is computed whole inside one piece.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +47,8 @@ class Pieces {
 };
 
 // out: what the tile gives, (columns, kTileRows).
-void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in, const Piece& piece,
-                    float* out);
+void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
+                    const Piece& piece, float* out);
 
 // out = f(gate . in) x (up . in) of the piece, or without a gate f(up . in + bias), made ready for a product.
 void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,

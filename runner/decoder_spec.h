@@ -46,7 +46,8 @@ struct EmbeddingSpec {
 // is magnitude times as long.
 struct RopeSpec {
   Rope pairs;
-  std::vector<double> frequencies;  // (rotary_dim / 2) radians a position; positions times them stay below 2^20
+  std::vector<double>
+      frequencies;  // (rotary_dim / 2) radians a position; positions times them stay below 2^20
   double magnitude = 1.0;
 };
 
@@ -127,8 +128,8 @@ struct DecoderSpec {
 // The widths of what flows between the operations, of which a backend keeps one of each for all layers.
 struct DecoderWidths {
   uint32_t hidden;
-  uint32_t qkv;       // queries, then keys, then values, of all heads
-  uint32_t attended;  // of all heads of queries
+  uint32_t qkv;          // queries, then keys, then values, of all heads
+  uint32_t attended;     // of all heads of queries
   uint32_t gated;        // of one expert, if there are several
   ExpertsSpec experts;   // num_experts is 0 where there are none
   bool has_output_norm;  // some layer has a norm behind a product

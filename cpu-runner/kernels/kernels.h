@@ -26,7 +26,8 @@ struct Kernels {
   void (*make_ready_f32)(const float* values, uint32_t n, const ReadyBlocks& out);
   // The two kinds of norm. out may be in.
   void (*norm)(const float* in, const float* gain, uint32_t n, float epsilon, float* out);
-  void (*layer_norm)(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon, float* out);
+  void (*layer_norm)(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon,
+                     float* out);
   // out = f(gate) x up, f being SiLU or GELU.
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   void (*gelu_multiply)(const float* gate, const float* up, uint32_t n, float* out);

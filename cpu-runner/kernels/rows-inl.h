@@ -50,7 +50,8 @@ static void norm(const float* in, const float* gain, uint32_t n, float epsilon, 
   for (uint32_t i = 0; i < n; ++i) out[i] = (in[i] * scale) * gain[i];
 }
 
-static void layer_norm(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon, float* out) {
+static void layer_norm(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon,
+                       float* out) {
   const float mean = sum_of_row(in, n, SumOfValues{}) / static_cast<float>(n);
   const float variance = sum_of_row(in, n, SumOfSquares{mean}) / static_cast<float>(n);
   const float scale = 1.0f / __builtin_sqrtf(variance + epsilon);

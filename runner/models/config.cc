@@ -69,12 +69,12 @@ Result<uint32_t> vocabulary_size(const GgufFile& file, const HyperParameters& pa
   const uint64_t rows = embedding->rows();
   if (rows > kMaxVocabSize) {
     return parameters.error("has a vocabulary of " + std::to_string(rows) + " tokens; at most " +
-                          std::to_string(kMaxVocabSize) + " are supported");
+                            std::to_string(kMaxVocabSize) + " are supported");
   }
   const uint64_t num_tokens = file.array_length("tokenizer.ggml.tokens").value_or(rows);
   if (num_tokens > rows) {
     return parameters.error("names " + std::to_string(num_tokens) + " tokens but has weights for " +
-                          std::to_string(rows));
+                            std::to_string(rows));
   }
   return static_cast<uint32_t>(rows);
 }
@@ -103,30 +103,30 @@ Result<void> read_heads(const HyperParameters& parameters, ModelConfig& config) 
   if (!num_kv_heads) return num_kv_heads.error();
   if (*num_heads % *num_kv_heads != 0) {
     return parameters.error("has " + std::to_string(*num_heads) + " heads for queries, which " +
-                          std::to_string(*num_kv_heads) + " for keys do not divide");
+                            std::to_string(*num_kv_heads) + " for keys do not divide");
   }
   const uint32_t even_share = config.hidden_size / *num_heads;
   const auto head_dim = parameters.count("attention.key_length", kMaxHeadDim, even_share);
   if (!head_dim) return head_dim.error();
   if (*head_dim == even_share && config.hidden_size % *num_heads != 0) {
     return parameters.error("has a width of " + std::to_string(config.hidden_size) + ", which its " +
-                          std::to_string(*num_heads) + " heads do not divide");
+                            std::to_string(*num_heads) + " heads do not divide");
   }
   if (*head_dim > kMaxHeadDim) {
     return parameters.error("has heads of " + std::to_string(*head_dim) + " values; at most " +
-                          std::to_string(kMaxHeadDim) + " are supported");
+                            std::to_string(kMaxHeadDim) + " are supported");
   }
   const auto value_dim = parameters.count("attention.value_length", kMaxHeadDim, *head_dim);
   if (!value_dim) return value_dim.error();
   if (*value_dim != *head_dim) {
     return parameters.error("has keys of " + std::to_string(*head_dim) + " and values of " +
-                          std::to_string(*value_dim) + " numbers; they must be equal");
+                            std::to_string(*value_dim) + " numbers; they must be equal");
   }
   const auto rotary_dim = parameters.count("rope.dimension_count", *head_dim, *head_dim);
   if (!rotary_dim) return rotary_dim.error();
   if (*rotary_dim % 2 != 0) {
-    return parameters.error("has " + parameters.key("rope.dimension_count") + " " + std::to_string(*rotary_dim) +
-                          "; it must be even");
+    return parameters.error("has " + parameters.key("rope.dimension_count") + " " +
+                            std::to_string(*rotary_dim) + "; it must be even");
   }
   config.num_heads = *num_heads;
   config.num_kv_heads = *num_kv_heads;

@@ -51,7 +51,8 @@ Result<void> read_gemma3(const HyperParameters& parameters, ModelConfig& config)
   return {};
 }
 
-// The norms' gains in a file are those that values are multiplied with: one more than in the original checkpoints.
+// The norms' gains in a file are those that values are multiplied with: one more than in the original
+// checkpoints.
 DecoderSpec gemma3_spec(const ModelConfig& config, WeightLoader& loader) {
   DecoderSpec spec = usual_decoder(config, loader);
   spec.embedding.scale = std::sqrt(static_cast<float>(config.hidden_size));

@@ -44,7 +44,8 @@ Result<double> HyperParameters::number(std::string_view name, double min, double
   const std::optional<double> value = file_.number(key(name));
   if (!value) return error("has a " + key(name) + " that is no floating-point number");
   if (!(*value >= min && *value <= max))
-    return error("has " + key(name) + " " + std::to_string(*value) + ", outside of what can be computed with");
+    return error("has " + key(name) + " " + std::to_string(*value) +
+                 ", outside of what can be computed with");
   return *value;
 }
 

@@ -48,10 +48,11 @@ ProjectSpec LayerTensors::attention_output() {
 }
 
 FfnSpec LayerTensors::ffn() {
-  return {.norm = norm("ffn_norm"),
-          .width = config_.ffn_size,
-          .gate_up = loader_.matrix({matrix("ffn_gate", config_.ffn_size), matrix("ffn_up", config_.ffn_size)},
-                                    config_.hidden_size)};
+  return {
+      .norm = norm("ffn_norm"),
+      .width = config_.ffn_size,
+      .gate_up = loader_.matrix({matrix("ffn_gate", config_.ffn_size), matrix("ffn_up", config_.ffn_size)},
+                                config_.hidden_size)};
 }
 
 ProjectSpec LayerTensors::ffn_output() {
@@ -72,7 +73,8 @@ DecoderSpec usual_decoder(const ModelConfig& config, WeightLoader& loader) {
   const MatrixSpec output{"output.weight", config.vocab_size};
   spec.embedding.table = loader.matrix({{"token_embd.weight", config.vocab_size}}, config.hidden_size);
   spec.head = {
-      .norm = {.gain = loader.vector("output_norm.weight", config.hidden_size), .epsilon = config.norm_epsilon},
+      .norm = {.gain = loader.vector("output_norm.weight", config.hidden_size),
+               .epsilon = config.norm_epsilon},
       .weight = loader.has(output.name) ? loader.matrix({output}, config.hidden_size) : spec.embedding.table,
       .vocab_size = config.vocab_size};
   return spec;

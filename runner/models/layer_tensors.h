@@ -1,6 +1,6 @@
-// The tensors of a layer under the names that most architectures give them, and the layer that most have: root-
-// mean-square norms before attention and feed-forward part, matrices of their own for queries, keys and values, a
-// gate by SiLU. An architecture takes it and changes what it does otherwise.
+// The tensors of a layer under the names that most architectures give them, and the layer that most have:
+// root- mean-square norms before attention and feed-forward part, matrices of their own for queries, keys and
+// values, a gate by SiLU. An architecture takes it and changes what it does otherwise.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,9 @@ class LayerTensors {
   NormSpec norm(const std::string& name) { return norm(name, config_.hidden_size); }
   // With a bias, as kLayer has one.
   NormSpec layer_norm(const std::string& name);
-  WeightHandle bias(const std::string& name, uint64_t size) { return loader_.vector(name_of(name, "bias"), size); }
+  WeightHandle bias(const std::string& name, uint64_t size) {
+    return loader_.vector(name_of(name, "bias"), size);
+  }
   bool has_bias(const std::string& name) const { return loader_.has(name_of(name, "bias")); }
   MatrixSpec matrix(const std::string& name, uint64_t rows) const { return {name_of(name, "weight"), rows}; }
 
@@ -54,8 +56,8 @@ class LayerTensors {
   WeightLoader& loader_;
 };
 
-// What is around the layers: embedding, and a head that multiplies by the embedding again where the file has no
-// output matrix of its own.
+// What is around the layers: embedding, and a head that multiplies by the embedding again where the file has
+// no output matrix of its own.
 DecoderSpec usual_decoder(const ModelConfig& config, WeightLoader& loader);
 
 // The pairs (i, i + rotary_dim / 2), which all architectures but llama have.

@@ -26,10 +26,9 @@ DecoderSpec llama_spec(const ModelConfig& config, WeightLoader& loader) {
   // GGUF stores the rows of this architecture's queries and keys so that a pair's two values are neighbours.
   const Rope pairs{config.rotary_dim, /*interleaved=*/true};
   DecoderSpec spec = usual_decoder(config, loader);
-  spec.ropes.push_back(
-      loader.has(kRopeFactors)
-          ? rope_spec(pairs, config.rope_theta, rope_factors(kRopeFactors, config, loader))
-          : scaled_rope_spec(pairs, config.rope_theta, config.rope_factor));
+  spec.ropes.push_back(loader.has(kRopeFactors)
+                           ? rope_spec(pairs, config.rope_theta, rope_factors(kRopeFactors, config, loader))
+                           : scaled_rope_spec(pairs, config.rope_theta, config.rope_factor));
   for (uint32_t index = 0; index < config.num_layers; ++index)
     spec.layers.push_back(layer_spec(index, config, loader));
   return spec;

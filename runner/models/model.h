@@ -26,7 +26,7 @@ struct ModelConfig {
   uint32_t context_length;  // positions the model was trained for
   uint32_t rotary_dim;      // values of a head that are rotated
   double rope_theta;
-  double rope_factor;       // positions are divided by it before they turn anything
+  double rope_factor;  // positions are divided by it before they turn anything
   float norm_epsilon;
   uint32_t sliding_window;  // positions that a token attends to in every layer, its own the last; 0: all
   uint32_t max_positions;   // of a sequence, as the runner is configured: at most context_length

@@ -22,8 +22,9 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
   return {.index = index,
           .attention = tensors.attention(),
           .qkv = {.norm = tensors.norm("attn_norm"),
-                  .weight = loader.matrix({tensors.matrix("attn_qkv", tensors.query_rows() + 2 * tensors.kv_rows())},
-                                          config.hidden_size),
+                  .weight = loader.matrix(
+                      {tensors.matrix("attn_qkv", tensors.query_rows() + 2 * tensors.kv_rows())},
+                      config.hidden_size),
                   .bias = {},
                   .rope = 0},
           .attention_output = tensors.attention_output(),
@@ -33,8 +34,8 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
           .ffn_output = tensors.ffn_output()};
 }
 
-// Factors that were found for short texts, and others for long ones. All of a runner's sequences have the same, so
-// that a token's bits do not depend on how long its sequence has become.
+// Factors that were found for short texts, and others for long ones. All of a runner's sequences have the
+// same, so that a token's bits do not depend on how long its sequence has become.
 RopeSpec long_rope(const ModelConfig& config, WeightLoader& loader) {
   const std::vector<float> short_factors = rope_factors(kShortFactors, config, loader);
   const std::vector<float> long_factors = rope_factors(kLongFactors, config, loader);

@@ -25,8 +25,9 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
       .attention_output = tensors.attention_output(),
       .ffn = {.norm = tensors.norm("ffn_norm"),
               .width = width,
-              .gate_up = loader.experts({tensors.matrix("ffn_gate_exps", width), tensors.matrix("ffn_up_exps", width)},
-                                        config.hidden_size, config.num_experts),
+              .gate_up = loader.experts(
+                  {tensors.matrix("ffn_gate_exps", width), tensors.matrix("ffn_up_exps", width)},
+                  config.hidden_size, config.num_experts),
               .experts = experts},
       .ffn_output = {.input = ProjectInput::kGated,
                      .weight = loader.experts({tensors.matrix("ffn_down_exps", config.hidden_size)}, width,
@@ -45,12 +46,13 @@ Result<void> read_qwen3moe(const HyperParameters& parameters, ModelConfig& confi
   constexpr uint32_t kTileRows = 32;
   const Result<uint32_t> num_experts = parameters.count("expert_count", kMaxExperts);
   if (!num_experts) return num_experts.error();
-  const Result<uint32_t> num_used = parameters.count("expert_used_count", std::min(*num_experts, kMaxUsedExperts));
+  const Result<uint32_t> num_used =
+      parameters.count("expert_used_count", std::min(*num_experts, kMaxUsedExperts));
   if (!num_used) return num_used.error();
   const Result<uint32_t> width = parameters.count("expert_feed_forward_length", kMaxExpertWidth);
   if (!width) return width.error();
-  for (const auto& [name, size] : {std::pair("expert_feed_forward_length", *width),
-                                   std::pair("embedding_length", config.hidden_size)}) {
+  for (const auto& [name, size] :
+       {std::pair("expert_feed_forward_length", *width), std::pair("embedding_length", config.hidden_size)}) {
     if (size % kTileRows != 0) {
       return parameters.error("has " + parameters.key(name) + " " + std::to_string(size) +
                               "; with experts it must be a multiple of " + std::to_string(kTileRows));

@@ -10,8 +10,8 @@
 namespace runnel {
 
 // Pair i of rotary_dim / 2 turns by theta^(-2i / rotary_dim) / factors[i] radians a position: RoPE (arXiv
-// 2104.09864), scaled as Llama 3 and LongRoPE (2402.13753) do it, each pair by a factor of its own, or all alike.
-// No factors: ones.
+// 2104.09864), scaled as Llama 3 and LongRoPE (2402.13753) do it, each pair by a factor of its own, or all
+// alike. No factors: ones.
 RopeSpec rope_spec(Rope pairs, double theta, std::span<const float> factors = {});
 
 // The same with one factor for all pairs.

@@ -9,8 +9,8 @@ namespace {
 
 using namespace test;
 
-// Sums in single precision, in another order: logits of these models are of the size of 1. With an F16 cache keys and
-// values are off by 2^-12 of themselves, which the reference does not do.
+// Sums in single precision, in another order: logits of these models are of the size of 1. With an F16 cache
+// keys and values are off by 2^-12 of themselves, which the reference does not do.
 constexpr double kMaxOfFloats = 1e-4;
 constexpr double kMaxOfF16Cache = 1e-2;
 // Activations of 8 bits are off by 1 / 254 of the largest of 32.
@@ -46,8 +46,9 @@ TEST_CASE("each architecture is near the logits of transformers with weights of 
   for (const GoldenModel& model : kGoldenModels) {
     CAPTURE(model.golden);
     const Golden golden(model);
-    CpuHarness floats(q8_0_path(model),
-                      {.kv_type = KvType::kF32, .activations = ActivationType::kF32, .max_positions = model.max_positions});
+    CpuHarness floats(
+        q8_0_path(model),
+        {.kv_type = KvType::kF32, .activations = ActivationType::kF32, .max_positions = model.max_positions});
     CHECK(golden.difference(floats.run(golden.ids(), kChunk), "q8_0").max < kMaxOfFloats);
     CpuHarness bytes(q8_0_path(model), with_cache(model, KvType::kF16));
     const Golden::Difference difference = golden.difference(bytes.run(golden.ids(), kChunk), "q8_0");
@@ -77,11 +78,14 @@ TEST_CASE("each architecture has the same bits however it is computed") {
                                           .max_positions = model.max_positions});
       std::vector<Stream> streams(3);
       for (Stream& stream : streams) stream.token_ids = ids;
-      const auto left = [](const Stream& s) { return static_cast<uint32_t>(s.token_ids.size()) - s.num_done; };
+      const auto left = [](const Stream& s) {
+        return static_cast<uint32_t>(s.token_ids.size()) - s.num_done;
+      };
       while (std::ranges::any_of(streams, [&](const Stream& s) { return left(s) > 0; })) {
         std::vector<ModelHarness::Share> shares;
         for (Stream& stream : streams) {
-          if (left(stream) > 0) shares.push_back({&stream, 1 + static_cast<uint32_t>(rng() % std::min(left(stream), 60u))});
+          if (left(stream) > 0)
+            shares.push_back({&stream, 1 + static_cast<uint32_t>(rng() % std::min(left(stream), 60u))});
         }
         other.step(shares);
       }

@@ -52,7 +52,8 @@ TEST_CASE("a config holds what the file says, and the usual defaults") {
 
 TEST_CASE("an architecture that is not there, or not the one asked for, is refused with the names") {
   CHECK(refusal_of([](GgufWriter& w) { w.text("general.architecture", "mamba"); }) ==
-        std::string("is of architecture \"mamba\", which is not supported; supported: ") + architecture_names() + ".");
+        std::string("is of architecture \"mamba\", which is not supported; supported: ") +
+            architecture_names() + ".");
   CHECK(refusal_of([](GgufWriter& w) { w.remove("general.architecture"); }) ==
         "lacks metadata general.architecture.");
   CHECK(refusal_of([](GgufWriter&) {}, "qwen2") ==
