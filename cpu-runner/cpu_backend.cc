@@ -64,6 +64,12 @@ class CpuBackend final : public Backend {
   void project(const Batch& batch, const ProjectSpec& project) override;
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
+  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
+  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+                             uint32_t num_positions) override {
+    CHECK(has_cache_);
+    return cache_.read(layer, block_table, num_positions);
+  }
 
  private:
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight) {
@@ -285,6 +291,21 @@ LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows)
                 logits_->vocab_size());
   logits_->draw();
   return *logits_;
+}
+
+std::vector<float> CpuBackend::read_rows(Flow flow, uint32_t num_rows) {
+  const std::pair<Flow, const Activation*> flows[] = {{Flow::kHidden, &hidden_},
+                                                      {Flow::kNormed, &normed_},
+                                                      {Flow::kQkv, &qkv_},
+                                                      {Flow::kAttended, &attended_},
+                                                      {Flow::kGated, &gated_}};
+  const Activation& from =
+      *std::ranges::find(flows, flow, &std::pair<Flow, const Activation*>::first)->second;
+  CHECK(num_rows <= from.max_rows());
+  std::vector<float> rows;
+  for (uint32_t row = 0; row < num_rows; ++row)
+    rows.insert(rows.end(), from.row(row), from.row(row) + from.width());
+  return rows;
 }
 
 }  // namespace

@@ -78,6 +78,12 @@ class CudaBackend final : public Backend {
   void project(const Batch& batch, const ProjectSpec& project) override;
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
+  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
+  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+                             uint32_t num_positions) override {
+    CHECK(cache_ && pass_ == Pass::kEager);
+    return cache_->read(layer, block_table, num_positions, stream_);
+  }
 
  private:
   // What becomes of the operations of a forward pass.
@@ -433,6 +439,17 @@ LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows
   multiply_parts(output, logits_->input().ready(), count, {}, Epilogue::kReplace, logits_->logits());
   logits_->launch();
   return *logits_;
+}
+
+std::vector<float> CudaBackend::read_rows(Flow flow, uint32_t num_rows) {
+  CHECK(pass_ == Pass::kEager);
+  const std::pair<Flow, const DeviceActivation*> flows[] = {{Flow::kHidden, &*hidden_},
+                                                            {Flow::kNormed, &*normed_},
+                                                            {Flow::kQkv, &*qkv_},
+                                                            {Flow::kAttended, &*attended_},
+                                                            {Flow::kGated, &*gated_}};
+  return std::ranges::find(flows, flow, &std::pair<Flow, const DeviceActivation*>::first)
+      ->second->read(num_rows, stream_);
 }
 
 }  // namespace

@@ -12,6 +12,11 @@ Q8_0 file has a reference of its own, computed with the weights that it holds. G
 well apart, so that the order of sums decides nothing.
 
     python3 -m venv v && v/bin/pip install -r test/golden/requirements.txt && v/bin/python test/golden/make.py [NAME...]
+
+With other weights of GPT-2, RUNNEL_CHECKPOINT_MODEL=FILE.gguf and RUNNEL_CHECKPOINT_REFERENCE=FILE.json point
+test/runner/commands/checkpoint_test.cc at them; the latter comes from
+
+    v/bin/python test/golden/make.py checkpoints FOLDER FILE.json 15496 13
 """
 
 import json
@@ -273,13 +278,14 @@ def gpt2_checkpoints(model, ids):
     block = model.transformer.h[0]
     hooks = [module.register_forward_hook(keep(name)) for name, module in [
         ("norm", block.ln_1), ("qkv", block.attn.c_attn), ("attention", block.attn.c_proj), ("ffn_norm", block.ln_2),
-        ("gelu", block.mlp.act), ("ffn", block.mlp.c_proj), ("block", block)]]
+        ("gated", block.mlp.act), ("ffn", block.mlp.c_proj), ("block", block)]]
     with torch.no_grad():
         out = model(torch.tensor([ids]), use_cache=False, output_attentions=True)
     for hook in hooks:
         hook.remove()
-    heads, dim = model.config.n_head, HIDDEN // model.config.n_head
-    q, k, v = (part.reshape(len(ids), heads, dim) for part in seen.pop("qkv")[0].split(HIDDEN, dim=-1))
+    hidden, heads = model.config.n_embd, model.config.n_head
+    dim = hidden // heads
+    q, k, v = (part.reshape(len(ids), heads, dim) for part in seen.pop("qkv")[0].split(hidden, dim=-1))
     seen = {name: value[0] for name, value in seen.items()}
     seen |= {"q": q, "k": k, "v": v, "scores": torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(dim),
              "probabilities": out.attentions[0][0], "logits": out.logits[0]}
@@ -335,7 +341,15 @@ def make(name):
     print(f"{name}: seed {seed}, {sum(p.numel() for p in model.parameters())} parameters")
 
 
+def write_checkpoints(source, out, ids):
+    """Of a GPT-2 in a folder of transformers', for RUNNEL_CHECKPOINT_REFERENCE."""
+    model = hf.GPT2LMHeadModel.from_pretrained(source, attn_implementation="eager").float().eval()
+    pathlib.Path(out).write_text(json.dumps(gpt2_checkpoints(model, [int(token) for token in ids])) + "\n")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["checkpoints"]:
+        sys.exit(write_checkpoints(sys.argv[2], sys.argv[3], sys.argv[4:]))
     FOLDER.mkdir(exist_ok=True)
     for model_name in sys.argv[1:] or MODELS:
         make(model_name)
