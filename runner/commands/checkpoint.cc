@@ -149,7 +149,8 @@ void add_layer(const LayerWatch& watch, uint64_t num_rows, CheckpointFolder& fol
   const std::vector<float> queries = columns_of(qkv, qkv_width, 0, heads * dim);
   add_rows(1, "norm");
   folder.add(2, "q", {num_rows, heads, dim}, queries);
-  folder.add(2, "k", {num_rows, kv_heads, dim}, columns_of(qkv, qkv_width, heads * dim, kv_heads * dim));
+  if (!watch.changes_keys())
+    folder.add(2, "k", {num_rows, kv_heads, dim}, columns_of(qkv, qkv_width, heads * dim, kv_heads * dim));
   folder.add(2, "v", {num_rows, kv_heads, dim},
              columns_of(qkv, qkv_width, (heads + kv_heads) * dim, kv_heads * dim));
   folder.add(3, "cache", {2, num_rows, kv_heads, dim}, cache);

@@ -3,7 +3,9 @@
 namespace runnel {
 
 Result<void> LayerWatch::prepare(const DecoderSpec& spec, const StepLimits& limits) {
-  attention_ = spec.layers.front().attention;
+  const LayerSpec& first = spec.layers.front();
+  attention_ = first.attention;
+  changes_keys_ = first.qkv.key_norm || spec.ropes.at(first.qkv.rope).pairs.rotary_dim > 0;
   return ForwardingBackend::prepare(spec, limits);
 }
 

@@ -14,11 +14,13 @@ class LayerWatch final : public ForwardingBackend {
   using ForwardingBackend::ForwardingBackend;
 
   // Of the last pass: "norm", "qkv", "cache", "attended", "attention", "ffn_norm", "gated", "ffn", "block".
-  // qkv: queries rotated and keys not, as attention leaves them. cache: keys, then values, (2, positions, kv
-  // heads, head_dim). A model with experts has no "gated".
+  // cache: keys, then values, (2, positions, kv heads, head_dim). qkv: queries are rotated, and keys may be.
+  // A model with experts has no "gated".
   const std::map<std::string, std::vector<float>>& values() const { return values_; }
   // Of the first layer.
   const AttentionShape& attention() const { return attention_; }
+  // Whether it changes keys between product and cache, by a norm or by rotating them.
+  bool changes_keys() const { return changes_keys_; }
 
   Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) override;
   void qkv(const Batch& batch, const LayerSpec& layer) override;
@@ -33,6 +35,7 @@ class LayerWatch final : public ForwardingBackend {
 
   std::map<std::string, std::vector<float>> values_;
   AttentionShape attention_{};
+  bool changes_keys_ = false;
   bool is_first_layer_ = false;
 };
 
