@@ -2,6 +2,7 @@
 // them beside: each block of 32 values as bytes with a scale, and their sums (docs/numerics.md).
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -30,6 +31,16 @@ class Activation {
   size_t stride() const { return stride_; }
   float* row(uint32_t index) { return values_.data() + index * stride_; }
   const float* row(uint32_t index) const { return values_.data() + index * stride_; }
+
+  // A row of another activation of the same width, with what products read of it.
+  void copy_row(uint32_t to, const Activation& other, uint32_t from) {
+    std::copy_n(other.row(from), stride_, row(to));
+    std::copy_n(other.quants_.data() + from * stride_, stride_, quants_.data() + to * stride_);
+    std::copy_n(other.scales_.data() + from * num_blocks_, num_blocks_, scales_.data() + to * num_blocks_);
+    std::copy_n(other.sums_.data() + from * num_blocks_, num_blocks_, sums_.data() + to * num_blocks_);
+    std::copy_n(other.quant_sums_.data() + from * num_blocks_, num_blocks_,
+                quant_sums_.data() + to * num_blocks_);
+  }
 
   // Of a row, from the block that begins at this column.
   ReadyBlocks blocks(uint32_t row, uint32_t first_column) {

@@ -42,18 +42,18 @@ std::vector<StoreChunk> store_chunks(const Batch& batch, uint32_t num_kv_heads) 
   return chunks;
 }
 
-// The rows of a chunk, rotated and stored.
+// The rows of a chunk, normed, rotated and stored.
 struct Store {
   const Kernels& kernels;
   uint32_t layer;
   const AttentionShape& shape;
-  const Rope& rope;
-  const RopeAngles& angles;
+  const HeadRotation& rotation;
   const KvCache& cache;
   Activation& qkv;
 
-  void rotate(uint32_t row, float* head) const {
-    kernels.rotate(head, angles.row(row), rope.rotary_dim, rope.interleaved);
+  void turn(uint32_t row, const HeadNorm& norm, float* head) const {
+    if (!norm.gain.empty()) kernels.norm(head, norm.gain.data(), shape.head_dim, norm.epsilon, head);
+    kernels.rotate(head, rotation.angles.row(row), rotation.rope.rotary_dim, rotation.rope.interleaved);
   }
 
   void store(const StoreChunk& chunk) const {
@@ -65,8 +65,8 @@ struct Store {
       const float* values = keys + shape.num_kv_heads * shape.head_dim;
       for (uint32_t head = chunk.first_head; head < chunk.first_head + chunk.num_heads; ++head) {
         for (uint32_t i = 0; i < queries_per_kv; ++i)
-          rotate(row, queries + (head * queries_per_kv + i) * shape.head_dim);
-        rotate(row, keys + head * shape.head_dim);
+          turn(row, rotation.query_norm, queries + (head * queries_per_kv + i) * shape.head_dim);
+        turn(row, rotation.key_norm, keys + head * shape.head_dim);
         const KvCache::Slot slot = cache.slot(layer, head, chunk.sequence->block_table, position);
         kernels.store_key(cache.layout(), keys + head * shape.head_dim, slot.position, slot.key_tile);
         kernels.store_value(cache.layout(), values + head * shape.head_dim, slot.position, slot.value_tile);
@@ -187,10 +187,12 @@ struct Attend {
 }  // namespace
 
 void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                    const Rope& rope, const RopeAngles& angles, const KvCache& cache, Activation& qkv) {
+                    const HeadRotation& rotation, const KvCache& cache, Activation& qkv) {
   check_shape(shape, qkv);
-  CHECK(rope.rotary_dim <= shape.head_dim && rope.rotary_dim % 2 == 0);
-  const Store store{executor.kernels, layer, shape, rope, angles, cache, qkv};
+  CHECK(rotation.rope.rotary_dim <= shape.head_dim && rotation.rope.rotary_dim % 2 == 0);
+  for (const HeadNorm& norm : {rotation.query_norm, rotation.key_norm})
+    CHECK(norm.gain.empty() || norm.gain.size() == shape.head_dim);
+  const Store store{executor.kernels, layer, shape, rotation, cache, qkv};
   const std::vector<StoreChunk> chunks = store_chunks(batch, shape.num_kv_heads);
   executor.threads.parallel_for(static_cast<uint32_t>(chunks.size()),
                                 [&](uint32_t chunk) { store.store(chunks[chunk]); });

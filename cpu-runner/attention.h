@@ -13,10 +13,23 @@
 
 namespace runnel {
 
-// Rotates queries and keys of the batch in qkv and stores keys and values. angles were prepared for the
-// batch.
+// A norm of each head, (head_dim) gains; none: there is no norm.
+struct HeadNorm {
+  std::span<const float> gain;
+  float epsilon = 0.0f;
+};
+
+// What is done to heads before they are stored or used. angles were prepared for the batch.
+struct HeadRotation {
+  Rope rope;
+  const RopeAngles& angles;
+  HeadNorm query_norm = {};
+  HeadNorm key_norm = {};
+};
+
+// Norms and rotates queries and keys of the batch in qkv and stores keys and values.
 void rope_and_store(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,
-                    const Rope& rope, const RopeAngles& angles, const KvCache& cache, Activation& qkv);
+                    const HeadRotation& rotation, const KvCache& cache, Activation& qkv);
 
 // out = attention of the batch's queries over what the cache holds, made ready for a product.
 void attend_rows(const Executor& executor, const Batch& batch, uint32_t layer, const AttentionShape& shape,

@@ -11,6 +11,7 @@
 #include "cpu-runner/attention.h"
 #include "cpu-runner/cpu_device.h"
 #include "cpu-runner/drawn_rows.h"
+#include "cpu-runner/expert_rows.h"
 #include "cpu-runner/isa.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kv_cache.h"
@@ -63,6 +64,12 @@ class CpuBackend final : public Backend {
   void project(const Batch& batch, const ProjectSpec& project) override;
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
+  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
+  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+                             uint32_t num_positions) override {
+    CHECK(has_cache_);
+    return cache_.read(layer, block_table, num_positions);
+  }
 
  private:
   WeightHandle add_weight(std::variant<StackedMatrix, Vector> weight) {
@@ -90,8 +97,29 @@ class CpuBackend final : public Backend {
   void norm_row(const float* in, const NormSpec& norm, Activation& out, uint32_t row) const {
     const Vector& gain = vector(norm.gain);
     CHECK(gain.size() == out.width());
-    kernels_.norm(in, gain.data(), out.width(), norm.epsilon, out.row(row));
+    if (norm.kind == NormKind::kRms) {
+      kernels_.norm(in, gain.data(), out.width(), norm.epsilon, out.row(row));
+    } else {
+      const Vector& norm_bias = vector(norm.bias);
+      CHECK(norm_bias.size() == out.width());
+      kernels_.layer_norm(in, gain.data(), norm_bias.data(), out.width(), norm.epsilon, out.row(row));
+    }
     make_ready(executor_, out, row);
+  }
+  HeadNorm head_norm(const NormSpec& norm) const {
+    CHECK(norm.kind == NormKind::kRms);
+    return norm ? HeadNorm{vector(norm.gain), norm.epsilon} : HeadNorm{};
+  }
+  // hidden = hidden + norm of what a product gave.
+  void add_normed_rows(uint32_t num_rows, const NormSpec& norm) {
+    const Vector& gain = vector(norm.gain);
+    CHECK(norm.kind == NormKind::kRms && gain.size() == hidden_.width());
+    for_each_row(num_rows, [&](uint32_t row) {
+      float* values = projected_.row(row);
+      kernels_.norm(values, gain.data(), hidden_.width(), norm.epsilon, values);
+      float* to = hidden_.row(row);
+      for (uint32_t i = 0; i < hidden_.width(); ++i) to[i] = values[i] + to[i];
+    });
   }
   void norm_rows(uint32_t num_rows, const NormSpec& norm) {
     for_each_row(num_rows, [&](uint32_t row) { norm_row(hidden_.row(row), norm, normed_, row); });
@@ -120,11 +148,14 @@ class CpuBackend final : public Backend {
   Activation qkv_;
   Activation attended_;
   Activation gated_;
+  Activation projected_;  // of products that a norm follows, before it
+  ExpertRows experts_;    // of models that have them
   KvCache cache_;
   AttentionWorkspace attention_;
   bool has_cache_ = false;
-  RopeAngles angles_;
-  Activation head_input_;  // (max_head_rows, hidden)
+  const DecoderSpec* spec_ = nullptr;  // set by prepare
+  std::vector<RopeAngles> angles_;     // of each of its ropes
+  Activation head_input_;              // (max_head_rows, hidden)
   std::optional<DrawnRows> logits_;
 };
 
@@ -152,7 +183,13 @@ Result<void> CpuBackend::prepare(const DecoderSpec& spec, const StepLimits& limi
   normed_ = Activation(limits.max_rows, widths->hidden);
   qkv_ = Activation(limits.max_rows, widths->qkv);
   attended_ = Activation(limits.max_rows, widths->attended);
-  gated_ = Activation(limits.max_rows, widths->gated);
+  if (widths->has_output_norm) projected_ = Activation(limits.max_rows, widths->hidden);
+  if (widths->experts.num_experts > 0)
+    experts_ = ExpertRows(limits.max_rows, *widths);
+  else
+    gated_ = Activation(limits.max_rows, widths->gated);
+  spec_ = &spec;
+  angles_.resize(spec.ropes.size());
   head_input_ = Activation(limits.max_head_rows, widths->hidden);
   logits_.emplace(kernels_.draw, *threads_, limits.max_head_rows, spec.head.vocab_size);
   return {};
@@ -182,8 +219,18 @@ void CpuBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   const StackedMatrix& table = matrix(embedding.table);
   CHECK(table.parts.size() == 1 && table.columns() == hidden_.width());
   CHECK(batch.num_rows() <= hidden_.max_rows());
+  const TiledMatrix* positions = embedding.positions ? &matrix(embedding.positions).parts[0] : nullptr;
+  CHECK(positions == nullptr || positions->columns() == hidden_.width());
   for_each_row(batch.num_rows(), [&](uint32_t row) {
-    table.parts[0].copy_row(batch.token_ids[row], {hidden_.row(row), hidden_.width()});
+    const std::span<float> out(hidden_.row(row), hidden_.width());
+    table.parts[0].copy_row(batch.token_ids[row], out);
+    if (embedding.scale != 1.0f) {
+      for (float& value : out) value = value * embedding.scale;
+    }
+    if (positions == nullptr) return;
+    std::vector<float> of_position(out.size());
+    positions->copy_row(batch.positions[row], of_position);
+    for (size_t i = 0; i < out.size(); ++i) out[i] = out[i] + of_position[i];
   });
 }
 
@@ -193,8 +240,11 @@ void CpuBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   norm_rows(batch.num_rows(), qkv.norm);
   multiply_rows(executor_, matrix(qkv.weight), normed_, batch.num_rows(), bias(qkv.bias), /*add=*/false,
                 qkv_.row(0), qkv_.stride());
-  angles_.prepare(batch.positions, qkv.rope, *threads_);
-  rope_and_store(executor_, batch, layer.index, layer.attention, qkv.rope, angles_, cache_, qkv_);
+  const RopeSpec& rope = spec_->ropes.at(qkv.rope);
+  RopeAngles& angles = angles_[qkv.rope];
+  angles.prepare(batch.positions, rope, *threads_);
+  const HeadRotation rotation{rope.pairs, angles, head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
+  rope_and_store(executor_, batch, layer.index, layer.attention, rotation, cache_, qkv_);
 }
 
 void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
@@ -203,14 +253,29 @@ void CpuBackend::attend(const Batch& batch, const LayerSpec& layer) {
 }
 
 void CpuBackend::project(const Batch& batch, const ProjectSpec& project) {
+  if (project.experts.num_experts > 0)
+    return experts_.add_output(executor_, matrix(project.weight), batch.num_rows(), hidden_);
   const Activation& in = project.input == ProjectInput::kAttended ? attended_ : gated_;
+  if (project.norm) {
+    multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias), /*add=*/false,
+                  projected_.row(0), projected_.stride());
+    return add_normed_rows(batch.num_rows(), project.norm);
+  }
   multiply_rows(executor_, matrix(project.weight), in, batch.num_rows(), bias(project.bias), /*add=*/true,
                 hidden_.row(0), hidden_.stride());
 }
 
 void CpuBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   norm_rows(batch.num_rows(), ffn.norm);
-  gated_multiply_rows(executor_, matrix(ffn.gate_up), normed_, batch.num_rows(), gated_);
+  const StackedMatrix& weight = matrix(ffn.gate_up);
+  if (ffn.experts.num_experts > 0) {
+    return experts_.gate(executor_, matrix(ffn.experts.router), weight, ffn.nonlinearity, normed_,
+                         batch.num_rows());
+  }
+  CHECK(weight.parts.size() == (ffn.has_gate ? 2 : 1));
+  const GatedMatrices matrices{ffn.has_gate ? &weight.parts.front() : nullptr, weight.parts.back(),
+                               bias(ffn.bias), ffn.nonlinearity};
+  gated_multiply_rows(executor_, matrices, normed_, batch.num_rows(), gated_);
 }
 
 LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
@@ -226,6 +291,21 @@ LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows)
                 logits_->vocab_size());
   logits_->draw();
   return *logits_;
+}
+
+std::vector<float> CpuBackend::read_rows(Flow flow, uint32_t num_rows) {
+  const std::pair<Flow, const Activation*> flows[] = {{Flow::kHidden, &hidden_},
+                                                      {Flow::kNormed, &normed_},
+                                                      {Flow::kQkv, &qkv_},
+                                                      {Flow::kAttended, &attended_},
+                                                      {Flow::kGated, &gated_}};
+  const Activation& from =
+      *std::ranges::find(flows, flow, &std::pair<Flow, const Activation*>::first)->second;
+  CHECK(num_rows <= from.max_rows());
+  std::vector<float> rows;
+  for (uint32_t row = 0; row < num_rows; ++row)
+    rows.insert(rows.end(), from.row(row), from.row(row) + from.width());
+  return rows;
 }
 
 }  // namespace

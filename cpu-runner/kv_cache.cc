@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "runner/check.h"
+#include "runner/formats/half.h"
 
 namespace runnel {
 
@@ -86,6 +87,39 @@ KvView KvCache::view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t>
   const std::byte* keys = keys_of(layer, 0, kv_head);
   const size_t block_bytes = size_t{2} * shape_.num_layers * shape_.num_kv_heads * keys_bytes();
   return {layout_, keys, keys + keys_bytes(), block_bytes, block_table.data(), shape_.block_size};
+}
+
+std::vector<float> KvCache::read(uint32_t layer, std::span<const uint32_t> block_table,
+                                 uint32_t num_positions) const {
+  const auto stored = [&](const std::byte* tile, uint32_t index, uint32_t scale) {
+    const std::byte* values = tile + layout_.scales_bytes;
+    switch (layout_.type) {
+      case KvType::kF32:
+        return reinterpret_cast<const float*>(values)[index];
+      case KvType::kF16:
+        return half_to_float(reinterpret_cast<const uint16_t*>(values)[index]);
+      case KvType::kQ8_0:
+        return half_to_float(reinterpret_cast<const uint16_t*>(tile)[scale]) *
+               static_cast<float>(reinterpret_cast<const int8_t*>(values)[index]);
+    }
+    CHECK(!"a cache has a type");
+    return 0.0f;
+  };
+  const size_t num_values = size_t{num_positions} * shape_.num_kv_heads * layout_.head_dim;
+  std::vector<float> out(2 * num_values);
+  float* key = out.data();
+  float* value = out.data() + num_values;
+  for (uint32_t position = 0; position < num_positions; ++position) {
+    for (uint32_t head = 0; head < shape_.num_kv_heads; ++head) {
+      const Slot place = slot(layer, head, block_table, position);
+      for (uint32_t d = 0; d < layout_.head_dim; ++d) {
+        const uint32_t scale = d / kKvBlockValues * layout_.positions + place.position;
+        *key++ = stored(place.key_tile, d * layout_.positions + place.position, scale);
+        *value++ = stored(place.value_tile, place.position * layout_.width + d, scale);
+      }
+    }
+  }
+  return out;
 }
 
 }  // namespace runnel

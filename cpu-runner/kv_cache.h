@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "cpu-runner/kernels/kv.h"
 #include "cpu-runner/memory.h"
@@ -37,6 +38,10 @@ class KvCache {
   };
   Slot slot(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table, uint32_t position) const;
   const KvLayout& layout() const { return layout_; }
+  // Keys, then values of a sequence's first positions, as stored: (2, num_positions, num_kv_heads, head_dim).
+  // In plain code, for those who look at them.
+  std::vector<float> read(uint32_t layer, std::span<const uint32_t> block_table,
+                          uint32_t num_positions) const;
   KvView view(uint32_t layer, uint32_t kv_head, std::span<const uint32_t> block_table) const;
 
  private:

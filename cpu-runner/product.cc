@@ -1,73 +1,28 @@
 #include "cpu-runner/product.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
+#include "cpu-runner/product_pieces.h"
 #include "runner/check.h"
 
 namespace runnel {
 namespace {
 
-// Of a chunk: what a tile gives for them stays in the first cache level.
-constexpr uint32_t kMaxColumns = 64;
-// Kernels take columns by fours, so chunks are cut between them.
+// Kernels take columns by fours, so pieces are cut between them.
 constexpr uint32_t kColumnUnit = 4;
-static_assert(kTileRows == kBlockColumns);  // a chunk of glu is a block of what comes after it
+static_assert(kTileRows == kBlockColumns);  // a piece of a gated product is a block of what comes after it
 
 uint32_t divide_up(uint32_t a, uint32_t b) {
   return (a + b - 1) / b;
 }
 
-// One chunk: a tile of a part, and the rows of the batch that are its columns.
-struct Piece {
-  uint32_t tile;
-  uint32_t first_output;  // row of the part
-  uint32_t num_outputs;
-  uint32_t first_column;
-  uint32_t num_columns;
-};
-
-// The pieces of one part. Columns are cut evenly: two pieces of 40 rather than one of 64 and a rest.
-class Pieces {
- public:
-  Pieces(const TiledMatrix& part, uint32_t num_columns)
-      : part_(part),
-        num_columns_(num_columns),
-        num_column_groups_(divide_up(num_columns, kMaxColumns)),
-        count_(part.num_tiles() * num_column_groups_) {}
-
-  uint32_t count() const { return count_; }
-
-  Piece operator[](uint32_t index) const {
-    const uint32_t tile = index / num_column_groups_;
-    const uint32_t group = index % num_column_groups_;
-    const uint32_t first_output = tile * kTileRows;
-    const uint32_t first_column = begin_of(group);
-    return {tile, first_output, std::min(kTileRows, part_.rows() - first_output), first_column,
-            begin_of(group + 1) - first_column};
-  }
-
- private:
-  uint32_t begin_of(uint32_t group) const {
-    const uint64_t even = uint64_t{group} * num_columns_ / num_column_groups_;
-    return std::min(divide_up(static_cast<uint32_t>(even), kColumnUnit) * kColumnUnit, num_columns_);
-  }
-
-  const TiledMatrix& part_;
-  uint32_t num_columns_;
-  uint32_t num_column_groups_;
-  uint32_t count_;
-};
-
-// (columns, kTileRows)
-using PieceOutput = float[kMaxColumns * kTileRows];
-
-void multiply_piece(const Executor& executor, const TiledMatrix& part, const Activation& in,
-                    const Piece& piece, float* out) {
-  const auto multiply = executor.activations == ActivationType::kI8 ? executor.kernels.multiply_i8
-                                                                    : executor.kernels.multiply_f32;
-  multiply(part.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns), out, kTileRows);
-}
+constexpr auto kOnes = [] {
+  std::array<float, kTileRows> ones{};
+  for (float& one : ones) one = 1.0f;
+  return ones;
+}();
 
 void make_blocks_ready(const Executor& executor, const float* values, uint32_t n, const ReadyBlocks& out) {
   const auto make_ready = executor.activations == ActivationType::kI8 ? executor.kernels.make_ready_i8
@@ -76,6 +31,59 @@ void make_blocks_ready(const Executor& executor, const float* values, uint32_t n
 }
 
 }  // namespace
+
+Pieces::Pieces(Range rows, Range columns)
+    : rows_(rows),
+      columns_(columns),
+      num_column_groups_(divide_up(columns.count, kMaxPieceColumns)),
+      count_(divide_up(rows.count, kTileRows) * num_column_groups_) {
+  CHECK(rows.first % kTileRows == 0);
+}
+
+Piece Pieces::operator[](uint32_t index) const {
+  const uint32_t tile = index / num_column_groups_;
+  const uint32_t group = index % num_column_groups_;
+  const uint32_t first_output = tile * kTileRows;
+  const uint32_t first_column = begin_of(group);
+  return {rows_.first / kTileRows + tile, first_output, std::min(kTileRows, rows_.count - first_output),
+          columns_.first + first_column, begin_of(group + 1) - first_column};
+}
+
+uint32_t Pieces::begin_of(uint32_t group) const {
+  const uint64_t even = uint64_t{group} * columns_.count / num_column_groups_;
+  return std::min(divide_up(static_cast<uint32_t>(even), kColumnUnit) * kColumnUnit, columns_.count);
+}
+
+void multiply_piece(const Executor& executor, const TiledMatrix& matrix, const Activation& in,
+                    const Piece& piece, float* out) {
+  const auto multiply = executor.activations == ActivationType::kI8 ? executor.kernels.multiply_i8
+                                                                    : executor.kernels.multiply_f32;
+  multiply(matrix.weights(), piece.tile, in.columns(piece.first_column, piece.num_columns), out, kTileRows);
+}
+
+void multiply_gated_piece(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
+                          const Piece& piece, Activation& out) {
+  const auto multiply = matrices.nonlinearity == Nonlinearity::kSilu ? executor.kernels.silu_multiply
+                                                                     : executor.kernels.gelu_multiply;
+  PieceOutput gates;
+  PieceOutput ups;
+  if (matrices.gate != nullptr) multiply_piece(executor, *matrices.gate, in, piece, gates);
+  multiply_piece(executor, matrices.up, in, piece, ups);
+  for (uint32_t column = 0; column < piece.num_columns; ++column) {
+    const uint32_t row = piece.first_column + column;
+    float* up = ups + column * kTileRows;
+    if (!matrices.bias.empty()) {
+      for (uint32_t i = 0; i < piece.num_outputs; ++i) up[i] += matrices.bias[piece.first_output + i];
+    }
+    float* to = out.row(row) + piece.first_output;
+    // A product with 1 changes no bits.
+    if (matrices.gate != nullptr)
+      multiply(gates + column * kTileRows, up, piece.num_outputs, to);
+    else
+      multiply(up, kOnes.data(), piece.num_outputs, to);
+    make_blocks_ready(executor, to, piece.num_outputs, out.blocks(row, piece.first_output));
+  }
+}
 
 void make_ready(const Executor& executor, Activation& activation, uint32_t row) {
   make_blocks_ready(executor, activation.row(row), activation.width(), activation.blocks(row, 0));
@@ -95,7 +103,7 @@ void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const 
   uint32_t num_rows_before = 0;
   uint32_t num_pieces = 0;
   for (const TiledMatrix& part : matrix.parts) {
-    parts.push_back({part, Pieces(part, num_rows), num_rows_before, num_pieces});
+    parts.push_back({part, Pieces({0, part.rows()}, {0, num_rows}), num_rows_before, num_pieces});
     num_rows_before += part.rows();
     num_pieces += parts.back().pieces.count();
   }
@@ -121,25 +129,16 @@ void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const 
   });
 }
 
-void gated_multiply_rows(const Executor& executor, const StackedMatrix& gate_up, const Activation& in,
+void gated_multiply_rows(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
                          uint32_t num_rows, Activation& out) {
-  CHECK(gate_up.parts.size() == 2 && gate_up.parts[0].rows() == gate_up.parts[1].rows());
-  CHECK(in.width() == gate_up.columns() && out.width() == gate_up.parts[0].rows());
+  const TiledMatrix& up = matrices.up;
+  CHECK(matrices.gate == nullptr || (matrices.gate->rows() == up.rows() && matrices.bias.empty()));
+  CHECK(matrices.bias.empty() || matrices.bias.size() == up.rows());
+  CHECK(in.width() == up.columns() && out.width() == up.rows());
   CHECK(num_rows <= in.max_rows() && num_rows <= out.max_rows());
-  const Pieces pieces(gate_up.parts[0], num_rows);
+  const Pieces pieces({0, up.rows()}, {0, num_rows});
   executor.threads.parallel_for(pieces.count(), [&](uint32_t chunk) {
-    const Piece piece = pieces[chunk];
-    PieceOutput gates;
-    PieceOutput ups;
-    multiply_piece(executor, gate_up.parts[0], in, piece, gates);
-    multiply_piece(executor, gate_up.parts[1], in, piece, ups);
-    for (uint32_t column = 0; column < piece.num_columns; ++column) {
-      const uint32_t row = piece.first_column + column;
-      float* to = out.row(row) + piece.first_output;
-      executor.kernels.silu_multiply(gates + column * kTileRows, ups + column * kTileRows, piece.num_outputs,
-                                     to);
-      make_blocks_ready(executor, to, piece.num_outputs, out.blocks(row, piece.first_output));
-    }
+    multiply_gated_piece(executor, matrices, in, pieces[chunk], out);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "cpu-runner/matrix.h"
 #include "cpu-runner/thread_pool.h"
 #include "runner/activation_type.h"
+#include "runner/nonlinearity.h"
 
 namespace runnel {
 
@@ -27,8 +28,16 @@ void make_ready(const Executor& executor, Activation& activation, uint32_t row);
 void multiply_rows(const Executor& executor, const StackedMatrix& matrix, const Activation& in,
                    uint32_t num_rows, std::span<const float> bias, bool add, float* out, size_t out_stride);
 
-// out = silu(gate . in) x (up . in), made ready for a product; gate_up has two parts of equal rows.
-void gated_multiply_rows(const Executor& executor, const StackedMatrix& gate_up, const Activation& in,
+// What a feed-forward part multiplies before its nonlinearity f.
+struct GatedMatrices {
+  const TiledMatrix* gate;      // nullptr: there is none
+  const TiledMatrix& up;        // as many rows
+  std::span<const float> bias;  // of up, where there is no gate; or none
+  Nonlinearity nonlinearity;
+};
+
+// out = f(gate . in) x (up . in), or without a gate f(up . in + bias), made ready for a product.
+void gated_multiply_rows(const Executor& executor, const GatedMatrices& matrices, const Activation& in,
                          uint32_t num_rows, Activation& out);
 
 }  // namespace runnel

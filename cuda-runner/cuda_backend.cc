@@ -15,6 +15,7 @@
 #include "cuda-runner/device_logit_rows.h"
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/embed.h"
+#include "cuda-runner/kernels/experts.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/rope_store.h"
 #include "cuda-runner/kv_memory.h"
@@ -77,6 +78,12 @@ class CudaBackend final : public Backend {
   void project(const Batch& batch, const ProjectSpec& project) override;
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
+  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
+  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+                             uint32_t num_positions) override {
+    CHECK(cache_ && pass_ == Pass::kEager);
+    return cache_->read(layer, block_table, num_positions, stream_);
+  }
 
  private:
   // What becomes of the operations of a forward pass.
@@ -95,8 +102,18 @@ class CudaBackend final : public Backend {
     CHECK(batch.num_rows() <= num_rows_);
     return pass_ == Pass::kEager ? batch.num_rows() : num_rows_;
   }
+  DeviceNorm device_norm(const NormSpec& norm) const {
+    const bool is_centred = norm.kind == NormKind::kLayer;
+    return {vector(norm.gain).view(), norm.epsilon, is_centred,
+            is_centred ? vector(norm.bias).view() : Global<const float>()};
+  }
+  HeadNorm head_norm(const NormSpec& norm) const {
+    return norm ? HeadNorm{true, vector(norm.gain).view(), norm.epsilon} : HeadNorm{};
+  }
+  ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
   // normed = norm of hidden.
   void norm_rows(const NormSpec& norm, uint32_t count);
+  void expert_ffn(const FfnSpec& ffn, uint32_t count);
   void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
                       Epilogue epilogue, const FloatRows& out);
 
@@ -107,6 +124,7 @@ class CudaBackend final : public Backend {
   std::optional<WeightUpload> upload_;
 
   uint32_t max_rows_ = 0;
+  const DecoderSpec* spec_ = nullptr;  // set by prepare
   std::vector<std::variant<StackedMatrix, Vector>> weights_;
   uint64_t weights_bytes_ = 0;
   // What flows between the operations; set by prepare.
@@ -114,7 +132,13 @@ class CudaBackend final : public Backend {
   std::optional<DeviceActivation> normed_;
   std::optional<DeviceActivation> qkv_;
   std::optional<DeviceActivation> attended_;
-  std::optional<DeviceActivation> gated_;
+  std::optional<DeviceActivation> gated_;      // of experts, a row for each use
+  std::optional<DeviceActivation> projected_;  // of products that a norm follows, before it
+  // Of models with experts.
+  ExpertsSpec experts_;
+  std::optional<DeviceActivation> router_logits_;
+  DeviceBuffer<uint32_t> expert_ids_;
+  DeviceBuffer<float> expert_weights_;
   std::optional<DeviceLogitRows> logits_;
 
   std::optional<KvMemory> cache_;
@@ -198,19 +222,30 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
   const Result<DecoderWidths> widths = widths_of(spec);
   if (!widths) return widths.error();
   max_rows_ = limits.max_rows;
-  const auto allocate = [&](std::optional<DeviceActivation>& activation, uint32_t width) {
-    return activation.emplace(max_rows_, width).allocate();
+  experts_ = widths->experts;
+  const uint32_t num_uses = max_rows_ * std::max(experts_.num_used, 1u);
+  struct Flow {
+    std::optional<DeviceActivation>& activation;
+    uint32_t num_rows;
+    uint32_t width;
   };
-  for (const auto& [activation, width] :
-       {std::pair(&hidden_, widths->hidden), std::pair(&normed_, widths->hidden),
-        std::pair(&qkv_, widths->qkv), std::pair(&attended_, widths->attended),
-        std::pair(&gated_, widths->gated)}) {
-    if (const auto allocated = allocate(*activation, width); !allocated) return allocated;
+  for (const Flow& flow :
+       {Flow{hidden_, max_rows_, widths->hidden}, Flow{normed_, max_rows_, widths->hidden},
+        Flow{qkv_, max_rows_, widths->qkv}, Flow{attended_, max_rows_, widths->attended},
+        Flow{gated_, num_uses, widths->gated},
+        Flow{projected_, widths->has_output_norm ? max_rows_ : 0, widths->hidden},
+        Flow{router_logits_, experts_.num_experts > 0 ? max_rows_ : 0, experts_.num_experts}}) {
+    if (flow.num_rows == 0) continue;
+    if (const auto allocated = flow.activation.emplace(flow.num_rows, flow.width).allocate(); !allocated)
+      return allocated;
   }
-  uint32_t max_rotary_dim = 0;
-  for (const LayerSpec& layer : spec.layers)
-    max_rotary_dim = std::max(max_rotary_dim, layer.qkv.rope.rotary_dim);
-  Result<RopeTables> ropes = RopeTables::allocate(max_rows_, max_rotary_dim);
+  if (experts_.num_experts > 0) {
+    const Result<void> allocated = allocate_all("the experts of a step's rows", Wanted{expert_ids_, num_uses},
+                                                Wanted{expert_weights_, num_uses});
+    if (!allocated) return allocated;
+  }
+  spec_ = &spec;
+  Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec.ropes, stream_);
   if (!ropes) return ropes.error();
   ropes_ = *std::move(ropes);
   Result<DeviceLogitRows> logits =
@@ -279,16 +314,22 @@ void CudaBackend::embed(const Batch& batch, const EmbeddingSpec& embedding) {
   const StackedMatrix& table = matrix(embedding.table);
   CHECK(table.size() == 1 && table[0].columns == hidden_->width());
   if (pass_ == Pass::kReplaying) return;
-  expect_success(
-      runnel::embed(table[0].view(), inputs_.token_ids(), num_rows(batch), hidden_->floats(), stream_.get()),
-      "looking up embeddings");
+  EmbeddingTables tables{.tokens = table[0].view(), .scale = embedding.scale};
+  if (embedding.positions) {
+    tables.has_positions = true;
+    tables.positions = matrix(embedding.positions)[0].view();
+    CHECK(tables.positions.columns == hidden_->width());
+  }
+  expect_success(runnel::embed(tables, inputs_.token_ids(), inputs_.positions(), num_rows(batch),
+                               hidden_->floats(), stream_.get()),
+                 "looking up embeddings");
 }
 
 void CudaBackend::norm_rows(const NormSpec& norm, uint32_t count) {
   CHECK(vector(norm.gain).size() == hidden_->width());
-  expect_success(runnel::norm(hidden_->floats(), {}, false, count, vector(norm.gain).view(), norm.epsilon,
-                              normed_->ready(), stream_.get()),
-                 "computing a norm");
+  expect_success(
+      runnel::norm(hidden_->floats(), {}, false, count, device_norm(norm), normed_->ready(), stream_.get()),
+      "computing a norm");
 }
 
 void CudaBackend::multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count,
@@ -308,13 +349,15 @@ void CudaBackend::qkv(const Batch& batch, const LayerSpec& layer) {
   const QkvSpec& qkv = layer.qkv;
   const StackedMatrix& weight = matrix(qkv.weight);
   CHECK(rows_of(weight) == qkv_->width());
-  CHECK(qkv.rope.rotary_dim <= layer.attention.head_dim && qkv.rope.rotary_dim % 2 == 0);
+  const Rope& rope = spec_->ropes.at(qkv.rope).pairs;
+  CHECK(rope.rotary_dim <= layer.attention.head_dim && rope.rotary_dim % 2 == 0);
   if (pass_ == Pass::kReplaying) return;
   const uint32_t count = num_rows(batch);
   norm_rows(qkv.norm, count);
   multiply_parts(weight, normed_->ready(), count, qkv.bias, Epilogue::kReplace, qkv_->floats());
   const Global<const float> angles = ropes_.angles(qkv.rope, inputs_.positions(), count, stream_);
-  expect_success(rope_store(layer.attention, qkv.rope, angles, inputs_.rows(), count, qkv_->floats(),
+  const HeadNorms norms{head_norm(qkv.query_norm), head_norm(qkv.key_norm)};
+  expect_success(rope_store(layer.attention, rope, norms, angles, inputs_.rows(), count, qkv_->floats(),
                             cache_->view(), layer.index, stream_.get()),
                  "storing keys and values");
 }
@@ -330,22 +373,56 @@ void CudaBackend::attend(const Batch& batch, const LayerSpec& layer) {
 
 void CudaBackend::project(const Batch& batch, const ProjectSpec& project) {
   const StackedMatrix& weight = matrix(project.weight);
-  CHECK(rows_of(weight) == hidden_->width());
+  CHECK(rows_of(weight) == hidden_->width() * std::max(project.experts.num_experts, 1u));
   if (pass_ == Pass::kReplaying) return;
+  const uint32_t count = num_rows(batch);
+  if (project.experts.num_experts > 0) {
+    expect_success(add_expert_output(weight[0].view(), hidden_->width(), gated_->ready(), count,
+                                     expert_uses(), hidden_->floats(), stream_.get()),
+                   "adding up what experts give");
+    return;
+  }
   DeviceActivation& in = project.input == ProjectInput::kAttended ? *attended_ : *gated_;
-  multiply_parts(weight, in.ready(), num_rows(batch), project.bias, Epilogue::kAdd, hidden_->floats());
+  if (!project.norm) {
+    multiply_parts(weight, in.ready(), count, project.bias, Epilogue::kAdd, hidden_->floats());
+    return;
+  }
+  multiply_parts(weight, in.ready(), count, project.bias, Epilogue::kReplace, projected_->floats());
+  expect_success(add_normed(projected_->floats(), count, hidden_->width(), device_norm(project.norm),
+                            hidden_->floats(), stream_.get()),
+                 "adding a norm");
 }
 
 void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   const StackedMatrix& parts = matrix(ffn.gate_up);
-  CHECK(parts.size() == 2 && parts[0].rows == parts[1].rows && parts[0].rows == gated_->width());
-  CHECK(parts[0].columns == normed_->width());
+  CHECK(parts.size() == (ffn.has_gate ? 2 : 1) && parts[0].columns == normed_->width());
+  for (const UploadedMatrix& part : parts)
+    CHECK(part.rows == gated_->width() * std::max(ffn.experts.num_experts, 1u));
+  CHECK(!ffn.bias || (!ffn.has_gate && vector(ffn.bias).size() == gated_->width()));
   if (pass_ == Pass::kReplaying) return;
   const uint32_t count = num_rows(batch);
   norm_rows(ffn.norm, count);
-  expect_success(gated_multiply(parts[0].view(), parts[1].view(), normed_->ready(), count, gated_->ready(),
-                                stream_.get()),
+  if (ffn.experts.num_experts > 0) return expert_ffn(ffn, count);
+  const GatedMatrices matrices{ffn.has_gate,
+                               parts.front().view(),
+                               parts.back().view(),
+                               ffn.bias ? vector(ffn.bias).view() : Global<const float>(),
+                               static_cast<bool>(ffn.bias),
+                               ffn.nonlinearity};
+  expect_success(gated_multiply(matrices, normed_->ready(), count, gated_->ready(), stream_.get()),
                  "multiplying by gate and up");
+}
+
+void CudaBackend::expert_ffn(const FfnSpec& ffn, uint32_t count) {
+  const StackedMatrix& parts = matrix(ffn.gate_up);
+  multiply_parts(matrix(ffn.experts.router), normed_->ready(), count, {}, Epilogue::kReplace,
+                 router_logits_->floats());
+  expect_success(
+      choose_experts(router_logits_->floats(), experts_.num_experts, count, expert_uses(), stream_.get()),
+      "choosing experts");
+  expect_success(expert_gated_multiply(parts[0].view(), parts[1].view(), ffn.nonlinearity, normed_->ready(),
+                                       count, expert_uses(), gated_->ready(), stream_.get()),
+                 "multiplying by experts' gate and up");
 }
 
 LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
@@ -356,13 +433,23 @@ LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows
   CHECK(std::ranges::all_of(rows, [&](const HeadRow& row) { return row.row < hidden_->max_rows(); }));
 
   logits_->choose(rows);
-  expect_success(
-      runnel::norm(hidden_->floats(), logits_->chosen(), true, count, vector(head.norm.gain).view(),
-                   head.norm.epsilon, logits_->input().ready(), stream_.get()),
-      "computing a norm");
+  expect_success(runnel::norm(hidden_->floats(), logits_->chosen(), true, count, device_norm(head.norm),
+                              logits_->input().ready(), stream_.get()),
+                 "computing a norm");
   multiply_parts(output, logits_->input().ready(), count, {}, Epilogue::kReplace, logits_->logits());
   logits_->launch();
   return *logits_;
+}
+
+std::vector<float> CudaBackend::read_rows(Flow flow, uint32_t num_rows) {
+  CHECK(pass_ == Pass::kEager);
+  const std::pair<Flow, const DeviceActivation*> flows[] = {{Flow::kHidden, &*hidden_},
+                                                            {Flow::kNormed, &*normed_},
+                                                            {Flow::kQkv, &*qkv_},
+                                                            {Flow::kAttended, &*attended_},
+                                                            {Flow::kGated, &*gated_}};
+  return std::ranges::find(flows, flow, &std::pair<Flow, const DeviceActivation*>::first)
+      ->second->read(num_rows, stream_);
 }
 
 }  // namespace

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
+#include "cuda-runner/device/stream.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/ready_rows.h"
 #include "runner/result.h"
@@ -22,6 +24,8 @@ class DeviceActivation {
 
   uint32_t width() const { return width_; }
   uint32_t max_rows() const { return max_rows_; }
+  // The first rows on the host, (num_rows, width). Waits for the device.
+  std::vector<float> read(uint32_t num_rows, Stream& stream) const;
   FloatRows floats() { return {values_.view(), stride_}; }
   ReadyRows ready() {
     return {values_.view(), quants_.view(), scales_.view(), sums_.view(), half_sums_.view(), width_, stride_};

@@ -1,10 +1,12 @@
 #include "cuda-runner/kv_memory.h"
 
 #include <bit>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "runner/check.h"
+#include "runner/formats/half.h"
 
 namespace runnel {
 namespace {
@@ -55,6 +57,44 @@ DeviceKv KvMemory::view() {
   DeviceKv kv = layout_of(shape_, type_);
   kv.bytes = bytes_.view();
   return kv;
+}
+
+std::vector<float> KvMemory::read(uint32_t layer, std::span<const uint32_t> block_table,
+                                  uint32_t num_positions, Stream& stream) {
+  std::vector<uint8_t> bytes(bytes_.size());
+  stream.download(std::span(bytes), bytes_, 0);
+  stream.synchronize();
+  const DeviceKv kv = view();
+  const auto half_at = [&](size_t place) {
+    return half_to_float(static_cast<uint16_t>(bytes[place] | bytes[place + 1] << 8));
+  };
+  const auto stored = [&](size_t run, uint32_t index, uint32_t scale) {
+    if (kv.type == KvType::kF16) return half_at(run + 2 * size_t{index});
+    if (kv.type == KvType::kQ8_0)
+      return half_at(run + scale) * static_cast<float>(static_cast<int8_t>(bytes[run + index]));
+    float value;
+    std::memcpy(&value, bytes.data() + run + 4 * size_t{index}, sizeof value);
+    return value;
+  };
+  const size_t num_values = size_t{num_positions} * kv.num_kv_heads * kv.head_dim;
+  std::vector<float> out(2 * num_values);
+  float* key = out.data();
+  float* value = out.data() + num_values;
+  for (uint32_t position = 0; position < num_positions; ++position) {
+    const uint32_t block = block_table[position >> kv.block_shift];
+    const uint32_t in_block = kv.position_in_block(position);
+    for (uint32_t head = 0; head < kv.num_kv_heads; ++head) {
+      const size_t run = kv.keys_of(layer, block, head);
+      for (uint32_t d = 0; d < kv.head_dim; ++d) {
+        *key++ =
+            stored(run, kv.key_octet(d / kOctet, in_block) * kOctet + d % kOctet, kv.key_scale(d, in_block));
+        *value++ =
+            stored(run + kv.run_bytes(), kv.value_octet(in_block / kOctet, d) * kOctet + in_block % kOctet,
+                   kv.value_scales(in_block / kOctet, d) + 2 * (in_block % kOctet));
+      }
+    }
+  }
+  return out;
 }
 
 }  // namespace runnel

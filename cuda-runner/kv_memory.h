@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
 #include "cuda-runner/device/stream.h"
@@ -22,6 +24,10 @@ class KvMemory {
   static Result<KvMemory> allocate(const KvShape& shape, KvType type, Stream& stream);
 
   DeviceKv view();
+  // Keys, then values of a sequence's first positions, as stored: (2, num_positions, num_kv_heads, head_dim).
+  // Waits for the device, and copies the whole cache: for those who look at a small one.
+  std::vector<float> read(uint32_t layer, std::span<const uint32_t> block_table, uint32_t num_positions,
+                          Stream& stream);
   uint32_t spare_block() const { return shape_.num_blocks; }
   // Entries that a sequence's table has at most.
   uint32_t max_table_blocks() const {

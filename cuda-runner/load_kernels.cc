@@ -4,6 +4,7 @@
 #include "cuda-runner/kernels/attend.h"
 #include "cuda-runner/kernels/draw.h"
 #include "cuda-runner/kernels/embed.h"
+#include "cuda-runner/kernels/experts.h"
 #include "cuda-runner/kernels/norm.h"
 #include "cuda-runner/kernels/product.h"
 #include "cuda-runner/kernels/rope_angles.h"
@@ -12,8 +13,8 @@
 namespace runnel {
 
 void load_kernels() {
-  for (const auto load : {load_attend, load_draw, load_embed, load_gated_multiply, load_multiply, load_norm,
-                          load_rope_angles, load_rope_store})
+  for (const auto load : {load_attend, load_draw, load_embed, load_experts, load_gated_multiply,
+                          load_multiply, load_norm, load_rope_angles, load_rope_store})
     expect_success(load(), "loading kernels");
 }
 

@@ -6,50 +6,48 @@
 #include "cuda-runner/device/error.h"
 #include "cuda-runner/kernels/rope_angles.h"
 #include "runner/check.h"
-#include "runner/numerics.h"
 
 namespace runnel {
 
-Result<RopeTables> RopeTables::allocate(uint32_t max_rows, uint32_t max_rotary_dim) {
+Result<RopeTables> RopeTables::allocate(uint32_t max_rows, std::span<const RopeSpec> ropes, Stream& stream) {
   RopeTables tables;
-  tables.max_pairs_ = max_rotary_dim / 2;
-  const Result<void> allocated =
-      allocate_all("a step's angles", Wanted{tables.angles_, size_t{max_rows} * max_rotary_dim},
-                   Wanted{tables.frequencies_, kMaxRopes * tables.max_pairs_},
-                   Wanted{tables.host_frequencies_, kMaxRopes * tables.max_pairs_});
-  if (!allocated) return allocated.error();
+  for (const RopeSpec& rope : ropes) {
+    Table table{.rotary_dim = rope.pairs.rotary_dim,
+                .magnitude = rope.magnitude,
+                .frequencies = {},
+                .host_frequencies = {},
+                .angles = {}};
+    const size_t num_pairs = rope.frequencies.size();
+    CHECK(table.rotary_dim == 2 * num_pairs);
+    if (num_pairs > 0) {
+      const Result<void> allocated =
+          allocate_all("a step's angles", Wanted{table.angles, size_t{max_rows} * table.rotary_dim},
+                       Wanted{table.frequencies, num_pairs}, Wanted{table.host_frequencies, num_pairs});
+      if (!allocated) return allocated.error();
+      std::ranges::copy(rope.frequencies, table.host_frequencies.span().begin());
+      stream.upload(table.frequencies, 0, table.host_frequencies.part(0, num_pairs));
+    }
+    tables.tables_.push_back(std::move(table));
+  }
   return tables;
 }
 
-Global<const float> RopeTables::angles(const Rope& rope, Global<const uint32_t> positions, uint32_t num_rows,
-                                       Stream& stream) {
-  CHECK(size_t{num_rows} * rope.rotary_dim <= angles_.size());
-  const size_t index = index_of(rope, stream);
-  if (computed_ != index) {
-    const uint32_t num_pairs = rope.rotary_dim / 2;
-    const Global<const double> frequencies =
-        std::as_const(frequencies_).view().from(index * max_pairs_, num_pairs);
-    expect_success(rope_angles(positions, num_rows, frequencies, num_pairs, angles_.view(), stream.get()),
-                   "computing angles");
-    computed_ = index;
-  }
-  return std::as_const(angles_).view();
+void RopeTables::start_step() {
+  for (Table& table : tables_) table.is_computed = false;
 }
 
-size_t RopeTables::index_of(const Rope& rope, Stream& stream) {
-  const auto found = std::ranges::find_if(ropes_, [&](const Rope& known) {
-    return known.rotary_dim == rope.rotary_dim && known.theta == rope.theta;
-  });
-  const size_t index = found - ropes_.begin();
-  if (found != ropes_.end()) return index;
-  CHECK(index < kMaxRopes && rope.rotary_dim / 2 <= max_pairs_);
-  const size_t first = index * max_pairs_;
-  const uint32_t num_pairs = rope.rotary_dim / 2;
-  for (uint32_t pair = 0; pair < num_pairs; ++pair)
-    host_frequencies_.span()[first + pair] = exp_f64(-2.0 * pair / rope.rotary_dim * log_f64(rope.theta));
-  stream.upload(frequencies_, first, host_frequencies_.part(first, num_pairs));
-  ropes_.push_back(rope);
-  return index;
+Global<const float> RopeTables::angles(size_t rope, Global<const uint32_t> positions, uint32_t num_rows,
+                                       Stream& stream) {
+  Table& table = tables_.at(rope);
+  if (table.rotary_dim == 0) return {};
+  CHECK(size_t{num_rows} * table.rotary_dim <= table.angles.size());
+  if (!table.is_computed) {
+    expect_success(rope_angles(positions, num_rows, std::as_const(table.frequencies).view(),
+                               table.rotary_dim / 2, table.magnitude, table.angles.view(), stream.get()),
+                   "computing angles");
+    table.is_computed = true;
+  }
+  return std::as_const(table.angles).view();
 }
 
 }  // namespace runnel

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "cuda-runner/device/device_buffer.h"
@@ -16,30 +16,28 @@ namespace runnel {
 
 class RopeTables {
  public:
-  // Angles for so many rows of heads of so many values. Fails with kSystem.
-  static Result<RopeTables> allocate(uint32_t max_rows, uint32_t max_rotary_dim);
+  // Angles for so many rows, rotated in any of these ways. Fails with kSystem.
+  static Result<RopeTables> allocate(uint32_t max_rows, std::span<const RopeSpec> ropes, Stream& stream);
 
   RopeTables() = default;
 
   // Another step: what was computed is of other positions.
-  void start_step() { computed_.reset(); }
-  // (num_rows, rotary_dim), for the positions of this step.
-  Global<const float> angles(const Rope& rope, Global<const uint32_t> positions, uint32_t num_rows,
+  void start_step();
+  // (num_rows, rotary_dim) of the rope with this index, for the positions of this step.
+  Global<const float> angles(size_t rope, Global<const uint32_t> positions, uint32_t num_rows,
                              Stream& stream);
 
  private:
-  // Ways to rotate that a model may have.
-  static constexpr size_t kMaxRopes = 4;
+  struct Table {
+    uint32_t rotary_dim;
+    double magnitude;
+    DeviceBuffer<double> frequencies;       // (rotary_dim / 2): radians a position
+    PinnedBuffer<double> host_frequencies;  // the same, never written twice
+    DeviceBuffer<float> angles;             // (max_rows, rotary_dim)
+    bool is_computed = false;               // of this step
+  };
 
-  // Which of ropes_ it is; a new one is sent to the device.
-  size_t index_of(const Rope& rope, Stream& stream);
-
-  size_t max_pairs_ = 0;
-  DeviceBuffer<float> angles_;
-  DeviceBuffer<double> frequencies_;       // (kMaxRopes, max_pairs): radians a position
-  PinnedBuffer<double> host_frequencies_;  // the same, never written twice
-  std::vector<Rope> ropes_;                // those that were met
-  std::optional<size_t> computed_;         // whose angles there are
+  std::vector<Table> tables_;
 };
 
 }  // namespace runnel

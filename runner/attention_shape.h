@@ -5,10 +5,9 @@
 
 namespace runnel {
 
-// How a head is rotated: pairs of its first rotary_dim values turn by position * theta^(-2i / rotary_dim).
+// Which values of a head turn together: pairs of its first rotary_dim values.
 struct Rope {
-  uint32_t rotary_dim;
-  double theta;
+  uint32_t rotary_dim;  // even; 0: none turns
   bool interleaved;  // true: pairs (2i, 2i + 1), as GGUF stores llama; false: pairs (i, i + rotary_dim / 2)
 };
 

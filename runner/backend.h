@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runner/activation_type.h"
 #include "runner/batch.h"
@@ -59,6 +60,9 @@ struct StepLimits {
   uint32_t max_rows;       // of a batch
   uint32_t max_head_rows;  // of one call of head
 };
+
+// What flows between the operations, for those who look at it.
+enum class Flow { kHidden, kNormed, kQkv, kAttended, kGated };
 
 class Backend {
  public:
@@ -111,6 +115,15 @@ class Backend {
   // what they point to lives until what was drawn has been read. What is returned is valid until the next
   // call of anything here.
   virtual LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) = 0;
+
+  // --- to look at, after an operation that was launched by itself
+  // --------------------------------------------------------------------------------------------------
+
+  // What the last operation that writes to it left there: (num_rows, width) floats.
+  virtual std::vector<float> read_rows(Flow flow, uint32_t num_rows) = 0;
+  // Keys, then values of a layer, as stored: (2, num_positions, num_kv_heads, head_dim).
+  virtual std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+                                     uint32_t num_positions) = 0;
 };
 
 }  // namespace runnel

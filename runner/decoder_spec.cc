@@ -1,5 +1,6 @@
 #include "runner/decoder_spec.h"
 
+#include <algorithm>
 #include <string>
 
 #include "runner/check.h"
@@ -25,7 +26,11 @@ Result<DecoderWidths> widths_of(const DecoderSpec& spec) {
   const DecoderWidths widths{.hidden = spec.hidden_size,
                              .qkv = qkv_width(first.attention),
                              .attended = first.attention.num_heads * first.attention.head_dim,
-                             .gated = first.ffn.width};
+                             .gated = first.ffn.width,
+                             .experts = first.ffn.experts,
+                             .has_output_norm = std::ranges::any_of(spec.layers, [](const LayerSpec& layer) {
+                               return layer.attention_output.norm || layer.ffn_output.norm;
+                             })};
   for (const LayerSpec& layer : spec.layers) {
     const uint32_t qkv = qkv_width(layer.attention);
     const uint32_t attended = layer.attention.num_heads * layer.attention.head_dim;
@@ -33,6 +38,9 @@ Result<DecoderWidths> widths_of(const DecoderSpec& spec) {
     if (attended != widths.attended) return differs(layer, "queries", attended, widths.attended);
     if (layer.ffn.width != widths.gated)
       return differs(layer, "a feed-forward part", layer.ffn.width, widths.gated);
+    if (layer.ffn.experts.num_experts != widths.experts.num_experts ||
+        layer.ffn.experts.num_used != widths.experts.num_used)
+      return differs(layer, "experts", layer.ffn.experts.num_experts, widths.experts.num_experts);
   }
   return widths;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runner/attention_shape.h"
+#include "runner/nonlinearity.h"
 #include "runner/result.h"
 
 namespace runnel {
@@ -20,15 +21,34 @@ struct WeightHandle {
   explicit operator bool() const { return index >= 0; }
 };
 
-// y = x / sqrt(mean(x^2) + epsilon) * gain.
+// kRms:   y = x / sqrt(mean(x^2) + epsilon) * gain.
+// kLayer: y = (x - mean(x)) / sqrt(variance(x) + epsilon) * gain + bias.
+enum class NormKind : uint8_t { kRms, kLayer };
+
 struct NormSpec {
   WeightHandle gain;  // (width)
-  float epsilon;
+  float epsilon = 0.0f;
+  NormKind kind = NormKind::kRms;
+  WeightHandle bias = {};  // (width), of kLayer
+
+  // Where a norm may be missing: whether there is one.
+  explicit operator bool() const { return static_cast<bool>(gain); }
 };
 
-// hidden = table[token].
+// hidden = scale * table[token] + positions[position].
 struct EmbeddingSpec {
   WeightHandle table;  // (vocab, hidden)
+  float scale = 1.0f;
+  WeightHandle positions = {};  // (positions, hidden); or none
+};
+
+// One way in which heads are rotated: at a position p, pair i turns by p * frequencies[i], and what comes out
+// is magnitude times as long.
+struct RopeSpec {
+  Rope pairs;
+  std::vector<double>
+      frequencies;  // (rotary_dim / 2) radians a position; positions times them stay below 2^20
+  double magnitude = 1.0;
 };
 
 // The norm of hidden, multiplied by the rows of queries, keys and values; queries and keys are rotated, keys
@@ -37,24 +57,48 @@ struct QkvSpec {
   NormSpec norm;
   WeightHandle weight;  // (heads + 2 kv heads, hidden): heads of head_dim rows
   WeightHandle bias;    // as many; or none
-  Rope rope;
+  uint32_t rope;        // index of DecoderSpec::ropes
+  // Of each head of queries and of keys, before it is rotated: kRms, or none.
+  NormSpec query_norm = {};
+  NormSpec key_norm = {};
 };
 
 // What a project operation multiplies.
 enum class ProjectInput { kAttended, kGated };
 
-// hidden = hidden + (weight * input + bias).
+inline constexpr uint32_t kMaxExperts = 1024;
+inline constexpr uint32_t kMaxUsedExperts = 32;
+
+// A feed-forward part of which each row uses some: its router's num_used largest, of equal ones the first.
+// At most kMaxUsedExperts of at most kMaxExperts.
+struct ExpertsSpec {
+  uint32_t num_experts = 0;  // 0: there is one part, which all rows use
+  uint32_t num_used = 0;
+  WeightHandle router = {};  // (num_experts, hidden)
+};
+
+// hidden = hidden + norm(weight * input + bias), the norm being that of a ProjectSpec which has one.
 struct ProjectSpec {
   ProjectInput input;
   WeightHandle weight;  // (hidden, width of the input)
   WeightHandle bias;    // (hidden), or none
+  NormSpec norm = {};   // kRms, or none
+  // Of kGated: weight is (num_experts * hidden, width), and what the experts of a row give is added up by
+  // their weights. No bias and no norm.
+  ExpertsSpec experts = {};
 };
 
-// gated = silu(gate * y) x (up * y), y being the norm of hidden.
+// gated = f(gate * y) x (up * y), y being the norm of hidden; or f(up * y) without a gate.
 struct FfnSpec {
   NormSpec norm;
   uint32_t width;        // of gate, of up and of the result
-  WeightHandle gate_up;  // (2 width, hidden): gate's rows, then up's
+  WeightHandle gate_up;  // (2 width, hidden): gate's rows, then up's; without a gate (width, hidden)
+  bool has_gate = true;
+  Nonlinearity nonlinearity = Nonlinearity::kSilu;
+  WeightHandle bias = {};  // (width), or none; where there is no gate
+  // gate_up is (2 num_experts * width, hidden), gates of all experts first; gated has the rows of the experts
+  // that a row uses, one behind the other.
+  ExpertsSpec experts = {};
 };
 
 struct LayerSpec {
@@ -76,6 +120,7 @@ struct HeadSpec {
 struct DecoderSpec {
   uint32_t hidden_size;  // width of the residual stream
   EmbeddingSpec embedding;
+  std::vector<RopeSpec> ropes;  // that layers refer to
   std::vector<LayerSpec> layers;
   HeadSpec head;
 };
@@ -83,9 +128,11 @@ struct DecoderSpec {
 // The widths of what flows between the operations, of which a backend keeps one of each for all layers.
 struct DecoderWidths {
   uint32_t hidden;
-  uint32_t qkv;       // queries, then keys, then values, of all heads
-  uint32_t attended;  // of all heads of queries
-  uint32_t gated;
+  uint32_t qkv;          // queries, then keys, then values, of all heads
+  uint32_t attended;     // of all heads of queries
+  uint32_t gated;        // of one expert, if there are several
+  ExpertsSpec experts;   // num_experts is 0 where there are none
+  bool has_output_norm;  // some layer has a norm behind a product
 };
 
 // Fails with kBadModel, naming the layer, where a layer's widths are not those of the first one.

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runner/backend.h"
 
@@ -41,6 +42,13 @@ class ForwardingBackend : public Backend {
   void ffn(const Batch& batch, const FfnSpec& ffn) override { backend_.ffn(batch, ffn); }
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override {
     return backend_.head(head, rows);
+  }
+  std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
+    return backend_.read_rows(flow, num_rows);
+  }
+  std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
+                             uint32_t num_positions) override {
+    return backend_.read_kv(layer, block_table, num_positions);
   }
 
  protected:

@@ -91,7 +91,7 @@ test('what both runners share knows neither a device nor an instruction set', ()
 test('a model sees of what computes it the seam and nothing else', () => {
   const models = sourcesOf('runner/models/*.cc', 'runner/models/*.h');
   const seam =
-    /^runner\/(backend|batch|check|decoder_spec|result|sampling\/logit_rows)\.h$|^runner\/(models|formats)\//;
+    /^runner\/(backend|batch|check|decoder_spec|numerics|result|sampling\/logit_rows)\.h$|^runner\/(models|formats)\//;
   requireOnly(models, INCLUDE, (name) => !name.includes('/') || seam.test(name));
 });
 

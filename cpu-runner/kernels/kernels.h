@@ -24,9 +24,13 @@ struct Kernels {
   // is the sums alone.
   void (*make_ready_i8)(const float* values, uint32_t n, const ReadyBlocks& out);
   void (*make_ready_f32)(const float* values, uint32_t n, const ReadyBlocks& out);
+  // The two kinds of norm. out may be in.
   void (*norm)(const float* in, const float* gain, uint32_t n, float epsilon, float* out);
-  // out = silu(gate) x up.
+  void (*layer_norm)(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon,
+                     float* out);
+  // out = f(gate) x up, f being SiLU or GELU.
   void (*silu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
+  void (*gelu_multiply)(const float* gate, const float* up, uint32_t n, float* out);
   // Turns the pairs of one head; angles holds cos and sin of each pair in turn, (rotary_dim / 2, 2).
   void (*rotate)(float* head, const float* angles, uint32_t rotary_dim, bool interleaved);
   // Rounds a key or value to the cache's type and puts it at a position of a tile.

@@ -1,25 +1,40 @@
-// Loops over one row: norm, silu, rotation.
+// Loops over one row: norms, gates, rotation.
 #pragma once
 
 #include "cpu-runner/kernels/exp-inl.h"
 #include "cpu-runner/kernels/kernels.h"
 #include "cpu-runner/kernels/wide-inl.h"
+#include "runner/nonlinearity.h"
 
 namespace runnel::RUNNEL_KERNELS {
 
-// x . x with the 256 virtual lanes of docs/numerics.md and their tree.
-RUNNEL_INLINE float sum_of_squares(const float* x, uint32_t n) {
+// Sums over a row with the 256 virtual lanes of docs/numerics.md and their tree: of x, or of (x - mean)^2.
+struct SumOfValues {
+  RUNNEL_INLINE_MEMBER Float8 add(Float8 lanes, Float8 x) const { return lanes + x; }
+  RUNNEL_INLINE_MEMBER float add(float lane, float x) const { return lane + x; }
+};
+struct SumOfSquares {
+  float mean;  // 0 changes no bits of a square
+  RUNNEL_INLINE_MEMBER Float8 add(Float8 lanes, Float8 x) const {
+    const Float8 d = x - broadcast(mean);
+    return fma(d, d, lanes);
+  }
+  RUNNEL_INLINE_MEMBER float add(float lane, float x) const {
+    const float d = x - mean;
+    return __builtin_fmaf(d, d, lane);
+  }
+};
+
+template <typename Sum>
+RUNNEL_INLINE float sum_of_row(const float* x, uint32_t n, Sum sum) {
   constexpr uint32_t kVirtualLanes = 256;
   constexpr uint32_t kGroupLanes = 32;
   alignas(32) float lanes[kVirtualLanes] = {};
   for (uint32_t first = 0; first < n; first += kVirtualLanes) {
     const uint32_t count = n - first < kVirtualLanes ? n - first : kVirtualLanes;
     uint32_t i = 0;
-    for (; i + 8 <= count; i += 8) {
-      const Float8 a = load(x + first + i);
-      store(lanes + i, fma(a, a, load(lanes + i)));
-    }
-    for (; i < count; ++i) lanes[i] = __builtin_fmaf(x[first + i], x[first + i], lanes[i]);
+    for (; i + 8 <= count; i += 8) store(lanes + i, sum.add(load(lanes + i), load(x + first + i)));
+    for (; i < count; ++i) lanes[i] = sum.add(lanes[i], x[first + i]);
   }
   Float8 groups;
   for (uint32_t group = 0; group < kVirtualLanes / kGroupLanes; ++group) {
@@ -30,23 +45,37 @@ RUNNEL_INLINE float sum_of_squares(const float* x, uint32_t n) {
 }
 
 static void norm(const float* in, const float* gain, uint32_t n, float epsilon, float* out) {
-  const float mean = sum_of_squares(in, n) / static_cast<float>(n);
+  const float mean = sum_of_row(in, n, SumOfSquares{0.0f}) / static_cast<float>(n);
   const float scale = 1.0f / __builtin_sqrtf(mean + epsilon);
   for (uint32_t i = 0; i < n; ++i) out[i] = (in[i] * scale) * gain[i];
 }
 
-template <typename Lanes>
-RUNNEL_INLINE Lanes silu_multiply(Lanes gate, Lanes up) {
-  return gate / (1.0f + exp(-gate)) * up;
+static void layer_norm(const float* in, const float* gain, const float* bias, uint32_t n, float epsilon,
+                       float* out) {
+  const float mean = sum_of_row(in, n, SumOfValues{}) / static_cast<float>(n);
+  const float variance = sum_of_row(in, n, SumOfSquares{mean}) / static_cast<float>(n);
+  const float scale = 1.0f / __builtin_sqrtf(variance + epsilon);
+  for (uint32_t i = 0; i < n; ++i) out[i] = ((in[i] - mean) * scale) * gain[i] + bias[i];
 }
 
-static void silu_multiply(const float* gate, const float* up, uint32_t n, float* out) {
+// f(gate) x up: see runner/nonlinearity.h.
+template <Nonlinearity kKind, typename Lanes>
+RUNNEL_INLINE Lanes multiply_gated(Lanes gate, Lanes up) {
+  Lanes z = gate;
+  if constexpr (kKind == Nonlinearity::kGelu)
+    z = gate * fma(Lanes{} + kGeluCubic, gate * gate, Lanes{} + kGeluLinear);
+  return gate / (1.0f + exp(-z)) * up;
+}
+
+template <Nonlinearity kKind>
+static void multiply_gated(const float* gate, const float* up, uint32_t n, float* out) {
   uint32_t i = 0;
   for (; i + kWideLanes <= n; i += kWideLanes)
-    store_wide(out + i, silu_multiply(load_wide(gate + i), load_wide(up + i)));
-  for (; i + 8 <= n; i += 8) store(out + i, silu_multiply(load(gate + i), load(up + i)));
+    store_wide(out + i, multiply_gated<kKind>(load_wide(gate + i), load_wide(up + i)));
+  for (; i + 8 <= n; i += 8) store(out + i, multiply_gated<kKind>(load(gate + i), load(up + i)));
   const uint32_t rest = n - i;
-  if (rest > 0) store_part(out + i, silu_multiply(load_part(gate + i, rest), load_part(up + i, rest)), rest);
+  if (rest > 0)
+    store_part(out + i, multiply_gated<kKind>(load_part(gate + i, rest), load_part(up + i, rest)), rest);
 }
 
 static void rotate(float* head, const float* angles, uint32_t rotary_dim, bool interleaved) {

@@ -56,20 +56,25 @@ __device__ inline float weight_at(const DeviceMatrix& matrix, uint32_t row, uint
 
 // x: rows of the batch; y: 256 columns.
 __global__ void __launch_bounds__(kThreads)
-    embed_kernel(DeviceMatrix table, Global<const uint32_t> token_ids, FloatRows out) {
+    embed_kernel(EmbeddingTables tables, Global<const uint32_t> token_ids, Global<const uint32_t> positions,
+                 FloatRows out) {
   const uint32_t row = blockIdx.x;
   const uint32_t column = blockIdx.y * kThreads + threadIdx.x;
-  if (column >= table.columns) return;
-  out.values[static_cast<size_t>(row) * out.stride + column] = weight_at(table, token_ids[row], column);
+  if (column >= tables.tokens.columns) return;
+  float value = weight_at(tables.tokens, token_ids[row], column);
+  if (tables.scale != 1.0f) value = value * tables.scale;
+  if (tables.has_positions) value = value + weight_at(tables.positions, positions[row], column);
+  out.values[static_cast<size_t>(row) * out.stride + column] = value;
 }
 
 }  // namespace
 
-cudaError_t embed(const DeviceMatrix& table, Global<const uint32_t> token_ids, uint32_t num_rows,
-                  const FloatRows& out, cudaStream_t stream) {
+cudaError_t embed(const EmbeddingTables& tables, Global<const uint32_t> token_ids,
+                  Global<const uint32_t> positions, uint32_t num_rows, const FloatRows& out,
+                  cudaStream_t stream) {
   const cudaLaunchConfig_t config =
-      config_of(dim3(num_rows, divide_up(table.columns, kThreads)), kThreads, stream);
-  return cudaLaunchKernelEx(&config, embed_kernel, table, token_ids, out);
+      config_of(dim3(num_rows, divide_up(tables.tokens.columns, kThreads)), kThreads, stream);
+  return cudaLaunchKernelEx(&config, embed_kernel, tables, token_ids, positions, out);
 }
 
 cudaError_t load_embed() {

@@ -13,45 +13,91 @@ namespace {
 constexpr uint32_t kThreads = 256;
 constexpr uint32_t kWarps = kThreads / kWarpSize;
 
-// A block for each row.
-__global__ void __launch_bounds__(kThreads)
-    norm_kernel(FloatRows in, Global<const uint32_t> chosen, bool has_chosen, Global<const float> gain,
-                float epsilon, ReadyRows out) {
-  __shared__ Shared<float, kWarps> warp_sums;
-  const uint32_t row = blockIdx.x;
-  const size_t first = static_cast<size_t>(has_chosen ? chosen[row] : row) * in.stride;
-  float sum = 0.0f;
-  for (uint32_t i = threadIdx.x; i < out.width; i += kThreads) {
-    const float x = in.values[first + i];
-    sum = std::fma(x, x, sum);
-  }
-  sum = tree_sum(sum);
-  if (lane() == 0) warp_sums[warp()] = sum;
-  sync_block();
+using WarpSums = Shared<float, kWarps>;
 
+// Of a value of each thread. All of them call it, and all get it.
+__device__ inline float sum_of_block(float value, WarpSums& warp_sums) {
+  value = tree_sum(value);
+  sync_block();  // what was there has been read
+  if (lane() == 0) warp_sums[warp()] = value;
+  sync_block();
   float sums[kWarps];
   for (uint32_t i = 0; i < kWarps; ++i) sums[i] = warp_sums[i];
   for (uint32_t half = kWarps / 2; half > 0; half /= 2) {
     for (uint32_t i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
   }
-  const float scale = 1.0f / std::sqrt(sums[0] / static_cast<float>(out.width) + epsilon);
+  return sums[0];
+}
+
+// What makes a norm of the row's values.
+struct RowNorm {
+  float mean;
+  float scale;
+
+  __device__ RowNorm(const FloatRows& in, size_t first, uint32_t width, const DeviceNorm& norm,
+                     WarpSums& warp_sums)
+      : mean(0.0f) {
+    const auto count = static_cast<float>(width);
+    if (norm.is_centred) {
+      float sum = 0.0f;
+      for (uint32_t i = threadIdx.x; i < width; i += kThreads) sum = sum + in.values[first + i];
+      mean = sum_of_block(sum, warp_sums) / count;
+    }
+    float squares = 0.0f;
+    for (uint32_t i = threadIdx.x; i < width; i += kThreads) {
+      const float d = in.values[first + i] - mean;
+      squares = std::fma(d, d, squares);
+    }
+    scale = 1.0f / std::sqrt(sum_of_block(squares, warp_sums) / count + norm.epsilon);
+  }
+
+  __device__ float of(float x, uint32_t i, const DeviceNorm& norm) const {
+    const float y = ((x - mean) * scale) * norm.gain[i];
+    return norm.is_centred ? y + norm.bias[i] : y;
+  }
+};
+
+// A block for each row.
+__global__ void __launch_bounds__(kThreads) norm_kernel(FloatRows in, Global<const uint32_t> chosen,
+                                                        bool has_chosen, DeviceNorm norm, ReadyRows out) {
+  __shared__ WarpSums warp_sums;
+  const uint32_t row = blockIdx.x;
+  const size_t first = static_cast<size_t>(has_chosen ? chosen[row] : row) * in.stride;
+  const RowNorm row_norm(in, first, out.width, norm, warp_sums);
   for (uint32_t block = warp() * kBlockColumns; block < out.stride; block += kThreads) {
     const uint32_t i = block + lane();
-    const float y = i < out.width ? (in.values[first + i] * scale) * gain[i] : 0.0f;
+    const float y = i < out.width ? row_norm.of(in.values[first + i], i, norm) : 0.0f;
     store_ready_block(out, row, block, y);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads)
+    add_normed_kernel(FloatRows in, uint32_t width, DeviceNorm norm, FloatRows out) {
+  __shared__ WarpSums warp_sums;
+  const size_t first = static_cast<size_t>(blockIdx.x) * in.stride;
+  const RowNorm row_norm(in, first, width, norm, warp_sums);
+  for (uint32_t i = threadIdx.x; i < width; i += kThreads) {
+    const size_t to = static_cast<size_t>(blockIdx.x) * out.stride + i;
+    out.values[to] = row_norm.of(in.values[first + i], i, norm) + out.values[to];
   }
 }
 
 }  // namespace
 
 cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_chosen, uint32_t num_rows,
-                 Global<const float> gain, float epsilon, const ReadyRows& out, cudaStream_t stream) {
+                 const DeviceNorm& norm, const ReadyRows& out, cudaStream_t stream) {
   const cudaLaunchConfig_t config = config_of(dim3(num_rows), kThreads, stream);
-  return cudaLaunchKernelEx(&config, norm_kernel, in, chosen, has_chosen, gain, epsilon, out);
+  return cudaLaunchKernelEx(&config, norm_kernel, in, chosen, has_chosen, norm, out);
+}
+
+cudaError_t add_normed(const FloatRows& in, uint32_t num_rows, uint32_t width, const DeviceNorm& norm,
+                       const FloatRows& out, cudaStream_t stream) {
+  const cudaLaunchConfig_t config = config_of(dim3(num_rows), kThreads, stream);
+  return cudaLaunchKernelEx(&config, add_normed_kernel, in, width, norm, out);
 }
 
 cudaError_t load_norm() {
-  return load_all(norm_kernel);
+  return load_all(norm_kernel, add_normed_kernel);
 }
 
 }  // namespace runnel

@@ -1,4 +1,4 @@
-// Root-mean-square norm, made ready for a product.
+// Norms of rows, made ready for a product or added to other rows.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,11 +10,23 @@
 
 namespace runnel {
 
-// out[row] = in[row] / sqrt(mean(in[row]^2) + epsilon) * gain. With has_chosen, in's row is chosen[row].
-cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_chosen, uint32_t num_rows,
-                 Global<const float> gain, float epsilon, const ReadyRows& out, cudaStream_t stream);
+// y = x / sqrt(mean(x^2) + epsilon) * gain; if it is centred, of x less its mean, and + bias.
+struct DeviceNorm {
+  Global<const float> gain;
+  float epsilon;
+  bool is_centred = false;
+  Global<const float> bias = {};
+};
 
-// Loads the kernel: see load.h.
+// out[row] = norm of in[row]. With has_chosen, in's row is chosen[row].
+cudaError_t norm(const FloatRows& in, Global<const uint32_t> chosen, bool has_chosen, uint32_t num_rows,
+                 const DeviceNorm& norm, const ReadyRows& out, cudaStream_t stream);
+
+// out[row] = norm of in[row], of width values, + out[row].
+cudaError_t add_normed(const FloatRows& in, uint32_t num_rows, uint32_t width, const DeviceNorm& norm,
+                       const FloatRows& out, cudaStream_t stream);
+
+// Loads the kernels: see load.h.
 cudaError_t load_norm();
 
 }  // namespace runnel

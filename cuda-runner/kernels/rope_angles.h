@@ -9,10 +9,10 @@
 
 namespace runnel {
 
-// angles (num_rows, num_pairs, 2): cosine and sine of position times frequency. frequencies (num_pairs):
-// radians a position, as docs/numerics.md has them.
+// angles (num_rows, num_pairs, 2): cosine and sine of position times frequency, times magnitude. frequencies
+// (num_pairs): radians a position, as docs/numerics.md has them.
 cudaError_t rope_angles(Global<const uint32_t> positions, uint32_t num_rows, Global<const double> frequencies,
-                        uint32_t num_pairs, Global<float> angles, cudaStream_t stream);
+                        uint32_t num_pairs, double magnitude, Global<float> angles, cudaStream_t stream);
 
 // Loads the kernel: see load.h.
 cudaError_t load_rope_angles();

@@ -63,6 +63,26 @@ __device__ inline float turned_column(const Head& head, uint32_t column) {
   return is_second ? turned.second : turned.first;
 }
 
+constexpr uint32_t kMaxHeadDim = 256;
+constexpr uint32_t kMaxGroups = kMaxHeadDim / kWarpSize;
+
+// All lanes of a warp call it, and find the head normed.
+__device__ inline void norm_in_place(const Head& head, uint32_t head_dim, const HeadNorm& norm) {
+  float sums[kMaxGroups];
+  for (uint32_t group = 0; group < kMaxGroups; ++group) {
+    const uint32_t column = group * kWarpSize + lane();
+    const float x = column < head_dim ? head.values[head.first + column] : 0.0f;
+    sums[group] = tree_sum(std::fma(x, x, 0.0f));
+  }
+  for (uint32_t half = kMaxGroups / 2; half > 0; half /= 2) {
+    for (uint32_t i = 0; i < half; ++i) sums[i] = sums[i] + sums[i + half];
+  }
+  const float scale = 1.0f / std::sqrt(sums[0] / static_cast<float>(head_dim) + norm.epsilon);
+  for (uint32_t column = lane(); column < head_dim; column += kWarpSize)
+    head.values[head.first + column] = (head.values[head.first + column] * scale) * norm.gain[column];
+  sync_warp();
+}
+
 // The lanes of a warp hold 32 columns of a key or value, each its own: rounds them to the cache's type. value
 // counts values from the run's first.
 __device__ inline void store_columns(const DeviceKv& kv, size_t run, uint32_t value, uint32_t scale,
@@ -89,8 +109,8 @@ __device__ inline void store_columns(const DeviceKv& kv, size_t run, uint32_t va
 
 // x: rows of the batch; y: groups of 8 heads of queries, keys and values, a warp for each.
 __global__ void __launch_bounds__(kWarps* kWarpSize)
-    rope_store_kernel(AttentionShape shape, Rope rope, Global<const float> angles, StepRows rows,
-                      FloatRows qkv, DeviceKv kv, uint32_t layer) {
+    rope_store_kernel(AttentionShape shape, Rope rope, HeadNorms norms, Global<const float> angles,
+                      StepRows rows, FloatRows qkv, DeviceKv kv, uint32_t layer) {
   const uint32_t row = blockIdx.x;
   const uint32_t index = blockIdx.y * kWarps + warp();
   if (index >= shape.num_heads + 2 * shape.num_kv_heads) return;
@@ -98,11 +118,13 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
                   angles,          static_cast<size_t>(row) * rope.rotary_dim,
                   rope.rotary_dim, rope.interleaved};
   if (index < shape.num_heads) {
+    if (norms.of_queries.is_there) norm_in_place(head, shape.head_dim, norms.of_queries);
     turn_in_place(head);
     return;
   }
 
   const bool is_key = index < shape.num_heads + shape.num_kv_heads;
+  if (is_key && norms.of_keys.is_there) norm_in_place(head, shape.head_dim, norms.of_keys);
   const uint32_t kv_head = (index - shape.num_heads) % shape.num_kv_heads;
   const uint32_t position = rows.positions[row];
   const uint32_t block = rows.block_of(row, position, kv.block_shift);
@@ -125,13 +147,13 @@ __global__ void __launch_bounds__(kWarps* kWarpSize)
 
 }  // namespace
 
-cudaError_t rope_store(const AttentionShape& shape, const Rope& rope, Global<const float> angles,
-                       const StepRows& rows, uint32_t num_rows, const FloatRows& qkv, const DeviceKv& kv,
-                       uint32_t layer, cudaStream_t stream) {
+cudaError_t rope_store(const AttentionShape& shape, const Rope& rope, const HeadNorms& norms,
+                       Global<const float> angles, const StepRows& rows, uint32_t num_rows,
+                       const FloatRows& qkv, const DeviceKv& kv, uint32_t layer, cudaStream_t stream) {
   const uint32_t num_heads = shape.num_heads + 2 * shape.num_kv_heads;
   const cudaLaunchConfig_t config =
       config_of(dim3(num_rows, divide_up(num_heads, kWarps)), kWarps * kWarpSize, stream);
-  return cudaLaunchKernelEx(&config, rope_store_kernel, shape, rope, angles, rows, qkv, kv, layer);
+  return cudaLaunchKernelEx(&config, rope_store_kernel, shape, rope, norms, angles, rows, qkv, kv, layer);
 }
 
 cudaError_t load_rope_store() {

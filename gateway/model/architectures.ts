@@ -1,7 +1,7 @@
 import { ModelFileError } from './model-file-error.ts';
 
 /** Values of general.architecture that runners compute; runner/models/registry.cc has the table. */
-const ARCHITECTURES: readonly string[] = ['llama'];
+const ARCHITECTURES: readonly string[] = ['llama', 'qwen2', 'qwen3', 'gpt2', 'gemma3', 'phi3', 'qwen3moe'];
 /** Of a name from a file, in an error. */
 const shownChars = 80;
 

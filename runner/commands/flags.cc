@@ -348,13 +348,16 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   if (uses_gpu) flags.engine.set_gpu_defaults();
   CLI::App& generate_command = *app.add_subcommand("generate", "Continues a prompt");
   CLI::App& score_command = *app.add_subcommand("score", "Tells how likely given tokens are");
+  CLI::App& checkpoint_command =
+      *app.add_subcommand("checkpoint", "Writes what the first layer computes, step by step");
   CLI::App& inspect_command = *app.add_subcommand("inspect", "Tells what a model file holds");
   CLI::App& bench_command = *app.add_subcommand("bench", "Measures tokens a second");
   CLI::App& serving_command = *app.add_subcommand("serve", "Speaks docs/protocol.md on stdin and stdout");
   for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
   CLI::App& replay_app = *app.add_subcommand("replay", "Does again what serve --record recorded");
   CLI::App& synth_command = *app.add_subcommand("synth", "Writes a model file of random weights");
-  for (CLI::App* command : {&generate_command, &score_command, &bench_command, &serving_command}) {
+  for (CLI::App* command :
+       {&generate_command, &score_command, &checkpoint_command, &bench_command, &serving_command}) {
     add_engine_flags(*command, flags.engine);
     add_activations_flag(*command, flags.engine, uses_gpu);
     if (uses_gpu) {
@@ -375,6 +378,11 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
     app.add_subcommand("devices", "Tells what GPUs there are, and whether they run a kernel")
         ->add_flag("--json", flags.json, "One JSON object");
   add_generate_flags(generate_command, flags.generate);
+  add_ids_flag(checkpoint_command, "--tokens", flags.checkpoint.token_ids, "Ids of the prompt, such as 1,2,3")
+      ->required();
+  checkpoint_command.add_option("--out", flags.checkpoint.out, "The folder to write to")->required();
+  checkpoint_command.add_option("--max-tokens", flags.checkpoint.max_tokens, "Tokens that follow the prompt")
+      ->capture_default_str();
   score_command.add_option("--tokens-file", flags.tokens_file, "A JSON array of ids")->required();
   score_command.add_option("--top", flags.num_top, "Most likely ids to show for each position")
       ->check(CLI::Range(0u, kMaxScoreTop))

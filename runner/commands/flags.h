@@ -5,6 +5,7 @@
 #include <string>
 
 #include "runner/commands/bench.h"
+#include "runner/commands/checkpoint.h"
 #include "runner/commands/gap_bench.h"
 #include "runner/commands/generate.h"
 #include "runner/commands/kernel_bench.h"
@@ -33,6 +34,7 @@ struct Flags {
   ServeFlags serve;
   ReplayFlags replay;
   SynthFlags synth;
+  CheckpointFlags checkpoint;
   std::string tokens_file;
   uint32_t num_top = 5;
   bool json = false;

@@ -155,7 +155,7 @@ Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> ba
   CHECK(!flags.batches.empty());
   const uint32_t max_rows = std::ranges::max(flags.batches);
   RecordingBackend recorder(*backend);
-  const auto model = load_model(*file, engine.architecture, recorder,
+  const auto model = load_model(*file, engine.architecture, engine.max_model_len, recorder,
                                 {.max_rows = max_rows, .max_head_rows = max_rows}, [](uint64_t, uint64_t) {});
   if (!model.ok()) return model.error();
   const ModelConfig& config = (*model)->config();

@@ -113,7 +113,8 @@ Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
   Result<GgufFile> file = GgufFile::read(opened);
   if (!file.ok()) return file.error();
   const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = kMaxHeadRows};
-  Result<std::unique_ptr<Model>> model = load_model(*file, flags.architecture, *backend, limits, progress);
+  Result<std::unique_ptr<Model>> model =
+      load_model(*file, flags.architecture, flags.max_model_len, *backend, limits, progress);
   if (!model.ok()) return model.error();
 
   const ModelConfig& config = (*model)->config();

@@ -39,6 +39,13 @@ Result<void> run_score(Flags& flags, const BackendFactory& factory) {
   return score(*loaded->engine, *std::move(token_ids), flags.num_top, std::cout);
 }
 
+Result<void> run_checkpoint(Flags& flags, const BackendFactory& factory) {
+  flags.engine.enforce_eager = true;  // nothing can be looked at inside a graph
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.engine.backend_options());
+  if (!backend.ok()) return backend.error();
+  return checkpoint(flags.engine, *std::move(backend), flags.checkpoint, std::cout);
+}
+
 Result<void> run_kernel_bench(Flags& flags, const BackendFactory& factory) {
   flags.engine.enforce_eager = true;  // a graph of a whole step has nothing in it that can be measured
   flags.kernels.num_positions = flags.bench.num_prompt_tokens;
@@ -128,6 +135,7 @@ int run_commands(int argc, const char* const* argv, const BackendFactory& factor
   const Result<void> end = with_system_errors([&]() -> Result<void> {
     if (app.got_subcommand("generate")) return run_generate(flags, factory);
     if (app.got_subcommand("score")) return run_score(flags, factory);
+    if (app.got_subcommand("checkpoint")) return run_checkpoint(flags, factory);
     if (app.got_subcommand("bench")) return run_bench(flags, factory);
     if (app.got_subcommand("serve")) return serve_command(flags.engine, flags.serve, factory);
     if (factory.uses_gpu() && app.got_subcommand("devices"))

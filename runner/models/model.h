@@ -26,8 +26,20 @@ struct ModelConfig {
   uint32_t context_length;  // positions the model was trained for
   uint32_t rotary_dim;      // values of a head that are rotated
   double rope_theta;
+  double rope_factor;  // positions are divided by it before they turn anything
   float norm_epsilon;
-  uint32_t sliding_window;  // positions that a token attends to, its own the last; 0: all
+  uint32_t sliding_window;  // positions that a token attends to in every layer, its own the last; 0: all
+  uint32_t max_positions;   // of a sequence, as the runner is configured: at most context_length
+
+  // Of architectures that have them, else 0.
+  uint32_t original_context_length;  // positions that the model was trained for at first
+  double rope_magnitude;             // what heads are multiplied with when they are rotated
+  uint32_t local_window;             // the window of those layers that do not see everything
+  uint32_t global_every;             // each so many-th layer sees everything
+  double local_rope_theta;           // of the layers with a window
+  uint32_t num_experts;
+  uint32_t num_used_experts;  // by a token
+  uint32_t expert_ffn_size;   // width of one expert's feed-forward layer
 };
 
 class Model {

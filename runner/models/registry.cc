@@ -1,17 +1,30 @@
 #include "runner/models/registry.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "runner/models/architectures.h"
 #include "runner/models/decoder.h"
+#include "runner/models/gemma3.h"
+#include "runner/models/gpt2.h"
 #include "runner/models/llama.h"
+#include "runner/models/phi3.h"
+#include "runner/models/qwen2.h"
+#include "runner/models/qwen3.h"
+#include "runner/models/qwen3moe.h"
 #include "runner/models/weight_loader.h"
 
 namespace runnel {
 namespace {
 
 constexpr Architecture kArchitectures[] = {
-    {"llama", llama_spec},
+    {.name = "llama", .read = nullptr, .spec = llama_spec},
+    {.name = "qwen2", .read = nullptr, .spec = qwen2_spec},
+    {.name = "qwen3", .read = nullptr, .spec = qwen3_spec},
+    {.name = "gpt2", .read = read_gpt2, .spec = gpt2_spec, .epsilon_key = "attention.layer_norm_epsilon"},
+    {.name = "gemma3", .read = read_gemma3, .spec = gemma3_spec},
+    {.name = "phi3", .read = read_phi3, .spec = phi3_spec, .has_long_rope = true},
+    {.name = "qwen3moe", .read = read_qwen3moe, .spec = qwen3moe_spec, .has_experts = true},
 };
 
 }  // namespace
@@ -33,10 +46,11 @@ std::string architecture_names() {
 }
 
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, std::string_view expected_architecture,
-                                          Backend& backend, const StepLimits& limits,
+                                          uint32_t max_positions, Backend& backend, const StepLimits& limits,
                                           const LoadProgressFn& progress) {
-  const Result<ModelConfig> config = read_config(file, expected_architecture);
+  Result<ModelConfig> config = read_config(file, expected_architecture);
   if (!config) return config.error();
+  if (max_positions != 0) config->max_positions = std::min(max_positions, config->context_length);
   WeightLoader loader(file, backend, progress);
   DecoderSpec spec = find_architecture(config->architecture)->spec(*config, loader);
   if (const Result<void> loaded = loader.finish(); !loaded) return loaded.error();

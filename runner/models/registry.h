@@ -15,8 +15,9 @@ namespace runnel {
 // Builds the model that the file describes, for steps within these limits. Fails with kBadModel: an
 // architecture that is not here (the message lists those that are), a missing or extra tensor, a shape or
 // hyper-parameter that does not fit. expected_architecture, if not empty, must equal the file's.
+// max_positions: of the longest sequence there will be; 0: as long as the model allows.
 Result<std::unique_ptr<Model>> load_model(const GgufFile& file, std::string_view expected_architecture,
-                                          Backend& backend, const StepLimits& limits,
+                                          uint32_t max_positions, Backend& backend, const StepLimits& limits,
                                           const LoadProgressFn& progress);
 
 // Reads and checks the hyper-parameters alone; load_model starts with it.

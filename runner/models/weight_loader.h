@@ -3,12 +3,14 @@
 // not what its name says.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runner/backend.h"
 #include "runner/formats/gguf.h"
@@ -19,9 +21,12 @@ namespace runnel {
 // Called while tensors are made ready: bytes done, bytes in all.
 using LoadProgressFn = std::function<void(uint64_t loaded_bytes, uint64_t total_bytes)>;
 
+// Rows of a matrix: all that it has, or some of a larger one.
 struct MatrixSpec {
   std::string name;
   uint64_t rows;
+  uint64_t first_row = 0;
+  uint64_t rows_of_all = 0;  // of the whole tensor; 0: rows
 };
 
 struct VectorSpec {
@@ -39,15 +44,24 @@ class WeightLoader {
   // Matrices of (rows, columns), stacked by rows into one weight. After a failure these return an empty
   // handle; finish() tells the first one, so that a model lists its weights without an if after each.
   WeightHandle matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns);
+  // Matrices of each expert, (experts, rows, columns), the experts' rows one below the other.
+  WeightHandle experts(std::initializer_list<MatrixSpec> stacked, uint64_t columns, uint64_t num_experts);
   // Vectors of F32 or F16, one after the other.
   WeightHandle vector(std::initializer_list<VectorSpec> stacked);
   WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
+  // A vector of F32 or F16 for the model itself; empty after a failure.
+  std::vector<float> values(const std::string& name, uint64_t size);
+  // A failure of the model's own: "FILE sentence.".
+  void refuse(const std::string& sentence);
 
   // The first failure of the calls above, or a tensor that none of them took.
   Result<void> finish() const;
 
  private:
-  const TensorView* take(const std::string& name, uint32_t num_dims, uint64_t columns, uint64_t rows);
+  const TensorView* take(const std::string& name, uint32_t num_dims, const std::array<uint64_t, 4>& shape);
+  WeightHandle load(const std::vector<TensorView>& matrices);
+  // Adds the values of a vector to the end; its tensor, or nullptr after a failure.
+  const TensorView* append(const VectorSpec& spec, std::vector<float>& values);
   Error of_file(Error error) const;  // with the path in front
   void fail(Error error);
   void done(const TensorView& tensor);

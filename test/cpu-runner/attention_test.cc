@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "runner/models/rope.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/fixtures/attention_reference.h"
 #include "test/unit_test.h"
@@ -90,9 +91,9 @@ class Subject {
       std::generate_n(qkv_.row(row), qkv_.width(), [&] { return normal(rng_); });
     const Executor executor{*case_.kernels, *threads_};
     const AttentionShape shape = case_.shape();
-    const Rope rope{case_.head_dim, 10000.0, false};
+    const RopeSpec rope = rope_spec({case_.head_dim, false}, 10000.0);
     angles_.prepare(batch.positions, rope, *threads_);
-    rope_and_store(executor, batch, kLayer, shape, rope, angles_, cache_, qkv_);
+    rope_and_store(executor, batch, kLayer, shape, {rope.pairs, angles_}, cache_, qkv_);
     remember(batch, num_rows);
     attend_rows(executor, batch, kLayer, shape, cache_, workspace_, qkv_, out_);
     size_t share = 0;

@@ -16,6 +16,7 @@ struct CpuOptions {
   uint32_t shuffle_seed = 0;
   KvType kv_type = KvType::kF16;
   ActivationType activations = ActivationType::kI8;
+  uint32_t max_positions = 0;
 };
 
 class CpuHarness : public ModelHarness {
@@ -26,7 +27,7 @@ class CpuHarness : public ModelHarness {
                                        .kv_type = options.kv_type,
                                        .isa = options.isa,
                                        .activations = options.activations}),
-                     options.block_size, options.shuffle_seed) {}
+                     options.block_size, options.shuffle_seed, options.max_positions) {}
 };
 
 }  // namespace runnel::test

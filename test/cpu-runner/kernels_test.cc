@@ -14,7 +14,7 @@ namespace {
 
 using namespace test;
 
-TEST_CASE("norm and silu have the bits of the reference at every length") {
+TEST_CASE("norms and gates have the bits of the reference at every length") {
   std::mt19937 rng(12);
   for (const Kernels* kernels : kernel_tables()) {
     std::vector<uint32_t> lengths = {255, 256, 257, 511, 576, 1000, 2048};
@@ -27,6 +27,11 @@ TEST_CASE("norm and silu have the bits of the reference at every length") {
       REQUIRE(same_bits(out, reference::norm(x, y, 1e-5f)));
       kernels->silu_multiply(y.data(), x.data(), n, out.data());
       for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == reference::silu(y[i]) * x[i]);
+      kernels->gelu_multiply(y.data(), x.data(), n, out.data());
+      for (uint32_t i = 0; i < n; ++i) REQUIRE(out[i] == reference::gelu(y[i]) * x[i]);
+      const std::vector<float> bias = random_floats(n, rng);
+      kernels->layer_norm(x.data(), y.data(), bias.data(), n, 1e-5f, out.data());
+      REQUIRE(same_bits(out, reference::layer_norm(x, y, bias, 1e-5f)));
     }
   }
 }

@@ -8,6 +8,9 @@ namespace {
 
 // Rows of a step: the longest prompt of any case.
 constexpr uint32_t kPlainRows = 512;
+// Positions that the plain model is made for, as the others are: a model may have other factors of its rope
+// for long texts.
+constexpr uint32_t kPlainPositions = 100;
 
 [[noreturn]] void give_up(const std::string& sentence) {
   std::fprintf(stderr, "exactness: %s\n", sentence.c_str());
@@ -19,6 +22,7 @@ Setting plain_setting(const std::string& path, KvType kv_type) {
   setting.flags.model = path;
   setting.flags.kv_cache_type = kv_type;
   setting.flags.num_threads = 1;
+  setting.flags.max_model_len = kPlainPositions;
   setting.flags.max_num_seqs = 1;
   setting.flags.max_num_batched_tokens = kPlainRows;
   setting.flags.speculation = false;

@@ -311,5 +311,6 @@ def make(name, model):
     (HERE / f"tiny-llama-{name}.json").write_text(json.dumps(golden) + "\n")
 
 
-for model_name, model_shape in MODELS.items():
-    make(model_name, model_shape)
+if __name__ == "__main__":
+    for model_name, model_shape in MODELS.items():
+        make(model_name, model_shape)

@@ -30,10 +30,26 @@ TEST_CASE("embed: rows of every type are those of the file, as floats") {
       const uint32_t stride = columns + 3;
       std::vector<float> wanted(ids.size() * stride, 7.0f);
       const DeviceArray<float> out(stream, wanted);
-      require_success(embed(table.on_device(), token_ids.read_view(), static_cast<uint32_t>(ids.size()),
+      const auto num_rows = static_cast<uint32_t>(ids.size());
+      require_success(embed({.tokens = table.on_device()}, token_ids.read_view(), {}, num_rows,
                             {out.view(), stride}, stream));
       for (size_t i = 0; i < ids.size(); ++i)
         dequantize_row(type, table.row(ids[i]), std::span(wanted).subspan(i * stride, columns));
+      REQUIRE(bits_of(out.values()) == bits_of(wanted));
+
+      const std::vector<uint32_t> places = {1, 0, 69, 7, 7, 33};
+      const DeviceArray<uint32_t> positions(stream, places);
+      constexpr float kScale = 5.7f;
+      require_success(embed({table.on_device(), kScale, true, table.on_device()}, token_ids.read_view(),
+                            positions.read_view(), num_rows, {out.view(), stride}, stream));
+      std::vector<float> of_position(columns);
+      for (size_t i = 0; i < ids.size(); ++i) {
+        dequantize_row(type, table.row(places[i]), of_position);
+        for (uint32_t column = 0; column < columns; ++column) {
+          float& value = wanted[i * stride + column];
+          value = value * kScale + of_position[column];
+        }
+      }
       REQUIRE(bits_of(out.values()) == bits_of(wanted));
     }
   }

@@ -45,8 +45,27 @@ TEST_CASE("norm: rows of any width have the bits of the reference, ready for a p
     const DeviceArray<float> gains(stream, gain);
     const DeviceReady out(stream, width, kRows);
     require_success(
-        norm({in.view(), width}, {}, false, kRows, gains.read_view(), kEpsilon, out.view(), stream));
+        norm({in.view(), width}, {}, false, kRows, {gains.read_view(), kEpsilon}, out.view(), stream));
     REQUIRE(out.is(reference::ready(wanted, width)));
+
+    const std::vector<float> before = random_floats(x.size(), rng);
+    std::vector<float> sums = before;
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] = wanted[i] + sums[i];
+    const DeviceArray<float> added(stream, before);
+    require_success(add_normed({in.view(), width}, kRows, width, {gains.read_view(), kEpsilon},
+                               {added.view(), width}, stream));
+    REQUIRE(bits_of(added.values()) == bits_of(sums));
+
+    const std::vector<float> bias = random_floats(width, rng);
+    const DeviceArray<float> biases(stream, bias);
+    std::vector<float> centred;
+    for (uint32_t row = 0; row < kRows; ++row) {
+      const std::vector<float> y = reference::layer_norm(row_of(x, row, width), gain, bias, kEpsilon);
+      centred.insert(centred.end(), y.begin(), y.end());
+    }
+    require_success(norm({in.view(), width}, {}, false, kRows,
+                         {gains.read_view(), kEpsilon, true, biases.read_view()}, out.view(), stream));
+    REQUIRE(out.is(reference::ready(centred, width)));
   }
 }
 
@@ -62,8 +81,8 @@ TEST_CASE("norm: chosen rows, in the order they are chosen, are as they are amon
   const DeviceArray<float> gains(stream, gain);
   const DeviceArray<uint32_t> rows(stream, chosen);
   const DeviceReady out(stream, kWidth, 4);
-  require_success(
-      norm({in.view(), kStride}, rows.read_view(), true, 4, gains.read_view(), kEpsilon, out.view(), stream));
+  require_success(norm({in.view(), kStride}, rows.read_view(), true, 4, {gains.read_view(), kEpsilon},
+                       out.view(), stream));
   std::vector<float> wanted;
   for (const uint32_t row : chosen) {
     const auto first = x.begin() + row * kStride;

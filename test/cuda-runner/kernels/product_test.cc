@@ -81,17 +81,47 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
         const Ready x = reference::ready(random_rows(num_rows, columns, rng), columns);
         const DeviceReady in(stream, x);
         const DeviceReady out(stream, kWidth, num_rows);
-        require_success(
-            gated_multiply(gate.on_device(), up.on_device(), in.view(), num_rows, out.view(), stream));
+        const bool is_silu = num_rows != 4;
+        const GatedMatrices matrices{true,           gate.on_device(),
+                                     up.on_device(), {},
+                                     false,          is_silu ? Nonlinearity::kSilu : Nonlinearity::kGelu};
+        require_success(gated_multiply(matrices, in.view(), num_rows, out.view(), stream));
         std::vector<float> rows;
         for (uint32_t row = 0; row < num_rows; ++row) {
           for (uint32_t i = 0; i < kWidth; ++i)
-            rows.push_back(reference::gated(reference::product(gate_type, gate.row(i), x, row),
-                                            reference::product(up_type, up.row(i), x, row)));
+            rows.push_back((is_silu ? reference::silu
+                                    : reference::gelu)(reference::product(gate_type, gate.row(i), x, row)) *
+                           reference::product(up_type, up.row(i), x, row));
         }
         const Ready wanted = reference::ready(rows, kWidth);
         REQUIRE(out.is(wanted));
       }
+    }
+  }
+}
+
+TEST_CASE("without a gate the product with its bias is what goes through the nonlinearity") {
+  const TestStream stream;
+  std::mt19937 rng(24);
+  constexpr uint32_t kColumns = 96;
+  constexpr uint32_t kWidth = 32 + 13;
+  for (const TensorType type : kTypes) {
+    const RandomMatrix up(stream, type, kWidth, kColumns, rng);
+    const std::vector<float> bias = random_rows(1, kWidth, rng);
+    const DeviceArray<float> biases(stream, bias);
+    for (const uint32_t num_rows : {1u, 11u}) {
+      CAPTURE(type_name(type));
+      const Ready x = reference::ready(random_rows(num_rows, kColumns, rng), kColumns);
+      const DeviceReady in(stream, x);
+      const DeviceReady out(stream, kWidth, num_rows);
+      const GatedMatrices matrices{false, {}, up.on_device(), biases.read_view(), true, Nonlinearity::kGelu};
+      require_success(gated_multiply(matrices, in.view(), num_rows, out.view(), stream));
+      std::vector<float> rows;
+      for (uint32_t row = 0; row < num_rows; ++row) {
+        for (uint32_t i = 0; i < kWidth; ++i)
+          rows.push_back(reference::gelu(reference::product(type, up.row(i), x, row) + bias[i]));
+      }
+      REQUIRE(out.is(reference::ready(rows, kWidth)));
     }
   }
 }
@@ -108,7 +138,8 @@ TEST_CASE("a value that is no number makes its block's scale none, and every pro
     Ready x = reference::ready(row, kColumns);
     const DeviceReady in(stream, x);
     const DeviceReady gated(stream, 32, 1);
-    require_success(gated_multiply(gate.on_device(), gate.on_device(), in.view(), 1, gated.view(), stream));
+    const GatedMatrices matrices{true, gate.on_device(), gate.on_device(), {}, false, Nonlinearity::kSilu};
+    require_success(gated_multiply(matrices, in.view(), 1, gated.view(), stream));
     const DeviceArray<float> out(stream, 32);
     require_success(multiply(matrix.on_device(), gated.view(), 1, out.read_view(), false, Epilogue::kReplace,
                              {out.view(), 32}, 0, stream));

@@ -20,17 +20,18 @@ TEST_CASE("rope_angles: cosine and sine of every pair have the bits of numerics.
     std::vector<double> frequencies;
     for (uint32_t pair = 0; pair < num_pairs; ++pair)
       frequencies.push_back(exp_f64(-2.0 * pair / (2 * num_pairs) * log_f64(10000.0)));
+    constexpr double kMagnitude = 1.19;
     const DeviceArray<uint32_t> rows(stream, positions);
     const DeviceArray<double> on_device(stream, frequencies);
     const DeviceArray<float> angles(stream, positions.size() * num_pairs * 2);
     require_success(rope_angles(rows.read_view(), static_cast<uint32_t>(positions.size()),
-                                on_device.read_view(), num_pairs, angles.view(), stream));
+                                on_device.read_view(), num_pairs, kMagnitude, angles.view(), stream));
     std::vector<float> wanted;
     for (const uint32_t position : positions) {
       for (const double frequency : frequencies) {
         const SinCos turn = sin_cos_f64(position * frequency);
-        wanted.push_back(static_cast<float>(turn.cos));
-        wanted.push_back(static_cast<float>(turn.sin));
+        wanted.push_back(static_cast<float>(turn.cos * kMagnitude));
+        wanted.push_back(static_cast<float>(turn.sin * kMagnitude));
         CHECK(std::fabs(turn.cos - std::cos(position * frequency)) < 1e-9);
       }
     }

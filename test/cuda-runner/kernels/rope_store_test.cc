@@ -63,7 +63,7 @@ std::vector<float> as_stored(KvType type, std::span<const float> row) {
 std::vector<double> frequencies_of(const Rope& rope) {
   std::vector<double> frequencies;
   for (uint32_t pair = 0; pair < rope.rotary_dim / 2; ++pair)
-    frequencies.push_back(exp_f64(-2.0 * pair / rope.rotary_dim * log_f64(rope.theta)));
+    frequencies.push_back(exp_f64(-2.0 * pair / rope.rotary_dim * log_f64(10000.0)));
   return frequencies;
 }
 
@@ -73,10 +73,11 @@ struct RopeCase {
   Rope rope;
   uint32_t block_size;
   float magnitude = 1.0f;
+  bool has_norms = false;
 };
 
 void check_rope_store(const TestStream& stream, const RopeCase& wanted_case, std::mt19937& rng) {
-  const auto& [type, shape, rope, block_size, magnitude] = wanted_case;
+  const auto& [type, shape, rope, block_size, magnitude, has_norms] = wanted_case;
   CAPTURE(kv_type_name(type));
   CAPTURE(shape.head_dim);
   CAPTURE(rope.rotary_dim);
@@ -93,10 +94,14 @@ void check_rope_store(const TestStream& stream, const RopeCase& wanted_case, std
   const DeviceArray<double> frequencies(stream, frequencies_of(rope));
   const DeviceArray<float> angles(stream, rows.size() * rope.rotary_dim);
   require_success(rope_angles(step.positions.read_view(), num_rows, frequencies.read_view(),
-                              rope.rotary_dim / 2, angles.view(), stream));
+                              rope.rotary_dim / 2, 1.0, angles.view(), stream));
   constexpr uint32_t kLayer = 1;
-  require_success(rope_store(shape, rope, angles.read_view(), step.view(), num_rows, {qkv.view(), stride},
-                             sequences.kv(), kLayer, stream));
+  const std::vector<float> gain = random_floats(shape.head_dim, rng);
+  const DeviceArray<float> gains(stream, gain);
+  constexpr float kEpsilon = 1e-6f;
+  const HeadNorm norm{has_norms, gains.read_view(), kEpsilon};
+  require_success(rope_store(shape, rope, {norm, norm}, angles.read_view(), step.view(), num_rows,
+                             {qkv.view(), stride}, sequences.kv(), kLayer, stream));
 
   const std::vector<float> turns = angles.values();
   const std::vector<uint8_t> bytes = sequences.bytes();
@@ -104,6 +109,10 @@ void check_rope_store(const TestStream& stream, const RopeCase& wanted_case, std
   for (uint32_t row = 0; row < num_rows; ++row) {
     const std::span<const float> turn = std::span(turns).subspan(row * rope.rotary_dim, rope.rotary_dim);
     const std::span<float> heads = std::span(wanted).subspan(row * stride, stride);
+    for (uint32_t head = 0; has_norms && head < shape.num_heads + shape.num_kv_heads; ++head) {
+      const std::span<float> values = heads.subspan(head * shape.head_dim, shape.head_dim);
+      std::ranges::copy(reference::norm(values, gain, kEpsilon), values.begin());
+    }
     for (uint32_t head = 0; head < shape.num_heads; ++head)
       cpu_rotate(heads.subspan(head * shape.head_dim, shape.head_dim), turn, rope.interleaved);
     for (uint32_t head = 0; head < shape.num_kv_heads; ++head) {
@@ -118,7 +127,7 @@ void check_rope_store(const TestStream& stream, const RopeCase& wanted_case, std
       REQUIRE(bits_of(found.value) == bits_of(as_stored(type, value)));
     }
   }
-  REQUIRE(bits_of(qkv.values()) == bits_of(wanted));  // queries have turned, nothing else
+  REQUIRE(bits_of(qkv.values()) == bits_of(wanted));  // queries have turned, and norms are in place
 
   // Nothing else was written: rows are continued to 8 columns.
   const size_t row_bytes = kv.run_bytes() >> kv.block_shift;
@@ -134,13 +143,13 @@ TEST_CASE("rope_store: queries and stored keys and values have the CPU's bits, f
       for (const uint32_t head_dim : {4u, 20u, 32u, 64u, 96u, 256u}) {
         if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
         const AttentionShape shape{3, 1, head_dim, 1.0f};
-        check_rope_store(stream, {type, shape, {head_dim, 10000.0, interleaved}, 32}, rng);
-        check_rope_store(stream, {type, {8, 4, head_dim, 1.0f}, {head_dim / 4 * 2, 500000.0, interleaved}, 8},
-                         rng);
+        check_rope_store(stream, {type, shape, {head_dim, interleaved}, 32}, rng);
+        check_rope_store(stream, {type, shape, {head_dim / 4 * 2, interleaved}, 16, 1.0f, true}, rng);
+        check_rope_store(stream, {type, {8, 4, head_dim, 1.0f}, {head_dim / 4 * 2, interleaved}, 8}, rng);
       }
     }
     for (const uint32_t block_size : {16u, 64u, 128u, 256u})
-      check_rope_store(stream, {type, {2, 2, 64, 1.0f}, {64, 10000.0, false}, block_size}, rng);
+      check_rope_store(stream, {type, {2, 2, 64, 1.0f}, {64, false}, block_size}, rng);
   }
 }
 
@@ -150,7 +159,7 @@ TEST_CASE("rope_store: values of every magnitude are rounded as on the CPU") {
   for (const KvType type : kTypes) {
     // Below 1e-5 the scale of Q8_0 is a subnormal half, below 4e-6 it is none at all.
     for (const float magnitude : {1e4f, 1e-2f, 1e-4f, 1e-5f, 3e-6f, 1e-6f, 1e-8f, 0.0f})
-      check_rope_store(stream, {type, {1, 1, 64, 1.0f}, {64, 10000.0, false}, 16, magnitude}, rng);
+      check_rope_store(stream, {type, {1, 1, 64, 1.0f}, {64, false}, 16, magnitude}, rng);
   }
 }
 
@@ -165,7 +174,7 @@ TEST_CASE("rope_store: a value that is no number, or too large, is not lost in a
       row[64 + 13] = bad;
       const DeviceArray<float> qkv(stream, row);
       const DeviceStep step = sequences.step({{0, 0}});
-      require_success(rope_store(shape, {0, 10000.0, false}, {}, step.view(), 1,
+      require_success(rope_store(shape, {0, false}, {}, {}, step.view(), 1,
                                  {qkv.view(), sequences.qkv_stride()}, sequences.kv(), 0, stream));
       const size_t keys = sequences.kv().keys_of(0, sequences.block_of({0, 0}), 0);
       CHECK_FALSE(std::isfinite(stored_at(sequences.kv(), sequences.bytes(), keys, 0).value[13]));

@@ -2,6 +2,7 @@
 #include <functional>
 #include <limits>
 
+#include "runner/models/architectures.h"
 #include "runner/models/registry.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
@@ -51,7 +52,8 @@ TEST_CASE("a config holds what the file says, and the usual defaults") {
 
 TEST_CASE("an architecture that is not there, or not the one asked for, is refused with the names") {
   CHECK(refusal_of([](GgufWriter& w) { w.text("general.architecture", "mamba"); }) ==
-        "is of architecture \"mamba\", which is not supported; supported: llama.");
+        std::string("is of architecture \"mamba\", which is not supported; supported: ") +
+            architecture_names() + ".");
   CHECK(refusal_of([](GgufWriter& w) { w.remove("general.architecture"); }) ==
         "lacks metadata general.architecture.");
   CHECK(refusal_of([](GgufWriter&) {}, "qwen2") ==
@@ -123,14 +125,29 @@ TEST_CASE("numbers that nothing can be computed with are refused") {
         "lacks metadata llama.attention.layer_norm_rms_epsilon.");
 }
 
+TEST_CASE("linear rope scaling is one factor for all positions") {
+  const ModelConfig config = *config_of([](GgufWriter& w) {
+    w.text("llama.rope.scaling.type", "linear");
+    w.f32("llama.rope.scaling.factor", 4.0f);
+  });
+  CHECK(config.rope_factor == 4.0);
+  CHECK(refusal_of([](GgufWriter& w) {
+          w.f32("llama.rope.scaling.factor", 0.5f);
+        }).starts_with("has llama.rope.scaling.factor 0.5"));
+}
+
 TEST_CASE("variants that would be computed wrongly are refused by name") {
   CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "yarn"); }) ==
         "asks for rope scaling \"yarn\", which is not supported.");
   CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "none"); }) == "accepted");
-  CHECK(refusal_of([](GgufWriter& w) { w.f32("llama.rope.scale_linear", 4.0f); }) ==
-        "has llama.rope.scale_linear; scaled rope is not supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.text("llama.rope.scaling.type", "longrope"); }) ==
+        "asks for rope scaling \"longrope\", which is not supported.");
+  CHECK(refusal_of([](GgufWriter& w) { w.f32("llama.rope.scaling.attn_factor", 1.2f); }) ==
+        "has llama.rope.scaling.attn_factor, which is not supported for this architecture.");
+  CHECK(refusal_of([](GgufWriter& w) { w.f32("llama.final_logit_softcapping", 30.0f); }) ==
+        "has llama.final_logit_softcapping, which is not supported.");
   CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.expert_count", 8); }) ==
-        "has llama.expert_count, which is not supported.");
+        "has llama.expert_count, which is not supported for this architecture.");
   CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.expert_count", 0); }) == "accepted");
 }
 

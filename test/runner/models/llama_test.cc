@@ -23,7 +23,7 @@ std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
   REQUIRE(opened.ok());
   const auto backend = make_cpu_backend({.num_threads = 1});
   REQUIRE(backend.ok());
-  const auto model = load_model(*opened, "llama", **backend, kLimits, {});
+  const auto model = load_model(*opened, "llama", 0, **backend, kLimits, {});
   if (model) return "accepted";
   CHECK(model.error().exit_code == ExitCode::kBadModel);
   CHECK(model.error().message.starts_with(file.path()));
@@ -41,7 +41,7 @@ TEST_CASE("a llama loads, reports every tensor's bytes and holds as much memory 
   uint64_t tensor_bytes = 0;
   for (const TensorView& tensor : opened->tensors()) tensor_bytes += tensor.data.size();
   const auto model =
-      load_model(*opened, "", **backend, kLimits, [&](uint64_t loaded_bytes, uint64_t total_bytes) {
+      load_model(*opened, "", 0, **backend, kLimits, [&](uint64_t loaded_bytes, uint64_t total_bytes) {
         CHECK(loaded_bytes > last_bytes);
         CHECK(total_bytes == tensor_bytes);
         last_bytes = loaded_bytes;
@@ -79,7 +79,7 @@ TEST_CASE("a tensor of another shape is named with both shapes") {
 }
 
 TEST_CASE("a tensor that this model has no use for is named") {
-  for (const char* name : {"rope_freqs.weight", "blk.0.ffn_up.bias", "blk.2.attn_q.weight"}) {
+  for (const char* name : {"rope_factors_long.weight", "blk.0.ffn_up.bias", "blk.2.attn_q.weight"}) {
     const std::string message = refusal_of([&](GgufWriter& w) {
       w.tensors.push_back({name, {8}, 0, std::string(32, 'x'), std::nullopt});
     });

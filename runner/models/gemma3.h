@@ -1,0 +1,17 @@
+// Gemma 3: Gemma Team 2025 (arXiv 2503.19786).
+#pragma once
+
+#include "runner/decoder_spec.h"
+#include "runner/models/hyper_parameters.h"
+#include "runner/models/model.h"
+#include "runner/models/weight_loader.h"
+
+namespace runnel {
+
+// Fails with kBadModel, naming the key.
+Result<void> read_gemma3(const HyperParameters& parameters, ModelConfig& config);
+
+// Of hyper-parameters that were read and checked. The loader knows what failed.
+DecoderSpec gemma3_spec(const ModelConfig& config, WeightLoader& loader);
+
+}  // namespace runnel

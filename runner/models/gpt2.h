@@ -1,0 +1,17 @@
+// GPT-2: Radford et al. 2019, Language Models are Unsupervised Multitask Learners.
+#pragma once
+
+#include "runner/decoder_spec.h"
+#include "runner/models/hyper_parameters.h"
+#include "runner/models/model.h"
+#include "runner/models/weight_loader.h"
+
+namespace runnel {
+
+// Fails with kBadModel, naming the key.
+Result<void> read_gpt2(const HyperParameters& parameters, ModelConfig& config);
+
+// Of hyper-parameters that were read and checked. The loader knows what failed.
+DecoderSpec gpt2_spec(const ModelConfig& config, WeightLoader& loader);
+
+}  // namespace runnel

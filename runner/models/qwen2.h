@@ -1,0 +1,14 @@
+// Qwen2 and Qwen2.5: Yang et al. 2024 (arXiv 2407.10671), llama with biases of queries, keys and values.
+#pragma once
+
+#include "runner/decoder_spec.h"
+#include "runner/models/hyper_parameters.h"
+#include "runner/models/model.h"
+#include "runner/models/weight_loader.h"
+
+namespace runnel {
+
+// Of hyper-parameters that were read and checked. The loader knows what failed.
+DecoderSpec qwen2_spec(const ModelConfig& config, WeightLoader& loader);
+
+}  // namespace runnel

@@ -1,0 +1,19 @@
+#include "runner/models/qwen3.h"
+
+#include "runner/models/layer_tensors.h"
+#include "runner/models/rope.h"
+
+namespace runnel {
+
+DecoderSpec qwen3_spec(const ModelConfig& config, WeightLoader& loader) {
+  DecoderSpec spec = usual_decoder(config, loader);
+  spec.ropes.push_back(scaled_rope_spec(split_pairs(config), config.rope_theta, config.rope_factor));
+  for (uint32_t index = 0; index < config.num_layers; ++index) {
+    LayerTensors tensors(index, config, loader);
+    spec.layers.push_back(tensors.usual_layer());
+    tensors.add_head_norms(spec.layers.back().qkv);
+  }
+  return spec;
+}
+
+}  // namespace runnel

@@ -1,0 +1,17 @@
+// Qwen3 with experts: Yang et al. 2025 (arXiv 2505.09388).
+#pragma once
+
+#include "runner/decoder_spec.h"
+#include "runner/models/hyper_parameters.h"
+#include "runner/models/model.h"
+#include "runner/models/weight_loader.h"
+
+namespace runnel {
+
+// Fails with kBadModel, naming the key.
+Result<void> read_qwen3moe(const HyperParameters& parameters, ModelConfig& config);
+
+// Of hyper-parameters that were read and checked. The loader knows what failed.
+DecoderSpec qwen3moe_spec(const ModelConfig& config, WeightLoader& loader);
+
+}  // namespace runnel

@@ -1,0 +1,98 @@
+// Each architecture against transformers' own implementation of it, for each kind of weights.
+#include "test/fixtures/golden_models.h"
+
+#include "cpu-runner/isa.h"
+#include "test/cpu-runner/cpu_harness.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+// Sums in single precision, in another order: logits of these models are of the size of 1. With an F16 cache
+// keys and values are off by 2^-12 of themselves, which the reference does not do.
+constexpr double kMaxOfFloats = 1e-4;
+constexpr double kMaxOfF16Cache = 1e-2;
+// Activations of 8 bits are off by 1 / 254 of the largest of 32.
+constexpr Golden::Difference kOfBytes{.max = 0.3, .mean = 0.03};
+
+constexpr uint32_t kChunk = 64;
+
+CpuOptions with_cache(const GoldenModel& model, KvType kv_type) {
+  return {.num_threads = 2, .kv_type = kv_type, .max_positions = model.max_positions};
+}
+
+TEST_CASE("each architecture has the logits and the greedy ids of transformers, of F32 and of F16") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const Golden golden(model);
+    CpuHarness exact(f32_path(model), with_cache(model, KvType::kF32));
+    const Logits logits = exact.run(golden.ids(), kChunk);
+    CHECK(golden.difference(logits, "f32").max < kMaxOfFloats);
+    CHECK(golden.greedy_of(logits) == golden.greedy());
+
+    CpuHarness usual(f32_path(model), with_cache(model, KvType::kF16));
+    const Logits usual_logits = usual.run(golden.ids(), kChunk);
+    CHECK(golden.difference(usual_logits, "f32").max < kMaxOfF16Cache);
+    CHECK(golden.greedy_of(usual_logits) == golden.greedy());
+
+    const TemporaryFile halves(f16_bytes(model));
+    CpuHarness of_halves(halves.path(), with_cache(model, KvType::kF32));
+    CHECK(same_bits(of_halves.run(golden.ids(), kChunk), logits));
+  }
+}
+
+TEST_CASE("each architecture is near the logits of transformers with weights of Q8_0") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const Golden golden(model);
+    CpuHarness floats(
+        q8_0_path(model),
+        {.kv_type = KvType::kF32, .activations = ActivationType::kF32, .max_positions = model.max_positions});
+    CHECK(golden.difference(floats.run(golden.ids(), kChunk), "q8_0").max < kMaxOfFloats);
+    CpuHarness bytes(q8_0_path(model), with_cache(model, KvType::kF16));
+    const Golden::Difference difference = golden.difference(bytes.run(golden.ids(), kChunk), "q8_0");
+    CAPTURE(difference.max);
+    CAPTURE(difference.mean);
+    CHECK(difference.max < kOfBytes.max);
+    CHECK(difference.mean < kOfBytes.mean);
+  }
+}
+
+TEST_CASE("each architecture has the same bits however it is computed") {
+  constexpr uint32_t kSeed = 51;
+  std::mt19937 rng(kSeed);
+  CAPTURE(kSeed);
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const std::vector<uint32_t> ids = Golden(model).ids();
+    CpuHarness plain(q8_0_path(model), {.max_positions = model.max_positions});
+    const Logits wanted = plain.run(ids, kChunk);
+    CHECK(same_bits(plain.run(ids, 1), wanted));
+    for (const Kernels* kernels : usable_kernels()) {
+      CAPTURE(kernels->name);
+      CpuHarness other(q8_0_path(model), {.num_threads = 3,
+                                          .block_size = 8,
+                                          .isa = kernels->name,
+                                          .shuffle_seed = 7,
+                                          .max_positions = model.max_positions});
+      std::vector<Stream> streams(3);
+      for (Stream& stream : streams) stream.token_ids = ids;
+      const auto left = [](const Stream& s) {
+        return static_cast<uint32_t>(s.token_ids.size()) - s.num_done;
+      };
+      while (std::ranges::any_of(streams, [&](const Stream& s) { return left(s) > 0; })) {
+        std::vector<ModelHarness::Share> shares;
+        for (Stream& stream : streams) {
+          if (left(stream) > 0)
+            shares.push_back({&stream, 1 + static_cast<uint32_t>(rng() % std::min(left(stream), 60u))});
+        }
+        other.step(shares);
+      }
+      for (const Stream& stream : streams) REQUIRE(same_bits(stream.logits, wanted));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace runnel

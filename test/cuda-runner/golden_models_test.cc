@@ -1,0 +1,61 @@
+// Each architecture on the GPU backend: as near to transformers as the CPU is, since it has the CPU's bits.
+#include "test/fixtures/golden_models.h"
+
+#include "cpu-runner/cpu_backend.h"
+#include "cuda-runner/cuda_backend.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+constexpr double kMaxOfFloats = 1e-4;  // see test/cpu-runner/golden_models_test.cc
+constexpr uint32_t kBlockSize = 32;
+
+ModelHarness on_gpu(const std::string& path, const GoldenModel& model, const BackendOptions& options) {
+  return {path, make_cuda_backend(options), kBlockSize, 3, model.max_positions};
+}
+
+TEST_CASE("golden models: each architecture has the logits and greedy ids of transformers") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const Golden golden(model);
+    ModelHarness harness = on_gpu(f32_path(model), model, {.kv_type = KvType::kF32});
+    const Logits logits = harness.run(golden.ids(), 64);
+    CHECK(golden.difference(logits, "f32").max < kMaxOfFloats);
+    CHECK(golden.greedy_of(logits) == golden.greedy());
+  }
+}
+
+TEST_CASE("golden models: each architecture has the bits of the CPU, with weights of F32, F16 and Q8_0") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const std::vector<uint32_t> ids = Golden(model).ids();
+    const TemporaryFile halves(f16_bytes(model));
+    for (const std::string& path : {f32_path(model), q8_0_path(model), halves.path()}) {
+      CAPTURE(path);
+      ModelHarness gpu = on_gpu(path, model, {});
+      ModelHarness cpu(path, make_cpu_backend({.num_threads = 2}), 16, 0, model.max_positions);
+      REQUIRE(same_bits(gpu.run(ids, 50), cpu.run(ids, 64)));
+    }
+  }
+}
+
+TEST_CASE("golden models: graphs of decode steps have the bits of operations launched one by one") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    std::vector<uint32_t> ids = Golden(model).ids();
+    ids.resize(24);
+    ModelHarness eager = on_gpu(q8_0_path(model), model, {.enforce_eager = true});
+    ModelHarness graphs = on_gpu(q8_0_path(model), model, {});
+    const Logits wanted = eager.run(ids, 24);
+    std::vector<Stream> streams(3);
+    for (Stream& stream : streams) stream.token_ids = ids;
+    for (size_t step = 0; step < ids.size(); ++step)
+      graphs.step({{&streams[0], 1}, {&streams[1], 1}, {&streams[2], 1}});
+    for (const Stream& stream : streams) REQUIRE(same_bits(stream.logits, wanted));
+  }
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,122 @@
+#include "cuda-runner/kernels/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "test/cuda-runner/device_matrix.h"
+#include "test/cuda-runner/device_ready.h"
+#include "test/cuda-runner/on_device.h"
+#include "test/fixtures/product_reference.h"
+#include "test/fixtures/random_floats.h"
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+using reference::Ready;
+
+struct Use {
+  uint32_t expert;
+  float weight;
+};
+
+// docs/numerics.md: the largest logits first, of equal ones the lower index.
+std::vector<Use> uses_of(std::span<const float> logits, uint32_t num_used) {
+  std::vector<uint32_t> order(logits.size());
+  for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::stable_sort(order, std::greater(), [&](uint32_t i) { return logits[i]; });
+  std::vector<Use> uses;
+  float sum = 0.0f;
+  for (uint32_t i = 0; i < num_used; ++i) {
+    uses.push_back({order[i], exp_f32(logits[order[i]] - logits[order[0]])});
+    sum = sum + uses.back().weight;
+  }
+  for (Use& use : uses) use.weight = use.weight / sum;
+  return uses;
+}
+
+TEST_CASE("experts: a row's experts, what they compute and its sum have the bits of the reference") {
+  const TestStream stream;
+  std::mt19937 rng(61);
+  constexpr uint32_t kHidden = 64;
+  constexpr uint32_t kWidth = 96;
+  for (const TensorType type : {TensorType::kF32, TensorType::kQ8_0, TensorType::kQ4_1}) {
+    for (const auto& [num_experts, num_used] : {std::pair(1u, 1u), std::pair(5u, 2u), std::pair(40u, 8u)}) {
+      constexpr uint32_t kRows = 3;
+      CAPTURE(type_name(type));
+      CAPTURE(num_experts);
+      // Few different values, so that some are equal; zeros of both signs among them.
+      std::vector<float> logits(kRows * num_experts);
+      for (float& logit : logits) logit = static_cast<float>(static_cast<int>(rng() % 7) - 3) * 0.5f;
+      for (float& logit : logits) logit = logit == 0.0f && rng() % 2 == 0 ? -0.0f : logit;
+      const RandomMatrix gate(stream, type, num_experts * kWidth, kHidden, rng);
+      const RandomMatrix up(stream, type, num_experts * kWidth, kHidden, rng);
+      const RandomMatrix down(stream, type, num_experts * kHidden, kWidth, rng);
+      const Ready x = reference::ready(random_floats(kRows * kHidden, rng), kHidden);
+      const std::vector<float> before = random_floats(kRows * kHidden, rng);
+
+      const DeviceArray<float> router(stream, logits);
+      const DeviceArray<uint32_t> ids(stream, std::vector<uint32_t>(kRows * num_used));
+      const DeviceArray<float> weights(stream, kRows * num_used);
+      const ExpertUses uses{ids.view(), weights.view(), num_used};
+      const DeviceReady in(stream, x);
+      const DeviceReady gated(stream, kWidth, kRows * num_used);
+      const DeviceArray<float> out(stream, before);
+      require_success(choose_experts({router.view(), num_experts}, num_experts, kRows, uses, stream));
+      require_success(expert_gated_multiply(gate.on_device(), up.on_device(), Nonlinearity::kSilu, in.view(),
+                                            kRows, uses, gated.view(), stream));
+      require_success(add_expert_output(down.on_device(), kHidden, gated.view(), kRows, uses,
+                                        {out.view(), kHidden}, stream));
+
+      std::vector<uint32_t> wanted_ids;
+      std::vector<float> wanted_weights;
+      std::vector<float> wanted_gated;
+      for (uint32_t row = 0; row < kRows; ++row) {
+        for (const Use& use : uses_of(std::span(logits).subspan(row * num_experts, num_experts), num_used)) {
+          wanted_ids.push_back(use.expert);
+          wanted_weights.push_back(use.weight);
+          for (uint32_t i = 0; i < kWidth; ++i) {
+            const uint32_t output = use.expert * kWidth + i;
+            wanted_gated.push_back(reference::gated(reference::product(type, gate.row(output), x, row),
+                                                    reference::product(type, up.row(output), x, row)));
+          }
+        }
+      }
+      REQUIRE(ids.values() == wanted_ids);
+      REQUIRE(bits_of(weights.values()) == bits_of(wanted_weights));
+      const Ready ready = reference::ready(wanted_gated, kWidth);
+      REQUIRE(gated.is(ready));
+
+      std::vector<float> wanted = before;
+      for (uint32_t row = 0; row < kRows; ++row) {
+        for (uint32_t i = 0; i < kHidden; ++i) {
+          float sum = 0.0f;
+          for (uint32_t use = row * num_used; use < (row + 1) * num_used; ++use)
+            sum =
+                std::fma(wanted_weights[use],
+                         reference::product(type, down.row(wanted_ids[use] * kHidden + i), ready, use), sum);
+          wanted[row * kHidden + i] = sum + wanted[row * kHidden + i];
+        }
+      }
+      REQUIRE(bits_of(out.values()) == bits_of(wanted));
+    }
+  }
+}
+
+TEST_CASE("experts: logits that are no numbers choose some expert that there is") {
+  const TestStream stream;
+  const std::vector<float> logits = {NAN, -HUGE_VALF, NAN, HUGE_VALF, -NAN};
+  const DeviceArray<float> router(stream, logits);
+  const DeviceArray<uint32_t> ids(stream, std::vector<uint32_t>(5));
+  const DeviceArray<float> weights(stream, 5);
+  require_success(choose_experts({router.view(), 5}, 5, 1, {ids.view(), weights.view(), 5}, stream));
+  std::vector<uint32_t> chosen = ids.values();
+  std::ranges::sort(chosen);
+  CHECK(chosen == std::vector<uint32_t>{0, 1, 2, 3, 4});
+}
+
+}  // namespace
+}  // namespace runnel

@@ -1,0 +1,355 @@
+#!/usr/bin/env python3
+"""Writes a tiny random model of each architecture, and what transformers computes with it.
+
+For each model of MODELS, in test/golden/models:
+
+    NAME-f32.gguf, NAME-q8_0.gguf   the model as llama.cpp's converter names and lays out its tensors
+    NAME/                           the same weights as transformers saves them
+    NAME.json                       ids, greedy ids and logits of transformers' own class, eager and in single precision
+
+Weights are drawn so that they are the same numbers in F32, F16 and BF16: one reference serves files of the three. The
+Q8_0 file has a reference of its own, computed with the weights that it holds. Greedy ids are of models whose logits lie
+well apart, so that the order of sums decides nothing.
+
+    python3 -m venv v && v/bin/pip install -r test/golden/requirements.txt && v/bin/python test/golden/make.py [NAME...]
+
+With other weights of GPT-2, RUNNEL_CHECKPOINT_MODEL=FILE.gguf and RUNNEL_CHECKPOINT_REFERENCE=FILE.json point
+test/runner/commands/checkpoint_test.cc at them; the latter comes from
+
+    v/bin/python test/golden/make.py checkpoints FOLDER FILE.json 15496 13
+"""
+
+import json
+import math
+import pathlib
+import re
+import shutil
+import sys
+
+import gguf
+import numpy as np
+import torch
+import transformers as hf
+from make_tiny_llama import CHAT_TEMPLATE, MERGES, TOKENS
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+FOLDER = pathlib.Path(__file__).parent / "models"
+VOCAB, HIDDEN, LAYERS, CONTEXT = len(TOKENS), 64, 2, 512
+NUM_GREEDY = 64
+MIN_MARGIN = 5e-3  # between the largest logit and the next, at every greedy step: an F16 cache moves logits by 5e-4
+COMMON = dict(vocab_size=VOCAB, hidden_size=HIDDEN, intermediate_size=96, num_hidden_layers=LAYERS,
+              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=CONTEXT, bos_token_id=1,
+              eos_token_id=2, pad_token_id=2)
+LONGROPE = dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                original_max_position_embeddings=128, short_factor=[1.0, 1.05, 1.1, 1.2, 1.4, 1.8],
+                long_factor=[1.0, 1.3, 2.1, 3.9, 6.5, 9.0])
+
+# Name: transformers' configuration and class, GGUF's architecture, the dtype it is saved in, numbers of prompt ids.
+MODELS = {
+    # The factors of rope_freqs.weight: pairs that turn fast, slowly, and between the two.
+    "llama3": (hf.LlamaConfig(**COMMON, tie_word_embeddings=False, rope_parameters=dict(
+        rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+        original_max_position_embeddings=64)), hf.LlamaForCausalLM, "llama", torch.bfloat16, {"": 40}),
+    "mistral": (hf.MistralConfig(**COMMON, tie_word_embeddings=False, sliding_window=20), hf.MistralForCausalLM, "llama",
+                torch.float16, {"": 40}),
+    "qwen2": (hf.Qwen2Config(**COMMON, tie_word_embeddings=True), hf.Qwen2ForCausalLM, "qwen2", torch.bfloat16, {"": 40}),
+    # Heads that are wider than their share of the hidden state.
+    "qwen3": (hf.Qwen3Config(**COMMON, head_dim=32, tie_word_embeddings=True), hf.Qwen3ForCausalLM, "qwen3",
+              torch.bfloat16, {"": 40}),
+    "gpt2": (hf.GPT2Config(vocab_size=VOCAB, n_embd=HIDDEN, n_layer=LAYERS, n_head=4, n_positions=CONTEXT,
+                           bos_token_id=0, eos_token_id=0), hf.GPT2LMHeadModel, "gpt2", torch.float16, {"": 40}),
+    # Seven layers, the sixth of which sees everything; the query scale is not that of the head's width.
+    "gemma3": (hf.Gemma3TextConfig(**{**COMMON, "num_hidden_layers": 7, "intermediate_size": 64}, head_dim=32,
+                                   sliding_window=20, query_pre_attn_scalar=32, rope_parameters=dict(
+        sliding_attention=dict(rope_type="default", rope_theta=10000.0),
+        full_attention=dict(rope_type="linear", rope_theta=1000000.0, factor=8.0))), hf.Gemma3ForCausalLM, "gemma3",
+               torch.bfloat16, {"": 40}),
+    # Three quarters of a head of 16 are rotated. Prompts on both sides of the context that the factors depend on.
+    "phi3": (hf.Phi3Config(**COMMON, tie_word_embeddings=False, sliding_window=None, rope_parameters=LONGROPE,
+                           original_max_position_embeddings=128),
+             hf.Phi3ForCausalLM, "phi3", torch.bfloat16, {"short": 40, "long": 140}),
+    "qwen3moe": (hf.Qwen3MoeConfig(**COMMON, head_dim=16, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=32,
+                                   norm_topk_prob=True, tie_word_embeddings=False, decoder_sparse_step=1),
+                 hf.Qwen3MoeForCausalLM, "qwen3moe", torch.bfloat16, {"": 40}),
+}
+
+
+# --- weights ------------------------------------------------------------------------------------------------------
+
+
+def in_all_float_types(values):
+    """To the nearest numbers that F32, BF16 and F16 have."""
+    rounded = values.to(torch.bfloat16).to(torch.float32)
+    return torch.round(rounded * 2.0**21) / 2.0**21 if rounded.abs().max() < 4 else rounded
+
+
+def draw_weights(model, seed):
+    generator = torch.Generator().manual_seed(seed)
+    is_gemma = "Gemma" in type(model).__name__
+    for name, weight in model.named_parameters():
+        noise = torch.randn(weight.shape, generator=generator)
+        if name.endswith("bias"):
+            values = 0.3 * noise
+        elif "norm" in name or ".ln_" in name:
+            values = 0.1 * noise + (0.0 if is_gemma else 1.0)
+        elif "Conv1D" in type(model.get_submodule(name.rpartition(".")[0])).__name__:
+            values = noise / math.sqrt(weight.shape[0])
+        elif "router" in name or name.endswith("mlp.gate.weight"):
+            values = 3.0 * noise / math.sqrt(weight.shape[-1])
+        else:
+            values = noise / math.sqrt(weight.shape[-1])
+        weight.data = in_all_float_types(values)
+    model.tie_weights()
+
+
+# --- GGUF ---------------------------------------------------------------------------------------------------------
+
+
+def permuted(weight, num_heads):
+    """Rows of queries or keys of llama, so that the two values of a rotated pair are neighbours."""
+    rows = weight.shape[0] // num_heads // 2
+    return weight.reshape(num_heads, 2, rows, *weight.shape[1:]).swapaxes(1, 2).reshape(weight.shape)
+
+
+def gguf_tensors(model, architecture):
+    """(GGUF's name, array with columns last) for each tensor of the model."""
+    config = model.config
+    names = gguf.get_tensor_name_map({v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[architecture], config.num_hidden_layers)
+    tied = config.tie_word_embeddings
+    for name, parameter in model.state_dict().items():
+        if tied and name == "lm_head.weight":
+            continue
+        weight = parameter.float().numpy()
+        if architecture == "gpt2" and re.search(r"(c_attn|c_proj|c_fc)\.weight$", name):
+            weight = weight.T  # transformers keeps them as (inputs, outputs)
+        if architecture == "gemma3" and name.endswith("norm.weight"):
+            weight = weight + 1
+        if architecture == "llama" and ".q_proj." in name:
+            weight = permuted(weight, config.num_attention_heads)
+        if architecture == "llama" and ".k_proj." in name:
+            weight = permuted(weight, config.num_key_value_heads)
+        parts = {name: weight}
+        if name.endswith("experts.gate_up_proj"):
+            half = weight.shape[1] // 2
+            base = name.removesuffix("gate_up_proj")
+            parts = {base + "gate_proj.weight": weight[:, :half], base + "up_proj.weight": weight[:, half:]}
+        elif name.endswith("experts.down_proj"):
+            parts = {name + ".weight": weight}
+        for part, array in parts.items():
+            mapped = names.get_name(part, try_suffixes=(".weight", ".bias"))
+            assert mapped, part
+            yield mapped, np.ascontiguousarray(array)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "llama3":
+        dim = HIDDEN // config.num_attention_heads
+        default = 1.0 / rope["rope_theta"] ** (torch.arange(0, dim, 2, dtype=torch.float32) / dim)
+        yield "rope_freqs.weight", (default / model.model.rotary_emb.inv_freq).numpy()
+    if rope.get("rope_type") == "longrope":
+        for length in ("long", "short"):
+            yield f"rope_factors_{length}.weight", np.array(rope[f"{length}_factor"], np.float32)
+
+
+def write_metadata(out, name, config, architecture):
+    out.add_name(f"Tiny {name}")
+    out.add_block_count(config.num_hidden_layers)
+    out.add_context_length(CONTEXT)
+    out.add_embedding_length(HIDDEN)
+    out.add_head_count(config.num_attention_heads)
+    out.add_vocab_size(VOCAB)
+    if architecture == "gpt2":
+        out.add_feed_forward_length(4 * HIDDEN)
+        out.add_layer_norm_eps(config.layer_norm_epsilon)
+    else:
+        rope = config.rope_parameters
+        rope = rope.get("full_attention", rope)
+        out.add_feed_forward_length(config.intermediate_size)
+        out.add_head_count_kv(config.num_key_value_heads)
+        out.add_layer_norm_rms_eps(config.rms_norm_eps)
+        out.add_rope_freq_base(rope["rope_theta"])
+        if architecture in ("qwen3", "qwen3moe", "gemma3"):
+            out.add_key_length(config.head_dim)
+            out.add_value_length(config.head_dim)
+        if architecture in ("llama", "phi3"):
+            out.add_rope_dimension_count(int(rope.get("partial_rotary_factor", 1.0) * HIDDEN) // config.num_attention_heads)
+        if getattr(config, "sliding_window", None) or architecture == "phi3":
+            out.add_sliding_window(config.sliding_window or 0)
+        if rope["rope_type"] == "linear":
+            out.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+            out.add_rope_scaling_factor(rope["factor"])
+        if rope["rope_type"] == "longrope":
+            original = rope["original_max_position_embeddings"]
+            out.add_rope_scaling_orig_ctx_len(original)
+            out.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(CONTEXT / original) / math.log(original)))
+    if architecture == "qwen3moe":
+        out.add_expert_count(config.num_experts)
+        out.add_expert_used_count(config.num_experts_per_tok)
+        out.add_expert_feed_forward_length(config.moe_intermediate_size)
+    out.add_tokenizer_model("gpt2")
+    out.add_tokenizer_pre("gpt-2")
+    out.add_token_list(TOKENS)
+    out.add_token_types([3] * 3 + [1] * (VOCAB - 3))
+    out.add_token_merges(MERGES)
+    out.add_bos_token_id(1)
+    out.add_eos_token_id(2)
+    out.add_add_bos_token(False)
+    out.add_chat_template(CHAT_TEMPLATE)
+
+
+def stays_f32(name, array):
+    """As in converted files."""
+    return array.ndim == 1 or any(part in name for part in ("position_embd", "ffn_gate_inp", "wpe", "mlp.gate.weight"))
+
+
+def write_gguf(path, name, model, architecture, kind):
+    out = gguf.GGUFWriter(path, architecture)
+    write_metadata(out, name, model.config, architecture)
+    for tensor, array in gguf_tensors(model, architecture):
+        if kind == gguf.GGMLQuantizationType.F32 or stays_f32(tensor, array):
+            out.add_tensor(tensor, array.astype(np.float32))
+        else:
+            quantised = gguf.quantize(array, kind)
+            assert np.array_equal(gguf.dequantize(quantised, kind), array)
+            out.add_tensor(tensor, quantised, raw_dtype=kind)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
+def quantise_weights(model, kind):
+    """Gives the model the weights that a file of this kind holds."""
+    for name, weight in model.named_parameters():
+        array = weight.data.numpy()
+        if stays_f32(name, array):
+            continue
+        is_transposed = "Conv1D" in type(model.get_submodule(name.rpartition(".")[0])).__name__
+        array = np.ascontiguousarray(array.T if is_transposed else array)
+        held = gguf.dequantize(gguf.quantize(array, kind), kind)
+        weight.data = torch.from_numpy(np.ascontiguousarray(held.T if is_transposed else held))
+    model.tie_weights()
+
+
+# --- what transformers computes -----------------------------------------------------------------------------------
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids]), use_cache=False).logits[0]
+
+
+def greedy(model, prompt):
+    """The ids, and how far the largest logit was from the next at the worst of them."""
+    ids, margin = list(prompt), math.inf
+    for _ in range(NUM_GREEDY):
+        (best, second), (token, _) = logits_of(model, ids)[-1].topk(2)
+        margin = min(margin, float(best - second))
+        ids.append(int(token))
+    return ids[len(prompt):], margin
+
+
+def rows_of(logits, positions):
+    return [[round(float(value), 6) for value in logits[position]] for position in positions]
+
+
+def golden_of(model, quantised, prompt):
+    """None where two logits are too near each other."""
+    greedy_ids, margin = greedy(model, prompt)
+    if margin < MIN_MARGIN or len(set(greedy_ids)) < 4:
+        return None
+    ids = [*prompt, *greedy_ids]
+    positions = sorted({0, 1, 31, 32, 63, len(prompt) - 1, len(ids) - 1})
+    return {"prompt": prompt, "greedy": greedy_ids, "positions": positions,
+            "logits": rows_of(logits_of(model, ids), positions),
+            "logits_q8_0": rows_of(logits_of(quantised, ids), positions)}
+
+
+# --- GPT-2 step by step -------------------------------------------------------------------------------------------
+
+
+def gpt2_checkpoints(model, ids):
+    """What the first block computes of these ids, by hooks: name -> (shape, values)."""
+    seen = {}
+
+    def keep(name):
+        def hook(_module, _inputs, output):
+            seen[name] = output[0] if isinstance(output, tuple) else output
+        return hook
+
+    block = model.transformer.h[0]
+    hooks = [module.register_forward_hook(keep(name)) for name, module in [
+        ("norm", block.ln_1), ("qkv", block.attn.c_attn), ("attention", block.attn.c_proj), ("ffn_norm", block.ln_2),
+        ("gated", block.mlp.act), ("ffn", block.mlp.c_proj), ("block", block)]]
+    with torch.no_grad():
+        out = model(torch.tensor([ids]), use_cache=False, output_attentions=True)
+    for hook in hooks:
+        hook.remove()
+    hidden, heads = model.config.n_embd, model.config.n_head
+    dim = hidden // heads
+    q, k, v = (part.reshape(len(ids), heads, dim) for part in seen.pop("qkv")[0].split(hidden, dim=-1))
+    seen = {name: value[0] for name, value in seen.items()}
+    seen |= {"q": q, "k": k, "v": v, "scores": torch.einsum("ihd,jhd->hij", q, k) / math.sqrt(dim),
+             "probabilities": out.attentions[0][0], "logits": out.logits[0]}
+    for temperature in (0.5, 0.8, 1.0, 2.0):
+        seen[f"softmax_{temperature}"] = torch.softmax(out.logits[0, -1] / temperature, dim=-1)
+    return {"ids": ids, "tensors": {name: {"shape": list(value.shape), "values": [float(f"{x:.9g}") for x in
+                                                                                    value.flatten().tolist()]}
+                                    for name, value in seen.items()}}
+
+
+# --- a folder -----------------------------------------------------------------------------------------------------
+
+
+def write_tokenizer(folder):
+    vocabulary = {token: index for index, token in enumerate(TOKENS)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[tuple(merge.split(" ")) for merge in MERGES]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(TOKENS[:3])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "PreTrainedTokenizerFast", "bos_token": TOKENS[1], "eos_token": TOKENS[2],
+        "pad_token": TOKENS[2], "add_bos_token": False, "chat_template": CHAT_TEMPLATE}, indent=2) + "\n")
+
+
+def make(name):
+    config, kind_of_model, architecture, dtype, prompts = MODELS[name]
+    config._attn_implementation = "eager"
+    config._experts_implementation = "eager"
+    q8_0, f32 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.F32
+    for seed in range(1, 1000):
+        model, quantised = kind_of_model(config).float().eval(), kind_of_model(config).float().eval()
+        for one in (model, quantised):
+            draw_weights(one, seed)
+        quantise_weights(quantised, q8_0)
+        rng = np.random.default_rng(seed)
+        golden = {label: golden_of(model, quantised, rng.integers(0, VOCAB, count).tolist())
+                  for label, count in prompts.items()}
+        if all(golden.values()):
+            break
+    else:
+        sys.exit(f"{name}: no seed has logits that lie well apart")
+    write_gguf(FOLDER / f"{name}-f32.gguf", name, model, architecture, f32)
+    write_gguf(FOLDER / f"{name}-q8_0.gguf", name, quantised, architecture, q8_0)
+    for label, one in golden.items():
+        (FOLDER / f"{'-'.join(filter(None, (name, label)))}.json").write_text(json.dumps(one) + "\n")
+    if architecture == "gpt2":
+        (FOLDER / "gpt2-checkpoints.json").write_text(json.dumps(gpt2_checkpoints(model, [15, 213])) + "\n")
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    model.to(dtype).save_pretrained(folder)
+    write_tokenizer(folder)
+    print(f"{name}: seed {seed}, {sum(p.numel() for p in model.parameters())} parameters")
+
+
+def write_checkpoints(source, out, ids):
+    """Of a GPT-2 in a folder of transformers', for RUNNEL_CHECKPOINT_REFERENCE."""
+    model = hf.GPT2LMHeadModel.from_pretrained(source, attn_implementation="eager").float().eval()
+    pathlib.Path(out).write_text(json.dumps(gpt2_checkpoints(model, [int(token) for token in ids])) + "\n")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["checkpoints"]:
+        sys.exit(write_checkpoints(sys.argv[2], sys.argv[3], sys.argv[4:]))
+    FOLDER.mkdir(exist_ok=True)
+    for model_name in sys.argv[1:] or MODELS:
+        make(model_name)

@@ -1,0 +1,144 @@
+// Each architecture's tensors and hyper-parameters: what is missing, extra, misshapen or out of bounds is
+// named.
+#include "runner/models/architectures.h"
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <sstream>
+
+#include "cpu-runner/cpu_backend.h"
+#include "runner/formats/quoted.h"
+#include "runner/models/registry.h"
+#include "test/fixtures/golden_models.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+constexpr StepLimits kLimits{.max_rows = 8, .max_head_rows = 8};
+
+std::string outcome_of(const GgufWriter& writer) {
+  const TemporaryFile file(writer.bytes());
+  const Result<GgufFile> opened = GgufFile::open(file.path());
+  REQUIRE(opened.ok());
+  const auto backend = make_cpu_backend({.num_threads = 1});
+  REQUIRE(backend.ok());
+  const auto model = load_model(*opened, "", 0, **backend, kLimits, {});
+  if (model) return "accepted";
+  CHECK(model.error().exit_code == ExitCode::kBadModel);
+  CHECK(model.error().message.starts_with(file.path()));
+  return model.error().message.substr(file.path().size() + 1);
+}
+
+std::string outcome_of(const std::string& name, const std::function<void(GgufWriter&)>& change) {
+  GgufWriter writer = writer_of(golden_model_path(name + "-f32.gguf"));
+  change(writer);
+  return outcome_of(writer);
+}
+
+// The embedding stands in for an output matrix, and ones for the factors of a rope.
+bool is_optional(const std::string& tensor) {
+  return tensor == "output.weight" || tensor == "rope_freqs.weight";
+}
+
+TEST_CASE("every tensor of every architecture is asked for, by its name and shape") {
+  for (const GoldenModel& model : kGoldenModels) {
+    const GgufWriter whole = writer_of(f32_path(model));
+    for (const WrittenTensor& tensor : whole.tensors) {
+      CAPTURE(model.name);
+      CAPTURE(tensor.name);
+      GgufWriter without = whole;
+      without.remove_tensor(tensor.name);
+      const std::string outcome = outcome_of(without);
+      const std::string wanted =
+          is_optional(tensor.name) ? "accepted" : "lacks tensor " + runnel::quoted(tensor.name) + ".";
+      // Without the long factors there is no use for the short ones.
+      if (tensor.name == "rope_factors_long.weight") {
+        CHECK(outcome.starts_with("has tensor \"rope_factors_short.weight\", for which"));
+      } else {
+        CHECK(outcome == wanted);
+      }
+
+      GgufWriter misshapen = whole;
+      misshapen.tensor(tensor.name).dims.push_back(2);
+      misshapen.tensor(tensor.name).data += tensor.data;
+      const std::string refusal = outcome_of(misshapen);
+      CHECK(refusal.find("tensor " + runnel::quoted(tensor.name)) != std::string::npos);
+      CHECK(refusal.find(" was expected.") != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("a tensor that an architecture has no use for is named") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.name);
+    for (const char* name : {"blk.0.attn_sinks.weight", "blk.9.attn_norm.weight", "cls.weight"}) {
+      GgufWriter writer = writer_of(f32_path(model));
+      writer.tensors.push_back({name, {8}, 0, std::string(32, '\0'), std::nullopt});
+      CHECK(outcome_of(writer).starts_with("has tensor " + runnel::quoted(name) + ", for which"));
+    }
+  }
+}
+
+TEST_CASE("hyper-parameters that one architecture has are checked as all are") {
+  CHECK(outcome_of("qwen3moe", [](GgufWriter& w) { w.remove("qwen3moe.expert_count"); }) ==
+        "lacks metadata qwen3moe.expert_count.");
+  CHECK(outcome_of("qwen3moe", [](GgufWriter& w) { w.u32("qwen3moe.expert_count", 100'000); }) ==
+        "has qwen3moe.expert_count 100000; it must be from 1 to 1024.");
+  CHECK(outcome_of("qwen3moe", [](GgufWriter& w) { w.u32("qwen3moe.expert_used_count", 7); }) ==
+        "has qwen3moe.expert_used_count 7; it must be from 1 to 6.");
+  CHECK(outcome_of("qwen3moe", [](GgufWriter& w) { w.u32("qwen3moe.expert_feed_forward_length", 33); }) ==
+        "has qwen3moe.expert_feed_forward_length 33; with experts it must be a multiple of 32.");
+  CHECK(outcome_of("gpt2", [](GgufWriter& w) { w.remove("gpt2.attention.layer_norm_epsilon"); }) ==
+        "lacks metadata gpt2.attention.layer_norm_epsilon.");
+  CHECK(outcome_of("phi3", [](GgufWriter& w) { w.u32("phi3.rope.scaling.original_context_length", 0); }) ==
+        "has phi3.rope.scaling.original_context_length 0; it must be from 1 to 512.");
+  CHECK(outcome_of("phi3", [](GgufWriter& w) {
+          w.f32("phi3.rope.scaling.attn_factor", 0.0f);
+        }).starts_with("has phi3.rope.scaling.attn_factor 0.0"));
+  CHECK(outcome_of("phi3", [](GgufWriter& w) { w.text("phi3.rope.scaling.type", "yarn"); }) ==
+        "asks for rope scaling \"yarn\", which is not supported.");
+  CHECK(outcome_of("gemma3", [](GgufWriter& w) { w.u32("gemma3.attention.sliding_window_pattern", 0); }) ==
+        "has gemma3.attention.sliding_window_pattern 0; it must be from 1 to 1024.");
+  CHECK(outcome_of("gemma3", [](GgufWriter& w) {
+          w.f32("gemma3.rope.freq_base_swa", 0.5f);
+        }).starts_with("has gemma3.rope.freq_base_swa 0.5"));
+}
+
+TEST_CASE("factors of a rope that cannot be computed with are refused by name") {
+  for (const float bad : {0.0f, -1.0f, 1e-5f, 1e9f, std::nanf(""), HUGE_VALF}) {
+    CAPTURE(bad);
+    const std::string refusal = outcome_of("llama3", [&](GgufWriter& w) {
+      std::memcpy(w.tensor("rope_freqs.weight").data.data() + sizeof(float), &bad, sizeof bad);
+    });
+    CHECK(refusal.find("in tensor \"rope_freqs.weight\", outside of what can be computed with.") !=
+          std::string::npos);
+  }
+  CHECK(outcome_of("llama3", [](GgufWriter& w) {
+          w.f32("llama.rope.scaling.factor", 2.0f);
+        }).starts_with("has both a factor for all positions and tensor \"rope_freqs.weight\""));
+}
+
+TEST_CASE("every architecture that there is has a golden model") {
+  for (const GoldenModel& model : kGoldenModels) {
+    const Result<GgufFile> file = GgufFile::open(f32_path(model));
+    REQUIRE(file.ok());
+    const Architecture* architecture = find_architecture(*file->text("general.architecture"));
+    REQUIRE(architecture != nullptr);
+  }
+  const auto has_golden = [](std::string_view name) {
+    return std::ranges::any_of(kGoldenModels, [&](const GoldenModel& model) {
+      return *GgufFile::open(f32_path(model))->text("general.architecture") == name;
+    });
+  };
+  std::istringstream names(architecture_names());
+  for (std::string name; std::getline(names >> std::ws, name, ',');) {
+    CAPTURE(name);
+    CHECK(has_golden(name));
+  }
+}
+
+}  // namespace
+}  // namespace runnel
