@@ -108,7 +108,7 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
     for (int v = 0; v < kVectors; ++v) {
       scales[v] = Format::scales(segment, block, v);
       if (Format::kFormat.has_minimum) minima[v] = Format::minima(segment, block, v);
-      if (kHasTwoSums) excess[v] = Format::sub_scale_pairs(segment, block, v) * Format::kExcess;
+      if (kHasTwoSums) excess[v] = times(Format::sub_scale_pairs(segment, block, v), Format::kExcess);
       if (kHasTwoSums) sub_minima[v] = Format::sub_minimum_pairs(segment, block, v);
     }
 #pragma GCC unroll 4
