@@ -88,13 +88,14 @@ std::string outcome_of(const std::string& path, std::string_view bytes) {
 std::vector<std::string> seed_corpus() {
   std::vector<std::string> corpus;
   for (const TensorType type : tensor_types()) {
+    const uint32_t width = test::whole_blocks(type, 32);
     test::GgufWriter file = test::write_tiny_llama({.matrix_type = type,
                                                     .embedding_type = type,
                                                     .num_layers = 1,
-                                                    .hidden = 32,
-                                                    .num_heads = 2,
+                                                    .hidden = width,
+                                                    .num_heads = width / 16,
                                                     .num_kv_heads = 1,
-                                                    .ffn = 32,
+                                                    .ffn = width,
                                                     .vocab = 4,
                                                     .window = type == TensorType::kF16 ? 4u : 0u});
     // What the runner reads over: every kind of value, and a tokenizer.
