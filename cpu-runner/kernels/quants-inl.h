@@ -85,7 +85,7 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
     const std::byte* words = segment.weights + block * Format::kWords * kWordRowBytes;
     const int8_t* quants = x.quants + block * kBlockColumns;
     Ints totals[kColumns][kVectors] = {};
-#pragma GCC unroll 1
+#pragma GCC unroll 2
     for (uint32_t half = 0; half < Format::kFormat.num_sums(); ++half) {
       typename Format::Dots::Sum sums[kColumns][kVectors] = {};
       add_up<Format>(words, half, quants, x.stride, sums);
