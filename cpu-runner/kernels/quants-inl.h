@@ -85,7 +85,7 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
     const std::byte* words = segment.weights + block * Format::kWords * kWordRowBytes;
     const int8_t* quants = x.quants + block * kBlockColumns;
     Ints totals[kColumns][kVectors] = {};
-#pragma GCC unroll 1
+#pragma GCC unroll 2
     for (uint32_t half = 0; half < Format::kFormat.num_sums(); ++half) {
       typename Format::Dots::Sum sums[kColumns][kVectors] = {};
       add_up<Format>(words, half, quants, x.stride, sums);
@@ -108,7 +108,7 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
     for (int v = 0; v < kVectors; ++v) {
       scales[v] = Format::scales(segment, block, v);
       if (Format::kFormat.has_minimum) minima[v] = Format::minima(segment, block, v);
-      if (kHasTwoSums) excess[v] = Format::sub_scale_pairs(segment, block, v) * Format::kExcess;
+      if (kHasTwoSums) excess[v] = times(Format::sub_scale_pairs(segment, block, v), Format::kExcess);
       if (kHasTwoSums) sub_minima[v] = Format::sub_minimum_pairs(segment, block, v);
     }
 #pragma GCC unroll 4

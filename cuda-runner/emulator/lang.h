@@ -64,9 +64,9 @@ inline uint32_t select_bytes(uint32_t a, uint32_t b, uint32_t selectors) {
   const uint64_t bytes = uint64_t{b} << 32 | a;
   uint32_t selected = 0;
   for (uint32_t i = 0; i < 4; ++i) {
-    const uint32_t number = selectors >> (4 * i) & 15;
-    CHECK(number < 8);
-    selected |= static_cast<uint32_t>(bytes >> (8 * number) & 255) << (8 * i);
+    const uint32_t selector = selectors >> (4 * i);
+    const uint32_t byte = bytes >> (8 * (selector & 7)) & 0xff;
+    selected |= ((selector & 8) == 0 ? byte : byte >> 7 != 0 ? 0xff : 0) << (8 * i);
   }
   return selected;
 }

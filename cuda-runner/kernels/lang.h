@@ -108,8 +108,8 @@ __device__ inline uint16_t to_half(float value) {
   return __half_as_ushort(__float2half_rn(value));
 }
 
-// Four of the eight bytes of a, from 0 on, and b, from 4 on: those whose numbers are the four lowest nibbles
-// of selectors, which are below 8.
+// Four of the eight bytes of a, from 0 on, and b, from 4 on: those whose numbers are in the four lowest
+// nibbles of selectors. A nibble with 8 in it is the byte's sign, eight times.
 __device__ inline uint32_t select_bytes(uint32_t a, uint32_t b, uint32_t selectors) {
   return __byte_perm(a, b, selectors);
 }

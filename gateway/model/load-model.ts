@@ -12,6 +12,7 @@ import { GgufError, readGguf } from './gguf.ts';
 import { type Metadata, MetadataError } from './metadata.ts';
 import { identityOf, type Model, modelIdOf } from './model.ts';
 import { ModelFileError } from './model-file-error.ts';
+import { partsOf, requirePart } from './model-parts.ts';
 
 /** Ends of an answer, where the file names them: of the text, of a turn, of a message. */
 const stopKeys = [
@@ -33,12 +34,39 @@ export async function loadModel(path: string): Promise<Model> {
 }
 
 function* readModel(path: string): Steps<Model> {
+  const parts = partsOf(path);
+  const first = yield* readPart(parts, 0);
+  for (let index = 1; index < parts.length; index++) yield* readPart(parts, index);
+  return yield* modelFrom(path, first.metadata, first.stats);
+}
+
+interface Part {
+  readonly metadata: Metadata;
+  readonly stats: BigIntStats;
+}
+
+function* readPart(parts: readonly string[], index: number): Steps<Part> {
+  const path = parts[index] as string;
+  try {
+    return yield* readFile(path, index, parts.length);
+  } catch (error) {
+    if (index > 0 && errorCode(error) === 'ENOENT') {
+      const message = `The model ${parts[0]} is part 1 of ${parts.length}; part ${index + 1}, ${path}, does not exist.`;
+      throw new ModelFileError(66, message, { cause: error });
+    }
+    throw asModelFileError(path, error);
+  }
+}
+
+function* readFile(path: string, index: number, count: number): Steps<Part> {
   // O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const stats = fstatSync(fd, { bigint: true });
     if (!stats.isFile()) throw new ModelFileError(66, `The model ${path} is not a regular file.`);
-    return yield* modelFrom(path, yield* readGguf(fd, Number(stats.size)), stats);
+    const metadata = yield* readGguf(fd, Number(stats.size));
+    requirePart(metadata, index, count);
+    return { metadata, stats };
   } finally {
     closeSync(fd);
   }
@@ -87,6 +115,21 @@ const fileTypes: ReadonlyMap<number, string> = new Map([
   [2, 'Q4_0'],
   [3, 'Q4_1'],
   [7, 'Q8_0'],
+  [8, 'Q5_0'],
+  [9, 'Q5_1'],
+  [10, 'Q2_K'],
+  [11, 'Q3_K_S'],
+  [12, 'Q3_K_M'],
+  [13, 'Q3_K_L'],
+  [14, 'Q4_K_S'],
+  [15, 'Q4_K_M'],
+  [16, 'Q5_K_S'],
+  [17, 'Q5_K_M'],
+  [18, 'Q6_K'],
+  [25, 'IQ4_NL'],
+  [30, 'IQ4_XS'],
+  [32, 'BF16'],
+  [38, 'MXFP4'],
 ]);
 
 function quantKindOf(metadata: Metadata): string | undefined {

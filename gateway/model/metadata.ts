@@ -56,6 +56,17 @@ export class Metadata {
     return Number(found.value);
   }
 
+  /** A whole number of any type, at most 2^32: writers differ in how they store small counts. */
+  optionalCount(key: string): number | undefined {
+    const found = this.#values.get(key);
+    if (found === undefined) return undefined;
+    if (!/^u?int(8|16|32|64)$/.test(found.type)) throw wrongType(key, found, 'a whole number');
+    const count = Number(found.value);
+    if (count < 0 || count > 2 ** 32)
+      throw new MetadataError(`the key ${key} is ${count}, which is no count`);
+    return count;
+  }
+
   optionalBool(key: string): boolean | undefined {
     const found = this.#values.get(key);
     if (found === undefined) return undefined;

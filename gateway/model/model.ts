@@ -2,6 +2,7 @@ import type { BigIntStats } from 'node:fs';
 import { basename } from 'node:path';
 import type { ChatTemplate } from '../chat/chat-template.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { withoutPart } from './model-parts.ts';
 
 /** What the gateway knows of a model, read from its file's metadata. Tensors are the runner's. */
 export interface Model {
@@ -29,9 +30,9 @@ export interface Model {
   readonly device: bigint;
 }
 
-/** As clients name the model of a file: by the file's name without directory and .gguf. */
+/** As clients name the model of a file: by the file's name without directory, part and .gguf. */
 export function modelIdOf(path: string): string {
-  return basename(path, '.gguf');
+  return basename(withoutPart(path), '.gguf');
 }
 
 /** A file that was replaced or written anew has another; as a runner's Ready.model_identity ends. */

@@ -102,13 +102,13 @@ Result<void> check_block_size(uint32_t block_size) {
 
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
-  const Result<RegularFile> opened = RegularFile::open(flags.model);
+  const Result<ModelFiles> opened = ModelFiles::open(flags.model);
   if (!opened.ok()) return opened.error();
   return load(flags, *opened, std::move(backend), progress);
 }
 
-Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
-                         std::unique_ptr<Backend> backend, const LoadProgressFn& progress) {
+Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
+                         const LoadProgressFn& progress) {
   if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
   Result<GgufFile> file = GgufFile::read(opened);
   if (!file.ok()) return file.error();

@@ -75,8 +75,8 @@ struct LoadedModel {
 // Loads, and reserves the KV cache: as many blocks as kv_cache_bytes holds, or as memory_bytes leaves room
 // for, but no more than max_num_seqs full contexts need. Opens nothing. Fails with the exit code of what is
 // wrong: the file, a flag, or memory.
-Result<LoadedModel> load(const EngineFlags& flags, const RegularFile& opened,
-                         std::unique_ptr<Backend> backend, const LoadProgressFn& progress);
+Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
+                         const LoadProgressFn& progress);
 // Opens flags.model first.
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress);

@@ -124,7 +124,7 @@ Error for_device(Error error, const std::string& device) {
 Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags,
                          const BackendFactory& factory, FrameWriter& writer, Recorder* recorder) {
   // Whatever is read later is opened here, and threads start behind it, so that the sandbox holds for all.
-  const Result<RegularFile> file = RegularFile::open(flags.model);
+  const Result<ModelFiles> file = ModelFiles::open(flags.model);
   (void)private_memory_bytes();
   (void)available_memory_bytes();
   const Result<std::string> sandbox = factory.uses_gpu() ? enter_sandbox(serve_flags.sandbox, kGpuObstacle)

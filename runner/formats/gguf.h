@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "runner/formats/regular_file.h"
+#include "runner/formats/model_files.h"
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
 
@@ -33,8 +33,9 @@ struct GgufEntry {
 
 class GgufFile {
  public:
-  // Maps and checks. Errors: kBadModel, kSystem; the message names the path and the fault.
-  static Result<GgufFile> read(const RegularFile& file);
+  // Maps and checks, all parts of a model that is split: metadata are the first part's, tensors those of all.
+  // Errors: kBadModel, kSystem; the message names the path and the fault.
+  static Result<GgufFile> read(const ModelFiles& files);
   // Opens and reads. Errors also: kNoFile, kNoPermission.
   static Result<GgufFile> open(const std::string& path);
 
@@ -44,9 +45,10 @@ class GgufFile {
 
   const std::string& path() const;
   uint32_t version() const;
+  // Of all parts.
   uint64_t file_bytes() const;
-  // Hash of header and tensor table, with size, modification time and inode: what Ready.model_identity
-  // carries.
+  // Hash of header and tensor table, with size, modification time and inode of the first part: what
+  // Ready.model_identity carries. Those of other parts go into the hash.
   const std::string& identity() const;
 
   const std::vector<GgufEntry>& entries() const;

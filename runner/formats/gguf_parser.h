@@ -45,6 +45,13 @@ Result<std::vector<TensorView>> parse_gguf_tensors(ByteReader& reader, uint64_t 
 // Whether what was read so far, up to and including `what`, is within kMaxGgufHeadBytes.
 Result<void> check_gguf_head(const ByteReader& reader, const std::string& what, const std::string& path);
 
+// Whether a file says that it is this part, from 0 on, of so many: by split.no and split.count, which a model
+// that is one file has not. Errors as parse_gguf's.
+Result<void> check_gguf_part(const GgufContents& contents, uint32_t part, uint32_t num_parts,
+                             const std::string& path);
+// Whether all parts together have the tensors that the first says, by split.tensors.count.
+Result<void> check_gguf_parts(const GgufContents& contents, const std::string& path);
+
 // "<path> is truncated: it ends in the middle of <what>."
 Error gguf_truncated(const std::string& path, const std::string& what);
 Error gguf_error(const std::string& path, const std::string& sentence);

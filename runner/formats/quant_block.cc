@@ -27,9 +27,10 @@ void read_nibbles(const std::byte* from, QuantBlock& block) {
 
 // A fifth bit of each code: bit i of 32 is weight i's.
 void read_fifth_bits(const std::byte* from, QuantBlock& block) {
+  constexpr uint32_t kToBytes =
+      1 | 1 << 7 | 1 << 14 | 1 << 21;  // bit i of four goes to bit 8 i, among others
   const auto bits = read<uint32_t>(from);
-  for (uint32_t i = 0; i < kQuantBlockWeights; ++i)
-    block.codes[i / 4] |= ((bits >> i) & 1) << (8 * (i % 4) + 4);
+  for (uint32_t i = 0; i < 8; ++i) block.codes[i] |= ((bits >> (4 * i) & 15) * kToBytes & 0x01010101) << 4;
 }
 
 // Codes of 4 bits, or of 2, of a block of 256: 32 bytes hold the bits of the first block of 32 lowest, then

@@ -78,7 +78,12 @@ void fill_block(TensorType type, float rms, std::mt19937_64& random, std::span<s
     rest = rest.subspan(count);
   }
   const RandomBlock& block = random_block(type);
-  const float d = scale(rms / block.rms, random);
+  float d = scale(rms / block.rms, random);
+  if (type == TensorType::kMXFP4) {
+    // One of the two powers of two around it, so that the mean of the squares is the same.
+    const float power = std::exp2(std::floor(std::log2(std::fabs(d))));
+    d = unit(random) < (d * d / (power * power) - 1.0f) / 3.0f ? 2.0f * power : power;
+  }
   set_halves(type, d, d * block.minimum * (0.9f + 0.2f * unit(random)), out);
 }
 

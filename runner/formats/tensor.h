@@ -22,7 +22,7 @@ uint32_t block_bytes(TensorType type);
 std::string_view type_name(TensorType type);
 // "q4_1": what flags call them.
 std::optional<TensorType> tensor_type_named(std::string_view name);
-// "f32, f16, q4_0, q4_1, q8_0", for messages.
+// "f32, f16, q4_0, ...", for messages.
 std::string tensor_type_names();
 
 // A view into the mapped file; the file must outlive it.

@@ -22,6 +22,14 @@ class TinyModels {
         {.matrix_type = kF32, .embedding_type = kF32, .hidden = 40, .num_heads = 4, .ffn = 72, .vocab = 131},
         {.matrix_type = kQ4_1, .embedding_type = kQ4_1, .num_layers = 4, .hidden = 32, .num_heads = 2},
         {.matrix_type = kQ8_0, .embedding_type = kF16, .num_heads = 2, .num_kv_heads = 1, .window = 24},
+        {.matrix_type = kQ5_1, .embedding_type = kBF16, .num_layers = 1},
+        {.matrix_type = kMXFP4, .embedding_type = kIQ4_NL},
+        {.matrix_type = kQ4_K,
+         .embedding_type = kQ6_K,
+         .num_layers = 1,
+         .hidden = 256,
+         .num_heads = 8,
+         .ffn = 256},
     };
     for (const test::TinyLlama& shape : shapes)
       files_.push_back(std::make_unique<test::TemporaryFile>(test::write_tiny_llama(shape).bytes()));

@@ -62,7 +62,7 @@ void compute(LoadedModel& loaded) {
 
 // bytes: of the file.
 std::string outcome_of(const std::string& path, std::string_view bytes) {
-  const Result<RegularFile> opened = RegularFile::open(path);
+  const Result<ModelFiles> opened = ModelFiles::open(path);
   if (!opened.ok()) finding(opened.error().message);
   const Result<GgufFile> file = GgufFile::read(*opened);
   if (!file.ok()) {
@@ -87,15 +87,15 @@ std::string outcome_of(const std::string& path, std::string_view bytes) {
 
 std::vector<std::string> seed_corpus() {
   std::vector<std::string> corpus;
-  for (const TensorType type :
-       {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ8_0}) {
+  for (const TensorType type : tensor_types()) {
+    const uint32_t width = test::whole_blocks(type, 32);
     test::GgufWriter file = test::write_tiny_llama({.matrix_type = type,
                                                     .embedding_type = type,
                                                     .num_layers = 1,
-                                                    .hidden = 32,
-                                                    .num_heads = 2,
+                                                    .hidden = width,
+                                                    .num_heads = width / 16,
                                                     .num_kv_heads = 1,
-                                                    .ffn = 32,
+                                                    .ffn = width,
                                                     .vocab = 4,
                                                     .window = type == TensorType::kF16 ? 4u : 0u});
     // What the runner reads over: every kind of value, and a tokenizer.

@@ -1,7 +1,8 @@
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readGguf } from '../../../gateway/model/gguf.ts';
+import { tensorLayouts } from '../../../gateway/model/gguf-types.ts';
 import { finish } from '../../../gateway/ops/long-work.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import {
@@ -262,6 +263,28 @@ test('any byte changed gives metadata or a fault of its own kind, never another 
         `seed ${random.seed}, run ${run}: ${(error as Error).stack}`,
       );
     }
+  }
+});
+
+test('blocks of each type that runners read have the size that runners know', () => {
+  const source = (name: string) =>
+    readFileSync(new URL(`../../../runner/formats/${name}`, import.meta.url), 'utf8');
+  const numbers = new Map(
+    [...source('tensor_type.h').matchAll(/k(\w+) = (\d+),/g)].map(([, name, number]) => [
+      name,
+      Number(number),
+    ]),
+  );
+  const rows = [...source('tensor.cc').matchAll(/\{TensorType::k(\w+), "\w+", (\d+), (\d+)\}/g)];
+  assert.is(rows.length, numbers.size);
+  assert.ok(rows.length >= 16);
+  for (const [, name, blockElements, blockBytes] of rows) {
+    const layout = tensorLayouts.get(numbers.get(name) ?? -1);
+    assert.equal(
+      layout,
+      { blockElements: Number(blockElements), blockBytes: Number(blockBytes) },
+      `${name} is ${JSON.stringify(layout)}`,
+    );
   }
 });
 

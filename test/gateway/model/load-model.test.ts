@@ -75,6 +75,54 @@ test('what is not there, is no regular file, or may not be read has its exit cod
   }
 });
 
+function splitFile(name: string, no: WriterValue, count: WriterValue, first: boolean): string {
+  const split = { 'split.no': no, 'split.count': count };
+  const metadata = first ? tinyMetadata(split) : Object.entries(split);
+  return folder.write(name, writeGguf({ metadata }));
+}
+const u16 = (value: number): WriterValue => ({ type: 'uint16', value });
+
+test('a model that is split is named by its first part, and all its parts are there', async () => {
+  const first = splitFile('split-00001-of-00003.gguf', u16(0), u16(3), true);
+  splitFile('split-00002-of-00003.gguf', u16(1), { type: 'int32', value: 3 }, false);
+  const missing = await fault(first);
+  assert.is(missing.exitCode, 66);
+  assert.match(missing.message, /is part 1 of 3; part 3, .*split-00003-of-00003\.gguf, does not exist\.$/);
+
+  const last = splitFile('split-00003-of-00003.gguf', u16(2), u16(3), false);
+  assert.is((await loadModel(first)).id, 'split');
+  assert.match((await fault(last)).message, /is part 3 of 3 by its name; .*split-00001-of-00003\.gguf\.$/);
+  assert.is((await fault(last)).exitCode, 65);
+
+  const faults: [WriterValue, WriterValue, RegExp][] = [
+    [u16(1), u16(3), /split\.no is 1; part 3 of 3 has 2/],
+    [u16(2), u16(4), /split\.count is 4, but its name says that it is part 3 of 3/],
+    [u16(2), { type: 'string', value: '3' }, /split\.count/],
+    [{ type: 'int32', value: -1 }, u16(3), /split\.no is -1/],
+  ];
+  for (const [no, count, expected] of faults) {
+    splitFile('split-00003-of-00003.gguf', no, count, false);
+    const error = await errorOf(() => loadModel(first));
+    assert.instance(error, ModelFileError);
+    assert.match(error.message, expected);
+    assert.ok(error.message.includes('split-00003-of-00003.gguf'), error.message);
+  }
+  folder.write('split-00003-of-00003.gguf', 'no model');
+  assert.match(
+    (await errorOf(() => loadModel(first))).message,
+    /00003-of-00003\.gguf cannot be used: it does not/,
+  );
+});
+
+test('parts by name and parts by metadata have to agree', async () => {
+  const renamed = splitFile('renamed.gguf', u16(0), u16(3), true);
+  assert.match((await fault(renamed)).message, /split\.count is 3, but its name says that it is part 1 of 1/);
+  const many = splitFile('many-00001-of-02000.gguf', u16(0), u16(2000), true);
+  assert.match((await fault(many)).message, /is one of 2000 parts by its name; 1 to 1024 are read\.$/);
+  const none = splitFile('none-00001-of-00000.gguf', u16(0), u16(0), true);
+  assert.is((await fault(none)).exitCode, 65);
+});
+
 test('a damaged file has exit code 65 and one sentence', async () => {
   assert.is((await fault(folder.write('empty.gguf', ''))).exitCode, 65);
   assert.is((await fault(folder.write('text.gguf', 'This is no model.'))).exitCode, 65);

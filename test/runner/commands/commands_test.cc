@@ -291,7 +291,7 @@ TEST_CASE("command line: what is wrong with it ends with status 64, what is wron
   CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b"}) == 64);
   CHECK(status_of({"synth", "--arch", "qwen", "--shape", "1b", "/nonexistent/model.gguf"}) == 64);
   CHECK(status_of({"synth", "--arch", "llama", "--shape", "70b", "/nonexistent/model.gguf"}) == 64);
-  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "q4_k", "/nonexistent/model"}) ==
+  CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "q4_x", "/nonexistent/model"}) ==
         64);
   CHECK(status_of({"synth", "--arch", "llama", "--shape", "1b", "--type", "f16", "/nonexistent/model"}) ==
         66);

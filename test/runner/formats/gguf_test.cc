@@ -35,11 +35,14 @@ TEST_CASE("metadata of every type is read") {
   writer.text("text", "smollm");
   writer.array("strings", kGgufString, 2, raw_text("a") + raw_text("bc"));
   writer.array("numbers", kGgufInt32, 3, raw<int32_t>(1) + raw<int32_t>(2) + raw<int32_t>(3));
+  writer.array("truths", kGgufBool, 3, raw<uint8_t>(1) + raw<uint8_t>(0) + raw<uint8_t>(1));
+  writer.array("doubles", kGgufFloat64, 2, raw(0.5) + raw(1.5));
+  writer.array("nothing", kGgufUint64, 0, "");
   writer.u32("last", 7);
   const GgufFile file = open_bytes(writer.bytes());
 
   CHECK(file.version() == 3);
-  CHECK(file.entries().size() == 15);
+  CHECK(file.entries().size() == 18);
   CHECK(file.unsigned_integer("u8") == 200);
   CHECK(std::get<int64_t>(*file.find("i8")) == -100);
   CHECK(file.unsigned_integer("u16") == 60'000);
@@ -54,6 +57,9 @@ TEST_CASE("metadata of every type is read") {
   CHECK(file.text("text") == "smollm");
   CHECK(file.array_length("strings") == 2);
   CHECK(file.array_length("numbers") == 3);
+  CHECK(file.array_length("truths") == 3);
+  CHECK(file.array_length("doubles") == 2);
+  CHECK(file.array_length("nothing") == 0);
   CHECK(file.unsigned_integer("last") == 7);
   CHECK_FALSE(file.text("u8").has_value());
   CHECK_FALSE(file.number("text").has_value());
@@ -66,23 +72,22 @@ TEST_CASE("tensors of every type are found where they are") {
     writer.version = version;
     writer.write_alignment(64);
     std::mt19937 rng(6);
-    const TensorType types[] = {TensorType::kF32, TensorType::kF16, TensorType::kQ4_0, TensorType::kQ4_1,
-                                TensorType::kQ8_0};
-    for (const TensorType type : types) {
+    for (const TensorType type : tensor_types()) {
+      const uint32_t columns = whole_blocks(type, 64);
       writer.tensors.push_back({std::string(type_name(type)),
-                                {64, 3},
+                                {columns, 3},
                                 static_cast<uint32_t>(type),
-                                random_weights(type, 192, 1.0f, rng),
+                                random_weights(type, 3 * columns, 1.0f, rng),
                                 std::nullopt});
     }
     const GgufFile file = open_bytes(writer.bytes());
     CHECK(file.version() == version);
-    REQUIRE(file.tensors().size() == 5);
+    REQUIRE(file.tensors().size() == tensor_types().size());
     for (const WrittenTensor& written : writer.tensors) {
       const TensorView* tensor = file.find_tensor(written.name);
       REQUIRE(tensor != nullptr);
       CHECK(static_cast<uint32_t>(tensor->type) == written.type);
-      CHECK(tensor->columns() == 64);
+      CHECK(tensor->columns() == whole_blocks(tensor->type, 64));
       CHECK(tensor->rows() == 3);
       CHECK(std::memcmp(tensor->data.data(), written.data.data(), written.data.size()) == 0);
       file.release_pages(*tensor);  // they come back from the file

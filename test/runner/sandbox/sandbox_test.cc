@@ -185,7 +185,7 @@ TEST_CASE("sandbox: what is open can still be mapped and parsed, threads run and
     return;
   }
   const TemporaryFile file(write_tiny_llama({}).bytes());
-  const Result<RegularFile> opened = RegularFile::open(file.path());
+  const Result<ModelFiles> opened = ModelFiles::open(file.path());
   REQUIRE(opened.ok());
   REQUIRE(private_memory_bytes().ok());
   REQUIRE(available_memory_bytes());

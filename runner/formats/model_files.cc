@@ -1,0 +1,75 @@
+#include "runner/formats/model_files.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string_view>
+
+#include "runner/formats/quoted.h"
+
+namespace runnel {
+namespace {
+
+// What the end of a name, "-00001-of-00003.gguf", says.
+struct PartName {
+  std::string stem;
+  uint32_t number;  // from 1 on
+  uint32_t count;
+
+  std::string path_of(uint32_t part) const {
+    char end[32];
+    std::snprintf(end, sizeof(end), "-%05u-of-%05u.gguf", part, count);
+    return stem + end;
+  }
+};
+
+std::optional<uint32_t> five_digits(std::string_view text) {
+  if (!std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  return static_cast<uint32_t>(std::atoi(std::string(text).c_str()));
+}
+
+std::optional<PartName> part_name_of(const std::string& path) {
+  constexpr std::string_view kPattern = "-NNNNN-of-NNNNN.gguf";
+  if (path.size() <= kPattern.size()) return std::nullopt;
+  const std::string_view end = std::string_view(path).substr(path.size() - kPattern.size());
+  if (end[0] != '-' || end.substr(6, 4) != "-of-" || end.substr(15) != ".gguf") return std::nullopt;
+  const std::optional<uint32_t> number = five_digits(end.substr(1, 5));
+  const std::optional<uint32_t> count = five_digits(end.substr(10, 5));
+  if (!number || !count) return std::nullopt;
+  return PartName{path.substr(0, path.size() - kPattern.size()), *number, *count};
+}
+
+}  // namespace
+
+Result<ModelFiles> ModelFiles::open(const std::string& path) {
+  ModelFiles files;
+  const std::optional<PartName> name = part_name_of(path);
+  if (name && name->number != 1) {
+    return Error{ExitCode::kBadModel, quoted(path) + " is part " + std::to_string(name->number) + " of " +
+                                          std::to_string(name->count) +
+                                          " by its name; the model is to be named by its first part, " +
+                                          quoted(name->path_of(1)) + "."};
+  }
+  const uint32_t count = name ? name->count : 1;
+  if (count < 1 || count > kMaxModelParts) {
+    return Error{ExitCode::kBadModel, quoted(path) + " is one of " + std::to_string(count) +
+                                          " parts by its name; 1 to " + std::to_string(kMaxModelParts) +
+                                          " are read."};
+  }
+  for (uint32_t part = 1; part <= count; ++part) {
+    Result<RegularFile> file = RegularFile::open(part == 1 ? path : name->path_of(part));
+    if (!file.ok()) {
+      Error error = file.error();
+      if (part > 1) {
+        error.message += " It is part " + std::to_string(part) + " of " + std::to_string(count) + " of " +
+                         quoted(path) + ".";
+      }
+      return error;
+    }
+    files.parts_.push_back(*std::move(file));
+  }
+  return files;
+}
+
+}  // namespace runnel
