@@ -60,6 +60,12 @@ export class FileWindow {
     return this.#window.readBigUInt64LE(at);
   }
 
+  /** Copies the next bytes to `target`, from `at` on. */
+  copyTo(target: Uint8Array, at: number, length: number): void {
+    const from = this.#advance(length);
+    target.set(this.#window.subarray(from, from + length), at);
+  }
+
   /** A copy of the next bytes, in memory of its own: typed arrays over it are aligned. */
   bytes(length: number): Uint8Array<ArrayBuffer> {
     const at = this.#advance(length);

@@ -6,6 +6,7 @@
  * refused here with a sentence instead of crashing a runner later. Format: docs/gguf.md of the ggml project.
  */
 import type { Steps } from '../ops/long-work.ts';
+import { type PackedTexts, TextPacker } from '../tokenizer/packed-texts.ts';
 import { EndOfFileError, FileWindow } from './file-window.ts';
 import {
   type GgufString,
@@ -30,6 +31,8 @@ export const limits = {
   dimensions: 4,
   alignmentBytes: 65_536,
 } as const;
+/** Of a string in an array, to begin with. */
+const guessedStringBytes = 8;
 /** Of an array, checked in a step. */
 const stepBools = 65_536;
 /** Where the file does not say. */
@@ -101,12 +104,7 @@ function* readArray(file: FileWindow, key: string): Steps<GgufValue> {
   if (of === 'string') {
     // Each string costs at least its 8 bytes of length: what the file cannot hold is not allocated.
     if (length * 8 > file.remainingBytes) throw tooShort(key, length, file);
-    const strings = new Array<GgufString>(length);
-    for (let i = 0; i < length; i++) {
-      strings[i] = readString(file, limits.stringBytes, key, i);
-      if (file.isStepOver()) yield;
-    }
-    return { type: 'array', of, value: strings };
+    return { type: 'array', of, value: yield* readStrings(file, key, length) };
   }
   if (of === 'bool') {
     if (length > file.remainingBytes) throw tooShort(key, length, file);
@@ -133,14 +131,30 @@ function readType(file: FileWindow, key: string): ValueType {
   return type;
 }
 
-/** index: where `what` is an array, whose elements are so many that none is named unless it is at fault. */
-function readString(file: FileWindow, maxBytes: number, what: string, index?: number): GgufString {
-  const length = file.uint64();
-  if (length > BigInt(maxBytes)) {
-    const name = index === undefined ? what : `${what}[${index}]`;
-    throw new GgufError(`${name} is ${length} bytes long; at most ${maxBytes} are allowed`);
+function readString(file: FileWindow, maxBytes: number, what: string): GgufString {
+  return file.utf8(stringBytes(file, maxBytes, () => what));
+}
+
+function* readStrings(file: FileWindow, key: string, length: number): Steps<PackedTexts> {
+  const texts = new TextPacker(length, Math.min(length * guessedStringBytes, file.remainingBytes));
+  for (let i = 0; i < length; i++) {
+    const numBytes = stringBytes(file, limits.stringBytes, () => `${key}[${i}]`);
+    if (numBytes > file.remainingBytes) throw tooShort(`${key}[${i}]`, numBytes, file);
+    const { bytes, at } = texts.begin(numBytes);
+    file.copyTo(bytes, at, numBytes);
+    texts.end(numBytes);
+    if (file.isStepOver()) yield;
   }
-  return file.utf8(Number(length));
+  return texts.finish();
+}
+
+/** What a string takes, as it says at its beginning. */
+function stringBytes(file: FileWindow, maxBytes: number, what: () => string): number {
+  const low = file.uint32();
+  const high = file.uint32();
+  if (high === 0 && low <= maxBytes) return low;
+  const length = (BigInt(high) << 32n) | BigInt(low);
+  throw new GgufError(`${what()} is ${length} bytes long; at most ${maxBytes} are allowed`);
 }
 
 function checkBool(byte: number, key: string): number {

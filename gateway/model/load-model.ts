@@ -3,8 +3,8 @@ import { type BigIntStats, closeSync, constants, fstatSync, openSync } from 'nod
 import { ChatTemplateError } from '../chat/chat-template.ts';
 import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
 import { inSlices, type Steps } from '../ops/long-work.ts';
-import { createTokenizer } from '../tokenizer/create-tokenizer.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
+import { tokenizerOfGguf } from '../tokenizer/gguf-tables.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { requireKnownArchitecture } from './architectures.ts';
 import { EndOfFileError } from './file-window.ts';
@@ -12,13 +12,6 @@ import { GgufError, readGguf } from './gguf.ts';
 import { type Metadata, MetadataError } from './metadata.ts';
 import { identityOf, type Model, modelIdOf } from './model.ts';
 import { ModelFileError } from './model-file-error.ts';
-
-/** Ends of an answer, where the file names them: of the text, of a turn, of a message. */
-const stopKeys = [
-  'tokenizer.ggml.eos_token_id',
-  'tokenizer.ggml.eot_token_id',
-  'tokenizer.ggml.eom_token_id',
-] as const;
 
 /**
  * Reads what the gateway needs of the GGUF file at `path`, a few milliseconds in each turn of the loop: a vocabulary of
@@ -49,7 +42,8 @@ function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps
   requireKnownArchitecture(path, architecture);
   const contextLength = metadata.uint32(`${architecture}.context_length`);
   if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
-  const tokenizer = yield* createTokenizer(metadata);
+  const { tables, stopIds } = tokenizerOfGguf(metadata);
+  const tokenizer = yield* BpeTokenizer.of(tables);
   const source = metadata.optionalString('tokenizer.chat_template');
   return {
     path,
@@ -59,23 +53,10 @@ function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps
     tokenizer,
     quantKind: quantKindOf(metadata),
     chatTemplate: source === undefined ? undefined : yield* JinjaChatTemplate.of(source, tokenizer),
-    stopIds: stopIdsOf(metadata, tokenizer),
+    stopIds,
     created: Math.floor(Number(stats.mtimeMs) / 1000),
     file: identityOf(stats),
   };
-}
-
-function stopIdsOf(metadata: Metadata, tokenizer: Tokenizer): number[] {
-  const ids = new Set<number>();
-  for (const key of stopKeys) {
-    const id = metadata.optionalUint32(key);
-    if (id === undefined) continue;
-    if (id >= tokenizer.vocabSize) {
-      throw new MetadataError(`${key} is ${id}, but the vocabulary has ${tokenizer.vocabSize} tokens`);
-    }
-    ids.add(id);
-  }
-  return [...ids];
 }
 
 /** Names of general.file_type, for people; a number that is not here is one this program cannot load anyway. */

@@ -7,8 +7,9 @@ import type { GgufValue } from '../../../gateway/model/gguf-types.ts';
 import { Metadata } from '../../../gateway/model/metadata.ts';
 import { resolveModel } from '../../../gateway/model/model-cache.ts';
 import { finish } from '../../../gateway/ops/long-work.ts';
-import { createTokenizer } from '../../../gateway/tokenizer/create-tokenizer.ts';
+import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { decodeAll } from '../../../gateway/tokenizer/decoder.ts';
+import { tokenizerOfGguf } from '../../../gateway/tokenizer/gguf-tables.ts';
 
 interface Golden {
   readonly pre: string;
@@ -26,7 +27,7 @@ function tokenizerWith(pre: string) {
   const values = new Map<string, GgufValue>([['tokenizer.ggml.pre', { type: 'string', value: pre }]]);
   for (const key of keys.map((name) => `tokenizer.ggml.${name}`))
     values.set(key, metadata.get(key) as GgufValue);
-  return finish(createTokenizer(new Metadata(values)));
+  return finish(BpeTokenizer.of(tokenizerOfGguf(new Metadata(values)).tables));
 }
 
 for (const pre of ['smollm', 'gpt-2']) {
