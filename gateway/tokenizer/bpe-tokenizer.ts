@@ -46,7 +46,9 @@ export class BpeTokenizer implements Tokenizer {
       form.kind === 'byte-level'
         ? new ByteLevelWords(tables, form, index, merger)
         : new SentencePieceWords(tables, form, index, merger);
-    this.missingBytes = [...tables.byteIds.keys()].filter((byte) => tables.byteIds[byte] === -1);
+    this.missingBytes = [...tables.byteIds.keys()].filter(
+      (byte) => tables.byteIds[byte] === -1 && (byte >= 0x80 || index.find(Uint8Array.of(byte), 0, 1) === -1),
+    );
     this.#maxTokenBytes = longest(tables);
     this.controlLiterals = tables.added.filter(({ isControl }) => isControl).map(({ content }) => content);
   }
@@ -97,9 +99,8 @@ export class BpeTokenizer implements Tokenizer {
     const { form } = this.#tables;
     if (form.kind === 'byte-level' || form.spacePrefix === 'never') return '';
     if (form.spacePrefix === 'always') return ' ';
-    if (index > 0) return '';
-    const startsWithSpace = /^[ ▁]/.test(pieces[0]?.text ?? '');
-    return form.spacePrefix === 'first-unless-space' && startsWithSpace ? '' : ' ';
+    if (form.spacePrefix === 'first-unless-space' && index > 0) return '';
+    return /^[ ▁]/.test(pieces[index]?.text ?? '') ? '' : ' ';
   }
 
   leastTokens(text: string): number {

@@ -56,10 +56,10 @@ export interface ByteLevelForm {
 export interface SentencePieceForm {
   readonly kind: 'sentencepiece';
   /**
-   * Where a space is put in front of text: nowhere, where the whole text begins, there unless it begins with one, or there
-   * and behind each special token.
+   * Where a space is put in front of text: nowhere, where the whole text begins, or behind each special token as well;
+   * always, or unless a space is there.
    */
-  readonly spacePrefix: 'never' | 'first' | 'first-unless-space' | 'always';
+  readonly spacePrefix: 'never' | 'first-unless-space' | 'always-unless-space' | 'always';
   readonly ignoreMerges: boolean;
 }
 

@@ -124,7 +124,7 @@ function writeText(
 function requireDifferentLiterals(source: PackedTexts, role: Uint8Array, index: TextIndex): void {
   const seen = new Map<string, number>();
   for (let id = 0; id < role.length; id++) {
-    if (role[id] !== roles.control && role[id] !== roles.literal) continue;
+    if ((role[id] !== roles.control && role[id] !== roles.literal) || lengthAt(source, id) === 0) continue;
     const text = stringAt(source, id);
     const bytes = bytesAt(source, id);
     const other = seen.get(text) ?? index.find(bytes, 0, bytes.length);
