@@ -7,8 +7,6 @@ import { readSync } from 'node:fs';
 
 /** What a first refill reads; a header without a vocabulary fits at once. */
 const windowBytes = 1 << 20;
-/** What is read in a step. */
-const stepBytes = 1 << 15;
 
 /** The file ends before what it announces. Carries no path: whoever opened the file adds it. */
 export class EndOfFileError extends Error {
@@ -22,7 +20,6 @@ export class FileWindow {
   /** Offset in the file of the window's first byte. */
   #windowOffset = 0;
   #position = 0;
-  #stepEnd = stepBytes;
 
   constructor(fd: number, fileBytes: number) {
     this.#fd = fd;
@@ -36,13 +33,6 @@ export class FileWindow {
 
   get remainingBytes(): number {
     return this.#fileBytes - this.#position;
-  }
-
-  /** Whether so much has been read since this last said so that others should have their turn. */
-  isStepOver(): boolean {
-    if (this.#position < this.#stepEnd) return false;
-    this.#stepEnd = this.#position + stepBytes;
-    return true;
   }
 
   uint8(): number {

@@ -1,104 +1,65 @@
-/** From a path to a Model: opens the file, reads its metadata, builds its tokenizer and its template. */
-import { type BigIntStats, closeSync, constants, fstatSync, openSync } from 'node:fs';
+/**
+ * From a path to a Model. The file is read in a thread of its own, which ends with it: a vocabulary of a quarter of a million
+ * tokens takes most of a second, and no stream may wait for that. What the thread has made is in memory that both share.
+ */
+import { Worker } from 'node:worker_threads';
+import { bundleOf } from '../bundle.js';
 import { ChatTemplateError } from '../chat/chat-template.ts';
 import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
 import { inSlices, type Steps } from '../ops/long-work.ts';
 import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
-import { tokenizerOfGguf } from '../tokenizer/gguf-tables.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
-import { requireKnownArchitecture } from './architectures.ts';
-import { EndOfFileError } from './file-window.ts';
-import { GgufError, readGguf } from './gguf.ts';
-import { type Metadata, MetadataError } from './metadata.ts';
-import { identityOf, type Model, modelIdOf } from './model.ts';
+import { type Model, modelIdOf } from './model.ts';
+import type { ModelDescription } from './model-description.ts';
 import { ModelFileError } from './model-file-error.ts';
+import type { ReadModel } from './model-reader.ts';
 
-/**
- * Reads what the gateway needs of the GGUF file at `path`, a few milliseconds in each turn of the loop: a vocabulary of
- * 128,000 tokens takes most of a second. Throws ModelFileError.
- */
+/** Of what the thread may take while it reads a file. */
+const heapMb = 2048;
+
+/** Throws ModelFileError. */
 export async function loadModel(path: string): Promise<Model> {
   try {
-    return await inSlices(readModel(path));
+    return await inSlices(modelOf(path, await readInThread(path)));
   } catch (error) {
-    throw asModelFileError(path, error);
+    if (!(error instanceof TokenizerError) && !(error instanceof ChatTemplateError)) throw error;
+    throw new ModelFileError(65, `The model ${path} cannot be used: ${error.message}.`, { cause: error });
   }
 }
 
-function* readModel(path: string): Steps<Model> {
-  // O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
-  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  try {
-    const stats = fstatSync(fd, { bigint: true });
-    if (!stats.isFile()) throw new ModelFileError(66, `The model ${path} is not a regular file.`);
-    return yield* modelFrom(path, yield* readGguf(fd, Number(stats.size)), stats);
-  } finally {
-    closeSync(fd);
-  }
-}
-
-function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps<Model> {
-  const architecture = metadata.string('general.architecture');
-  requireKnownArchitecture(path, architecture);
-  const contextLength = metadata.uint32(`${architecture}.context_length`);
-  if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
-  const { tables, stopIds } = tokenizerOfGguf(metadata);
+function* modelOf(path: string, { tables, template, ...description }: ModelDescription): Steps<Model> {
   const tokenizer = yield* BpeTokenizer.of(tables);
-  const source = metadata.optionalString('tokenizer.chat_template');
-  return {
-    path,
-    id: modelIdOf(path),
-    architecture,
-    contextLength,
-    tokenizer,
-    quantKind: quantKindOf(metadata),
-    chatTemplate: source === undefined ? undefined : yield* JinjaChatTemplate.of(source, tokenizer),
-    stopIds,
-    created: Math.floor(Number(stats.mtimeMs) / 1000),
-    file: identityOf(stats),
-  };
+  const chatTemplate = template === undefined ? undefined : yield* JinjaChatTemplate.of(template, tokenizer);
+  return { path, id: modelIdOf(path), ...description, tokenizer, chatTemplate };
 }
 
-/** Names of general.file_type, for people; a number that is not here is one this program cannot load anyway. */
-const fileTypes: ReadonlyMap<number, string> = new Map([
-  [0, 'F32'],
-  [1, 'F16'],
-  [2, 'Q4_0'],
-  [3, 'Q4_1'],
-  [7, 'Q8_0'],
-]);
-
-function quantKindOf(metadata: Metadata): string | undefined {
-  const fileType = metadata.optionalUint32('general.file_type');
-  return fileType === undefined ? undefined : (fileTypes.get(fileType) ?? `file type ${fileType}`);
-}
-
-function asModelFileError(path: string, error: unknown): unknown {
-  if (error instanceof ModelFileError) return error;
-  const cause = { cause: error };
-  if (
-    error instanceof GgufError ||
-    error instanceof EndOfFileError ||
-    error instanceof MetadataError ||
-    error instanceof TokenizerError ||
-    error instanceof ChatTemplateError
-  ) {
-    return new ModelFileError(65, `The model ${path} cannot be used: ${error.message}.`, cause);
-  }
-  switch (errorCode(error)) {
-    case 'ENOENT':
-    case 'ENOTDIR':
-      return new ModelFileError(66, `Model path does not exist: ${path}`, cause);
-    case 'ENXIO': // a socket, or a device that is not there
-      return new ModelFileError(66, `The model ${path} is not a regular file.`, cause);
-    case 'EACCES':
-    case 'EPERM':
-      return new ModelFileError(77, `The model ${path} may not be read by this user.`, cause);
-    default:
-      return error;
+async function readInThread(path: string): Promise<ModelDescription> {
+  const thread = newReader(path);
+  try {
+    const read = await new Promise<ReadModel>((resolve, reject) => {
+      thread.once('message', resolve);
+      thread.once('error', reject);
+      thread.once('exit', () => reject(new Error(`The thread that reads ${path} ended without a word.`)));
+    });
+    if ('description' in read) return read.description;
+    throw new ModelFileError(read.exitCode, read.message);
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'))
+      throw error;
+    const message = `The model ${path} cannot be used: reading its vocabulary takes more than ${heapMb} MB of memory.`;
+    throw new ModelFileError(65, message, { cause: error });
+  } finally {
+    await thread.terminate();
   }
 }
 
-function errorCode(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+function newReader(path: string): Worker {
+  const options = { workerData: path, resourceLimits: { maxOldGenerationSizeMb: heapMb } };
+  const bundle = bundleOf('model-reader');
+  if (bundle !== undefined) return new Worker(bundle, options);
+  // Sources need tsx, which a thread does not begin with.
+  const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'));
+  const source = JSON.stringify(new URL('./model-reader.ts', import.meta.url).href);
+  const start = `import(${tsx}).then(({ register }) => { register(); return import(${source}); })`;
+  return new Worker(start, { ...options, eval: true });
 }

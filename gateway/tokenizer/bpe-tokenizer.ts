@@ -7,7 +7,7 @@ import { finish, type Steps } from '../ops/long-work.ts';
 import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
 import { MergeTable } from './merge-table.ts';
-import { bytesAt, lengthAt } from './packed-texts.ts';
+import { bytesAt } from './packed-texts.ts';
 import { ScoreMergeFinder } from './score-merges.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
 import { spaceMark } from './space-mark.ts';
@@ -20,7 +20,6 @@ export class BpeTokenizer implements Tokenizer {
   readonly #tables: TokenizerTables;
   readonly #added: AddedTokens;
   readonly #words: ByteLevelWords | SentencePieceWords;
-  readonly #maxTokenBytes: number;
   readonly controlLiterals: readonly string[];
   /**
    * Bytes that no token stands for; usual vocabularies lack some that hardly occur, such as 0x04 or 0xf5. Of byte-level
@@ -49,7 +48,6 @@ export class BpeTokenizer implements Tokenizer {
     this.missingBytes = [...tables.byteIds.keys()].filter(
       (byte) => tables.byteIds[byte] === -1 && (byte >= 0x80 || index.find(Uint8Array.of(byte), 0, 1) === -1),
     );
-    this.#maxTokenBytes = longest(tables);
     this.controlLiterals = tables.added.filter(({ isControl }) => isControl).map(({ content }) => content);
   }
 
@@ -104,7 +102,7 @@ export class BpeTokenizer implements Tokenizer {
   }
 
   leastTokens(text: string): number {
-    const { byteIds, isNfc, form } = this.#tables;
+    const { byteIds, isNfc, form, maxTokenBytes } = this.#tables;
     let kept = isNfc ? text.normalize('NFC') : text;
     if (this.#added.strip) kept = kept.replace(/\s+/g, '');
     if (form.kind === 'sentencepiece') {
@@ -114,7 +112,7 @@ export class BpeTokenizer implements Tokenizer {
     }
     let bytes = Buffer.byteLength(kept);
     if (this.missingBytes.length > 0) for (const byte of Buffer.from(kept)) if (byteIds[byte] === -1) bytes--;
-    return Math.ceil(bytes / this.#maxTokenBytes);
+    return Math.ceil(bytes / maxTokenBytes);
   }
 
   bytes(id: number): Uint8Array {
@@ -131,11 +129,4 @@ export class BpeTokenizer implements Tokenizer {
     const { form } = this.#tables;
     return form.kind === 'sentencepiece' && form.spacePrefix !== 'never';
   }
-}
-
-/** No token that text can become stands for more bytes. */
-function longest({ texts, isControl }: TokenizerTables): number {
-  let bytes = 1;
-  for (let id = 0; id < isControl.length; id++) bytes = Math.max(bytes, lengthAt(texts, id));
-  return bytes;
 }

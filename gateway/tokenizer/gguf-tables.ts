@@ -1,6 +1,7 @@
 /** The tokenizer that a GGUF file describes. Keys: docs/gguf.md of the ggml project; meanings: llama.cpp. */
 import type { Metadata } from '../model/metadata.ts';
 import { decodeAlphabet } from './byte-alphabet.ts';
+import { crossingsOf } from './crossings.ts';
 import { MergeTable, newMergeSlots } from './merge-table.ts';
 import { decodeUtf8, type PackedTexts, stringAt } from './packed-texts.ts';
 import { type PreTokenizer, preTokenizers } from './pre-tokenizers/named.ts';
@@ -87,7 +88,8 @@ function byteLevel(
   } as const;
 }
 
-function sentencePiece(metadata: Metadata, { texts, index, byteIds }: Vocabulary) {
+function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
+  const { texts, index, byteIds } = vocabulary;
   const scores = metadata.optionalFloat32Array('tokenizer.ggml.scores');
   const numTokens = texts.starts.length - 1;
   if (scores?.length !== numTokens) {
@@ -102,7 +104,12 @@ function sentencePiece(metadata: Metadata, { texts, index, byteIds }: Vocabulary
   const addsSpace = metadata.optionalBool('tokenizer.ggml.add_space_prefix') ?? true;
   return {
     kind: 'gguf-spm',
-    form: { kind: 'sentencepiece', spacePrefix: addsSpace ? 'always' : 'never', ignoreMerges: false },
+    form: {
+      kind: 'sentencepiece',
+      spacePrefix: addsSpace ? 'always' : 'never',
+      ignoreMerges: false,
+      crossings: crossingsOf(vocabulary),
+    },
     merges: { kind: 'scores', ranks: ranksOf(scores) },
   } as const;
 }

@@ -5,9 +5,8 @@
  * becomes the tokens of its bytes.
  */
 import type { Steps } from '../ops/long-work.ts';
-import { bytesAt, type PackedTexts, stringAt } from './packed-texts.ts';
 import { spaceMark } from './space-mark.ts';
-import type { SentencePieceForm, TokenizerTables } from './tables.ts';
+import type { Crossing, SentencePieceForm, TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';
 import { WordCache } from './word-cache.ts';
 import type { WordMerger } from './word-merger.ts';
@@ -16,8 +15,6 @@ const space = 0x20;
 /** Characters encoded in a step. */
 const stepChars = 2048;
 const keptUnits = 1024;
-/** More tokens than these with a space inside, and texts are not cut into words. */
-const crossingsMax = 64;
 const unknown = -1;
 const notAsked = -2;
 
@@ -27,7 +24,7 @@ export class SentencePieceWords {
   readonly #ignoreMerges: boolean;
   readonly #index: TextIndex;
   readonly #merger: WordMerger;
-  readonly #crossings: Crossings;
+  readonly #crossings: readonly Crossing[] | undefined;
   readonly #cache = new WordCache();
   /** Ids of characters of the basic plane, as they come. */
   readonly #charIds = new Int32Array(0x1_0000).fill(notAsked);
@@ -42,7 +39,7 @@ export class SentencePieceWords {
     this.#ignoreMerges = form.ignoreMerges;
     this.#index = index;
     this.#merger = merger;
-    this.#crossings = new Crossings(tables.texts, tables.isControl, index);
+    this.#crossings = form.crossings;
   }
 
   /** Adds the ids of a text between special tokens to `out`. */
@@ -50,7 +47,7 @@ export class SentencePieceWords {
     const text = source.replaceAll(spaceMark, ' ');
     let numChars = 0;
     for (let at = 0; at < text.length; ) {
-      const end = this.#crossings.wordEnd(text, at);
+      const end = this.#wordEnd(text, at);
       if (end - at > keptUnits) yield* this.#encodeLong(text.slice(at, end), out);
       else if (!this.#cache.take(text, at, end, out)) this.#encodeWord(text, at, end, out);
       numChars += end - at;
@@ -59,6 +56,17 @@ export class SentencePieceWords {
         numChars = 0;
         yield;
       }
+    }
+  }
+
+  /** Where the word that begins at `start` ends. */
+  #wordEnd(text: string, start: number): number {
+    const length = text.length;
+    if (this.#crossings === undefined) return length;
+    for (let at = start; ; ) {
+      while (at < length && text.charCodeAt(at) === space) at++;
+      while (at < length && text.charCodeAt(at) !== space) at++;
+      if (at === length || !isCrossed(text, at, this.#crossings)) return at;
     }
   }
 
@@ -132,49 +140,9 @@ export class SentencePieceWords {
   }
 }
 
-/** Tokens with a space behind another character: where one of them stands, a text is not cut. */
-class Crossings {
-  /** Each such token, and where in it such a space is. */
-  readonly #places: readonly { readonly text: string; readonly at: number }[];
-  readonly #areTooMany: boolean;
-
-  constructor(texts: PackedTexts, isControl: Uint8Array, index: TextIndex) {
-    const places: { text: string; at: number }[] = [];
-    for (let id = 0; id < isControl.length && places.length <= crossingsMax; id++) {
-      const bytes = bytesAt(texts, id);
-      if (!hasInnerSpace(bytes) || index.find(bytes, 0, bytes.length) !== id) continue;
-      const text = stringAt(texts, id);
-      for (let at = 1; at < text.length; at++) {
-        if (text[at] === ' ' && text[at - 1] !== ' ') places.push({ text, at });
-      }
-    }
-    this.#places = places;
-    this.#areTooMany = places.length > crossingsMax;
-  }
-
-  /** Where the word that begins at `start` ends. */
-  wordEnd(text: string, start: number): number {
-    if (this.#areTooMany) return text.length;
-    const length = text.length;
-    let at = start;
-    for (;;) {
-      while (at < length && text.charCodeAt(at) === space) at++;
-      while (at < length && text.charCodeAt(at) !== space) at++;
-      if (at === length || !this.#isCrossed(text, at)) return at;
-    }
-  }
-
-  #isCrossed(text: string, at: number): boolean {
-    for (const place of this.#places) {
-      if (place.at <= at && text.startsWith(place.text, at - place.at)) return true;
-    }
-    return false;
-  }
-}
-
-function hasInnerSpace(bytes: Uint8Array): boolean {
-  for (let i = 1; i < bytes.length; i++) {
-    if (bytes[i] === space && bytes[i - 1] !== space) return true;
+function isCrossed(text: string, at: number, crossings: readonly Crossing[]): boolean {
+  for (const crossing of crossings) {
+    if (crossing.at <= at && text.startsWith(crossing.text, at - crossing.at)) return true;
   }
   return false;
 }

@@ -9,6 +9,8 @@ export interface TokenizerTables {
   readonly kind: TokenizerKind;
   /** What each token stands for: a space as a space, whatever the file writes for one. */
   readonly texts: PackedTexts;
+  /** No token stands for more. */
+  readonly maxTokenBytes: number;
   /** By id: 1 for a control token. */
   readonly isControl: Uint8Array;
   /** TextIndex of the tokens that text can become. */
@@ -61,6 +63,14 @@ export interface SentencePieceForm {
    */
   readonly spacePrefix: 'never' | 'first-unless-space' | 'always-unless-space' | 'always';
   readonly ignoreMerges: boolean;
+  /** Tokens with a space behind another character: where one stands in a text, no word ends. Undefined: too many. */
+  readonly crossings: readonly Crossing[] | undefined;
+}
+
+/** The text of a token, and where in it a space is that no space is in front of. */
+export interface Crossing {
+  readonly text: string;
+  readonly at: number;
 }
 
 export interface AddedToken {

@@ -31,6 +31,7 @@ export const roles = {
 
 export interface Vocabulary {
   readonly texts: PackedTexts;
+  readonly maxTokenBytes: number;
   readonly isControl: Uint8Array;
   readonly index: Int32Array;
   readonly byteIds: Int32Array;
@@ -74,7 +75,9 @@ export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: No
     for (let id = 0; id < numTokens; id++)
       if (role[id] === roles.byte) byteIds[texts.bytes[texts.starts[id] as number] as number] = id;
   }
-  return { texts, isControl, index: slots, byteIds };
+  let maxTokenBytes = 1;
+  for (let id = 0; id < numTokens; id++) maxTokenBytes = Math.max(maxTokenBytes, lengthAt(texts, id));
+  return { texts, maxTokenBytes, isControl, index: slots, byteIds };
 }
 
 /** The byte of a token that is written <0x0A>, or -1. */

@@ -8,7 +8,7 @@ import { TokenizerError } from '../tokenizer-error.ts';
 import { checked, type PartJson, partsOf, type TokenizerJson, unsupported } from './schema.ts';
 
 export interface TextForm {
-  readonly form: ByteLevelForm | SentencePieceForm;
+  readonly form: ByteLevelForm | Omit<SentencePieceForm, 'crossings'>;
   readonly isNfc: boolean;
 }
 

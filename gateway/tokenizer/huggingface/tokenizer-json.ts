@@ -1,4 +1,5 @@
 /** The tokenizer that a tokenizer.json describes, as Hugging Face's tokenizers read it. */
+import { crossingsOf } from '../crossings.ts';
 import { MergeTable, newMergeSlots } from '../merge-table.ts';
 import { type PackedTexts, TextPacker } from '../packed-texts.ts';
 import type { AddedToken, TokenizerTables } from '../tables.ts';
@@ -54,7 +55,7 @@ export function tablesOfTokenizerJson(json: unknown, special: SpecialTokens, voc
     kind: 'hf-json',
     ...vocabulary,
     merges: { kind: 'pairs', slots: mergesOf(file.model, idOf, role) },
-    form,
+    form: form.kind === 'sentencepiece' ? { ...form, crossings: crossingsOf(vocabulary) } : form,
     isNfc,
     added,
     prefixIds: decided(special.addBos, bosId, around.prefixIds),

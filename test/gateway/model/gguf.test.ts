@@ -2,7 +2,6 @@ import { closeSync, openSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readGguf } from '../../../gateway/model/gguf.ts';
-import { finish } from '../../../gateway/ops/long-work.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import {
   ggufString,
@@ -23,7 +22,7 @@ const tensor: WriterTensor = { name: 'w', type: 0, dimensions: [4, 2], data: new
 function read(bytes: Uint8Array) {
   const fd = openSync(folder.write('file.gguf', bytes), 'r');
   try {
-    return finish(readGguf(fd, bytes.length));
+    return readGguf(fd, bytes.length);
   } finally {
     closeSync(fd);
   }

@@ -131,7 +131,7 @@ test('a vocabulary of 128,000 tokens is read in turns of the loop, and streams g
   assert.equal(result.tokenizer.encode('!!', { addSpecial: false, parseSpecial: false }), [
     256 + 33 * 256 + 33,
   ]);
-  // Some 50 turns and 20 ms on an idle machine; in one go it takes a quarter of a second.
+  // A thread reads it; here it costs some 10 ms.
   assert.ok(numTurns >= 10 && longestMs <= 150, `${numTurns} turns, the longest ${longestMs} ms`);
 });
 

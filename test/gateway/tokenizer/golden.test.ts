@@ -21,7 +21,7 @@ const test = suite('tokenizer golden');
 /** The default model's vocabulary, with another way of cutting words. */
 function tokenizerWith(pre: string) {
   const fd = openSync(resolveModel('smollm2'), 'r');
-  const metadata = finish(readGguf(fd, fstatSync(fd).size));
+  const metadata = readGguf(fd, fstatSync(fd).size);
   closeSync(fd);
   const keys = ['model', 'tokens', 'token_type', 'merges', 'bos_token_id', 'eos_token_id'];
   const values = new Map<string, GgufValue>([['tokenizer.ggml.pre', { type: 'string', value: pre }]]);

@@ -17,7 +17,7 @@ const separator = '\n__ggml_vocab_test__\n';
 function tokenizerOf(name: string): BpeTokenizer {
   const fd = openSync(`${folder}ggml-vocab-${name}.gguf`, 'r');
   try {
-    return finish(BpeTokenizer.of(tokenizerOfGguf(finish(readGguf(fd, fstatSync(fd).size))).tables));
+    return finish(BpeTokenizer.of(tokenizerOfGguf(readGguf(fd, fstatSync(fd).size)).tables));
   } finally {
     closeSync(fd);
   }
