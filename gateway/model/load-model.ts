@@ -53,9 +53,12 @@ async function readInThread(path: string): Promise<ModelDescription> {
   }
 }
 
+/** Once found, not looked for again: an edit under a running gateway is not half taken up. */
+let bundle: string | undefined;
+
 function newReader(path: string): Worker {
   const options = { workerData: path, resourceLimits: { maxOldGenerationSizeMb: heapMb } };
-  const bundle = bundleOf('model-reader');
+  bundle ??= bundleOf('model-reader');
   if (bundle !== undefined) return new Worker(bundle, options);
   // Sources need tsx, which a thread does not begin with.
   const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'));

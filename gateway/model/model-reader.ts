@@ -9,13 +9,13 @@ export type ReadModel =
   | { readonly description: ModelDescription }
   | { readonly exitCode: ModelFileError['exitCode']; readonly message: string };
 
-function read(path: string): ReadModel {
+async function read(path: string): Promise<ReadModel> {
   try {
-    return { description: readModel(path) };
+    return { description: await readModel(path) };
   } catch (error) {
     if (error instanceof ModelFileError) return { exitCode: error.exitCode, message: error.message };
     throw error;
   }
 }
 
-parentPort?.postMessage(read(workerData));
+parentPort?.postMessage(await read(workerData));

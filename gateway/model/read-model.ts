@@ -4,16 +4,18 @@ import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { EndOfFileError } from './file-window.ts';
 import { GgufError } from './gguf.ts';
 import { describeGguf } from './gguf-model.ts';
-import { describeFolder } from './huggingface/folder.ts';
 import { FolderError } from './huggingface/folder-error.ts';
 import { MetadataError } from './metadata.ts';
 import type { ModelDescription } from './model-description.ts';
 import { ModelFileError } from './model-file-error.ts';
 
 /** Throws ModelFileError. */
-export function readModel(path: string): ModelDescription {
+export async function readModel(path: string): Promise<ModelDescription> {
   try {
-    return statSync(path).isDirectory() ? describeFolder(path) : describeGguf(path);
+    if (!statSync(path).isDirectory()) return describeGguf(path);
+    // What checks its JSON takes longer to load than a small GGUF file to read.
+    const { describeFolder } = await import('./huggingface/folder.ts');
+    return describeFolder(path);
   } catch (error) {
     throw asModelFileError(path, error);
   }
