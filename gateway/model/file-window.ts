@@ -53,7 +53,9 @@ export class FileWindow {
   /** Copies the next bytes to `target`, from `at` on. */
   copyTo(target: Uint8Array, at: number, length: number): void {
     const from = this.#advance(length);
-    target.set(this.#window.subarray(from, from + length), at);
+    const window = this.#window;
+    // Most are a few bytes long, for which a view costs more than the copy.
+    for (let i = 0; i < length; i++) target[at + i] = window[from + i] as number;
   }
 
   /** A copy of the next bytes, in memory of its own: typed arrays over it are aligned. */

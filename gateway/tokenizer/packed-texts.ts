@@ -94,10 +94,12 @@ export function decodeUtf8(bytes: Uint8Array, start: number, end: number): strin
 /** The index of the first text that is not UTF-8, or -1. */
 export function firstInvalidUtf8(texts: PackedTexts): number {
   const { bytes, starts } = texts;
-  const isContinuation = (at: number) => ((bytes[at] as number) & 0xc0) === 0x80;
   const numTexts = starts.length - 1;
   // Together they are UTF-8 if each is; apart they are if, besides, none begins within a character.
-  if (isUtf8(bytes) && !starts.some((start) => start < bytes.length && isContinuation(start))) return -1;
+  let areWhole = isUtf8(bytes);
+  for (let i = 0; i < numTexts && areWhole; i++)
+    areWhole = ((bytes[starts[i] as number] ?? 0) & 0xc0) !== 0x80;
+  if (areWhole) return -1;
   for (let i = 0; i < numTexts; i++) if (!isUtf8(bytesAt(texts, i))) return i;
   return -1;
 }

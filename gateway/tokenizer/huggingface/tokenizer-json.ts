@@ -54,7 +54,7 @@ export function tablesOfTokenizerJson(json: unknown, special: SpecialTokens, voc
   return {
     kind: 'hf-json',
     ...vocabulary,
-    merges: { kind: 'pairs', slots: mergesOf(file.model, idOf, role) },
+    merges: { kind: 'pairs', slots: mergesOf(file.model, idOf, vocabulary) },
     form: form.kind === 'sentencepiece' ? { ...form, crossings: crossingsOf(vocabulary) } : form,
     isNfc,
     added,
@@ -84,10 +84,13 @@ interface Tokens {
 }
 
 function tokensOf(model: BpeJson, added: readonly AddedTokenJson[], vocabSize: number): Tokens {
-  const entries = Object.entries(model.vocab);
+  const { vocab } = model;
+  let isEmpty = true;
   let numTokens = vocabSize;
   const limit = tokenizerLimits.tokens;
-  for (const [token, id] of entries) {
+  for (const token in vocab) {
+    const id = vocab[token];
+    isEmpty = false;
     if (typeof id !== 'number' || !Number.isInteger(id) || id < 0 || id >= limit)
       throw new TokenizerError(
         `its token ${shown(token)} has the id ${shown(id)}; ids are integers from 0 to ${limit - 1}`,
@@ -101,15 +104,15 @@ function tokensOf(model: BpeJson, added: readonly AddedTokenJson[], vocabSize: n
       );
     numTokens = Math.max(numTokens, id + 1);
   }
-  if (entries.length === 0) throw new TokenizerError('its vocabulary is empty');
+  if (isEmpty) throw new TokenizerError('its vocabulary is empty');
   if (vocabSize > 0 && numTokens > vocabSize)
     throw new TokenizerError(
       `its tokenizer has the token ${numTokens - 1}, but its config.json says that the model has ${vocabSize} tokens`,
     );
   const texts = new Array<string | undefined>(numTokens).fill(undefined);
   const isOfModel = new Uint8Array(numTokens);
-  for (const [token, value] of entries) {
-    const id = value as number;
+  for (const token in vocab) {
+    const id = vocab[token] as number;
     if (texts[id] !== undefined)
       throw new TokenizerError(`the tokens ${shown(texts[id])} and ${shown(token)} both have the id ${id}`);
     texts[id] = token;
@@ -181,20 +184,41 @@ function requireAllBytes({ texts, index, byteIds }: Vocabulary): void {
 }
 
 /** Text becomes no control token by merging: a merge that has to do with one is left out. */
-function mergesOf({ merges }: BpeJson, idOf: ReadonlyMap<string, number>, role: Uint8Array): Int32Array {
+function mergesOf(
+  { merges }: BpeJson,
+  idOf: ReadonlyMap<string, number>,
+  vocabulary: Vocabulary,
+): Int32Array {
   const limit = Math.min(tokenizerLimits.merges, ranksMax);
   if (merges.length > limit)
     throw new TokenizerError(`it has ${merges.length} merges; at most ${limit} are allowed`);
   const slots = newMergeSlots(merges.length);
   const table = new MergeTable(slots);
+  const { texts, isControl } = vocabulary;
+  const { bytes, starts } = texts;
+  const index = new TextIndex(texts, vocabulary.index);
   for (const [rank, merge] of merges.entries()) {
-    const [left, right] = partsOfMerge(merge);
-    const ids = [idOf.get(left), idOf.get(right), idOf.get(left + right)] as const;
-    if (ids[0] === undefined || ids[1] === undefined || ids[2] === undefined)
-      throw new TokenizerError(`merge ${rank}, ${shown(merge)}, is not of two tokens into a third`);
-    if (ids.some((id) => role[id as number] === roles.control)) continue;
-    if (!table.add(ids[0], ids[1], rank, ids[2]))
+    const [leftText, rightText] = partsOfMerge(merge);
+    const left = idOf.get(leftText) ?? -1;
+    const right = idOf.get(rightText) ?? -1;
+    const isKnown = left >= 0 && right >= 0;
+    const rightStart = starts[right] as number;
+    const merged = isKnown
+      ? index.findJoined(
+          bytes,
+          starts[left] as number,
+          starts[left + 1] as number,
+          bytes,
+          rightStart,
+          starts[right + 1] as number,
+        )
+      : -1;
+    if (merged >= 0 && isControl[left] === 0 && isControl[right] === 0) {
+      if (table.add(left, right, rank, merged)) continue;
       throw new TokenizerError(`merge ${rank}, ${shown(merge)}, is there twice`);
+    }
+    if (!isKnown || !idOf.has(leftText + rightText))
+      throw new TokenizerError(`merge ${rank}, ${shown(merge)}, is not of two tokens into a third`);
   }
   return slots;
 }

@@ -140,7 +140,10 @@ test('what is missing or cannot be is named', async () => {
     'does not say max_position_embeddings',
   );
   assert.match(await fault(config({ vocab_size: 2 ** 40 })), 'at vocab_size');
-  assert.match(await fault(config({ vocab_size: 200 })), 'has the token 264, but its config.json says');
+  assert.match(
+    await fault({ ...config({ vocab_size: 200, eos_token_id: null }), 'generation_config.json': undefined }),
+    'has the token 264, but its config.json says',
+  );
   assert.match(await fault(config({ eos_token_id: 300 })), 'eos_token_id is 300');
   assert.match(
     await fault({ 'generation_config.json': { eos_token_id: 'x' } }),
