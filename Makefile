@@ -62,7 +62,7 @@ endif
 STARTED := $(shell date +%s)
 
 .PHONY: run test check soak bench build binaries install uninstall model vocabularies all-vocabularies format clean
-.PHONY: cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -128,6 +128,10 @@ soak: build model
 bench: build model
 	@ninja -C $(BUILD) machine-peak
 	@node --import tsx test/bench/bench.ts --model $(MODEL) --build $(BUILD) $(BENCH)
+
+# How fast a vocabulary is read and text becomes ids.
+bench-tokenizer: $(BUILD)/gateway/manifest.json vocabularies
+	@node --import tsx test/bench/tokenizer.ts
 
 model: $(BUILD)/gateway/manifest.json
 	@case "$(MODEL)" in *.gguf|*/*) ;; *) $(RUNNEL) pull $(MODEL) >/dev/null ;; esac
