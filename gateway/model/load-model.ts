@@ -57,7 +57,8 @@ async function readInThread(path: string): Promise<ModelDescription> {
 let bundle: string | undefined;
 
 function newReader(path: string): Worker {
-  const options = { workerData: path, resourceLimits: { maxOldGenerationSizeMb: heapMb } };
+  // None of this process's flags: a loader of sources would be started for each model.
+  const options = { workerData: path, execArgv: [], resourceLimits: { maxOldGenerationSizeMb: heapMb } };
   bundle ??= bundleOf('model-reader');
   if (bundle !== undefined) return new Worker(bundle, options);
   // Sources need tsx, which a thread does not begin with.
