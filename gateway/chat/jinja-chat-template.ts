@@ -1,5 +1,6 @@
 /** A model's own template: a conversation in, prompt ids out, with control tokens only where the template put them. */
 import { longWork, type Steps } from '../ops/long-work.ts';
+import type { TextSegment } from '../tokenizer/added-tokens.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type ChatMessage, type ChatTemplate, PromptTooLongError } from './chat-template.ts';
@@ -45,22 +46,16 @@ export class JinjaChatTemplate implements ChatTemplate {
   *#encode(prompt: string, hidden: HiddenLiterals, maxTokens: number): Steps<number[]> {
     // Cut at the control tokens first and reveal afterwards: what is revealed joins the text around it, so that its ids
     // are those of ordinary text in its place.
-    const segments: { readonly text: string; readonly isControl: boolean }[] = [];
+    const segments: TextSegment[] = [];
     let leastTokens = 0;
     for (const { text, match: isControl = false } of this.#control.split(prompt)) {
       const revealed = isControl ? text : yield* hidden.reveal(text);
-      segments.push({ text: revealed, isControl });
+      segments.push({ text: revealed, parseSpecial: isControl });
       leastTokens += isControl ? 1 : this.#tokenizer.leastTokens(revealed);
       yield;
     }
     if (leastTokens > maxTokens) throw new PromptTooLongError(leastTokens);
-    const ids: number[] = [];
-    for (const { text, isControl } of segments) {
-      const options = { addSpecial: false, parseSpecial: isControl };
-      for (const id of yield* this.#tokenizer.encodeInSteps(text, options)) ids.push(id);
-      yield;
-    }
-    return ids;
+    return yield* this.#tokenizer.encodeSegments(segments, false);
   }
 
   close(): void {

@@ -7,8 +7,6 @@ import { readSync } from 'node:fs';
 
 /** What a first refill reads; a header without a vocabulary fits at once. */
 const windowBytes = 1 << 20;
-/** What is read in a step. */
-const stepBytes = 1 << 15;
 
 /** The file ends before what it announces. Carries no path: whoever opened the file adds it. */
 export class EndOfFileError extends Error {
@@ -22,7 +20,6 @@ export class FileWindow {
   /** Offset in the file of the window's first byte. */
   #windowOffset = 0;
   #position = 0;
-  #stepEnd = stepBytes;
 
   constructor(fd: number, fileBytes: number) {
     this.#fd = fd;
@@ -38,13 +35,6 @@ export class FileWindow {
     return this.#fileBytes - this.#position;
   }
 
-  /** Whether so much has been read since this last said so that others should have their turn. */
-  isStepOver(): boolean {
-    if (this.#position < this.#stepEnd) return false;
-    this.#stepEnd = this.#position + stepBytes;
-    return true;
-  }
-
   uint8(): number {
     const at = this.#advance(1);
     return this.#window.readUInt8(at);
@@ -58,6 +48,14 @@ export class FileWindow {
   uint64(): bigint {
     const at = this.#advance(8);
     return this.#window.readBigUInt64LE(at);
+  }
+
+  /** Copies the next bytes to `target`, from `at` on. */
+  copyTo(target: Uint8Array, at: number, length: number): void {
+    const from = this.#advance(length);
+    const window = this.#window;
+    // Most are a few bytes long, for which a view costs more than the copy.
+    for (let i = 0; i < length; i++) target[at + i] = window[from + i] as number;
   }
 
   /** A copy of the next bytes, in memory of its own: typed arrays over it are aligned. */

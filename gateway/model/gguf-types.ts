@@ -1,3 +1,5 @@
+import type { PackedTexts } from '../tokenizer/packed-texts.ts';
+
 /** Value types of GGUF metadata and storage types of its tensors, as numbered in the format's specification. */
 
 /** In the order of their tags, from 0. */
@@ -40,7 +42,7 @@ export type GgufValue =
   | { readonly type: NumberType; readonly value: number | bigint }
   | { readonly type: 'bool'; readonly value: boolean }
   | { readonly type: 'string'; readonly value: GgufString }
-  | { readonly type: 'array'; readonly of: 'string'; readonly value: readonly GgufString[] }
+  | { readonly type: 'array'; readonly of: 'string'; readonly value: PackedTexts }
   | { readonly type: 'array'; readonly of: 'bool'; readonly value: Uint8Array }
   | { readonly type: 'array'; readonly of: NumberType; readonly value: NumberArray };
 

@@ -5,7 +5,7 @@
  * before anything is allocated for it, and each tensor is proven to lie inside the file, so that a truncated download is
  * refused here with a sentence instead of crashing a runner later. Format: docs/gguf.md of the ggml project.
  */
-import type { Steps } from '../ops/long-work.ts';
+import { type PackedTexts, TextPacker } from '../tokenizer/packed-texts.ts';
 import { EndOfFileError, FileWindow } from './file-window.ts';
 import {
   type GgufString,
@@ -30,8 +30,8 @@ export const limits = {
   dimensions: 4,
   alignmentBytes: 65_536,
 } as const;
-/** Of an array, checked in a step. */
-const stepBools = 65_536;
+/** Of a string in an array, to begin with. */
+const guessedStringBytes = 8;
 /** Where the file does not say. */
 const defaultAlignmentBytes = 32;
 
@@ -44,7 +44,7 @@ export class GgufError extends Error {
  * Metadata of the open file `fd` of `fileBytes` bytes, after the whole header has been checked. Throws GgufError,
  * MetadataError or EndOfFileError, each with the fault but not the path, and what reading itself throws.
  */
-export function* readGguf(fd: number, fileBytes: number): Steps<Metadata> {
+export function readGguf(fd: number, fileBytes: number): Metadata {
   const file = new FileWindow(fd, fileBytes);
   if (file.remainingBytes < 4 || file.uint32() !== magic) {
     throw new GgufError('it does not begin with the letters GGUF');
@@ -59,19 +59,18 @@ export function* readGguf(fd: number, fileBytes: number): Steps<Metadata> {
   const numTensors = count(file.uint64(), limits.tensors, 'tensors');
   const numEntries = count(file.uint64(), limits.metadataEntries, 'metadata entries');
 
-  const metadata = yield* readMetadata(file, numEntries);
-  yield* checkTensors(file, numTensors, alignmentOf(metadata), fileBytes);
+  const metadata = readMetadata(file, numEntries);
+  checkTensors(file, numTensors, alignmentOf(metadata), fileBytes);
   return metadata;
 }
 
-function* readMetadata(file: FileWindow, numEntries: number): Steps<Metadata> {
+function readMetadata(file: FileWindow, numEntries: number): Metadata {
   const values = new Map<string, GgufValue>();
   for (let i = 0; i < numEntries; i++) {
     const key = readString(file, limits.keyBytes, `the name of metadata entry ${i}`);
     if (typeof key !== 'string') throw new GgufError(`the name of metadata entry ${i} is not UTF-8`);
     if (values.has(key)) throw new GgufError(`the key ${key} is there twice`);
-    values.set(key, yield* readValue(file, key));
-    if (file.isStepOver()) yield;
+    values.set(key, readValue(file, key));
     if (file.position > limits.metadataBytes) {
       throw new GgufError(`its metadata exceeds ${limits.metadataBytes} bytes at the key ${key}`);
     }
@@ -79,7 +78,7 @@ function* readMetadata(file: FileWindow, numEntries: number): Steps<Metadata> {
   return new Metadata(values);
 }
 
-function* readValue(file: FileWindow, key: string): Steps<GgufValue> {
+function readValue(file: FileWindow, key: string): GgufValue {
   const type = readType(file, key);
   switch (type) {
     case 'string':
@@ -87,34 +86,26 @@ function* readValue(file: FileWindow, key: string): Steps<GgufValue> {
     case 'bool':
       return { type, value: checkBool(file.uint8(), key) === 1 };
     case 'array':
-      return yield* readArray(file, key);
+      return readArray(file, key);
     default:
       // biome-ignore lint/style/noNonNullAssertion: an array of one number has a first
       return { type, value: readNumbers(file, type, 1)[0]! };
   }
 }
 
-function* readArray(file: FileWindow, key: string): Steps<GgufValue> {
+function readArray(file: FileWindow, key: string): GgufValue {
   const of = readType(file, key);
   if (of === 'array') throw new GgufError(`the key ${key} is an array of arrays, which is not supported`);
   const length = count(file.uint64(), limits.arrayLength, `elements of ${key}`);
   if (of === 'string') {
     // Each string costs at least its 8 bytes of length: what the file cannot hold is not allocated.
     if (length * 8 > file.remainingBytes) throw tooShort(key, length, file);
-    const strings = new Array<GgufString>(length);
-    for (let i = 0; i < length; i++) {
-      strings[i] = readString(file, limits.stringBytes, key, i);
-      if (file.isStepOver()) yield;
-    }
-    return { type: 'array', of, value: strings };
+    return { type: 'array', of, value: readStrings(file, key, length) };
   }
   if (of === 'bool') {
     if (length > file.remainingBytes) throw tooShort(key, length, file);
     const bools = file.bytes(length);
-    for (const [i, byte] of bools.entries()) {
-      checkBool(byte, key);
-      if (i % stepBools === 0) yield;
-    }
+    for (const byte of bools) checkBool(byte, key);
     return { type: 'array', of, value: bools };
   }
   if (length * numberArrays[of].BYTES_PER_ELEMENT > file.remainingBytes) throw tooShort(key, length, file);
@@ -133,14 +124,29 @@ function readType(file: FileWindow, key: string): ValueType {
   return type;
 }
 
-/** index: where `what` is an array, whose elements are so many that none is named unless it is at fault. */
-function readString(file: FileWindow, maxBytes: number, what: string, index?: number): GgufString {
-  const length = file.uint64();
-  if (length > BigInt(maxBytes)) {
-    const name = index === undefined ? what : `${what}[${index}]`;
-    throw new GgufError(`${name} is ${length} bytes long; at most ${maxBytes} are allowed`);
+function readString(file: FileWindow, maxBytes: number, what: string): GgufString {
+  return file.utf8(stringBytes(file, maxBytes, () => what));
+}
+
+function readStrings(file: FileWindow, key: string, length: number): PackedTexts {
+  const texts = new TextPacker(length, Math.min(length * guessedStringBytes, file.remainingBytes));
+  for (let i = 0; i < length; i++) {
+    const numBytes = stringBytes(file, limits.stringBytes, () => `${key}[${i}]`);
+    if (numBytes > file.remainingBytes) throw tooShort(`${key}[${i}]`, numBytes, file);
+    const { bytes, at } = texts.begin(numBytes);
+    file.copyTo(bytes, at, numBytes);
+    texts.end(numBytes);
   }
-  return file.utf8(Number(length));
+  return texts.finish();
+}
+
+/** What a string takes, as it says at its beginning. */
+function stringBytes(file: FileWindow, maxBytes: number, what: () => string): number {
+  const low = file.uint32();
+  const high = file.uint32();
+  if (high === 0 && low <= maxBytes) return low;
+  const length = (BigInt(high) << 32n) | BigInt(low);
+  throw new GgufError(`${what()} is ${length} bytes long; at most ${maxBytes} are allowed`);
 }
 
 function checkBool(byte: number, key: string): number {
@@ -167,12 +173,7 @@ interface TensorRange {
   readonly bytes: bigint;
 }
 
-function* checkTensors(
-  file: FileWindow,
-  numTensors: number,
-  alignment: number,
-  fileBytes: number,
-): Steps<void> {
+function checkTensors(file: FileWindow, numTensors: number, alignment: number, fileBytes: number): void {
   const names = new Set<string>();
   const ranges: TensorRange[] = [];
   for (let i = 0; i < numTensors; i++) {
@@ -185,7 +186,6 @@ function* checkTensors(
       );
     }
     ranges.push(range);
-    if (file.isStepOver()) yield;
   }
   const dataStart = BigInt(Math.ceil(file.position / alignment) * alignment);
   for (const { name, offset, bytes } of ranges) {

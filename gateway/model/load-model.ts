@@ -1,168 +1,69 @@
-/** From a path to a Model: opens the file, reads its metadata, builds its tokenizer and its template. */
-import { type BigIntStats, closeSync, constants, fstatSync, openSync } from 'node:fs';
+/**
+ * From a path to a Model. The file is read in a thread of its own, which ends with it: a vocabulary of a quarter of a million
+ * tokens takes most of a second, and no stream may wait for that. What the thread has made is in memory that both share.
+ */
+import { Worker } from 'node:worker_threads';
+import { bundleOf } from '../bundle.js';
 import { ChatTemplateError } from '../chat/chat-template.ts';
 import { JinjaChatTemplate } from '../chat/jinja-chat-template.ts';
 import { inSlices, type Steps } from '../ops/long-work.ts';
-import { createTokenizer } from '../tokenizer/create-tokenizer.ts';
-import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
-import { requireKnownArchitecture } from './architectures.ts';
-import { EndOfFileError } from './file-window.ts';
-import { GgufError, readGguf } from './gguf.ts';
-import { type Metadata, MetadataError } from './metadata.ts';
-import { identityOf, type Model, modelIdOf } from './model.ts';
+import { type Model, modelIdOf } from './model.ts';
+import type { ModelDescription } from './model-description.ts';
 import { ModelFileError } from './model-file-error.ts';
-import { partsOf, requirePart } from './model-parts.ts';
+import type { ReadModel } from './model-reader.ts';
 
-/** Ends of an answer, where the file names them: of the text, of a turn, of a message. */
-const stopKeys = [
-  'tokenizer.ggml.eos_token_id',
-  'tokenizer.ggml.eot_token_id',
-  'tokenizer.ggml.eom_token_id',
-] as const;
+/** Of what the thread may take while it reads a file. */
+const heapMb = 2048;
 
-/**
- * Reads what the gateway needs of the GGUF file at `path`, a few milliseconds in each turn of the loop: a vocabulary of
- * 128,000 tokens takes most of a second. Throws ModelFileError.
- */
+/** Throws ModelFileError. */
 export async function loadModel(path: string): Promise<Model> {
   try {
-    return await inSlices(readModel(path));
+    return await inSlices(modelOf(path, await readInThread(path)));
   } catch (error) {
-    throw asModelFileError(path, error);
+    if (!(error instanceof TokenizerError) && !(error instanceof ChatTemplateError)) throw error;
+    throw new ModelFileError(65, `The model ${path} cannot be used: ${error.message}.`, { cause: error });
   }
 }
 
-function* readModel(path: string): Steps<Model> {
-  const parts = partsOf(path);
-  const first = yield* readPart(parts, 0);
-  for (let index = 1; index < parts.length; index++) yield* readPart(parts, index);
-  return yield* modelFrom(path, first.metadata, first.stats);
+function* modelOf(path: string, { tables, template, ...description }: ModelDescription): Steps<Model> {
+  const tokenizer = yield* BpeTokenizer.of(tables);
+  const chatTemplate = template === undefined ? undefined : yield* JinjaChatTemplate.of(template, tokenizer);
+  return { path, id: modelIdOf(path), ...description, tokenizer, chatTemplate };
 }
 
-interface Part {
-  readonly metadata: Metadata;
-  readonly stats: BigIntStats;
-}
-
-function* readPart(parts: readonly string[], index: number): Steps<Part> {
-  const path = parts[index] as string;
+async function readInThread(path: string): Promise<ModelDescription> {
+  const thread = newReader(path);
   try {
-    return yield* readFile(path, index, parts.length);
+    const read = await new Promise<ReadModel>((resolve, reject) => {
+      thread.once('message', resolve);
+      thread.once('error', reject);
+      thread.once('exit', () => reject(new Error(`The thread that reads ${path} ended without a word.`)));
+    });
+    if ('description' in read) return read.description;
+    throw new ModelFileError(read.exitCode, read.message);
   } catch (error) {
-    if (index > 0 && errorCode(error) === 'ENOENT') {
-      const message = `The model ${parts[0]} is part 1 of ${parts.length}; part ${index + 1}, ${path}, does not exist.`;
-      throw new ModelFileError(66, message, { cause: error });
-    }
-    throw asModelFileError(path, error);
-  }
-}
-
-function* readFile(path: string, index: number, count: number): Steps<Part> {
-  // O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
-  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  try {
-    const stats = fstatSync(fd, { bigint: true });
-    if (!stats.isFile()) throw new ModelFileError(66, `The model ${path} is not a regular file.`);
-    const metadata = yield* readGguf(fd, Number(stats.size));
-    requirePart(metadata, index, count);
-    return { metadata, stats };
+    if (!(error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'))
+      throw error;
+    const message = `The model ${path} cannot be used: reading its vocabulary takes more than ${heapMb} MB of memory.`;
+    throw new ModelFileError(65, message, { cause: error });
   } finally {
-    closeSync(fd);
+    await thread.terminate();
   }
 }
 
-function* modelFrom(path: string, metadata: Metadata, stats: BigIntStats): Steps<Model> {
-  const architecture = metadata.string('general.architecture');
-  requireKnownArchitecture(path, architecture);
-  const contextLength = metadata.uint32(`${architecture}.context_length`);
-  if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
-  const tokenizer = yield* createTokenizer(metadata);
-  const source = metadata.optionalString('tokenizer.chat_template');
-  return {
-    path,
-    id: modelIdOf(path),
-    architecture,
-    contextLength,
-    tokenizer,
-    tokenizerPre: metadata.optionalString('tokenizer.ggml.pre'),
-    quantKind: quantKindOf(metadata),
-    chatTemplate: source === undefined ? undefined : yield* JinjaChatTemplate.of(source, tokenizer),
-    stopIds: stopIdsOf(metadata, tokenizer),
-    created: Math.floor(Number(stats.mtimeMs) / 1000),
-    file: identityOf(stats),
-    device: stats.dev,
-  };
-}
+/** Once found, not looked for again: an edit under a running gateway is not half taken up. */
+let bundle: string | undefined;
 
-function stopIdsOf(metadata: Metadata, tokenizer: Tokenizer): number[] {
-  const ids = new Set<number>();
-  for (const key of stopKeys) {
-    const id = metadata.optionalUint32(key);
-    if (id === undefined) continue;
-    if (id >= tokenizer.vocabSize) {
-      throw new MetadataError(`${key} is ${id}, but the vocabulary has ${tokenizer.vocabSize} tokens`);
-    }
-    ids.add(id);
-  }
-  return [...ids];
-}
-
-/** Names of general.file_type, for people; a number that is not here is one this program cannot load anyway. */
-const fileTypes: ReadonlyMap<number, string> = new Map([
-  [0, 'F32'],
-  [1, 'F16'],
-  [2, 'Q4_0'],
-  [3, 'Q4_1'],
-  [7, 'Q8_0'],
-  [8, 'Q5_0'],
-  [9, 'Q5_1'],
-  [10, 'Q2_K'],
-  [11, 'Q3_K_S'],
-  [12, 'Q3_K_M'],
-  [13, 'Q3_K_L'],
-  [14, 'Q4_K_S'],
-  [15, 'Q4_K_M'],
-  [16, 'Q5_K_S'],
-  [17, 'Q5_K_M'],
-  [18, 'Q6_K'],
-  [25, 'IQ4_NL'],
-  [30, 'IQ4_XS'],
-  [32, 'BF16'],
-  [38, 'MXFP4'],
-]);
-
-function quantKindOf(metadata: Metadata): string | undefined {
-  const fileType = metadata.optionalUint32('general.file_type');
-  return fileType === undefined ? undefined : (fileTypes.get(fileType) ?? `file type ${fileType}`);
-}
-
-function asModelFileError(path: string, error: unknown): unknown {
-  if (error instanceof ModelFileError) return error;
-  const cause = { cause: error };
-  if (
-    error instanceof GgufError ||
-    error instanceof EndOfFileError ||
-    error instanceof MetadataError ||
-    error instanceof TokenizerError ||
-    error instanceof ChatTemplateError
-  ) {
-    return new ModelFileError(65, `The model ${path} cannot be used: ${error.message}.`, cause);
-  }
-  switch (errorCode(error)) {
-    case 'ENOENT':
-    case 'ENOTDIR':
-      return new ModelFileError(66, `Model path does not exist: ${path}`, cause);
-    case 'ENXIO': // a socket, or a device that is not there
-      return new ModelFileError(66, `The model ${path} is not a regular file.`, cause);
-    case 'EACCES':
-    case 'EPERM':
-      return new ModelFileError(77, `The model ${path} may not be read by this user.`, cause);
-    default:
-      return error;
-  }
-}
-
-function errorCode(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+function newReader(path: string): Worker {
+  // None of this process's flags: a loader of sources would be started for each model.
+  const options = { workerData: path, execArgv: [], resourceLimits: { maxOldGenerationSizeMb: heapMb } };
+  bundle ??= bundleOf('model-reader');
+  if (bundle !== undefined) return new Worker(bundle, options);
+  // Sources need tsx, which a thread does not begin with.
+  const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'));
+  const source = JSON.stringify(new URL('./model-reader.ts', import.meta.url).href);
+  const start = `import(${tsx}).then(({ register }) => { register(); return import(${source}); })`;
+  return new Worker(start, { ...options, eval: true });
 }

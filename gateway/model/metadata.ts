@@ -3,11 +3,8 @@
  * the key and both types: nothing is converted, since a file that says int8 where a number of tokens belongs is either
  * damaged or made to mislead.
  */
-import type { Steps } from '../ops/long-work.ts';
+import { firstInvalidUtf8, type PackedTexts } from '../tokenizer/packed-texts.ts';
 import type { GgufString, GgufValue } from './gguf-types.ts';
-
-/** Entries of an array that are looked at in a step. */
-const stepEntries = 4096;
 
 /** A key is missing or has a value that cannot be. Carries no path: whoever opened the file adds it. */
 export class MetadataError extends Error {
@@ -74,17 +71,23 @@ export class Metadata {
     return found.value;
   }
 
-  /** Every entry has to be UTF-8. */
-  *stringArray(key: string): Steps<readonly string[]> {
+  /** Every entry is UTF-8. */
+  texts(key: string): PackedTexts {
     const found = this.#values.get(key);
     if (found === undefined) throw new MetadataError(`the key ${key} is missing`);
     if (found.type !== 'array' || found.of !== 'string') throw wrongType(key, found, 'array of string');
-    const texts = new Array<string>(found.value.length);
-    for (const [index, entry] of found.value.entries()) {
-      texts[index] = typeof entry === 'string' ? entry : textOf(entry, `${key}[${index}]`);
-      if (index % stepEntries === 0) yield;
+    const index = firstInvalidUtf8(found.value);
+    if (index >= 0) throw new MetadataError(`${key}[${index}] is not UTF-8`);
+    return found.value;
+  }
+
+  optionalFloat32Array(key: string): Float32Array | undefined {
+    const found = this.#values.get(key);
+    if (found === undefined) return undefined;
+    if (found.type !== 'array' || !(found.value instanceof Float32Array)) {
+      throw wrongType(key, found, 'array of float32');
     }
-    return texts;
+    return found.value;
   }
 
   optionalInt32Array(key: string): Int32Array | undefined {

@@ -1,4 +1,5 @@
 import { stat } from 'node:fs/promises';
+import { identifyingFile } from './huggingface/folder.ts';
 import { loadModel } from './load-model.ts';
 import { identityOf, type Model } from './model.ts';
 
@@ -30,7 +31,7 @@ export class ModelSlot {
   async holds(path: string): Promise<boolean> {
     if (path !== this.path || this.#model === undefined) return false;
     // Without such a file loadModel says so in its own words.
-    const stats = await stat(path, { bigint: true }).catch(() => undefined);
+    const stats = await stat(identifyingFile(path), { bigint: true }).catch(() => undefined);
     if (stats === undefined || this.#model === undefined) return false;
     return identityOf(stats) === this.#model.file && stats.dev === this.#model.device;
   }

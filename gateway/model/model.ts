@@ -4,12 +4,12 @@ import type { ChatTemplate } from '../chat/chat-template.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { withoutPart } from './model-parts.ts';
 
-/** What the gateway knows of a model, read from its file's metadata. Tensors are the runner's. */
+/** What the gateway knows of a model, read from its file's metadata, or from its folder. Tensors are the runner's. */
 export interface Model {
   readonly path: string;
   /** As clients name it: see modelIdOf. */
   readonly id: string;
-  /** general.architecture; the runner verifies it. */
+  /** The architecture, as GGUF files name it; the runner verifies it. */
   readonly architecture: string;
   /** Positions the model was trained for. */
   readonly contextLength: number;

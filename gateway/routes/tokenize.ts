@@ -68,7 +68,10 @@ function* detokenized(ids: Uint32Array, tokenizer: Tokenizer): Generator<string>
   const quoted = (text: string) => JSON.stringify(text).slice(1, -1);
   let json = '{"content":"';
   for (const [at, id] of ids.entries()) {
-    json += quoted(decoder.decode(tokenizer.bytes(id), { stream: true }));
+    const bytes = tokenizer.bytes(id);
+    // The space that encoding puts in front of a text.
+    const isPrefixed = at === 0 && tokenizer.addsSpace && bytes[0] === 0x20;
+    json += quoted(decoder.decode(isPrefixed ? bytes.subarray(1) : bytes, { stream: true }));
     if (json.length < PIECE_CHARACTERS && (at + 1) % PIECE_TOKENS !== 0) continue;
     yield json;
     json = '';

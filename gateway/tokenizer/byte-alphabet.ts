@@ -22,13 +22,26 @@ export const charOfByte: readonly string[] = (() => {
 const byteOfUnit = new Uint16Array(firstSubstitute + numBytes).fill(0xffff);
 for (const [byte, char] of charOfByte.entries()) byteOfUnit[char.charCodeAt(0)] = byte;
 
-/** The bytes that a token's text stands for, or undefined if a character is not of the alphabet. */
-export function bytesOfText(text: string): Uint8Array | undefined {
-  const bytes = new Uint8Array(text.length);
-  for (let i = 0; i < text.length; i++) {
-    const byte = byteOfUnit[text.charCodeAt(i)] ?? 0xffff;
-    if (byte === 0xffff) return undefined;
-    bytes[i] = byte;
+/**
+ * Writes the bytes that a text of the alphabet stands for to `target`, from `at` on. Returns how many, at most as many as
+ * the text takes as UTF-8; -1 if a character is not of the alphabet. source: UTF-8, from start to end.
+ */
+export function decodeAlphabet(
+  source: Uint8Array,
+  start: number,
+  end: number,
+  target: Uint8Array,
+  at: number,
+): number {
+  let length = 0;
+  for (let i = start; i < end; i++) {
+    const lead = source[i] as number;
+    let unit = lead;
+    // The alphabet ends below U+0200: two bytes at most.
+    if (lead >= 0xc0) unit = ((lead & 0x3f) << 6) | ((source[++i] as number) & 0x3f);
+    const byte = lead >= 0xe0 ? 0xffff : (byteOfUnit[unit] ?? 0xffff);
+    if (byte === 0xffff) return -1;
+    target[at + length++] = byte;
   }
-  return bytes;
+  return length;
 }

@@ -1,18 +1,27 @@
 /**
  * Tokens back to text, as they come. A token may end in the middle of a character: those bytes are kept until the
  * character is complete. An invalid byte becomes U+FFFD at once and holds nothing up. Nothing else is changed: a byte
- * order mark is text like any other. Control tokens give no text.
+ * order mark is text like any other. Control tokens give no text. Where a text begins, the space that encoding puts in front
+ * of it is taken away.
  */
 import type { Tokenizer } from './tokenizer.ts';
 import { incompleteTailBytes } from './utf8.ts';
 
+type Decodable = Pick<Tokenizer, 'bytes' | 'isControl' | 'addsSpace'>;
+
+const space = 0x20;
+
 export class StreamingDecoder {
-  readonly #tokenizer: Pick<Tokenizer, 'bytes' | 'isControl'>;
+  readonly #tokenizer: Decodable;
+  /** A text begins, and none of it has come. */
+  #isAtStart: boolean;
   /** At most 3 bytes: the beginning of a character. */
   #pending: Uint8Array = new Uint8Array(0);
 
-  constructor(tokenizer: Pick<Tokenizer, 'bytes' | 'isControl'>) {
+  /** isAtStart: the first token is the first of a text, not one of an answer that goes on from a prompt. */
+  constructor(tokenizer: Decodable, isAtStart = false) {
     this.#tokenizer = tokenizer;
+    this.#isAtStart = isAtStart;
   }
 
   /** Whether bytes are kept that are not yet a character. */
@@ -24,7 +33,9 @@ export class StreamingDecoder {
   decode(id: number): string {
     const tokenBytes = this.#tokenizer.bytes(id);
     if (this.#tokenizer.isControl(id)) return '';
-    const bytes = Buffer.concat([this.#pending, tokenBytes]);
+    const isPrefix = this.#isAtStart && this.#tokenizer.addsSpace && tokenBytes[0] === space;
+    if (tokenBytes.length > 0) this.#isAtStart = false;
+    const bytes = Buffer.concat([this.#pending, isPrefix ? tokenBytes.subarray(1) : tokenBytes]);
     const completeBytes = bytes.length - incompleteTailBytes(bytes);
     this.#pending = bytes.subarray(completeBytes);
     return bytes.toString('utf8', 0, completeBytes);
@@ -38,8 +49,8 @@ export class StreamingDecoder {
 }
 
 /** The text of all tokens at once. */
-export function decodeAll(tokenizer: Pick<Tokenizer, 'bytes' | 'isControl'>, ids: Iterable<number>): string {
-  const decoder = new StreamingDecoder(tokenizer);
+export function decodeAll(tokenizer: Decodable, ids: Iterable<number>): string {
+  const decoder = new StreamingDecoder(tokenizer, true);
   let text = '';
   for (const id of ids) text += decoder.decode(id);
   return text + decoder.flush();

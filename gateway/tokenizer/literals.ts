@@ -25,6 +25,8 @@ interface Node<T> {
 
 export class LiteralFinder<T extends NonNullable<unknown>> {
   readonly #root: Node<T> = { children: new Map() };
+  /** By UTF-16 unit: 1 where a literal begins with it. Most places of a text are passed over by this alone. */
+  readonly #begins = new Uint8Array(0x1_0000);
 
   /** All at once, and the same errors. */
   constructor(literals: Iterable<readonly [string, T]> = []) {
@@ -53,6 +55,7 @@ export class LiteralFinder<T extends NonNullable<unknown>> {
       if (allChars > allCharsMax) {
         throw new TokenizerError(`its special tokens have more than ${allCharsMax} characters in all`);
       }
+      this.#begins[literal.charCodeAt(0)] = 1;
       let node = this.#root;
       for (let i = 0; i < literal.length; i++) {
         const unit = literal.charCodeAt(i);
@@ -72,7 +75,7 @@ export class LiteralFinder<T extends NonNullable<unknown>> {
   *split(text: string): Generator<Segment<T>> {
     let start = 0;
     for (let at = 0; at < text.length; ) {
-      const found = this.#longestAt(text, at);
+      const found = this.#begins[text.charCodeAt(at)] === 1 ? this.#longestAt(text, at) : undefined;
       if (found === undefined) {
         at++;
         continue;

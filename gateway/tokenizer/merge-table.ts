@@ -1,38 +1,54 @@
 /**
- * The merges of a BPE vocabulary: (left id, right id) → (rank, merged id). An open-addressing hash table in one typed
- * array, since a Map keyed by pairs would need a boxed key for each of the tens of thousands of merges, and the look-up
- * is the innermost step of encoding.
+ * Which neighbours merge: (left id, right id) → (rank, merged id). An open-addressing hash table in one typed array,
+ * which threads share: a Map keyed by pairs would need a boxed key for each of the hundreds of thousands of merges, and the
+ * look-up is the innermost step of encoding.
  */
+import { sharedInts } from './packed-texts.ts';
+
 const slotInts = 4; // left, right, rank, merged
 const empty = -1;
 
-export class MergeTable {
+/** What a WordMerger asks of merges. */
+export interface Merges {
+  /** What `rankAt` and `mergedAt` take, or -1 if the pair does not merge. */
+  find(left: number, right: number): number;
+  /** From 0; the lowest merges first. */
+  rankAt(at: number): number;
+  mergedAt(at: number): number;
+}
+
+/** For so many merges: a power of two at least twice as many, so that probes stay short and an empty slot ends them. */
+export function newMergeSlots(numMerges: number): Int32Array {
+  return sharedInts(2 ** Math.ceil(Math.log2(Math.max(numMerges, 1) * 2)) * slotInts).fill(empty);
+}
+
+export class MergeTable implements Merges {
   readonly #slots: Int32Array;
   readonly #mask: number;
-  #size = 0;
 
-  constructor(numMerges: number) {
-    // A power of two at least twice the number of merges: probes stay short, and an empty slot always ends them.
-    const numSlots = 2 ** Math.ceil(Math.log2(Math.max(numMerges, 1) * 2));
-    this.#slots = new Int32Array(numSlots * slotInts).fill(empty);
-    this.#mask = numSlots - 1;
+  /** slots: of newMergeSlots. */
+  constructor(slots: Int32Array) {
+    this.#slots = slots;
+    this.#mask = slots.length / slotInts - 1;
   }
 
-  /** Merges are added in the order of their rank, the first wins. False if the pair is there already. */
-  add(left: number, right: number, merged: number): boolean {
+  /** False if the pair is there already. */
+  add(left: number, right: number, rank: number, merged: number): boolean {
     const at = this.#find(left, right);
-    if (this.#slots[at] !== empty) return false;
-    this.#slots.set([left, right, this.#size++, merged], at);
+    const slots = this.#slots;
+    if (slots[at] !== empty) return false;
+    slots[at] = left;
+    slots[at + 1] = right;
+    slots[at + 2] = rank;
+    slots[at + 3] = merged;
     return true;
   }
 
-  /** What `rankAt` and `mergedAt` take, or -1 if the pair does not merge. */
   find(left: number, right: number): number {
     const at = this.#find(left, right);
     return this.#slots[at] === empty ? -1 : at;
   }
 
-  /** From 0; the lowest merges first. */
   rankAt(at: number): number {
     return this.#slots[at + 2] ?? empty;
   }

@@ -1,121 +1,145 @@
-/** Tokens of a model file: what each stands for, and which have a meaning beyond text. */
-import type { Steps } from '../ops/long-work.ts';
-import { bytesOfText, charOfByte } from './byte-alphabet.ts';
+/** Tokens of a file: what each stands for, which have a meaning beyond text, and how text finds the others. */
+import { decodeAlphabet } from './byte-alphabet.ts';
+import {
+  bytesAt,
+  lengthAt,
+  type PackedTexts,
+  sharedBytes,
+  sharedInts,
+  stringAt,
+  TextPacker,
+} from './packed-texts.ts';
+import { spaceMark } from './space-mark.ts';
+import { newIndexSlots, TextIndex } from './text-index.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 
-/** Values of tokenizer.ggml.token_type; those not named here are ordinary text. */
-const tokenTypes = { ordinary: 1, unknown: 2, control: 3, userDefined: 4, max: 6 } as const;
-const numBytes = 256;
+/** How a file writes tokens: bytes in the byte alphabet, or text with a mark for each space. */
+export type Notation = 'byte-level' | 'sentencepiece';
 
-/** Tokens looked at in a step. */
-const stepTokens = 1024;
+export const roles = {
+  /** Made by merging. */
+  ordinary: 0,
+  /** Has a meaning beyond text. */
+  control: 1,
+  /** Found in text as it is written; its text is itself. */
+  literal: 2,
+  /** Found in text as it is written, and made by merging as well. */
+  literalAndOrdinary: 3,
+  /** Stands for one byte, and is written <0x0A>. */
+  byte: 4,
+} as const;
 
-/** Each is of the vocabulary of the same name. */
-interface Parts {
-  readonly tokens: readonly string[];
-  readonly ids: ReadonlyMap<string, number>;
+export interface Vocabulary {
+  readonly texts: PackedTexts;
+  readonly maxTokenBytes: number;
   readonly isControl: Uint8Array;
-  readonly isLiteral: Uint8Array;
-  readonly control: readonly (readonly [string, number])[];
-  readonly userDefined: readonly (readonly [string, number])[];
-  readonly maxTokenBytes: number;
-}
-
-export class Vocabulary {
-  /** By id, as the file writes them. */
-  readonly #tokens: readonly string[];
-  readonly #ids: ReadonlyMap<string, number>;
-  readonly #isControl: Uint8Array;
-  /** Tokens whose text is itself, not bytes in the byte alphabet. */
-  readonly #isLiteral: Uint8Array;
-  /** Literal and id of tokens with a meaning beyond text. */
-  readonly control: readonly (readonly [string, number])[];
-  /** Literal and id of tokens that are split out of any text. */
-  readonly userDefined: readonly (readonly [string, number])[];
-  /** Id of the token for each byte; -1 where there is none. */
+  readonly index: Int32Array;
   readonly byteIds: Int32Array;
-  /** No token that text can become stands for more. */
-  readonly maxTokenBytes: number;
+}
 
-  /**
-   * types: tokenizer.ggml.token_type, as many as tokens, or undefined where all are ordinary. controlIds: tokens that
-   * are control tokens whatever their type, since they begin or end texts. Throws TokenizerError.
-   */
-  static *of(
-    tokens: readonly string[],
-    types: Int32Array | undefined,
-    controlIds: readonly number[],
-  ): Steps<Vocabulary> {
-    if (types !== undefined && types.length !== tokens.length) {
-      throw new TokenizerError(
-        `tokenizer.ggml.token_type has ${types.length} entries for ${tokens.length} tokens`,
-      );
-    }
-    const ids = yield* idsOf(tokens);
-    const isControl = new Uint8Array(tokens.length);
-    const isLiteral = new Uint8Array(tokens.length);
-    for (const id of controlIds) isControl[id] = 1;
-    const control: [string, number][] = [];
-    const userDefined: [string, number][] = [];
-    let maxTokenBytes = 1;
-    for (const [id, token] of tokens.entries()) {
-      const type = types?.[id] ?? tokenTypes.ordinary;
-      if (type < 0 || type > tokenTypes.max) throw new TokenizerError(`the token ${id} has type ${type}`);
-      if (type === tokenTypes.control || type === tokenTypes.unknown) isControl[id] = 1;
-      if (isControl[id] === 1) control.push([token, id]);
-      else if (type === tokenTypes.userDefined) userDefined.push([token, id]);
-      if (isControl[id] === 1 || type === tokenTypes.userDefined) isLiteral[id] = 1;
-      // A byte has one character of the byte alphabet.
-      const bytes = isLiteral[id] === 1 ? Buffer.byteLength(token) : token.length;
-      maxTokenBytes = Math.max(maxTokenBytes, bytes);
-      if (id % stepTokens === 0) yield;
-    }
-    return new Vocabulary({ tokens, ids, isControl, isLiteral, control, userDefined, maxTokenBytes });
+const numBytes = 256;
+const mark = Buffer.from(spaceMark);
+
+/** source: each token as the file writes it; role: of each. TokenizerError for two that are one. */
+export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: Notation): Vocabulary {
+  const numTokens = role.length;
+  const isControl = sharedBytes(numTokens);
+  const isForeign = new Uint8Array(numTokens);
+  const packer = new TextPacker(numTokens, source.bytes.length);
+  for (let id = 0; id < numTokens; id++) {
+    if (role[id] === roles.control) isControl[id] = 1;
+    const start = source.starts[id] as number;
+    const end = source.starts[id + 1] as number;
+    const { bytes, at } = packer.begin(end - start);
+    packer.end(writeText(source, start, end, bytes, at, role[id] as number, notation, isForeign, id));
   }
-
-  private constructor({ tokens, ids, isControl, isLiteral, control, userDefined, maxTokenBytes }: Parts) {
-    this.#tokens = tokens;
-    this.#ids = ids;
-    this.#isControl = isControl;
-    this.#isLiteral = isLiteral;
-    this.control = control;
-    this.userDefined = userDefined;
-    this.maxTokenBytes = maxTokenBytes;
-    this.byteIds = Int32Array.from({ length: numBytes }, (_, byte) => ids.get(charOfByte[byte] ?? '') ?? -1);
+  const texts = packer.finish();
+  const slots = newIndexSlots(numTokens);
+  const index = new TextIndex(texts, slots);
+  // What merging makes comes first: a literal that is written alike is found as it is written.
+  const add = (id: number): void => {
+    const other = lengthAt(texts, id) === 0 ? -1 : index.add(id);
+    if (other !== -1) requireDifferent(source, other, id);
+  };
+  for (let id = 0; id < numTokens; id++) {
+    const isMade = role[id] === roles.ordinary || role[id] === roles.literalAndOrdinary;
+    if (isMade && isForeign[id] === 0) add(id);
   }
-
-  get size(): number {
-    return this.#tokens.length;
+  requireDifferentLiterals(source, role, index);
+  if (notation === 'byte-level')
+    for (let id = 0; id < numTokens; id++) if (role[id] === roles.literal) add(id);
+  const byteIds = sharedInts(numBytes).fill(-1);
+  if (notation === 'byte-level') {
+    for (let byte = 0; byte < numBytes; byte++) byteIds[byte] = index.find(Uint8Array.of(byte), 0, 1);
+  } else {
+    for (let id = 0; id < numTokens; id++)
+      if (role[id] === roles.byte) byteIds[texts.bytes[texts.starts[id] as number] as number] = id;
   }
+  let maxTokenBytes = 1;
+  for (let id = 0; id < numTokens; id++) maxTokenBytes = Math.max(maxTokenBytes, lengthAt(texts, id));
+  return { texts, maxTokenBytes, isControl, index: slots, byteIds };
+}
 
-  id(token: string): number | undefined {
-    return this.#ids.get(token);
+/** The byte of a token that is written <0x0A>, or -1. */
+export function byteOfToken(source: PackedTexts, id: number): number {
+  if (lengthAt(source, id) !== 6) return -1;
+  const found = /^<0x([0-9A-F]{2})>$/.exec(stringAt(source, id));
+  return found === null ? -1 : Number.parseInt(found[1] as string, 16);
+}
+
+/** Returns how many bytes the token's text has, which are written to `target`. */
+function writeText(
+  source: PackedTexts,
+  start: number,
+  end: number,
+  target: Uint8Array,
+  at: number,
+  role: number,
+  notation: Notation,
+  isForeign: Uint8Array,
+  id: number,
+): number {
+  const { bytes } = source;
+  if (role === roles.byte) {
+    target[at] = byteOfToken(source, id);
+    return 1;
   }
-
-  isControl(id: number): boolean {
-    return this.#isControl[id] === 1;
+  if (notation === 'byte-level' && role === roles.ordinary) {
+    const length = decodeAlphabet(bytes, start, end, target, at);
+    if (length >= 0) return length;
+    // Tokens that merging cannot make, such as padding.
+    isForeign[id] = 1;
   }
+  if (notation === 'byte-level' || role === roles.control) {
+    target.set(bytes.subarray(start, end), at);
+    return end - start;
+  }
+  let length = 0;
+  for (let i = start; i < end; i++) {
+    const isMark =
+      bytes[i] === mark[0] && bytes[i + 1] === mark[1] && bytes[i + 2] === mark[2] && i + 2 < end;
+    target[at + length++] = isMark ? 0x20 : (bytes[i] as number);
+    if (isMark) i += 2;
+  }
+  return length;
+}
 
-  /** RangeError for an id outside the vocabulary. */
-  bytes(id: number): Uint8Array {
-    const token = this.#tokens[id];
-    if (token === undefined)
-      throw new RangeError(`The token ${id} is outside the vocabulary of ${this.size}.`);
-    // Tokens that merging cannot make, such as padding, may have characters outside the alphabet: they are literal too.
-    const bytes = this.#isLiteral[id] === 1 ? undefined : bytesOfText(token);
-    return bytes ?? Buffer.from(token, 'utf8');
+function requireDifferentLiterals(source: PackedTexts, role: Uint8Array, index: TextIndex): void {
+  const seen = new Map<string, number>();
+  for (let id = 0; id < role.length; id++) {
+    if ((role[id] !== roles.control && role[id] !== roles.literal) || lengthAt(source, id) === 0) continue;
+    const text = stringAt(source, id);
+    const bytes = bytesAt(source, id);
+    const other = seen.get(text) ?? index.find(bytes, 0, bytes.length);
+    if (other !== -1) requireDifferent(source, other, id);
+    seen.set(text, id);
   }
 }
 
-function* idsOf(tokens: readonly string[]): Steps<Map<string, number>> {
-  const ids = new Map<string, number>();
-  for (const [id, token] of tokens.entries()) {
-    const other = ids.get(token);
-    if (other !== undefined) {
-      throw new TokenizerError(`the tokens ${other} and ${id} are both ${JSON.stringify(token)}`);
-    }
-    ids.set(token, id);
-    if (id % stepTokens === 0) yield;
-  }
-  return ids;
+/** Two tokens may stand for the same text, but not be written alike. */
+function requireDifferent(source: PackedTexts, one: number, other: number): void {
+  const text = stringAt(source, one);
+  if (text !== stringAt(source, other)) return;
+  const [first, second] = [Math.min(one, other), Math.max(one, other)];
+  throw new TokenizerError(`the tokens ${first} and ${second} are both ${JSON.stringify(text)}`);
 }

@@ -37,7 +37,7 @@ class EchoedPrompt {
   #isSaid = false;
 
   constructor(tokenizer: Tokenizer, ids: readonly number[]) {
-    const decoder = new StreamingDecoder(tokenizer);
+    const decoder = new StreamingDecoder(tokenizer, true);
     this.#ids = ids;
     this.#texts = ids.map((id) => decoder.decode(id));
     this.#numCharacters = this.#texts.reduce((sum, text) => sum + lengthOf(text), 0);

@@ -3,7 +3,6 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readGguf } from '../../../gateway/model/gguf.ts';
 import { tensorLayouts } from '../../../gateway/model/gguf-types.ts';
-import { finish } from '../../../gateway/ops/long-work.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import {
   ggufString,
@@ -13,6 +12,7 @@ import {
   type WriterValue,
   writeGguf,
 } from '../../fixtures/gguf-writer.ts';
+import { strings } from '../../fixtures/packed-strings.ts';
 import { Random } from '../../fixtures/random.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
@@ -23,7 +23,7 @@ const tensor: WriterTensor = { name: 'w', type: 0, dimensions: [4, 2], data: new
 function read(bytes: Uint8Array) {
   const fd = openSync(folder.write('file.gguf', bytes), 'r');
   try {
-    return finish(readGguf(fd, bytes.length));
+    return readGguf(fd, bytes.length);
   } finally {
     closeSync(fd);
   }
@@ -85,8 +85,8 @@ test('reads arrays of numbers into typed arrays, of strings and of booleans', ()
   assert.equal(metadata.get('f32')?.value, Float32Array.of(0.25));
   assert.equal(metadata.get('u64')?.value, BigUint64Array.of(1n));
   assert.equal(metadata.get('bools')?.value, Uint8Array.of(1, 0));
-  assert.equal(finish(metadata.stringArray('texts')), ['a', '', 'é']);
-  assert.equal(finish(metadata.stringArray('none')), []);
+  assert.equal(strings(metadata.texts('texts')), ['a', '', 'é']);
+  assert.equal(strings(metadata.texts('none')), []);
 });
 
 test('keeps a byte order mark, a real U+FFFD, and bytes that are not UTF-8', async () => {
@@ -101,7 +101,7 @@ test('keeps a byte order mark, a real U+FFFD, and bytes that are not UTF-8', asy
   assert.is(metadata.string('replacement'), 'a\uFFFD');
   assert.equal(metadata.get('invalid')?.value, invalid);
   assert.match((await errorOf(() => metadata.string('invalid'))).message, 'invalid is not UTF-8');
-  assert.match((await errorOf(() => finish(metadata.stringArray('texts')))).message, 'texts[1] is not UTF-8');
+  assert.match((await errorOf(() => strings(metadata.texts('texts')))).message, 'texts[1] is not UTF-8');
 });
 
 test('reads version 2, and values longer than its window', () => {
@@ -117,7 +117,7 @@ test('reads version 2, and values longer than its window', () => {
     }),
   );
   assert.ok(metadata.string('long') === long);
-  assert.equal(finish(metadata.stringArray('many')), many);
+  assert.equal(strings(metadata.texts('many')), many);
 });
 
 test('a key of another type is an error that names the key and both types', async () => {

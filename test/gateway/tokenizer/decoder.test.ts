@@ -14,6 +14,7 @@ function decoderOf(tokens: readonly (readonly number[] | 'control')[]) {
       return token === 'control' ? Buffer.from('<|im_end|>') : Uint8Array.from(token);
     },
     isControl: (id) => tokens[id] === 'control',
+    addsSpace: false,
   });
 }
 
@@ -105,8 +106,27 @@ test('however bytes are cut into tokens, the text is that of all bytes at once',
 });
 
 test('decodeAll is the text of all tokens', () => {
-  const tokenizer = { bytes: (id: number) => Uint8Array.of(id), isControl: (id: number) => id === 7 };
+  const tokenizer = {
+    bytes: (id: number) => Uint8Array.of(id),
+    isControl: (id: number) => id === 7,
+    addsSpace: false,
+  };
   assert.is(decodeAll(tokenizer, [0x61, 7, 0xc3, 0xb1, 0xe4]), 'añ');
+});
+
+test('the space that encoding puts in front of a text is taken away where a text begins, once', () => {
+  const tokenizer = {
+    bytes: (id: number) => Buffer.from([' a', ' ', 'b', '<s>', ''][id] as string),
+    isControl: (id: number) => id === 3,
+    addsSpace: true,
+  };
+  assert.is(decodeAll(tokenizer, [0, 0]), 'a a');
+  assert.is(decodeAll(tokenizer, [3, 0, 0]), 'a a');
+  assert.is(decodeAll(tokenizer, [4, 1, 0]), ' a');
+  assert.is(decodeAll(tokenizer, [2, 0]), 'b a');
+  const answer = new StreamingDecoder(tokenizer);
+  assert.is(answer.decode(0) + answer.decode(2), ' ab', 'an answer goes on from its prompt');
+  assert.is(decodeAll({ ...tokenizer, addsSpace: false }, [0]), ' a');
 });
 
 test.run();

@@ -7,8 +7,9 @@ import type { GgufValue } from '../../../gateway/model/gguf-types.ts';
 import { Metadata } from '../../../gateway/model/metadata.ts';
 import { resolveModel } from '../../../gateway/model/model-cache.ts';
 import { finish } from '../../../gateway/ops/long-work.ts';
-import { createTokenizer } from '../../../gateway/tokenizer/create-tokenizer.ts';
+import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { decodeAll } from '../../../gateway/tokenizer/decoder.ts';
+import { tokenizerOfGguf } from '../../../gateway/tokenizer/gguf-tables.ts';
 
 interface Golden {
   readonly pre: string;
@@ -20,13 +21,13 @@ const test = suite('tokenizer golden');
 /** The default model's vocabulary, with another way of cutting words. */
 function tokenizerWith(pre: string) {
   const fd = openSync(resolveModel('smollm2'), 'r');
-  const metadata = finish(readGguf(fd, fstatSync(fd).size));
+  const metadata = readGguf(fd, fstatSync(fd).size);
   closeSync(fd);
   const keys = ['model', 'tokens', 'token_type', 'merges', 'bos_token_id', 'eos_token_id'];
   const values = new Map<string, GgufValue>([['tokenizer.ggml.pre', { type: 'string', value: pre }]]);
   for (const key of keys.map((name) => `tokenizer.ggml.${name}`))
     values.set(key, metadata.get(key) as GgufValue);
-  return finish(createTokenizer(new Metadata(values)));
+  return finish(BpeTokenizer.of(tokenizerOfGguf(new Metadata(values)).tables));
 }
 
 for (const pre of ['smollm', 'gpt-2']) {

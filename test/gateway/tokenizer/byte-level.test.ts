@@ -1,16 +1,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { finish } from '../../../gateway/ops/long-work.ts';
-import { WordMerger } from '../../../gateway/tokenizer/bpe.ts';
+import type { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { charOfByte } from '../../../gateway/tokenizer/byte-alphabet.ts';
-import type { ByteLevelTokenizer } from '../../../gateway/tokenizer/byte-level-tokenizer.ts';
 import { decodeAll } from '../../../gateway/tokenizer/decoder.ts';
-import { MergeTable } from '../../../gateway/tokenizer/merge-table.ts';
 import { Random } from '../../fixtures/random.ts';
 import { tinyModel } from '../../fixtures/tiny-model.ts';
 import { tinyId, tinyTokens } from '../../fixtures/tiny-vocabulary.ts';
 
-const test = suite('byte-level-tokenizer');
+const test = suite('byte-level');
 const plain = { addSpecial: false, parseSpecial: false };
 const { tokenizer } = await tinyModel();
 const encode = (text: string, options = plain) => tokenizer.encode(text, options);
@@ -80,10 +77,10 @@ test('a token written outside the byte alphabet stands for itself', async () => 
 test('bytes without a token are known, and give no id', async () => {
   const value = tinyTokens.map((token) => (token === charOfByte[4] ? 'replaced' : token));
   const model = await tinyModel({ 'tokenizer.ggml.tokens': { type: 'array', of: 'string', value } });
-  const lacking = model.tokenizer as ByteLevelTokenizer;
+  const lacking = model.tokenizer as BpeTokenizer;
   assert.equal(lacking.missingBytes, [4]);
   assert.equal(lacking.encode('a\u0004a', plain), [97, 97]);
-  assert.equal((tokenizer as ByteLevelTokenizer).missingBytes, []);
+  assert.equal((tokenizer as BpeTokenizer).missingBytes, []);
 });
 
 test('the least number of tokens is what a text has when all of them are the longest', async () => {
@@ -126,41 +123,6 @@ test('random text comes back from its ids', () => {
     }
   }
 });
-
-test('merging equals the definition: always the lowest rank, leftmost', () => {
-  const random = new Random();
-  for (let run = 0; run < 300; run++) {
-    // Any table will do, also one in which a later merge outranks what it is made of.
-    const table = new MergeTable(40);
-    const merges = new Map<string, { rank: number; merged: number }>();
-    for (let rank = 0, merged = 4; rank < 40; rank++) {
-      const [left, right] = [random.below(merged), random.below(merged)];
-      if (table.add(left, right, merged))
-        merges.set(`${left} ${right}`, { rank: merges.size, merged: merged++ });
-    }
-    const ids = Array.from({ length: random.below(60) }, () => random.below(4));
-    const merged = Int32Array.from(ids);
-    const count = finish(new WordMerger(table).merge(merged));
-    assert.equal(
-      [...merged.subarray(0, count)],
-      mergeNaively(ids, merges),
-      `seed ${random.seed}, run ${run}`,
-    );
-  }
-});
-
-function mergeNaively(ids: readonly number[], merges: ReadonlyMap<string, { rank: number; merged: number }>) {
-  const left = [...ids];
-  for (;;) {
-    let best: { at: number; rank: number; merged: number } | undefined;
-    for (let at = 0; at + 1 < left.length; at++) {
-      const merge = merges.get(`${left[at]} ${left[at + 1]}`);
-      if (merge !== undefined && (best === undefined || merge.rank < best.rank)) best = { at, ...merge };
-    }
-    if (best === undefined) return left;
-    left.splice(best.at, 2, best.merged);
-  }
-}
 
 test('a megabyte of anything takes time in proportion', () => {
   const bytes = 2 ** 20;

@@ -1,0 +1,132 @@
+/**
+ * Byte pair encoding by the tables of a vocabulary: special tokens are split out, the rest is brought into the form that
+ * the model knows and cut into words, and each word's symbols merge into tokens. Ids equal those of the tokenizer that the
+ * model was trained with.
+ */
+import { finish, type Steps } from '../ops/long-work.ts';
+import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
+import { ByteLevelWords } from './byte-level.ts';
+import { MergeTable } from './merge-table.ts';
+import { bytesAt } from './packed-texts.ts';
+import { ScoreMergeFinder } from './score-merges.ts';
+import { SentencePieceWords } from './sentencepiece.ts';
+import { spaceMark } from './space-mark.ts';
+import type { TokenizerKind, TokenizerTables } from './tables.ts';
+import { TextIndex } from './text-index.ts';
+import type { EncodeOptions, Tokenizer } from './tokenizer.ts';
+import { WordMerger } from './word-merger.ts';
+
+export class BpeTokenizer implements Tokenizer {
+  readonly #tables: TokenizerTables;
+  readonly #added: AddedTokens;
+  readonly #words: ByteLevelWords | SentencePieceWords;
+  readonly controlLiterals: readonly string[];
+  /**
+   * Bytes that no token stands for; usual vocabularies lack some that hardly occur, such as 0x04 or 0xf5. Of byte-level
+   * text they give no id, as with the tokenizer that the model was trained with.
+   */
+  readonly missingBytes: readonly number[];
+
+  static *of(tables: TokenizerTables): Steps<BpeTokenizer> {
+    return new BpeTokenizer(tables, yield* AddedTokens.of(tables.added));
+  }
+
+  private constructor(tables: TokenizerTables, added: AddedTokens) {
+    this.#tables = tables;
+    this.#added = added;
+    const { texts, form, merges } = tables;
+    const index = new TextIndex(texts, tables.index);
+    const merger = new WordMerger(
+      merges.kind === 'pairs'
+        ? new MergeTable(merges.slots)
+        : new ScoreMergeFinder(texts, index, merges.ranks),
+    );
+    this.#words =
+      form.kind === 'byte-level'
+        ? new ByteLevelWords(tables, form, index, merger)
+        : new SentencePieceWords(tables, form, index, merger);
+    this.missingBytes = [...tables.byteIds.keys()].filter(
+      (byte) => tables.byteIds[byte] === -1 && (byte >= 0x80 || index.find(Uint8Array.of(byte), 0, 1) === -1),
+    );
+    this.controlLiterals = tables.added.filter(({ isControl }) => isControl).map(({ content }) => content);
+  }
+
+  get kind(): TokenizerKind {
+    return this.#tables.kind;
+  }
+
+  get vocabSize(): number {
+    return this.#tables.isControl.length;
+  }
+
+  get bosId(): number | undefined {
+    return this.#tables.bosId;
+  }
+
+  get eosId(): number | undefined {
+    return this.#tables.eosId;
+  }
+
+  encode(text: string, options: EncodeOptions): number[] {
+    return finish(this.encodeInSteps(text, options));
+  }
+
+  encodeInSteps(text: string, { addSpecial, parseSpecial }: EncodeOptions): Steps<number[]> {
+    return this.encodeSegments([{ text, parseSpecial }], addSpecial);
+  }
+
+  *encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Steps<number[]> {
+    const { prefixIds, suffixIds, isNfc } = this.#tables;
+    const ids: number[] = addSpecial ? [...prefixIds] : [];
+    const pieces = yield* this.#added.cut(segments);
+    for (const [index, piece] of pieces.entries()) {
+      if (piece.token !== undefined) {
+        ids.push(piece.token.id);
+        continue;
+      }
+      const text = isNfc ? piece.text.normalize('NFC') : piece.text;
+      yield* this.#words.encode(this.#spacePrefix(pieces, index) + text, ids);
+      yield;
+    }
+    if (addSpecial) ids.push(...suffixIds);
+    return ids;
+  }
+
+  /** The space that SentencePiece puts in front of the piece of text at `index`. */
+  #spacePrefix(pieces: readonly Piece[], index: number): string {
+    const { form } = this.#tables;
+    if (form.kind === 'byte-level' || form.spacePrefix === 'never') return '';
+    if (form.spacePrefix === 'always') return ' ';
+    if (form.spacePrefix === 'first-unless-space' && index > 0) return '';
+    return /^[ ▁]/.test(pieces[index]?.text ?? '') ? '' : ' ';
+  }
+
+  leastTokens(text: string): number {
+    const { byteIds, isNfc, form, maxTokenBytes } = this.#tables;
+    let kept = isNfc ? text.normalize('NFC') : text;
+    if (this.#added.strip) kept = kept.replace(/\s+/g, '');
+    if (form.kind === 'sentencepiece') {
+      // One token may stand for any number of characters without one.
+      if (this.missingBytes.length > 0) return 0;
+      kept = kept.replaceAll(spaceMark, ' ');
+    }
+    let bytes = Buffer.byteLength(kept);
+    if (this.missingBytes.length > 0) for (const byte of Buffer.from(kept)) if (byteIds[byte] === -1) bytes--;
+    return Math.ceil(bytes / maxTokenBytes);
+  }
+
+  bytes(id: number): Uint8Array {
+    if (!Number.isInteger(id) || id < 0 || id >= this.vocabSize)
+      throw new RangeError(`The token ${id} is outside the vocabulary of ${this.vocabSize}.`);
+    return bytesAt(this.#tables.texts, id).slice();
+  }
+
+  isControl(id: number): boolean {
+    return this.#tables.isControl[id] === 1;
+  }
+
+  get addsSpace(): boolean {
+    const { form } = this.#tables;
+    return form.kind === 'sentencepiece' && form.spacePrefix !== 'never';
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * Words of byte-level BPE, as GPT-2 introduced it: text is cut into words, each becomes the tokens of its UTF-8 bytes, and
+ * these merge.
+ */
+import type { Steps } from '../ops/long-work.ts';
+import { WordSplitter } from './pre-tokenizers/word-splitter.ts';
+import type { ByteLevelForm, TokenizerTables } from './tables.ts';
+import type { TextIndex } from './text-index.ts';
+import { WordCache } from './word-cache.ts';
+import type { WordMerger } from './word-merger.ts';
+
+/** Characters encoded in a step. */
+const stepChars = 2048;
+/** UTF-8 takes so many bytes for a UTF-16 unit at most. */
+const unitBytes = 3;
+/** Words of so many units share a buffer. */
+const keptUnits = 1024;
+
+export class ByteLevelWords {
+  readonly #splitter: WordSplitter;
+  readonly #ignoreMerges: boolean;
+  readonly #byteIds: Int32Array;
+  readonly #index: TextIndex;
+  readonly #merger: WordMerger;
+  readonly #cache = new WordCache();
+  readonly #bytes = Buffer.alloc(keptUnits * unitBytes);
+  readonly #ids = new Int32Array(keptUnits * unitBytes);
+
+  constructor(tables: TokenizerTables, form: ByteLevelForm, index: TextIndex, merger: WordMerger) {
+    this.#splitter = new WordSplitter(form.stages);
+    this.#ignoreMerges = form.ignoreMerges;
+    this.#byteIds = tables.byteIds;
+    this.#index = index;
+    this.#merger = merger;
+  }
+
+  /** Adds the ids of a text between special tokens to `out`. */
+  *encode(text: string, out: number[]): Steps<void> {
+    let numChars = 0;
+    for (const piece of this.#splitter.pieces(text)) {
+      for (let at = 0; at < piece.length; ) {
+        const end = this.#splitter.wordEnd(piece, at);
+        if (end - at > keptUnits) yield* this.#encodeLong(piece.slice(at, end), out);
+        else if (!this.#cache.take(piece, at, end, out)) this.#encodeWord(piece, at, end, out);
+        numChars += end - at;
+        at = end;
+        if (numChars >= stepChars) {
+          numChars = 0;
+          yield;
+        }
+      }
+    }
+  }
+
+  #encodeWord(text: string, start: number, end: number, out: number[]): void {
+    const ids = this.#ids;
+    const bytes = this.#bytes;
+    const length = bytes.write(text.slice(start, end));
+    const whole = this.#ignoreMerges ? this.#index.find(bytes, 0, length) : -1;
+    let count = 1;
+    if (whole === -1) count = this.#merger.mergeNow(ids, this.#symbols(bytes, length, ids));
+    else ids[0] = whole;
+    for (let i = 0; i < count; i++) out.push(ids[i] as number);
+    this.#cache.put(text, start, end, ids, count);
+  }
+
+  *#encodeLong(word: string, out: number[]): Steps<void> {
+    const bytes = Buffer.from(word);
+    const ids = new Int32Array(bytes.length);
+    const whole = this.#ignoreMerges ? this.#index.find(bytes, 0, bytes.length) : -1;
+    let count = 1;
+    if (whole === -1) count = yield* this.#merger.merge(ids, this.#symbols(bytes, bytes.length, ids));
+    else ids[0] = whole;
+    for (let i = 0; i < count; i++) out.push(ids[i] as number);
+  }
+
+  /** A byte without a token gives none, as with the tokenizer that the model was trained with. */
+  #symbols(bytes: Uint8Array, length: number, ids: Int32Array): number {
+    let count = 0;
+    for (let i = 0; i < length; i++) {
+      const id = this.#byteIds[bytes[i] as number] as number;
+      if (id !== -1) ids[count++] = id;
+    }
+    return count;
+  }
+}

@@ -1,0 +1,209 @@
+/** The tokenizer that a GGUF file describes. Keys: docs/gguf.md of the ggml project; meanings: llama.cpp. */
+import type { Metadata } from '../model/metadata.ts';
+import { decodeAlphabet } from './byte-alphabet.ts';
+import { crossingsOf } from './crossings.ts';
+import { MergeTable, newMergeSlots } from './merge-table.ts';
+import { decodeUtf8, type PackedTexts, stringAt } from './packed-texts.ts';
+import { type PreTokenizer, preTokenizers } from './pre-tokenizers/named.ts';
+import { ranksOf } from './score-merges.ts';
+import { spaceMark } from './space-mark.ts';
+import type { AddedToken, TokenizerTables } from './tables.ts';
+import { TextIndex } from './text-index.ts';
+import { TokenizerError } from './tokenizer-error.ts';
+import { endsTurn } from './turn-ends.ts';
+import { byteOfToken, roles, type Vocabulary, vocabularyOf } from './vocabulary.ts';
+
+/** Values of tokenizer.ggml.token_type. */
+const types = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
+/** Keys of tokens that begin or end something: never ordinary text, whatever type the file gives them. */
+const controlKeys = ['bos', 'eos', 'eot', 'eom'].map((name) => `tokenizer.ggml.${name}_token_id`);
+/** Ends of an answer, where the file names them: of the text, of a turn, of a message. */
+const stopKeys = ['eos', 'eot', 'eom'].map((name) => `tokenizer.ggml.${name}_token_id`);
+
+export interface GgufTokenizer {
+  readonly tables: TokenizerTables;
+  /** Tokens that end an answer. */
+  readonly stopIds: readonly number[];
+}
+
+/** Throws TokenizerError, or MetadataError for a key that is missing or of another type. */
+export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
+  const kind = metadata.string('tokenizer.ggml.model');
+  if (kind !== 'gpt2' && kind !== 'llama') {
+    throw new TokenizerError(
+      `its tokenizer is of the kind ${kind}; gpt2 (byte-level BPE) and llama (SentencePiece) are supported`,
+    );
+  }
+  const pre = kind === 'gpt2' ? preTokenizerOf(metadata.string('tokenizer.ggml.pre')) : undefined;
+  const tokens = metadata.texts('tokenizer.ggml.tokens');
+  if (tokens.starts.length === 1) throw new TokenizerError('its vocabulary is empty');
+  const role = rolesOf(metadata, tokens, kind === 'llama');
+  const vocabulary = vocabularyOf(tokens, role, pre === undefined ? 'sentencepiece' : 'byte-level');
+  const added = addedTokens(tokens, role);
+  const numTokens = role.length;
+  const id = (name: string) => tokenId(metadata, `tokenizer.ggml.${name}_token_id`, numTokens);
+  const bosId = id('bos');
+  const eosId = id('eos');
+  const addBos = metadata.optionalBool('tokenizer.ggml.add_bos_token') ?? pre?.addBos ?? kind === 'llama';
+  const addEos = metadata.optionalBool('tokenizer.ggml.add_eos_token') ?? false;
+  const named = stopKeys.flatMap((key) => tokenId(metadata, key, numTokens) ?? []);
+  return {
+    tables: {
+      ...vocabulary,
+      ...(pre === undefined
+        ? sentencePiece(metadata, vocabulary)
+        : byteLevel(metadata, pre, vocabulary, added)),
+      isNfc: pre?.isNfc ?? false,
+      added,
+      prefixIds: addBos && bosId !== undefined ? [bosId] : [],
+      suffixIds: addEos && eosId !== undefined ? [eosId] : [],
+      bosId,
+      eosId,
+      unknownId: id('unknown'),
+    },
+    stopIds: [...new Set([...named, ...turnEnds(tokens, role)])],
+  };
+}
+
+function preTokenizerOf(name: string): PreTokenizer {
+  const found = preTokenizers.get(name);
+  if (found !== undefined) return found;
+  const known = [...preTokenizers.keys()].join(', ');
+  throw new TokenizerError(`its pre-tokenizer is ${JSON.stringify(name)}; supported are: ${known}`);
+}
+
+function byteLevel(
+  metadata: Metadata,
+  pre: PreTokenizer,
+  vocabulary: Vocabulary,
+  added: readonly AddedToken[],
+) {
+  const control = new Set(added.filter(({ isControl }) => isControl).map(({ content }) => content));
+  const merges = metadata.texts('tokenizer.ggml.merges');
+  const { stages, ignoreMerges = false } = pre;
+  return {
+    kind: 'gguf-bpe',
+    form: { kind: 'byte-level', stages, ignoreMerges },
+    merges: { kind: 'pairs', slots: mergesOf(vocabulary, merges, control) },
+  } as const;
+}
+
+function sentencePiece(metadata: Metadata, vocabulary: Vocabulary) {
+  const { texts, index, byteIds } = vocabulary;
+  const scores = metadata.optionalFloat32Array('tokenizer.ggml.scores');
+  const numTokens = texts.starts.length - 1;
+  if (scores?.length !== numTokens) {
+    throw new TokenizerError(
+      `tokenizer.ggml.scores has ${scores?.length ?? 0} entries for ${numTokens} tokens`,
+    );
+  }
+  if (scores.some(Number.isNaN))
+    throw new TokenizerError('tokenizer.ggml.scores has an entry that is no number');
+  if (new TextIndex(texts, index).find(Uint8Array.of(0x20), 0, 1) === -1 && byteIds[0x20] === -1)
+    throw new TokenizerError(`its vocabulary has no token for a space, written ${spaceMark}`);
+  const addsSpace = metadata.optionalBool('tokenizer.ggml.add_space_prefix') ?? true;
+  return {
+    kind: 'gguf-spm',
+    form: {
+      kind: 'sentencepiece',
+      spacePrefix: addsSpace ? 'always' : 'never',
+      ignoreMerges: false,
+      crossings: crossingsOf(vocabulary),
+    },
+    merges: { kind: 'scores', ranks: ranksOf(scores) },
+  } as const;
+}
+
+function rolesOf(metadata: Metadata, tokens: PackedTexts, hasBytes: boolean): Uint8Array {
+  const numTokens = tokens.starts.length - 1;
+  const given = metadata.optionalInt32Array('tokenizer.ggml.token_type');
+  if (given !== undefined && given.length !== numTokens) {
+    throw new TokenizerError(`tokenizer.ggml.token_type has ${given.length} entries for ${numTokens} tokens`);
+  }
+  const role = new Uint8Array(numTokens);
+  for (let id = 0; id < numTokens; id++) {
+    const type = given?.[id] ?? types.normal;
+    if (type < 0 || type > types.byte) throw new TokenizerError(`the token ${id} has type ${type}`);
+    if (type === types.control || type === types.unknown) role[id] = roles.control;
+    else if (type === types.userDefined) role[id] = roles.literal;
+    else if (hasBytes && (type === types.byte || given === undefined) && byteOfToken(tokens, id) >= 0)
+      role[id] = roles.byte;
+    if (looksSpecial(tokens, id) && endsTurn(stringAt(tokens, id))) role[id] = roles.control;
+  }
+  for (const key of controlKeys) {
+    const id = tokenId(metadata, key, numTokens);
+    if (id !== undefined) role[id] = roles.control;
+  }
+  return role;
+}
+
+/** A quick look, so that not every token becomes a string. */
+function looksSpecial({ bytes, starts }: PackedTexts, id: number): boolean {
+  const first = bytes[starts[id] as number];
+  return first === 0x3c || first === 0x5b; // < or [
+}
+
+function turnEnds(tokens: PackedTexts, role: Uint8Array): number[] {
+  return [...role.keys()].filter(
+    (id) => role[id] === roles.control && looksSpecial(tokens, id) && endsTurn(stringAt(tokens, id)),
+  );
+}
+
+function addedTokens(tokens: PackedTexts, role: Uint8Array): AddedToken[] {
+  const added: AddedToken[] = [];
+  for (let id = 0; id < role.length; id++) {
+    const isControl = role[id] === roles.control;
+    if (!isControl && role[id] !== roles.literal) continue;
+    const content = stringAt(tokens, id);
+    added.push({ id, content, isControl, stripsLeft: false, stripsRight: false, isWholeWord: false });
+  }
+  return added;
+}
+
+function tokenId(metadata: Metadata, key: string, vocabSize: number): number | undefined {
+  const id = metadata.optionalUint32(key);
+  if (id !== undefined && id >= vocabSize) {
+    throw new TokenizerError(`${key} is ${id}, but the vocabulary has ${vocabSize} tokens`);
+  }
+  return id;
+}
+
+/** The merges as the file writes them, `left right` in the byte alphabet, the first before the others. */
+function mergesOf(
+  { texts, index }: Vocabulary,
+  merges: PackedTexts,
+  control: ReadonlySet<string>,
+): Int32Array {
+  const numMerges = merges.starts.length - 1;
+  const slots = newMergeSlots(numMerges);
+  const table = new MergeTable(slots);
+  const find = new TextIndex(texts, index);
+  const { bytes, starts } = merges;
+  let scratch = Buffer.alloc(1024);
+  for (let rank = 0; rank < numMerges; rank++) {
+    const start = starts[rank] as number;
+    const end = starts[rank + 1] as number;
+    if (end - start > scratch.length) scratch = Buffer.alloc(end - start);
+    // Neither part has a space, which byte-level text writes as another character.
+    let space = start;
+    while (space < end && bytes[space] !== 0x20) space++;
+    const leftLength = space === end ? -1 : decodeAlphabet(bytes, start, space, scratch, 0);
+    const rightLength = leftLength < 0 ? -1 : decodeAlphabet(bytes, space + 1, end, scratch, leftLength);
+    const length = leftLength + rightLength;
+    const left = rightLength < 0 ? -1 : find.find(scratch, 0, leftLength);
+    const right = left < 0 ? -1 : find.find(scratch, leftLength, length);
+    const merged = right < 0 ? -1 : find.find(scratch, 0, length);
+    if (merged >= 0 && table.add(left, right, rank, merged)) continue;
+    const merge = decodeUtf8(bytes, start, end);
+    if (merged < 0 && isOfControl(merge, control)) continue;
+    const what = merged < 0 ? 'not of two tokens into a third' : 'there twice';
+    throw new TokenizerError(`merge ${rank}, ${JSON.stringify(merge)}, is ${what}`);
+  }
+  return slots;
+}
+
+/** Text becomes no control token by merging, whatever the file says. */
+function isOfControl(merge: string, control: ReadonlySet<string>): boolean {
+  const [left = '', right = ''] = merge.split(' ');
+  return control.has(left) || control.has(right) || control.has(left + right);
+}

@@ -1,0 +1,137 @@
+/** How text becomes words: normalizer and pre-tokenizer of a tokenizer.json. */
+import { z } from 'zod';
+import { type ExpressionName, expressionNamed } from '../pre-tokenizers/expressions.ts';
+import type { Stage } from '../pre-tokenizers/word-splitter.ts';
+import { spaceMark } from '../space-mark.ts';
+import type { ByteLevelForm, SentencePieceForm } from '../tables.ts';
+import { TokenizerError } from '../tokenizer-error.ts';
+import { checked, type PartJson, partsOf, type TokenizerJson, unsupported } from './schema.ts';
+
+export interface TextForm {
+  readonly form: ByteLevelForm | Omit<SentencePieceForm, 'crossings'>;
+  readonly isNfc: boolean;
+}
+
+interface Normalizer {
+  readonly isNfc: boolean;
+  readonly prepends: boolean;
+  readonly marksSpaces: boolean;
+}
+
+const pattern = z.union([z.strictObject({ Regex: z.string() }), z.strictObject({ String: z.string() })]);
+const split = z.object({ pattern, behavior: z.string(), invert: z.boolean().default(false) });
+const byteLevel = z.object({
+  add_prefix_space: z.literal(false, 'true is not supported'),
+  use_regex: z.boolean().default(true),
+});
+const metaspace = z.object({
+  replacement: z.literal(spaceMark),
+  prepend_scheme: z.enum(['always', 'first', 'never']).default('always'),
+  add_prefix_space: z.boolean().optional(),
+  split: z.literal(false, 'true is not supported'),
+});
+const digits = z.object({ individual_digits: z.boolean() });
+/** Of an expression whose matches leave nothing out, it does not matter what becomes of the rest. */
+const leaveNothing: ReadonlySet<ExpressionName> = new Set(['gpt2', 'llama3', 'qwen2', 'gpt4o', 'tekken']);
+
+export function formOf({ normalizer, pre_tokenizer, model }: TokenizerJson): TextForm {
+  const normal = normalizerOf(normalizer);
+  const parts = partsOf(pre_tokenizer, 'pretokenizers', 'pre-tokenizer');
+  const ignoreMerges = model.ignore_merges === true;
+  const isNfc = normal.isNfc;
+  if (parts.at(-1)?.type === 'ByteLevel') {
+    if (normal.prepends || normal.marksSpaces)
+      throw new TokenizerError('its normalizer marks spaces, but its pre-tokenizer is of bytes');
+    return { form: { kind: 'byte-level', stages: stagesOf(parts), ignoreMerges }, isNfc };
+  }
+  if (model.byte_fallback !== true) {
+    throw new TokenizerError(
+      'its tokenizer has neither a pre-tokenizer that ends in ByteLevel nor byte_fallback; one of them is needed',
+    );
+  }
+  return { form: { kind: 'sentencepiece', spacePrefix: spacePrefixOf(normal, parts), ignoreMerges }, isNfc };
+}
+
+function normalizerOf(json: PartJson | null | undefined): Normalizer {
+  let normal: Normalizer = { isNfc: false, prepends: false, marksSpaces: false };
+  for (const part of partsOf(json, 'normalizers', 'normalizer')) {
+    switch (part.type) {
+      case 'NFC':
+        normal = { ...normal, isNfc: true };
+        break;
+      case 'Prepend':
+        checked(z.object({ prepend: z.literal(spaceMark) }), part, 'its normalizer Prepend');
+        normal = { ...normal, prepends: true };
+        break;
+      case 'Replace': {
+        const spaces = z.strictObject({ String: z.literal(' ') });
+        const rule = z.object({ pattern: spaces, content: z.literal(spaceMark) });
+        checked(rule, part, 'its normalizer Replace');
+        normal = { ...normal, marksSpaces: true };
+        break;
+      }
+      default:
+        throw unsupported('normalizer', part.type, ['NFC', 'Prepend', 'Replace', 'Sequence']);
+    }
+  }
+  return normal;
+}
+
+function stagesOf(parts: readonly PartJson[]): Stage[] {
+  return parts.flatMap((part, index): Stage[] => {
+    switch (part.type) {
+      case 'Split':
+        return [stageOfSplit(part)];
+      case 'Digits':
+        return [checked(digits, part, 'its pre-tokenizer Digits').individual_digits ? 'digit' : 'digits'];
+      case 'ByteLevel': {
+        if (index !== parts.length - 1)
+          throw new TokenizerError('its pre-tokenizer has a part behind ByteLevel, which is not supported');
+        const { use_regex } = checked(byteLevel, part, 'its pre-tokenizer ByteLevel');
+        return use_regex ? ['gpt2'] : [];
+      }
+      default:
+        throw unsupported('pre-tokenizer', part.type, [
+          'Split',
+          'Digits',
+          'ByteLevel',
+          'Metaspace',
+          'Sequence',
+        ]);
+    }
+  });
+}
+
+function stageOfSplit(part: PartJson): Stage {
+  const { pattern, behavior, invert } = checked(split, part, 'its pre-tokenizer Split');
+  const source = 'Regex' in pattern ? pattern.Regex : pattern.String;
+  const name = 'Regex' in pattern ? expressionNamed(source) : undefined;
+  if (name === undefined)
+    throw new TokenizerError(
+      `its pre-tokenizer splits by ${JSON.stringify(source.slice(0, 400))}, which is not known`,
+    );
+  const keepsMatches = behavior === 'Removed' && invert && leaveNothing.has(name);
+  if ((behavior !== 'Isolated' || invert) && !keepsMatches)
+    throw new TokenizerError(
+      `its pre-tokenizer splits with the behavior ${JSON.stringify(behavior.slice(0, 80))}${invert ? ', inverted' : ''}; Isolated is supported`,
+    );
+  return name;
+}
+
+function spacePrefixOf(normal: Normalizer, parts: readonly PartJson[]): SentencePieceForm['spacePrefix'] {
+  const [part] = parts;
+  if (parts.length > 1) throw unsupported('pre-tokenizer', 'Sequence', ['Metaspace', 'Split']);
+  if (part?.type === 'Metaspace') {
+    const { prepend_scheme, add_prefix_space } = checked(metaspace, part, 'its pre-tokenizer Metaspace');
+    if (add_prefix_space === false || prepend_scheme === 'never') return 'never';
+    return prepend_scheme === 'first' ? 'first-unless-space' : 'always-unless-space';
+  }
+  if (!normal.marksSpaces) throw new TokenizerError('its tokenizer does not say how it writes spaces');
+  // Where spaces are marked already there is none to split by, as in Gemma's.
+  if (part !== undefined) {
+    const rule = checked(split, part, `its pre-tokenizer ${part.type}`);
+    if (!('String' in rule.pattern) || rule.pattern.String !== ' ')
+      throw unsupported('pre-tokenizer', part.type, ['Metaspace']);
+  }
+  return normal.prepends ? 'always' : 'never';
+}

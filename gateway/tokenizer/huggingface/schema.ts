@@ -1,0 +1,85 @@
+/**
+ * What a tokenizer.json may say. A part of another kind is refused by its name: a tokenizer that is almost right gives ids
+ * that the model has never seen.
+ */
+import { z } from 'zod';
+import { TokenizerError } from '../tokenizer-error.ts';
+
+const addedToken = z.object({
+  id: z.int().min(0),
+  content: z.string(),
+  single_word: z.boolean().default(false),
+  lstrip: z.boolean().default(false),
+  rstrip: z.boolean().default(false),
+  normalized: z.boolean().default(true),
+  special: z.boolean().default(false),
+});
+
+/** A part that says of which type it is, and whatever else that type has. */
+const part = z.looseObject({ type: z.string() });
+
+const noAffix = z.union([z.null(), z.literal('')]).optional();
+
+const bpe = z.object({
+  dropout: z.null().optional(),
+  unk_token: z.string().nullish(),
+  continuing_subword_prefix: noAffix,
+  end_of_word_suffix: noAffix,
+  byte_fallback: z.boolean().nullish(),
+  ignore_merges: z.boolean().nullish(),
+  // Hundreds of thousands of entries, looked at one by one where they are used.
+  vocab: z.custom<Readonly<Record<string, unknown>>>(isRecord, 'an object is expected'),
+  merges: z.custom<readonly unknown[]>(Array.isArray, 'an array is expected'),
+});
+
+const file = z.object({
+  added_tokens: z.array(addedToken).default([]),
+  normalizer: part.nullish(),
+  pre_tokenizer: part.nullish(),
+  post_processor: part.nullish(),
+  decoder: part.nullish(),
+  model: z.looseObject({ type: z.string().optional() }),
+});
+
+export type AddedTokenJson = z.output<typeof addedToken>;
+export type PartJson = z.output<typeof part>;
+export type BpeJson = z.output<typeof bpe>;
+export type TokenizerJson = Omit<z.output<typeof file>, 'model'> & { readonly model: BpeJson };
+
+/** TokenizerError for what is missing or of another kind. */
+export function parseTokenizerJson(value: unknown): TokenizerJson {
+  const { model, ...rest } = checked(file, value, 'its tokenizer.json');
+  const type = model.type ?? 'BPE';
+  if (type !== 'BPE') throw unsupported('model', type, ['BPE']);
+  return { ...rest, model: checked(bpe, model, "its tokenizer's model") };
+}
+
+/** The value as the schema has it, or TokenizerError with the first fault. */
+export function checked<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+  what: string,
+): z.output<Schema> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  const path = issue?.path.join('.') ?? '';
+  throw new TokenizerError(`${what} is not as it should be${path && ` at ${path}`}: ${issue?.message}`);
+}
+
+/** parts: of a Sequence, or the part itself, or none. */
+export function partsOf(json: PartJson | null | undefined, key: string, what: string): readonly PartJson[] {
+  if (json === null || json === undefined) return [];
+  if (json.type !== 'Sequence') return [json];
+  return checked(z.object({ [key]: z.array(part) }), json, `its ${what}`)[key] ?? [];
+}
+
+export function unsupported(what: string, type: string, known: readonly string[]): TokenizerError {
+  return new TokenizerError(
+    `its tokenizer has a ${what} of the type ${JSON.stringify(type.slice(0, 80))}; supported: ${known.join(', ')}`,
+  );
+}
+
+function isRecord(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,105 @@
+import { isUtf8 } from 'node:buffer';
+
+/**
+ * Many byte strings in one block, which threads share: a vocabulary of a quarter of a million tokens is two arrays, not as
+ * many objects.
+ */
+export interface PackedTexts {
+  readonly bytes: Uint8Array;
+  /** Text i lies from starts[i] to starts[i + 1]: one more than there are texts. */
+  readonly starts: Uint32Array;
+}
+
+/** Zeroed memory that threads share. */
+export function sharedBytes(length: number): Uint8Array {
+  return new Uint8Array(new SharedArrayBuffer(length));
+}
+
+export function sharedInts(length: number): Int32Array {
+  return new Int32Array(new SharedArrayBuffer(length * Int32Array.BYTES_PER_ELEMENT));
+}
+
+/** Takes texts one after the other; their memory grows as they need it. */
+export class TextPacker {
+  #bytes: Uint8Array;
+  readonly #starts: Uint32Array;
+  #numTexts = 0;
+  #length = 0;
+
+  /** numTexts: as many as will be added. numBytes: a guess of what they take. */
+  constructor(numTexts: number, numBytes: number) {
+    this.#bytes = new Uint8Array(Math.max(numBytes, 64));
+    this.#starts = new Uint32Array(new SharedArrayBuffer((numTexts + 1) * Uint32Array.BYTES_PER_ELEMENT));
+  }
+
+  /** Where the next text of at most so many bytes may be written; end() says how many it took. */
+  begin(mostBytes: number): { readonly bytes: Uint8Array; readonly at: number } {
+    const needed = this.#length + mostBytes;
+    if (needed > this.#bytes.length) {
+      const grown = new Uint8Array(Math.max(needed, this.#bytes.length * 2));
+      grown.set(this.#bytes);
+      this.#bytes = grown;
+    }
+    return { bytes: this.#bytes, at: this.#length };
+  }
+
+  end(numBytes: number): void {
+    this.#length += numBytes;
+    this.#starts[++this.#numTexts] = this.#length;
+  }
+
+  /** All of them, in memory that is shared and not larger than needed. */
+  finish(): PackedTexts {
+    const bytes = sharedBytes(this.#length);
+    bytes.set(this.#bytes.subarray(0, this.#length));
+    return { bytes, starts: this.#starts };
+  }
+}
+
+export function packTexts(texts: readonly Uint8Array[]): PackedTexts {
+  const packer = new TextPacker(
+    texts.length,
+    texts.reduce((sum, { length }) => sum + length, 0),
+  );
+  for (const text of texts) {
+    const { bytes, at } = packer.begin(text.length);
+    bytes.set(text, at);
+    packer.end(text.length);
+  }
+  return packer.finish();
+}
+
+export function lengthAt({ starts }: PackedTexts, index: number): number {
+  return (starts[index + 1] as number) - (starts[index] as number);
+}
+
+/** A view of a text's bytes. */
+export function bytesAt({ bytes, starts }: PackedTexts, index: number): Uint8Array {
+  return bytes.subarray(starts[index], starts[index + 1]);
+}
+
+export function stringAt({ bytes, starts }: PackedTexts, index: number): string {
+  return decodeUtf8(bytes, starts[index] as number, starts[index + 1] as number);
+}
+
+/** Bytes that are known to be UTF-8, as text; a byte order mark is kept. */
+export function decodeUtf8(bytes: Uint8Array, start: number, end: number): string {
+  return Buffer.from(bytes.buffer as ArrayBuffer, bytes.byteOffset, bytes.length).toString(
+    'utf8',
+    start,
+    end,
+  );
+}
+
+/** The index of the first text that is not UTF-8, or -1. */
+export function firstInvalidUtf8(texts: PackedTexts): number {
+  const { bytes, starts } = texts;
+  const numTexts = starts.length - 1;
+  // Together they are UTF-8 if each is; apart they are if, besides, none begins within a character.
+  let areWhole = isUtf8(bytes);
+  for (let i = 0; i < numTexts && areWhole; i++)
+    areWhole = ((bytes[starts[i] as number] ?? 0) & 0xc0) !== 0x80;
+  if (areWhole) return -1;
+  for (let i = 0; i < numTexts; i++) if (!isUtf8(bytesAt(texts, i))) return i;
+  return -1;
+}

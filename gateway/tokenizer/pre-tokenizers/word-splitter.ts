@@ -1,0 +1,59 @@
+/** Cuts text into the words that merges do not cross. */
+import { asJavaScript, type ExpressionName, expressions } from './expressions.ts';
+import { cutNumbers, type NumberRuleName, numberRules } from './number-groups.ts';
+
+/** What cuts: an expression, whose matches and what lies between them are pieces; or a rule for numbers. */
+export type Stage = ExpressionName | NumberRuleName;
+
+const anyText = /[\s\S]+/uy;
+
+export class WordSplitter {
+  readonly #before: readonly ((text: string) => Iterable<string>)[];
+  readonly #last: RegExp;
+
+  constructor(stages: readonly Stage[]) {
+    const last = stages.at(-1);
+    const endsInExpression = last !== undefined && last in expressions;
+    this.#last = endsInExpression ? covering(last as ExpressionName) : new RegExp(anyText);
+    this.#before = (endsInExpression ? stages.slice(0, -1) : stages).map(cutter);
+  }
+
+  /** Parts of the text, in order, whose words are cut by wordEnd. */
+  pieces(text: string): Iterable<string> {
+    return this.#before.length === 0 ? [text] : this.#cut(text, 0);
+  }
+
+  /** Where the word that begins at `at` in a piece ends. */
+  wordEnd(piece: string, at: number): number {
+    const last = this.#last;
+    last.lastIndex = at;
+    last.test(piece);
+    return last.lastIndex;
+  }
+
+  *#cut(text: string, stage: number): Generator<string> {
+    const cut = this.#before[stage];
+    if (cut === undefined) yield text;
+    else for (const piece of cut(text)) yield* this.#cut(piece, stage + 1);
+  }
+}
+
+function cutter(stage: Stage): (text: string) => Iterable<string> {
+  if (stage in numberRules) return (text) => cutNumbers(text, numberRules[stage as NumberRuleName]);
+  const expression = covering(stage as ExpressionName);
+  return function* (text) {
+    for (let at = 0; at < text.length; ) {
+      expression.lastIndex = at;
+      expression.test(text);
+      const end = expression.lastIndex;
+      yield text.slice(at, end);
+      at = end;
+    }
+  };
+}
+
+/** Matches at any place of any text: the expression, or everything up to where it matches next. */
+function covering(name: ExpressionName): RegExp {
+  const expression = asJavaScript(expressions[name]);
+  return new RegExp(`${expression}|(?:(?!${expression})[^])+`, 'uy');
+}

@@ -1,0 +1,76 @@
+/**
+ * Merges of a SentencePiece vocabulary, which lists none: two symbols merge if a token is written like both together, the
+ * token with the highest score first. Characters without a token take part as symbols of their own.
+ */
+import type { Merges } from './merge-table.ts';
+import { type PackedTexts, sharedInts } from './packed-texts.ts';
+import type { TextIndex } from './text-index.ts';
+
+/** The ranks of tokens by their scores: equal scores have one rank. */
+export function ranksOf(scores: Float32Array): Int32Array {
+  const ranks = sharedInts(scores.length);
+  const sorted = Float32Array.from(scores).sort();
+  const distinct = sorted.filter((score, index) => index === 0 || score !== sorted[index - 1]);
+  for (const [id, score] of scores.entries()) {
+    let low = 0;
+    let high = distinct.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((distinct[middle] as number) < score) low = middle + 1;
+      else high = middle;
+    }
+    ranks[id] = distinct.length - 1 - low;
+  }
+  return ranks;
+}
+
+export class ScoreMergeFinder implements Merges {
+  readonly #texts: PackedTexts;
+  readonly #index: TextIndex;
+  readonly #ranks: Int32Array;
+  /** The bytes of characters without a token. */
+  readonly #left = Buffer.alloc(4);
+  readonly #right = Buffer.alloc(4);
+
+  constructor(texts: PackedTexts, index: TextIndex, ranks: Int32Array) {
+    this.#texts = texts;
+    this.#index = index;
+    this.#ranks = ranks;
+  }
+
+  /** A symbol is an id, or ~ of a character's code point. */
+  find(left: number, right: number): number {
+    const { bytes, starts } = this.#texts;
+    let leftBytes = bytes;
+    let leftStart = 0;
+    let leftEnd = 0;
+    if (left < 0) {
+      leftBytes = this.#left;
+      leftEnd = this.#left.write(String.fromCodePoint(~left));
+    } else {
+      leftStart = starts[left] as number;
+      leftEnd = starts[left + 1] as number;
+    }
+    if (right < 0) {
+      const length = this.#right.write(String.fromCodePoint(~right));
+      return this.#index.findJoined(leftBytes, leftStart, leftEnd, this.#right, 0, length);
+    }
+    const rightStart = starts[right] as number;
+    return this.#index.findJoined(
+      leftBytes,
+      leftStart,
+      leftEnd,
+      bytes,
+      rightStart,
+      starts[right + 1] as number,
+    );
+  }
+
+  rankAt(merged: number): number {
+    return this.#ranks[merged] as number;
+  }
+
+  mergedAt(merged: number): number {
+    return merged;
+  }
+}

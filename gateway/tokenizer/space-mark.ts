@@ -1,0 +1,2 @@
+/** How SentencePiece's vocabularies write a space. */
+export const spaceMark = '▁';

@@ -1,0 +1,91 @@
+/**
+ * From bytes to the token that is written so: an open-addressing hash table over packed texts, in one array that threads
+ * share. Tokens that text can become are in it, special tokens are not.
+ */
+import { lengthAt, type PackedTexts, sharedInts } from './packed-texts.ts';
+
+const empty = -1;
+/** FNV-1a, as published by Fowler, Noll and Vo. */
+const hashStart = 0x811c9dc5;
+const hashPrime = 0x01000193;
+
+/** Slots for at most so many texts: half of them stay empty, so that probes are short and end. */
+export function newIndexSlots(numTexts: number): Int32Array {
+  return sharedInts(2 ** Math.ceil(Math.log2(Math.max(numTexts, 1) * 2))).fill(empty);
+}
+
+export class TextIndex {
+  readonly #texts: PackedTexts;
+  readonly #slots: Int32Array;
+  readonly #mask: number;
+
+  constructor(texts: PackedTexts, slots: Int32Array) {
+    this.#texts = texts;
+    this.#slots = slots;
+    this.#mask = slots.length - 1;
+  }
+
+  /** Adds a text; the id of an equal one that is there already, or -1. */
+  add(id: number): number {
+    const { bytes, starts } = this.#texts;
+    const slot = this.#find(bytes, starts[id] as number, starts[id + 1] as number, bytes, 0, 0);
+    const other = this.#slots[slot] as number;
+    if (other === empty) this.#slots[slot] = id;
+    return other;
+  }
+
+  /** The token written with these bytes, or -1. */
+  find(bytes: Uint8Array, start: number, end: number): number {
+    return this.#slots[this.#find(bytes, start, end, bytes, 0, 0)] as number;
+  }
+
+  /** The token written with the bytes of the one and then those of the other, or -1. */
+  findJoined(
+    left: Uint8Array,
+    leftStart: number,
+    leftEnd: number,
+    right: Uint8Array,
+    rightStart: number,
+    rightEnd: number,
+  ): number {
+    return this.#slots[this.#find(left, leftStart, leftEnd, right, rightStart, rightEnd)] as number;
+  }
+
+  /** The slot of the joined bytes, or the empty one where they would be. */
+  #find(
+    left: Uint8Array,
+    leftStart: number,
+    leftEnd: number,
+    right: Uint8Array,
+    rightStart: number,
+    rightEnd: number,
+  ): number {
+    let hash = hashStart;
+    for (let i = leftStart; i < leftEnd; i++) hash = Math.imul(hash ^ (left[i] as number), hashPrime);
+    for (let i = rightStart; i < rightEnd; i++) hash = Math.imul(hash ^ (right[i] as number), hashPrime);
+    const length = leftEnd - leftStart + rightEnd - rightStart;
+    let slot = (hash ^ (hash >>> 15)) & this.#mask;
+    for (;;) {
+      const id = this.#slots[slot] as number;
+      if (id === empty) return slot;
+      if (lengthAt(this.#texts, id) === length) {
+        const { bytes, starts } = this.#texts;
+        let at = starts[id] as number;
+        let i = leftStart;
+        while (i < leftEnd && bytes[at] === left[i]) {
+          i++;
+          at++;
+        }
+        if (i === leftEnd) {
+          i = rightStart;
+          while (i < rightEnd && bytes[at] === right[i]) {
+            i++;
+            at++;
+          }
+          if (i === rightEnd) return slot;
+        }
+      }
+      slot = (slot + 1) & this.#mask;
+    }
+  }
+}

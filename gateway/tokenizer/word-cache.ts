@@ -1,0 +1,79 @@
+/**
+ * The ids of words that came before: ordinary text repeats its words, and most of them become one look-up. Words lie in
+ * arrays, not in strings: a word is looked up where it stands in its text, and nothing is allocated for it. When it is
+ * full it is emptied.
+ */
+const slotsMax = 2 ** 16;
+const wordsMax = slotsMax / 2;
+const unitsMax = 2 ** 19;
+const idsMax = 2 ** 18;
+/** Longer words are not kept. */
+export const cachedWordUnitsMax = 64;
+const none = -1;
+
+export class WordCache {
+  /** By hash: the word's number, or none. */
+  readonly #slots = new Int32Array(slotsMax).fill(none);
+  readonly #hashes = new Int32Array(wordsMax);
+  /** Of word i from [i] to [i + 1]. */
+  readonly #unitStarts = new Int32Array(wordsMax + 1);
+  readonly #idStarts = new Int32Array(wordsMax + 1);
+  readonly #units = new Uint16Array(unitsMax);
+  readonly #ids = new Int32Array(idsMax);
+  #numWords = 0;
+
+  /** Adds the ids of the word of `text` from start to end to `out`; false if it is not known. */
+  take(text: string, start: number, end: number, out: number[]): boolean {
+    if (end - start > cachedWordUnitsMax) return false;
+    const word = this.#slots[this.#slot(text, start, end, hashOf(text, start, end))] as number;
+    if (word === none) return false;
+    const last = this.#idStarts[word + 1] as number;
+    for (let i = this.#idStarts[word] as number; i < last; i++) out.push(this.#ids[i] as number);
+    return true;
+  }
+
+  /** The first `count` of `ids` are those of the word, which is not known yet. */
+  put(text: string, start: number, end: number, ids: Int32Array, count: number): void {
+    const length = end - start;
+    if (length > cachedWordUnitsMax || count > cachedWordUnitsMax * 4) return;
+    const word = this.#numWords;
+    const unitsEnd = (this.#unitStarts[word] as number) + length;
+    const idsEnd = (this.#idStarts[word] as number) + count;
+    if (word === wordsMax || unitsEnd > unitsMax || idsEnd > idsMax) {
+      this.#slots.fill(none);
+      this.#numWords = 0;
+      this.put(text, start, end, ids, count);
+      return;
+    }
+    const hash = hashOf(text, start, end);
+    this.#slots[this.#slot(text, start, end, hash)] = word;
+    this.#hashes[word] = hash;
+    for (let i = 0; i < length; i++) this.#units[unitsEnd - length + i] = text.charCodeAt(start + i);
+    for (let i = 0; i < count; i++) this.#ids[idsEnd - count + i] = ids[i] as number;
+    this.#unitStarts[word + 1] = unitsEnd;
+    this.#idStarts[word + 1] = idsEnd;
+    this.#numWords = word + 1;
+  }
+
+  #slot(text: string, start: number, end: number, hash: number): number {
+    for (let slot = hash & (slotsMax - 1); ; slot = (slot + 1) & (slotsMax - 1)) {
+      const word = this.#slots[slot] as number;
+      if (word === none || (this.#hashes[word] === hash && this.#isWord(word, text, start, end))) return slot;
+    }
+  }
+
+  #isWord(word: number, text: string, start: number, end: number): boolean {
+    const from = this.#unitStarts[word] as number;
+    if ((this.#unitStarts[word + 1] as number) - from !== end - start) return false;
+    for (let i = start; i < end; i++) {
+      if (this.#units[from + i - start] !== text.charCodeAt(i)) return false;
+    }
+    return true;
+  }
+}
+
+function hashOf(text: string, start: number, end: number): number {
+  let hash = end - start;
+  for (let i = start; i < end; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x9e3779b1);
+  return hash ^ (hash >>> 15);
+}

@@ -1,0 +1,128 @@
+/**
+ * Byte pair encoding of one word: the pair of neighbours with the lowest rank merges first, the leftmost of equals,
+ * until no pair merges (Sennrich et al. 2016). A short word is looked through again for each merge; in a longer one
+ * neighbours are a linked list and candidate pairs a heap, so that a word of n symbols takes O(n log n) steps, whatever
+ * it says.
+ */
+import { finish, type Steps } from '../ops/long-work.ts';
+import type { Merges } from './merge-table.ts';
+import { NumberHeap } from './number-heap.ts';
+
+/** Heap keys are rank * 2^29 + position: exact in a double for ranks below 2^24. */
+const positionRange = 2 ** 29;
+export const ranksMax = 2 ** 24;
+const none = -1;
+const noRank = 0x7fff_ffff;
+/** Words of so many symbols are short. */
+const shortSymbols = 24;
+/** Longer words get buffers of their own, so that one giant does not stay in memory. */
+const keptSymbols = 4096;
+/** Pairs looked at in a step of a longer word. */
+const stepPairs = 2048;
+
+export class WordMerger {
+  readonly #merges: Merges;
+  readonly #found = new Int32Array(shortSymbols);
+  readonly #ranks = new Int32Array(shortSymbols);
+  readonly #keptNext = new Int32Array(keptSymbols);
+  readonly #keptPrevious = new Int32Array(keptSymbols);
+  readonly #keptHeap = new NumberHeap(keptSymbols);
+
+  constructor(merges: Merges) {
+    this.#merges = merges;
+  }
+
+  /** Whether a word of so many symbols is merged in one step: mergeNow then gives the same. */
+  isShort(length: number): boolean {
+    return length <= keptSymbols;
+  }
+
+  /** As merge, all at once. */
+  mergeNow(ids: Int32Array, length: number): number {
+    return length <= shortSymbols ? this.#mergeShort(ids, length) : finish(this.merge(ids, length));
+  }
+
+  /**
+   * The first `length` of `ids` are the symbols of a word. Merges in place and returns how many tokens are left; they are
+   * then at the front of `ids`. A word that is not short is merged in steps, and others may be merged in between.
+   */
+  *merge(ids: Int32Array, length: number): Steps<number> {
+    if (length < 2) return length;
+    const isKept = length <= keptSymbols;
+    const next = isKept ? this.#keptNext : new Int32Array(length);
+    const previous = isKept ? this.#keptPrevious : new Int32Array(length);
+    const heap = isKept ? this.#keptHeap : new NumberHeap(length);
+    const merges = this.#merges;
+
+    const offer = (left: number, right: number) => {
+      const found = merges.find(ids[left] as number, ids[right] as number);
+      if (found !== none) heap.push(merges.rankAt(found) * positionRange + left);
+    };
+    for (let i = 0; i < length; i++) {
+      previous[i] = i - 1;
+      next[i] = i + 1;
+      if (i + 1 < length) offer(i, i + 1);
+      if (!isKept && i % stepPairs === 0) yield;
+    }
+    next[length - 1] = none;
+
+    let numPairs = 0;
+    for (let key = heap.pop(); key !== undefined; key = heap.pop()) {
+      if (!isKept && ++numPairs % stepPairs === 0) yield;
+      const left = key % positionRange;
+      const right = next[left] as number;
+      if (right === none) continue;
+      // The pair may have changed since it was offered: then its rank has, or it was offered with the same one.
+      const found = merges.find(ids[left] as number, ids[right] as number);
+      if (found === none || merges.rankAt(found) !== Math.floor(key / positionRange)) continue;
+
+      ids[left] = merges.mergedAt(found);
+      const after = next[right] as number;
+      next[left] = after;
+      next[right] = none; // it is merged away: offers that begin there are stale
+      if (after !== none) {
+        previous[after] = left;
+        offer(left, after);
+      }
+      const before = previous[left] as number;
+      if (before !== none) offer(before, left);
+    }
+
+    let count = 0;
+    for (let i = 0; i !== none; i = next[i] as number) ids[count++] = ids[i] as number;
+    return count;
+  }
+
+  #mergeShort(ids: Int32Array, length: number): number {
+    const merges = this.#merges;
+    const found = this.#found;
+    const ranks = this.#ranks;
+    let count = length;
+    const look = (at: number): void => {
+      const pair = merges.find(ids[at] as number, ids[at + 1] as number);
+      found[at] = pair;
+      ranks[at] = pair === none ? noRank : merges.rankAt(pair);
+    };
+    for (let i = 0; i + 1 < count; i++) look(i);
+    for (;;) {
+      let best = 0;
+      let bestRank = noRank;
+      for (let i = 0; i + 1 < count; i++) {
+        if ((ranks[i] as number) < bestRank) {
+          bestRank = ranks[i] as number;
+          best = i;
+        }
+      }
+      if (bestRank === noRank) return count;
+      ids[best] = merges.mergedAt(found[best] as number);
+      count--;
+      for (let i = best + 1; i < count; i++) {
+        ids[i] = ids[i + 1] as number;
+        found[i] = found[i + 1] as number;
+        ranks[i] = ranks[i + 1] as number;
+      }
+      if (best + 1 < count) look(best);
+      if (best > 0) look(best - 1);
+    }
+  }
+}

@@ -1,0 +1,191 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { finish } from '../../../../gateway/ops/long-work.ts';
+import { BpeTokenizer } from '../../../../gateway/tokenizer/bpe-tokenizer.ts';
+import { decodeAll } from '../../../../gateway/tokenizer/decoder.ts';
+import {
+  type SpecialTokens,
+  tablesOfTokenizerJson,
+} from '../../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
+import { TokenizerError } from '../../../../gateway/tokenizer/tokenizer-error.ts';
+import { tinySentencePieceJson, tinyTokenizerJson } from '../../../fixtures/tiny-tokenizer-json.ts';
+
+const test = suite('tokenizer.json');
+const none: SpecialTokens = {
+  bosToken: undefined,
+  eosToken: undefined,
+  addBos: undefined,
+  addEos: undefined,
+};
+const plain = { addSpecial: false, parseSpecial: false };
+const parsed = { addSpecial: false, parseSpecial: true };
+
+function tokenizerOf(json: unknown, special = none): BpeTokenizer {
+  return finish(BpeTokenizer.of(tablesOfTokenizerJson(json, special)));
+}
+
+function texts(tokenizer: BpeTokenizer, text: string, options = plain): string[] {
+  return tokenizer.encode(text, options).map((id) => Buffer.from(tokenizer.bytes(id)).toString());
+}
+
+function fault(json: unknown): string {
+  try {
+    tablesOfTokenizerJson(json, none);
+  } catch (error) {
+    assert.instance(error, TokenizerError, (error as Error).stack ?? '');
+    return (error as Error).message;
+  }
+  throw new Error('It is not refused.');
+}
+
+const added = (changes: Readonly<Record<string, unknown>>) =>
+  tinyTokenizerJson({
+    added_tokens: [{ id: 262, content: '<x>', special: true, normalized: false, ...changes }],
+  });
+
+test('byte-level words, special tokens only on request', () => {
+  const tokenizer = tokenizerOf(tinyTokenizerJson());
+  assert.is(tokenizer.kind, 'hf-json');
+  assert.equal(texts(tokenizer, 'hello hello'), ['hello', ' hello']);
+  assert.equal(texts(tokenizer, 'a<tool>a'), ['a', '<tool>', 'a']);
+  assert.equal(texts(tokenizer, 'aa<|im_end|>', parsed), ['aa', '<|im_end|>']);
+  assert.not.ok(tokenizer.encode('<|im_end|>', plain).some((id) => tokenizer.isControl(id)));
+  assert.equal(tokenizer.controlLiterals, ['<|bos|>', '<|im_end|>']);
+});
+
+test('a token that takes white space with it, or stands alone, does so', () => {
+  const strips = tokenizerOf(added({ lstrip: true, rstrip: true }));
+  assert.equal(texts(strips, 'a  <x> \n a', parsed), ['a', '<x>', 'a']);
+  const prompt = [
+    { text: '<x>', parseSpecial: true },
+    { text: '\n a ', parseSpecial: false },
+    { text: '<x>', parseSpecial: true },
+  ];
+  assert.is(finish(strips.encodeSegments(prompt, false)).length, 3, 'also from the segment beside it');
+  const whole = tokenizerOf(added({ content: 'aa', special: false, single_word: true, id: 261 }));
+  assert.equal(whole.encode('aa-aaa', plain), [261, 45, 261, 97]);
+});
+
+test('a token written as a control token is one, whatever the file says', () => {
+  const tokenizer = tokenizerOf(added({ content: '<｜User｜>', special: false }));
+  assert.equal(tokenizer.controlLiterals, ['<｜User｜>']);
+});
+
+test('what is put around a text: by the post-processor, unless the folder decides', () => {
+  const json = tinySentencePieceJson();
+  const ids = (special: Partial<SpecialTokens>) =>
+    tokenizerOf(json, { ...none, ...special }).encode('', { addSpecial: true, parseSpecial: false });
+  assert.equal(ids({}), [1]);
+  assert.equal(ids({ bosToken: '<s>', addBos: false }), []);
+  assert.equal(ids({ bosToken: '<s>', addBos: true, eosToken: '</s>', addEos: true }), [1, 2]);
+});
+
+test("SentencePiece's kind: a space in front, bytes of what is unknown, and back", () => {
+  const tokenizer = tokenizerOf(tinySentencePieceJson());
+  assert.equal(texts(tokenizer, 'ab a'), [' ab', ' a']);
+  assert.is(tokenizer.encode('é', plain).length, 3, 'the space and two bytes');
+  for (const text of ['ab é 👋 a', ' a', '', '  ', 'a\nb'])
+    assert.is(decodeAll(tokenizer, tokenizer.encode(text, plain)), text, JSON.stringify(text));
+  assert.equal(texts(tokenizer, 'a<s>a', parsed), [' a', '<s>', ' a']);
+});
+
+test('a token that reaches into the next word is found where it stands', () => {
+  const tokenizer = tokenizerOf(tinySentencePieceJson());
+  assert.equal(texts(tokenizer, 'a> <a'), [' a', '> <', 'a']);
+  assert.equal(texts(tokenizer, 'a> ab'), [' a', '> ', 'ab']);
+  assert.equal(texts(tokenizer, '> <> <'), [' ', '> <', '> <']);
+});
+
+test('Metaspace puts the space where it says', () => {
+  const metaspace = (prepend_scheme: string) =>
+    tokenizerOf(
+      tinySentencePieceJson({
+        normalizer: null,
+        pre_tokenizer: { type: 'Metaspace', replacement: '▁', prepend_scheme, split: false },
+      }),
+    );
+  assert.equal(texts(metaspace('first'), 'a<s>a', parsed), [' a', '<s>', 'a']);
+  assert.equal(texts(metaspace('always'), 'a<s>a', parsed), [' a', '<s>', ' a']);
+  assert.equal(texts(metaspace('never'), 'a', plain), ['a']);
+  assert.equal(texts(metaspace('first'), ' a', plain), [' a']);
+});
+
+test('parts of another kind are refused by name', () => {
+  const json = (changes: object) => tinyTokenizerJson(changes as Record<string, unknown>);
+  assert.match(
+    fault(tinyTokenizerJson({}, { type: 'Unigram' })),
+    'a model of the type "Unigram"; supported: BPE',
+  );
+  assert.match(
+    fault(json({ normalizer: { type: 'Lowercase' } })),
+    'normalizer of the type "Lowercase"; supported',
+  );
+  assert.match(
+    fault(json({ post_processor: { type: 'BertProcessing' } })),
+    'post-processor of the type "BertProcessing"',
+  );
+  const byteLevel = { type: 'ByteLevel', add_prefix_space: false };
+  const split = (changes: object) =>
+    json({
+      pre_tokenizer: {
+        type: 'Sequence',
+        pretokenizers: [
+          { type: 'Split', pattern: { Regex: '(a+)+$' }, behavior: 'Isolated', ...changes },
+          byteLevel,
+        ],
+      },
+    });
+  assert.match(fault(split({})), 'splits by "(a+)+$", which is not known');
+  assert.match(
+    fault(split({ pattern: { Regex: '\\p{N}' }, behavior: 'MergedWithNext' })),
+    'the behavior "MergedWithNext"',
+  );
+  assert.match(
+    fault(json({ pre_tokenizer: { type: 'ByteLevel', add_prefix_space: true } })),
+    'add_prefix_space',
+  );
+  assert.match(
+    fault(json({ pre_tokenizer: { type: 'BertPreTokenizer' } })),
+    'neither a pre-tokenizer that ends in ByteLevel',
+  );
+  assert.match(fault(tinyTokenizerJson({}, { dropout: 0.1 })), 'dropout');
+  assert.match(fault(tinyTokenizerJson({}, { end_of_word_suffix: '</w>' })), 'end_of_word_suffix');
+});
+
+test('what is damaged or made to mislead is refused with what it is', () => {
+  for (const value of [null, 1, [], 'x', {}, { model: 1 }])
+    assert.match(fault(value), 'is not as it should be');
+  assert.match(fault(tinyTokenizerJson({}, { vocab: {} })), 'vocabulary is empty');
+  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: 0, b: 0 } })), 'both have the id 0');
+  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: -1 } })), 'has the id -1');
+  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: 1.5 } })), 'has the id 1.5');
+  assert.match(fault(tinyTokenizerJson({}, { vocab: { a: 2 ** 31 } })), 'ids are integers from 0 to 1048575');
+  assert.match(fault(added({ id: 2 ** 30 })), 'at most 1048575 is allowed');
+  assert.match(fault(added({ id: 0 })), 'both have the id 0');
+  assert.match(
+    fault(tinyTokenizerJson({}, { merges: ['h e', 'x y z'] })),
+    'merge 1, "x y z", is not of two tokens',
+  );
+  assert.match(fault(tinyTokenizerJson({}, { merges: [7] })), 'merge 0, 7, is not of two tokens');
+  assert.match(fault(tinyTokenizerJson({}, { merges: ['h e', ['h', 'e']] })), 'is there twice');
+  const ids = {
+    type: 'TemplateProcessing',
+    single: [{ SpecialToken: { id: 'x' } }, { Sequence: { id: 'A' } }],
+  };
+  assert.match(
+    fault(tinyTokenizerJson({ post_processor: { ...ids, special_tokens: { x: { ids: [99_999] } } } })),
+    'has the token 99999, which does not exist',
+  );
+  assert.match(
+    fault(tinyTokenizerJson({ post_processor: { ...ids, special_tokens: {} } })),
+    'has no ids for it',
+  );
+});
+
+test('a token named __proto__ is a token', () => {
+  const json = JSON.parse(JSON.stringify(tinyTokenizerJson()).replace('"aa":261', '"__proto__":261'));
+  json.model.merges = [];
+  assert.is(Buffer.from(tokenizerOf(json).bytes(261)).toString(), '__proto__');
+});
+
+test.run();

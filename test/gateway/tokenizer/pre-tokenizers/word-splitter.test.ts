@@ -1,0 +1,146 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { expressionNamed, expressions } from '../../../../gateway/tokenizer/pre-tokenizers/expressions.ts';
+import { preTokenizers } from '../../../../gateway/tokenizer/pre-tokenizers/named.ts';
+import { WordSplitter } from '../../../../gateway/tokenizer/pre-tokenizers/word-splitter.ts';
+import { Random } from '../../../fixtures/random.ts';
+
+const test = suite('word-splitter');
+const splitters = new Map([...preTokenizers].map(([name, { stages }]) => [name, new WordSplitter(stages)]));
+
+function words(name: string, text: string): string[] {
+  const splitter = splitters.get(name) as WordSplitter;
+  const found: string[] = [];
+  for (const piece of splitter.pieces(text)) {
+    for (let at = 0; at < piece.length; ) {
+      const end = splitter.wordEnd(piece, at);
+      if (end <= at) throw new Error(`${name}: ${JSON.stringify(text)} is not cut at ${at} of a piece`);
+      found.push(piece.slice(at, end));
+      at = end;
+    }
+  }
+  return found;
+}
+
+test('gpt-2 cuts as published', () => {
+  assert.equal(words('gpt-2', "I'll pay 1234 coins,  ok?\n"), [
+    'I',
+    "'ll",
+    ' pay',
+    ' 1234',
+    ' coins',
+    ',',
+    ' ',
+    ' ok',
+    '?',
+    '\n',
+  ]);
+  assert.equal(words('gpt-2', "WE'LL"), ['WE', "'", 'LL']);
+  assert.equal(words('gpt-2', 'a   b'), ['a', '  ', ' b']);
+});
+
+test('smollm sets each digit apart, so that space before it ends a word', () => {
+  assert.equal(words('smollm', 'a  12 b'), ['a', '  ', '1', '2', ' b']);
+  assert.equal(words('smollm', ' 1'), [' ', '1']);
+  assert.equal(words('smollm', '½٣Ⅷ'), ['½', '٣', 'Ⅷ']);
+  assert.equal(words('smollm', 'v1.2'), ['v', '1', '.', '2']);
+});
+
+test("white space is Unicode's, not JavaScript's", () => {
+  const space = [...'\t\n\v\f\r \u0085\u00a0\u1680\u2000\u200a\u2028\u2029\u202f\u205f\u3000'];
+  const notSpace = [...'\ufeff\u200b\u180e\u2060\u001c\u001f\u0000'];
+  for (const name of ['gpt-2', 'smollm']) {
+    for (const char of space)
+      assert.equal(
+        words(name, `a${char}${char}b`),
+        ['a', char, ...(char === ' ' ? [' b'] : [char, 'b'])],
+        `${name} ${JSON.stringify(char)}`,
+      );
+    for (const char of notSpace)
+      assert.equal(words(name, `a ${char}b`), ['a', ` ${char}`, 'b'], `${name} ${JSON.stringify(char)}`);
+  }
+});
+
+test('words of the other families', () => {
+  assert.equal(words('llama-bpe', "I'LL pay 12345 x=1\n\n b"), [
+    'I',
+    "'LL",
+    ' pay',
+    ' ',
+    '123',
+    '45',
+    ' x',
+    '=',
+    '1',
+    '\n\n',
+    ' b',
+  ]);
+  assert.equal(words('qwen2', '12 (a)'), ['1', '2', ' (', 'a', ')']);
+  assert.equal(words('gpt-4o', "camelCase ÉTAT's a//\n"), ['camel', 'Case', " ÉTAT's", ' a', '//\n']);
+  assert.equal(words('tekken', "it's 12"), ['it', "'s", ' ', '1', '2']);
+  assert.equal(words('deepseek-v3', '1234日本x、 y'), ['123', '4', '日本', 'x', '、', ' y']);
+  assert.equal(words('kimi-k2', 'abc漢字Def'), ['abc', '漢字', 'Def']);
+  assert.equal(words('falcon', 'a+b 1234'), ['a', '+', 'b', ' ', '123', '4']);
+  assert.equal(words('viking', 'a, b12'), ['a', ',', ' b', '1', '2']);
+  assert.equal(words('deepseek-llm', 'ab  '), ['ab', '  ']);
+  assert.equal(words('laguna', 'a\n\nb'), ['a', '\n\n', 'b']);
+});
+
+test('numbers are cut in threes from their end', () => {
+  assert.equal(words('superbpe', 'a1234567'), ['a', '1', '234', '567']);
+  assert.equal(words('superbpe', '123'), ['123']);
+  assert.equal(words('afmoe', '12345b'), ['12', '345', 'b']);
+  assert.equal(words('tiny_aya', '1234 567x'), ['1', '234', ' ', '567', 'x']);
+});
+
+test('an expression is known by its text, however it writes line breaks', () => {
+  assert.is(expressionNamed(expressions.llama3), 'llama3');
+  assert.is(
+    expressionNamed(expressions.deepseek3.replaceAll('\\r', '\r').replaceAll('\\n', '\n')),
+    'deepseek3',
+  );
+  assert.is(expressionNamed('(a+)+$'), undefined);
+});
+
+test('a quarter of a million characters of anything take time in proportion', () => {
+  const limitMs = 10_000;
+  for (const piece of [
+    'a',
+    'A',
+    ' ',
+    '\n',
+    ' \n',
+    '1',
+    '½',
+    '.',
+    '字',
+    'é',
+    'e\u0301',
+    '\u0301',
+    "'",
+    '<sentinel:',
+    'IMGIMGA',
+  ]) {
+    const text = `${piece.repeat(Math.floor(2 ** 18 / piece.length))}!`;
+    for (const name of preTokenizers.keys()) {
+      const start = performance.now();
+      words(name, text);
+      const elapsedMs = performance.now() - start;
+      assert.ok(elapsedMs < limitMs, `${name} ${JSON.stringify(piece)}: ${elapsedMs} ms`);
+    }
+  }
+});
+
+test('every text is cut without loss', () => {
+  const random = new Random();
+  for (let run = 0; run < 500; run++) {
+    let text = '';
+    for (let i = random.below(40); i > 0; i--) {
+      text += String.fromCharCode(random.below(random.pick([0x80, 0x300, 0x10000])));
+    }
+    for (const name of preTokenizers.keys())
+      assert.is(words(name, text).join(''), text, `seed ${random.seed}, run ${run}`);
+  }
+});
+
+test.run();
