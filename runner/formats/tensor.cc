@@ -1,7 +1,7 @@
 #include "runner/formats/tensor.h"
 
 #include <cstddef>
-#include <cstdlib>
+#include <iterator>
 
 namespace runnel {
 namespace {
@@ -33,11 +33,17 @@ constexpr TypeTraits kTypes[] = {
     {TensorType::kMXFP4, "MXFP4", 32, 17},      //
 };
 
+// Rows of the table by number: a type is looked up for each block of a file.
+constexpr auto kRowOfNumber = [] {
+  std::array<uint8_t, 64> rows{};
+  for (size_t i = 0; i < std::size(kTypes); ++i)
+    rows[static_cast<size_t>(kTypes[i].type)] = static_cast<uint8_t>(i);
+  return rows;
+}();
+
+// Every TensorType is in the table.
 const TypeTraits& traits(TensorType type) {
-  for (const TypeTraits& entry : kTypes) {
-    if (entry.type == type) return entry;
-  }
-  std::abort();  // every TensorType is in the table
+  return kTypes[kRowOfNumber[static_cast<size_t>(type)]];
 }
 
 std::string lower_case(std::string_view name) {
