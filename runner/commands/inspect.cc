@@ -105,7 +105,7 @@ void print_lines(const ordered_json& description, std::ostream& out) {
 }  // namespace
 
 Result<void> inspect(const EngineFlags& flags, const BackendFactory& factory, bool json, std::ostream& out) {
-  const Result<RegularFile> opened = RegularFile::open(flags.model);
+  const Result<ModelFiles> opened = ModelFiles::open(flags.model);
   if (!opened.ok()) return opened.error();
   const Result<GgufFile> file = GgufFile::read(*opened);
   if (!file.ok()) return file.error();

@@ -90,13 +90,13 @@ class PlanningBackend final : public ForwardingBackend {
 
 }  // namespace
 
-Result<MemoryPlan> plan_memory(const EngineFlags& flags, const RegularFile& file,
+Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFiles& files,
                                const BackendFactory& factory) {
   Result<std::unique_ptr<Backend>> backend = factory.make(flags.backend_options());
   if (!backend.ok()) return backend.error();
   auto owned = std::make_unique<PlanningBackend>(*std::move(backend), factory.uses_gpu());
   PlanningBackend& planning = *owned;
-  const Result<LoadedModel> loaded = load(flags, file, std::move(owned), {});
+  const Result<LoadedModel> loaded = load(flags, files, std::move(owned), {});
   if (!loaded.ok()) return loaded.error();
   return MemoryPlan{.device = planning.device().name(),
                     .max_model_len = loaded->engine->config().max_model_len,

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "runner/commands/loaded_model.h"
-#include "runner/formats/regular_file.h"
+#include "runner/formats/model_files.h"
 #include "runner/result.h"
 
 namespace runnel {
@@ -26,7 +26,7 @@ struct MemoryPlan {
 
 // Does all that serving begins with, on a backend that gets a row of each type of matrix and one block of the
 // cache. Fails as load() does: with what would keep the model from being served.
-Result<MemoryPlan> plan_memory(const EngineFlags& flags, const RegularFile& file,
+Result<MemoryPlan> plan_memory(const EngineFlags& flags, const ModelFiles& files,
                                const BackendFactory& factory);
 
 // Why what is planned does not fit; none: it does, or nobody knows.

@@ -135,7 +135,7 @@ Result<void> serve_model(const EngineFlags& flags, const ServeFlags& serve_flags
   if (const auto sent = writer.send(hello_from(**backend, factory, *sandbox)); !sent.ok()) return sent;
   const std::string device = (*backend)->device().name();
   if (!file.ok()) return for_device(file.error(), device);
-  if (const auto expected = check_expected(*file, serve_flags.expected_file); !expected.ok())
+  if (const auto expected = check_expected(file->parts().front(), serve_flags.expected_file); !expected.ok())
     return for_device(expected.error(), device);
 
   Inbox inbox;

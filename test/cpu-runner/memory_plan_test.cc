@@ -24,7 +24,7 @@ EngineFlags flags_of(const std::string& name) {
 }
 
 Result<MemoryPlan> planned(const EngineFlags& flags) {
-  const Result<RegularFile> file = RegularFile::open(flags.model);
+  const Result<ModelFiles> file = ModelFiles::open(flags.model);
   REQUIRE(file.ok());
   return plan_memory(flags, *file, kCpu);
 }
