@@ -403,14 +403,17 @@ void CudaBackend::ffn(const Batch& batch, const FfnSpec& ffn) {
   const uint32_t count = num_rows(batch);
   norm_rows(ffn.norm, count);
   if (ffn.experts.num_experts > 0) return expert_ffn(ffn, count);
-  const GatedMatrices matrices{ffn.has_gate,
-                               parts.front().view(),
-                               parts.back().view(),
-                               ffn.bias ? vector(ffn.bias).view() : Global<const float>(),
-                               static_cast<bool>(ffn.bias),
-                               ffn.nonlinearity};
-  expect_success(gated_multiply(matrices, normed_->ready(), count, gated_->ready(), stream_.get()),
-                 "multiplying by gate and up");
+  const DeviceMatrix up = parts.back().view();
+  if (ffn.has_gate) {
+    expect_success(gated_multiply(parts.front().view(), up, ffn.nonlinearity, normed_->ready(), count,
+                                  gated_->ready(), stream_.get()),
+                   "multiplying by gate and up");
+    return;
+  }
+  const Global<const float> bias = ffn.bias ? vector(ffn.bias).view() : Global<const float>(nullptr, 0);
+  expect_success(activated_multiply(up, bias, static_cast<bool>(ffn.bias), ffn.nonlinearity, normed_->ready(),
+                                    count, gated_->ready(), stream_.get()),
+                 "multiplying without a gate");
 }
 
 void CudaBackend::expert_ffn(const FfnSpec& ffn, uint32_t count) {

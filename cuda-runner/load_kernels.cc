@@ -13,8 +13,8 @@
 namespace runnel {
 
 void load_kernels() {
-  for (const auto load : {load_attend, load_draw, load_embed, load_experts, load_gated_multiply,
-                          load_multiply, load_norm, load_rope_angles, load_rope_store})
+  for (const auto load : {load_activated_multiply, load_attend, load_draw, load_embed, load_experts,
+                          load_gated_multiply, load_multiply, load_norm, load_rope_angles, load_rope_store})
     expect_success(load(), "loading kernels");
 }
 

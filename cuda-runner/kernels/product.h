@@ -47,22 +47,18 @@ cudaError_t multiply(const DeviceMatrix& matrix, const ReadyRows& in, uint32_t n
                      Global<const float> bias, bool has_bias, Epilogue epilogue, const FloatRows& out,
                      uint32_t first_output, cudaStream_t stream);
 
-// What a feed-forward part multiplies before its nonlinearity f: out.width rows each.
-struct GatedMatrices {
-  bool has_gate;
-  DeviceMatrix gate;  // any, where there is none
-  DeviceMatrix up;
-  Global<const float> bias;  // of up, where there is no gate
-  bool has_bias;
-  Nonlinearity nonlinearity;
-};
+// out = f(gate in) x (up in), ready for a product. Both have out.width rows.
+cudaError_t gated_multiply(const DeviceMatrix& gate, const DeviceMatrix& up, Nonlinearity nonlinearity,
+                           const ReadyRows& in, uint32_t num_rows, const ReadyRows& out, cudaStream_t stream);
 
-// out = f(gate in) x (up in), or without a gate f(up in + bias), ready for a product.
-cudaError_t gated_multiply(const GatedMatrices& matrices, const ReadyRows& in, uint32_t num_rows,
-                           const ReadyRows& out, cudaStream_t stream);
+// out = f(matrix in + bias, if has_bias), ready for a product. The matrix has out.width rows.
+cudaError_t activated_multiply(const DeviceMatrix& matrix, Global<const float> bias, bool has_bias,
+                               Nonlinearity nonlinearity, const ReadyRows& in, uint32_t num_rows,
+                               const ReadyRows& out, cudaStream_t stream);
 
 // Load the kernels: see load.h.
 cudaError_t load_multiply();
 cudaError_t load_gated_multiply();
+cudaError_t load_activated_multiply();
 
 }  // namespace runnel

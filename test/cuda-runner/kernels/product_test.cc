@@ -82,10 +82,9 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
         const DeviceReady in(stream, x);
         const DeviceReady out(stream, kWidth, num_rows);
         const bool is_silu = num_rows != 4;
-        const GatedMatrices matrices{true,           gate.on_device(),
-                                     up.on_device(), {},
-                                     false,          is_silu ? Nonlinearity::kSilu : Nonlinearity::kGelu};
-        require_success(gated_multiply(matrices, in.view(), num_rows, out.view(), stream));
+        const Nonlinearity nonlinearity = is_silu ? Nonlinearity::kSilu : Nonlinearity::kGelu;
+        require_success(gated_multiply(gate.on_device(), up.on_device(), nonlinearity, in.view(), num_rows,
+                                       out.view(), stream));
         std::vector<float> rows;
         for (uint32_t row = 0; row < num_rows; ++row) {
           for (uint32_t i = 0; i < kWidth; ++i)
@@ -114,8 +113,8 @@ TEST_CASE("without a gate the product with its bias is what goes through the non
       const Ready x = reference::ready(random_rows(num_rows, kColumns, rng), kColumns);
       const DeviceReady in(stream, x);
       const DeviceReady out(stream, kWidth, num_rows);
-      const GatedMatrices matrices{false, {}, up.on_device(), biases.read_view(), true, Nonlinearity::kGelu};
-      require_success(gated_multiply(matrices, in.view(), num_rows, out.view(), stream));
+      require_success(activated_multiply(up.on_device(), biases.read_view(), true, Nonlinearity::kGelu,
+                                         in.view(), num_rows, out.view(), stream));
       std::vector<float> rows;
       for (uint32_t row = 0; row < num_rows; ++row) {
         for (uint32_t i = 0; i < kWidth; ++i)
@@ -138,8 +137,8 @@ TEST_CASE("a value that is no number makes its block's scale none, and every pro
     Ready x = reference::ready(row, kColumns);
     const DeviceReady in(stream, x);
     const DeviceReady gated(stream, 32, 1);
-    const GatedMatrices matrices{true, gate.on_device(), gate.on_device(), {}, false, Nonlinearity::kSilu};
-    require_success(gated_multiply(matrices, in.view(), 1, gated.view(), stream));
+    require_success(gated_multiply(gate.on_device(), gate.on_device(), Nonlinearity::kSilu, in.view(), 1,
+                                   gated.view(), stream));
     const DeviceArray<float> out(stream, 32);
     require_success(multiply(matrix.on_device(), gated.view(), 1, out.read_view(), false, Epilogue::kReplace,
                              {out.view(), 32}, 0, stream));
