@@ -20,62 +20,53 @@ static_assert(kBlockColumns == kQuantBlockWeights);
 template <TensorType kType>
 class BlockPlace {
  public:
-  BlockPlace(uint32_t columns, size_t block, uint32_t row)
-      : first_block_(block / kSegmentBlocks * kSegmentBlocks),
-        block_(static_cast<uint32_t>(block - first_block_)),
-        row_(row),
-        layout_(segment_layout<kFormat>(static_cast<uint32_t>(
-            std::min<size_t>(kSegmentBlocks, columns / kBlockColumns - first_block_)))) {}
+  BlockPlace(size_t block, uint32_t row)
+      : segment_(block / kSegmentBlocks * kLayout.segment()),
+        block_(segment_ + kLayout.head + block % kSegmentBlocks * kLayout.block),
+        row_(row) {}
 
   // Calls copy(offset in the tile, what is there of the block) for each part. Copied to or from.
   template <typename Block, typename Copy>
   void for_each_part(Block& block, std::array<uint8_t, 2>& sub_scales, QuantWords<kType>& words,
                      const Copy& copy) const {
-    const uint32_t scale = (kNumSubScales > 0 ? 0 : block_) * kTileRows + row_;
-    copy(at(0, scale * sizeof(uint16_t)), block.scale);
-    if constexpr (kFormat.has_minimum) copy(at(layout_.minima, scale * sizeof(uint16_t)), block.minimum);
-    const uint32_t sub_scale = block_ * kTileRows + row_;
-    if constexpr (kNumSubScales == 1) copy(at(layout_.sub_scales, sub_scale), sub_scales[0]);
+    const size_t scale = (kNumSubScales > 0 ? segment_ : block_) + row_ * sizeof(uint16_t);
+    copy(scale, block.scale);
+    if constexpr (kFormat.has_minimum) copy(scale + kLayout.minima, block.minimum);
+    if constexpr (kNumSubScales == 1) copy(block_ + row_, sub_scales[0]);
     if constexpr (kNumSubScales == 1 && kFormat.has_minimum)
-      copy(at(layout_.sub_minima, sub_scale), sub_scales[1]);
-    if constexpr (kNumSubScales == 2) copy(at(layout_.sub_scales, 2 * sub_scale), sub_scales);
-    for (uint32_t i = 0; i < words.size(); ++i) {
-      const uint32_t word = (block_ * kFormat.num_words() + i) * kTileRows + row_;
-      copy(at(layout_.words, word * sizeof(uint32_t)), words[i]);
-    }
+      copy(block_ + kLayout.sub_minima + row_, sub_scales[1]);
+    if constexpr (kNumSubScales == 2) copy(block_ + 2 * row_, sub_scales);
+    for (size_t i = 0; i < words.size(); ++i)
+      copy(block_ + kLayout.words + (i * kTileRows + row_) * sizeof(uint32_t), words[i]);
   }
 
  private:
   static constexpr QuantFormat kFormat = quant_format(kType);
+  static constexpr SegmentLayout kLayout = segment_layout(kFormat);
   static constexpr uint32_t kNumSubScales = kFormat.num_sub_scales;
 
-  size_t at(uint32_t plane, size_t in_plane) const {
-    return first_block_ / kSegmentBlocks * segment_layout<kFormat>(kSegmentBlocks).end + plane + in_plane;
-  }
-
-  size_t first_block_;  // of the segment
-  uint32_t block_;      // in it
-  uint32_t row_;
-  SegmentLayout layout_;
+  size_t segment_;
+  size_t block_;
+  size_t row_;
 };
 
 template <TensorType kType>
-void place_block(uint32_t columns, size_t index, uint32_t row, const QuantBlock& block, std::byte* tile) {
+void place_block(size_t index, uint32_t row, const QuantBlock& block, std::byte* tile) {
   std::array<uint8_t, 2> sub_scales = pack_sub_scales<kType>(block);
   QuantWords<kType> words = pack_codes<kType>(block);
-  BlockPlace<kType>(columns, index, row)
-      .for_each_part(block, sub_scales, words,
-                     [&](size_t to, const auto& part) { std::memcpy(tile + to, &part, sizeof(part)); });
+  BlockPlace<kType>(index, row).for_each_part(block, sub_scales, words, [&](size_t to, const auto& part) {
+    std::memcpy(tile + to, &part, sizeof(part));
+  });
 }
 
 template <TensorType kType>
-QuantBlock block_at(uint32_t columns, size_t index, uint32_t row, const std::byte* tile) {
+QuantBlock block_at(size_t index, uint32_t row, const std::byte* tile) {
   QuantBlock block{};
   std::array<uint8_t, 2> sub_scales = pack_sub_scales<kType>({});
   QuantWords<kType> words;
-  BlockPlace<kType>(columns, index, row)
-      .for_each_part(block, sub_scales, words,
-                     [&](size_t from, auto& part) { std::memcpy(&part, tile + from, sizeof(part)); });
+  BlockPlace<kType>(index, row).for_each_part(block, sub_scales, words, [&](size_t from, auto& part) {
+    std::memcpy(&part, tile + from, sizeof(part));
+  });
   unpack_sub_scales<kType>(sub_scales, block);
   unpack_codes<kType>(words, block);
   return block;
@@ -87,7 +78,7 @@ void place_blocks(const TiledWeights& weights, const std::byte* rows, size_t row
   with_quantised_type(weights.type, [&](auto type) {
     for (size_t block = 0; block < weights.columns / kBlockColumns; ++block) {
       for (uint32_t row = 0; row < num_rows; ++row)
-        place_block<type>(weights.columns, block, row, read_block(type, rows + row * row_bytes, block), tile);
+        place_block<type>(block, row, read_block(type, rows + row * row_bytes, block), tile);
     }
   });
 }
@@ -106,10 +97,9 @@ void place_values(const TiledWeights& weights, const std::byte* rows, size_t row
 size_t tile_bytes_of(TensorType type, uint32_t columns) {
   if (!is_quantised(type)) return size_t{columns} * kTileRows * block_bytes(type);
   return with_quantised_type(type, [&](auto constant) -> size_t {
-    constexpr QuantFormat kFormat = quant_format(constant);
-    const uint32_t rest = columns % kSegmentColumns / kBlockColumns;
-    return columns / kSegmentColumns * size_t{segment_layout<kFormat>(kSegmentBlocks).end} +
-           segment_layout<kFormat>(rest).end;
+    constexpr SegmentLayout kLayout = segment_layout(quant_format(constant));
+    const size_t num_segments = (size_t{columns} + kSegmentColumns - 1) / kSegmentColumns;
+    return num_segments * kLayout.head + columns / kBlockColumns * size_t{kLayout.block};
   });
 }
 
@@ -168,7 +158,7 @@ void TiledMatrix::copy_row(uint32_t row, std::span<float> out) const {
   }
   with_quantised_type(weights_.type, [&](auto type) {
     for (size_t block = 0; block < columns() / kBlockColumns; ++block) {
-      dequantize_block(type, block_at<type>(columns(), block, row_in_tile, tile),
+      dequantize_block(type, block_at<type>(block, row_in_tile, tile),
                        out.subspan(block * kBlockColumns).first<kBlockColumns>());
     }
   });

@@ -3,17 +3,17 @@
 // rows of zeros.
 //
 //   tile        segment after segment of 256 columns; the last may be shorter
-//   segment     of quantised types scales, minima, sub-scales, sub-minima, as far as there are any, and
-//               words; of floats values
-//   scales      block by block of 32 columns, 32 halves, one of each row; minima alike. Where a type has
-//               sub-scales they are once for the segment
-//   sub-scales  block by block, 32 bytes, one of each row, or two; sub-minima alike, or in the bytes' high
-//               halves (pack_sub_scales)
-//   words       block by block, word by word of its codes (QuantFormat), one of each row
+//   segment     of quantised types blocks of 32 columns, one after the other; behind the scales and minima
+//               where those are once for the segment. Of floats values
+//   block       scales and minima, or sub-scales and sub-minima, as far as there are any, and words
+//   scales      32 halves, one of each row; minima alike
+//   sub-scales  32 bytes, one of each row, or two; sub-minima alike, or in the bytes' high halves
+//               (pack_sub_scales)
+//   words       word by word of the block's codes (QuantFormat), one of each row
 //   values      column by column, one of each row
 //
-// About as many bytes as in the file, but for the rows of zeros: sub-scales of 6 bits take bytes. Each part
-// begins at a multiple of 64.
+// So a product reads a tile from front to back. About as many bytes as in the file, but for the rows of
+// zeros: sub-scales of 6 bits take bytes. Words begin at multiples of 64.
 #pragma once
 
 #include <cstddef>

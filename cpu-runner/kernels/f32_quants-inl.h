@@ -28,7 +28,7 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
                                Floats (&acc)[kColumns][kVectors]) {
   constexpr bool kHasTwoSums = Format::kFormat.num_sums() == 2;
   for (uint32_t block = 0; block < segment.num_columns / kBlockColumns; ++block) {
-    const std::byte* words = segment.weights + block * Format::kWords * kWordRowBytes;
+    const std::byte* words = segment.weights + block * Format::kBlockBytes;
     Floats sums[kColumns][kVectors] = {};
     Floats x_sums[kColumns][kVectors] = {};  // times sub-minima
 #pragma GCC unroll 1

@@ -18,7 +18,8 @@ static consteval ByteTable value_table(int32_t more) {
 template <TensorType kType>
 struct QuantLayout {
   static constexpr QuantFormat kFormat = quant_format(kType);
-  static constexpr uint32_t kWords = kFormat.num_words();
+  static constexpr SegmentLayout kLayout = segment_layout(kFormat);
+  static constexpr uint32_t kBlockBytes = kLayout.block;
   static constexpr uint32_t kLowWords = kFormat.num_low_words();
   static constexpr uint32_t kSumWords = kFormat.sum_words();
   static constexpr uint32_t kHighBits = kFormat.high_bits();
@@ -26,14 +27,9 @@ struct QuantLayout {
   static constexpr uint32_t kNumSubScales = kFormat.num_sub_scales;
 
   RUNNEL_INLINE WeightSegment segment(const std::byte* tile, uint32_t first_column, uint32_t num_columns) {
-    constexpr SegmentLayout kFull = segment_layout<kFormat>(kSegmentColumns / kBlockColumns);
-    const SegmentLayout layout = segment_layout<kFormat>(num_columns / kBlockColumns);
-    const std::byte* from = tile + size_t{first_column / kSegmentColumns} * kFull.end;
-    return {from,
-            from + layout.minima,
-            from + layout.sub_scales,
-            from + layout.sub_minima,
-            from + layout.words,
+    const std::byte* from = tile + size_t{first_column / kSegmentColumns} * kLayout.segment();
+    const std::byte* blocks = from + kLayout.head;
+    return {from,       from + kLayout.minima, blocks, blocks + kLayout.sub_minima, blocks + kLayout.words,
             num_columns};
   }
   RUNNEL_INLINE WeightSegment from_row(const WeightSegment& segment, uint32_t row) {
@@ -47,21 +43,21 @@ struct QuantLayout {
     const std::byte* from = segment.scales + plane_offset(block, v);
     const Floats d = kFormat.has_bf16_scale ? load_upper_halves(from) : load_halves(from);
     if (kNumSubScales != 1) return d;
-    return d * floats_of(load_byte_lanes(segment.sub_scales + block * kTileRows + v * kVectorRows));
+    return d * floats_of(load_byte_lanes(segment.sub_scales + block * kBlockBytes + v * kVectorRows));
   }
   RUNNEL_INLINE Floats minima(const WeightSegment& segment, uint32_t block, uint32_t v) {
     const Floats m = load_halves(segment.minima + plane_offset(block, v));
     if (kNumSubScales != 1) return m;
-    return m * floats_of(load_byte_lanes(segment.sub_minima + block * kTileRows + v * kVectorRows));
+    return m * floats_of(load_byte_lanes(segment.sub_minima + block * kBlockBytes + v * kVectorRows));
   }
   // Where there are two: those of the first 16 weights in the lower half of a lane, of the others in the
   // upper.
   RUNNEL_INLINE Ints sub_scale_pairs(const WeightSegment& segment, uint32_t block, uint32_t v) {
-    const Ints bytes = load_byte_pairs(segment.sub_scales + (block * kTileRows + v * kVectorRows) * 2);
+    const Ints bytes = load_byte_pairs(segment.sub_scales + block * kBlockBytes + v * kVectorRows * 2);
     return kFormat.has_minimum ? bytes & 0x000f000f : bytes;
   }
   RUNNEL_INLINE Ints sub_minimum_pairs(const WeightSegment& segment, uint32_t block, uint32_t v) {
-    const Ints bytes = load_byte_pairs(segment.sub_scales + (block * kTileRows + v * kVectorRows) * 2);
+    const Ints bytes = load_byte_pairs(segment.sub_scales + block * kBlockBytes + v * kVectorRows * 2);
     return (bytes >> 4) & 0x000f000f;
   }
   RUNNEL_INLINE Ints sub_scales_of(const WeightSegment& segment, uint32_t block, uint32_t v, uint32_t half) {
@@ -105,7 +101,7 @@ struct QuantLayout {
 
  private:
   RUNNEL_INLINE uint32_t plane_offset(uint32_t block, uint32_t v) {
-    return ((kNumSubScales > 0 ? 0 : block) * kTileRows + v * kVectorRows) * uint32_t{sizeof(uint16_t)};
+    return (kNumSubScales > 0 ? 0 : block * kBlockBytes) + v * kVectorRows * uint32_t{sizeof(uint16_t)};
   }
 };
 

@@ -82,7 +82,7 @@ RUNNEL_INLINE void add_segment(const WeightSegment& segment, const Columns& x,
                                Floats (&acc)[kColumns][kVectors]) {
   constexpr bool kHasTwoSums = Format::kFormat.num_sums() == 2;
   for (uint32_t block = 0; block < segment.num_columns / kBlockColumns; ++block) {
-    const std::byte* words = segment.weights + block * Format::kWords * kWordRowBytes;
+    const std::byte* words = segment.weights + block * Format::kBlockBytes;
     const int8_t* quants = x.quants + block * kBlockColumns;
     Ints totals[kColumns][kVectors] = {};
 #pragma GCC unroll 2

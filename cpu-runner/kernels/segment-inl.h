@@ -8,8 +8,7 @@ namespace runnel::RUNNEL_KERNELS {
 
 constexpr uint32_t kTileVectors = kTileRows / kVectorRows;
 
-// Bytes from block to block of a plane of scales, and from word to word.
-constexpr size_t kPlaneRowBytes = kTileRows * sizeof(uint16_t);
+// Bytes from word to word of a block.
 constexpr size_t kWordRowBytes = kTileRows * sizeof(int32_t);
 
 // Of the rows of a tile from one on.

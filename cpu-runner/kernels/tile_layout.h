@@ -1,5 +1,5 @@
-// Where the weights of a segment of 256 columns, or of what is left of them, lie in a tile: see matrix.h. The
-// functions are static and always inlined, since kernels of every instruction set use them.
+// Where the weights of a segment of 256 columns, or of what is left of them, lie in a tile: see matrix.h. All
+// of it is constant, since kernels of every instruction set use it.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,30 @@ inline constexpr uint32_t kBlockColumns = 32;
 // Columns whose products are summed before they are added to the total.
 inline constexpr uint32_t kSegmentColumns = 256;
 
-// Offsets in bytes from the segment's first. Scales are at 0.
+// In bytes, all of the 32 rows of a tile.
 struct SegmentLayout {
-  uint32_t minima;
-  uint32_t sub_scales;
-  uint32_t sub_minima;
-  uint32_t words;
-  uint32_t end;
+  uint32_t head;        // before its blocks
+  uint32_t block;       // from one to the next
+  uint32_t minima;      // offset from the scales, which are first, in the head or in the block
+  uint32_t sub_minima;  // offset from the sub-scales, which are first in the block
+  uint32_t words;       // offset in the block
+
+  [[gnu::always_inline]] constexpr uint32_t segment() const {
+    return head + kSegmentColumns / kBlockColumns * block;
+  }
 };
 
-template <QuantFormat kFormat>
-[[gnu::always_inline]] static constexpr inline SegmentLayout segment_layout(uint32_t num_blocks) {
-  constexpr uint32_t kNumSubScales = kFormat.num_sub_scales;
+consteval SegmentLayout segment_layout(QuantFormat format) {
+  constexpr uint32_t kPlane = kTileRows * sizeof(uint16_t);
+  const uint32_t scales = kPlane * (format.has_minimum ? 2 : 1);
+  const bool has_sub_scales = format.num_sub_scales > 0;
   SegmentLayout layout{};
-  layout.minima = (kNumSubScales > 0 ? 1 : num_blocks) * kTileRows * uint32_t{sizeof(uint16_t)};
-  layout.sub_scales = layout.minima * (kFormat.has_minimum ? 2 : 1);
-  layout.sub_minima = layout.sub_scales + num_blocks * kTileRows * kNumSubScales;
-  layout.words = layout.sub_minima + (kNumSubScales == 1 && kFormat.has_minimum ? num_blocks * kTileRows : 0);
-  layout.end = layout.words + num_blocks * kFormat.num_words() * kTileRows * uint32_t{sizeof(uint32_t)};
+  layout.head = has_sub_scales ? scales : 0;
+  layout.minima = kPlane;
+  layout.sub_minima = kTileRows;
+  // One sub-scale with its minimum, if there is one, or two: as many bytes as a scale.
+  layout.words = has_sub_scales ? kPlane : scales;
+  layout.block = layout.words + format.num_words() * kTileRows * uint32_t{sizeof(uint32_t)};
   return layout;
 }
 
