@@ -102,15 +102,15 @@ TEST_CASE("gated products of all pairs of types are ready for a product, bit for
 TEST_CASE("without a gate the product with its bias is what goes through the nonlinearity") {
   const TestStream stream;
   std::mt19937 rng(24);
-  constexpr uint32_t kColumns = 96;
   constexpr uint32_t kWidth = 32 + 13;
-  for (const TensorType type : kTypes) {
-    const RandomMatrix up(stream, type, kWidth, kColumns, rng);
+  for (const TensorType type : tensor_types()) {
+    const uint32_t columns = whole_blocks(type, 96);
+    const RandomMatrix up(stream, type, kWidth, columns, rng);
     const std::vector<float> bias = random_rows(1, kWidth, rng);
     const DeviceArray<float> biases(stream, bias);
     for (const uint32_t num_rows : {1u, 11u}) {
       CAPTURE(type_name(type));
-      const Ready x = reference::ready(random_rows(num_rows, kColumns, rng), kColumns);
+      const Ready x = reference::ready(random_rows(num_rows, columns, rng), columns);
       const DeviceReady in(stream, x);
       const DeviceReady out(stream, kWidth, num_rows);
       require_success(activated_multiply(up.on_device(), biases.read_view(), true, Nonlinearity::kGelu,
