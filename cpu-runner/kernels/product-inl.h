@@ -17,6 +17,16 @@ constexpr int vectors_for(int num_columns) {
   return num_columns == 1 ? 4 : num_columns == 2 ? 2 : 1;
 }
 
+// Register blocks of two and three columns too. Where vectors are made of small ones they would mostly take
+// the compiler's time.
+constexpr bool kHasNarrowGroups = RUNNEL_HAS_AVX2;
+
+// Columns of the next register block, of so many that are left.
+RUNNEL_INLINE uint32_t group_of(uint32_t num_columns) {
+  if (num_columns >= kColumnGroup) return kColumnGroup;
+  return kHasNarrowGroups ? num_columns : 1;
+}
+
 // out = total + acc, where total is 0 in the first segment and then what out holds.
 template <typename Format, int kColumns>
 static void multiply_group(const WeightSegment& segment, const Columns& x, bool is_first, float* out,
@@ -56,21 +66,21 @@ static void multiply_tile(const TiledWeights& weights, const std::byte* tile, co
     prefetch_share(weights, tile, first, min_u32(first + kSegmentColumns, weights.columns));
     const WeightSegment segment =
         Format::segment(tile, first, min_u32(kSegmentColumns, weights.columns - first));
-    for (uint32_t column = 0; column < columns.num_columns; column += kColumnGroup) {
+    uint32_t group;
+    for (uint32_t column = 0; column < columns.num_columns; column += group) {
       const Columns x = from_column(columns, column, first);
       float* const to = out + column * out_stride;
-      switch (min_u32(kColumnGroup, x.num_columns)) {
-        case 1:
-          multiply_group<Format, 1>(segment, x, first == 0, to, out_stride);
-          break;
-        case 2:
+      group = group_of(x.num_columns);
+      if (group == kColumnGroup) {
+        multiply_group<Format, kColumnGroup>(segment, x, first == 0, to, out_stride);
+      } else if (group == 1) {
+        multiply_group<Format, 1>(segment, x, first == 0, to, out_stride);
+      } else if constexpr (kHasNarrowGroups) {
+        if (group == 2) {
           multiply_group<Format, 2>(segment, x, first == 0, to, out_stride);
-          break;
-        case 3:
+        } else {
           multiply_group<Format, 3>(segment, x, first == 0, to, out_stride);
-          break;
-        default:
-          multiply_group<Format, kColumnGroup>(segment, x, first == 0, to, out_stride);
+        }
       }
     }
   }
