@@ -120,6 +120,9 @@ test('a folder of which a file is gone, or leads elsewhere, is not found', async
   for (const name of ['config.json', 'tokenizer.json', INDEX, ...SHARDS]) {
     rmSync(join(path, name));
     assert.throws(() => resolveModel(NAME), /has not been fetched yet/, name);
+    symlinkSync(name, join(path, name));
+    assert.equal(listModels(), []);
+    rmSync(join(path, name));
     symlinkSync('/etc/hostname', join(path, name));
     assert.throws(() => resolveModel(NAME), /has not been fetched yet/, name);
     assert.equal(listModels(), []);
@@ -192,7 +195,14 @@ test('the list of weights cannot name files elsewhere, other kinds of files, too
   );
   split(hub, []);
   assert.match((await faultOf(hub)).message, 'lists 0 files');
-  for (const content of ['[]', '{', '{"weight_map":7}', '\xff']) {
+  for (const content of [
+    '[]',
+    '{',
+    '{"weight_map":7}',
+    '{"weight_map":{"a":[]}}',
+    `{"weight_map":{"a":${'['.repeat(1e5)}${']'.repeat(1e5)}}}`,
+    '\xff',
+  ]) {
     hub.files.set(INDEX, { content: Buffer.from(content, 'latin1'), isSmall: true });
     assert.is((await faultOf(hub)).exitCode, 65, content);
   }
