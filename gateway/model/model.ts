@@ -2,7 +2,7 @@ import type { BigIntStats } from 'node:fs';
 import { basename } from 'node:path';
 import type { ChatTemplate } from '../chat/chat-template.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { repoOfSnapshot } from './hub/hub-cache.ts';
+import { repoOfSnapshot } from './hub/repo-of-snapshot.ts';
 import { withoutPart } from './model-parts.ts';
 
 /** What the gateway knows of a model, read from its file's metadata, or from its folder. Tensors are the runner's. */

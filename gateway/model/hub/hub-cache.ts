@@ -109,11 +109,6 @@ export class HubCache {
   }
 }
 
-/** The repository's name without its owner, if the path is of a folder in this layout. */
-export function repoOfSnapshot(path: string): string | undefined {
-  return /(?:^|\/)models--[^/]+?--([^/]+)\/snapshots\/[0-9a-f]{40}\/?$/.exec(path)?.[1];
-}
-
 export function isCommit(text: string): boolean {
   return /^[0-9a-f]{40}$/.test(text);
 }
