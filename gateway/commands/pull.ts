@@ -1,4 +1,4 @@
-/** `runnel pull NAME`: fetches a model of the catalogue, or a file of a hub, and prints its path. */
+/** `runnel pull NAME`: fetches a model of the catalogue, or a file or folder of a hub, and prints its path. */
 import { parseArgs } from 'node:util';
 import { catalogue } from '../model/catalogue.ts';
 import { isHubName } from '../model/hub/hub-file.ts';
@@ -13,12 +13,13 @@ export function pullUsage(): string {
   );
   return [
     'Usage: runnel pull NAME',
-    '       runnel pull [--endpoint URL] hf:OWNER/REPO/FILE.gguf',
+    '       runnel pull [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]',
     '',
     'Fetches a model and prints its path. There are:',
     ...rows,
     '',
-    'A file of a hub goes into the cache of Hugging Face’s tools (HF_HUB_CACHE, or hub in HF_HOME, or',
+    'hf:OWNER/REPO is a folder: config.json, tokenizer.json, what belongs to them, and weights as safetensors.',
+    'What comes from a hub goes into the cache of Hugging Face’s tools (HF_HUB_CACHE, or hub in HF_HOME, or',
     '~/.cache/huggingface/hub). A fetch that was interrupted goes on where it ended.',
     '',
     `  --endpoint URL   the hub (default HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
@@ -52,7 +53,7 @@ function pullByName(names: readonly string[], endpoint: string | undefined): Pro
   if (entry === undefined || names.length !== 1) {
     const known = catalogue.map((candidate) => candidate.name).join(', ');
     throw new UsageError(
-      `pull takes one name of: ${known}, or hf:OWNER/REPO/FILE.gguf (got ${JSON.stringify(names.join(' '))}).`,
+      `pull takes one name of: ${known}, or hf:OWNER/REPO[/FILE.gguf] (got ${JSON.stringify(names.join(' '))}).`,
     );
   }
   return pull(entry, process.stderr);

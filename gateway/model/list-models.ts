@@ -2,9 +2,10 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { catalogue } from './catalogue.ts';
-import { HubCache, hubFolder } from './hub/hub-cache.ts';
-import { hubFileOf } from './hub/hub-file.ts';
-import { cachePath } from './model-cache.ts';
+import { hubFolder } from './hub/hub-cache.ts';
+import { hubModelOf } from './hub/hub-file.ts';
+import { filesOf } from './huggingface/folder-files.ts';
+import { cachePath, findHubModel } from './model-cache.ts';
 
 export interface PulledModel {
   /** As --model takes it. */
@@ -16,14 +17,22 @@ export interface PulledModel {
 /** Of the catalogue first, then of the hub's cache by name. */
 export function listModels(): PulledModel[] {
   const named = catalogue.map((entry) => ({ name: entry.name, path: cachePath(entry) }));
-  const found = [...named, ...hubFiles()];
+  const found = [...named, ...hubModels()];
   return found.flatMap(({ name, path }) => {
-    const stats = statSync(path, { throwIfNoEntry: false });
-    return stats?.isFile() === true ? [{ name, bytes: stats.size, path }] : [];
+    const bytes = bytesOf(path);
+    return bytes === undefined ? [] : [{ name, bytes, path }];
   });
 }
 
-function hubFiles(): { name: string; path: string }[] {
+/** Of a file, or of all files of a folder's model; undefined where there is none. */
+function bytesOf(path: string): number | undefined {
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (stats?.isFile() === true) return stats.size;
+  if (stats?.isDirectory() !== true) return undefined;
+  return filesOf(path)?.reduce((sum, name) => sum + statSync(join(path, name)).size, 0);
+}
+
+function hubModels(): { name: string; path: string }[] {
   const names = entriesOf(hubFolder()).flatMap((folder) => {
     const [kind, owner, ...repo] = folder.split('--');
     return kind === 'models'
@@ -31,20 +40,20 @@ function hubFiles(): { name: string; path: string }[] {
       : [];
   });
   return names.sort().flatMap((name) => {
-    const file = hubFileOf(name);
-    const path = file === undefined ? undefined : new HubCache(file).find();
+    const model = hubModelOf(name);
+    const path = model === undefined ? undefined : findHubModel(model);
     return path === undefined ? [] : [{ name, path }];
   });
 }
 
-/** Names of the files in any snapshot: which of them main has, the cache knows. */
+/** Names of the repository and of the files in any snapshot: which of them main has, the cache knows. */
 function namesIn(snapshots: string, repoName: string): string[] {
   const names = entriesOf(snapshots).flatMap((commit) =>
     readdirSync(join(snapshots, commit), { recursive: true, encoding: 'utf8' }).map(
       (path) => `${repoName}/${path}`,
     ),
   );
-  return [...new Set(names)];
+  return [...new Set([repoName, ...names])];
 }
 
 /** Nothing where there is no such folder. */

@@ -4,7 +4,7 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { type CatalogueEntry, catalogue } from './catalogue.ts';
 import { HubCache } from './hub/hub-cache.ts';
-import { isHubName, parseHubName } from './hub/hub-file.ts';
+import { type HubModel, isHubName, parseHubName } from './hub/hub-file.ts';
 import { ModelFileError } from './model-file-error.ts';
 
 /** RUNNEL_CACHE, or ~/.cache/runnel, and in it the folder of models. */
@@ -21,13 +21,19 @@ export function cachePath(entry: Pick<CatalogueEntry, 'name'>): string {
  * that has not been pulled and is no path either; UsageError for a hub's name that is none.
  */
 export function resolveModel(nameOrPath: string): string {
-  if (isHubName(nameOrPath)) return new HubCache(parseHubName(nameOrPath)).find() ?? notFetched(nameOrPath);
+  if (isHubName(nameOrPath)) return findHubModel(parseHubName(nameOrPath)) ?? notFetched(nameOrPath);
   const entry = catalogue.find(({ name }) => name === nameOrPath);
   if (entry === undefined) return nameOrPath;
   const cached = cachePath(entry);
   if (existsSync(cached)) return cached;
   if (existsSync(nameOrPath)) return nameOrPath;
   return notFetched(entry.name);
+}
+
+/** The path of a file or folder in the hub's cache; undefined if it has not been fetched. */
+export function findHubModel(model: HubModel): string | undefined {
+  const cache = new HubCache(model);
+  return model.path === undefined ? cache.findFolder() : cache.findFile(model.path);
 }
 
 function notFetched(name: string): never {

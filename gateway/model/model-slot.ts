@@ -1,5 +1,5 @@
 import { stat } from 'node:fs/promises';
-import { identifyingFile } from './huggingface/folder.ts';
+import { identifyingFile } from './huggingface/folder-files.ts';
 import { loadModel } from './load-model.ts';
 import { identityOf, type Model } from './model.ts';
 

@@ -2,6 +2,7 @@ import type { BigIntStats } from 'node:fs';
 import { basename } from 'node:path';
 import type { ChatTemplate } from '../chat/chat-template.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { repoOfSnapshot } from './hub/repo-of-snapshot.ts';
 import { withoutPart } from './model-parts.ts';
 
 /** What the gateway knows of a model, read from its file's metadata, or from its folder. Tensors are the runner's. */
@@ -30,9 +31,12 @@ export interface Model {
   readonly device: bigint;
 }
 
-/** As clients name the model of a file: by the file's name without directory, part and .gguf. */
+/**
+ * As clients name the model of a file: by the file's name without directory, part and .gguf. That of a folder has the
+ * folder's name, or its repository's where the folder is one of the hub's cache.
+ */
 export function modelIdOf(path: string): string {
-  return basename(withoutPart(path), '.gguf');
+  return repoOfSnapshot(path) ?? basename(withoutPart(path), '.gguf');
 }
 
 /** A file that was replaced or written anew has another; as a runner's Ready.model_identity ends. */

@@ -1,6 +1,6 @@
 /**
  * Fetches one blob into a part file and checks it. However often this is interrupted, the next run goes on where the
- * last one ended; the blob gets its name only when its sha256 is right and it is on the disk.
+ * last one ended; the blob gets its name only when its hash is right and it is on the disk.
  */
 import { createHash } from 'node:crypto';
 import { createReadStream, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { PullError } from '../pull-error.ts';
 import { syncFolder } from '../sync-folder.ts';
 import type { HubCache } from './hub-cache.ts';
-import { type HubClient, type RemoteFile, reasonOf, TransferError } from './hub-client.ts';
+import { gitIdPattern, type HubClient, type RemoteFile, reasonOf, TransferError } from './hub-client.ts';
 import type { HubFile } from './hub-file.ts';
 
 export interface DownloadLimits {
@@ -39,7 +39,7 @@ export interface Download {
 
 export async function downloadBlob(download: Download): Promise<void> {
   const { cache, file, remote, limits } = download;
-  const part = cache.partPath(remote.sha256);
+  const part = cache.partPath(remote.hash);
   for (let vain = 0; sizeOf(part) < remote.bytes; ) {
     const before = sizeOf(part);
     try {
@@ -58,16 +58,16 @@ export async function downloadBlob(download: Download): Promise<void> {
       await sleep(limits.firstDelayMs * 2 ** (vain - 1));
     }
   }
-  const actual = await sha256Of(part);
-  if (actual !== remote.sha256) {
+  const actual = await hashOf(part, remote);
+  if (actual !== remote.hash) {
     rmSync(part, { force: true });
     rmSync(etagPath(part), { force: true });
     throw new PullError(
       65,
-      `${file.name} arrived with sha256 ${actual}, but ${remote.sha256} was promised; it has been removed.`,
+      `${file.name} arrived with ${isInGit(remote) ? 'the git id' : 'sha256'} ${actual}, but ${remote.hash} was promised; it has been removed.`,
     );
   }
-  renameSync(part, cache.blobPath(remote.sha256));
+  renameSync(part, cache.blobPath(remote.hash));
   rmSync(etagPath(part), { force: true });
   await syncFolder(dirname(part));
 }
@@ -146,8 +146,13 @@ function rememberEtag(part: string, etag: string | null): void {
   writeFileSync(etagPath(part), etag === null || etag.startsWith('W/') ? '' : etag);
 }
 
-async function sha256Of(path: string): Promise<string> {
-  const hash = createHash('sha256');
+function isInGit({ hash }: RemoteFile): boolean {
+  return gitIdPattern.test(hash);
+}
+
+/** Of the kind that was promised. Git's is of a head and the bytes. */
+async function hashOf(path: string, remote: RemoteFile): Promise<string> {
+  const hash = isInGit(remote) ? createHash('sha1').update(`blob ${remote.bytes}\0`) : createHash('sha256');
   for await (const chunk of createReadStream(path)) hash.update(chunk);
   return hash.digest('hex');
 }

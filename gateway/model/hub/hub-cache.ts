@@ -1,5 +1,5 @@
 /**
- * The cache that Hugging Face's own tools use, in their layout: models--OWNER--REPO with blobs/SHA256,
+ * The cache that Hugging Face's own tools use, in their layout: models--OWNER--REPO with blobs/HASH,
  * snapshots/COMMIT/FILE (a link to its blob) and refs/main (the commit that main was). What they have fetched is found
  * here, and the other way round.
  */
@@ -14,7 +14,8 @@ import {
 } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, relative, resolve, sep } from 'node:path';
-import type { HubFile } from './hub-file.ts';
+import { filesOf } from '../huggingface/folder-files.ts';
+import type { HubRepo } from './hub-file.ts';
 
 /** HF_HUB_CACHE, or hub in HF_HOME, or in ~/.cache/huggingface. */
 export function hubFolder(): string {
@@ -26,61 +27,81 @@ export function hubFolder(): string {
 export class HubCache {
   readonly #root: string;
   readonly #repoName: string;
-  readonly #file: HubFile;
 
-  constructor(file: HubFile, root = hubFolder()) {
+  constructor({ owner, repo }: HubRepo, root = hubFolder()) {
     this.#root = root;
-    this.#repoName = `models--${file.owner}--${file.repo}`;
-    this.#file = file;
+    this.#repoName = `models--${owner}--${repo}`;
   }
 
   /** The file at the commit that main was when it was last fetched; undefined if it has not been. */
-  find(): string | undefined {
-    let commit: string;
-    try {
-      commit = readFileSync(this.#path('refs', 'main'), 'utf8').trim();
-    } catch {
-      return undefined;
-    }
-    if (!isCommit(commit)) return undefined;
-    const path = this.snapshotPath(commit);
-    try {
-      // A link may lead to a blob of this repository, and nowhere else.
-      return isInside(realpathSync(this.#path()), realpathSync(path)) ? path : undefined;
-    } catch {
-      return undefined;
-    }
+  findFile(path: string): string | undefined {
+    const commit = this.#main();
+    const found = commit === undefined ? undefined : this.snapshotPath(commit, path);
+    return found !== undefined && this.#isOwn(found) ? found : undefined;
   }
 
-  blobPath(sha256: string): string {
-    return this.#path('blobs', sha256);
+  /** The folder of that commit, if every file of its model is there. */
+  findFolder(): string | undefined {
+    const commit = this.#main();
+    if (commit === undefined) return undefined;
+    const folder = this.snapshotPath(commit);
+    const files = filesOf(folder);
+    return files?.every((name) => this.#isOwn(join(folder, name))) ? folder : undefined;
+  }
+
+  /** hash: as the hub names the bytes, see RemoteFile. */
+  blobPath(hash: string): string {
+    return this.#path('blobs', hash);
   }
 
   /** What has arrived of a blob. Not the name other tools use: they may be fetching it too. */
-  partPath(sha256: string): string {
-    return `${this.blobPath(sha256)}.runnel-part`;
+  partPath(hash: string): string {
+    return `${this.blobPath(hash)}.runnel-part`;
   }
 
-  lockPath(sha256: string): string {
-    return inside(this.#root, '.locks', this.#repoName, `${sha256}.runnel-lock`);
+  lockPath(hash: string): string {
+    return inside(this.#root, '.locks', this.#repoName, `${hash}.runnel-lock`);
   }
 
-  snapshotPath(commit: string): string {
-    return this.#path('snapshots', commit, this.#file.path);
+  /** The folder of a commit, or a file of it. */
+  snapshotPath(commit: string, path = ''): string {
+    return this.#path('snapshots', commit, path);
   }
 
-  /** Makes the folders that a blob, its lock and its link need. */
-  prepare(sha256: string, commit: string): void {
-    const paths = [this.blobPath(sha256), this.lockPath(sha256), this.snapshotPath(commit)];
-    for (const path of [...paths, this.#path('refs', 'main')]) mkdirSync(dirname(path), { recursive: true });
+  /** Makes the folders that a blob and its lock need. */
+  prepare(hash: string): void {
+    for (const path of [this.blobPath(hash), this.lockPath(hash)])
+      mkdirSync(dirname(path), { recursive: true });
   }
 
-  /** Gives the blob its name in the snapshot, and says that this is what main is now. Returns the path. */
-  link(sha256: string, commit: string): string {
-    const path = this.snapshotPath(commit);
-    replace(path, (temporary) => symlinkSync(relative(dirname(path), this.blobPath(sha256)), temporary));
-    replace(this.#path('refs', 'main'), (temporary) => writeFileSync(temporary, commit));
+  /** Gives the blob its name in the snapshot, and returns the path. */
+  link(hash: string, commit: string, file: string): string {
+    const path = this.snapshotPath(commit, file);
+    replace(path, (temporary) => symlinkSync(relative(dirname(path), this.blobPath(hash)), temporary));
     return path;
+  }
+
+  /** Says that this commit is what main is now. */
+  setMain(commit: string): void {
+    replace(this.#path('refs', 'main'), (temporary) => writeFileSync(temporary, commit));
+  }
+
+  #main(): string | undefined {
+    try {
+      const commit = readFileSync(this.#path('refs', 'main'), 'utf8').trim();
+      return isCommit(commit) ? commit : undefined;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** A link may lead to a blob of this repository, and nowhere else. */
+  #isOwn(path: string): boolean {
+    try {
+      return isInside(realpathSync(this.#path()), realpathSync(path));
+    } catch {
+      return false;
+    }
   }
 
   #path(...parts: readonly string[]): string {
@@ -106,6 +127,7 @@ function isInside(root: string, path: string): boolean {
 /** Writes under another name first, so that whoever reads sees the old or the new. */
 function replace(path: string, write: (temporary: string) => void): void {
   const temporary = `${path}.tmp-${process.pid}`;
+  mkdirSync(dirname(path), { recursive: true });
   rmSync(temporary, { force: true });
   write(temporary);
   renameSync(temporary, path);

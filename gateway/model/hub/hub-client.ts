@@ -11,10 +11,14 @@ const ANSWER_TIMEOUT_MS = 30_000;
 /** Sizes and ranges are those of the file, not of something compressed. */
 const IDENTITY = { 'accept-encoding': 'identity' };
 
+export const gitIdPattern = /^[0-9a-f]{40}$/;
+const sha256Pattern = /^[0-9a-f]{64}$/;
+
 /** A file of one commit, as the hub describes it. */
 export interface RemoteFile {
   readonly commit: string;
-  readonly sha256: string;
+  /** Of its bytes: sha256, or git's own for a small file that is in git itself. */
+  readonly hash: string;
   readonly bytes: number;
 }
 
@@ -36,26 +40,38 @@ export class HubClient {
     this.#token = token;
   }
 
-  async describe(file: HubFile): Promise<RemoteFile> {
+  /** commit: of the file; what main is unless given. Throws PullError. */
+  async describe(file: HubFile, commit?: string): Promise<RemoteFile> {
+    const remote = await this.find(file, commit);
+    if (remote === undefined) throw new PullError(66, `${this.#endpoint.host} has no ${file.name}.`);
+    return remote;
+  }
+
+  /** As describe; undefined where the hub has no such file. */
+  async find(file: HubFile, wanted?: string): Promise<RemoteFile | undefined> {
     // What the file is stands in the answer of the hub itself, not in that of the store it redirects to.
-    const response = await this.#send(this.#urlOf(file), 'HEAD', IDENTITY, (url) => this.#isOwn(url));
+    const response = await this.#send(this.#urlOf(file, wanted), 'HEAD', IDENTITY, (url) => this.#isOwn(url));
     await response.body?.cancel();
+    if (response.status === 404) return undefined;
     const isRedirect = response.status >= 300 && response.status < 400;
     if (!response.ok && !isRedirect) throw this.#refusal(file, response);
     const { headers } = response;
     const commit = headers.get('x-repo-commit') ?? '';
-    const sha256 = (headers.get('x-linked-etag') ?? headers.get('etag') ?? '').replace(/^(W\/)?"|"$/g, '');
+    const hash = (headers.get('x-linked-etag') ?? headers.get('etag') ?? '').replace(/^(W\/)?"|"$/g, '');
     const bytes = Number(headers.get('x-linked-size') ?? headers.get('content-length') ?? Number.NaN);
-    if (!isCommit(commit)) {
-      throw new PullError(69, `${this.#endpoint.host} does not say which commit ${file.name} is of.`);
+    if (!isCommit(commit) || (wanted !== undefined && commit !== wanted)) {
+      const what =
+        wanted === undefined ? `which commit ${file.name} is of` : `that ${file.name} is of ${wanted}`;
+      throw new PullError(69, `${this.#endpoint.host} does not say ${what}.`);
     }
-    if (!/^[0-9a-f]{64}$/.test(sha256) || !Number.isSafeInteger(bytes) || bytes <= 0) {
+    const isHash = sha256Pattern.test(hash) || (!isWeights(file) && gitIdPattern.test(hash));
+    if (!isHash || !Number.isSafeInteger(bytes) || bytes <= 0) {
       throw new PullError(
         65,
-        `${this.#endpoint.host} gives no sha256 and size of ${file.name}, so that its bytes could not be checked.`,
+        `${this.#endpoint.host} gives no hash and size of ${file.name}, so that its bytes could not be checked.`,
       );
     }
-    return { commit, sha256, bytes };
+    return { commit, hash, bytes };
   }
 
   /**
@@ -146,6 +162,11 @@ export class HubClient {
     if (status === 429 || status >= 500) return new TransferError(`${host} answers ${status}`);
     return new PullError(69, `${host} answers ${status} to ${file.name}.`);
   }
+}
+
+/** Weights are never in git itself. */
+function isWeights({ path }: HubFile): boolean {
+  return /\.(gguf|safetensors)$/.test(path);
 }
 
 /** fetch hides what happened behind "fetch failed". */

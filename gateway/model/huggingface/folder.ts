@@ -8,11 +8,8 @@ import type { ModelDescription } from '../model-description.ts';
 import { ModelFileError } from '../model-file-error.ts';
 import { readConfig, readTokenizerConfig } from './config.ts';
 import { FolderError } from './folder-error.ts';
+import { identifyingFile, pickles, weightFiles, whyNoPickle } from './folder-files.ts';
 import { readJson, readText } from './json-file.ts';
-
-/** The file that stands for all weights: that of the only one, or the list of several. */
-const weightFiles = ['model.safetensors', 'model.safetensors.index.json'];
-const pickles = ['pytorch_model.bin', 'pytorch_model.bin.index.json'];
 
 /** Throws FolderError, TokenizerError or ModelFileError, and what reading itself throws. */
 export function describeFolder(path: string): ModelDescription {
@@ -37,19 +34,13 @@ export function describeFolder(path: string): ModelDescription {
   };
 }
 
-/** The file whose identity is the model's: the path itself, or in a folder the one that stands for its weights. */
-export function identifyingFile(path: string): string {
-  const inFolder = weightFiles.map((name) => join(path, name)).find((file) => existsSync(file));
-  return inFolder ?? path;
-}
-
 function weightsIn(folder: string): string {
   const file = identifyingFile(folder);
   if (file !== folder) return file;
   const pickle = pickles.find((name) => existsSync(join(folder, name)));
   if (pickle !== undefined) {
     throw new FolderError(
-      `its weights are a pickle (${pickle}), which can run programs when it is read; fetch or convert them as safetensors`,
+      `its weights are a pickle (${pickle}), ${whyNoPickle}; fetch or convert them as safetensors`,
     );
   }
   throw new FolderError(`there is neither ${weightFiles.join(' nor ')} in it`);

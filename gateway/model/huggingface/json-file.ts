@@ -12,6 +12,7 @@ export const fileLimits = {
   'tokenizer_config.json': 2 ** 24,
   'chat_template.jinja': 2 ** 22,
   'tokenizer.json': 2 ** 27,
+  'model.safetensors.index.json': 2 ** 23,
 } as const;
 
 export type FileName = keyof typeof fileLimits;

@@ -140,7 +140,7 @@ test('pull wants one name of the catalogue', async () => {
 test('pull takes an endpoint for a hub only, and a name of a hub that is one', async () => {
   const cases: [string[], RegExp][] = [
     [['--endpoint', 'http://localhost:1', 'smollm2'], /--endpoint is for names that begin with hf:/],
-    [['hf:owner/repo/../model.gguf'], /names no model file/],
+    [['hf:owner/repo/../model.gguf'], /names no model of a hub/],
     [['hf:owner/repo/model.gguf', 'hf:owner/repo/other.gguf'], /pull takes one name/],
     [['--endpoint', 'localhost', 'hf:owner/repo/model.gguf'], /is no http or https URL/],
   ];
