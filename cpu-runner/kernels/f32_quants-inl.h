@@ -11,7 +11,7 @@ struct F32Quants : QuantLayout<kType> {
 
   // q of byte i of codes.
   RUNNEL_INLINE Ints quants(Ints codes, uint32_t i) {
-    if constexpr (Layout::kFormat.values != nullptr) {
+    if constexpr (Layout::kFormat.has_values()) {
       static constexpr ByteTable kTable = value_table<Layout::kFormat>(0);
       return (look_up(kTable, codes) << static_cast<int32_t>(24 - 8 * i)) >> 24;
     }

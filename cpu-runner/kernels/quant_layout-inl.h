@@ -11,7 +11,7 @@ namespace runnel::RUNNEL_KERNELS {
 template <QuantFormat kFormat>
 static consteval ByteTable value_table(int32_t more) {
   ByteTable table{};
-  for (uint32_t i = 0; i < 16; ++i) table.bytes[i] = static_cast<uint8_t>(kFormat.values[i] + more);
+  for (uint32_t i = 0; i < 16; ++i) table.bytes[i] = static_cast<uint8_t>(kFormat.value(i) + more);
   return table;
 }
 

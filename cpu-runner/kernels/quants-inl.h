@@ -26,7 +26,7 @@ struct I8Quants : QuantLayout<kType> {
   using Layout = QuantLayout<kType>;
   static constexpr int32_t kLargestCode = (1 << Layout::kFormat.code_bits) - 1;
   static constexpr int32_t kLargestSum = kLargestCode * 127 * 2 * Layout::kFormat.sum_fours();
-  static constexpr bool kHasValues = Layout::kFormat.values != nullptr;
+  static constexpr bool kHasValues = Layout::kFormat.has_values();
   static constexpr bool kHasSign =
       Layout::kFormat.code_bits == 8 || (kHasValues && Layout::kFormat.code_offset == 0);
   using Dots = typename DotsOf<kHasSign, (!kHasValues && kLargestSum < 32768)>::Type;

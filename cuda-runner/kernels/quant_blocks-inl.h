@@ -56,7 +56,7 @@ __device__ inline uint32_t look_up(uint32_t x) {
   constexpr auto kWord = [](uint32_t first) {
     uint32_t word = 0;
     for (uint32_t i = 0; i < 4; ++i)
-      word |= uint32_t{static_cast<uint8_t>(kFormat.values[first + i])} << (8 * i);
+      word |= uint32_t{static_cast<uint8_t>(kFormat.value(first + i))} << (8 * i);
     return word;
   };
   constexpr uint32_t kTable[4] = {kWord(0), kWord(4), kWord(8), kWord(12)};
@@ -75,7 +75,7 @@ class QuantBlockView {
   static constexpr QuantFormat kFormat = quant_format(kType);
   static constexpr bool kHasTwoSums = kFormat.num_sums() == 2;
   // What codes, or values where there are such, are larger by than q, and have to be made up for.
-  static constexpr int32_t kExcess = kFormat.values != nullptr ? 0 : kFormat.code_offset;
+  static constexpr int32_t kExcess = kFormat.has_values() ? 0 : kFormat.code_offset;
 
   __device__ QuantBlockView(const DeviceMatrix& matrix, uint32_t tile, uint32_t block, uint32_t row_in_tile)
       : matrix_(matrix), row_(row_in_tile) {
@@ -174,7 +174,7 @@ class QuantBlockView {
     uint32_t codes = (low >> (kFormat.low_bits() * part_of<kFormat>(four))) & kFormat.low_mask();
     if constexpr (kHighBits > 0)
       codes |= ((high >> (four * kHighBits % 8)) & kFormat.high_mask()) << kFormat.low_bits();
-    if constexpr (kFormat.values != nullptr) return look_up<kFormat>(codes);
+    if constexpr (kFormat.has_values()) return look_up<kFormat>(codes);
     return codes;
   }
   __device__ int32_t sub_scale_byte(uint32_t i) const {

@@ -181,8 +181,8 @@ std::array<int8_t, kQuantBlockWeights> quants_of(TensorType type, const QuantBlo
   with_quantised_type(type, [&](auto constant) {
     constexpr QuantFormat kFormat = quant_format(constant);
     for (int8_t& quant : quants) {
-      if constexpr (kFormat.values != nullptr) {
-        quant = kFormat.values[quant];
+      if constexpr (kFormat.has_values()) {
+        quant = kFormat.value(static_cast<uint8_t>(quant));
       } else {
         quant = static_cast<int8_t>(quant - kFormat.code_offset);
       }

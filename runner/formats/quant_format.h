@@ -9,20 +9,22 @@
 
 namespace runnel {
 
-// The values of the codes of IQ4_NL and IQ4_XS.
+// What a code stands for: itself, or the value of this index.
+enum class CodeValues { kCode, kIq4, kMxfp4 };
+
+// IQ4_NL and IQ4_XS.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 
-// Those of MXFP4: numbers of 4 bits with an exponent, twice as large.
+// MXFP4: numbers of 4 bits with an exponent, twice as large.
 inline constexpr int8_t kMxfp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 struct QuantFormat {
   uint32_t code_bits;
   // q is the code less this. A code of 8 bits is q itself, as a signed byte.
   int32_t code_offset = 0;
-  // Where there are values, of which a code is the index, q is the value; none is below - code_offset, if it
-  // is not 0.
-  const int8_t* values = nullptr;
+  // Where it stands for a value, q is that; none is below - code_offset, if it is not 0.
+  CodeValues values = CodeValues::kCode;
   bool has_minimum = false;
   // d is the upper half of a float, not a half-precision number.
   bool has_bf16_scale = false;
@@ -34,6 +36,10 @@ struct QuantFormat {
   // words of low bits and behind them words of high bits. Byte i of each is of weight i of its fours. A word
   // of low bits has parts, the first in its lowest bits, each of another four with the same sub-scale; words
   // of high bits have the fours in order.
+  consteval bool has_values() const { return values != CodeValues::kCode; }
+  constexpr int8_t value(uint32_t code) const {
+    return values == CodeValues::kMxfp4 ? kMxfp4Values[code] : kIq4Values[code];
+  }
   consteval uint32_t num_words() const { return code_bits; }
   consteval uint32_t low_bits() const { return code_bits == 8 ? 8 : code_bits >= 4 ? 4 : 2; }
   consteval uint32_t high_bits() const { return code_bits - low_bits(); }
@@ -87,11 +93,11 @@ consteval QuantFormat quant_format(TensorType type) {
     case TensorType::kQ3_K:
       return {.code_bits = 3, .code_offset = 4, .num_sub_scales = 2};
     case TensorType::kIQ4_NL:
-      return {.code_bits = 4, .values = kIq4Values};
+      return {.code_bits = 4, .values = CodeValues::kIq4};
     case TensorType::kIQ4_XS:
-      return {.code_bits = 4, .values = kIq4Values, .num_sub_scales = 1};
+      return {.code_bits = 4, .values = CodeValues::kIq4, .num_sub_scales = 1};
     case TensorType::kMXFP4:
-      return {.code_bits = 4, .code_offset = 12, .values = kMxfp4Values, .has_bf16_scale = true};
+      return {.code_bits = 4, .code_offset = 12, .values = CodeValues::kMxfp4, .has_bf16_scale = true};
     case TensorType::kF32:
     case TensorType::kF16:
     case TensorType::kBF16:
