@@ -185,7 +185,7 @@ class FolderReader {
       return found == model_.tensors.end() ? std::nullopt : std::optional(found->rows());
     };
     const std::optional<uint64_t> rows = rows_of("token_embd.weight");
-    if (!rows) return {};  // which is told by whoever wants to load it
+    if (!rows || !config_.is_known) return {};  // which is told by whoever wants to load it
     const std::string& path = files_.config()->path();
     if (config_.vocab_size != *rows) {
       return error_of(path, "has vocab_size " + std::to_string(config_.vocab_size) + "; the embedding has " +

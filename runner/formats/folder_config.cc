@@ -293,7 +293,7 @@ class ConfigReader {
     // As transformers does it, unless the configuration says it.
     double magnitude = std::sqrt(1.0 + std::log(*longest / *original) / std::log(*original));
     if (const auto said = number_in({&scaling}, "attention_factor")) magnitude = *said;
-    put(key_of("rope.scaling.attn_factor"), magnitude);
+    put(key_of("rope.scaling.attn_factor"), double{static_cast<float>(magnitude)});  // as GGUF holds it
   }
 
   // The layers that see everything; none where the configuration does not tell layers apart.
@@ -394,6 +394,7 @@ Result<FolderConfig> read_folder_config(std::string_view text, const std::string
     if (*type == family.model_type) return ConfigReader(*config, family, path).read();
   }
   FolderConfig unknown;
+  unknown.is_known = false;
   unknown.architecture = type->get<std::string>();
   unknown.entries = {{"general.architecture", unknown.architecture}};
   return unknown;

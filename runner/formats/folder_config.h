@@ -14,6 +14,7 @@ namespace runnel {
 
 struct FolderConfig {
   std::string architecture;  // as GGUF names it
+  bool is_known = true;      // as one whose configurations are read
   std::vector<GgufEntry> entries;
   uint64_t head_dim = 0;    // 0: it does not say enough to know
   uint64_t vocab_size = 0;  // 0: it does not say

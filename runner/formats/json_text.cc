@@ -80,9 +80,22 @@ class Builder {
   uint32_t num_values_ = 0;
 };
 
+bool has_long_number(std::string_view text) {
+  size_t num_digits = 0;
+  for (const char c : text) {
+    num_digits = c >= '0' && c <= '9' ? num_digits + 1 : 0;
+    if (num_digits > kMaxJsonDigits) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& what) {
+  if (has_long_number(text)) {
+    return Error{ExitCode::kBadModel,
+                 what + " has more than " + std::to_string(kMaxJsonDigits) + " digits in a row."};
+  }
   Builder builder;
   if (!json::sax_parse(text, &builder)) return Error{ExitCode::kBadModel, what + " " + builder.fault() + "."};
   return builder.take_root();

@@ -77,7 +77,8 @@ WeightHandle WeightLoader::load(const std::vector<TensorView>& matrices,
 // As GGUF has it, in memory that copies owns if the file has it otherwise.
 TensorView WeightLoader::as_gguf(const TensorView& tensor, Copies& copies) const {
   const Arrangement arrangement = file_.arrangement_of(tensor);
-  if (arrangement.kind == Arrangement::kSame) return tensor;
+  const bool is_vector = tensor.num_dims == 1;
+  if (arrangement.kind == Arrangement::kSame || !(is_vector || backend_.needs_values())) return tensor;
   TensorView view = tensor;
   view.data = copies.emplace_back(arranged(tensor, arrangement));
   return view;
@@ -107,37 +108,30 @@ WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uin
 // One tensor of all experts, or one of each: "blk.0.ffn_up.3.weight" of expert 3.
 TensorView WeightLoader::rows_of_experts(const MatrixSpec& spec, uint64_t columns, uint64_t num_experts,
                                          std::vector<TensorView>& stored, Copies& copies) {
-  TensorView rows;
   constexpr std::string_view kAll = "_exps.";
   const size_t end = spec.name.find(kAll);
   const auto name_of = [&](uint64_t expert) {
     return spec.name.substr(0, end) + "." + std::to_string(expert) + "." +
            spec.name.substr(end + kAll.size());
   };
+  const std::array<uint64_t, 4> shape = {columns, spec.rows * num_experts, 1, 1};
   if (has(spec.name) || end == std::string::npos || !has(name_of(0))) {
     const TensorView* tensor = take(spec.name, 3, {columns, spec.rows, num_experts, 1});
-    if (tensor == nullptr) return rows;
-    stored.push_back(*tensor);
-    rows = *tensor;
-  } else {
-    std::vector<std::byte>& all = copies.emplace_back();
-    for (uint64_t expert = 0; expert < num_experts; ++expert) {
-      const TensorView* tensor = take(name_of(expert), 2, {columns, spec.rows, 1, 1});
-      if (tensor == nullptr) return rows;
-      if (expert > 0 && tensor->type != rows.type) {
-        refuse("has tensor " + quoted(tensor->name) + " of another type than those of other experts");
-        return rows;
-      }
-      all.insert(all.end(), tensor->data.begin(), tensor->data.end());
-      stored.push_back(*tensor);
-      rows = *tensor;
-    }
-    rows.name = spec.name;
-    rows.data = all;
+    if (tensor == nullptr) return {};
+    return stored.emplace_back(TensorView{tensor->name, tensor->type, 2, shape, tensor->data});
   }
-  rows.num_dims = 2;
-  rows.shape = {columns, spec.rows * num_experts, 1, 1};
-  return rows;
+  std::vector<std::byte>& all = copies.emplace_back();
+  for (uint64_t expert = 0; expert < num_experts; ++expert) {
+    const TensorView* tensor = take(name_of(expert), 2, {columns, spec.rows, 1, 1});
+    if (tensor == nullptr) return {};
+    if (expert > 0 && tensor->type != stored.back().type) {
+      refuse("has tensor " + quoted(tensor->name) + " of another type than those of other experts");
+      return {};
+    }
+    stored.push_back(*tensor);
+    if (backend_.needs_values()) all.insert(all.end(), tensor->data.begin(), tensor->data.end());
+  }
+  return {spec.name, stored.back().type, 2, shape, all};
 }
 
 WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, uint64_t columns,
@@ -149,7 +143,7 @@ WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, ui
     matrices.push_back(rows_of_experts(spec, columns, num_experts, stored, copies));
     if (!status_) return {};
   }
-  return load(matrices, stored);
+  return load(backend_.needs_values() ? matrices : stored, stored);
 }
 
 const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float>& values) {

@@ -59,12 +59,14 @@ TEST_CASE("safetensors: a header that is cut, too long or no JSON object is refu
       outcome_of(raw<uint64_t>(~uint64_t{0})).starts_with("FILE has a header of 18446744073709551615 bytes"));
   CHECK(outcome_of_header("[]") == "FILE has a header that is no JSON object.");
   CHECK(outcome_of_header("") == "The header of FILE is not JSON at byte 1.");
-  CHECK(outcome_of_header("{\"a\": nan}") == "The header of FILE is not JSON at byte 7.");
+  CHECK(outcome_of_header("{\"a\": nan}") == "The header of FILE is not JSON at byte 8.");
   CHECK(outcome_of_header("{} {}").starts_with("The header of FILE is not JSON at byte "));
   CHECK(outcome_of_header("{\"\xff\": 1}").starts_with("The header of FILE is not UTF-8 at byte "));
   CHECK(outcome_of_header("{\"a\": 1, \"a\": 1}") == "The header of FILE has \"a\" twice in one object.");
   CHECK(outcome_of_header(std::string(100'000, '[')) ==
         "The header of FILE is nested deeper than 64 levels.");
+  CHECK(outcome_of_header("[" + std::string(4097, '1') + "]") ==
+        "The header of FILE has more than 4096 digits in a row.");
   std::string values = "[0";
   for (uint32_t i = 0; i < kMaxJsonValues; ++i) values += ",0";
   CHECK(outcome_of_header(values + "]") == "The header of FILE has more than 1048576 values.");
@@ -107,7 +109,7 @@ TEST_CASE("safetensors: tensors fill the data, each byte one's") {
         }) == "FILE has tensor \"second\" inside another one.");
   CHECK(outcome_of([](Header& h) {
           h["first"]["data_offsets"] = {16, 80};
-        }) == "FILE has tensor \"first\" inside another one.");
+        }) == "FILE has bytes that are no tensor's before tensor \"first\".");
   CHECK(outcome_of([](Header& h) { h.erase("first"); }) ==
         "FILE has bytes that are no tensor's before tensor \"second\".");
   CHECK(outcome_of([](Header& h) { h.erase("second"); }) ==
