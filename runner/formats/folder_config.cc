@@ -1,13 +1,11 @@
 #include "runner/formats/folder_config.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <numbers>
 #include <optional>
 
+#include "runner/formats/folder_values.h"
 #include "runner/formats/json_text.h"
 #include "runner/formats/quoted.h"
 
@@ -16,7 +14,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr uint64_t kMaxHeadDim = 1 << 16;  // for which factors are computed; models have far less
 constexpr uint64_t kMaxLayerTypes = 1 << 16;
 
 // An architecture, and how transformers reads a configuration of it.
@@ -37,23 +34,13 @@ constexpr Family kFamilies[] = {
     {"gpt2", "gpt2", true, "gelu_new"},
 };
 
-// A value as GGUF's metadata would have it. What is none there is an array, which nobody takes for a number.
-GgufValue value_of(const json& value) {
-  if (value.is_number_unsigned()) return value.get<uint64_t>();
-  if (value.is_number_integer()) return value.get<int64_t>();
-  if (value.is_number_float()) return value.get<double>();
-  if (value.is_boolean()) return value.get<bool>();
-  if (value.is_string()) return value.get<std::string>();
-  return GgufArray{0, value.size()};
-}
-
-class ConfigReader {
+class ConfigReader : private FolderValues {
  public:
   ConfigReader(const json& config, const Family& family, const std::string& path)
-      : config_(config), family_(family), path_(path) {}
+      : FolderValues(config, std::string(family.architecture), path), family_(family) {}
 
   Result<FolderConfig> read() {
-    found_.architecture = family_.architecture;
+    found().architecture = family_.architecture;
     put("general.architecture", std::string(family_.architecture));
     refuse_variants();
     require_keys();
@@ -61,53 +48,20 @@ class ConfigReader {
       read_gpt2();
     } else {
       read_sizes();
-      read_rope();
+      read_folder_rope(*this);
       read_window();
       if (family_.architecture == "gemma3") read_gemma3();
       if (family_.architecture == "qwen3moe") read_experts();
     }
-    found_.vocab_size = count("vocab_size").value_or(0);
+    found().vocab_size = count("vocab_size").value_or(0);
     const json* tied = find("tie_word_embeddings");
     if (tied != nullptr && !tied->is_boolean())
       refuse("has a tie_word_embeddings that is neither true nor false");
-    found_.is_tied = tied != nullptr && tied->is_boolean() ? tied->get<bool>() : family_.is_tied;
-    if (!status_) return status_.error();
-    return found_;
+    found().is_tied = tied != nullptr && tied->is_boolean() ? tied->get<bool>() : family_.is_tied;
+    return finish();
   }
 
  private:
-  // The first one is kept.
-  void refuse(const std::string& sentence) {
-    if (status_) status_ = Error{ExitCode::kBadModel, path_ + " " + sentence + "."};
-  }
-
-  // null is as good as missing.
-  static const json* find_in(const json& object, const char* name) {
-    const auto found = object.find(name);
-    return found == object.end() || found->is_null() ? nullptr : &*found;
-  }
-  const json* find(const char* name) const { return find_in(config_, name); }
-  std::optional<uint64_t> count(const char* name) const {
-    const json* value = find(name);
-    return value != nullptr && value->is_number_unsigned() ? std::optional(value->get<uint64_t>())
-                                                           : std::nullopt;
-  }
-  bool is_true(const char* name) const {
-    const json* value = find(name);
-    return value != nullptr && *value != false;
-  }
-
-  void put(std::string key, GgufValue value) { found_.entries.push_back({std::move(key), std::move(value)}); }
-  std::string key_of(const char* name) const { return std::string(family_.architecture) + "." + name; }
-  void copy(const char* name, const char* key) {
-    if (const json* value = find(name)) put(key_of(key), value_of(*value));
-  }
-  // As a number with a fraction, of which JSON writes some without.
-  void put_number(const json* value, const char* key) {
-    if (value == nullptr) return;
-    put(key_of(key), value->is_number() ? GgufValue(value->get<double>()) : value_of(*value));
-  }
-
   // What other configurations have and would be computed wrongly here.
   void refuse_variants() {
     if (find("quantization_config") != nullptr)
@@ -139,7 +93,7 @@ class ConfigReader {
           Key{"head_dim", {"qwen3", "qwen3_moe", "gemma3_text"}},
           Key{"sliding_window", {"mistral", "gemma3_text"}}}) {
       if (std::ranges::find(key.model_types, family_.model_type) != key.model_types.end() &&
-          !config_.contains(key.name))
+          !config().contains(key.name))
         refuse("lacks " + std::string(key.name));
     }
   }
@@ -172,128 +126,10 @@ class ConfigReader {
     const std::optional<uint64_t> hidden = count("hidden_size");
     const std::optional<uint64_t> heads = count("num_attention_heads");
     if (const auto head_dim = count("head_dim")) {
-      found_.head_dim = *head_dim;
+      found().head_dim = *head_dim;
     } else if (hidden && heads && *heads != 0) {
-      found_.head_dim = *hidden / *heads;
+      found().head_dim = *hidden / *heads;
     }
-  }
-
-  // What rotates heads: rope_parameters of newer configurations, rope_theta and rope_scaling of older ones.
-  void read_rope() {
-    const json* parameters = find("rope_parameters");
-    if (parameters != nullptr && family_.architecture == "gemma3") {
-      const json* local = find_in_object(*parameters, "sliding_attention");
-      parameters = find_in_object(*parameters, "full_attention");
-      if (local == nullptr || parameters == nullptr)
-        return refuse("has rope_parameters without full_attention and sliding_attention");
-      check_default(*local);
-      put_number(find_in_object(*local, "rope_theta"), "rope.freq_base_swa");
-    } else {
-      put_number(find("rope_local_base_freq"), "rope.freq_base_swa");
-    }
-    const json* scaling = parameters != nullptr ? parameters : find("rope_scaling");
-    if (scaling != nullptr && !scaling->is_object()) return refuse("has rope parameters that are no object");
-    const json none = json::object();
-    if (scaling == nullptr) scaling = &none;
-    const json* theta = find_in(*scaling, "rope_theta");
-    if (theta == nullptr) theta = find("rope_theta");
-    put_number(theta, "rope.freq_base");
-    read_rotary_dim(find_in(*scaling, "partial_rotary_factor"));
-    read_scaling(*scaling, theta != nullptr && theta->is_number() ? theta->get<double>() : 10'000.0);
-  }
-
-  static const json* find_in_object(const json& value, const char* name) {
-    return value.is_object() ? find_in(value, name) : nullptr;
-  }
-
-  static std::string rope_type_of(const json& scaling) {
-    const json* type = find_in_object(scaling, "rope_type");
-    if (type == nullptr) type = find_in_object(scaling, "type");
-    if (type == nullptr) return "default";
-    if (!type->is_string()) return "?";
-    return *type == "su" ? "longrope" : type->get<std::string>();  // as Phi-3's first configurations call it
-  }
-
-  void check_default(const json& scaling) {
-    if (rope_type_of(scaling) != "default")
-      refuse("scales the positions of layers with a window, which is not supported");
-  }
-
-  void read_rotary_dim(const json* factor) {
-    if (factor == nullptr) factor = find("partial_rotary_factor");
-    if (factor == nullptr) return;
-    if (!factor->is_number() || !(factor->get<double>() > 0 && factor->get<double>() <= 1))
-      return refuse("has a partial_rotary_factor that is not above 0 and at most 1");
-    const double share = factor->get<double>();
-    if (share != 1.0 && family_.architecture != "phi3")
-      return refuse("has a partial_rotary_factor, which is not supported for this architecture");
-    if (found_.head_dim > 0 && found_.head_dim <= kMaxHeadDim)
-      put(key_of("rope.dimension_count"),
-          static_cast<uint64_t>(share * static_cast<double>(found_.head_dim)));
-  }
-
-  void read_scaling(const json& scaling, double theta) {
-    const std::string type = rope_type_of(scaling);
-    if (type == "default") return;
-    if (type == "llama3" && family_.architecture == "llama") return read_llama3(scaling, theta);
-    put(key_of("rope.scaling.type"), type);
-    if (type == "linear") put_number(find_in(scaling, "factor"), "rope.scaling.factor");
-    if (type == "longrope" && family_.architecture == "phi3") read_longrope(scaling);
-  }
-
-  // Of the first object that has it.
-  static std::optional<double> number_in(std::initializer_list<const json*> objects, const char* name) {
-    for (const json* object : objects) {
-      const json* value = find_in(*object, name);
-      if (value != nullptr && value->is_number()) return value->get<double>();
-    }
-    return std::nullopt;
-  }
-
-  // Llama 3's scaling: pairs with long waves turn slower by the factor, those with short ones as ever, and
-  // those between by a mean of both. As transformers computes it (modeling_rope_utils).
-  void read_llama3(const json& scaling, double theta) {
-    const auto factor = number_in({&scaling}, "factor");
-    const auto low = number_in({&scaling}, "low_freq_factor");
-    const auto high = number_in({&scaling}, "high_freq_factor");
-    const auto original = number_in({&scaling, &config_}, "original_max_position_embeddings");
-    if (!factor || !low || !high || !original || !(*high > *low)) {
-      return refuse(
-          "lacks factor, low_freq_factor, a larger high_freq_factor or original_max_position_embeddings, "
-          "numbers that rope scaling \"llama3\" needs");
-    }
-    if (found_.head_dim > kMaxHeadDim) return refuse("has heads of too many values");
-    std::vector<float> factors;
-    const auto dim = static_cast<double>(found_.head_dim);
-    for (uint64_t pair = 0; pair < found_.head_dim / 2; ++pair) {
-      const double wave = 2.0 * std::numbers::pi * std::pow(theta, 2.0 * static_cast<double>(pair) / dim);
-      const double smooth = std::clamp((*original / wave - *low) / (*high - *low), 0.0, 1.0);
-      factors.push_back(static_cast<float>(1.0 / ((1.0 - smooth) / *factor + smooth)));
-    }
-    if (!factors.empty()) found_.factors.emplace_back("rope_freqs.weight", std::move(factors));
-  }
-
-  void read_longrope(const json& scaling) {
-    for (const auto& [name, tensor] : {std::pair("short_factor", "rope_factors_short.weight"),
-                                       std::pair("long_factor", "rope_factors_long.weight")}) {
-      const json* list = find_in(scaling, name);
-      std::vector<float> factors;
-      if (list != nullptr && list->is_array()) {
-        for (const json& value : *list)
-          factors.push_back(value.is_number() ? value.get<float>() : std::numeric_limits<float>::quiet_NaN());
-      }
-      if (factors.empty()) return refuse("lacks " + std::string(name) + ", a list of numbers");
-      found_.factors.emplace_back(tensor, std::move(factors));
-    }
-    const auto original = number_in({&config_, &scaling}, "original_max_position_embeddings");
-    const auto longest = number_in({&config_}, "max_position_embeddings");
-    if (!original || !longest || !(*original > 1) || *original > *longest)
-      return refuse("lacks an original_max_position_embeddings from 2 to max_position_embeddings");
-    put(key_of("rope.scaling.original_context_length"), static_cast<uint64_t>(*original));
-    // As transformers does it, unless the configuration says it.
-    double magnitude = std::sqrt(1.0 + std::log(*longest / *original) / std::log(*original));
-    if (const auto said = number_in({&scaling}, "attention_factor")) magnitude = *said;
-    put(key_of("rope.scaling.attn_factor"), double{static_cast<float>(magnitude)});  // as GGUF holds it
   }
 
   // The layers that see everything; none where the configuration does not tell layers apart.
@@ -335,7 +171,7 @@ class ConfigReader {
     const auto layers = count("num_hidden_layers");
     const auto heads = count("num_attention_heads");
     constexpr uint64_t kLayersOfLargest = 62;  // see gemma3_spec
-    uint64_t wanted = found_.head_dim;
+    uint64_t wanted = found().head_dim;
     if (layers == kLayersOfLargest && heads && *heads != 0)
       wanted = count("hidden_size").value_or(0) / *heads;
     if (scale != nullptr && *scale != wanted)
@@ -369,11 +205,7 @@ class ConfigReader {
       refuse("has layers without experts (decoder_sparse_step, mlp_only_layers), which are not supported");
   }
 
-  const json& config_;
   const Family& family_;
-  const std::string& path_;
-  FolderConfig found_;
-  Result<void> status_;
 };
 
 }  // namespace

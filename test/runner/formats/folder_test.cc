@@ -130,6 +130,10 @@ TEST_CASE("folders: what would be computed otherwise than transformers does is r
         begin + "has text_config: it is of a model that reads more than text, which is not supported.");
   CHECK(of("llama3", "rope_parameters", {{"rope_type", "llama3"}, {"factor", 8}})
             .starts_with(begin + "lacks factor, low_freq_factor, "));
+  CHECK(of("llama3", "rope_parameters", {{"rope_type", "linear"}}) ==
+        begin + "asks for rope scaling \"linear\" without a factor.");
+  CHECK(of("phi3", "original_max_position_embeddings", 1e300) ==
+        begin + "lacks an original_max_position_embeddings from 2 to max_position_embeddings.");
   CHECK(of("llama3", "partial_rotary_factor", 0.5) ==
         begin + "has a partial_rotary_factor, which is not supported for this architecture.");
   CHECK(of("llama3", "tie_word_embeddings", "yes") ==
