@@ -81,6 +81,9 @@ class Backend {
   // Takes matrices of equal columns() stacked by rows, as one weight for one product. Copies what it needs.
   // Fails with kBadModel for a type or shape it cannot compute with, naming the tensor.
   virtual Result<WeightHandle> load_matrix(std::span<const TensorView> stacked) = 0;
+  // Whether the values of matrices matter to it. Where not, they are handed over in any order, so that nobody
+  // has to read a file for them.
+  virtual bool needs_values() const { return true; }
   // Takes gains or biases; name is that of the first tensor they come from.
   virtual Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) = 0;
   // Once, after the weights: what will be computed with them. Sets aside all memory of a step but the cache's

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "runner/commands/memory_plan.h"
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "runner/models/registry.h"
 
 namespace runnel {
@@ -35,7 +35,7 @@ StepWeights step_weights_of(std::span<const TensorView> tensors) {
   return weights;
 }
 
-ordered_json describe(const GgufFile& file, const ModelConfig& config) {
+ordered_json describe(const ModelFile& file, const ModelConfig& config) {
   struct Total {
     uint64_t num_tensors = 0;
     uint64_t bytes = 0;
@@ -65,7 +65,7 @@ ordered_json describe(const GgufFile& file, const ModelConfig& config) {
           {"rotary_dim", config.rotary_dim},
           {"rope_theta", config.rope_theta},
           {"norm_epsilon", config.norm_epsilon},
-          {"gguf_version", file.version()},
+          {"gguf_version", file.gguf_version() ? ordered_json(*file.gguf_version()) : ordered_json(nullptr)},
           {"file_bytes", file.file_bytes()},
           {"identity", file.identity()},
           {"step_weight_bytes", step.bytes},
@@ -107,7 +107,7 @@ void print_lines(const ordered_json& description, std::ostream& out) {
 Result<void> inspect(const EngineFlags& flags, const BackendFactory& factory, bool json, std::ostream& out) {
   const Result<ModelFiles> opened = ModelFiles::open(flags.model);
   if (!opened.ok()) return opened.error();
-  const Result<GgufFile> file = GgufFile::read(*opened);
+  const Result<ModelFile> file = ModelFile::read(*opened);
   if (!file.ok()) return file.error();
   const Result<ModelConfig> config = read_config(*file, flags.architecture);
   if (!config.ok()) return config.error();

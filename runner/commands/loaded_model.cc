@@ -110,7 +110,7 @@ Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> back
 Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
   if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
-  Result<GgufFile> file = GgufFile::read(opened);
+  Result<ModelFile> file = ModelFile::read(opened);
   if (!file.ok()) return file.error();
   const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = kMaxHeadRows};
   Result<std::unique_ptr<Model>> model =

@@ -9,7 +9,7 @@
 
 #include "runner/backend.h"
 #include "runner/engine.h"
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "runner/models/model.h"
 #include "runner/models/registry.h"
 #include "runner/result.h"
@@ -66,7 +66,7 @@ constexpr uint32_t kMaxModelLen = 1u << 20;
 
 struct LoadedModel {
   std::unique_ptr<Backend> backend;
-  GgufFile file;
+  ModelFile file;
   std::unique_ptr<Model> model;
   std::unique_ptr<Engine> engine;
   uint64_t kv_cache_bytes;

@@ -33,6 +33,8 @@ class PlanningBackend final : public ForwardingBackend {
     return handle;
   }
 
+  bool needs_values() const override { return false; }
+
   Result<WeightHandle> load_vector(const std::string& name, std::span<const float> values) override {
     weights_ += values.size_bytes();
     return ForwardingBackend::load_vector(name, values);

@@ -1,4 +1,4 @@
-// The bytes of a GGUF file, taken apart. Internal to formats/: others use gguf.h.
+// The bytes of a GGUF file, taken apart. Internal to formats/: others use model_file.h.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runner/formats/byte_reader.h"
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "runner/result.h"
 
 namespace runnel {

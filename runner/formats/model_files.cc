@@ -1,5 +1,7 @@
 #include "runner/formats/model_files.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -43,7 +45,14 @@ std::optional<PartName> part_name_of(const std::string& path) {
 }  // namespace
 
 Result<ModelFiles> ModelFiles::open(const std::string& path) {
+  struct stat status;  // of what cannot be examined the opening tells
+  if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return open_folder(path);
+  if (path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json")) {
+    return Error{ExitCode::kBadModel,
+                 quoted(path) + " is weights without their config.json; name the folder that has both."};
+  }
   ModelFiles files;
+  files.path_ = path;
   const std::optional<PartName> name = part_name_of(path);
   if (name && name->number != 1) {
     return Error{ExitCode::kBadModel, quoted(path) + " is part " + std::to_string(name->number) + " of " +

@@ -63,7 +63,7 @@ Result<double> rope_factor(const HyperParameters& parameters, const Architecture
   return factor;
 }
 
-Result<uint32_t> vocabulary_size(const GgufFile& file, const HyperParameters& parameters) {
+Result<uint32_t> vocabulary_size(const ModelFile& file, const HyperParameters& parameters) {
   const TensorView* embedding = file.find_tensor("token_embd.weight");
   if (embedding == nullptr) return parameters.error("lacks tensor \"token_embd.weight\"");
   const uint64_t rows = embedding->rows();
@@ -79,7 +79,7 @@ Result<uint32_t> vocabulary_size(const GgufFile& file, const HyperParameters& pa
   return static_cast<uint32_t>(rows);
 }
 
-Result<const Architecture*> checked_architecture(const GgufFile& file, std::string_view expected) {
+Result<const Architecture*> checked_architecture(const ModelFile& file, std::string_view expected) {
   const std::optional<std::string> found = file.text("general.architecture");
   if (!found) return Error{ExitCode::kBadModel, file.path() + " lacks metadata general.architecture."};
   const Architecture* architecture = find_architecture(*found);
@@ -155,7 +155,7 @@ Result<void> read_sizes(const HyperParameters& parameters, ModelConfig& config) 
 
 }  // namespace
 
-Result<ModelConfig> read_config(const GgufFile& file, std::string_view expected_architecture) {
+Result<ModelConfig> read_config(const ModelFile& file, std::string_view expected_architecture) {
   const Result<const Architecture*> architecture = checked_architecture(file, expected_architecture);
   if (!architecture) return architecture.error();
   const HyperParameters parameters(file, std::string((*architecture)->name));

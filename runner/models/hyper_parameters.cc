@@ -4,7 +4,7 @@
 
 namespace runnel {
 
-HyperParameters::HyperParameters(const GgufFile& file, std::string architecture)
+HyperParameters::HyperParameters(const ModelFile& file, std::string architecture)
     : file_(file), architecture_(std::move(architecture)) {}
 
 std::string HyperParameters::key(std::string_view name) const {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "runner/result.h"
 
 namespace runnel {
@@ -14,7 +14,7 @@ namespace runnel {
 class HyperParameters {
  public:
   // The file outlives this.
-  HyperParameters(const GgufFile& file, std::string architecture);
+  HyperParameters(const ModelFile& file, std::string architecture);
 
   // "llama.block_count" of "block_count".
   std::string key(std::string_view name) const;
@@ -32,7 +32,7 @@ class HyperParameters {
   Result<std::optional<std::string>> text(std::string_view name) const;
 
  private:
-  const GgufFile& file_;
+  const ModelFile& file_;
   std::string architecture_;
 };
 

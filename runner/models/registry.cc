@@ -45,7 +45,7 @@ std::string architecture_names() {
   return names;
 }
 
-Result<std::unique_ptr<Model>> load_model(const GgufFile& file, std::string_view expected_architecture,
+Result<std::unique_ptr<Model>> load_model(const ModelFile& file, std::string_view expected_architecture,
                                           uint32_t max_positions, Backend& backend, const StepLimits& limits,
                                           const LoadProgressFn& progress) {
   Result<ModelConfig> config = read_config(file, expected_architecture);

@@ -20,7 +20,7 @@ std::string describe_shape(uint32_t num_dims, const std::array<uint64_t, 4>& sha
 
 }  // namespace
 
-WeightLoader::WeightLoader(const GgufFile& file, Backend& backend, const LoadProgressFn& progress)
+WeightLoader::WeightLoader(const ModelFile& file, Backend& backend, const LoadProgressFn& progress)
     : file_(file), backend_(backend), progress_(progress) {
   for (const TensorView& tensor : file.tensors()) total_bytes_ += tensor.data.size();
   status_ = backend_.expect_weights(total_bytes_);
@@ -63,55 +63,105 @@ void WeightLoader::done(const TensorView& tensor) {
   if (progress_) progress_(loaded_bytes_, total_bytes_);
 }
 
-WeightHandle WeightLoader::load(const std::vector<TensorView>& matrices) {
+WeightHandle WeightLoader::load(const std::vector<TensorView>& matrices,
+                                const std::vector<TensorView>& stored) {
   const Result<WeightHandle> weight = backend_.load_matrix(matrices);
   if (!weight) {
     fail(of_file(weight.error()));
     return {};
   }
-  for (const TensorView& matrix : matrices) done(matrix);
+  for (const TensorView& tensor : stored) done(tensor);
   return *weight;
+}
+
+// As GGUF has it, in memory that copies owns if the file has it otherwise.
+TensorView WeightLoader::as_gguf(const TensorView& tensor, Copies& copies) const {
+  const Arrangement arrangement = file_.arrangement_of(tensor);
+  const bool is_vector = tensor.num_dims == 1;
+  if (arrangement.kind == Arrangement::kSame || !(is_vector || backend_.needs_values())) return tensor;
+  TensorView view = tensor;
+  view.data = copies.emplace_back(arranged(tensor, arrangement));
+  return view;
 }
 
 WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns) {
   std::vector<TensorView> matrices;
+  std::vector<TensorView> stored;
+  Copies copies;
   for (const MatrixSpec& spec : stacked) {
     const uint64_t rows_of_all = spec.rows_of_all == 0 ? spec.rows : spec.rows_of_all;
     const TensorView* tensor = take(spec.name, 2, {columns, rows_of_all, 1, 1});
     if (tensor == nullptr) return {};
-    TensorView& rows = matrices.emplace_back(*tensor);
     const size_t row_bytes = tensor->data.size() / rows_of_all;
-    rows.shape[1] = spec.rows;
-    rows.data = tensor->data.subspan(spec.first_row * row_bytes, spec.rows * row_bytes);
+    const auto part_of = [&](const TensorView& whole) {
+      TensorView rows = whole;
+      rows.shape[1] = spec.rows;
+      rows.data = whole.data.subspan(spec.first_row * row_bytes, spec.rows * row_bytes);
+      return rows;
+    };
+    matrices.push_back(part_of(as_gguf(*tensor, copies)));
+    stored.push_back(part_of(*tensor));
   }
-  return load(matrices);
+  return load(matrices, stored);
+}
+
+// One tensor of all experts, or one of each: "blk.0.ffn_up.3.weight" of expert 3.
+TensorView WeightLoader::rows_of_experts(const MatrixSpec& spec, uint64_t columns, uint64_t num_experts,
+                                         std::vector<TensorView>& stored, Copies& copies) {
+  constexpr std::string_view kAll = "_exps.";
+  const size_t end = spec.name.find(kAll);
+  const auto name_of = [&](uint64_t expert) {
+    return spec.name.substr(0, end) + "." + std::to_string(expert) + "." +
+           spec.name.substr(end + kAll.size());
+  };
+  const std::array<uint64_t, 4> shape = {columns, spec.rows * num_experts, 1, 1};
+  if (has(spec.name) || end == std::string::npos || !has(name_of(0))) {
+    const TensorView* tensor = take(spec.name, 3, {columns, spec.rows, num_experts, 1});
+    if (tensor == nullptr) return {};
+    return stored.emplace_back(TensorView{tensor->name, tensor->type, 2, shape, tensor->data});
+  }
+  std::vector<std::byte>& all = copies.emplace_back();
+  for (uint64_t expert = 0; expert < num_experts; ++expert) {
+    const TensorView* tensor = take(name_of(expert), 2, {columns, spec.rows, 1, 1});
+    if (tensor == nullptr) return {};
+    if (expert > 0 && tensor->type != stored.back().type) {
+      refuse("has tensor " + quoted(tensor->name) + " of another type than those of other experts");
+      return {};
+    }
+    stored.push_back(*tensor);
+    if (backend_.needs_values()) all.insert(all.end(), tensor->data.begin(), tensor->data.end());
+  }
+  return {spec.name, stored.back().type, 2, shape, all};
 }
 
 WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, uint64_t columns,
                                    uint64_t num_experts) {
   std::vector<TensorView> matrices;
+  std::vector<TensorView> stored;
+  Copies copies;
   for (const MatrixSpec& spec : stacked) {
-    const TensorView* tensor = take(spec.name, 3, {columns, spec.rows, num_experts, 1});
-    if (tensor == nullptr) return {};
-    TensorView& rows = matrices.emplace_back(*tensor);
-    rows.num_dims = 2;
-    rows.shape = {columns, spec.rows * num_experts, 1, 1};
+    matrices.push_back(rows_of_experts(spec, columns, num_experts, stored, copies));
+    if (!status_) return {};
   }
-  return load(matrices);
+  return load(backend_.needs_values() ? matrices : stored, stored);
 }
 
 const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float>& values) {
   const TensorView* tensor = take(spec.name, 1, {spec.size, 1, 1, 1});
   if (tensor == nullptr) return nullptr;
-  if (tensor->type != TensorType::kF32 && tensor->type != TensorType::kF16) {
+  if (is_quantised(tensor->type)) {
     fail({ExitCode::kBadModel, file_.path() + ": tensor " + quoted(spec.name) + " of type " +
                                    std::string(type_name(tensor->type)) +
-                                   " is no vector of F32 or F16, as it would have to be."});
+                                   " is no vector of F32, F16 or BF16, as it would have to be."});
     return nullptr;
   }
   const size_t first = values.size();
   values.resize(first + spec.size);
-  dequantize_row(tensor->type, tensor->data, std::span(values).subspan(first));
+  Copies copies;
+  dequantize_row(tensor->type, as_gguf(*tensor, copies).data, std::span(values).subspan(first));
+  if (file_.arrangement_of(*tensor).kind == Arrangement::kLessOne) {
+    for (float& value : std::span(values).subspan(first)) value += 1.0f;
+  }
   return tensor;
 }
 

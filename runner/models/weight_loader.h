@@ -7,13 +7,14 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <list>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "runner/backend.h"
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "runner/result.h"
 
 namespace runnel {
@@ -37,7 +38,7 @@ struct VectorSpec {
 class WeightLoader {
  public:
   // All three outlive the loader. progress may be empty.
-  WeightLoader(const GgufFile& file, Backend& backend, const LoadProgressFn& progress);
+  WeightLoader(const ModelFile& file, Backend& backend, const LoadProgressFn& progress);
 
   bool has(std::string_view name) const { return file_.find_tensor(name) != nullptr; }
 
@@ -46,10 +47,10 @@ class WeightLoader {
   WeightHandle matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns);
   // Matrices of each expert, (experts, rows, columns), the experts' rows one below the other.
   WeightHandle experts(std::initializer_list<MatrixSpec> stacked, uint64_t columns, uint64_t num_experts);
-  // Vectors of F32 or F16, one after the other.
+  // Vectors of F32, F16 or BF16, one after the other.
   WeightHandle vector(std::initializer_list<VectorSpec> stacked);
   WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
-  // A vector of F32 or F16 for the model itself; empty after a failure.
+  // A vector of F32, F16 or BF16 for the model itself; empty after a failure.
   std::vector<float> values(const std::string& name, uint64_t size);
   // A failure of the model's own: "FILE sentence.".
   void refuse(const std::string& sentence);
@@ -59,14 +60,20 @@ class WeightLoader {
 
  private:
   const TensorView* take(const std::string& name, uint32_t num_dims, const std::array<uint64_t, 4>& shape);
-  WeightHandle load(const std::vector<TensorView>& matrices);
+  // What was copied of the file, until it is loaded.
+  using Copies = std::list<std::vector<std::byte>>;
+  TensorView as_gguf(const TensorView& tensor, Copies& copies) const;
+  TensorView rows_of_experts(const MatrixSpec& spec, uint64_t columns, uint64_t num_experts,
+                             std::vector<TensorView>& stored, Copies& copies);
+  // stored: what of the file these are, which is then done.
+  WeightHandle load(const std::vector<TensorView>& matrices, const std::vector<TensorView>& stored);
   // Adds the values of a vector to the end; its tensor, or nullptr after a failure.
   const TensorView* append(const VectorSpec& spec, std::vector<float>& values);
   Error of_file(Error error) const;  // with the path in front
   void fail(Error error);
   void done(const TensorView& tensor);
 
-  const GgufFile& file_;
+  const ModelFile& file_;
   Backend& backend_;
   const LoadProgressFn& progress_;
   uint64_t loaded_bytes_ = 0;

@@ -27,12 +27,15 @@ TEST_CASE("golden models: each architecture has the logits and greedy ids of tra
   }
 }
 
-TEST_CASE("golden models: each architecture has the bits of the CPU, with weights of F32, F16 and Q8_0") {
+TEST_CASE(
+    "golden models: each architecture has the bits of the CPU, with weights of F32, F16 and Q8_0, and from "
+    "folders") {
   for (const GoldenModel& model : kGoldenModels) {
     CAPTURE(model.golden);
     const std::vector<uint32_t> ids = Golden(model).ids();
     const TemporaryFile halves(f16_bytes(model));
-    for (const std::string& path : {f32_path(model), q8_0_path(model), halves.path()}) {
+    const std::string folder = golden_model_path(model.name);
+    for (const std::string& path : {f32_path(model), q8_0_path(model), halves.path(), folder}) {
       CAPTURE(path);
       ModelHarness gpu = on_gpu(path, model, {});
       ModelHarness cpu(path, make_cpu_backend({.num_threads = 2}), 16, 0, model.max_positions);

@@ -44,7 +44,7 @@ class MemoryFile {
 };
 
 // Every tensor that was accepted can be read to its end.
-void touch_ends(const GgufFile& file) {
+void touch_ends(const ModelFile& file) {
   unsigned sum = 0;
   for (const TensorView& tensor : file.tensors()) {
     if (tensor.data.empty()) finding("A tensor without data was accepted.");
@@ -64,7 +64,7 @@ void compute(LoadedModel& loaded) {
 std::string outcome_of(const std::string& path, std::string_view bytes) {
   const Result<ModelFiles> opened = ModelFiles::open(path);
   if (!opened.ok()) finding(opened.error().message);
-  const Result<GgufFile> file = GgufFile::read(*opened);
+  const Result<ModelFile> file = ModelFile::read(*opened);
   if (!file.ok()) {
     if (file.error().exit_code != ExitCode::kBadModel) finding(file.error().message);
     return file.error().message;

@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(Fixture, "synth: weights lie around zero and keep the size of 
     CAPTURE(type_name(type));
     const std::string each = path + std::string(type_name(type));
     REQUIRE(write(each, type, 1).ok());
-    const Result<GgufFile> file = GgufFile::open(each);
+    const Result<ModelFile> file = ModelFile::open(each);
     const TensorView* tensor = file->find_tensor("blk.1.ffn_down.weight");
     REQUIRE(tensor != nullptr);
     CHECK(tensor->type == type);

@@ -22,7 +22,7 @@
 #include <csignal>
 #include <functional>
 
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
@@ -35,7 +35,7 @@ using namespace test;
 // The message of the refusal without the path before it.
 std::string refusal(const std::string& bytes) {
   const TemporaryFile file(bytes);
-  const Result<GgufFile> opened = GgufFile::open(file.path());
+  const Result<ModelFile> opened = ModelFile::open(file.path());
   if (opened) return "accepted";
   CHECK(opened.error().exit_code == ExitCode::kBadModel);
   const std::string& message = opened.error().message;
@@ -82,11 +82,11 @@ TEST_CASE("a file cut anywhere is refused, and says that it is truncated") {
   writer.entry("flag", kGgufBool, raw<uint8_t>(1));
   const std::string bytes = writer.bytes();
   const TemporaryFile file(bytes);
-  REQUIRE(GgufFile::open(file.path()).ok());
+  REQUIRE(ModelFile::open(file.path()).ok());
   for (size_t size = bytes.size() - 1; size >= 4; --size) {
     CAPTURE(size);
     REQUIRE(truncate(file.path().c_str(), static_cast<off_t>(size)) == 0);
-    const Result<GgufFile> opened = GgufFile::open(file.path());
+    const Result<ModelFile> opened = ModelFile::open(file.path());
     REQUIRE_FALSE(opened.ok());
     REQUIRE(opened.error().exit_code == ExitCode::kBadModel);
     // Cut near its front, a file may also show that its own counts cannot be true.
@@ -220,7 +220,7 @@ TEST_CASE("a head without end is refused before it is all in memory") {
   }
   stream.close();
   REQUIRE(truncate(file.path().c_str(), 300 << 20) == 0);
-  const Result<GgufFile> opened = GgufFile::open(file.path());
+  const Result<ModelFile> opened = ModelFile::open(file.path());
   REQUIRE_FALSE(opened.ok());
   CHECK(opened.error().exit_code == ExitCode::kBadModel);
   CHECK(
@@ -235,7 +235,7 @@ TEST_CASE("a file cut short while it is mapped ends the process by SIGBUS, which
   REQUIRE(child >= 0);
   if (child == 0) {
     std::signal(SIGBUS, SIG_DFL);  // as in a build without a sanitizer
-    const Result<GgufFile> opened = GgufFile::open(file.path());
+    const Result<ModelFile> opened = ModelFile::open(file.path());
     if (!opened.ok() || truncate(file.path().c_str(), 1) != 0) _exit(1);
     const std::byte last = opened->tensors().back().data.back();
     _exit(2 + std::to_integer<int>(last) % 2);
@@ -260,7 +260,7 @@ TEST_CASE("random damage never does more than be refused") {
     for (uint32_t i = 0; i < num_changes; ++i) bytes[rng() % head] = static_cast<char>(rng() & 255);
     // In place: a file system may write a truncated file out before it goes on.
     std::fstream(file.path(), std::ios::binary | std::ios::in | std::ios::out) << bytes;
-    const Result<GgufFile> opened = GgufFile::open(file.path());
+    const Result<ModelFile> opened = ModelFile::open(file.path());
     if (!opened) ++num_refused;
   }
   CHECK(num_refused > 1000);

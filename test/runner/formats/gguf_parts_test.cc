@@ -5,7 +5,7 @@
 #include <fstream>
 #include <functional>
 
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/fixtures/temporary_folder.h"
 #include "test/unit_test.h"
@@ -34,10 +34,10 @@ class SplitModel {
   std::string path_of(uint32_t part) const {
     return folder.path() + "/m-0000" + std::to_string(part + 1) + "-of-00003.gguf";
   }
-  Result<GgufFile> open() const {
+  Result<ModelFile> open() const {
     for (uint32_t part = 0; part < 3; ++part)
       std::ofstream(path_of(part), std::ios::binary) << writers[part].bytes();
-    return GgufFile::open(path_of(0));
+    return ModelFile::open(path_of(0));
   }
 
   TemporaryFolder folder;
@@ -46,7 +46,7 @@ class SplitModel {
 
 TEST_CASE("a model that is split has the tensors of all its parts and the metadata of the first") {
   const SplitModel model;
-  const Result<GgufFile> file = model.open();
+  const Result<ModelFile> file = model.open();
   REQUIRE(file.ok());
   CHECK(file->path() == model.path_of(0));
   CHECK(file->text("general.architecture") == "llama");
@@ -67,23 +67,23 @@ TEST_CASE("a model that is split has the tensors of all its parts and the metada
 TEST_CASE("another part makes another model") {
   const SplitModel model;
   const std::string identity = model.open()->identity();
-  CHECK(GgufFile::open(model.path_of(0))->identity() == identity);
+  CHECK(ModelFile::open(model.path_of(0))->identity() == identity);
   const auto time = std::filesystem::last_write_time(model.path_of(2));
   std::filesystem::last_write_time(model.path_of(2), time + std::chrono::seconds(1));
-  CHECK(GgufFile::open(model.path_of(0))->identity() != identity);
+  CHECK(ModelFile::open(model.path_of(0))->identity() != identity);
 }
 
 TEST_CASE("a part that is missing, or is not the first, is named") {
   const SplitModel model;
   REQUIRE(model.open().ok());
-  const Error second = GgufFile::open(model.path_of(1)).error();
+  const Error second = ModelFile::open(model.path_of(1)).error();
   CHECK(second.exit_code == ExitCode::kBadModel);
   CHECK(second.message ==
         "\"" + model.path_of(1) +
             "\" is part 2 of 3 by its name; the model is to be named by its first part, \"" +
             model.path_of(0) + "\".");
   std::filesystem::remove(model.path_of(2));
-  const Error missing = GgufFile::open(model.path_of(0)).error();
+  const Error missing = ModelFile::open(model.path_of(0)).error();
   CHECK(missing.exit_code == ExitCode::kNoFile);
   CHECK(missing.message.find(model.path_of(2)) != std::string::npos);
   CHECK(missing.message.ends_with(" It is part 3 of 3 of \"" + model.path_of(0) + "\"."));
@@ -93,7 +93,7 @@ TEST_CASE("parts that contradict each other, or their names, are refused with th
   const auto refusal_of = [](uint32_t part, const std::function<void(GgufWriter&)>& change) {
     SplitModel model;
     change(model.writers[part]);
-    const Result<GgufFile> file = model.open();
+    const Result<ModelFile> file = model.open();
     REQUIRE(!file.ok());
     CHECK(file.error().exit_code == ExitCode::kBadModel);
     CHECK(file.error().message.starts_with(model.path_of(part)));
@@ -118,12 +118,12 @@ TEST_CASE("parts that contradict each other, or their names, are refused with th
 TEST_CASE("one file that says it is a part of several, and a name of too many parts, are refused") {
   GgufWriter writer = SplitModel().writers[0];
   const TemporaryFile file(writer.bytes());
-  CHECK(GgufFile::open(file.path()).error().message.find("has split.count 3, but its name says") !=
+  CHECK(ModelFile::open(file.path()).error().message.find("has split.count 3, but its name says") !=
         std::string::npos);
-  const Error many = GgufFile::open("/tmp/m-00001-of-99999.gguf").error();
+  const Error many = ModelFile::open("/tmp/m-00001-of-99999.gguf").error();
   CHECK(many.exit_code == ExitCode::kBadModel);
   CHECK(many.message.find("is one of 99999 parts by its name; 1 to 1024 are read.") != std::string::npos);
-  CHECK(GgufFile::open("/tmp/m-00001-of-00000.gguf").error().exit_code == ExitCode::kBadModel);
+  CHECK(ModelFile::open("/tmp/m-00001-of-00000.gguf").error().exit_code == ExitCode::kBadModel);
 }
 
 }  // namespace

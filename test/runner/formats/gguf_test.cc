@@ -1,4 +1,4 @@
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 
 #include <sys/stat.h>
 
@@ -12,9 +12,9 @@ namespace {
 
 using namespace test;
 
-GgufFile open_bytes(const std::string& bytes) {
+ModelFile open_bytes(const std::string& bytes) {
   const TemporaryFile file(bytes);
-  Result<GgufFile> opened = GgufFile::open(file.path());
+  Result<ModelFile> opened = ModelFile::open(file.path());
   if (!opened) FAIL(opened.error().message);
   return *std::move(opened);
 }
@@ -39,9 +39,9 @@ TEST_CASE("metadata of every type is read") {
   writer.array("doubles", kGgufFloat64, 2, raw(0.5) + raw(1.5));
   writer.array("nothing", kGgufUint64, 0, "");
   writer.u32("last", 7);
-  const GgufFile file = open_bytes(writer.bytes());
+  const ModelFile file = open_bytes(writer.bytes());
 
-  CHECK(file.version() == 3);
+  CHECK(file.gguf_version() == 3);
   CHECK(file.entries().size() == 18);
   CHECK(file.unsigned_integer("u8") == 200);
   CHECK(std::get<int64_t>(*file.find("i8")) == -100);
@@ -80,8 +80,8 @@ TEST_CASE("tensors of every type are found where they are") {
                                 random_weights(type, 3 * columns, 1.0f, rng),
                                 std::nullopt});
     }
-    const GgufFile file = open_bytes(writer.bytes());
-    CHECK(file.version() == version);
+    const ModelFile file = open_bytes(writer.bytes());
+    CHECK(file.gguf_version() == version);
     REQUIRE(file.tensors().size() == tensor_types().size());
     for (const WrittenTensor& written : writer.tensors) {
       const TensorView* tensor = file.find_tensor(written.name);
@@ -102,35 +102,35 @@ TEST_CASE("the identity changes with the header, the size, the time and the file
   writer.text("general.architecture", "llama");
   writer.tensors.push_back({"t", {4}, 0, std::string(16, 'x'), std::nullopt});
   const TemporaryFile file(writer.bytes());
-  const std::string identity = GgufFile::open(file.path())->identity();
-  CHECK(GgufFile::open(file.path())->identity() == identity);
+  const std::string identity = ModelFile::open(file.path())->identity();
+  CHECK(ModelFile::open(file.path())->identity() == identity);
   CHECK(identity.size() < 128);
 
   const TemporaryFile copy(writer.bytes());
   std::filesystem::last_write_time(copy.path(), std::filesystem::last_write_time(file.path()));
-  CHECK(GgufFile::open(copy.path())->identity() != identity);  // another inode
+  CHECK(ModelFile::open(copy.path())->identity() != identity);  // another inode
 
   const auto time = std::filesystem::last_write_time(file.path());
   std::filesystem::last_write_time(file.path(), time + std::chrono::nanoseconds(1000));
-  CHECK(GgufFile::open(file.path())->identity() != identity);
+  CHECK(ModelFile::open(file.path())->identity() != identity);
   std::filesystem::last_write_time(file.path(), time);
-  CHECK(GgufFile::open(file.path())->identity() == identity);
+  CHECK(ModelFile::open(file.path())->identity() == identity);
 
   writer.text("general.architecture", "mamba");
   std::ofstream(file.path(), std::ios::binary) << writer.bytes();
   std::filesystem::last_write_time(file.path(), time);
-  CHECK(GgufFile::open(file.path())->identity() != identity);
+  CHECK(ModelFile::open(file.path())->identity() != identity);
 }
 
 TEST_CASE("what is no regular readable file is refused with its own exit code") {
-  CHECK(GgufFile::open("/tmp/runnel-no-such-file").error().exit_code == ExitCode::kNoFile);
-  CHECK(GgufFile::open("/tmp").error().exit_code == ExitCode::kNoFile);
-  CHECK(GgufFile::open("/dev/zero").error().exit_code == ExitCode::kNoFile);
+  CHECK(ModelFile::open("/tmp/runnel-no-such-file").error().exit_code == ExitCode::kNoFile);
+  CHECK(ModelFile::open("/tmp").error().exit_code == ExitCode::kNoFile);
+  CHECK(ModelFile::open("/dev/zero").error().exit_code == ExitCode::kNoFile);
 
   const TemporaryFile fifo("");
   unlink(fifo.path().c_str());
   REQUIRE(mkfifo(fifo.path().c_str(), 0600) == 0);
-  const Result<GgufFile> from_fifo = GgufFile::open(fifo.path());  // must not wait for a writer
+  const Result<ModelFile> from_fifo = ModelFile::open(fifo.path());  // must not wait for a writer
   CHECK(from_fifo.error().exit_code == ExitCode::kNoFile);
   CHECK(from_fifo.error().message == fifo.path() + " is not a regular file.");
 }
@@ -142,7 +142,7 @@ TEST_CASE("a file that may not be read is refused with its own exit code") {
   }
   const TemporaryFile secret("GGUF");
   REQUIRE(chmod(secret.path().c_str(), 0) == 0);
-  CHECK(GgufFile::open(secret.path()).error().exit_code == ExitCode::kNoPermission);
+  CHECK(ModelFile::open(secret.path()).error().exit_code == ExitCode::kNoPermission);
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr StepLimits kLimits{.max_rows = 8, .max_head_rows = 8};
 
 std::string outcome_of(const GgufWriter& writer) {
   const TemporaryFile file(writer.bytes());
-  const Result<GgufFile> opened = GgufFile::open(file.path());
+  const Result<ModelFile> opened = ModelFile::open(file.path());
   REQUIRE(opened.ok());
   const auto backend = make_cpu_backend({.num_threads = 1});
   REQUIRE(backend.ok());
@@ -123,14 +123,14 @@ TEST_CASE("factors of a rope that cannot be computed with are refused by name") 
 
 TEST_CASE("every architecture that there is has a golden model") {
   for (const GoldenModel& model : kGoldenModels) {
-    const Result<GgufFile> file = GgufFile::open(f32_path(model));
+    const Result<ModelFile> file = ModelFile::open(f32_path(model));
     REQUIRE(file.ok());
     const Architecture* architecture = find_architecture(*file->text("general.architecture"));
     REQUIRE(architecture != nullptr);
   }
   const auto has_golden = [](std::string_view name) {
     return std::ranges::any_of(kGoldenModels, [&](const GoldenModel& model) {
-      return *GgufFile::open(f32_path(model))->text("general.architecture") == name;
+      return *ModelFile::open(f32_path(model))->text("general.architecture") == name;
     });
   };
   std::istringstream names(architecture_names());

@@ -17,7 +17,7 @@ Result<ModelConfig> config_of(const std::function<void(GgufWriter&)>& change,
   GgufWriter writer = write_tiny_llama({});
   change(writer);
   const TemporaryFile file(writer.bytes());
-  const Result<GgufFile> opened = GgufFile::open(file.path());
+  const Result<ModelFile> opened = ModelFile::open(file.path());
   REQUIRE(opened.ok());
   Result<ModelConfig> config = read_config(*opened, expected);
   if (config) return config;

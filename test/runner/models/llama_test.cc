@@ -19,7 +19,7 @@ std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
   GgufWriter writer = write_tiny_llama({});
   change(writer);
   const TemporaryFile file(writer.bytes());
-  const Result<GgufFile> opened = GgufFile::open(file.path());
+  const Result<ModelFile> opened = ModelFile::open(file.path());
   REQUIRE(opened.ok());
   const auto backend = make_cpu_backend({.num_threads = 1});
   REQUIRE(backend.ok());
@@ -33,7 +33,7 @@ std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
 TEST_CASE("a llama loads, reports every tensor's bytes and holds as much memory as its file") {
   const GgufWriter writer = write_tiny_llama({});
   const TemporaryFile file(writer.bytes());
-  const Result<GgufFile> opened = GgufFile::open(file.path());
+  const Result<ModelFile> opened = ModelFile::open(file.path());
   REQUIRE(opened.ok());
   const auto backend = make_cpu_backend({.num_threads = 1});
   uint64_t last_bytes = 0;

@@ -23,7 +23,7 @@
 #include <string>
 #include <thread>
 
-#include "runner/formats/gguf.h"
+#include "runner/formats/model_file.h"
 #include "runner/process_memory.h"
 #include "runner/sandbox/parts.h"
 #include "test/fixtures/tiny_llama.h"
@@ -190,7 +190,7 @@ TEST_CASE("sandbox: what is open can still be mapped and parsed, threads run and
   REQUIRE(private_memory_bytes().ok());
   REQUIRE(available_memory_bytes());
   const int status = status_of_confined([&] {
-    const Result<GgufFile> parsed = GgufFile::read(*opened);
+    const Result<ModelFile> parsed = ModelFile::read(*opened);
     if (!parsed.ok()) return 10;
     int sum = 0;
     std::thread([&] { sum = static_cast<int>(parsed->tensors().size()); }).join();

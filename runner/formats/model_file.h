@@ -1,7 +1,8 @@
-// GGUF versions 2 and 3: header, metadata and tensor table of a mapped file. Reference: the format's
-// specification in the ggml project (docs/gguf.md). Everything in the file is untrusted: each count is
+// A model as its files hold it: metadata and tensors under the names that GGUF has for them, whether they
+// come from GGUF, versions 2 and 3 (the format's specification in the ggml project, docs/gguf.md), or from a
+// folder of Hugging Face's with config.json and safetensors. Everything in a file is untrusted: each count is
 // checked against the bytes that are left, each size computed without overflow, each tensor proven to lie
-// inside the file before it is handed out.
+// inside its file before it is handed out.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "runner/formats/arrangement.h"
 #include "runner/formats/model_files.h"
 #include "runner/formats/tensor.h"
 #include "runner/result.h"
@@ -31,24 +33,26 @@ struct GgufEntry {
   GgufValue value;
 };
 
-class GgufFile {
+class ModelFile {
  public:
-  // Maps and checks, all parts of a model that is split: metadata are the first part's, tensors those of all.
-  // Errors: kBadModel, kSystem; the message names the path and the fault.
-  static Result<GgufFile> read(const ModelFiles& files);
+  // Maps and checks all files of a model. Of a GGUF file that is split metadata are the first part's, tensors
+  // those of all. Errors: kBadModel, kSystem; the message names the path and the fault.
+  static Result<ModelFile> read(const ModelFiles& files);
   // Opens and reads. Errors also: kNoFile, kNoPermission.
-  static Result<GgufFile> open(const std::string& path);
+  static Result<ModelFile> open(const std::string& path);
 
-  GgufFile(GgufFile&&) noexcept;
-  GgufFile& operator=(GgufFile&&) noexcept;
-  ~GgufFile();
+  ModelFile(ModelFile&&) noexcept;
+  ModelFile& operator=(ModelFile&&) noexcept;
+  ~ModelFile();
 
   const std::string& path() const;
-  uint32_t version() const;
+  // Of GGUF files.
+  std::optional<uint32_t> gguf_version() const;
   // Of all parts.
   uint64_t file_bytes() const;
-  // Hash of header and tensor table, with size, modification time and inode of the first part: what
-  // Ready.model_identity carries. Those of other parts go into the hash.
+  // Hash of header and tensor table, with size, modification time and inode of the first part, of a folder
+  // the file that stands for its weights: what Ready.model_identity carries. Those of other parts go into the
+  // hash.
   const std::string& identity() const;
 
   const std::vector<GgufEntry>& entries() const;
@@ -56,6 +60,8 @@ class GgufFile {
 
   const GgufValue* find(std::string_view key) const;
   const TensorView* find_tensor(std::string_view name) const;
+  // Of a tensor of this file: what is to be done before its values are GGUF's.
+  Arrangement arrangement_of(const TensorView& tensor) const;
   // Typed look-ups; nullopt when the key is absent or of another type.
   std::optional<uint64_t> unsigned_integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;
@@ -67,7 +73,7 @@ class GgufFile {
 
  private:
   struct State;
-  explicit GgufFile(std::unique_ptr<State> state);
+  explicit ModelFile(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

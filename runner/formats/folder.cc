@@ -1,0 +1,215 @@
+// A model in a folder as Hugging Face lays it out, under GGUF's names.
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "runner/formats/folder_config.h"
+#include "runner/formats/folder_names.h"
+#include "runner/formats/json_text.h"
+#include "runner/formats/model_contents.h"
+#include "runner/formats/model_identity.h"
+#include "runner/formats/quoted.h"
+#include "runner/formats/safetensors.h"
+
+namespace runnel {
+namespace {
+
+constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
+constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 24;
+
+Error error_of(const std::string& path, const std::string& sentence) {
+  return Error{ExitCode::kBadModel, path + " " + sentence + "."};
+}
+
+std::string_view text_of(const MappedFile& file) {
+  std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
+}
+
+Result<MappedFile> map_small(const RegularFile& file, uint64_t max_bytes) {
+  if (file.num_bytes() <= max_bytes) return MappedFile::map(file);
+  return error_of(file.path(), "has " + std::to_string(file.num_bytes()) + " bytes; at most " +
+                                   std::to_string(max_bytes) + " are read");
+}
+
+// The name of the file that each tensor is in, by the tensor's name.
+using WeightMap = std::map<std::string, std::string>;
+
+Result<WeightMap> weight_map_of(std::string_view text, const std::string& path) {
+  const Result<nlohmann::json> index = parse_json(text, path);
+  if (!index) return index.error();
+  const auto found = index->is_object() ? index->find("weight_map") : index->end();
+  if (!index->is_object() || found == index->end() || !found->is_object())
+    return error_of(path, "lacks weight_map, an object");
+  WeightMap map;
+  for (const auto& [tensor, file] : found->items()) {
+    if (!file.is_string())
+      return error_of(path, "has a weight_map that is no text for " + runnel::quoted(tensor));
+    map.emplace(tensor, file.get<std::string>());
+  }
+  return map;
+}
+
+class FolderReader {
+ public:
+  explicit FolderReader(const ModelFiles& files) : files_(files) { model_.path = files.path(); }
+
+  Result<ModelContents> read() {
+    Result<MappedFile> config = map_small(*files_.config(), kMaxConfigBytes);
+    if (!config) return config.error();
+    Result<FolderConfig> found = read_folder_config(text_of(*config), files_.config()->path());
+    if (!found) return found.error();
+    config_ = *std::move(found);
+    hash_ = hash_of_head(config->bytes());
+    if (const auto read = read_weights(); !read) return read.error();
+    model_.entries = std::move(config_.entries);
+    for (auto& [name, factors] : config_.factors) add_computed(name, std::move(factors));
+    if (const auto checked = check_ends(); !checked) return checked.error();
+    return std::move(model_);
+  }
+
+ private:
+  static std::string_view name_of(const RegularFile& file) {
+    const std::string_view path = file.path();
+    return path.substr(path.rfind('/') + 1);
+  }
+
+  Result<void> read_weights() {
+    const RegularFile& front = files_.parts().front();
+    if (front.path().ends_with(".safetensors")) return read_part(front, nullptr);
+    Result<MappedFile> index = map_small(front, kMaxIndexBytes);
+    if (!index) return index.error();
+    const Result<WeightMap> map = weight_map_of(text_of(*index), front.path());
+    if (!map) return map.error();
+    hash_ = hash_of_part(hash_, *index, index->bytes());
+    model_.identity = identity_of(hash_, *index);
+    std::set<std::string_view> names;
+    for (const auto& [tensor, file] : *map) names.insert(file);
+    for (const std::string_view name : names) {
+      const auto shards = files_.parts().subspan(1);
+      const auto shard = std::ranges::find(shards, name, name_of);
+      if (shard == shards.end()) {
+        return Error{ExitCode::kNoFile, front.path() + " names " + runnel::quoted(name) +
+                                            ", which is no file of safetensors in the folder."};
+      }
+      if (const auto read = read_part(*shard, &*map); !read) return read;
+    }
+    if (num_tensors_ != map->size()) {
+      return error_of(front.path(), "names " + std::to_string(map->size()) +
+                                        " tensors; in its files there are " + std::to_string(num_tensors_));
+    }
+    model_.identity = identity_of(hash_, *index);
+    return {};
+  }
+
+  // map: of the index, which names this file for each tensor in it; nullptr: there is none.
+  Result<void> read_part(const RegularFile& opened, const WeightMap* map) {
+    Result<MappedFile> file = MappedFile::map(opened);
+    if (!file) return file.error();
+    const Result<SafetensorsContents> contents = parse_safetensors(file->bytes(), opened.path());
+    if (!contents) return contents.error();
+    hash_ = hash_of_part(hash_, *file, contents->head);
+    if (map == nullptr) model_.identity = identity_of(hash_, *file);
+    for (const SafetensorsTensor& tensor : contents->tensors) {
+      if (map != nullptr) {
+        const auto said = map->find(tensor.name);
+        if (said == map->end() || said->second != name_of(opened))
+          return error_of(opened.path(),
+                          "has tensor " + runnel::quoted(tensor.name) + ", which the index does not say");
+      }
+      ++num_tensors_;
+      if (const auto added = add(tensor, opened.path()); !added) return added;
+    }
+    model_.files.push_back(*std::move(file));
+    return {};
+  }
+
+  Result<void> add(const SafetensorsTensor& tensor, const std::string& path) {
+    const std::optional<FolderName> name = gguf_name_of(tensor.name, config_.architecture);
+    const std::string what = "has tensor " + runnel::quoted(tensor.name);
+    if (name && name->gguf_name.empty()) return {};
+    // A copy of the embedding, which is what the head multiplies by.
+    if (name && name->gguf_name == "output.weight" && config_.is_tied) return {};
+    // Of a name that is not known here the loader tells that nobody wanted it.
+    TensorView view{name ? name->gguf_name : tensor.name,
+                    TensorType::kF32,
+                    static_cast<uint32_t>(tensor.shape.size()),
+                    {1, 1, 1, 1},
+                    tensor.data};
+    if (tensor.dtype == "F16") {
+      view.type = TensorType::kF16;
+    } else if (tensor.dtype == "BF16") {
+      view.type = TensorType::kBF16;
+    } else if (tensor.dtype != "F32") {
+      return error_of(path, what + " of dtype " + tensor.dtype + "; supported are F32, F16 and BF16");
+    }
+    if (tensor.shape.empty() || tensor.shape.size() > view.shape.size()) {
+      return error_of(path, what + " with " + std::to_string(tensor.shape.size()) + " dimensions; 1 to " +
+                                std::to_string(view.shape.size()) + " are possible");
+    }
+    const Arrangement arrangement{name ? name->kind : Arrangement::kSame, config_.head_dim};
+    if (arrangement.kind == Arrangement::kTransposed) {
+      std::ranges::copy(tensor.shape, view.shape.begin());
+    } else {
+      std::ranges::reverse_copy(tensor.shape, view.shape.begin());
+    }
+    if (arrangement.kind == Arrangement::kHalvedHeads) {
+      const uint64_t dim = config_.head_dim;
+      if (dim == 0 || dim % 2 != 0 || tensor.shape.front() % dim != 0) {
+        return error_of(path, what + " of " + std::to_string(tensor.shape.front()) +
+                                  " rows, which are no heads of " + std::to_string(dim) + " values in pairs");
+      }
+    }
+    if (!names_.insert(view.name).second) return error_of(path, what + " twice");
+    if (arrangement.kind != Arrangement::kSame) model_.others.emplace(view.name, arrangement);
+    model_.tensors.push_back(std::move(view));
+    return {};
+  }
+
+  void add_computed(const std::string& name, std::vector<float> values) {
+    const std::vector<float>& kept = model_.computed.emplace_back(std::move(values));
+    model_.tensors.push_back(
+        {name, TensorType::kF32, 1, {kept.size(), 1, 1, 1}, std::as_bytes(std::span(kept))});
+  }
+
+  // What is around the layers.
+  Result<void> check_ends() const {
+    const auto rows_of = [&](std::string_view name) -> std::optional<uint64_t> {
+      const auto found = std::ranges::find(model_.tensors, name, &TensorView::name);
+      return found == model_.tensors.end() ? std::nullopt : std::optional(found->rows());
+    };
+    const std::optional<uint64_t> rows = rows_of("token_embd.weight");
+    if (!rows || !config_.is_known) return {};  // which is told by whoever wants to load it
+    const std::string& path = files_.config()->path();
+    if (config_.vocab_size != *rows) {
+      return error_of(path, "has vocab_size " + std::to_string(config_.vocab_size) + "; the embedding has " +
+                                std::to_string(*rows) + " rows");
+    }
+    if (!config_.is_tied && !rows_of("output.weight")) {
+      return error_of(path,
+                      "does not say tie_word_embeddings true, and there is no tensor \"lm_head.weight\"");
+    }
+    return {};
+  }
+
+  const ModelFiles& files_;
+  FolderConfig config_;
+  ModelContents model_;
+  std::set<std::string> names_;
+  uint64_t hash_ = 0;
+  uint64_t num_tensors_ = 0;
+};
+
+}  // namespace
+
+Result<ModelContents> read_folder(const ModelFiles& files) {
+  return FolderReader(files).read();
+}
+
+}  // namespace runnel

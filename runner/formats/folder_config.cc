@@ -1,0 +1,235 @@
+#include "runner/formats/folder_config.h"
+
+#include <algorithm>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "runner/formats/folder_values.h"
+#include "runner/formats/json_text.h"
+#include "runner/formats/quoted.h"
+
+namespace runnel {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kMaxLayerTypes = 1 << 16;
+
+// An architecture, and how transformers reads a configuration of it.
+struct Family {
+  std::string_view model_type;
+  std::string_view architecture;
+  bool is_tied;                 // unless the configuration says otherwise
+  std::string_view activation;  // the only one that is computed
+};
+constexpr Family kFamilies[] = {
+    {"llama", "llama", false, "silu"},
+    {"mistral", "llama", false, "silu"},
+    {"qwen2", "qwen2", false, "silu"},
+    {"qwen3", "qwen3", false, "silu"},
+    {"qwen3_moe", "qwen3moe", false, "silu"},
+    {"phi3", "phi3", false, "silu"},
+    {"gemma3_text", "gemma3", true, "gelu_pytorch_tanh"},
+    {"gpt2", "gpt2", true, "gelu_new"},
+};
+
+class ConfigReader : private FolderValues {
+ public:
+  ConfigReader(const json& config, const Family& family, const std::string& path)
+      : FolderValues(config, std::string(family.architecture), path), family_(family) {}
+
+  Result<FolderConfig> read() {
+    found().architecture = family_.architecture;
+    put("general.architecture", std::string(family_.architecture));
+    refuse_variants();
+    require_keys();
+    if (family_.architecture == "gpt2") {
+      read_gpt2();
+    } else {
+      read_sizes();
+      read_folder_rope(*this);
+      read_window();
+      if (family_.architecture == "gemma3") read_gemma3();
+      if (family_.architecture == "qwen3moe") read_experts();
+    }
+    found().vocab_size = count("vocab_size").value_or(0);
+    const json* tied = find("tie_word_embeddings");
+    if (tied != nullptr && !tied->is_boolean())
+      refuse("has a tie_word_embeddings that is neither true nor false");
+    found().is_tied = tied != nullptr && tied->is_boolean() ? tied->get<bool>() : family_.is_tied;
+    return finish();
+  }
+
+ private:
+  // What other configurations have and would be computed wrongly here.
+  void refuse_variants() {
+    if (find("quantization_config") != nullptr)
+      refuse("has quantization_config; of safetensors F32, F16 and BF16 are computed");
+    for (const char* name : {"hidden_act", "hidden_activation", "activation_function"}) {
+      const json* value = find(name);
+      if (value == nullptr || *value == family_.activation) continue;
+      // Gemma's first configurations say gelu here and mean what hidden_activation says.
+      if (family_.architecture == "gemma3" && std::string_view(name) == "hidden_act") continue;
+      refuse("has " + std::string(name) + " " +
+             runnel::quoted(value->is_string() ? value->get<std::string>() : value->dump(-1, ' ', true)) +
+             ", which is not supported; " + std::string(family_.activation) + " is");
+    }
+    for (const char* name : {"scale_attn_by_inverse_layer_idx", "use_bidirectional_attention"}) {
+      if (is_true(name)) refuse("has " + std::string(name) + ", which is not supported");
+    }
+    if (const json* scales = find("scale_attn_weights"); scales != nullptr && *scales != true)
+      refuse("has scale_attn_weights false, which is not supported");
+  }
+
+  // What transformers has a default for that is not GGUF's. null may be what it says.
+  void require_keys() {
+    struct Key {
+      const char* name;
+      std::initializer_list<std::string_view> model_types;
+    };
+    for (const Key& key :
+         {Key{"num_key_value_heads", {"mistral", "qwen2", "qwen3", "qwen3_moe", "gemma3_text"}},
+          Key{"head_dim", {"qwen3", "qwen3_moe", "gemma3_text"}},
+          Key{"sliding_window", {"mistral", "gemma3_text"}}}) {
+      if (std::ranges::find(key.model_types, family_.model_type) != key.model_types.end() &&
+          !config().contains(key.name))
+        refuse("lacks " + std::string(key.name));
+    }
+  }
+
+  void read_gpt2() {
+    copy("n_layer", "block_count");
+    copy("n_embd", "embedding_length");
+    copy("n_positions", "context_length");
+    copy("n_head", "attention.head_count");
+    put_number(find("layer_norm_epsilon"), "attention.layer_norm_epsilon");
+    if (find("n_inner") != nullptr) {
+      copy("n_inner", "feed_forward_length");
+    } else if (const auto hidden = count("n_embd"); hidden && *hidden < uint64_t{1} << 60) {
+      put(key_of("feed_forward_length"), 4 * *hidden);
+    }
+  }
+
+  void read_sizes() {
+    copy("num_hidden_layers", "block_count");
+    copy("hidden_size", "embedding_length");
+    copy("intermediate_size", "feed_forward_length");
+    copy("max_position_embeddings", "context_length");
+    copy("num_attention_heads", "attention.head_count");
+    copy("num_key_value_heads", "attention.head_count_kv");
+    copy("head_dim", "attention.key_length");
+    copy("head_dim", "attention.value_length");
+    put_number(find("rms_norm_eps"), "attention.layer_norm_rms_epsilon");
+    for (const char* name : {"attn_logit_softcapping", "final_logit_softcapping"})
+      put_number(find(name), name);
+    const std::optional<uint64_t> hidden = count("hidden_size");
+    const std::optional<uint64_t> heads = count("num_attention_heads");
+    if (const auto head_dim = count("head_dim")) {
+      found().head_dim = *head_dim;
+    } else if (hidden && heads && *heads != 0) {
+      found().head_dim = *hidden / *heads;
+    }
+  }
+
+  // The layers that see everything; none where the configuration does not tell layers apart.
+  std::optional<std::vector<bool>> full_layers() {
+    const json* types = find("layer_types");
+    if (types == nullptr) return std::nullopt;
+    std::vector<bool> full;
+    if (!types->is_array() || types->size() > kMaxLayerTypes) {
+      refuse("has layer_types that are no list");
+      return std::nullopt;
+    }
+    for (const json& type : *types) {
+      if (type != "full_attention" && type != "sliding_attention") {
+        refuse("has layer_types other than full_attention and sliding_attention");
+        return std::nullopt;
+      }
+      full.push_back(type == "full_attention");
+    }
+    return full;
+  }
+
+  void read_window() {
+    const bool is_qwen = family_.model_type.starts_with("qwen");
+    if (is_qwen && is_true("use_sliding_window"))
+      return refuse("has use_sliding_window true, which is not supported for this architecture");
+    if (is_qwen || family_.model_type == "llama") return;
+    if (family_.architecture != "gemma3") {
+      if (const auto full = full_layers(); full && !full->empty()) {
+        if (!std::ranges::all_of(*full, [&](bool one) { return one == full->front(); }))
+          return refuse("has layer_types of both kinds, which is not supported for this architecture");
+        if (full->front()) return;
+      }
+    }
+    copy("sliding_window", "attention.sliding_window");
+  }
+
+  void read_gemma3() {
+    const json* scale = find("query_pre_attn_scalar");
+    const auto layers = count("num_hidden_layers");
+    const auto heads = count("num_attention_heads");
+    constexpr uint64_t kLayersOfLargest = 62;  // see gemma3_spec
+    uint64_t wanted = found().head_dim;
+    if (layers == kLayersOfLargest && heads && *heads != 0)
+      wanted = count("hidden_size").value_or(0) / *heads;
+    if (scale != nullptr && *scale != wanted)
+      refuse("has a query_pre_attn_scalar other than " + std::to_string(wanted) + ", which is not supported");
+    if (const auto full = full_layers()) return read_pattern(*full);
+    for (const char* name : {"sliding_window_pattern", "_sliding_window_pattern"})
+      if (find(name) != nullptr) return copy(name, "attention.sliding_window_pattern");
+  }
+
+  // Every so many-th layer sees everything.
+  void read_pattern(const std::vector<bool>& full) {
+    const size_t every = static_cast<size_t>(std::ranges::find(full, true) - full.begin()) + 1;
+    for (size_t layer = 0; layer < full.size(); ++layer) {
+      if (full[layer] != ((layer + 1) % every == 0))
+        return refuse("has layer_types in which full_attention does not come every " + std::to_string(every) +
+                      " layers, which is not supported");
+    }
+    put(key_of("attention.sliding_window_pattern"), uint64_t{every});
+  }
+
+  void read_experts() {
+    copy(find("num_experts") != nullptr ? "num_experts" : "num_local_experts", "expert_count");
+    copy("num_experts_per_tok", "expert_used_count");
+    copy("moe_intermediate_size", "expert_feed_forward_length");
+    const json* norm = find("norm_topk_prob");
+    if (norm == nullptr || *norm != true)
+      refuse("does not say norm_topk_prob true; other weights of experts are not supported");
+    const json* step = find("decoder_sparse_step");
+    const json* dense = find("mlp_only_layers");
+    if ((step != nullptr && *step != 1) || (dense != nullptr && !dense->empty()))
+      refuse("has layers without experts (decoder_sparse_step, mlp_only_layers), which are not supported");
+  }
+
+  const Family& family_;
+};
+
+}  // namespace
+
+Result<FolderConfig> read_folder_config(std::string_view text, const std::string& path) {
+  const Result<json> config = parse_json(text, path);
+  if (!config) return config.error();
+  if (!config->is_object()) return Error{ExitCode::kBadModel, path + " is no JSON object."};
+  if (config->contains("text_config")) {
+    return Error{
+        ExitCode::kBadModel,
+        path + " has text_config: it is of a model that reads more than text, which is not supported."};
+  }
+  const auto type = config->find("model_type");
+  if (type == config->end() || !type->is_string())
+    return Error{ExitCode::kBadModel, path + " lacks model_type, a text."};
+  for (const Family& family : kFamilies) {
+    if (*type == family.model_type) return ConfigReader(*config, family, path).read();
+  }
+  FolderConfig unknown;
+  unknown.is_known = false;
+  unknown.architecture = type->get<std::string>();
+  unknown.entries = {{"general.architecture", unknown.architecture}};
+  return unknown;
+}
+
+}  // namespace runnel

@@ -1,0 +1,135 @@
+#include "runner/formats/folder_names.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace runnel {
+namespace {
+
+struct Name {
+  std::string_view folder;
+  std::string_view gguf;
+  std::string_view architecture = "";  // which alone has it; empty: all but gpt2
+};
+
+// Without what kind of tensor it is, weight or bias.
+constexpr Name kModelNames[] = {
+    {"model.embed_tokens", "token_embd"}, {"model.norm", "output_norm"}, {"lm_head", "output"},
+    {"lm_head", "output", "gpt2"},        {"wte", "token_embd", "gpt2"}, {"wpe", "position_embd", "gpt2"},
+    {"ln_f", "output_norm", "gpt2"},
+};
+
+// Behind the layer's number.
+constexpr Name kLayerNames[] = {
+    {"input_layernorm", "attn_norm"},
+    {"self_attn.q_proj", "attn_q"},
+    {"self_attn.k_proj", "attn_k"},
+    {"self_attn.v_proj", "attn_v"},
+    {"self_attn.qkv_proj", "attn_qkv"},
+    {"self_attn.o_proj", "attn_output"},
+    {"self_attn.q_norm", "attn_q_norm"},
+    {"self_attn.k_norm", "attn_k_norm"},
+    {"post_attention_layernorm", "post_attention_norm", "gemma3"},
+    {"post_attention_layernorm", "ffn_norm"},
+    {"pre_feedforward_layernorm", "ffn_norm", "gemma3"},
+    {"post_feedforward_layernorm", "post_ffw_norm", "gemma3"},
+    {"mlp.gate_proj", "ffn_gate"},
+    {"mlp.up_proj", "ffn_up"},
+    {"mlp.gate_up_proj", "ffn_up", "phi3"},
+    {"mlp.down_proj", "ffn_down"},
+    {"mlp.gate", "ffn_gate_inp", "qwen3moe"},
+    {"ln_1", "attn_norm", "gpt2"},
+    {"attn.c_attn", "attn_qkv", "gpt2"},
+    {"attn.c_proj", "attn_output", "gpt2"},
+    {"ln_2", "ffn_norm", "gpt2"},
+    {"mlp.c_fc", "ffn_up", "gpt2"},
+    {"mlp.c_proj", "ffn_down", "gpt2"},
+};
+
+// Ends of names of what older programs saved with the weights: masks, and frequencies that follow from the
+// configuration.
+constexpr std::string_view kSavedConstants[] = {".rotary_emb.inv_freq", ".attn.masked_bias", ".attn.bias"};
+
+// With points between.
+std::string join(std::initializer_list<std::string_view> parts) {
+  std::string text;
+  for (const std::string_view part : parts) {
+    if (!text.empty()) text += '.';
+    text += part;
+  }
+  return text;
+}
+
+template <size_t kSize>
+std::optional<std::string_view> look_up(const Name (&names)[kSize], std::string_view name,
+                                        std::string_view architecture) {
+  for (const Name& one : names) {
+    const bool is_for_it =
+        one.architecture.empty() ? architecture != "gpt2" : one.architecture == architecture;
+    if (is_for_it && one.folder == name) return one.gguf;
+  }
+  return std::nullopt;
+}
+
+// Takes the digits off the front of the text, which a point follows; nothing if it begins otherwise.
+std::optional<std::string_view> take_number(std::string_view& text) {
+  constexpr size_t kMaxDigits = 6;
+  const size_t end = text.find('.');
+  if (end == std::string_view::npos || end == 0 || end > kMaxDigits) return std::nullopt;
+  const std::string_view digits = text.substr(0, end);
+  if (!std::ranges::all_of(digits, [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
+  text.remove_prefix(end + 1);
+  return digits;
+}
+
+bool take_prefix(std::string_view& text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return false;
+  text.remove_prefix(prefix.size());
+  return true;
+}
+
+// A tensor of a layer without its kind: "self_attn.q_proj", "mlp.experts.3.up_proj".
+std::optional<std::string> layer_name_of(std::string_view name, std::string_view architecture) {
+  if (architecture == "qwen3moe" && take_prefix(name, "mlp.experts.")) {
+    const std::optional<std::string_view> expert = take_number(name);
+    if (!expert) return std::nullopt;
+    const auto found = look_up(kLayerNames, "mlp." + std::string(name), architecture);
+    if (!found || !found->starts_with("ffn_")) return std::nullopt;
+    return join({*found, *expert});
+  }
+  const auto found = look_up(kLayerNames, name, architecture);
+  return found ? std::optional<std::string>(*found) : std::nullopt;
+}
+
+Arrangement::Kind kind_of(std::string_view gguf, std::string_view type, std::string_view architecture) {
+  if (architecture == "gemma3" && gguf.ends_with("norm")) return Arrangement::kLessOne;
+  if (architecture == "llama" && (gguf == "attn_q" || gguf == "attn_k")) return Arrangement::kHalvedHeads;
+  const bool is_layer_matrix =
+      gguf == "attn_qkv" || gguf == "attn_output" || gguf == "ffn_up" || gguf == "ffn_down";
+  if (architecture == "gpt2" && type == "weight" && is_layer_matrix) return Arrangement::kTransposed;
+  return Arrangement::kSame;
+}
+
+}  // namespace
+
+std::optional<FolderName> gguf_name_of(std::string_view name, std::string_view architecture) {
+  for (const std::string_view end : kSavedConstants) {
+    if (name.ends_with(end)) return FolderName{};
+  }
+  const size_t point = name.rfind('.');
+  if (point == std::string_view::npos) return std::nullopt;
+  const std::string type(name.substr(point + 1));
+  if (type != "weight" && type != "bias") return std::nullopt;
+  std::string_view stem = name.substr(0, point);
+  if (architecture == "gpt2") take_prefix(stem, "transformer.");
+  if (const auto found = look_up(kModelNames, stem, architecture))
+    return FolderName{join({*found, type}), kind_of(*found, type, architecture)};
+  if (!take_prefix(stem, architecture == "gpt2" ? "h." : "model.layers.")) return std::nullopt;
+  const std::optional<std::string_view> layer = take_number(stem);
+  if (!layer) return std::nullopt;
+  const std::optional<std::string> found = layer_name_of(stem, architecture);
+  if (!found) return std::nullopt;
+  return FolderName{join({"blk", *layer, *found, type}), kind_of(*found, type, architecture)};
+}
+
+}  // namespace runnel

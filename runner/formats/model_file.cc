@@ -1,0 +1,111 @@
+#include "runner/formats/model_file.h"
+
+#include <map>
+#include <utility>
+
+#include "runner/formats/model_contents.h"
+
+namespace runnel {
+
+struct ModelFile::State {
+  ModelContents contents;
+  // Views into contents, which does not change any more.
+  std::map<std::string_view, const GgufValue*> values;
+  std::map<std::string_view, const TensorView*> tensors;
+};
+
+Result<ModelFile> ModelFile::open(const std::string& path) {
+  const Result<ModelFiles> files = ModelFiles::open(path);
+  if (!files) return files.error();
+  return read(*files);
+}
+
+Result<ModelFile> ModelFile::read(const ModelFiles& files) {
+  Result<ModelContents> contents = files.config() != nullptr ? read_folder(files) : read_gguf(files);
+  if (!contents) return contents.error();
+  auto state = std::make_unique<State>();
+  state->contents = *std::move(contents);
+  for (const GgufEntry& entry : state->contents.entries) state->values[entry.key] = &entry.value;
+  for (const TensorView& tensor : state->contents.tensors) state->tensors[tensor.name] = &tensor;
+  return ModelFile(std::move(state));
+}
+
+ModelFile::ModelFile(std::unique_ptr<State> state) : state_(std::move(state)) {}
+ModelFile::ModelFile(ModelFile&&) noexcept = default;
+ModelFile& ModelFile::operator=(ModelFile&&) noexcept = default;
+ModelFile::~ModelFile() = default;
+
+const std::string& ModelFile::path() const {
+  return state_->contents.path;
+}
+std::optional<uint32_t> ModelFile::gguf_version() const {
+  return state_->contents.gguf_version;
+}
+uint64_t ModelFile::file_bytes() const {
+  uint64_t sum = 0;
+  for (const MappedFile& file : state_->contents.files) sum += file.bytes().size();
+  return sum;
+}
+const std::string& ModelFile::identity() const {
+  return state_->contents.identity;
+}
+const std::vector<GgufEntry>& ModelFile::entries() const {
+  return state_->contents.entries;
+}
+const std::vector<TensorView>& ModelFile::tensors() const {
+  return state_->contents.tensors;
+}
+
+const GgufValue* ModelFile::find(std::string_view key) const {
+  const auto found = state_->values.find(key);
+  return found == state_->values.end() ? nullptr : found->second;
+}
+
+const TensorView* ModelFile::find_tensor(std::string_view name) const {
+  const auto found = state_->tensors.find(name);
+  return found == state_->tensors.end() ? nullptr : found->second;
+}
+
+Arrangement ModelFile::arrangement_of(const TensorView& tensor) const {
+  const auto found = state_->contents.others.find(tensor.name);
+  return found == state_->contents.others.end() ? Arrangement() : found->second;
+}
+
+std::optional<uint64_t> ModelFile::unsigned_integer(std::string_view key) const {
+  const GgufValue* value = find(key);
+  if (value == nullptr) return std::nullopt;
+  if (const auto* number = std::get_if<uint64_t>(value)) return *number;
+  // Some writers store counts as signed.
+  if (const auto* number = std::get_if<int64_t>(value); number != nullptr && *number >= 0) {
+    return static_cast<uint64_t>(*number);
+  }
+  return std::nullopt;
+}
+
+std::optional<double> ModelFile::number(std::string_view key) const {
+  const GgufValue* value = find(key);
+  const auto* number = value != nullptr ? std::get_if<double>(value) : nullptr;
+  return number != nullptr ? std::optional<double>(*number) : std::nullopt;
+}
+
+std::optional<std::string> ModelFile::text(std::string_view key) const {
+  const GgufValue* value = find(key);
+  const auto* text = value != nullptr ? std::get_if<std::string>(value) : nullptr;
+  return text != nullptr ? std::optional<std::string>(*text) : std::nullopt;
+}
+
+std::optional<uint64_t> ModelFile::array_length(std::string_view key) const {
+  const GgufValue* value = find(key);
+  const auto* array = value != nullptr ? std::get_if<GgufArray>(value) : nullptr;
+  return array != nullptr ? std::optional<uint64_t>(array->length) : std::nullopt;
+}
+
+void ModelFile::release_pages(const TensorView& tensor) const {
+  for (const MappedFile& file : state_->contents.files) {
+    const std::byte* const begin = file.bytes().data();
+    if (tensor.data.data() >= begin && tensor.data.data() < begin + file.bytes().size())
+      file.release_pages(tensor.data);
+  }
+}
+
+}  // namespace runnel

@@ -1,0 +1,35 @@
+// One file of safetensors, taken apart: eight bytes that say how long the header is, the header, which is
+// JSON, and the data, which tensors fill without gaps. Reference: the format's description in the safetensors
+// project. Internal to formats/.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runner/result.h"
+
+namespace runnel {
+
+inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
+inline constexpr uint64_t kMaxSafetensorsTensors = 65'536;  // of a file
+inline constexpr uint64_t kMaxSafetensorsDims = 8;
+
+struct SafetensorsTensor {
+  std::string name;
+  std::string dtype;            // one of those that the format has
+  std::vector<uint64_t> shape;  // columns last; no size is 0
+  std::span<const std::byte> data;
+};
+
+struct SafetensorsContents {
+  std::vector<SafetensorsTensor> tensors;  // names are unique; data lies inside the file and does not overlap
+  std::span<const std::byte> head;         // all before the data
+};
+
+// Errors are kBadModel; their messages name path and the fault.
+Result<SafetensorsContents> parse_safetensors(std::span<const std::byte> file, const std::string& path);
+
+}  // namespace runnel

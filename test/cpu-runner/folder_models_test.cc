@@ -1,0 +1,117 @@
+// Each architecture from the folder that transformers saved, against transformers and against the GGUF file
+// of the same weights.
+#include "test/cpu-runner/cpu_harness.h"
+#include "test/fixtures/golden_models.h"
+#include "test/fixtures/safetensors_writer.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+
+constexpr double kMaxOfFloats = 1e-4;  // see golden_models_test.cc
+constexpr uint32_t kChunk = 64;
+
+Logits logits_of(const std::string& path, const GoldenModel& model) {
+  CpuHarness harness(path, {.num_threads = 2, .kv_type = KvType::kF32, .max_positions = model.max_positions});
+  return harness.run(Golden(model).ids(), kChunk);
+}
+
+// The GGUF file of the same weights. Llama 3's factors are computed from the configuration by whoever needs
+// them, and rounded once more or less: they are the folder's here.
+std::string bytes_of_gguf(const GoldenModel& model) {
+  constexpr float kMaxError = 1e-6f;  // of a factor, relative
+  const Result<ModelFile> folder = ModelFile::open(golden_model_path(model.name));
+  REQUIRE(folder.ok());
+  GgufWriter writer = writer_of(f32_path(model));
+  const TensorView* factors = folder->find_tensor("rope_freqs.weight");
+  if (factors == nullptr) return writer.bytes();
+  std::string& data = writer.tensor("rope_freqs.weight").data;
+  REQUIRE(data.size() == factors->data.size());
+  for (size_t at = 0; at < data.size(); at += sizeof(float)) {
+    float wanted;
+    float found;
+    std::memcpy(&wanted, data.data() + at, sizeof(float));
+    std::memcpy(&found, factors->data.data() + at, sizeof(float));
+    CHECK(std::abs(found / wanted - 1.0f) < kMaxError);
+  }
+  std::memcpy(data.data(), factors->data.data(), data.size());
+  return writer.bytes();
+}
+
+TEST_CASE(
+    "folders: each architecture has the logits and greedy ids of transformers, and the bits of its GGUF") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const Golden golden(model);
+    const Logits logits = logits_of(golden_model_path(model.name), model);
+    CHECK(golden.difference(logits, "f32").max < kMaxOfFloats);
+    CHECK(golden.greedy_of(logits) == golden.greedy());
+    const TemporaryFile gguf(bytes_of_gguf(model));
+    CHECK(same_bits(logits, logits_of(gguf.path(), model)));
+  }
+}
+
+TEST_CASE("folders: weights in two files with an index are the same model") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const std::string path = golden_model_path(model.name);
+    const ModelFolder folder;
+    folder.write("config.json", bytes_of(path + "/config.json"));
+    folder.write_sharded(safetensors_of(path + "/model.safetensors"));
+    CHECK(same_bits(logits_of(folder.path(), model), logits_of(path, model)));
+  }
+}
+
+// As transformers saved them before version 5.
+nlohmann::json older(nlohmann::json config) {
+  nlohmann::json rope = config["rope_parameters"];
+  config.erase("rope_parameters");
+  config.erase("layer_types");
+  if (config["model_type"] == "gpt2") return config;
+  if (config["model_type"] == "gemma3_text") {
+    config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"];
+    rope = rope["full_attention"];
+  }
+  config["rope_theta"] = rope["rope_theta"];
+  if (rope.contains("partial_rotary_factor")) config["partial_rotary_factor"] = rope["partial_rotary_factor"];
+  rope.erase("rope_theta");
+  rope.erase("partial_rotary_factor");
+  if (rope["rope_type"] == "longrope") {
+    rope.erase("rope_type");
+    rope["type"] = "su";
+  }
+  config["rope_scaling"] = rope["rope_type"] == "default" ? nlohmann::json(nullptr) : rope;
+  return config;
+}
+
+TEST_CASE("folders: a configuration of an older transformers is the same model") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const std::string path = golden_model_path(model.name);
+    const ModelFolder folder;
+    folder.write(older(nlohmann::json::parse(bytes_of(path + "/config.json"))));
+    folder.write("model.safetensors", bytes_of(path + "/model.safetensors"));
+    CHECK(same_bits(logits_of(folder.path(), model), logits_of(path, model)));
+  }
+}
+
+TEST_CASE("folders: GPT-2 may be saved without its prefix, with masks and with its embedding twice") {
+  const GoldenModel model{"gpt2", "gpt2"};
+  const std::string path = golden_model_path("gpt2");
+  SafetensorsWriter weights = safetensors_of(path + "/model.safetensors");
+  for (SafetensorsWriter::Tensor& tensor : weights.tensors)
+    tensor.name = tensor.name.substr(std::string("transformer.").size());
+  weights.tensors.push_back({"h.0.attn.bias", "BOOL", {1, 1, 4, 4}, std::string(16, '\1')});
+  weights.tensors.push_back({"h.0.attn.masked_bias", "F32", {}, std::string(4, '\0')});
+  SafetensorsWriter::Tensor head = weights.tensor("wte.weight");
+  head.name = "lm_head.weight";
+  weights.tensors.push_back(head);
+  const ModelFolder folder;
+  folder.write("config.json", bytes_of(path + "/config.json"));
+  folder.write(weights);
+  CHECK(same_bits(logits_of(folder.path(), model), logits_of(path, model)));
+}
+
+}  // namespace
+}  // namespace runnel

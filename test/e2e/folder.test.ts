@@ -1,0 +1,46 @@
+/** A model in a folder as Hugging Face lays it out, from the gateway's tokenizer to the runner's weights. */
+import { spawnSync } from 'node:child_process';
+import { cpSync, renameSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+
+const test = suite('model folders');
+const folder = temporaryFolder();
+const models = 'test/golden/models';
+
+function runnel(...args: string[]) {
+  const { status, stdout, stderr } = spawnSync('node', ['gateway/runnel.js', ...args], { encoding: 'utf8' });
+  return { status, stdout, stderr };
+}
+
+test('a folder answers as the GGUF file of the same weights', () => {
+  for (const name of ['qwen2', 'gpt2', 'llama3']) {
+    const answerOf = (model: string) => {
+      const prompt = ['--temperature', '0', '--max-tokens', '24', '--json', 'hello there'];
+      const { status, stdout, stderr } = runnel('generate', '--model', model, ...prompt);
+      assert.is(status, 0, stderr);
+      return (JSON.parse(stdout) as { token_ids: number[] }[]).map(({ token_ids }) => token_ids);
+    };
+    assert.equal(answerOf(join(models, name)), answerOf(join(models, `${name}-f32.gguf`)), name);
+  }
+});
+
+test('a folder whose weights are a pickle is refused by gateway and runner in the same words', () => {
+  const path = join(folder.path, 'pickled');
+  cpSync(join(models, 'qwen2'), path, { recursive: true });
+  renameSync(join(path, 'model.safetensors'), join(path, 'pytorch_model.bin'));
+  const sentence =
+    `The model ${path} cannot be used: its weights are a pickle (pytorch_model.bin), which can run programs ` +
+    'when it is read; fetch or convert them as safetensors.';
+  const byGateway = runnel('generate', '--model', path, 'x');
+  const byRunner = spawnSync('build/cpu-runner', ['inspect', '--model', path], { encoding: 'utf8' });
+  for (const { status, stderr } of [byGateway, byRunner]) {
+    assert.is(status, 65);
+    assert.ok(stderr.includes(sentence), stderr);
+  }
+  rmSync(path, { recursive: true });
+});
+
+test.run();

@@ -1,0 +1,244 @@
+// Folders that cannot be read as a model, each refused with a sentence that names the fault.
+#include <sys/stat.h>
+
+#include <functional>
+
+#include "runner/models/architectures.h"
+#include "runner/models/registry.h"
+#include "test/fixtures/golden_models.h"
+#include "test/fixtures/safetensors_writer.h"
+
+namespace runnel {
+namespace {
+
+using namespace test;
+using nlohmann::json;
+
+json config_of(const std::string& model) {
+  return json::parse(bytes_of(golden_model_path(model + "/config.json")));
+}
+
+struct Outcome {
+  int exit_code = 0;
+  std::string message = "accepted";
+};
+
+// The message without the folder's path. Of the tensors the hyper-parameters have what they need.
+Outcome outcome_of(const ModelFolder& folder) {
+  const Result<ModelFile> file = ModelFile::open(folder.path());
+  const Result<ModelConfig> config = file ? read_config(*file, "") : Result<ModelConfig>(file.error());
+  if (config) return {};
+  std::string message = config.error().message;
+  for (size_t at; (at = message.find(folder.path())) != std::string::npos;)
+    message.replace(at, folder.path().size(), "FOLDER");
+  return {static_cast<int>(config.error().exit_code), message};
+}
+
+std::string refusal_of(const std::string& model, const std::function<void(json&)>& change) {
+  const ModelFolder folder;
+  json config = config_of(model);
+  change(config);
+  folder.write(config);
+  folder.write("model.safetensors", bytes_of(golden_model_path(model + "/model.safetensors")));
+  const Outcome outcome = outcome_of(folder);
+  CHECK((outcome.exit_code == 65 || outcome.message == "accepted"));
+  return outcome.message;
+}
+
+TEST_CASE("folders: what is missing is named, and pickles are refused with the reason") {
+  const ModelFolder folder;
+  const auto expect = [&](int exit_code, const std::string& message) {
+    const Outcome outcome = outcome_of(folder);
+    CHECK(outcome.exit_code == exit_code);
+    CHECK(outcome.message == message);
+  };
+  expect(66, "The model FOLDER is a folder, but there is no config.json in it.");
+  folder.write(config_of("llama3"));
+  expect(65,
+         "The model FOLDER cannot be used: there is neither model.safetensors nor "
+         "model.safetensors.index.json in it.");
+  folder.write("pytorch_model.bin", "x");
+  expect(65,
+         "The model FOLDER cannot be used: its weights are a pickle (pytorch_model.bin), which can run "
+         "programs when it is read; fetch or convert them as safetensors.");
+  folder.write("model.safetensors", "");
+  expect(65, "FOLDER/model.safetensors is empty.");
+}
+
+TEST_CASE("folders: weights are named by their folder") {
+  const Result<ModelFile> file = ModelFile::open(golden_model_path("llama3/model.safetensors"));
+  REQUIRE(!file.ok());
+  CHECK(file.error().exit_code == ExitCode::kBadModel);
+  CHECK(
+      file.error().message.ends_with("is weights without their config.json; name the folder that has both."));
+}
+
+TEST_CASE("folders: a file that never ends is not waited for") {
+  const ModelFolder folder;
+  REQUIRE(mkfifo((folder.path() + "/config.json").c_str(), 0600) == 0);
+  CHECK(outcome_of(folder).message == "FOLDER/config.json is not a regular file.");
+}
+
+TEST_CASE("folders: a config.json that is none is refused") {
+  const ModelFolder folder;
+  folder.write("model.safetensors", bytes_of(golden_model_path("llama3/model.safetensors")));
+  const auto refusal = [&](const std::string& config) {
+    folder.write("config.json", config);
+    return outcome_of(folder).message;
+  };
+  CHECK(refusal("{") == "FOLDER/config.json is not JSON at byte 2.");
+  CHECK(refusal("[]") == "FOLDER/config.json is no JSON object.");
+  CHECK(refusal("{}") == "FOLDER/config.json lacks model_type, a text.");
+  CHECK(refusal("{\"model_type\": \"\xff\"}").starts_with("FOLDER/config.json is not UTF-8 at byte "));
+  CHECK(refusal(std::string((1 << 20) + 1, ' ')) ==
+        "FOLDER/config.json has 1048577 bytes; at most 1048576 are read.");
+  CHECK(refusal("{\"model_type\": \"mamba\"}") ==
+        "FOLDER is of architecture \"mamba\", which is not supported; supported: " + architecture_names() +
+            ".");
+  CHECK(refusal("\xef\xbb\xbf" + config_of("llama3").dump()) == "accepted");
+}
+
+TEST_CASE("folders: hyper-parameters are refused in the words of GGUF files") {
+  const auto llama = [](const char* name, const json& value) {
+    return refusal_of("llama3", [&](json& config) { config[name] = value; });
+  };
+  CHECK(llama("unknown", 1) == "accepted");
+  CHECK(llama("num_hidden_layers", nullptr) == "FOLDER lacks metadata llama.block_count.");
+  CHECK(llama("num_hidden_layers", -1) == "FOLDER has a llama.block_count that is no unsigned integer.");
+  CHECK(llama("num_hidden_layers", json::array()) ==
+        "FOLDER has a llama.block_count that is no unsigned integer.");
+  CHECK(llama("num_hidden_layers", 1 << 20) ==
+        "FOLDER has llama.block_count 1048576; it must be from 1 to 1024.");
+  CHECK(llama("rms_norm_eps", 0) ==
+        "FOLDER has llama.attention.layer_norm_rms_epsilon 0.000000, outside of what can be computed with.");
+  CHECK(llama("head_dim", 15).starts_with("FOLDER/model.safetensors has tensor \"model.layers.0.self_attn."));
+  CHECK(llama("vocab_size", 300) == "FOLDER/config.json has vocab_size 300; the embedding has 272 rows.");
+  CHECK(llama("rope_parameters", {{"rope_type", "yarn"}, {"factor", 2}}) ==
+        "FOLDER asks for rope scaling \"yarn\", which is not supported.");
+}
+
+TEST_CASE("folders: what would be computed otherwise than transformers does is refused by name") {
+  const auto of = [](const std::string& model, const char* name, const json& value) {
+    return refusal_of(model, [&](json& config) { config[name] = value; });
+  };
+  const std::string begin = "FOLDER/config.json ";
+  CHECK(of("llama3", "quantization_config", {{"bits", 4}}) ==
+        begin + "has quantization_config; of safetensors F32, F16 and BF16 are computed.");
+  CHECK(of("llama3", "hidden_act", "relu") ==
+        begin + "has hidden_act \"relu\", which is not supported; silu is.");
+  CHECK(of("llama3", "text_config", json::object()) ==
+        begin + "has text_config: it is of a model that reads more than text, which is not supported.");
+  CHECK(of("llama3", "rope_parameters", {{"rope_type", "llama3"}, {"factor", 8}})
+            .starts_with(begin + "lacks factor, low_freq_factor, "));
+  CHECK(of("llama3", "rope_parameters", {{"rope_type", "linear"}}) ==
+        begin + "asks for rope scaling \"linear\" without a factor.");
+  CHECK(of("phi3", "original_max_position_embeddings", 1e300) ==
+        begin + "lacks an original_max_position_embeddings from 2 to max_position_embeddings.");
+  CHECK(of("llama3", "partial_rotary_factor", 0.5) ==
+        begin + "has a partial_rotary_factor, which is not supported for this architecture.");
+  CHECK(of("llama3", "tie_word_embeddings", "yes") ==
+        begin + "has a tie_word_embeddings that is neither true nor false.");
+  CHECK(of("qwen2", "tie_word_embeddings", false) ==
+        begin + "does not say tie_word_embeddings true, and there is no tensor \"lm_head.weight\".");
+  CHECK(of("qwen2", "use_sliding_window", true) ==
+        begin + "has use_sliding_window true, which is not supported for this architecture.");
+  CHECK(of("mistral", "layer_types", {"full_attention", "sliding_attention"}) ==
+        begin + "has layer_types of both kinds, which is not supported for this architecture.");
+  CHECK(of("mistral", "layer_types", {"linear_attention"}) ==
+        begin + "has layer_types other than full_attention and sliding_attention.");
+  CHECK(refusal_of("mistral", [](json& config) { config.erase("sliding_window"); }) ==
+        begin + "lacks sliding_window.");
+  CHECK(of("gemma3", "query_pre_attn_scalar", 64) ==
+        begin + "has a query_pre_attn_scalar other than 32, which is not supported.");
+  CHECK(of("gemma3", "final_logit_softcapping", 30) ==
+        "FOLDER has gemma3.final_logit_softcapping, which is not supported.");
+  CHECK(of("gemma3", "use_bidirectional_attention", true) ==
+        begin + "has use_bidirectional_attention, which is not supported.");
+  CHECK(of("gemma3", "layer_types", {"full_attention", "sliding_attention"}) ==
+        begin +
+            "has layer_types in which full_attention does not come every 1 layers, which is not supported.");
+  CHECK(of("gpt2", "scale_attn_by_inverse_layer_idx", true) ==
+        begin + "has scale_attn_by_inverse_layer_idx, which is not supported.");
+  CHECK(of("gpt2", "activation_function", "relu").starts_with(begin + "has activation_function \"relu\""));
+  CHECK(of("qwen3moe", "norm_topk_prob", false).starts_with(begin + "does not say norm_topk_prob true"));
+  CHECK(of("qwen3moe", "mlp_only_layers", {0}).starts_with(begin + "has layers without experts"));
+  CHECK(refusal_of("phi3", [](json& config) { config["rope_parameters"].erase("long_factor"); }) ==
+        begin + "lacks long_factor, a list of numbers.");
+}
+
+TEST_CASE("folders: a tensor of a type or shape that weights do not have is refused") {
+  const auto refusal = [](const std::function<void(SafetensorsWriter&)>& change) {
+    const ModelFolder folder;
+    folder.write(config_of("llama3"));
+    SafetensorsWriter weights = safetensors_of(golden_model_path("llama3/model.safetensors"));
+    change(weights);
+    folder.write(weights);
+    return outcome_of(folder).message;
+  };
+  CHECK(refusal([](SafetensorsWriter&) {}) == "accepted");
+  CHECK(refusal([](SafetensorsWriter& w) { w.tensor("model.norm.weight").dtype = "I16"; }) ==
+        "FOLDER/model.safetensors has tensor \"model.norm.weight\" of dtype I16; supported are F32, F16 and "
+        "BF16.");
+  CHECK(refusal([](SafetensorsWriter& w) {
+          w.tensor("model.norm.weight").shape = {1, 1, 1, 1, 64};
+        }) ==
+        "FOLDER/model.safetensors has tensor \"model.norm.weight\" with 5 dimensions; 1 to 4 are possible.");
+  CHECK(refusal([](SafetensorsWriter& w) { w.tensor("model.norm.weight").data.pop_back(); }) ==
+        "FOLDER/model.safetensors has tensor \"model.norm.weight\" of 127 bytes; BF16 of (64) takes 128.");
+}
+
+TEST_CASE("folders: an index is held against its files") {
+  const SafetensorsWriter weights = safetensors_of(golden_model_path("llama3/model.safetensors"));
+  const auto refusal = [&](const std::function<void(json&)>& change) {
+    const ModelFolder folder;
+    folder.write(config_of("llama3"));
+    folder.write_sharded(weights);
+    json index = json::parse(bytes_of(folder.path() + "/model.safetensors.index.json"));
+    change(index);
+    folder.write("model.safetensors.index.json", index.dump());
+    return outcome_of(folder).message;
+  };
+  const std::string begin = "FOLDER/model.safetensors.index.json ";
+  CHECK(refusal([](json&) {}) == "accepted");
+  CHECK(refusal([](json& index) { index = json::array(); }) == begin + "lacks weight_map, an object.");
+  CHECK(refusal([](json& index) { index.erase("weight_map"); }) == begin + "lacks weight_map, an object.");
+  CHECK(refusal([](json& index) { index["weight_map"]["lm_head.weight"] = 1; }) ==
+        begin + "has a weight_map that is no text for \"lm_head.weight\".");
+  CHECK(refusal([](json& index) { index["weight_map"]["x"] = "../model.safetensors"; }) ==
+        begin + "names \"../model.safetensors\", which is no file of safetensors in the folder.");
+  CHECK(refusal([](json& index) { index["weight_map"]["x"] = ModelFolder::shard_name(0); }) ==
+        begin + "names 22 tensors; in its files there are 21.");
+  CHECK(refusal([](json& index) {
+          index["weight_map"].erase("lm_head.weight");
+        }).ends_with("has tensor \"lm_head.weight\", which the index does not say."));
+  CHECK(refusal([](json& index) {
+          index["weight_map"]["lm_head.weight"] = ModelFolder::shard_name(1);
+        }).ends_with("has tensor \"lm_head.weight\", which the index does not say."));
+}
+
+TEST_CASE(
+    "folders: the identity ends as that of the file that stands for the weights, and follows all parts") {
+  const SafetensorsWriter weights = safetensors_of(golden_model_path("llama3/model.safetensors"));
+  const ModelFolder folder;
+  folder.write(config_of("llama3"));
+  folder.write_sharded(weights);
+  const auto identity = [&] { return ModelFile::open(folder.path())->identity(); };
+  const std::string before = identity();
+  struct stat status;
+  REQUIRE(stat((folder.path() + "/model.safetensors.index.json").c_str(), &status) == 0);
+  const int64_t modified = int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
+  CHECK(before.ends_with("-" + std::to_string(status.st_size) + "-" + std::to_string(modified) + "-" +
+                         std::to_string(status.st_ino)));
+  CHECK(identity() == before);
+  json config = config_of("llama3");
+  config["bos_token_id"] = 5;
+  folder.write(config);
+  const std::string other_config = identity();
+  CHECK(other_config != before);
+  const std::string shard = folder.path() + "/" + ModelFolder::shard_name(1);
+  std::filesystem::last_write_time(shard, std::filesystem::last_write_time(shard) + std::chrono::seconds(1));
+  CHECK(identity() != other_config);
+}
+
+}  // namespace
+}  // namespace runnel
