@@ -13,6 +13,7 @@ export const PASSED_ON = [
   'block-size',
   'kv-cache-bytes',
   'kv-cache-type',
+  'quantize',
   'sandbox',
   'record',
   'record-max-bytes',

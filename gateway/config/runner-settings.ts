@@ -21,6 +21,8 @@ const SANDBOX_MODES = ['strict', 'auto', 'off'] as const;
 const ISAS = ['portable', 'avx2', 'avxvnni', 'avx512vnni'] as const;
 const ACTIVATION_TYPES = ['i8', 'f32'] as const;
 const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
+/** What floats can be quantised to as they are loaded. */
+const QUANTIZE_TYPES = ['q8_0', 'q4_0'] as const;
 
 const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
 
@@ -127,6 +129,10 @@ export const runnerSettings = {
   'kv-cache-type': {
     schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
     help: `what the KV cache stores: ${KV_CACHE_TYPES.join(', ')}; default: f16`,
+  },
+  quantize: {
+    schema: z.enum(QUANTIZE_TYPES, `must be one of ${QUANTIZE_TYPES.join(', ')}`).optional(),
+    help: `matrices of floats, as they are loaded: ${QUANTIZE_TYPES.join(', ')}; default: as in the file`,
   },
   sandbox: {
     schema: z.enum(SANDBOX_MODES, `must be one of ${SANDBOX_MODES.join(', ')}`).optional(),

@@ -176,7 +176,7 @@ void add_layer(const LayerWatch& watch, uint64_t num_rows, CheckpointFolder& fol
 Result<void> checkpoint(const EngineFlags& engine, std::unique_ptr<Backend> backend,
                         const CheckpointFlags& flags, std::ostream& out) {
   if (const auto checked = check_block_size(engine.block_size); !checked.ok()) return checked;
-  const Result<ModelFile> file = ModelFile::open(engine.model);
+  const Result<ModelFile> file = read_model_file(engine);
   if (!file.ok()) return file.error();
   const auto num_ids = static_cast<uint32_t>(flags.token_ids.size());
   LayerWatch watch(*backend);

@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "runner/formats/quantize.h"
+
 namespace runnel {
 namespace {
 
@@ -33,9 +35,25 @@ const CLI::Validator kFileIdentity(
     },
     "");
 
+// Throws, as CLI11 wants it of a value that it cannot take.
+TensorType quantize_type_from(const std::string& name) {
+  const std::optional<TensorType> type = quantize_type_named(name);
+  if (!type) throw CLI::ValidationError("--quantize", name + " is none of q8_0, q4_0");
+  return *type;
+}
+
 void add_model_flags(CLI::App& command, Flags& flags) {
-  command.add_option("--model", flags.engine.model, "Path of a GGUF file")->required();
+  command
+      .add_option("--model", flags.engine.model,
+                  "Path of a GGUF file, or of a folder with config.json and safetensors")
+      ->required();
   command.add_option("--architecture", flags.engine.architecture, "Refuse a file of any other architecture");
+  command
+      .add_option_function<std::string>(
+          "--quantize",
+          [&flags](const std::string& name) { flags.engine.quantize = quantize_type_from(name); },
+          "Quantise matrices of floats as they are loaded: q8_0, q4_0")
+      ->type_name("TYPE");
 }
 
 // Throws, as CLI11 wants it of a value that it cannot take.

@@ -107,7 +107,7 @@ void print_lines(const ordered_json& description, std::ostream& out) {
 Result<void> inspect(const EngineFlags& flags, const BackendFactory& factory, bool json, std::ostream& out) {
   const Result<ModelFiles> opened = ModelFiles::open(flags.model);
   if (!opened.ok()) return opened.error();
-  const Result<ModelFile> file = ModelFile::read(*opened);
+  const Result<ModelFile> file = read_model_file(flags, *opened);
   if (!file.ok()) return file.error();
   const Result<ModelConfig> config = read_config(*file, flags.architecture);
   if (!config.ok()) return config.error();

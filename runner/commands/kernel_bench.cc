@@ -150,7 +150,7 @@ void print_table(const ordered_json& json, std::ostream& out) {
 Result<void> kernel_bench(const EngineFlags& engine, std::unique_ptr<Backend> backend,
                           const KernelBenchFlags& flags, std::ostream& out) {
   if (const auto checked = check_block_size(engine.block_size); !checked.ok()) return checked;
-  const Result<ModelFile> file = ModelFile::open(engine.model);
+  const Result<ModelFile> file = read_model_file(engine);
   if (!file.ok()) return file.error();
   CHECK(!flags.batches.empty());
   const uint32_t max_rows = std::ranges::max(flags.batches);

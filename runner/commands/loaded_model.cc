@@ -100,6 +100,19 @@ Result<void> check_block_size(uint32_t block_size) {
                                      "; it must be a power of two from 8 to 256."};
 }
 
+Result<ModelFile> read_model_file(const EngineFlags& flags, const ModelFiles& opened) {
+  Result<ModelFile> file = ModelFile::read(opened);
+  if (!file.ok() || !flags.quantize) return file;
+  if (const auto quantized = file->quantize(*flags.quantize); !quantized.ok()) return quantized.error();
+  return file;
+}
+
+Result<ModelFile> read_model_file(const EngineFlags& flags) {
+  const Result<ModelFiles> opened = ModelFiles::open(flags.model);
+  if (!opened.ok()) return opened.error();
+  return read_model_file(flags, *opened);
+}
+
 Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
   const Result<ModelFiles> opened = ModelFiles::open(flags.model);
@@ -110,7 +123,7 @@ Result<LoadedModel> load(const EngineFlags& flags, std::unique_ptr<Backend> back
 Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std::unique_ptr<Backend> backend,
                          const LoadProgressFn& progress) {
   if (const auto checked = check_block_size(flags.block_size); !checked.ok()) return checked.error();
-  Result<ModelFile> file = ModelFile::read(opened);
+  Result<ModelFile> file = read_model_file(flags, opened);
   if (!file.ok()) return file.error();
   const StepLimits limits{.max_rows = flags.max_num_batched_tokens, .max_head_rows = kMaxHeadRows};
   Result<std::unique_ptr<Model>> model =

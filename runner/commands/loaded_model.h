@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -46,7 +47,8 @@ struct EngineFlags {
   uint64_t kv_cache_bytes = uint64_t{1} << 30;  // 0: half of what is free on the device
   uint64_t memory_bytes = 0;  // of the process, instead of kv_cache_bytes; 0: kv_cache_bytes
   KvType kv_cache_type = KvType::kF16;
-  std::string isa = "";  // empty: the best there is
+  std::optional<TensorType> quantize = std::nullopt;  // matrices of floats, as they are loaded
+  std::string isa = "";                               // empty: the best there is
   ActivationType activations = ActivationType::kI8;
   uint32_t gpu_device = 0;
   bool enforce_eager = false;
@@ -63,6 +65,11 @@ Result<void> check_block_size(uint32_t block_size);
 
 // Where positions still have exact angles, see numerics.h.
 constexpr uint32_t kMaxModelLen = 1u << 20;
+
+// The file as the flags want it: its matrices quantised, if they say so. Errors are those of ModelFile.
+Result<ModelFile> read_model_file(const EngineFlags& flags, const ModelFiles& opened);
+// Opens flags.model first.
+Result<ModelFile> read_model_file(const EngineFlags& flags);
 
 struct LoadedModel {
   std::unique_ptr<Backend> backend;

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "runner/formats/quantize.h"
 #include "runner/formats/quoted.h"
 #include "runner/serving/replay.h"
 
@@ -34,6 +35,14 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
     return Error{ExitCode::kUsage, "The recording's --activations is " + quoted(start.activations()) +
                                        "; it must be one of " + activation_type_names() + "."};
   }
+  std::optional<TensorType> quantize;
+  if (!start.quantize().empty()) {
+    quantize = quantize_type_named(start.quantize());
+    if (!quantize) {
+      return Error{ExitCode::kUsage, "The recording's --quantize is " + quoted(start.quantize()) +
+                                         "; it must be one of q8_0, q4_0."};
+    }
+  }
   return EngineFlags{.model = start.model(),
                      .architecture = "",
                      .num_threads = start.threads(),
@@ -46,6 +55,7 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
                      .block_size = start.block_size(),
                      .kv_cache_bytes = start.kv_cache_bytes(),
                      .kv_cache_type = *kv_cache_type,
+                     .quantize = quantize,
                      .activations = *activations};
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "runner/commands/system_errors.h"
+#include "runner/formats/quantize.h"
 #include "runner/process_memory.h"
 #include "runner/serving/channel.h"
 #include "runner/serving/heartbeat.h"
@@ -103,6 +104,7 @@ Result<std::unique_ptr<Recorder>> make_recorder(const EngineFlags& flags, const 
   start.set_mixed_batches(flags.mixed_batches);
   start.set_mixed_prefill_tokens(flags.mixed_prefill_tokens);
   start.set_speculation(flags.speculation);
+  if (flags.quantize) start.set_quantize(quantize_type_name(*flags.quantize));
   return Recorder::open(serve_flags.record, serve_flags.record_max_bytes, start);
 }
 

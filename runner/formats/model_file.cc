@@ -3,12 +3,16 @@
 #include <map>
 #include <utility>
 
+#include "runner/check.h"
 #include "runner/formats/model_contents.h"
+#include "runner/formats/quantize.h"
+#include "runner/formats/quoted.h"
 
 namespace runnel {
 
 struct ModelFile::State {
   ModelContents contents;
+  std::optional<TensorType> quantized;
   // Views into contents, which does not change any more.
   std::map<std::string_view, const GgufValue*> values;
   std::map<std::string_view, const TensorView*> tensors;
@@ -98,6 +102,31 @@ std::optional<uint64_t> ModelFile::array_length(std::string_view key) const {
   const GgufValue* value = find(key);
   const auto* array = value != nullptr ? std::get_if<GgufArray>(value) : nullptr;
   return array != nullptr ? std::optional<uint64_t>(array->length) : std::nullopt;
+}
+
+Result<void> ModelFile::quantize(TensorType type) {
+  CHECK(!state_->quantized);
+  state_->quantized = type;
+  for (const TensorView& tensor : tensors()) {
+    const std::string what = path() + " has tensor " + quoted(tensor.name) + " of ";
+    if (is_quantised(tensor.type)) {
+      return Error{ExitCode::kUsage,
+                   what + std::string(type_name(tensor.type)) + "; --quantize is for weights of floats."};
+    }
+    if (quantized_type(tensor) && tensor.columns() % block_weights(type) != 0) {
+      return Error{ExitCode::kBadModel, what + std::to_string(tensor.columns()) +
+                                            " columns; --quantize needs a multiple of " +
+                                            std::to_string(block_weights(type)) + "."};
+    }
+  }
+  state_->contents.identity = quantize_type_name(type) + "-" + identity();
+  return {};
+}
+
+std::optional<TensorType> ModelFile::quantized_type(const TensorView& tensor) const {
+  const bool stays = tensor.num_dims < 2 || tensor.name.starts_with("position_embd.") ||
+                     tensor.name.find(".ffn_gate_inp.") != std::string::npos;
+  return stays ? std::nullopt : state_->quantized;
 }
 
 void ModelFile::release_pages(const TensorView& tensor) const {

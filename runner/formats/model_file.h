@@ -68,6 +68,14 @@ class ModelFile {
   std::optional<std::string> text(std::string_view key) const;
   std::optional<uint64_t> array_length(std::string_view key) const;
 
+  // From now on matrices of floats are loaded as blocks of this type, one of quantize_type_named; but for the
+  // embedding of positions and routers of experts, which quantised files have as floats too. The identity is
+  // another one. Fails with kBadModel where rows are no whole blocks, and with kUsage where the file has
+  // quantised tensors.
+  Result<void> quantize(TensorType type);
+  // What a tensor of this file is to be quantised to.
+  std::optional<TensorType> quantized_type(const TensorView& tensor) const;
+
   // Gives back the pages of tensor data already copied; they are read again from the file if touched.
   void release_pages(const TensorView& tensor) const;
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runner/formats/dequantize.h"
+#include "runner/formats/quantize.h"
 #include "runner/formats/quoted.h"
 
 namespace runnel {
@@ -18,12 +19,21 @@ std::string describe_shape(uint32_t num_dims, const std::array<uint64_t, 4>& sha
   return text + ")";
 }
 
+// So many weights, stored as this type.
+uint64_t bytes_as(TensorType type, const TensorView& tensor) {
+  return tensor.columns() * tensor.rows() / block_weights(type) * block_bytes(type);
+}
+
 }  // namespace
 
 WeightLoader::WeightLoader(const ModelFile& file, Backend& backend, const LoadProgressFn& progress)
     : file_(file), backend_(backend), progress_(progress) {
-  for (const TensorView& tensor : file.tensors()) total_bytes_ += tensor.data.size();
-  status_ = backend_.expect_weights(total_bytes_);
+  uint64_t num_expected = 0;
+  for (const TensorView& tensor : file.tensors()) {
+    total_bytes_ += tensor.data.size();
+    num_expected += bytes_as(file.quantized_type(tensor).value_or(tensor.type), tensor);
+  }
+  status_ = backend_.expect_weights(num_expected);
   if (!status_) status_ = of_file(status_.error());
 }
 
@@ -84,6 +94,28 @@ TensorView WeightLoader::as_gguf(const TensorView& tensor, Copies& copies) const
   return view;
 }
 
+TensorView WeightLoader::quantized(const TensorView& rows, Copies& copies) const {
+  const std::optional<TensorType> type = file_.quantized_type(rows);
+  if (!type) return rows;
+  TensorView view = rows;
+  view.type = *type;
+  const uint64_t num_bytes = bytes_as(*type, rows);
+  if (!backend_.needs_values()) {
+    view.data = rows.data.first(num_bytes);  // fewer than floats take
+    return view;
+  }
+  std::vector<std::byte>& blocks = copies.emplace_back(num_bytes);
+  std::vector<float> values(rows.columns());
+  const size_t row_bytes = rows.data.size() / rows.rows();
+  const size_t row_blocks = num_bytes / rows.rows();
+  for (uint64_t row = 0; row < rows.rows(); ++row) {
+    dequantize_row(rows.type, rows.data.subspan(row * row_bytes, row_bytes), values);
+    quantize_row(*type, values, std::span(blocks).subspan(row * row_blocks, row_blocks));
+  }
+  view.data = blocks;
+  return view;
+}
+
 WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uint64_t columns) {
   std::vector<TensorView> matrices;
   std::vector<TensorView> stored;
@@ -99,7 +131,7 @@ WeightHandle WeightLoader::matrix(std::initializer_list<MatrixSpec> stacked, uin
       rows.data = whole.data.subspan(spec.first_row * row_bytes, spec.rows * row_bytes);
       return rows;
     };
-    matrices.push_back(part_of(as_gguf(*tensor, copies)));
+    matrices.push_back(quantized(part_of(as_gguf(*tensor, copies)), copies));
     stored.push_back(part_of(*tensor));
   }
   return load(matrices, stored);
@@ -140,10 +172,14 @@ WeightHandle WeightLoader::experts(std::initializer_list<MatrixSpec> stacked, ui
   std::vector<TensorView> stored;
   Copies copies;
   for (const MatrixSpec& spec : stacked) {
-    matrices.push_back(rows_of_experts(spec, columns, num_experts, stored, copies));
+    const TensorView rows = rows_of_experts(spec, columns, num_experts, stored, copies);
     if (!status_) return {};
+    if (backend_.needs_values()) matrices.push_back(quantized(rows, copies));
   }
-  return load(backend_.needs_values() ? matrices : stored, stored);
+  if (!backend_.needs_values()) {
+    for (const TensorView& tensor : stored) matrices.push_back(quantized(tensor, copies));
+  }
+  return load(matrices, stored);
 }
 
 const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float>& values) {

@@ -63,6 +63,8 @@ class WeightLoader {
   // What was copied of the file, until it is loaded.
   using Copies = std::list<std::vector<std::byte>>;
   TensorView as_gguf(const TensorView& tensor, Copies& copies) const;
+  // rows: of a tensor of the file, as GGUF has them.
+  TensorView quantized(const TensorView& rows, Copies& copies) const;
   TensorView rows_of_experts(const MatrixSpec& spec, uint64_t columns, uint64_t num_experts,
                              std::vector<TensorView>& stored, Copies& copies);
   // stored: what of the file these are, which is then done.

@@ -22,7 +22,9 @@ struct CpuOptions {
 class CpuHarness : public ModelHarness {
  public:
   CpuHarness(const std::string& path, const CpuOptions& options)
-      : ModelHarness(path,
+      : CpuHarness(ModelFile::open(path), options) {}
+  CpuHarness(const Result<ModelFile>& file, const CpuOptions& options)
+      : ModelHarness(file,
                      make_cpu_backend({.num_threads = options.num_threads,
                                        .kv_type = options.kv_type,
                                        .isa = options.isa,

@@ -113,5 +113,24 @@ TEST_CASE("folders: GPT-2 may be saved without its prefix, with masks and with i
   CHECK(same_bits(logits_of(folder.path(), model), logits_of(path, model)));
 }
 
+// Of Q8_0, from floats.
+Logits quantised_logits_of(const std::string& path, const GoldenModel& model) {
+  Result<ModelFile> file = ModelFile::open(path);
+  REQUIRE(file.ok());
+  REQUIRE(file->quantize(TensorType::kQ8_0).ok());
+  CpuHarness harness(file, {.num_threads = 2, .kv_type = KvType::kF32, .max_positions = model.max_positions});
+  return harness.run(Golden(model).ids(), kChunk);
+}
+
+TEST_CASE("folders: models quantised as they are loaded have the bits of files that were quantised before") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    CHECK(same_bits(quantised_logits_of(f32_path(model), model), logits_of(q8_0_path(model), model)));
+    const TemporaryFile gguf(bytes_of_gguf(model));
+    CHECK(same_bits(quantised_logits_of(golden_model_path(model.name), model),
+                    quantised_logits_of(gguf.path(), model)));
+  }
+}
+
 }  // namespace
 }  // namespace runnel

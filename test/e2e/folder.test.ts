@@ -15,15 +15,18 @@ function runnel(...args: string[]) {
   return { status, stdout, stderr };
 }
 
-test('a folder answers as the GGUF file of the same weights', () => {
+test('a folder answers as the GGUF file of the same weights, also quantised', () => {
   for (const name of ['qwen2', 'gpt2', 'llama3']) {
-    const answerOf = (model: string) => {
+    const answerOf = (model: string, ...flags: string[]) => {
       const prompt = ['--temperature', '0', '--max-tokens', '24', '--json', 'hello there'];
-      const { status, stdout, stderr } = runnel('generate', '--model', model, ...prompt);
+      const { status, stdout, stderr } = runnel('generate', '--model', model, ...flags, ...prompt);
       assert.is(status, 0, stderr);
       return (JSON.parse(stdout) as { token_ids: number[] }[]).map(({ token_ids }) => token_ids);
     };
-    assert.equal(answerOf(join(models, name)), answerOf(join(models, `${name}-f32.gguf`)), name);
+    const folderPath = join(models, name);
+    assert.equal(answerOf(folderPath), answerOf(join(models, `${name}-f32.gguf`)), name);
+    const quantised = answerOf(folderPath, '--quantize', 'q8_0');
+    assert.equal(quantised, answerOf(join(models, `${name}-q8_0.gguf`)), name);
   }
 });
 

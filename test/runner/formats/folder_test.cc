@@ -240,5 +240,31 @@ TEST_CASE(
   CHECK(identity() != other_config);
 }
 
+TEST_CASE("quantise: a file that is quantised, or whose rows are no whole blocks, is refused by name") {
+  Result<ModelFile> quantised = ModelFile::open(golden_model_path("qwen2-q8_0.gguf"));
+  REQUIRE(quantised.ok());
+  const Result<void> again = quantised->quantize(TensorType::kQ4_0);
+  REQUIRE(!again.ok());
+  CHECK(again.error().exit_code == ExitCode::kUsage);
+  CHECK(again.error().message.ends_with(" of Q8_0; --quantize is for weights of floats."));
+
+  GgufWriter narrow;
+  narrow.tensors.push_back({"matrix", {8, 2}, 0, std::string(64, 'x'), std::nullopt});
+  const TemporaryFile file(narrow.bytes());
+  const Result<void> refused = ModelFile::open(file.path())->quantize(TensorType::kQ8_0);
+  REQUIRE(!refused.ok());
+  CHECK(refused.error().exit_code == ExitCode::kBadModel);
+  CHECK(refused.error().message ==
+        file.path() + " has tensor \"matrix\" of 8 columns; --quantize needs a multiple of 32.");
+}
+
+TEST_CASE("quantise: the identity is another one, and ends as the file's") {
+  Result<ModelFile> file = ModelFile::open(golden_model_path("qwen2"));
+  REQUIRE(file.ok());
+  const std::string before = file->identity();
+  REQUIRE(file->quantize(TensorType::kQ4_0).ok());
+  CHECK(file->identity() == "q4_0-" + before);
+}
+
 }  // namespace
 }  // namespace runnel

@@ -1,9 +1,8 @@
-#include "runner/formats/model_file.h"
-
 #include <sys/stat.h>
 
 #include <filesystem>
 
+#include "runner/formats/model_file.h"
 #include "test/fixtures/gguf_writer.h"
 #include "test/unit_test.h"
 
