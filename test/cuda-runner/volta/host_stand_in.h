@@ -4,6 +4,7 @@
 
 #define INFINITY __builtin_bit_cast(float, 0x7f800000)
 #define HUGE_VALF INFINITY
+#define UINT64_MAX 0xffffffffffffffffull
 
 using int8_t = signed char;
 using int16_t = short;
@@ -23,6 +24,12 @@ template <typename T>
 class optional;
 template <typename T>
 class span;
+
+template <typename T, T kValue>
+struct integral_constant {
+  static constexpr T value = kValue;
+  constexpr operator T() const { return kValue; }
+};
 
 using ::ceil;
 using ::fabs;

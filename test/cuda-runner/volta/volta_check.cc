@@ -18,9 +18,9 @@ namespace runnel {
 namespace {
 
 // What host_stand_in.h stands in for: empty, since it comes before everything.
-constexpr const char* kHostHeaders[] = {"algorithm", "array",          "bit",    "cmath",    "cstddef",
-                                        "cstdint",   "cuda_runtime.h", "limits", "optional", "span",
-                                        "string",    "string_view"};
+constexpr const char* kHostHeaders[] = {"algorithm", "array",          "bit",        "cmath",    "cstddef",
+                                        "cstdint",   "cuda_runtime.h", "limits",     "optional", "span",
+                                        "string",    "string_view",    "type_traits"};
 constexpr const char* kOptions[] = {
     "--std=c++20", "--gpu-architecture=sm_70", "--fmad=false", "--device-as-default-execution-space",
     // Launchers call those of other sources.
