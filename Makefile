@@ -87,7 +87,7 @@ cuda-runner: $(BUILD)/build.ninja $(NVCC)
 	@ninja -C $(BUILD) cuda-runner
 
 # What `make test` shows over the emulator, on a device.
-test-cuda: $(BUILD)/build.ninja $(NVCC) $(if $(NODE),model gateway/runner/proto/runner.js)
+test-cuda: $(BUILD)/build.ninja $(NVCC) $(if $(NODE),model gateway/runner/protocol/proto/runner.js)
 	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD) device-tests
 	@BUILD=$(BUILD) NVCC=$(NVCC) test/cuda-runner/on_device.sh
@@ -162,7 +162,7 @@ format: node_modules/.stamp
 	@git ls-files '*.cc' '*.cu' '*.h' | xargs clang-format -i
 
 clean:
-	rm -rf $(BUILD) node_modules gateway/runner/proto
+	rm -rf $(BUILD) node_modules gateway/runner/protocol/proto
 
 cuda-toolkit: $(CUDA_TOOLKIT_NVCC)
 
@@ -219,11 +219,11 @@ node_modules/.stamp: package-lock.json
 	@npm ci --no-audit --no-fund --loglevel=error
 	@touch $@
 
-gateway/runner/proto/runner.js: proto/runner.proto node_modules/.stamp
+gateway/runner/protocol/proto/runner.js: proto/runner.proto node_modules/.stamp
 	@npm run --silent proto
 
 # The bundle is written anew if its sources hold something else, and touched in any case.
-$(BUILD)/gateway/manifest.json: $(GATEWAY_SOURCES) gateway/runner/proto/runner.js node_modules/.stamp
+$(BUILD)/gateway/manifest.json: $(GATEWAY_SOURCES) gateway/runner/protocol/proto/runner.js node_modules/.stamp
 	@node --import tsx deploy/bundle-gateway.ts
 	@touch $@
 

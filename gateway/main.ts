@@ -1,15 +1,15 @@
 import { readFileSync } from 'node:fs';
-import { requireTextArguments } from './commands/argument-text.ts';
-import { doctorCommand, doctorUsage } from './commands/doctor.ts';
-import { framesCommand, framesUsage } from './commands/frames.ts';
-import { generateCommand, generateUsage } from './commands/generate.ts';
-import { inspectCommand, inspectUsage } from './commands/inspect.ts';
-import { listCommand, listUsage } from './commands/list.ts';
-import { pullCommand, pullUsage } from './commands/pull.ts';
-import { reporting } from './commands/report.ts';
-import { serveCommand, serveUsage } from './commands/serve.ts';
-import { tokenizeCommand, tokenizeUsage } from './commands/tokenize.ts';
-import { ExitCode } from './ops/exit-code.ts';
+import { doctorCommand, doctorUsage } from './cli/doctor.ts';
+import { framesCommand, framesUsage } from './cli/frames.ts';
+import { generateCommand, generateUsage } from './cli/generate.ts';
+import { inspectCommand, inspectUsage } from './cli/inspect.ts';
+import { listCommand, listUsage } from './cli/list.ts';
+import { pullCommand, pullUsage } from './cli/pull.ts';
+import { reporting } from './cli/report.ts';
+import { serveCommand, serveUsage } from './cli/serve.ts';
+import { requireTextArguments } from './cli/text-input.ts';
+import { tokenizeCommand, tokenizeUsage } from './cli/tokenize.ts';
+import { ExitCode } from './errors/exit-code.ts';
 
 /** The command line. Each command takes its own arguments and gives the exit status. */
 

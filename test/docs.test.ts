@@ -3,8 +3,8 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { LOG_EVENTS } from '../gateway/ops/log-events.ts';
-import { Metrics } from '../gateway/ops/metrics.ts';
+import { LOG_EVENTS } from '../gateway/telemetry/log-events.ts';
+import { Metrics } from '../gateway/telemetry/metrics.ts';
 import { BEGIN, END } from './bench/report/document.ts';
 import { ScriptedRunner } from './fixtures/scripted-runner.ts';
 
@@ -59,7 +59,7 @@ function same(documented: readonly string[], real: Iterable<string>): void {
 test('events of the log are those that the documents have, and each is logged somewhere', () => {
   same(namesIn(section('docs/operations.md', 'Logs and metrics'), 0, /^[a-z_]+$/), LOG_EVENTS);
   const source = filesOf('gateway/*.ts')
-    .filter((path) => path !== 'gateway/ops/log-events.ts')
+    .filter((path) => path !== 'gateway/telemetry/log-events.ts')
     .map(read)
     .join('\n');
   for (const event of LOG_EVENTS) {
@@ -87,11 +87,11 @@ const CODE = /\bcode: (?:[^,'\n]*(?:'[a-z]+' )?\? )?'([a-z_]+)'(?: : '([a-z_]+)'
 test('error codes are those that the documents have', () => {
   const codes = new Set<string>();
   for (const path of filesOf(
-    'gateway/app.ts',
+    'gateway/server/app.ts',
     'gateway/api/*.ts',
     'gateway/routes/*.ts',
     'gateway/guard/*.ts',
-    'gateway/ops/unreadable-requests.ts',
+    'gateway/server/unreadable-requests.ts',
   )) {
     const text = read(path);
     // What a schema says of itself is no code of an answer.

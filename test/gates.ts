@@ -42,15 +42,15 @@ export function sideBySide(sanitized: string): readonly Gate[] {
     }),
     testFile('test/fuzz/gateway-frames.test.ts', { FUZZ_FRAMES: 1_000_000 }, { frames: 1_000_000 }),
     // With the one that `make test` does not fetch.
-    testFile('test/gateway/chat/model-templates.test.ts', {}, { prompts: 380 }),
-    testFile('test/gateway/runner/simulation.test.ts', { SEEDS: 5000 }, { seeds: 5000 }),
+    testFile('test/gateway/prompt/model-templates.test.ts', {}, { prompts: 380 }),
+    testFile('test/gateway/runner/supervision/simulation.test.ts', { SEEDS: 5000 }, { seeds: 5000 }),
     testFile('test/gateway/tokenizer/vocabularies.test.ts', {}, { vocabularies: 10 }),
     testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
-    testFile('test/gateway/runner/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
+    testFile('test/gateway/runner/supervision/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
-    testFile('test/gateway/routes/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
-    testFile('test/gateway/routes/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),
+    testFile('test/gateway/api/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
+    testFile('test/gateway/server/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),
   ];
 }
 
@@ -67,7 +67,7 @@ export const alone: readonly Gate[] = [
   testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
   testFile('test/e2e/deaths.test.ts', { ROUNDS: 100 }, { rounds: 700 }),
   testFile(
-    'test/gateway/routes/overload.test.ts',
+    'test/gateway/server/overload.test.ts',
     { OVERLOAD: 10_000, STORM: 10_000 },
     { requests: 10_000, 'clients left': 10_000 },
   ),

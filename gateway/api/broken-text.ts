@@ -1,5 +1,5 @@
-import { ApiError } from './error.ts';
-import { shown } from './shown.ts';
+import { ApiError } from '../errors/api-error.ts';
+import { shown } from '../errors/shown.ts';
 
 /**
  * JSON can escape one half of a surrogate pair, and no text has such a thing: it would have to become another one on the

@@ -1,6 +1,6 @@
 import type { z } from 'zod';
-import type { FieldError } from './error.ts';
-import { shown } from './shown.ts';
+import type { FieldError } from '../errors/api-error.ts';
+import { shown } from '../errors/shown.ts';
 
 /** What is wrong with a body, from a schema's issues: one sentence for each field, in the words of whoever sent it. */
 

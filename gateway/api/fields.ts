@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { ApiError } from './error.ts';
+import { ApiError } from '../errors/api-error.ts';
 import { fieldErrors, got, type Rule } from './field-errors.ts';
 
 /**

@@ -4,7 +4,7 @@
  * objects and members. A megabyte takes some tens of milliseconds at most, whatever it says.
  */
 
-import { shown } from './shown.ts';
+import { shown } from '../errors/shown.ts';
 
 /** Of a body in any encoding. */
 export const bodyBounds = {

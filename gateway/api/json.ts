@@ -1,10 +1,10 @@
 import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
-import { inOneStep, longWork } from '../ops/long-work.ts';
+import { ApiError } from '../errors/api-error.ts';
+import { shown } from '../errors/shown.ts';
+import { inOneStep, longWork } from '../system/cooperative-scheduler.ts';
 import { refuseBrokenText } from './broken-text.ts';
-import { ApiError } from './error.ts';
 import { JsonFault, parseLosslessJson } from './json-parser.ts';
-import { shown } from './shown.ts';
 
 /**
  * JSON bodies, read without loss: integers that a JavaScript number would round arrive as bigint, so that a 64-bit

@@ -1,7 +1,9 @@
-// Not 'msgpackr': that one loads a native add-on, in which a hostile body could take the whole gateway along.
+import { isUtf8 } from 'node:buffer';
 import { Packr, Unpackr } from 'msgpackr/pack';
 import { invalidBody } from './json.ts';
-import { msgpackFault } from './msgpack-check.ts';
+import { bodyBounds } from './json-parser.ts';
+
+// Not 'msgpackr': that one loads a native add-on, in which a hostile body could take the whole gateway along.
 
 /**
  * MessagePack, as far as it says what JSON says: no extensions, no records. Integers beyond 2^53 are bigint both ways.
@@ -25,4 +27,111 @@ export function unpackMsgpack(bytes: Uint8Array): unknown {
   if (fault !== undefined)
     throw invalidBody('msgpack', `The body is not a MessagePack value this endpoint reads: ${fault}.`);
   return unpackr.unpack(bytes);
+}
+
+/** What is wrong with the bytes, if they are not exactly one MessagePack value of the kinds JSON has, and binary. */
+export function msgpackFault(bytes: Uint8Array): string | undefined {
+  const walker = new Walker(bytes);
+  try {
+    walker.value(0);
+    walker.end();
+    return undefined;
+  } catch (error) {
+    if (error instanceof Fault) return error.message;
+    throw error;
+  }
+}
+
+class Fault extends Error {}
+
+/** Steps over one value without keeping any of it. Every count costs at least a byte of input, so it ends. */
+class Walker {
+  readonly #bytes: Uint8Array;
+  readonly #view: DataView;
+  #at = 0;
+  #numMembers = 0;
+
+  constructor(bytes: Uint8Array) {
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+
+  end(): void {
+    const left = this.#bytes.length - this.#at;
+    if (left > 0) throw new Fault(`${left} bytes follow the value`);
+  }
+
+  value(depth: number): void {
+    const byte = this.#unsigned(1);
+    if (byte <= 0x7f || byte >= 0xe0) return; // small integers
+    if (byte <= 0x8f) this.#map(byte & 0x0f, depth);
+    else if (byte <= 0x9f) this.#array(byte & 0x0f, depth);
+    else if (byte <= 0xbf) this.#string(byte & 0x1f);
+    else this.#long(byte, depth);
+  }
+
+  /** A value whose length, or size, is told apart from its first byte's bits. */
+  #long(byte: number, depth: number): void {
+    if (byte === 0xc0 || byte === 0xc2 || byte === 0xc3) return; // nil, false, true
+    if (byte === 0xc1) throw new Fault('byte 0xc1 begins nothing');
+    if (byte >= 0xc4 && byte <= 0xc6)
+      this.#skip(this.#unsigned(2 ** (byte - 0xc4))); // bin 8, 16, 32
+    else if (byte >= 0xca && byte <= 0xcb)
+      this.#skip(4 * 2 ** (byte - 0xca)); // float 32, 64
+    else if (byte >= 0xcc && byte <= 0xcf)
+      this.#skip(2 ** (byte - 0xcc)); // uint 8, 16, 32, 64
+    else if (byte >= 0xd0 && byte <= 0xd3)
+      this.#skip(2 ** (byte - 0xd0)); // int 8, 16, 32, 64
+    else if (byte >= 0xd9 && byte <= 0xdb) this.#string(this.#unsigned(2 ** (byte - 0xd9)));
+    else if (byte >= 0xdc && byte <= 0xdd) this.#array(this.#unsigned(2 * 2 ** (byte - 0xdc)), depth);
+    else if (byte >= 0xde && byte <= 0xdf) this.#map(this.#unsigned(2 * 2 ** (byte - 0xde)), depth);
+    else throw new Fault('it has an extension type, and none is read here');
+  }
+
+  #map(count: number, depth: number): void {
+    this.#enter(depth);
+    this.#numMembers += 1 + count;
+    if (this.#numMembers > bodyBounds.members) {
+      throw new Fault(`it has more than ${bodyBounds.members} maps and members`);
+    }
+    for (let i = 0; i < count; i++) {
+      this.#key();
+      this.value(depth + 1);
+    }
+  }
+
+  #array(count: number, depth: number): void {
+    this.#enter(depth);
+    for (let i = 0; i < count; i++) this.value(depth + 1);
+  }
+
+  #enter(depth: number): void {
+    if (depth >= bodyBounds.depth)
+      throw new Fault(`it nests deeper than ${bodyBounds.depth} maps and arrays`);
+  }
+
+  #key(): void {
+    const byte = this.#bytes[this.#at] ?? 0xa0;
+    const isString = (byte >= 0xa0 && byte <= 0xbf) || (byte >= 0xd9 && byte <= 0xdb);
+    if (!isString) throw new Fault('a map has a key that is not a string');
+    this.value(0);
+  }
+
+  #string(length: number): void {
+    const start = this.#at;
+    this.#skip(length);
+    if (!isUtf8(this.#bytes.subarray(start, this.#at))) throw new Fault('a string is not UTF-8');
+  }
+
+  #unsigned(length: number): number {
+    const at = this.#at;
+    this.#skip(length);
+    if (length === 1) return this.#view.getUint8(at);
+    return length === 2 ? this.#view.getUint16(at) : this.#view.getUint32(at);
+  }
+
+  #skip(length: number): void {
+    if (length > this.#bytes.length - this.#at) throw new Fault('it ends in the middle of a value');
+    this.#at += length;
+  }
 }

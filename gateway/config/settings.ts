@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
-import { refuse, UsageError } from '../ops/exit-code.ts';
+import { refuse, UsageError } from '../errors/exit-code.ts';
 import type { Flags, FlagValues } from './flags.ts';
 import { FOREIGN_NAMES } from './foreign-names.ts';
 

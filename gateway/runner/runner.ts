@@ -2,7 +2,7 @@
  * What the rest of the gateway knows of a runner: ask for tokens, read them in batches, see how it is. The supervisor
  * is the real one; tests pass a fake. Crashes do not show here: a stream pauses and goes on.
  */
-import type { SchedulerCounters, SchedulerStats } from './scheduler-stats.ts';
+import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
 
 /** Sampling parameters as the runner applies them; ranges are proto/runner.proto's. */
 export interface SamplingParams {

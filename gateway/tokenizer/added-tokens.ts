@@ -1,5 +1,5 @@
 /** Cuts text at the tokens that are found in it as they are written. */
-import type { Steps } from '../ops/long-work.ts';
+import type { Steps } from '../system/cooperative-scheduler.ts';
 import { LiteralFinder } from './literals.ts';
 import type { AddedToken } from './tables.ts';
 

@@ -3,7 +3,7 @@
  * the model knows and cut into words, and each word's symbols merge into tokens. Ids equal those of the tokenizer that the
  * model was trained with.
  */
-import { finish, type Steps } from '../ops/long-work.ts';
+import { finish, type Steps } from '../system/cooperative-scheduler.ts';
 import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
 import { MergeTable } from './merge-table.ts';

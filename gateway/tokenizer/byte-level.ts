@@ -2,7 +2,7 @@
  * Words of byte-level BPE, as GPT-2 introduced it: text is cut into words, each becomes the tokens of its UTF-8 bytes, and
  * these merge.
  */
-import type { Steps } from '../ops/long-work.ts';
+import type { Steps } from '../system/cooperative-scheduler.ts';
 import { WordSplitter } from './pre-tokenizers/word-splitter.ts';
 import type { ByteLevelForm, TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';

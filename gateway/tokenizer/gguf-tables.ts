@@ -1,5 +1,5 @@
 /** The tokenizer that a GGUF file describes. Keys: docs/gguf.md of the ggml project; meanings: llama.cpp. */
-import type { Metadata } from '../model/metadata.ts';
+import type { Metadata } from '../models/metadata.ts';
 import { decodeAlphabet } from './byte-alphabet.ts';
 import { crossingsOf } from './crossings.ts';
 import { MergeTable, newMergeSlots } from './merge-table.ts';

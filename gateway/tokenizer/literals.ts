@@ -2,7 +2,7 @@
  * Finds literals of special tokens in text: leftmost first, and of those that begin at the same place the longest. A trie
  * over UTF-16 units, so that text which only looks like literals costs little more than other text.
  */
-import { finish, type Steps } from '../ops/long-work.ts';
+import { finish, type Steps } from '../system/cooperative-scheduler.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 
 /** Longer literals are refused: it bounds what one place in a text can cost. */

@@ -4,7 +4,7 @@
  * Gemma's vocabulary, `> </`), each place in a text is found, and the words there are one. What no token is written like
  * becomes the tokens of its bytes.
  */
-import type { Steps } from '../ops/long-work.ts';
+import type { Steps } from '../system/cooperative-scheduler.ts';
 import { spaceMark } from './space-mark.ts';
 import type { Crossing, SentencePieceForm, TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';

@@ -1,4 +1,4 @@
-import type { Steps } from '../ops/long-work.ts';
+import type { Steps } from '../system/cooperative-scheduler.ts';
 import type { TextSegment } from './added-tokens.ts';
 import type { TokenizerKind } from './tables.ts';
 

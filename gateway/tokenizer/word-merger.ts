@@ -4,7 +4,7 @@
  * neighbours are a linked list and candidate pairs a heap, so that a word of n symbols takes O(n log n) steps, whatever
  * it says.
  */
-import { finish, type Steps } from '../ops/long-work.ts';
+import { finish, type Steps } from '../system/cooperative-scheduler.ts';
 import type { Merges } from './merge-table.ts';
 import { NumberHeap } from './number-heap.ts';
 

@@ -6,9 +6,9 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { loadModel } from '../../gateway/model/load-model.ts';
-import { resolveModel } from '../../gateway/model/model-cache.ts';
-import { finish } from '../../gateway/ops/long-work.ts';
+import { loadModel } from '../../gateway/models/load-model.ts';
+import { resolveModel } from '../../gateway/models/model-cache.ts';
+import { finish } from '../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tablesOfTokenizerJson } from '../../gateway/tokenizer/huggingface/tokenizer-json.ts';
 import type { TokenizerTables } from '../../gateway/tokenizer/tables.ts';

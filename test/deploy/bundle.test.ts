@@ -51,8 +51,8 @@ test('a start takes the bundle of the sources that lie there', () => {
 
 test('a start takes the sources when one of them, or a package, is another than in the bundle', () => {
   for (const [source, change] of [
-    ['gateway/api/sse.ts', '// edited\n'],
-    ['gateway/runner/proto/runner.js', '// edited\n'],
+    ['gateway/server/streams/sse.ts', '// edited\n'],
+    ['gateway/runner/protocol/proto/runner.js', '// edited\n'],
     ['deploy/source-urls.ts', '// edited\n'],
     ['package-lock.json', '\n'],
   ] as const) {

@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { Inspection } from '../../gateway/commands/inspect.ts';
+import type { Inspection } from '../../gateway/cli/inspect.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 

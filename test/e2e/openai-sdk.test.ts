@@ -1,8 +1,8 @@
 import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { TimeLimitedRunner } from '../../gateway/generation/time-limited-runner.ts';
 import { GenerationError } from '../../gateway/runner/runner.ts';
-import { TimeLimitedRunner } from '../../gateway/runner/time-limited-runner.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';

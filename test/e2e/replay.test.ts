@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readRecording } from '../../gateway/runner/recording.ts';
+import { readRecording } from '../../gateway/runner/protocol/recording.ts';
 import { CPU_RUNNER, CUDA_RUNNER_EMULATED, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { llamaFile } from '../fixtures/served-llama.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';

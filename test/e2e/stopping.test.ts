@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { sameSignalMs } from '../../gateway/ops/end-signal.ts';
+import { sameSignalMs } from '../../gateway/system/end-signal.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, isAlive } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';

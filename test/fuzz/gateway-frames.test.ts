@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { FrameDecoder, maxBytesFromRunner } from '../../gateway/runner/frame.ts';
-import { ProtocolError } from '../../gateway/runner/protocol-error.ts';
-import { decodeFromRunner } from '../../gateway/runner/wire.ts';
+import { FrameDecoder, maxBytesFromRunner } from '../../gateway/runner/protocol/frame.ts';
+import { ProtocolError } from '../../gateway/runner/protocol/protocol-error.ts';
+import { decodeFromRunner } from '../../gateway/runner/protocol/wire.ts';
 
 /**
  * Frames that a runner in an attacker's hands may send: streams that `fuzz-events` mutates, the same ones for the same

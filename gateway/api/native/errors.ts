@@ -1,4 +1,4 @@
-import type { ApiError } from '../error.ts';
+import type { ApiError } from '../../errors/api-error.ts';
 
 /** Bodies of native errors: every field at fault, or a code with whether sending it again can help. */
 export function nativeErrorBody(error: ApiError): object {

@@ -1,9 +1,9 @@
 import type { Context } from 'hono';
 import { accepts } from 'hono/accepts';
 import { stringify } from 'lossless-json';
+import { namedEvent, sseResponse } from '../../server/streams/sse.ts';
+import { type StreamHooks, streamResponse } from '../../server/streams/stream.ts';
 import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
-import { namedEvent, sseResponse } from '../sse.ts';
-import { type StreamHooks, streamResponse } from '../stream.ts';
 import type { NativeEvent } from './events.ts';
 
 /**

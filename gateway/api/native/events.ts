@@ -1,5 +1,5 @@
+import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
-import type { AnswerEnd, AnswerPart } from '../../tokenizer/answer.ts';
 
 /**
  * The events of POST /execute: one `started`, then `token`s with `metrics` among them if asked for, then exactly one

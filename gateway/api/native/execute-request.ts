@@ -1,5 +1,9 @@
+import type { Context } from 'hono';
 import { z } from 'zod';
+import { inOneStep, longWork } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
+import { JSON_TYPE, readJsonText, requireMediaType } from '../json.ts';
+import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
 import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
 
 export const MAX_PROMPT_CHARACTERS = 32_768;
@@ -57,4 +61,31 @@ export function parseExecuteRequest(body: unknown): ExecuteRequest {
 
 function hasPromptIds(body: unknown): boolean {
   return typeof body === 'object' && body !== null && 'prompt_ids' in body && body.prompt_ids !== null;
+}
+
+/** Sampling parameters that are allowed and rarely meant; the log says so, the request is obeyed. */
+export function unusualSampling(request: ExecuteRequest): string[] {
+  const { top_k, top_p, min_p, temperature } = request;
+  const sentences = [];
+  if (top_k > 0 && top_k < 10 && top_p < 0.5) {
+    sentences.push(`top_k ${top_k} and top_p ${top_p} together leave very few tokens to choose from`);
+  }
+  if (min_p > 0.5 && temperature < 0.5) {
+    sentences.push(
+      `min_p ${min_p} and temperature ${temperature} together leave very few tokens to choose from`,
+    );
+  }
+  return sentences;
+}
+
+/** The body of a native request, in either encoding; both say the same. */
+export async function readBody(c: Context): Promise<unknown> {
+  const type = requireMediaType(c, [JSON_TYPE, MSGPACK_TYPE]);
+  if (type === JSON_TYPE) return readJsonText(c);
+  const bytes = new Uint8Array(await c.req.arrayBuffer());
+  return longWork.run(
+    bytes.length,
+    inOneStep(() => unpackMsgpack(bytes)),
+    c.req.raw.signal,
+  );
 }

@@ -1,8 +1,8 @@
-import type { AnswerEnd, EndReason } from '../../tokenizer/answer.ts';
-import type { IndexedPart } from '../../tokenizer/answers.ts';
-import type { SentToken } from '../../tokenizer/sent-tokens.ts';
-import { toApiError } from '../error.ts';
-import { dataEvent } from '../sse.ts';
+import { toApiError } from '../../errors/api-error.ts';
+import type { IndexedPart } from '../../generation/merge-streams.ts';
+import type { SentToken } from '../../generation/sent-tokens.ts';
+import type { AnswerEnd, EndReason } from '../../generation/text-stream.ts';
+import { dataEvent } from '../../server/streams/sse.ts';
 import { openAiErrorBody } from './errors.ts';
 
 /** What answers of OpenAI's generating routes have in common, whole and in chunks; a Shape is what they have not. */

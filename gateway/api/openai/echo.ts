@@ -1,8 +1,8 @@
+import type { IndexedPart } from '../../generation/merge-streams.ts';
+import type { SentToken } from '../../generation/sent-tokens.ts';
+import { StreamingDecoder } from '../../generation/text-decoder.ts';
+import type { AnswerPart } from '../../generation/text-stream.ts';
 import type { TokenLogprobs } from '../../runner/runner.ts';
-import type { AnswerPart } from '../../tokenizer/answer.ts';
-import type { IndexedPart } from '../../tokenizer/answers.ts';
-import { StreamingDecoder } from '../../tokenizer/decoder.ts';
-import type { SentToken } from '../../tokenizer/sent-tokens.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 
 /** Answers that begin with their prompt, as `echo` asks for. */

@@ -1,4 +1,4 @@
-import type { ApiError } from '../error.ts';
+import type { ApiError } from '../../errors/api-error.ts';
 
 /** The error object that OpenAI's clients parse; also sent inside a stream that has begun. */
 export interface OpenAiErrorBody {

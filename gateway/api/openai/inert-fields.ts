@@ -1,5 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
+import type { Context } from 'hono';
 import { z } from 'zod';
+import type { Log } from '../../telemetry/log.ts';
 import { violated } from '../fields.ts';
 
 /**
@@ -193,4 +195,13 @@ export function ignoredIn(table: InertFields, object: object, prefix = ''): stri
   return sent
     .filter(([name]) => Object.hasOwn(table, name) && table[name] === ANYTHING)
     .map(([name]) => prefix + name);
+}
+
+const HEADER = 'x-runnel-ignored';
+
+/** Tells the client, and whoever looks closely at the log, what it sent for nothing. The names are ours, not the client's. */
+export function tellIgnored(c: Context, log: Log, names: readonly string[]): void {
+  if (names.length === 0) return;
+  c.header(HEADER, names.join(', '));
+  log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
 }

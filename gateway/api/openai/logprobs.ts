@@ -1,4 +1,4 @@
-import type { SentToken } from '../../tokenizer/sent-tokens.ts';
+import type { SentToken } from '../../generation/sent-tokens.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 

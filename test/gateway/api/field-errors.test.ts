@@ -1,8 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { z } from 'zod';
-import { ApiError, type FieldError } from '../../../gateway/api/error.ts';
 import * as fields from '../../../gateway/api/fields.ts';
+import { ApiError, type FieldError } from '../../../gateway/errors/api-error.ts';
 
 /** What is said of a value that a schema refuses: the field, what it must be, what it is; in words, and nothing private. */
 

@@ -1,9 +1,8 @@
 import { Packr } from 'msgpackr/pack';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ApiError } from '../../../gateway/api/error.ts';
-import { packMsgpack, unpackMsgpack } from '../../../gateway/api/msgpack.ts';
-import { msgpackFault } from '../../../gateway/api/msgpack-check.ts';
+import { msgpackFault, packMsgpack, unpackMsgpack } from '../../../gateway/api/msgpack.ts';
+import { ApiError } from '../../../gateway/errors/api-error.ts';
 import { Random } from '../../fixtures/random.ts';
 
 const test = suite('msgpack');

@@ -10,8 +10,8 @@ import {
   completionInert,
   type InertFields,
 } from '../../../gateway/api/openai/inert-fields.ts';
-import { Journal } from '../../../gateway/runner/journal.ts';
-import { encodeToRunner } from '../../../gateway/runner/wire.ts';
+import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
+import { Journal } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';

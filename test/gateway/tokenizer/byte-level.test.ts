@@ -1,8 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { decodeAll } from '../../../gateway/generation/text-decoder.ts';
 import type { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { charOfByte } from '../../../gateway/tokenizer/byte-alphabet.ts';
-import { decodeAll } from '../../../gateway/tokenizer/decoder.ts';
 import { Random } from '../../fixtures/random.ts';
 import { tinyModel } from '../../fixtures/tiny-model.ts';
 import { tinyId, tinyTokens } from '../../fixtures/tiny-vocabulary.ts';

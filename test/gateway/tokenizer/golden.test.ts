@@ -2,13 +2,13 @@
 import { closeSync, fstatSync, openSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readGguf } from '../../../gateway/model/gguf.ts';
-import type { GgufValue } from '../../../gateway/model/gguf-types.ts';
-import { Metadata } from '../../../gateway/model/metadata.ts';
-import { resolveModel } from '../../../gateway/model/model-cache.ts';
-import { finish } from '../../../gateway/ops/long-work.ts';
+import { decodeAll } from '../../../gateway/generation/text-decoder.ts';
+import { readGguf } from '../../../gateway/models/gguf.ts';
+import type { GgufValue } from '../../../gateway/models/gguf-types.ts';
+import { Metadata } from '../../../gateway/models/metadata.ts';
+import { resolveModel } from '../../../gateway/models/model-cache.ts';
+import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
-import { decodeAll } from '../../../gateway/tokenizer/decoder.ts';
 import { tokenizerOfGguf } from '../../../gateway/tokenizer/gguf-tables.ts';
 
 interface Golden {

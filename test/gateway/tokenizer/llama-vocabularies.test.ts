@@ -3,8 +3,8 @@ import { closeSync, existsSync, fstatSync, openSync, readdirSync, readFileSync }
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readGguf } from '../../../gateway/model/gguf.ts';
-import { finish } from '../../../gateway/ops/long-work.ts';
+import { readGguf } from '../../../gateway/models/gguf.ts';
+import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tokenizerOfGguf } from '../../../gateway/tokenizer/gguf-tables.ts';
 

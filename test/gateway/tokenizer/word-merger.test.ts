@@ -1,7 +1,7 @@
 /** How much of a long word is merged before others have their turn. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { finish, type Steps } from '../../../gateway/ops/long-work.ts';
+import { finish, type Steps } from '../../../gateway/system/cooperative-scheduler.ts';
 import { MergeTable, newMergeSlots } from '../../../gateway/tokenizer/merge-table.ts';
 import { WordMerger } from '../../../gateway/tokenizer/word-merger.ts';
 import { Random } from '../../fixtures/random.ts';

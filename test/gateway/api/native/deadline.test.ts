@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ApiError } from '../../../../gateway/api/error.ts';
-import { parseDeadline } from '../../../../gateway/api/native/deadline.ts';
+import { parseDeadline } from '../../../../gateway/api/native/headers.ts';
+import { ApiError } from '../../../../gateway/errors/api-error.ts';
 
 const test = suite('deadline');
 

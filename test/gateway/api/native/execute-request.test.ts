@@ -1,9 +1,12 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ApiError, type FieldError } from '../../../../gateway/api/error.ts';
 import { parseJson } from '../../../../gateway/api/json.ts';
-import { type ExecuteRequest, parseExecuteRequest } from '../../../../gateway/api/native/execute-request.ts';
-import { unusualSampling } from '../../../../gateway/api/native/unusual-sampling.ts';
+import {
+  type ExecuteRequest,
+  parseExecuteRequest,
+  unusualSampling,
+} from '../../../../gateway/api/native/execute-request.ts';
+import { ApiError, type FieldError } from '../../../../gateway/errors/api-error.ts';
 
 /** The rules of POST /execute, one table for all fields: what is taken, and what exactly is said of the rest. */
 

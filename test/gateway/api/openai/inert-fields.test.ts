@@ -14,7 +14,7 @@ import {
   sharedInert,
   streamOptionsInert,
 } from '../../../../gateway/api/openai/inert-fields.ts';
-import type { Log } from '../../../../gateway/ops/log.ts';
+import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
 

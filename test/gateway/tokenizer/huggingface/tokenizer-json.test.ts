@@ -1,8 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { finish } from '../../../../gateway/ops/long-work.ts';
+import { decodeAll } from '../../../../gateway/generation/text-decoder.ts';
+import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../../../gateway/tokenizer/bpe-tokenizer.ts';
-import { decodeAll } from '../../../../gateway/tokenizer/decoder.ts';
 import {
   type SpecialTokens,
   tablesOfTokenizerJson,

@@ -1,0 +1,72 @@
+import type { ServerResponse } from 'node:http';
+import type { Context } from 'hono';
+import type { ByteBudget } from '../server/guard/byte-budget.ts';
+import { streamResponse } from '../server/streams/stream.ts';
+import { Turns } from '../system/turns.ts';
+import { JSON_TYPE } from './json.ts';
+
+/** Of one write: a piece ends with the item that makes it so long. */
+export const PIECE_CHARACTERS = 2 ** 14;
+
+/** Pieces of all answers. */
+const turns = new Turns();
+
+/**
+ * An answer that may be many times as long as its request, made piece by piece as its client takes it. sourceBytes: what it
+ * is made from; they count, with a piece, until the client has all of it or has left.
+ */
+export function longAnswer(
+  c: Context,
+  budget: ByteBudget,
+  sourceBytes: number,
+  pieces: Iterator<string>,
+): Response {
+  const ahead = [...take(2, pieces)];
+  // What fits into one write has a length, and nothing to hold.
+  if (ahead.length < 2) return c.body(ahead.join(''), 200, { 'content-type': JSON_TYPE });
+  const heldBytes = sourceBytes + PIECE_CHARACTERS;
+
+  budget.hold(heldBytes);
+  const release = once(() => budget.release(heldBytes));
+  const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
+  return streamResponse(c, JSON_TYPE, encoded(rejoined(ahead, pieces)), {
+    onCancel: release,
+    onEnd: () => {
+      if (outgoing === undefined || outgoing.closed) release();
+      else outgoing.once('close', release);
+    },
+  });
+}
+
+function* take(count: number, pieces: Iterator<string>): Generator<string> {
+  for (let i = 0; i < count; i++) {
+    const next = pieces.next();
+    if (next.done === true) return;
+    yield next.value;
+  }
+}
+
+/** Keeps none that was given. */
+function* rejoined(ahead: string[], rest: Iterator<string>): Generator<string> {
+  while (ahead.length > 0) yield ahead.shift() as string;
+  for (let next = rest.next(); next.done !== true; next = rest.next()) yield next.value;
+}
+
+function encoded(pieces: Iterator<string>): AsyncIterator<Uint8Array> {
+  const encoder = new TextEncoder();
+  return {
+    async next() {
+      await turns.next();
+      const { done, value } = pieces.next();
+      return done === true ? { done, value: undefined } : { done: false, value: encoder.encode(value) };
+    },
+  };
+}
+
+function once(action: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) action();
+    isDone = true;
+  };
+}

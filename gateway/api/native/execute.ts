@@ -1,0 +1,116 @@
+import { Hono } from 'hono';
+import { z } from 'zod';
+import { readAnswer } from '../../generation/text-stream.ts';
+import type { Model } from '../../models/model.ts';
+import { memoryOf } from '../../runner/process/memory.ts';
+import { neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
+import { longWork } from '../../system/cooperative-scheduler.ts';
+import { executeLog } from '../../telemetry/execute-log.ts';
+import * as fields from '../fields.ts';
+import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
+import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { eventStream } from './event-stream.ts';
+import { executeEvents } from './events.ts';
+import { type ExecuteRequest, parseExecuteRequest, readBody, unusualSampling } from './execute-request.ts';
+import { correlationIdOf, DEADLINE_HEADER, parseDeadline } from './headers.ts';
+import { Jobs } from './jobs.ts';
+
+const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
+
+/** The native API: a prompt in, its continuation as events. */
+export function executeRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+  const jobs = new Jobs();
+
+  app.post('/execute', async (c) => {
+    const request = parseExecuteRequest(await readBody(c));
+    const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
+    const { model, info } = requireReady(deps);
+    const { promptIds, field } = await promptOf(request, model, info, c.req.raw.signal);
+    const stopIds = stopIdsOf(request, model, info.vocabSize);
+    const left = tokensLeft(promptIds, info, field);
+    const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
+    const seed = request.seed ?? randomSeed();
+
+    const job = jobs.start(callerOf(c), request.job_id);
+    try {
+      const batches = deps.runner.generate(
+        {
+          promptIds,
+          modelIdentity: info.modelIdentity,
+          maxTokens,
+          minTokens: request.min_tokens,
+          stopIds,
+          sampling: {
+            ...neutralSampling,
+            temperature: request.temperature,
+            topK: request.top_k,
+            topP: request.top_p,
+            minP: request.min_p,
+            repetitionPenalty: request.repetition_penalty,
+            allowedTokenIds: request.allowed_token_ids,
+            bannedTokenIds: request.banned_token_ids,
+            seed,
+          },
+          cacheSalt: cacheSalt(c),
+          ...(deadlineMs === undefined ? {} : { deadlineMs }),
+        },
+        job.signal,
+      );
+      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
+      log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
+      const started_at = new Date(deps.now()).toISOString();
+      const events = executeEvents(
+        { job_id: request.job_id, model: model.id, started_at, seed },
+        readAnswer(batches, {
+          tokenizer: model.tokenizer,
+          stop: request.stop,
+          minTokens: request.min_tokens,
+        }),
+        {
+          tokenIds: request.token_ids,
+          vramBytes: request.metrics ? () => memoryOf(deps.runner.status().info).vram_bytes : undefined,
+          now: deps.monotonicNow,
+          onLast: log.last,
+        },
+      );
+      return eventStream(c, events, {
+        onCancel: job.cancel,
+        onEnd: () => {
+          job.finish();
+          log.end();
+        },
+      });
+    } catch (error) {
+      job.finish();
+      throw error;
+    }
+  });
+
+  app.post('/cancel', async (c) => {
+    const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
+    jobs.cancel(callerOf(c), job_id);
+    return c.json({ job_id }, 202);
+  });
+
+  return app;
+}
+
+/** The prompt's ids, and the field they came by. */
+async function promptOf(
+  request: ExecuteRequest,
+  model: Model,
+  info: RunnerInfo,
+  signal: AbortSignal,
+): Promise<{ promptIds: readonly number[]; field: string }> {
+  const { prompt, prompt_ids } = request;
+  if (prompt_ids !== undefined) {
+    requireKnownIds(prompt_ids, info.vocabSize, (index) => `prompt_ids.${index}`);
+    return { promptIds: prompt_ids, field: 'prompt_ids' };
+  }
+  if (prompt === undefined) throw new Error('A request without a prompt passed its check.');
+  const promptIds = await longWork.run(prompt.length, encodePrompt(prompt, model, info, 'prompt'), signal);
+  return { promptIds, field: 'prompt' };
+}

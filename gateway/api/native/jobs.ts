@@ -1,0 +1,49 @@
+import { ApiError } from '../../errors/api-error.ts';
+import { shown } from '../../errors/shown.ts';
+
+/** A request that is running under the id its client gave it. */
+export interface Job {
+  readonly signal: AbortSignal;
+  cancel(): void;
+  /** Frees the id. Must be called when the job's stream has ended, however it ended. */
+  finish(): void;
+}
+
+/**
+ * The jobs whose streams have not ended, so that POST /cancel finds them. An id is its caller's: others may give it to jobs
+ * of their own, and neither find nor cancel this one. A job stays until its client has read the end
+ * or left; the server's bound of connections bounds how many there can be.
+ */
+export class Jobs {
+  readonly #running = new Map<string, Job>();
+
+  /** Registers a job; 409 while one of this caller with this id runs. */
+  start(caller: string, jobId: string): Job {
+    const name = nameOf(caller, jobId);
+    if (this.#running.has(name)) {
+      const message = `job_id ${JSON.stringify(shown(jobId))} is in use by a running job; wait for its end or choose another`;
+      throw new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
+    }
+    const controller = new AbortController();
+    const job: Job = {
+      signal: controller.signal,
+      cancel: () => controller.abort(),
+      finish: () => {
+        // A later job may have the id by now.
+        if (this.#running.get(name) === job) this.#running.delete(name);
+      },
+    };
+    this.#running.set(name, job);
+    return job;
+  }
+
+  /** Stops the job if it runs; otherwise there is nothing to do, and that is what the client wanted. */
+  cancel(caller: string, jobId: string): void {
+    this.#running.get(nameOf(caller, jobId))?.cancel();
+  }
+}
+
+/** A caller is a number of hexadecimal digits, or nothing: no two pairs have one name. */
+function nameOf(caller: string, jobId: string): string {
+  return `${caller} ${jobId}`;
+}

@@ -1,0 +1,93 @@
+import { Hono } from 'hono';
+import { z } from 'zod';
+import type { Model } from '../../models/model.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { ByteBudget } from '../../server/guard/byte-budget.ts';
+import { longWork } from '../../system/cooperative-scheduler.ts';
+import { tokenText } from '../../tokenizer/token-text.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import * as fields from '../fields.ts';
+import { readJson } from '../json.ts';
+import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
+import { notReady } from '../prompt.ts';
+import { requireKnownIds } from '../token-ids.ts';
+
+const tokenizeSchema = z.strictObject({
+  content: z.string(),
+  add_special: z.boolean().default(false),
+  parse_special: z.boolean().default(true),
+  with_pieces: z.boolean().default(false),
+});
+
+const detokenizeSchema = z.strictObject({ tokens: fields.tokenIds('tokens', 0, Number.POSITIVE_INFINITY) });
+
+/** A piece is made of so many ids at most. */
+const PIECE_TOKENS = 1024;
+
+/** Text to ids and back, in the shapes of llama-server. Works while the runner is away. */
+export function tokenizeRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+  const budget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
+
+  app.post('/tokenize', async (c) => {
+    const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));
+    const { tokenizer } = requireModel(deps);
+    const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
+    const steps = tokenizer.encodeInSteps(content, options);
+    const ids = new Uint32Array(await longWork.run(content.length, steps, c.req.raw.signal));
+    return longAnswer(c, budget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
+  });
+
+  app.post('/detokenize', async (c) => {
+    const { tokens } = fields.parseBody(detokenizeSchema, await readJson(c));
+    const { tokenizer } = requireModel(deps);
+    requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
+    const ids = new Uint32Array(tokens);
+    return longAnswer(c, budget, ids.byteLength, detokenized(ids, tokenizer));
+  });
+
+  return app;
+}
+
+/** The answer's JSON, in pieces. */
+function* tokenized(ids: Uint32Array, withPieces: boolean, tokenizer: Tokenizer): Generator<string> {
+  let json = '{"tokens":[';
+  for (const [at, id] of ids.entries()) {
+    if (at > 0) json += ',';
+    json += withPieces ? JSON.stringify({ id, piece: piece(tokenizer, id) }) : id;
+    if (json.length < PIECE_CHARACTERS && (at + 1) % PIECE_TOKENS !== 0) continue;
+    yield json;
+    json = '';
+  }
+  yield `${json}]}`;
+}
+
+function* detokenized(ids: Uint32Array, tokenizer: Tokenizer): Generator<string> {
+  // Gives whole characters, so that each piece can be quoted by itself.
+  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  const quoted = (text: string) => JSON.stringify(text).slice(1, -1);
+  let json = '{"content":"';
+  for (const [at, id] of ids.entries()) {
+    const bytes = tokenizer.bytes(id);
+    // The space that encoding puts in front of a text.
+    const isPrefixed = at === 0 && tokenizer.addsSpace && bytes[0] === 0x20;
+    json += quoted(decoder.decode(isPrefixed ? bytes.subarray(1) : bytes, { stream: true }));
+    if (json.length < PIECE_CHARACTERS && (at + 1) % PIECE_TOKENS !== 0) continue;
+    yield json;
+    json = '';
+  }
+  yield `${json}${quoted(decoder.decode())}"}`;
+}
+
+/** A token's text, or its bytes where they are not text by themselves. */
+function piece(tokenizer: Tokenizer, id: number): string | number[] {
+  const bytes = tokenizer.bytes(id);
+  const { text, isText } = tokenText(bytes);
+  return isText ? text : [...bytes];
+}
+
+function requireModel(deps: AppDeps): Model {
+  const model = deps.model();
+  if (model !== undefined) return model;
+  throw notReady(deps);
+}

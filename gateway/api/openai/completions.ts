@@ -1,0 +1,78 @@
+import { Hono } from 'hono';
+import type { Model } from '../../models/model.ts';
+import type { RunnerInfo } from '../../runner/runner.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { cacheSalt } from '../../server/guard/caller.ts';
+import { longWork, type Steps } from '../../system/cooperative-scheduler.ts';
+import { readJson } from '../json.ts';
+import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
+import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { answerCompletion } from './answer-completion.ts';
+import { completionShape } from './completion-format.ts';
+import { ignoredByCompletions, parseCompletionRequest } from './completion-request.ts';
+import { generateRequests } from './generate-requests.ts';
+import { tellIgnored } from './inert-fields.ts';
+import { requireModelName } from './models.ts';
+import type { Prompt } from './prompts.ts';
+
+/** OpenAI's completions: plain prompts, one or several, whole and streamed. */
+export function completionRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+
+  app.post('/v1/completions', async (c) => {
+    const body = await readJson(c);
+    const request = parseCompletionRequest(body);
+    tellIgnored(c, deps.log, ignoredByCompletions(body, request));
+    const { model, info } = requireReady(deps);
+    requireModelName(request.model, model, deps);
+    requireKnownBiases(request.logit_bias, info.vocabSize);
+    const stopIds = stopIdsOf(request, model, info.vocabSize);
+    const seed = request.seed ?? randomSeed();
+    const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
+    const prompts = await longWork.run(length, promptsOf(request.prompt, model, info), c.req.raw.signal);
+    // The choices of the first prompt come first: choice = prompt * n + sample.
+    const requests = prompts.flatMap(({ promptIds, left }) =>
+      generateRequests(request, seed, {
+        promptIds,
+        modelIdentity: info.modelIdentity,
+        // None cannot be asked of a runner; what it makes then is dropped where the prompt is echoed.
+        maxTokens: Math.max(1, maxTokensWithin(left, info, request.min_tokens, request.max_tokens)),
+        minTokens: request.min_tokens,
+        stopIds,
+        cacheSalt: cacheSalt(c),
+        ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
+        ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),
+      }),
+    );
+    return answerCompletion(c, deps, {
+      idPrefix: 'cmpl-',
+      model,
+      shape: completionShape(model.tokenizer),
+      numPromptTokens: prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0),
+      requests,
+      request,
+      echo: request.echo ? { isPromptOnly: request.max_tokens === 0 } : undefined,
+    });
+  });
+
+  return app;
+}
+
+interface EncodedPrompt {
+  readonly promptIds: readonly number[];
+  /** Tokens that fit behind it. */
+  readonly left: number;
+}
+
+/** Each prompt's ids, or a 400 on the first that cannot be. */
+function* promptsOf(prompts: readonly Prompt[], model: Model, info: RunnerInfo): Steps<EncodedPrompt[]> {
+  const encoded: EncodedPrompt[] = [];
+  for (const [index, prompt] of prompts.entries()) {
+    const field = prompts.length === 1 ? 'prompt' : `prompt.${index}`;
+    if (typeof prompt !== 'string') requireKnownIds(prompt, info.vocabSize, (at) => `${field}.${at}`);
+    const promptIds = typeof prompt === 'string' ? yield* encodePrompt(prompt, model, info, field) : prompt;
+    encoded.push({ promptIds, left: tokensLeft(promptIds, info, field) });
+    yield;
+  }
+  return encoded;
+}

@@ -1,0 +1,137 @@
+import { Hono } from 'hono';
+import { isResident, memoryInUse, memoryOf } from '../../runner/process/memory.ts';
+import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
+import type { RunnerInfo, RunnerState, RunnerStatus } from '../../runner/runner.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { notReady } from '../prompt.ts';
+
+/** What a pool manager may send here. */
+export const CAPABILITIES = ['text-gen'];
+
+const HEALTH: Record<RunnerState, 'healthy' | 'starting' | 'recovering' | 'degraded' | 'unhealthy'> = {
+  starting: 'starting',
+  ready: 'healthy',
+  recovering: 'recovering',
+  failed: 'unhealthy',
+  stopping: 'degraded',
+};
+
+type WorkerState = 'starting' | 'ready' | 'busy' | 'recovering' | 'draining' | 'failed';
+
+function workerState({ state, openRequests }: RunnerStatus): WorkerState {
+  if (state === 'ready') return openRequests > 0 ? 'busy' : 'ready';
+  return state === 'stopping' ? 'draining' : state;
+}
+
+/** Counted by the runner of now since it started. */
+function schedulerOf(stats: SchedulerStats, info: RunnerInfo | undefined): object {
+  const { numWaiting, numRunning, numPaused, numFinished, numFailed } = stats;
+  const { numPrefillSteps, numDecodeSteps, numMixedSteps } = stats;
+  return {
+    total: numWaiting + numRunning + numPaused + numFinished + numFailed,
+    waiting: numWaiting,
+    running: numRunning,
+    paused: numPaused,
+    finished: numFinished,
+    failed: numFailed,
+    preemptions: stats.numPreemptions,
+    prefill_batches: numPrefillSteps,
+    decode_batches: numDecodeSteps,
+    mixed_batches: numMixedSteps,
+    mean_prefill_batch_size: mean(stats.numPrefillSequences, numPrefillSteps + numMixedSteps),
+    mean_decode_batch_size: mean(stats.numDecodeSequences, numDecodeSteps + numMixedSteps),
+    prefill_tokens: stats.numPrefillTokens,
+    cached_tokens: stats.numCachedTokens,
+    generated_tokens: stats.numGeneratedTokens,
+    draft_tokens: stats.numDraftTokens,
+    accepted_draft_tokens: stats.numAcceptedDraftTokens,
+    blocks_total: info?.numBlocks ?? null,
+    blocks_free: stats.numFreeBlocks,
+    blocks_reusable: stats.numReusableBlocks,
+    busy_seconds: stats.busyUs / 1e6,
+    memory_bytes: stats.memoryBytes === 0 ? null : stats.memoryBytes,
+  };
+}
+
+function mean(sum: number, count: number): number {
+  return count === 0 ? 0 : sum / count;
+}
+
+/** Which backend serves, and why not another. */
+function backendOf({ backend, info }: RunnerStatus): object | null {
+  if (backend === undefined) return null;
+  const { requested, isFallback, reason, looksAgainInMs } = backend;
+  return {
+    requested,
+    serving: info?.kind ?? null,
+    is_fallback: isFallback,
+    reason: reason ?? null,
+    looks_again_in_seconds: looksAgainInMs === undefined ? null : Math.ceil(looksAgainInMs / 1000),
+  };
+}
+
+/** /health answers 200 as long as the gateway lives and says the rest in the body; /ready tells a load balancer. */
+export function healthRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+  const startedMs = deps.monotonicNow();
+
+  // Keys are only ever added: the first four are what the oldest clients read.
+  app.get('/health', (c) => {
+    const model = deps.model();
+    const runner = deps.runner.status();
+    const { info } = runner;
+    const memory = memoryOf(info);
+    const inUse = memoryInUse(runner);
+    return c.json({
+      status: HEALTH[runner.state],
+      model_loaded: runner.state === 'ready',
+      vram_bytes: memory.vram_bytes,
+      memory_type: memory.memory_type,
+      memory_bytes: memory.memory_bytes,
+      memory_architecture: memory.memory_type,
+      resident: isResident(runner),
+      vram_bytes_used: inUse.vramBytes,
+      memory_bytes_used: inUse.memoryBytes,
+      state: workerState(runner),
+      model: model?.id ?? null,
+      quant_kind: model?.quantKind ?? null,
+      tokenizer_kind: model?.tokenizer.kind ?? null,
+      vocab_size: info?.vocabSize ?? model?.tokenizer.vocabSize ?? null,
+      context_length: info?.maxModelLen ?? null,
+      capabilities: CAPABILITIES,
+      protocol: 'sse',
+      uptime_seconds: Math.floor((deps.monotonicNow() - startedMs) / 1000),
+      runner: {
+        state: runner.state,
+        reason: runner.reason ?? null,
+        pid: runner.pid ?? null,
+        restarts: runner.restarts,
+        open_requests: runner.openRequests,
+        load_progress: runner.loadProgress ?? null,
+        kind: info?.kind ?? null,
+        build: info?.build ?? null,
+        device: info?.device ?? null,
+        numerics_id: info?.numericsId ?? null,
+        sandbox: info?.sandbox ?? null,
+        kv_blocks: info?.numBlocks ?? null,
+        kv_blocks_free: runner.numFreeBlocks ?? null,
+        kv_cache_type: info?.kvCacheType ?? null,
+        weights_bytes: info?.weightsBytes ?? null,
+        kv_cache_bytes: info?.kvCacheBytes ?? null,
+        kv_cache_bytes_used: inUse.cacheUsedBytes,
+        kv_cache_bytes_reusable: inUse.cacheReusableBytes,
+      },
+      backend: backendOf(runner),
+      model_change: runner.modelChange ?? null,
+      scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),
+    });
+  });
+
+  app.get('/ready', (c) => {
+    const { state, backend } = deps.runner.status();
+    if (state !== 'ready') throw notReady(deps);
+    return c.json({ status: 'ready', ...(backend?.isFallback ? { fallback: backend.reason } : {}) });
+  });
+
+  return app;
+}

@@ -1,0 +1,11 @@
+import { Hono } from 'hono';
+import type { AppDeps } from '../../server/app.ts';
+
+/** Prometheus' text format. */
+export function metricsRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+  app.get('/metrics', async (c) => {
+    return c.body(await deps.metrics.text(), 200, { 'content-type': deps.metrics.contentType });
+  });
+  return app;
+}

@@ -1,0 +1,48 @@
+import { type Context, Hono } from 'hono';
+import { z } from 'zod';
+import { ApiError } from '../../errors/api-error.ts';
+import { UsageError } from '../../errors/exit-code.ts';
+import { ModelFileError } from '../../errors/model-file-error.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { jsonOf } from '../../telemetry/crash-reports.ts';
+import * as fields from '../fields.ts';
+import { JSON_TYPE, readJson } from '../json.ts';
+
+const restartSchema = z.strictObject({ wait: z.boolean().default(false) });
+
+/** A body is not needed. */
+async function bodyOf(c: Context): Promise<z.infer<typeof restartSchema>> {
+  if (c.req.header('content-type') === undefined) return restartSchema.parse({});
+  return fields.parseBody(restartSchema, await readJson(c));
+}
+
+function restart(deps: AppDeps): Promise<string | undefined> {
+  try {
+    return deps.restartRunner();
+  } catch (error) {
+    if (!(error instanceof UsageError || error instanceof ModelFileError)) throw error;
+    throw new ApiError({ status: 409, code: 'settings_unusable', message: error.message, cause: error });
+  }
+}
+
+/** For operators: what became of runners, and a new one. */
+export function runnerRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+
+  // With 64-bit seeds as they are.
+  app.get('/runner/crashes', (c) =>
+    c.body(jsonOf({ crashes: deps.crashes() }), 200, { 'content-type': JSON_TYPE }),
+  );
+
+  app.post('/runner/restart', async (c) => {
+    const { wait } = await bodyOf(c);
+    const restarted = restart(deps);
+    if (!wait) return c.json({ status: 'restarting' }, 202);
+    const failure = await restarted;
+    if (failure === undefined) return c.json({ status: 'restarted' });
+    const message = `The new settings could not be put to use, and those of before hold: ${failure}`;
+    throw new ApiError({ status: 500, code: 'restart_failed', message });
+  });
+
+  return app;
+}

@@ -1,0 +1,80 @@
+import { ApiError } from '../errors/api-error.ts';
+import type { Model } from '../models/model.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
+import type { AppDeps } from '../server/app.ts';
+import type { Steps } from '../system/cooperative-scheduler.ts';
+
+/** The model and the limits of its runner, or a 503 that says why there are none yet. */
+export function requireReady(deps: AppDeps): { model: Model; info: RunnerInfo } {
+  const model = deps.model();
+  const { info, state } = deps.runner.status();
+  const taken = state === 'ready' || state === 'recovering';
+  if (model === undefined || info === undefined || !taken) throw notReady(deps);
+  return { model, info };
+}
+
+/** A 503 that says why no request is taken, and whether waiting helps. */
+export function notReady(deps: AppDeps): ApiError {
+  const { state, reason, retryAfterSec } = deps.runner.status();
+  return new ApiError({
+    status: 503,
+    code: 'worker_unhealthy',
+    message: reason ?? `The runner is ${state}.`,
+    retriable: retryAfterSec !== undefined,
+    retryAfterSec,
+  });
+}
+
+/** Tokens that fit behind a prompt, or a 400 on `field` when none does. Nothing is ever cut off a prompt. */
+export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field: string): number {
+  const left = info.maxModelLen - promptIds.length;
+  if (promptIds.length > 0 && left > 0) return left;
+  if (promptIds.length > 0) {
+    throw tooLong(field, `${promptIds.length}`, info);
+  }
+  const message = `${field} has no tokens: nothing in it is known to this model`;
+  const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+}
+
+/** `max_tokens` as far as the context allows it, or a 400 where `min_tokens` do not fit any more. */
+export function maxTokensWithin(
+  left: number,
+  { maxModelLen }: RunnerInfo,
+  minTokens: number,
+  maxTokens: number,
+): number {
+  if (minTokens <= left) return Math.min(maxTokens, left);
+  const message = `${maximum(maxModelLen)}, of which ${left} are left behind the prompt, but min_tokens asks for ${minTokens}`;
+  const fieldErrors = [
+    { field: 'min_tokens', constraint: `range(0..=${left})`, message, value: String(minTokens) },
+  ];
+  throw new ApiError({ status: 400, code: 'context_length_exceeded', message, fieldErrors });
+}
+
+/** The ids of a text. What is too long by its bytes alone is refused before it is tokenized. */
+export function* encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): Steps<number[]> {
+  const leastTokens = model.tokenizer.leastTokens(text);
+  if (leastTokens > info.maxModelLen) throw contextExceeded(field, leastTokens, info);
+  return yield* model.tokenizer.encodeInSteps(text, { addSpecial: true, parseSpecial: false });
+}
+
+/** For a prompt whose tokens nobody counted, because there are too many in any case. */
+export function contextExceeded(field: string, leastTokens: number, info: RunnerInfo): ApiError {
+  return tooLong(field, `at least ${leastTokens}`, info);
+}
+
+function tooLong(field: string, numTokens: string, { maxModelLen }: RunnerInfo): ApiError {
+  const message = `${maximum(maxModelLen)}, of which an answer needs at least one, but ${field} takes ${numTokens}; send less`;
+  return new ApiError({
+    status: 400,
+    code: 'context_length_exceeded',
+    message,
+    fieldErrors: [{ field, constraint: `context(${maxModelLen})`, message }],
+  });
+}
+
+/** LangChain, LiteLLM and their kin know a full context by these words of OpenAI's, not by the code. */
+function maximum(maxModelLen: number): string {
+  return `This model's maximum context length is ${maxModelLen} tokens`;
+}

@@ -1,0 +1,111 @@
+import { encodePrompt, tokensLeft } from '../api/prompt.ts';
+import { UsageError } from '../errors/exit-code.ts';
+import { type EndReason, readAnswer } from '../generation/text-stream.ts';
+import type { Model } from '../models/model.ts';
+import type { GenerateRequest, Runner, RunnerInfo, SamplingParams } from '../runner/runner.ts';
+import { finish } from '../system/cooperative-scheduler.ts';
+
+/** Prompts answered without HTTP, on the way that requests take otherwise. */
+
+/** Text, or the ids it stands for. */
+export type Prompt = string | readonly number[];
+
+export interface PromptAnswer {
+  readonly text: string;
+  readonly token_ids: readonly number[];
+  readonly finish: EndReason;
+}
+
+export interface AnswerSettings {
+  readonly maxTokens: number;
+  /** An answer that the context cuts off earlier has fewer. */
+  readonly minTokens: number;
+  readonly ignoreEos: boolean;
+  readonly stop: readonly string[];
+  /** The seed is the first prompt's; each next one has the next seed, so that equal prompts may differ. */
+  readonly sampling: SamplingParams;
+  /** Prompts that are with the runner at a time. */
+  readonly maxOpen: number;
+  /** Tokens of these; a single prompt may have more. */
+  readonly maxOpenTokens: number;
+}
+
+const U64 = 2n ** 64n;
+
+/**
+ * Answers in the order of the prompts. ApiError or UsageError for a prompt that does not fit, before any is sent; GenerationError
+ * for one that fails, which ends the others too.
+ */
+export async function* answerPrompts(
+  runner: Runner,
+  { model, info }: { readonly model: Model; readonly info: RunnerInfo },
+  prompts: readonly Prompt[],
+  settings: AnswerSettings,
+): AsyncGenerator<PromptAnswer> {
+  const requests = prompts.map((prompt, index): GenerateRequest => {
+    const promptIds =
+      typeof prompt === 'string'
+        ? finish(encodePrompt(prompt, model, info, `prompt ${index + 1}`))
+        : known(model, prompt, index);
+    const seed = (settings.sampling.seed + BigInt(index)) % U64;
+    const maxTokens = Math.min(settings.maxTokens, tokensLeft(promptIds, info, `prompt ${index + 1}`));
+    return {
+      promptIds,
+      modelIdentity: info.modelIdentity,
+      maxTokens,
+      minTokens: Math.min(settings.minTokens, maxTokens),
+      stopIds: settings.ignoreEos ? [] : model.stopIds,
+      sampling: { ...settings.sampling, seed },
+      cacheSalt: new Uint8Array(),
+    };
+  });
+  const abort = new AbortController();
+  const open: { readonly answer: Promise<PromptAnswer>; readonly numTokens: number }[] = [];
+  let numOpenTokens = 0;
+  const hasRoom = (numTokens: number): boolean =>
+    open.length < settings.maxOpen && numOpenTokens + numTokens <= settings.maxOpenTokens;
+  try {
+    for (const request of requests) {
+      const numTokens = request.promptIds.length;
+      for (let first = open[0]; first !== undefined && !hasRoom(numTokens); first = open[0]) {
+        yield await first.answer;
+        open.shift();
+        numOpenTokens -= first.numTokens;
+      }
+      const answer = answerOne(runner, model, request, settings.stop, abort.signal);
+      // Whoever awaits it hears of its failure; until then it must not end the process.
+      answer.catch(() => {});
+      open.push({ answer, numTokens });
+      numOpenTokens += numTokens;
+    }
+    for (const { answer } of open) yield await answer;
+  } finally {
+    abort.abort();
+  }
+}
+
+function known({ tokenizer }: Model, ids: readonly number[], index: number): readonly number[] {
+  const outside = ids.find((id) => id >= tokenizer.vocabSize);
+  if (outside === undefined) return ids;
+  throw new UsageError(
+    `prompt ${index + 1} holds the token ${outside}, but the vocabulary ends at ${tokenizer.vocabSize - 1}.`,
+  );
+}
+
+async function answerOne(
+  runner: Runner,
+  { tokenizer }: Model,
+  request: GenerateRequest,
+  stop: readonly string[],
+  signal: AbortSignal,
+): Promise<PromptAnswer> {
+  let text = '';
+  const tokenIds: number[] = [];
+  const options = { tokenizer, stop, minTokens: request.minTokens };
+  for await (const part of readAnswer(runner.generate(request, signal), options)) {
+    for (const piece of part.pieces) text += piece.text;
+    tokenIds.push(...part.tokenIds);
+    if (part.end !== undefined) return { text, token_ids: tokenIds, finish: part.end.reason };
+  }
+  throw new Error('An answer ended without saying why.');
+}

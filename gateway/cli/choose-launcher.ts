@@ -1,0 +1,59 @@
+import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
+import { UsageError } from '../errors/exit-code.ts';
+import { AutoBackend, fallbackEvent } from '../runner/backends/auto-backend.ts';
+import { CudaLaunch } from '../runner/backends/cuda-launcher.ts';
+import { DeviceInquiry, notRunnable } from '../runner/backends/devices.ts';
+import type { Launch } from '../runner/backends/runner-launcher.ts';
+import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
+import { runnerCommand } from './runner-command.ts';
+
+export interface ChooseOptions {
+  readonly log: (event: RunnerEvent) => void;
+  /** See AutoOptions. */
+  readonly moveBack?: (cuda: Launch) => boolean;
+}
+
+/** What will be started first; undefined: a device decides. */
+export function firstKind(config: RunnerConfig): 'CPU' | 'CUDA' | undefined {
+  const requested = backendOf(config);
+  if (requested === 'auto') return notRunnable(config['cuda-runner']) === undefined ? undefined : 'CPU';
+  return requested === 'cuda' ? 'CUDA' : 'CPU';
+}
+
+function requireCpuRunner({ runner }: RunnerConfig): void {
+  const fault = notRunnable(runner);
+  if (fault === undefined) return;
+  throw new UsageError(
+    `cpu-runner is not built: ${runner} ${fault}; "make" builds it, --runner names another one.`,
+  );
+}
+
+/** How runners are started by these settings. UsageError if they want what is not built. */
+export function chooseLaunch(config: RunnerConfig, { log, moveBack }: ChooseOptions): Launch {
+  const requested = backendOf(config);
+  const cpuCommand: Launch['command'] = (slot) => runnerCommand('cpu', config, slot);
+  if (requested === 'cpu') {
+    requireCpuRunner(config);
+    return { command: cpuCommand, status: () => ({ requested, isFallback: false }) };
+  }
+  const file = config['cuda-runner'];
+  const fault = notRunnable(file);
+  if (fault !== undefined) {
+    const reason = `cuda-runner is not built: ${file} ${fault}; "make cuda-runner" builds it, --cuda-runner names another one.`;
+    if (requested === 'cuda') throw new UsageError(`CUDA backend requested but ${reason}`);
+    requireCpuRunner(config);
+    // Who has not asked for a choice, on a machine where nobody has built cuda-runner, misses nothing.
+    const isFallback = config.backend === 'auto';
+    if (isFallback) log(fallbackEvent(reason));
+    return { command: cpuCommand, status: () => ({ requested, isFallback, reason }) };
+  }
+  const cuda = {
+    command: (slot: Parameters<Launch['command']>[0]) => runnerCommand('cuda', config, slot),
+    gpuDevice: config['gpu-device'] ?? 0,
+    inquiry: new DeviceInquiry(file),
+    log,
+  };
+  return requested === 'cuda'
+    ? new CudaLaunch(cuda)
+    : new AutoBackend({ ...cuda, cpuCommand, moveBack }).cuda;
+}

@@ -1,0 +1,78 @@
+/** `runnel doctor`: what this machine can serve with, and what it lacks. */
+
+import { parseFlags } from '../config/flags.ts';
+import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
+import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
+import { ExitCode, refuse } from '../errors/exit-code.ts';
+import type { Device } from '../runner/backends/devices.ts';
+import { type Diagnosis, diagnose } from '../runner/backends/diagnosis.ts';
+import { reporting } from './report.ts';
+
+const doctorSettings = {
+  backend: runnerSettings.backend,
+  runner: runnerSettings.runner,
+  'cuda-runner': runnerSettings['cuda-runner'],
+  'gpu-device': runnerSettings['gpu-device'],
+} as const satisfies SettingTable;
+
+const JSON_FLAG = '--json';
+
+export function doctorUsage(): string {
+  return [
+    'Usage: runnel doctor [--json] [options]',
+    '',
+    'Says what this machine can compute with, what it lacks, and the command that helps. Ends with status 0 when',
+    '`runnel serve` with the same options has something to compute on, else 69.',
+    '',
+    `  ${JSON_FLAG.padEnd(33)}prints a JSON object`,
+    settingsHelp(doctorSettings),
+  ].join('\n');
+}
+
+/** Returns the exit code. */
+export function doctorCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const flags = parseFlags(
+      doctorSettings,
+      args.filter((arg) => arg !== JSON_FLAG),
+    );
+    const { config, sourceOf } = mergeSettings(doctorSettings, flags, process.env);
+    refuse(backendFaults(config, sourceOf));
+    const diagnosis = await diagnose({
+      backend: backendOf(config),
+      runner: config.runner,
+      cudaRunner: config['cuda-runner'],
+      gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
+    });
+    const isJson = args.includes(JSON_FLAG);
+    process.stdout.write(`${isJson ? JSON.stringify(diagnosis) : textOf(diagnosis)}\n`);
+    return diagnosis.serves === null ? ExitCode.unavailable : ExitCode.ok;
+  });
+}
+
+function textOf({ serves, processor, memory, cpu_runner, cuda_runner, cuda, advice }: Diagnosis): string {
+  const { model, num_processors, has_fast_path } = processor;
+  const path = { true: ', x86-64-v3', false: ', without x86-64-v3: the portable path, slow', null: '' };
+  const row = (name: string, text: string): string => `${name.padEnd(13)}${text}`;
+  return [
+    row('processor', `${model ?? 'unknown'}, ${num_processors} to use${path[`${has_fast_path}`]}`),
+    row('memory', `${gigabytes(memory.total_bytes)}, ${gigabytes(memory.free_bytes)} free`),
+    row('cpu-runner', cpu_runner.fault ?? `${cpu_runner.version} (${cpu_runner.file})`),
+    row('cuda-runner', cuda_runner.fault ?? `${cuda_runner.version} (${cuda_runner.file})`),
+    ...(cuda === null ? [] : [row('CUDA', `${cuda.cuda}, driver: ${cuda.driver ?? 'none'}`)]),
+    ...(cuda?.devices ?? []).map((device) => row(`device ${device.number}`, deviceText(device))),
+    row('serve', serves === null ? 'has nothing to compute on' : `computes on ${DEVICE_NAMES[serves]}`),
+    ...advice.map((sentence) => `! ${sentence}`),
+  ].join('\n');
+}
+
+const DEVICE_NAMES = { cpu: 'the CPU', cuda: 'a CUDA device' };
+
+function deviceText({ name, compute_capability, memory_bytes, free_bytes, usable, reason }: Device): string {
+  const facts = `${name}, compute capability ${compute_capability}, ${gigabytes(memory_bytes)}, ${gigabytes(free_bytes)} free`;
+  return usable ? facts : `${facts}; not to be used: ${reason ?? 'no kernel runs on it.'}`;
+}
+
+function gigabytes(bytes: number): string {
+  return `${(bytes / 1e9).toFixed(1)} GB`;
+}

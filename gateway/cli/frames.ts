@@ -1,0 +1,70 @@
+/** `runnel frames FILE`: prints a recording of a runner's session, one line a frame. */
+import { once } from 'node:events';
+import { parseArgs } from 'node:util';
+import { ExitCode, UsageError } from '../errors/exit-code.ts';
+import { ProtocolError } from '../runner/protocol/protocol-error.ts';
+import { type RecordedEntry, readRecording, snakeCase } from '../runner/protocol/recording.ts';
+import { escapeControls } from '../system/printable.ts';
+import { reporting } from './report.ts';
+
+/** Of one list; prompts are long. */
+const maxItemsShown = 8;
+
+const arrows = { to_runner: '>', from_runner: '<', about: '-' } as const;
+
+export function framesUsage(): string {
+  return (
+    'Usage: runnel frames FILE\n\n' +
+    'Prints a recording that `cpu-runner serve --record FILE` wrote: the steps that were finished, > for what the\n' +
+    'runner was told or < for what it said, and the frame. `cpu-runner replay FILE` does the same again.'
+  );
+}
+
+/** Returns the exit code. */
+export function framesCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const { positionals } = parseArgs({ args, options: {}, allowPositionals: true });
+    const [file] = positionals;
+    if (file === undefined || positionals.length !== 1) throw new UsageError('frames takes one FILE.');
+    process.stdout.off('error', leaveWithReader).on('error', leaveWithReader);
+    try {
+      for await (const entry of readRecording(file)) await print(lineOf(entry));
+    } catch (error) {
+      if (!(error instanceof ProtocolError)) throw error;
+      throw new UsageError(`${file} is not a recording, or a damaged one: ${error.message}`);
+    }
+    return ExitCode.ok;
+  });
+}
+
+/** As fast as it is read: a pager must not make the whole file wait in memory. */
+async function print(line: string): Promise<void> {
+  if (!process.stdout.write(`${line}\n`)) await once(process.stdout, 'drain');
+}
+
+/** `head` and pagers leave when they have seen enough. */
+function leaveWithReader(error: NodeJS.ErrnoException): void {
+  if (error.code !== 'EPIPE') throw error;
+  process.exit(ExitCode.ok);
+}
+
+function lineOf({ step, direction, name, fields }: RecordedEntry): string {
+  return `${step.padStart(6)} ${arrows[direction]} ${name} ${shownFields(fields)}`.trimEnd();
+}
+
+function shownFields(fields: object): string {
+  const shown = Object.entries(fields).map(([name, value]) => `${snakeCase(name)} ${shownValue(value)}`);
+  return shown.join(', ');
+}
+
+function shownValue(value: unknown): string {
+  if (Array.isArray(value)) {
+    const items = value.slice(0, maxItemsShown).map(shownValue);
+    const numLeft = value.length - items.length;
+    return `[${items.join(' ')}${numLeft > 0 ? ` and ${numLeft} more` : ''}]`;
+  }
+  if (typeof value === 'object' && value !== null) return `{${shownFields(value)}}`;
+  // Of floats with 32 bits, enough for a person; replay compares the bits.
+  if (typeof value === 'number' && !Number.isInteger(value)) return String(Number(value.toPrecision(7)));
+  return escapeControls(String(value));
+}

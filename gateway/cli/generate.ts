@@ -1,0 +1,202 @@
+/** `runnel generate`: answers prompts offline, in their order. */
+import { z } from 'zod';
+import * as fields from '../api/fields.ts';
+import { randomSeed } from '../api/token-ids.ts';
+import { parseFlags } from '../config/flags.ts';
+import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
+import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
+import { mergeSettings } from '../config/settings.ts';
+import { ApiError } from '../errors/api-error.ts';
+import { ExitCode, refuse, UnavailableError, UsageError } from '../errors/exit-code.ts';
+import { resolveModel } from '../models/model-cache.ts';
+import { ModelSlot } from '../models/model-slot.ts';
+import { planOf } from '../runner/backends/runner-launcher.ts';
+import { agreeOn } from '../runner/backends/same-model.ts';
+import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
+import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
+import { Supervisor } from '../runner/supervision/runner-pool.ts';
+import { createLog } from '../telemetry/log.ts';
+import { runnerLog } from '../telemetry/runner-log.ts';
+import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
+import { chooseLaunch } from './choose-launcher.ts';
+import { FirstLoad } from './first-load.ts';
+import { reporting } from './report.ts';
+import { readTextFile, requireText } from './text-input.ts';
+
+/** Prompts with the runner at a time; the others wait here. */
+const MAX_OPEN_PROMPTS = 256;
+
+export function generateUsage(): string {
+  return [
+    'Usage: runnel generate --model MODEL [options] (PROMPT… | --prompts-file FILE)',
+    '',
+    'Answers prompts without a server, and prints the answers in the order of the prompts.',
+    '',
+    `  --${'prompts-file'.padEnd(31)}JSON array of prompts: texts, or arrays of token ids`,
+    `  --${'stop'.padEnd(31)}text that ends an answer and is not part of it; may be repeated`,
+    `  --${'ignore-eos'.padEnd(31)}goes on behind the token that ends an answer`,
+    `  --${'json'.padEnd(31)}prints a JSON array of {"text", "token_ids", "finish"}`,
+    generateHelp(),
+  ].join('\n');
+}
+
+/** Flags that are no settings. */
+const ownFlags = {
+  'prompts-file': { type: 'string' },
+  stop: { type: 'string', multiple: true },
+  'ignore-eos': { type: 'boolean' },
+  json: { type: 'boolean' },
+} as const;
+
+const ownFlagsSchema = z.object({
+  'prompts-file': z.string().optional(),
+  stop: z.array(z.string()).default([]),
+  'ignore-eos': z.boolean().default(false),
+  json: z.boolean().default(false),
+});
+
+/** Returns the exit code. */
+export function generateCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const flags = parseFlags(generateSettings, args, { options: ownFlags, allowPositionals: true });
+    const { config, sourceOf } = mergeSettings(generateSettings, flags, process.env);
+    refuse(runnerFaults(config, sourceOf));
+    const own = ownFlagsSchema.parse(flags.values);
+    const prompts = promptsOf(own['prompts-file'], flags.positionals);
+    const settings = answerSettings(config, own.stop, own['ignore-eos']);
+    try {
+      await generate(config, prompts, settings, own.json);
+    } catch (error) {
+      if (error instanceof ApiError) throw new UsageError(`${error.message}.`);
+      if (error instanceof GenerationError) throw new UnavailableError(error.message);
+      throw error;
+    }
+    return ExitCode.ok;
+  });
+}
+
+async function generate(
+  config: GenerateConfig,
+  prompts: readonly Prompt[],
+  settings: AnswerSettings,
+  isJson: boolean,
+): Promise<void> {
+  const slot = new ModelSlot(resolveModel(config.model));
+  // Before any runner is started, so that a model that cannot be used is told by its own exit status.
+  await slot.refresh();
+  const { supervisor, info } = await startRunner(config, slot);
+  try {
+    const model = await agreeOn(slot, info);
+    if (typeof model === 'string') throw new UnavailableError(model);
+    const answers = answerPrompts(supervisor, { model, info }, prompts, settings);
+    let numPrinted = 0;
+    for await (const answer of answers) {
+      const before = numPrinted++ === 0 ? '[' : ',\n ';
+      process.stdout.write(isJson ? before + JSON.stringify(answer) : `${answer.text}\n`);
+    }
+    if (isJson) process.stdout.write(']\n');
+  } finally {
+    await supervisor.stop(0);
+  }
+}
+
+/** A runner that has its model. UnavailableError when the first one does not come so far: nobody waits for a second. */
+async function startRunner(
+  config: GenerateConfig,
+  slot: ModelSlot,
+): Promise<{ supervisor: Supervisor; info: RunnerInfo }> {
+  const firstLoad = new FirstLoad();
+  const toLog = runnerLog(createLog('warn'));
+  const log = (event: RunnerEvent): void => {
+    toLog(event);
+    firstLoad.observe(event);
+  };
+  let succeed: (info: RunnerInfo) => void = () => {};
+  const ready = new Promise<RunnerInfo>((resolve) => (succeed = resolve));
+  const failed = firstLoad.failed.then(({ reason }) => {
+    throw new UnavailableError(reason);
+  });
+  const supervisor = new Supervisor({
+    ...planOf(slot, chooseLaunch(config, { log }), { onReady: succeed }),
+    maxOpenRequests: MAX_OPEN_PROMPTS,
+    maxQueuedTokens: RUNNER_LIMITS.promptTokens,
+    log,
+  });
+  supervisor.start();
+  try {
+    return { supervisor, info: await Promise.race([ready, failed]) };
+  } catch (error) {
+    await supervisor.stop(0);
+    throw error;
+  }
+}
+
+const promptsSchema = z
+  .array(
+    z.union([
+      z.string(),
+      z.array(
+        z
+          .int()
+          .min(0)
+          .max(2 ** 32 - 1),
+      ),
+    ]),
+  )
+  .min(1);
+
+function promptsOf(file: string | undefined, positionals: readonly string[]): readonly Prompt[] {
+  if ((file === undefined) === (positionals.length === 0)) {
+    throw new UsageError('generate takes either PROMPTs or --prompts-file FILE.');
+  }
+  if (file === undefined) return positionals;
+  try {
+    const prompts = promptsSchema.parse(JSON.parse(readTextFile(file)));
+    for (const [index, prompt] of prompts.entries())
+      if (typeof prompt === 'string') requireText(`prompt ${index + 1} of ${file}`, prompt);
+    return prompts;
+  } catch (error) {
+    if (!(error instanceof SyntaxError) && !(error instanceof z.ZodError)) throw error;
+    throw new UsageError(
+      `The prompts file ${file} must be a JSON array of texts, or of arrays of token ids.`,
+    );
+  }
+}
+
+function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreEos: boolean): AnswerSettings {
+  if (config['min-tokens'] > config['max-tokens']) {
+    throw new UsageError(
+      `--min-tokens must be at most --max-tokens, got ${config['min-tokens']} and ${config['max-tokens']}.`,
+    );
+  }
+  return {
+    maxTokens: config['max-tokens'],
+    minTokens: config['min-tokens'],
+    ignoreEos,
+    stop: parseStop(stop),
+    sampling: {
+      temperature: config.temperature,
+      topK: config['top-k'],
+      topP: config['top-p'],
+      minP: config['min-p'],
+      repetitionPenalty: config['repetition-penalty'],
+      presencePenalty: config['presence-penalty'],
+      frequencyPenalty: config['frequency-penalty'],
+      logitBias: new Map(),
+      allowedTokenIds: [],
+      bannedTokenIds: [],
+      seed: config.seed ?? randomSeed(),
+    },
+    maxOpen: MAX_OPEN_PROMPTS,
+    maxOpenTokens: RUNNER_LIMITS.promptTokens,
+  };
+}
+
+/** By the rules of a request's field. */
+function parseStop(stop: readonly string[]): readonly string[] {
+  try {
+    return fields.parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
+  } catch (error) {
+    throw new UsageError(`${(error as Error).message}.`);
+  }
+}

@@ -1,0 +1,205 @@
+/** `runnel inspect`: what a model file is, and whether it can be served here. */
+import { z } from 'zod';
+import { parseFlags } from '../config/flags.ts';
+import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
+import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
+import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
+import { loadModel } from '../models/load-model.ts';
+import type { Model } from '../models/model.ts';
+import { resolveModel } from '../models/model-cache.ts';
+import { JinjaChatTemplate } from '../prompt/jinja-chat-template.ts';
+import { type TemplateFacts, templateFacts } from '../prompt/template-features.ts';
+import { diagnose } from '../runner/backends/diagnosis.ts';
+import { inspectBy, type RunnerInspection } from '../runner/backends/model-memory.ts';
+import { reporting } from './report.ts';
+
+const inspectSettings = {
+  backend: runnerSettings.backend,
+  runner: runnerSettings.runner,
+  'cuda-runner': runnerSettings['cuda-runner'],
+  'gpu-device': runnerSettings['gpu-device'],
+} as const satisfies SettingTable;
+
+/** Of --batch, as runners have it for --max-num-seqs. */
+const maxBatch = 1024;
+/** Of --context: where positions still have exact angles. */
+const maxContext = 2 ** 20;
+
+const ownFlags = {
+  context: { type: 'string' },
+  batch: { type: 'string' },
+  json: { type: 'boolean' },
+} as const;
+
+export function inspectUsage(): string {
+  return [
+    'Usage: runnel inspect MODEL [--json] [options]',
+    '',
+    'Says what a model file holds, what its tokenizer and chat template are, and what memory serving it takes. Ends with',
+    'status 0 when `runnel serve` with the same options can serve it on this machine, 69 when it cannot, and says why.',
+    '',
+    `  --${'context'.padEnd(31)}tokens that a prompt and its answer have together; default: all that the model has`,
+    `  --${'batch'.padEnd(31)}such requests at once, 1 to ${maxBatch}; default: 1`,
+    `  --${'json'.padEnd(31)}prints a JSON object`,
+    settingsHelp(inspectSettings),
+  ].join('\n');
+}
+
+/** What is told; null: not known. */
+export interface Inspection {
+  readonly model: string;
+  readonly path: string;
+  readonly architecture: string;
+  readonly context_length: number;
+  readonly quant_kind: string | null;
+  readonly tokenizer: { readonly kind: string; readonly pre: string | null; readonly vocab_size: number };
+  readonly chat_template: TemplateFacts | null;
+  readonly num_parameters: number | null;
+  readonly file_bytes: number | null;
+  readonly tensors: RunnerInspection['tensors'] | null;
+  readonly memory: {
+    readonly context: number;
+    readonly batch: number;
+    readonly weights_bytes: number;
+    readonly kv_cache_bytes: number;
+    readonly step_bytes: number;
+    readonly total_bytes: number;
+    readonly available_bytes: number | null;
+  } | null;
+  readonly backend: 'cpu' | 'cuda' | null;
+  readonly device: string | null;
+  /** Why it cannot be served here, as a sentence; null: it can. */
+  readonly obstacle: string | null;
+}
+
+/** Returns the exit code. */
+export function inspectCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const flags = parseFlags(inspectSettings, args, { options: ownFlags, allowPositionals: true });
+    const { config, sourceOf } = mergeSettings(inspectSettings, flags, process.env);
+    refuse(backendFaults(config, sourceOf));
+    const [name] = flags.positionals;
+    if (name === undefined || flags.positionals.length > 1) throw new UsageError('inspect takes one MODEL.');
+    const context = wholeNumber('context', flags.values.context, 2, maxContext);
+    const batch = wholeNumber('batch', flags.values.batch, 1, maxBatch) ?? 1;
+    const path = resolveModel(name);
+    const model = await loadModel(path);
+    if (context !== undefined && context > model.contextLength)
+      throw new UsageError(
+        `--context is ${context}, but ${model.id} has a context of ${model.contextLength} tokens.`,
+      );
+    const { serves, advice } = await diagnose({
+      backend: backendOf(config),
+      runner: config.runner,
+      cudaRunner: config['cuda-runner'],
+      gpuDevice: Math.max(0, config['gpu-device'] ?? 0),
+    });
+    const gpuDevice = serves === 'cuda' ? Math.max(0, config['gpu-device'] ?? 0) : undefined;
+    const runner = serves === 'cuda' ? config['cuda-runner'] : config.runner;
+    const told =
+      serves === null
+        ? (advice[0] ?? 'There is nothing to compute on.')
+        : await inspectBy(runner, { model: path, context, batch, gpuDevice });
+    const inspection = { ...factsOf(model), ...runnerFacts(told, batch), backend: serves };
+    process.stdout.write(`${flags.values.json === true ? JSON.stringify(inspection) : textOf(inspection)}\n`);
+    return inspection.obstacle === null ? ExitCode.ok : ExitCode.unavailable;
+  });
+}
+
+function wholeNumber(name: string, value: unknown, min: number, max: number): number | undefined {
+  if (value === undefined) return undefined;
+  const parsed = z
+    .string()
+    .regex(/^\d{1,9}$/)
+    .transform(Number)
+    .pipe(z.int().min(min).max(max))
+    .safeParse(value);
+  if (parsed.success) return parsed.data;
+  throw new UsageError(
+    `--${name} must be a whole number from ${min} to ${max}, got ${JSON.stringify(value)}.`,
+  );
+}
+
+function factsOf(model: Model) {
+  const { chatTemplate, tokenizer } = model;
+  return {
+    model: model.id,
+    path: model.path,
+    architecture: model.architecture,
+    context_length: model.contextLength,
+    quant_kind: model.quantKind ?? null,
+    tokenizer: { kind: tokenizer.kind, pre: model.tokenizerPre ?? null, vocab_size: tokenizer.vocabSize },
+    chat_template: chatTemplate instanceof JinjaChatTemplate ? templateFacts(chatTemplate.source) : null,
+  };
+}
+
+/** told: by the runner, or why it says nothing. */
+function runnerFacts(told: RunnerInspection | string, batch: number) {
+  if (typeof told === 'string') {
+    const unknown = { num_parameters: null, file_bytes: null, tensors: null, memory: null, device: null };
+    return { ...unknown, obstacle: told };
+  }
+  const { num_parameters, file_bytes, tensors, obstacle, device = null } = told;
+  return { num_parameters, file_bytes, tensors, memory: memoryOf(told, batch), device, obstacle };
+}
+
+function memoryOf(told: RunnerInspection, batch: number): Inspection['memory'] {
+  const { max_model_len, weights_bytes, kv_cache_bytes, step_bytes, memory_bytes } = told;
+  if (max_model_len === undefined || memory_bytes === undefined) return null;
+  return {
+    context: max_model_len,
+    batch,
+    weights_bytes: weights_bytes ?? 0,
+    kv_cache_bytes: kv_cache_bytes ?? 0,
+    step_bytes: step_bytes ?? 0,
+    total_bytes: memory_bytes,
+    available_bytes: told.available_bytes ?? null,
+  };
+}
+
+function textOf(inspection: Inspection): string {
+  const { architecture, num_parameters, tokenizer, context_length, memory } = inspection;
+  const row = (name: string, text: string): string => `${name.padEnd(14)}${text}`;
+  const parameters =
+    num_parameters === null ? '' : `, ${(num_parameters / 1e6).toFixed(1)} million parameters`;
+  const pre = tokenizer.pre === null ? '' : `, pre ${tokenizer.pre}`;
+  return [
+    row('model', `${inspection.model} (${inspection.path})`),
+    row('architecture', `${architecture}${parameters}`),
+    ...tensorTexts(inspection).map((text) => row('tensors', text)),
+    row('context', `${context_length} tokens`),
+    row('tokenizer', `${tokenizer.kind}${pre}, ${tokenizer.vocab_size} tokens`),
+    row('chat template', templateText(inspection.chat_template)),
+    ...(memory === null ? [] : [row('memory', memoryText(memory))]),
+    row('runs here', runsText(inspection)),
+  ].join('\n');
+}
+
+function tensorTexts({ tensors }: Inspection): string[] {
+  return Object.entries(tensors ?? {}).map(
+    ([type, { tensors: count, bytes }]) => `${count} of ${type}, ${megabytes(bytes)}`,
+  );
+}
+
+function templateText(facts: TemplateFacts | null): string {
+  if (facts === null) return 'none: chats are refused';
+  if (facts.fault !== null) return facts.fault;
+  return facts.features.join(', ').replaceAll('_', ' ') || 'looks at nothing but messages';
+}
+
+function memoryText(memory: NonNullable<Inspection['memory']>): string {
+  const { context, batch, weights_bytes, kv_cache_bytes, step_bytes, total_bytes, available_bytes } = memory;
+  const parts = `weights ${megabytes(weights_bytes)}, KV cache ${megabytes(kv_cache_bytes)}, a step ${megabytes(step_bytes)}`;
+  const there = available_bytes === null ? '' : ` of ${megabytes(available_bytes)} there`;
+  const requests = batch === 1 ? 'one request' : `${batch} requests`;
+  return `${megabytes(total_bytes)}${there} for ${requests} of ${context} tokens: ${parts}`;
+}
+
+function runsText({ obstacle, backend, device }: Inspection): string {
+  if (obstacle !== null) return `no: ${obstacle}`;
+  return `yes, by ${backend}-runner on ${device}`;
+}
+
+function megabytes(bytes: number): string {
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}

@@ -1,0 +1,31 @@
+/** `runnel list`: the models that have been pulled, with size and path. */
+import { parseArgs } from 'node:util';
+import { ExitCode } from '../errors/exit-code.ts';
+import { listModels } from '../models/list-models.ts';
+import { reporting } from './report.ts';
+
+export function listUsage(): string {
+  return (
+    'Usage: runnel list [--json]\n\n' +
+    'Lists the models that have been pulled: name as --model takes it, size and path.\n' +
+    '--json prints a JSON array of {"name", "bytes", "path"}.'
+  );
+}
+
+/** Returns the exit code. */
+export function listCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const { values } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } });
+    const models = listModels();
+    if (values.json) {
+      process.stdout.write(`${JSON.stringify(models)}\n`);
+      return ExitCode.ok;
+    }
+    const width = Math.max(0, ...models.map(({ name }) => name.length));
+    for (const { name, bytes, path } of models) {
+      const size = `${(bytes / 1e6).toFixed(1)} MB`;
+      process.stdout.write(`${name.padEnd(width)}  ${size.padStart(11)}  ${path}\n`);
+    }
+    return ExitCode.ok;
+  });
+}

@@ -1,0 +1,60 @@
+/** `runnel pull NAME`: fetches a model of the catalogue, or a file or folder of a hub, and prints its path. */
+import { parseArgs } from 'node:util';
+import { ExitCode, UsageError } from '../errors/exit-code.ts';
+import { catalogue } from '../models/catalogue.ts';
+import { isHubName } from '../models/hub/hub-file.ts';
+import { DEFAULT_ENDPOINT, pullFromHub } from '../models/hub/pull-from-hub.ts';
+import { pull } from '../models/pull.ts';
+import { reporting } from './report.ts';
+
+export function pullUsage(): string {
+  const rows = catalogue.map(
+    ({ name, description, licence }) => `  ${name.padEnd(12)}${description}; ${licence}`,
+  );
+  return [
+    'Usage: runnel pull NAME',
+    '       runnel pull [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]',
+    '',
+    'Fetches a model and prints its path. There are:',
+    ...rows,
+    '',
+    'hf:OWNER/REPO is a folder: config.json, tokenizer.json, what belongs to them, and weights as safetensors.',
+    'What comes from a hub goes into the cache of Hugging Face’s tools (HF_HUB_CACHE, or hub in HF_HOME, or',
+    '~/.cache/huggingface/hub). A fetch that was interrupted goes on where it ended.',
+    '',
+    `  --endpoint URL   the hub (default HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
+    '',
+    'HF_TOKEN, if set, is sent to the hub and to no other host.',
+  ].join('\n');
+}
+
+/** Returns the exit code. */
+export function pullCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const options = { endpoint: { type: 'string' } } as const;
+    const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
+    process.stdout.write(`${await pullByName(positionals, values.endpoint)}\n`);
+    return ExitCode.ok;
+  });
+}
+
+function pullByName(names: readonly string[], endpoint: string | undefined): Promise<string> {
+  const [name] = names;
+  if (name !== undefined && names.length === 1 && isHubName(name)) {
+    const { HF_ENDPOINT, HF_TOKEN } = process.env;
+    return pullFromHub(name, {
+      endpoint: endpoint ?? (HF_ENDPOINT || DEFAULT_ENDPOINT),
+      token: HF_TOKEN || undefined,
+      output: process.stderr,
+    });
+  }
+  if (endpoint !== undefined) throw new UsageError('--endpoint is for names that begin with hf:.');
+  const entry = catalogue.find((candidate) => candidate.name === name);
+  if (entry === undefined || names.length !== 1) {
+    const known = catalogue.map((candidate) => candidate.name).join(', ');
+    throw new UsageError(
+      `pull takes one name of: ${known}, or hf:OWNER/REPO[/FILE.gguf] (got ${JSON.stringify(names.join(' '))}).`,
+    );
+  }
+  return pull(entry, process.stderr);
+}

@@ -1,0 +1,48 @@
+/** How commands fail: a sentence on stderr, or one for each thing that a command line has wrong, and an exit status. */
+
+import { ExitCode, UnavailableError, UsageError } from '../errors/exit-code.ts';
+import { ModelFileError } from '../errors/model-file-error.ts';
+import { PullError } from '../models/pull-error.ts';
+import { DescriptorsError } from '../server/descriptor-budget.ts';
+
+/**
+ * Gives the command's exit status; an error that is expected becomes a sentence and its status, any other is thrown.
+ * tell: takes the sentence.
+ */
+export async function reporting(
+  command: () => Promise<number>,
+  tell: (sentence: string) => void = tellStderr,
+): Promise<number> {
+  try {
+    return await command();
+  } catch (error) {
+    const exitCode = exitCodeOf(error);
+    if (exitCode === undefined) throw error;
+    for (const sentence of (error as Error).message.split('\n')) tell(sentence);
+    return exitCode;
+  }
+}
+
+export function tellStderr(sentence: string): void {
+  process.stderr.write(`runnel: ${sentence}\n`);
+}
+
+function exitCodeOf(error: unknown): number | undefined {
+  if (error instanceof ModelFileError || error instanceof PullError) return error.exitCode;
+  if (error instanceof UsageError) return ExitCode.usage;
+  if (error instanceof UnavailableError) return ExitCode.unavailable;
+  if (error instanceof DescriptorsError) return ExitCode.system;
+  if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return undefined;
+  if (error.code.startsWith('ERR_PARSE_ARGS')) return ExitCode.usage;
+  switch (error.code) {
+    case 'ENOENT':
+    case 'ENOTDIR':
+    case 'EISDIR':
+      return ExitCode.noFile;
+    case 'EACCES':
+    case 'EPERM':
+      return ExitCode.noPermission;
+    default:
+      return 'syscall' in error ? ExitCode.system : undefined;
+  }
+}

@@ -1,0 +1,50 @@
+import type { RunnerConfig } from '../config/runner-settings.ts';
+import type { ModelSlot } from '../models/model-slot.ts';
+import type { RunnerCommand } from '../runner/process/process.ts';
+
+/** Settings that are every runner's, under the names they have there too. */
+export const PASSED_ON = [
+  'max-model-len',
+  'max-num-seqs',
+  'max-num-batched-tokens',
+  'mixed-batches',
+  'mixed-prefill-tokens',
+  'speculation',
+  'block-size',
+  'kv-cache-bytes',
+  'kv-cache-type',
+  'quantize',
+  'sandbox',
+  'record',
+  'record-max-bytes',
+] as const satisfies (keyof RunnerConfig)[];
+
+/** Settings of one kind of runner. */
+export const PASSED_ON_TO_CPU = [
+  'threads',
+  'isa',
+  'activations',
+  'memory-bytes',
+] as const satisfies (keyof RunnerConfig)[];
+export const PASSED_ON_TO_CUDA = ['gpu-device', 'enforce-eager'] as const satisfies (keyof RunnerConfig)[];
+
+/** How the runner of this kind is started: a line that works by hand as well. */
+export function runnerCommand(kind: 'cpu' | 'cuda', config: RunnerConfig, slot: ModelSlot): RunnerCommand {
+  const args = ['serve', '--model', slot.path];
+  if (slot.current !== undefined) {
+    const { architecture, file, device } = slot.current;
+    // What has been read, so that a file that was replaced since is not taken for it.
+    args.push('--architecture', architecture, '--expect-file', `${file}-${device}`);
+  }
+  const pass = (name: keyof RunnerConfig): void => {
+    const value = config[name];
+    if (value !== undefined) args.push(`--${name}`, String(value));
+  };
+  if (kind === 'cpu') for (const name of PASSED_ON_TO_CPU) pass(name);
+  else {
+    pass('gpu-device');
+    if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
+  }
+  for (const name of PASSED_ON) pass(name);
+  return { file: kind === 'cpu' ? config.runner : config['cuda-runner'], args };
+}

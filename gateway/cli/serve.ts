@@ -1,0 +1,272 @@
+import { randomUUID } from 'node:crypto';
+import { CAPABILITIES } from '../api/operator/health.ts';
+import { type Config, configHelp, printConfig, readConfig } from '../config/config.ts';
+import { ExitCode } from '../errors/exit-code.ts';
+import { Gate } from '../generation/admission-gate.ts';
+import { MeteredRunner } from '../generation/metered-runner.ts';
+import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
+import { modelIdOf } from '../models/model.ts';
+import { resolveModel } from '../models/model-cache.ts';
+import { Serving } from '../models/model-service.ts';
+import type { Launch } from '../runner/backends/runner-launcher.ts';
+import { memoryOf } from '../runner/process/memory.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
+import { crashKind } from '../runner/supervision/crash.ts';
+import { answerOutside, answerUnreadable, createApp } from '../server/app.ts';
+import { ownDescriptors } from '../server/descriptor-budget.ts';
+import { type Address, close, createHttpServer, listen, stopAccepting } from '../server/http-server.ts';
+import { type CallbackError, ReadyCallback, type ReadyMessage } from '../server/ready-callback.ts';
+import { systemClock } from '../system/clock.ts';
+import { endSignal } from '../system/end-signal.ts';
+import { createNotifier } from '../system/systemd/notifier.ts';
+import { passedSocket } from '../system/systemd/passed-socket.ts';
+import { statusLine } from '../system/systemd/status-line.ts';
+import { CrashReports } from '../telemetry/crash-reports.ts';
+import { createLog, type Log } from '../telemetry/log.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import { inSnakeCase, runnerLog } from '../telemetry/runner-log.ts';
+import { chooseLaunch, firstKind } from './choose-launcher.ts';
+import { FirstLoad, type LoadFailure } from './first-load.ts';
+import { announced, reload, reloadKeys } from './reload.ts';
+import { reporting, tellStderr } from './report.ts';
+import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
+import { curlLine, greeting, placeOf } from './startup-banner.ts';
+
+export function serveUsage(): string {
+  return [
+    'Usage: runnel serve --model MODEL [options]',
+    '',
+    configHelp(),
+    '--print-config prints the settings that result from all of them as such a file, and ends.',
+  ].join('\n');
+}
+
+/** `runnel serve`: HTTP first, then the model, until it is told to end. */
+export function serveCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const isPrinted = args.includes(PRINT_CONFIG);
+    const config = readConfig(
+      args.filter((arg) => arg !== PRINT_CONFIG),
+      process.env,
+    );
+    if (!isPrinted) return serve(config, () => readConfig(args, process.env));
+    process.stdout.write(printConfig(config));
+    return ExitCode.ok;
+  });
+}
+
+const PRINT_CONFIG = '--print-config';
+
+/** From its first line on stderr has the log, and nothing else: errors too are lines of it. */
+function serve(config: Config, readAgain: () => Config): Promise<number> {
+  const about: LogFields = {
+    worker_id: config['worker-id'] ?? randomUUID(),
+    model: resolveModel(config.model),
+    port: config.port,
+  };
+  const guard = guardRules(config);
+  const level = config['log-level'];
+  const log = createLog(level, () => ({ ...about }));
+  const kind = firstKind(config);
+  log.info({ event: 'startup', msg: kind === undefined ? 'Worker starting' : `${kind} worker starting` });
+  // A log that is silent leaves the stream to people.
+  const tell: Tell =
+    level === 'silent' ? tellStderr : (msg, facts) => log.error({ event: 'error', ...facts, msg });
+  return reporting(() => run({ config, readAgain, guard, about, log, tell }), tell);
+}
+
+/** Takes a sentence about what ends it. */
+type Tell = (sentence: string, facts?: object) => void;
+
+/** What every line of the log has. */
+interface LogFields {
+  readonly worker_id: string;
+  /** Path of what is served. */
+  model: string;
+  port: number;
+}
+
+interface Worker {
+  readonly config: Config;
+  readonly readAgain: () => Config;
+  readonly guard: ReturnType<typeof guardRules>;
+  readonly about: LogFields;
+  readonly log: Log;
+  readonly tell: Tell;
+}
+
+async function run({ config, readAgain, guard, about, log, tell }: Worker): Promise<number> {
+  let place = '';
+  let curl = '';
+  const crashes = new CrashReports({
+    folder: config['crash-reports-dir'],
+    recording: config.record,
+    log,
+    now: Date.now,
+  });
+  const callback = new ReadyCallback(config['callback-url'], log);
+  const gate = new Gate({
+    maxWaiting: config['max-open-requests'],
+    maxWaitMs: config['inference-timeout-sec'] * 1000,
+    now: Date.now,
+    onRefused: ({ code }) => metrics.refused(code.toLowerCase()),
+  });
+  const firstLoad = new FirstLoad();
+  const toLog = runnerLog(log);
+  const launchOf = (settings: Config): Launch =>
+    chooseLaunch(settings, {
+      log: toLog,
+      moveBack: (cuda) => serving.relaunch(cuda),
+    });
+  let isGreeted = false;
+  const serving: Serving = new Serving(about.model, launchOf(config), {
+    gate,
+    drainMs: config['drain-timeout-sec'] * 1000,
+    maxOpenRequests: config['max-open-requests'],
+    maxQueuedTokens: config['max-queued-tokens'],
+    limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
+    log: (event) => {
+      toLog(event);
+      firstLoad.observe(event);
+    },
+    onServed: (info, model) => {
+      about.model = model.path;
+      log.info({ event: 'ready', uri: place, ...memoryOf(info) });
+      if (!isGreeted) console.log(greeting(place, curl, config['served-model-name'][0] ?? model.id));
+      isGreeted = true;
+      void callback.send(readyMessage(about.worker_id, config['advertise-url'] ?? place, model.id, info));
+    },
+    onCrash: (crash) => {
+      metrics.crashed(crashKind(crash));
+      crashes.add(crash);
+    },
+  });
+  const reloadAll = (): Promise<string | undefined> => {
+    // First: that a key is taken back does not wait for settings that can be used.
+    reloadKeys(guard.apiKeys, log);
+    const { config: next, notApplied } = reload(config, readAgain());
+    const path = resolveModel(next.model);
+    const launch = launchOf(next);
+    if (notApplied.length > 0) log.warn({ event: 'settings_not_applied', settings: notApplied });
+    return serving.change(path, launch);
+  };
+  const restartRunner = (): Promise<string | undefined> => announced(notifier, reloadAll);
+  process.on('SIGHUP', () => {
+    try {
+      void restartRunner();
+    } catch (error) {
+      log.error({ event: 'settings_unusable', msg: (error as Error).message });
+    }
+  });
+  const metrics = new Metrics(() => serving.status(), systemClock.now);
+  const limited = new TimeLimitedRunner(serving, config['inference-timeout-sec'] * 1000, Date.now);
+  const app = createApp({
+    model: () => serving.model,
+    modelNames: config['served-model-name'],
+    runner: new MeteredRunner(limited, metrics),
+    gate,
+    log,
+    metrics,
+    crashes: () => crashes.newest,
+    restartRunner,
+    now: Date.now,
+    monotonicNow: systemClock.now,
+    maxBodyBytes: config['max-body-bytes'],
+    maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
+    maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
+    guard,
+  });
+
+  const notifier = createNotifier(process.env, {
+    status: () => statusLine(serving.status(), modelIdOf(about.model)),
+    log,
+  });
+  const limits = httpLimits(config, ownDescriptors());
+  if (limits.maxConnections < config['max-connections'])
+    log.warn({ event: 'connections_limited', max_connections: limits.maxConnections });
+  const server = createHttpServer(app.fetch, limits, {
+    onStalled: (heldBytes) => log.info({ event: 'client_stalled', held_bytes: heldBytes }),
+    onError: (error) => answerOutside(error, log),
+    onUnreadable: (error) => answerUnreadable(error, log),
+  });
+  const passed = passedSocket(process.env);
+  let address: Address;
+  try {
+    address = await listen(server, passed ?? addressOf(config));
+  } catch (error) {
+    const taken = config.uds ?? `${config.host}:${config.port}`;
+    const wanted = passed === undefined ? taken : 'the socket that systemd passes on';
+    tell(`Failed to bind to ${wanted}: ${(error as Error).message}`);
+    return ExitCode.bindFailed;
+  }
+  try {
+    // Before the first connection is looked at.
+    requireUsableAddress(address, config);
+  } catch (error) {
+    await close(server);
+    throw error;
+  }
+  about.port = 'port' in address ? address.port : 0;
+  place = placeOf(address);
+  curl = curlLine(address, guard.apiKeys !== undefined);
+  console.log(`Runnel listens on ${place} and loads ${about.model}`);
+  log.info({ event: 'listening', url: place });
+  serving.start();
+  notifier?.ready();
+
+  const end = await Promise.race([
+    endSignal(),
+    callback.failed.then(callbackFailure),
+    // Whoever is to be told when it is ready must hear that it never will be.
+    ...(config['callback-url'] === undefined ? [] : [firstLoad.failed.then(modelFailure)]),
+  ]);
+  notifier?.stopping();
+  // What is not accepted any more waits in the socket that systemd holds, for the next gateway.
+  const closed = passed === undefined ? undefined : stopAccepting(server);
+  const isFailure = typeof end !== 'string';
+  if (isFailure) tell(end.message, { code: end.code, exit_code: end.exitCode, ...end.facts });
+  log.info({
+    event: 'shutdown',
+    reason: isFailure ? end.reason : end,
+    open_requests: serving.status().openRequests,
+  });
+  await serving.stop(isFailure ? 0 : config['drain-timeout-sec'] * 1000);
+  await close(server, closed);
+  log.info({ event: 'stopped' });
+  notifier?.close();
+  return isFailure ? end.exitCode : ExitCode.ok;
+}
+
+/** Why it ends by itself. */
+interface End {
+  readonly reason: string;
+  readonly code: string;
+  readonly message: string;
+  readonly exitCode: number;
+  /** For the log. */
+  readonly facts?: object;
+}
+
+function callbackFailure({ message }: CallbackError): End {
+  return { reason: 'callback', code: 'CALLBACK_FAILED', message, exitCode: ExitCode.unavailable };
+}
+
+function modelFailure({ reason, exitCode, ...facts }: LoadFailure): End {
+  const code = 'MODEL_LOAD_FAILED';
+  return { reason: 'model', code, message: reason, exitCode, facts: inSnakeCase(facts) };
+}
+
+function readyMessage(workerId: string, uri: string, modelId: string, info: RunnerInfo): ReadyMessage {
+  const memory = memoryOf(info);
+  return {
+    worker_id: workerId,
+    vram_bytes: memory.vram_bytes,
+    uri,
+    memory_bytes: memory.memory_bytes,
+    memory_type: memory.memory_type,
+    memory_architecture: memory.memory_type,
+    model_ref: modelId,
+    worker_type: info.kind,
+    capabilities: CAPABILITIES,
+  };
+}

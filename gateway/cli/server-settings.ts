@@ -1,0 +1,70 @@
+import type { Config } from '../config/config.ts';
+import { isLoopback, isUnspecified } from '../config/kinds.ts';
+import { refuse } from '../errors/exit-code.ts';
+import {
+  connectionsWithin,
+  type Descriptors,
+  DescriptorsError,
+  reservedDescriptors,
+} from '../server/descriptor-budget.ts';
+import { KeyFiles } from '../server/guard/api-keys.ts';
+import type { GuardRules } from '../server/guard/guard.ts';
+import type { Address, HttpLimits } from '../server/http-server.ts';
+
+/** The settings of `runnel serve` in the terms of its parts. */
+
+export function addressOf({ uds, host, port }: Config): Address {
+  return uds === undefined ? { host, port } : { path: uds };
+}
+
+/** What the settings alone could not tell of the socket that systemd passes on. UsageError if it goes against them. */
+export function requireUsableAddress(address: Address, config: Config): void {
+  if ('path' in address) return;
+  const host = JSON.stringify(address.host);
+  const faults: string[] = [];
+  if (!isLoopback(address.host) && config['api-keys-file'] === undefined)
+    faults.push(
+      `The socket that systemd passes on must be of a loopback address, got ${host}; to let others in, set --api-keys-file as well.`,
+    );
+  if (
+    isUnspecified(address.host) &&
+    config['callback-url'] !== undefined &&
+    config['advertise-url'] === undefined
+  )
+    faults.push(
+      `--callback-url needs --advertise-url beside a socket of the address ${host}: nobody elsewhere can reach this worker by it.`,
+    );
+  refuse(faults);
+}
+
+/** Reads the keys. */
+export function guardRules(config: Config): GuardRules & { readonly apiKeys: KeyFiles | undefined } {
+  const { 'api-keys-file': clients, 'admin-keys-file': admins } = config;
+  return {
+    hosts: [config.host, ...config['allowed-hosts']],
+    corsOrigins: config['cors-origins'],
+    cacheSharing: config['prefix-cache-sharing'],
+    apiKeys: clients === undefined ? undefined : new KeyFiles({ clients, admins }),
+  };
+}
+
+/** DescriptorsError if the process may not have as many descriptors as a single connection needs. */
+export function httpLimits(config: Config, descriptors: Descriptors): HttpLimits {
+  const maxConnections = connectionsWithin(descriptors, config['max-connections']);
+  if (maxConnections === 0) {
+    const { limit, inUse } = descriptors;
+    throw new DescriptorsError(
+      `The limit of open files is ${limit}: ${inUse} are open, ${reservedDescriptors} are kept for runners and files, and none is left for connections; raise it (ulimit -n, LimitNOFILE=).`,
+    );
+  }
+  return {
+    headersTimeoutMs: config['headers-timeout-sec'] * 1000,
+    requestTimeoutMs: config['request-timeout-sec'] * 1000,
+    checkIntervalMs: config['timeouts-check-interval-sec'] * 1000,
+    keepAliveTimeoutMs: config['keep-alive-timeout-sec'] * 1000,
+    clientStallTimeoutMs: config['client-stall-timeout-sec'] * 1000,
+    maxConnections,
+    maxRequestsPerConnection: config['max-requests-per-connection'],
+    maxHeaders: config['max-headers'],
+  };
+}

@@ -1,0 +1,33 @@
+import type { Address } from '../server/http-server.ts';
+
+/** An address as people write it: a URL, or the path of a socket. */
+export function placeOf(address: Address): string {
+  if ('path' in address) return `unix:${address.path}`;
+  const { host, port } = address;
+  return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+}
+
+/** The beginning of a line that asks this server, up to the path. */
+export function curlLine(address: Address, needsKey: boolean): string {
+  const key = needsKey ? "-H 'Authorization: Bearer KEY' " : '';
+  return 'path' in address
+    ? `curl -sN ${key}--unix-socket ${address.path} http://localhost`
+    : `curl -sN ${key}${placeOf(address)}`;
+}
+
+/** What a person who started the server by hand can do next. */
+export function greeting(place: string, curl: string, model: string): string {
+  const request = {
+    model,
+    stream: true,
+    // A small model wanders off at 1.
+    temperature: 0.2,
+    messages: [{ role: 'user', content: 'Tell me about lighthouses.' }],
+  };
+  return [
+    `Ready: ${model} at ${place}. Try:`,
+    `  ${curl}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request).replaceAll("'", "'\\''")}'`,
+    'and while it streams, kill the process that computes; the stream goes on:',
+    `  kill -9 $(${curl}/health | grep -o '"pid":[0-9]*' | cut -d: -f2)`,
+  ].join('\n');
+}

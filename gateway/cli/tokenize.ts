@@ -1,0 +1,47 @@
+/** `runnel tokenize`: prints the ids of a text as a JSON array. */
+import { parseArgs } from 'node:util';
+import { ExitCode, UsageError } from '../errors/exit-code.ts';
+import { loadModel } from '../models/load-model.ts';
+import { resolveModel } from '../models/model-cache.ts';
+import { reporting } from './report.ts';
+import { readTextFile } from './text-input.ts';
+
+export function tokenizeUsage(): string {
+  return (
+    'Usage: runnel tokenize --model NAME_OR_PATH [--add-special] [--parse-special] (--file FILE | TEXT)\n\n' +
+    'Prints the ids of the text as a JSON array. --add-special puts BOS in front where the model asks for it;\n' +
+    '--parse-special takes literals of control tokens for those tokens.'
+  );
+}
+
+/** Returns the exit code. */
+export function tokenizeCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const { values, positionals } = parseArgs({
+      args,
+      options: {
+        model: { type: 'string' },
+        file: { type: 'string' },
+        'add-special': { type: 'boolean', default: false },
+        'parse-special': { type: 'boolean', default: false },
+      },
+      allowPositionals: true,
+    });
+    if (values.model === undefined) throw new UsageError('tokenize needs --model NAME_OR_PATH.');
+    const text = textOf(values.file, positionals);
+    const { tokenizer } = await loadModel(resolveModel(values.model));
+    const ids = tokenizer.encode(text, {
+      addSpecial: values['add-special'],
+      parseSpecial: values['parse-special'],
+    });
+    process.stdout.write(`${JSON.stringify(ids)}\n`);
+    return ExitCode.ok;
+  });
+}
+
+function textOf(file: string | undefined, positionals: readonly string[]): string {
+  const [text] = positionals;
+  if (file !== undefined && text === undefined) return readTextFile(file);
+  if (file === undefined && text !== undefined && positionals.length === 1) return text;
+  throw new UsageError('tokenize takes either --file FILE or one TEXT.');
+}

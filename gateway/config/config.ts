@@ -1,0 +1,252 @@
+import { z } from 'zod';
+import { refuse } from '../errors/exit-code.ts';
+import { CACHE_SHARINGS } from '../server/guard/caller.ts';
+import { passedSocket } from '../system/systemd/passed-socket.ts';
+import { LOG_LEVELS } from '../telemetry/log.ts';
+import { parseFlags } from './flags.ts';
+import {
+  baseUrl,
+  hostName,
+  hostNames,
+  httpUrl,
+  isLoopback,
+  isUnspecified,
+  modelNames,
+  origins,
+  socketPath,
+  text,
+  whole,
+} from './kinds.ts';
+import { backendOf, RUNNER_LIMITS, runnerFaults, runnerSettings, UNKNOWN_TO } from './runner-settings.ts';
+import { type ConfigOf, type Merged, mergeSettings, type SettingTable, settingsHelp } from './settings.ts';
+
+/** What can be set of `runnel serve`. How it is read, and what other commands take, is in config/. */
+
+const settings = {
+  ...runnerSettings,
+  'worker-id': {
+    schema: z
+      .string()
+      .regex(/^[A-Za-z0-9._-]{1,128}$/, 'must be 1 to 128 letters, digits, dots, underscores and hyphens')
+      .optional(),
+    help: 'name of this worker for logs and the pool manager; random for each start unless set',
+  },
+  'served-model-name': {
+    schema: modelNames(),
+    fallback: [],
+    help: "names that clients of /v1 have for the model, all the same to it; its file's unless set",
+  },
+  'callback-url': {
+    schema: httpUrl().optional(),
+    help: 'told once by POST when the model is ready; exits if it refuses, or the model cannot be loaded; localhost:9999: not told',
+  },
+  'advertise-url': {
+    schema: baseUrl().optional(),
+    help: 'where the pool manager reaches this worker; default: the address it listens on',
+  },
+  host: {
+    schema: hostName(),
+    fallback: '127.0.0.1',
+    help: 'address to listen on; one that is not loopback needs --api-keys-file',
+  },
+  port: { schema: whole(0, 65_535), fallback: 8080, help: 'port to listen on; 0 lets the system choose' },
+  uds: { schema: socketPath().optional(), help: 'UNIX socket to listen on, instead of --host and --port' },
+  'api-keys-file': {
+    schema: text().optional(),
+    help: 'file with the keys that let clients in, one a line; read again with the settings (SIGHUP)',
+  },
+  'admin-keys-file': {
+    schema: text().optional(),
+    help: 'file with the keys of operators, for /runner and /metrics besides all else; wants --api-keys-file',
+  },
+  'prefix-cache-sharing': {
+    schema: z.enum(CACHE_SHARINGS, `must be one of ${CACHE_SHARINGS.join(', ')}`),
+    fallback: 'per-key',
+    help: 'per-key: no key finds out what others ask, by how fast it is answered; all: faster',
+  },
+  'allowed-hosts': {
+    schema: hostNames(),
+    fallback: [],
+    help: 'names that requests may call this server by, besides localhost and the address it listens on',
+  },
+  'cors-origins': {
+    schema: origins(),
+    fallback: [],
+    help: 'origins of web pages that may send requests; none unless set',
+  },
+  'max-open-requests': {
+    schema: whole(1, RUNNER_LIMITS.requests),
+    fallback: 256,
+    help: 'requests held at once; one more gets 429',
+  },
+  'max-queued-tokens': {
+    schema: whole(1, RUNNER_LIMITS.promptTokens),
+    fallback: 2 ** 18,
+    help: 'prompt tokens of these together; one more request gets 429',
+  },
+  'inference-timeout-sec': {
+    schema: whole(1, 86_400),
+    fallback: 300,
+    help: 'time a request gets at most',
+  },
+  'max-body-bytes': {
+    schema: whole(1024, 2 ** 30),
+    fallback: 2 ** 20,
+    help: 'bytes a request body may have',
+  },
+  'max-body-bytes-in-flight': {
+    schema: whole(1024, 2 ** 36),
+    fallback: 2 ** 26,
+    help: 'bytes of request bodies held at once, until they are answered; one more request gets 503',
+  },
+  'max-answer-bytes-in-flight': {
+    schema: whole(4096, 2 ** 36),
+    fallback: 2 ** 26,
+    help: 'bytes held for long answers of /tokenize and /detokenize until clients have taken them; one more request gets 503',
+  },
+  'max-connections': {
+    schema: whole(1, 2 ** 20),
+    fallback: 1024,
+    help: 'connections held at once; one more is closed',
+  },
+  'max-requests-per-connection': {
+    schema: whole(1, 2 ** 31 - 1),
+    fallback: 1000,
+    help: 'requests taken on one connection before it is closed',
+  },
+  'max-headers': { schema: whole(16, 2000), fallback: 64, help: 'header lines read of a request' },
+  'headers-timeout-sec': {
+    schema: whole(1, 3600),
+    fallback: 10,
+    help: 'time a client has to send the header of a request',
+  },
+  'request-timeout-sec': {
+    schema: whole(1, 3600),
+    fallback: 30,
+    help: 'time a client has to send a whole request; making the answer may take as long as it takes',
+  },
+  'client-stall-timeout-sec': {
+    schema: whole(2, 3600),
+    fallback: 30,
+    help: 'time a client may take nothing of an answer that is there; then its request is cancelled',
+  },
+  'keep-alive-timeout-sec': {
+    schema: whole(1, 3600),
+    fallback: 5,
+    help: 'time a connection may wait for its next request',
+  },
+  'timeouts-check-interval-sec': {
+    schema: whole(1, 60),
+    fallback: 1,
+    help: 'how often these times are looked at',
+  },
+  'wedge-timeout-sec': {
+    schema: whole(0, 3600),
+    fallback: 10,
+    help: 'least time without a step after which a busy runner is taken for hung; 0: none is, however silent',
+  },
+  'drain-timeout-sec': {
+    schema: whole(0, 3600),
+    fallback: 30,
+    help: 'time open streams get to finish after SIGTERM',
+  },
+  'crash-reports-dir': {
+    schema: text().optional(),
+    help: 'folder for reports of runners that died, and their recordings; none unless set',
+  },
+  'log-level': {
+    schema: z.enum(LOG_LEVELS, `must be one of ${LOG_LEVELS.join(', ')}`),
+    fallback: 'info',
+    help: LOG_LEVELS.join(', '),
+  },
+} as const satisfies SettingTable;
+
+/** The settings of `runnel serve`. */
+export type Config = ConfigOf<typeof settings>;
+
+/** UsageError for all settings that cannot be used; each sentence names where one was given, its value and what it takes. */
+export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Config {
+  const flags = parseFlags(settings, args);
+  const merged = mergeSettings(settings, flags, env, flags.values.config ?? env.RUNNEL_CONFIG);
+  const { config, sourceOf } = merged;
+  refuse([
+    ...runnerFaults(config, sourceOf),
+    ...placeFaults(merged, env),
+    ...callbackFaults(merged),
+    ...orderFaults(merged),
+  ]);
+  return config;
+}
+
+type MergedConfig = Merged<typeof settings>;
+
+/** Where it is to listen. */
+function placeFaults({ config, sourceOf }: MergedConfig, env: NodeJS.ProcessEnv): string[] {
+  const faults: string[] = [];
+  const uds = sourceOf('uds');
+  const tcp = sourceOf('host') ?? sourceOf('port');
+  if (uds !== undefined && tcp !== undefined)
+    faults.push(`${uds} and ${tcp} cannot be obeyed together: leave one of them out.`);
+  const place = uds ?? tcp;
+  if (place !== undefined && passedSocket(env) !== undefined)
+    faults.push(
+      `${place} cannot be obeyed: systemd passes on the socket to listen on; leave ${place} out, and say it by ListenStream= in the socket unit.`,
+    );
+  if (!isLoopback(config.host) && config['api-keys-file'] === undefined)
+    faults.push(
+      `${sourceOf('host')} must be a loopback address, got ${JSON.stringify(config.host)}; to let others in, set --api-keys-file as well.`,
+    );
+  if (config['admin-keys-file'] !== undefined && config['api-keys-file'] === undefined)
+    faults.push(
+      `${sourceOf('admin-keys-file')} needs --api-keys-file beside it: without that, requests need no key at all. One file may be both.`,
+    );
+  return faults;
+}
+
+/** What a pool manager is to be told. */
+function callbackFaults({ config, sourceOf }: MergedConfig): string[] {
+  const url = sourceOf('callback-url');
+  const advertised = sourceOf('advertise-url');
+  if (url === undefined)
+    return advertised === undefined
+      ? []
+      : [`${advertised} means nothing without --callback-url: leave it out.`];
+  if (advertised !== undefined || !isUnspecified(config.host)) return [];
+  return [
+    `${url} needs --advertise-url beside ${sourceOf('host')} ${config.host}: nobody elsewhere can reach this worker by that address.`,
+  ];
+}
+
+/** Pairs of which the first must not be more than the second. */
+const ORDERED = [
+  ['max-body-bytes', 'max-body-bytes-in-flight'],
+  ['headers-timeout-sec', 'request-timeout-sec'],
+] as const satisfies readonly (readonly [keyof Config, keyof Config])[];
+
+function orderFaults({ config }: MergedConfig): string[] {
+  const faults = ORDERED.filter(([less, more]) => config[less] > config[more]).map(
+    ([less, more]) => `--${less} must be at most --${more}, got ${config[less]} and ${config[more]}.`,
+  );
+  if (4 * config['max-body-bytes'] > config['max-answer-bytes-in-flight'])
+    faults.push(
+      `--max-body-bytes must be at most a quarter of --max-answer-bytes-in-flight, got ${config['max-body-bytes']} and ${config['max-answer-bytes-in-flight']}: a byte may be a token, which is held as four.`,
+    );
+  return faults;
+}
+
+/** As JSON that --config takes: read again, it is the same configuration. */
+export function printConfig(config: Config): string {
+  const unknown: readonly string[] = [
+    ...UNKNOWN_TO[backendOf(config)],
+    ...(config.uds === undefined ? [] : ['host', 'port']),
+  ];
+  const { host, port, ...others } = config;
+  const printed = Object.entries({ host, port, ...others }).filter(
+    ([name, value]) => !unknown.includes(name) || (name === 'gpu-device' && value === -1),
+  );
+  return `${JSON.stringify(Object.fromEntries(printed), null, 2)}\n`;
+}
+
+export function configHelp(): string {
+  return settingsHelp(settings);
+}

@@ -1,0 +1,94 @@
+/** A model in a GGUF file. */
+import { type BigIntStats, closeSync, constants, fstatSync, openSync } from 'node:fs';
+import { asModelFileError, errorCodeOf, ModelFileError } from '../errors/model-file-error.ts';
+import { tokenizerOfGguf } from '../tokenizer/gguf-tables.ts';
+import { requireKnownArchitecture } from './architectures.ts';
+import { readGguf } from './gguf.ts';
+import { type Metadata, MetadataError } from './metadata.ts';
+import { identityOf } from './model.ts';
+import type { ModelDescription } from './model-description.ts';
+import { partsOf, requirePart } from './model-parts.ts';
+
+/** Of all parts, where the model is split over files. Throws ModelFileError, and what reading itself throws of the first. */
+export function describeGguf(path: string): ModelDescription {
+  const parts = partsOf(path);
+  const { metadata, stats } = readPart(path, 0, parts.length);
+  for (let index = 1; index < parts.length; index++) readLaterPart(parts, index);
+  const architecture = metadata.string('general.architecture');
+  requireKnownArchitecture(path, architecture);
+  const contextLength = metadata.uint32(`${architecture}.context_length`);
+  if (contextLength === 0) throw new MetadataError(`${architecture}.context_length is 0`);
+  return {
+    architecture,
+    contextLength,
+    ...tokenizerOfGguf(metadata),
+    tokenizerPre: metadata.optionalString('tokenizer.ggml.pre'),
+    quantKind: quantKindOf(metadata),
+    template: metadata.optionalString('tokenizer.chat_template'),
+    created: Math.floor(Number(stats.mtimeMs) / 1000),
+    file: identityOf(stats),
+    device: stats.dev,
+  };
+}
+
+interface Part {
+  readonly metadata: Metadata;
+  readonly stats: BigIntStats;
+}
+
+function readPart(path: string, index: number, count: number): Part {
+  // O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
+  const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  try {
+    const stats = fstatSync(fd, { bigint: true });
+    if (!stats.isFile()) throw new ModelFileError(66, `The model ${path} is not a regular file.`);
+    const metadata = readGguf(fd, Number(stats.size));
+    requirePart(metadata, index, count);
+    return { metadata, stats };
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** What is wrong with it is told with its own path. */
+function readLaterPart(parts: readonly string[], index: number): void {
+  const path = parts[index] as string;
+  try {
+    readPart(path, index, parts.length);
+  } catch (error) {
+    if (errorCodeOf(error) === 'ENOENT') {
+      const message = `The model ${parts[0]} is part 1 of ${parts.length}; part ${index + 1}, ${path}, does not exist.`;
+      throw new ModelFileError(66, message, { cause: error });
+    }
+    throw asModelFileError(path, error);
+  }
+}
+
+/** Names of general.file_type, for people; a number that is not here is one this program cannot load anyway. */
+const fileTypes: ReadonlyMap<number, string> = new Map([
+  [0, 'F32'],
+  [1, 'F16'],
+  [2, 'Q4_0'],
+  [3, 'Q4_1'],
+  [7, 'Q8_0'],
+  [8, 'Q5_0'],
+  [9, 'Q5_1'],
+  [10, 'Q2_K'],
+  [11, 'Q3_K_S'],
+  [12, 'Q3_K_M'],
+  [13, 'Q3_K_L'],
+  [14, 'Q4_K_S'],
+  [15, 'Q4_K_M'],
+  [16, 'Q5_K_S'],
+  [17, 'Q5_K_M'],
+  [18, 'Q6_K'],
+  [25, 'IQ4_NL'],
+  [30, 'IQ4_XS'],
+  [32, 'BF16'],
+  [38, 'MXFP4'],
+]);
+
+function quantKindOf(metadata: Metadata): string | undefined {
+  const fileType = metadata.optionalUint32('general.file_type');
+  return fileType === undefined ? undefined : (fileTypes.get(fileType) ?? `file type ${fileType}`);
+}

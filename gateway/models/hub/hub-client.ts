@@ -1,0 +1,176 @@
+/** What is asked of a hub, over HTTP: what a file is, and its bytes from an offset on. */
+import { UsageError } from '../../errors/exit-code.ts';
+import { PullError } from '../pull-error.ts';
+import { isCommit } from './hub-cache.ts';
+import type { HubFile } from './hub-file.ts';
+
+const MAX_REDIRECTS = 5;
+/** Time for a header to come. */
+const ANSWER_TIMEOUT_MS = 30_000;
+
+/** Sizes and ranges are those of the file, not of something compressed. */
+const IDENTITY = { 'accept-encoding': 'identity' };
+
+export const gitIdPattern = /^[0-9a-f]{40}$/;
+const sha256Pattern = /^[0-9a-f]{64}$/;
+
+/** A file of one commit, as the hub describes it. */
+export interface RemoteFile {
+  readonly commit: string;
+  /** Of its bytes: sha256, or git's own for a small file that is in git itself. */
+  readonly hash: string;
+  readonly bytes: number;
+}
+
+/** Something that may go better the next time. */
+export class TransferError extends Error {
+  override readonly name = 'TransferError';
+}
+
+export class HubClient {
+  readonly #endpoint: URL;
+  readonly #token: string | undefined;
+
+  /** token: for the endpoint's own host; none other gets it. */
+  constructor(endpoint: string, token: string | undefined) {
+    if (!/^https?:\/\//.test(endpoint) || !URL.canParse(endpoint)) {
+      throw new UsageError(`The hub's address ${JSON.stringify(endpoint)} is no http or https URL.`);
+    }
+    this.#endpoint = new URL(endpoint);
+    this.#token = token;
+  }
+
+  /** commit: of the file; what main is unless given. Throws PullError. */
+  async describe(file: HubFile, commit?: string): Promise<RemoteFile> {
+    const remote = await this.find(file, commit);
+    if (remote === undefined) throw new PullError(66, `${this.#endpoint.host} has no ${file.name}.`);
+    return remote;
+  }
+
+  /** As describe; undefined where the hub has no such file. */
+  async find(file: HubFile, wanted?: string): Promise<RemoteFile | undefined> {
+    // What the file is stands in the answer of the hub itself, not in that of the store it redirects to.
+    const response = await this.#send(this.#urlOf(file, wanted), 'HEAD', IDENTITY, (url) => this.#isOwn(url));
+    await response.body?.cancel();
+    if (response.status === 404) return undefined;
+    const isRedirect = response.status >= 300 && response.status < 400;
+    if (!response.ok && !isRedirect) throw this.#refusal(file, response);
+    const { headers } = response;
+    const commit = headers.get('x-repo-commit') ?? '';
+    const hash = (headers.get('x-linked-etag') ?? headers.get('etag') ?? '').replace(/^(W\/)?"|"$/g, '');
+    const bytes = Number(headers.get('x-linked-size') ?? headers.get('content-length') ?? Number.NaN);
+    if (!isCommit(commit) || (wanted !== undefined && commit !== wanted)) {
+      const what =
+        wanted === undefined ? `which commit ${file.name} is of` : `that ${file.name} is of ${wanted}`;
+      throw new PullError(69, `${this.#endpoint.host} does not say ${what}.`);
+    }
+    const isHash = sha256Pattern.test(hash) || (!isWeights(file) && gitIdPattern.test(hash));
+    if (!isHash || !Number.isSafeInteger(bytes) || bytes <= 0) {
+      throw new PullError(
+        65,
+        `${this.#endpoint.host} gives no hash and size of ${file.name}, so that its bytes could not be checked.`,
+      );
+    }
+    return { commit, hash, bytes };
+  }
+
+  /**
+   * The file's bytes from `offset` on, or all of them where the store answers 200. ifRange: the store's ETag when the
+   * first of them came; with another one now, they are sent from the start.
+   */
+  async fetch(
+    file: HubFile,
+    commit: string,
+    range: { readonly offset: number; readonly ifRange: string | undefined },
+  ): Promise<Response> {
+    const headers: Record<string, string> = { ...IDENTITY };
+    if (range.offset > 0 && range.ifRange !== undefined) {
+      headers.range = `bytes=${range.offset}-`;
+      headers['if-range'] = range.ifRange;
+    }
+    const response = await this.#send(this.#urlOf(file, commit), 'GET', headers, () => true);
+    if (response.status === 200 || response.status === 206 || response.status === 416) return response;
+    await response.body?.cancel();
+    throw this.#refusal(file, response);
+  }
+
+  #urlOf({ owner, repo, path }: HubFile, revision = 'main'): URL {
+    const base = this.#endpoint.href.replace(/\/$/, '');
+    return new URL(`${base}/${owner}/${repo}/resolve/${revision}/${path}`);
+  }
+
+  #isOwn(url: URL): boolean {
+    return url.origin === this.#endpoint.origin;
+  }
+
+  /** Follows redirects as far as mayFollow says, by hand: the token must not go with them to another host. */
+  async #send(
+    url: URL,
+    method: 'GET' | 'HEAD',
+    headers: Record<string, string>,
+    mayFollow: (url: URL) => boolean,
+  ): Promise<Response> {
+    for (let redirects = 0; ; redirects++) {
+      const response = await this.#sendOnce(url, method, headers);
+      const location = response.headers.get('location');
+      if (response.status < 300 || response.status >= 400 || location === null) return response;
+      const next = new URL(location, url);
+      if (!mayFollow(next)) return response;
+      await response.body?.cancel();
+      if (redirects === MAX_REDIRECTS) {
+        throw new PullError(69, `${url.host} redirects more than ${MAX_REDIRECTS} times.`);
+      }
+      if (next.protocol !== 'https:' && next.protocol !== this.#endpoint.protocol) {
+        throw new PullError(69, `${url.host} redirects from https to ${next.protocol}//${next.host}.`);
+      }
+      url = next;
+    }
+  }
+
+  async #sendOnce(url: URL, method: string, headers: Record<string, string>): Promise<Response> {
+    const authorization =
+      this.#token !== undefined && this.#isOwn(url) ? { authorization: `Bearer ${this.#token}` } : {};
+    const timeout = new AbortController();
+    const timer = setTimeout(() => timeout.abort(), ANSWER_TIMEOUT_MS);
+    try {
+      return await fetch(url, {
+        method,
+        redirect: 'manual',
+        headers: { ...headers, ...authorization },
+        signal: timeout.signal,
+      });
+    } catch (error) {
+      throw new TransferError(`${url.host} does not answer: ${reasonOf(error)}`, { cause: error });
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  #refusal(file: HubFile, { status }: Response): Error {
+    const { host } = this.#endpoint;
+    if (status === 404) return new PullError(66, `${host} has no ${file.name}.`);
+    if (status === 401 || status === 403) {
+      const what =
+        this.#token === undefined
+          ? 'if it is, set HF_TOKEN to a token that may read it'
+          : 'and the token in HF_TOKEN may not read it';
+      return new PullError(
+        69,
+        `${host} answers ${status} to ${file.name}: it is not public or not there; ${what}.`,
+      );
+    }
+    if (status === 429 || status >= 500) return new TransferError(`${host} answers ${status}`);
+    return new PullError(69, `${host} answers ${status} to ${file.name}.`);
+  }
+}
+
+/** Weights are never in git itself. */
+function isWeights({ path }: HubFile): boolean {
+  return /\.(gguf|safetensors)$/.test(path);
+}
+
+/** fetch hides what happened behind "fetch failed". */
+export function reasonOf(error: unknown): string {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  return cause instanceof Error ? cause.message : String(cause);
+}

@@ -1,0 +1,57 @@
+import { UsageError } from '../../errors/exit-code.ts';
+
+export interface HubRepo {
+  readonly owner: string;
+  readonly repo: string;
+}
+
+/** A model on a hub: a folder as `hf:owner/repo` names it, or a file of it as `hf:owner/repo/file.gguf` does. */
+export interface HubModel extends HubRepo {
+  /** In the repository; folders are separated by slashes. Absent for the model that the repository itself is. */
+  readonly path: string | undefined;
+  /** As it was written. */
+  readonly name: string;
+}
+
+export interface HubFile extends HubModel {
+  readonly path: string;
+}
+
+const PREFIX = 'hf:';
+const MAX_PATH_PARTS = 8;
+
+export function isHubName(name: string): boolean {
+  return name.startsWith(PREFIX);
+}
+
+/** Undefined for a name that is none. What it accepts cannot lead out of a folder it is joined to. */
+export function hubModelOf(name: string): HubModel | undefined {
+  const [owner, repo, ...path] = name.slice(PREFIX.length).split('/');
+  if (!isHubName(name) || !isPlainName(owner) || !isPlainName(repo)) return;
+  if (path.length === 0) return repo.endsWith('.gguf') ? undefined : { owner, repo, path: undefined, name };
+  if (!name.endsWith('.gguf') || path.length > MAX_PATH_PARTS || !path.every(isPlainName)) return;
+  return { owner, repo, path: path.join('/'), name };
+}
+
+/** UsageError for a name that is none. */
+export function parseHubName(name: string): HubModel {
+  const model = hubModelOf(name);
+  if (model !== undefined) return model;
+  throw new UsageError(
+    `${JSON.stringify(name)} names no model of a hub: write hf:OWNER/REPO/FILE.gguf, or hf:OWNER/REPO for a folder of safetensors, each part of at most 96 letters, digits, dots, dashes and underscores.`,
+  );
+}
+
+/** A file of the repository. path: of parts that cannot lead out of it. */
+export function fileIn({ owner, repo }: HubRepo, path: string): HubFile {
+  return { owner, repo, path, name: `${nameOf({ owner, repo })}/${path}` };
+}
+
+export function nameOf({ owner, repo }: HubRepo): string {
+  return `${PREFIX}${owner}/${repo}`;
+}
+
+/** Neither `..` nor anything hidden. */
+function isPlainName(part: string | undefined): part is string {
+  return part !== undefined && /^(?!\.)[A-Za-z0-9._-]{1,96}$/.test(part) && !part.includes('..');
+}

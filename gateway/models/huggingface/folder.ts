@@ -1,0 +1,55 @@
+/** A model in a folder as Hugging Face lays it out: config.json, tokenizer.json and weights as safetensors. */
+import { existsSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { ModelFileError } from '../../errors/model-file-error.ts';
+import { tablesOfTokenizerJson } from '../../tokenizer/huggingface/tokenizer-json.ts';
+import { requireKnownArchitecture } from '../architectures.ts';
+import { identityOf } from '../model.ts';
+import type { ModelDescription } from '../model-description.ts';
+import { readConfig, readTokenizerConfig } from './config.ts';
+import { FolderError, identifyingFile, pickles, weightFiles, whyNoPickle } from './folder-files.ts';
+import { readJson, readText } from './json-file.ts';
+
+/** Throws FolderError, TokenizerError or ModelFileError, and what reading itself throws. */
+export function describeFolder(path: string): ModelDescription {
+  if (!existsSync(join(path, 'config.json')))
+    throw new ModelFileError(66, `The model ${path} is a folder, but there is no config.json in it.`);
+  const { vocabSize, stopIds, ...config } = readConfig(path);
+  requireKnownArchitecture(path, config.architecture);
+  const stats = statSync(weightsIn(path), { bigint: true });
+  const file = findTokenizer(path);
+  const { special, template } = readTokenizerConfig(dirname(file));
+  const tables = tablesOfTokenizerJson(readJson(file), special, vocabSize);
+  const { eosId } = tables;
+  return {
+    ...config,
+    tables,
+    tokenizerPre: undefined,
+    stopIds: [...new Set([...(eosId === undefined ? [] : [eosId]), ...stopIds])],
+    template: readText(join(dirname(file), 'chat_template.jinja')) ?? template,
+    created: Math.floor(Number(stats.mtimeMs) / 1000),
+    file: identityOf(stats),
+    device: stats.dev,
+  };
+}
+
+function weightsIn(folder: string): string {
+  const file = identifyingFile(folder);
+  if (file !== folder) return file;
+  const pickle = pickles.find((name) => existsSync(join(folder, name)));
+  if (pickle !== undefined) {
+    throw new FolderError(
+      `its weights are a pickle (${pickle}), ${whyNoPickle}; fetch or convert them as safetensors`,
+    );
+  }
+  throw new FolderError(`there is neither ${weightFiles.join(' nor ')} in it`);
+}
+
+/** Beside the model, where the gateway was started, or beside the model's folder. */
+function findTokenizer(folder: string): string {
+  const name = 'tokenizer.json';
+  const searched = [join(folder, name), resolve(name), join(dirname(resolve(folder)), name)];
+  const found = searched.find((file) => existsSync(file));
+  if (found !== undefined) return found;
+  throw new FolderError(`Tokenizer not found. Searched paths: ${searched.join(', ')}`);
+}

@@ -1,0 +1,69 @@
+/** JSON files of a model's folder: hostile until proven otherwise, bounded before they are read. */
+import { isUtf8 } from 'node:buffer';
+import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
+import { basename } from 'node:path';
+import type { z } from 'zod';
+import { FolderError } from './folder-files.ts';
+
+/** Bytes of a file at most. */
+export const fileLimits = {
+  'config.json': 2 ** 20,
+  'generation_config.json': 2 ** 20,
+  'tokenizer_config.json': 2 ** 24,
+  'chat_template.jinja': 2 ** 22,
+  'tokenizer.json': 2 ** 27,
+  'model.safetensors.index.json': 2 ** 23,
+} as const;
+
+export type FileName = keyof typeof fileLimits;
+
+/** The file's text; undefined where there is none. Throws FolderError, and what opening throws. */
+export function readText(path: string): string | undefined {
+  const name = basename(path);
+  const limit = fileLimits[name as FileName];
+  const fd = openOrNone(path);
+  if (fd === undefined) return undefined;
+  try {
+    const stats = fstatSync(fd);
+    if (!stats.isFile()) throw new FolderError(`${name} in it is not a regular file`);
+    if (stats.size > limit)
+      throw new FolderError(`${name} in it has ${stats.size} bytes; at most ${limit} are allowed`);
+    const bytes = readFileSync(fd);
+    if (!isUtf8(bytes)) throw new FolderError(`${name} in it is not UTF-8`);
+    return bytes.toString('utf8');
+  } finally {
+    closeSync(fd);
+  }
+}
+
+export function readJson(path: string): unknown {
+  const text = readText(path);
+  if (text === undefined) return undefined;
+  try {
+    return JSON.parse(text.replace(/^\uFEFF/, ''));
+  } catch (error) {
+    throw new FolderError(`${basename(path)} in it is not JSON: ${(error as Error).message.slice(0, 200)}`);
+  }
+}
+
+/** The file as the schema has it; undefined where there is none. */
+export function readAs<Schema extends z.ZodType>(schema: Schema, path: string): z.output<Schema> | undefined {
+  const value = readJson(path);
+  if (value === undefined) return undefined;
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  throw new FolderError(
+    `${basename(path)} in it is not as it should be at ${issue?.path.join('.')}: ${issue?.message}`,
+  );
+}
+
+function openOrNone(path: string): number | undefined {
+  try {
+    // O_NONBLOCK: opening a FIFO would otherwise wait for somebody to write to it.
+    return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,69 @@
+/**
+ * From a path to a Model. The file is read in a thread of its own, which ends with it: a vocabulary of a quarter of a million
+ * tokens takes most of a second, and no stream may wait for that. What the thread has made is in memory that both share.
+ */
+import { Worker } from 'node:worker_threads';
+import { bundleOf } from '../bundle.js';
+import { ModelFileError } from '../errors/model-file-error.ts';
+import { ChatTemplateError } from '../prompt/chat-template.ts';
+import { JinjaChatTemplate } from '../prompt/jinja-chat-template.ts';
+import { inSlices, type Steps } from '../system/cooperative-scheduler.ts';
+import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
+import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
+import { type Model, modelIdOf } from './model.ts';
+import type { ModelDescription } from './model-description.ts';
+import type { ReadModel } from './model-reader.ts';
+
+/** Of what the thread may take while it reads a file. */
+const heapMb = 2048;
+
+/** Throws ModelFileError. */
+export async function loadModel(path: string): Promise<Model> {
+  try {
+    return await inSlices(modelOf(path, await readInThread(path)));
+  } catch (error) {
+    if (!(error instanceof TokenizerError) && !(error instanceof ChatTemplateError)) throw error;
+    throw new ModelFileError(65, `The model ${path} cannot be used: ${error.message}.`, { cause: error });
+  }
+}
+
+function* modelOf(path: string, { tables, template, ...description }: ModelDescription): Steps<Model> {
+  const tokenizer = yield* BpeTokenizer.of(tables);
+  const chatTemplate = template === undefined ? undefined : yield* JinjaChatTemplate.of(template, tokenizer);
+  return { path, id: modelIdOf(path), ...description, tokenizer, chatTemplate };
+}
+
+async function readInThread(path: string): Promise<ModelDescription> {
+  const thread = newReader(path);
+  try {
+    const read = await new Promise<ReadModel>((resolve, reject) => {
+      thread.once('message', resolve);
+      thread.once('error', reject);
+      thread.once('exit', () => reject(new Error(`The thread that reads ${path} ended without a word.`)));
+    });
+    if ('description' in read) return read.description;
+    throw new ModelFileError(read.exitCode, read.message);
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'))
+      throw error;
+    const message = `The model ${path} cannot be used: reading its vocabulary takes more than ${heapMb} MB of memory.`;
+    throw new ModelFileError(65, message, { cause: error });
+  } finally {
+    await thread.terminate();
+  }
+}
+
+/** Once found, not looked for again: an edit under a running gateway is not half taken up. */
+let bundle: string | undefined;
+
+function newReader(path: string): Worker {
+  // None of this process's flags: a loader of sources would be started for each model.
+  const options = { workerData: path, execArgv: [], resourceLimits: { maxOldGenerationSizeMb: heapMb } };
+  bundle ??= bundleOf('model-reader');
+  if (bundle !== undefined) return new Worker(bundle, options);
+  // Sources need tsx, which a thread does not begin with.
+  const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'));
+  const source = JSON.stringify(new URL('./model-reader.ts', import.meta.url).href);
+  const start = `import(${tsx}).then(({ register }) => { register(); return import(${source}); })`;
+  return new Worker(start, { ...options, eval: true });
+}

@@ -1,0 +1,54 @@
+/** The files of a model that is split: "model-00001-of-00003.gguf" and the others beside it. */
+
+import { ModelFileError } from '../errors/model-file-error.ts';
+import type { Metadata } from './metadata.ts';
+import { MetadataError } from './metadata.ts';
+
+const partName = /-(\d{5})-of-(\d{5})\.gguf$/;
+export const maxModelParts = 1024;
+
+/**
+ * Paths of all files of the model at `path`, which is its only one or its first. Throws ModelFileError where its name is
+ * that of another part, or of one of more than maxModelParts.
+ */
+export function partsOf(path: string): readonly string[] {
+  const match = partName.exec(path);
+  if (match === null) return [path];
+  const [number, count] = [Number(match[1]), Number(match[2])];
+  const pathOf = (part: number) =>
+    path.replace(partName, `-${String(part).padStart(5, '0')}-of-${match[2]}.gguf`);
+  if (number !== 1) {
+    throw new ModelFileError(
+      65,
+      `The model ${path} is part ${number} of ${count} by its name; it has to be named by its first part, ${pathOf(1)}.`,
+    );
+  }
+  if (count < 1 || count > maxModelParts) {
+    throw new ModelFileError(
+      65,
+      `The model ${path} is one of ${count} parts by its name; 1 to ${maxModelParts} are read.`,
+    );
+  }
+  return Array.from({ length: count }, (_, index) => pathOf(index + 1));
+}
+
+/** Without what tells the parts of a model apart. */
+export function withoutPart(path: string): string {
+  return path.replace(partName, '.gguf');
+}
+
+/** Throws MetadataError unless the file says that it is part `index`, from 0 on, of `count`. */
+export function requirePart(metadata: Metadata, index: number, count: number): void {
+  const said = metadata.optionalCount('split.count') ?? 1;
+  const saidIndex = metadata.optionalCount('split.no') ?? 0;
+  // A writer that does not split may say 0 parts.
+  if (count === 1 && said <= 1 && saidIndex === 0) return;
+  if (said !== count) {
+    throw new MetadataError(
+      `split.count is ${said}, but its name says that it is part ${index + 1} of ${count}: a name ends in -00001-of-00003.gguf where there are 3`,
+    );
+  }
+  if (saidIndex !== index) {
+    throw new MetadataError(`split.no is ${saidIndex}; part ${index + 1} of ${count} has ${index}`);
+  }
+}

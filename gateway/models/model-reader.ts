@@ -1,0 +1,21 @@
+/** The program of the thread that reads a model: see load-model.ts. */
+import { parentPort, workerData } from 'node:worker_threads';
+import { ModelFileError } from '../errors/model-file-error.ts';
+import type { ModelDescription } from './model-description.ts';
+import { readModel } from './read-model.ts';
+
+/** What the thread answers. */
+export type ReadModel =
+  | { readonly description: ModelDescription }
+  | { readonly exitCode: ModelFileError['exitCode']; readonly message: string };
+
+async function read(path: string): Promise<ReadModel> {
+  try {
+    return { description: await readModel(path) };
+  } catch (error) {
+    if (error instanceof ModelFileError) return { exitCode: error.exitCode, message: error.message };
+    throw error;
+  }
+}
+
+parentPort?.postMessage(await read(workerData));

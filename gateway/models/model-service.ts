@@ -1,0 +1,329 @@
+/**
+ * What is served: a model, and the runner that has it. Another runner of the same model takes over under the open streams; before
+ * another model does, or another backend that nobody needs at once, what is open is finished, and who comes meanwhile waits at
+ * the gate.
+ */
+
+import type { Gate } from '../generation/admission-gate.ts';
+import { type Launch, planOf } from '../runner/backends/runner-launcher.ts';
+import { agreeOn, differenceOf } from '../runner/backends/same-model.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  type Runner,
+  type RunnerInfo,
+  type RunnerStatus,
+  type TokenBatch,
+} from '../runner/runner.ts';
+import type { RunnerEventName } from '../runner/supervision/runner-event.ts';
+import { MODEL_REPLACED, Supervisor, type SupervisorOptions } from '../runner/supervision/runner-pool.ts';
+import type { RunnerPlan } from '../runner/supervision/runner-spec.ts';
+import { retryAfterSec } from '../runner/supervision/supervisor.ts';
+import { systemClock } from '../system/clock.ts';
+import { settlesWithin } from '../system/settles-within.ts';
+import { type Model, modelIdOf } from './model.ts';
+import { ModelSlot } from './model-slot.ts';
+
+export interface ServingOptions extends Omit<SupervisorOptions, keyof RunnerPlan> {
+  readonly gate: Gate;
+  /** What open requests are given to finish before another model takes over. */
+  readonly drainMs: number;
+  /** Called for every runner that becomes ready. */
+  readonly onServed?: (info: RunnerInfo, model: Model) => void;
+}
+
+/** What is to be served. Only runners of the same slot can go on with each other's streams. */
+interface Target {
+  readonly slot: ModelSlot;
+  readonly launch: Launch;
+}
+
+/** Another model, or another backend, takes over. */
+interface Change {
+  phase: 'draining' | 'loading';
+  /** The last one that was asked for. */
+  target: Target;
+  /** Its runner in place of what was there, once that is asked of the supervisor. */
+  replaced: Promise<string | undefined> | undefined;
+  /** Ends the draining, so that `replaced` is all there is to wait for. */
+  readonly stopDraining: () => void;
+}
+
+/** So many in a row that have another file than there is: then nobody waits for the next. */
+export const maxRunnersOfOtherFiles = 3;
+
+const STOPPING = 'The server is stopping.';
+
+export class Serving implements Runner {
+  readonly #options: ServingOptions;
+  readonly #supervisor: Supervisor;
+  /** Of the runner that serves, or of the one that is expected to. */
+  #slot: ModelSlot;
+  /** Likewise. */
+  #launch: Launch;
+  #change: Change | undefined;
+  /** For all who asked for a model since the change began. */
+  #changed: Promise<string | undefined> = Promise.resolve(undefined);
+  /** Settles when the last file that was to be looked at has been. */
+  #looked: Promise<unknown> = Promise.resolve();
+  #isStopping = false;
+  /** Why the runner that is ready cannot serve the model that was read; isFinal: neither is tried again. */
+  #difference: { readonly reason: string; readonly isFinal: boolean } | undefined;
+  /** Runners in a row with which nothing could be served. */
+  #numOfOtherFiles = 0;
+
+  constructor(modelPath: string, launch: Launch, options: ServingOptions) {
+    this.#options = options;
+    this.#slot = new ModelSlot(modelPath);
+    this.#launch = launch;
+    this.#supervisor = new Supervisor({ ...options, ...this.#planOf({ slot: this.#slot, launch }) });
+  }
+
+  /** Undefined until it is loaded, while it cannot be, and while the runner that serves, or served last, has another file. */
+  get model(): Model | undefined {
+    const model = this.#slot.current;
+    const { info } = this.#supervisor.status();
+    if (model === undefined || info === undefined) return model;
+    return differenceOf(model, info) === undefined ? model : undefined;
+  }
+
+  /** Starts the first runner. To be called once. */
+  start(): void {
+    this.#supervisor.start();
+  }
+
+  /**
+   * Serves the model at this path by this launch instead. Resolves when it does, or with the reason why it cannot be: then what
+   * was there before serves on, or again. Of several changes at once the last one counts, and all hear how it went.
+   */
+  async change(path: string, launch: Launch): Promise<string | undefined> {
+    const looked = this.#looked.then(() => this.#slotOf(path));
+    this.#looked = looked.catch(() => {});
+    let slot: ModelSlot;
+    try {
+      slot = await looked;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#log('error', 'model_change_failed', { to: modelIdOf(path), reason });
+      return reason;
+    }
+    if (this.#isStopping) return STOPPING;
+    return this.#changeTo({ slot, launch });
+  }
+
+  /**
+   * Serves the same model by this launch, when what is open has been finished, or after the time that it is given: then it goes
+   * on there. False if something else is about to be served.
+   */
+  relaunch(launch: Launch): boolean {
+    if (this.#isStopping || this.#change !== undefined) return false;
+    this.#changed = this.#takeOver({ slot: this.#slot, launch });
+    return true;
+  }
+
+  status(): RunnerStatus {
+    const ofRunner = this.#supervisor.status();
+    const backend = this.#launch.status?.();
+    const status = {
+      ...ofRunner,
+      ...(backend === undefined ? {} : { backend }),
+      openRequests: ofRunner.openRequests + this.#options.gate.numWaiting,
+    };
+    if (this.#difference !== undefined && status.state === 'ready') {
+      const { reason, isFinal } = this.#difference;
+      return isFinal
+        ? { ...status, state: 'failed', reason }
+        : { ...status, state: 'recovering', reason, retryAfterSec };
+    }
+    if (this.#change === undefined) return status;
+    const { phase, target } = this.#change;
+    const [from, to] = [modelIdOf(this.#slot.path), modelIdOf(target.slot.path)];
+    const isOtherModel = target.slot !== this.#slot;
+    const what = isOtherModel ? `the model ${from}` : 'this runner';
+    const reason =
+      phase === 'draining'
+        ? `What is open with ${what} is being finished; then ${isOtherModel ? to : 'another one'} takes over.`
+        : `The model ${to} is being loaded ${isOtherModel ? `in place of ${from}` : 'by another runner'}.`;
+    const changing = isOtherModel ? { ...status, modelChange: { phase, from, to } } : status;
+    // Where requests are refused, they still are.
+    if (status.state !== 'ready' && status.state !== 'recovering') return changing;
+    return { ...changing, state: 'recovering', reason, retryAfterSec };
+  }
+
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
+    return this.#supervisor.generate(request, signal);
+  }
+
+  requireAnyRoom(): void {
+    this.#supervisor.requireAnyRoom();
+  }
+
+  requireRoom(requests: readonly GenerateRequest[]): void {
+    const { phase, target } = this.#change ?? {};
+    // Nobody is let in any more, so it was prepared for the model before, and took longer than all that was open.
+    if (phase === 'loading' && target?.slot !== this.#slot) {
+      throw new GenerationError('NOT_READY', MODEL_REPLACED, { retriable: true, retryAfterSec });
+    }
+    this.#supervisor.requireRoom(requests);
+  }
+
+  /** As Supervisor.stop(); who waits for another model is let in, to be refused. */
+  async stop(drainMs: number): Promise<void> {
+    this.#isStopping = true;
+    this.#launch.leave?.();
+    const stopped = this.#supervisor.stop(drainMs);
+    this.#giveUpDraining(Promise.resolve(STOPPING));
+    await stopped;
+    // A runner for what was open may have been ready meanwhile.
+    this.#launch.leave?.();
+  }
+
+  /** A file that cannot be the model of a runner is found out before anything is given up for it. */
+  async #slotOf(path: string): Promise<ModelSlot> {
+    for (const slot of [this.#change?.target.slot, this.#slot])
+      if (await slot?.holds(path)) return slot as ModelSlot;
+    const slot = new ModelSlot(path);
+    await slot.refresh();
+    return slot;
+  }
+
+  #changeTo(target: Target): Promise<string | undefined> {
+    this.#launch.leave?.();
+    this.#numOfOtherFiles = 0;
+    const change = this.#change;
+    const isSame = target.slot === this.#slot;
+    if (change === undefined) {
+      if (isSame) return this.#supervisor.replaceRunner(this.#planOf(target));
+      this.#changed = this.#takeOver(target);
+      return this.#changed;
+    }
+    const { slot } = change.target;
+    change.target = target;
+    if (slot !== target.slot && slot !== this.#slot) slot.close();
+    if (change.phase === 'loading') change.replaced = this.#supervisor.replaceRunner(this.#planOf(target));
+    else if (isSame) this.#giveUpDraining(this.#supervisor.replaceRunner(this.#planOf(target)));
+    return this.#changed;
+  }
+
+  async #takeOver(target: Target): Promise<string | undefined> {
+    let stopDraining = (): void => {};
+    const drainingStopped = new Promise<void>((resolve) => (stopDraining = resolve));
+    const change: Change = { phase: 'draining', target, replaced: undefined, stopDraining };
+    const before = this.#slot;
+    const { gate, drainMs } = this.#options;
+    this.#change = change;
+    gate.close();
+    this.#logChange('info', 'draining', change, before, this.#numOpen());
+    const drained = gate.emptied().then(() => this.#supervisor.whenIdle());
+    await settlesWithin(Promise.race([drained, drainingStopped]), drainMs, systemClock);
+    if (change.replaced === undefined) this.#load(change, before);
+    const failure = await lastOf(change);
+    this.#end(change);
+    if (failure === undefined) this.#logChange('info', 'complete', change, before, {});
+    else this.#logChange('error', 'failed', change, before, { reason: failure });
+    return failure;
+  }
+
+  #load(change: Change, before: ModelSlot): void {
+    this.#logChange('info', 'loading', change, before, this.#numOpen());
+    const { drainMs } = this.#options;
+    const { slot } = change.target;
+    if (slot !== before) {
+      const [from, to] = [modelIdOf(before.path), modelIdOf(slot.path)];
+      const message = `The request was not finished within ${drainMs / 1000} s, and the model ${to} takes over from ${from}.`;
+      this.#supervisor.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
+    }
+    change.phase = 'loading';
+    change.replaced = this.#supervisor.replaceRunner(this.#planOf(change.target));
+  }
+
+  /** The model stays; what is open goes on. */
+  #giveUpDraining(replaced: Promise<string | undefined>): void {
+    const change = this.#change;
+    if (change?.phase !== 'draining') return;
+    change.replaced = replaced;
+    this.#end(change);
+    change.stopDraining();
+  }
+
+  #end(change: Change): void {
+    if (this.#change !== change) return;
+    this.#change = undefined;
+    if (change.target.slot !== this.#slot) change.target.slot.close();
+    this.#options.gate.open();
+  }
+
+  #numOpen(): object {
+    return { open_requests: this.#supervisor.status().openRequests };
+  }
+
+  #planOf({ slot, launch }: Target): RunnerPlan {
+    return planOf(slot, launch, {
+      // While the runner loads, so that the first conversation finds it there.
+      onRead: () => slot.current?.chatTemplate?.start(),
+      onReady: (info, launched) => {
+        if (slot !== this.#slot) this.#slot.close();
+        this.#slot = slot;
+        this.#launch = launched;
+        void this.#serve(slot, info);
+      },
+    });
+  }
+
+  /** The runner is ready; so is the model, once both are known to have read the same file. */
+  async #serve(slot: ModelSlot, info: RunnerInfo): Promise<void> {
+    const model = slot.current;
+    this.#difference = undefined;
+    if (model !== undefined && differenceOf(model, info) === undefined) {
+      this.#numOfOtherFiles = 0;
+      this.#options.onServed?.(info, model);
+      return;
+    }
+    const reason = 'The model file was replaced while it was being loaded; it is being read again.';
+    const difference = { reason, isFinal: false };
+    this.#difference = difference;
+    this.#log('warn', 'model_file_differs', { runner: info.modelIdentity, gateway: model?.file });
+    const agreed = await agreeOn(slot, info);
+    // Another runner has become ready meanwhile.
+    if (this.#difference !== difference) return;
+    if (typeof agreed === 'string') {
+      this.#numOfOtherFiles += 1;
+      if (this.#numOfOtherFiles < maxRunnersOfOtherFiles) {
+        // What it has loaded is at that path no more, or was not whole when it was read: the next one opens what is there now.
+        void this.#supervisor.replaceRunner(this.#planOf({ slot, launch: this.#launch }));
+        return;
+      }
+      this.#difference = { reason: agreed, isFinal: true };
+      this.#log('error', 'model_failed', { reason: agreed, isRetriable: false });
+      return;
+    }
+    this.#difference = undefined;
+    this.#numOfOtherFiles = 0;
+    this.#options.onServed?.(info, agreed);
+  }
+
+  #logChange(
+    level: 'info' | 'error',
+    phase: 'draining' | 'loading' | 'complete' | 'failed',
+    { target: { slot } }: Change,
+    before: ModelSlot,
+    fields: object,
+  ): void {
+    const models = { from: modelIdOf(before.path), to: modelIdOf(slot.path) };
+    if (slot === before) this.#log(level, `backend_change_${phase}`, fields);
+    else this.#log(level, `model_change_${phase}`, { ...models, ...fields });
+  }
+
+  #log(level: 'info' | 'warn' | 'error', event: RunnerEventName, fields: object): void {
+    this.#options.log({ level, event, ...fields });
+  }
+}
+
+/** Another target may be set while the one before is waited for. */
+async function lastOf(change: Change): Promise<string | undefined> {
+  for (;;) {
+    const { replaced } = change;
+    const failure = await replaced;
+    if (replaced === change.replaced) return failure;
+  }
+}

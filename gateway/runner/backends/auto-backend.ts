@@ -1,0 +1,123 @@
+/**
+ * CUDA as long as its device works, else the CPU: which runner is started instead of which, and when the device is tried again.
+ * Another process is asked how the device is, so that the runner on the CPU is not disturbed before there is a reason to.
+ */
+import { systemClock } from '../../system/clock.ts';
+import type { BackendStatus } from '../runner.ts';
+import type { RunnerEvent } from '../supervision/runner-event.ts';
+import type { RunnerFailure } from '../supervision/runner-spec.ts';
+import { CudaLaunch, type CudaOptions } from './cuda-launcher.ts';
+import { Lookout } from './device-probe.ts';
+import { usableDevice } from './devices.ts';
+import type { Launch } from './runner-launcher.ts';
+
+/** A device that is lost twice within this time is not tried for the time below. */
+export const lossWindowMs = 10 * 60_000;
+export const quarantineMs = 30 * 60_000;
+/** Where a model did not fit, so much more must be free before it is tried again: free memory is never twice the same. */
+export const memoryMarginBytes = 64 * 2 ** 20;
+
+export interface AutoOptions extends CudaOptions {
+  readonly cpuCommand: Launch['command'];
+  /** Puts a runner on the device in place of the one on the CPU; false: not now. Absent: the CPU it is, once it is. */
+  readonly moveBack?: ((cuda: Launch) => boolean) | undefined;
+}
+
+export function fallbackEvent(reason: string): RunnerEvent {
+  const msg = 'CUDA backend requested but not available, falling back to CPU';
+  return { level: 'warn', event: 'backend_fallback', msg, reason };
+}
+
+export class AutoBackend {
+  readonly cuda: Launch;
+  readonly cpu: Launch;
+  readonly #options: AutoOptions;
+  readonly #lookout: Lookout;
+  readonly #now: () => number;
+  /** Why the CPU computes. */
+  #reason: string | undefined;
+  #losses: number[] = [];
+  /** What the last runner on the device held. */
+  #neededBytes = 0;
+  /** The model did not fit, and since then so much was free, as first seen. */
+  #misfit: { freeBytes: number | undefined } | undefined;
+
+  constructor(options: AutoOptions) {
+    const { clock = systemClock, moveBack } = options;
+    const status = () => this.#status();
+    this.#options = options;
+    this.#now = () => clock.now();
+    this.cuda = new CudaLaunch(options, {
+      status,
+      absent: (reason) => this.#useCpu(reason),
+      fallback: (failure) => this.#fallBack(failure),
+      onReady: (heldBytes) => {
+        this.#reason = undefined;
+        this.#neededBytes = heldBytes;
+      },
+    });
+    this.cpu = {
+      command: options.cpuCommand,
+      status,
+      onReady: () => {
+        if (moveBack !== undefined) this.#lookout.start();
+      },
+      leave: () => this.#lookout.stop(),
+    };
+    this.#lookout = new Lookout({
+      look: (signal) => this.#look(signal),
+      onFound: () => moveBack?.(this.cuda) ?? false,
+      clock,
+    });
+  }
+
+  #status(): BackendStatus {
+    const { nextInMs } = this.#lookout;
+    return {
+      requested: 'auto',
+      isFallback: this.#reason !== undefined,
+      ...(this.#reason === undefined ? {} : { reason: this.#reason }),
+      ...(nextInMs === undefined ? {} : { looksAgainInMs: nextInMs }),
+    };
+  }
+
+  #fallBack({ reason, death }: RunnerFailure): Launch {
+    this.#misfit = death.exit.code === 71 ? { freeBytes: undefined } : undefined;
+    if ((death.readyForMs ?? 0) >= lossWindowMs) this.#lookout.reset();
+    if (death.readyForMs !== undefined) this.#countLoss();
+    return this.#useCpu(reason);
+  }
+
+  #useCpu(reason: string): Launch {
+    this.#reason = reason;
+    this.#options.log(fallbackEvent(reason));
+    return this.cpu;
+  }
+
+  #countLoss(): void {
+    const now = this.#now();
+    this.#losses = [...this.#losses.filter((time) => now - time < lossWindowMs), now];
+    if (this.#losses.length < 2) return;
+    this.#lookout.holdOff(quarantineMs);
+    this.#options.log({ level: 'error', event: 'device_quarantined', quarantine_ms: quarantineMs });
+  }
+
+  async #look(signal: AbortSignal): Promise<boolean> {
+    const { inquiry, gpuDevice } = this.#options;
+    const device = usableDevice(await inquiry.ask(signal), gpuDevice);
+    if (signal.aborted) return false;
+    if (typeof device === 'string') {
+      this.#reason = device;
+      return false;
+    }
+    const { free_bytes: freeBytes } = device;
+    if (freeBytes < this.#neededBytes) {
+      this.#reason = `The CUDA device ${gpuDevice} has ${freeBytes} bytes free, and the runner had ${this.#neededBytes}.`;
+      return false;
+    }
+    const misfit = this.#misfit;
+    if (misfit === undefined) return true;
+    misfit.freeBytes ??= freeBytes;
+    return freeBytes >= misfit.freeBytes + memoryMarginBytes;
+  }
+}

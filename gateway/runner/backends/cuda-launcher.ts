@@ -1,0 +1,102 @@
+import { type Clock, systemClock } from '../../system/clock.ts';
+import type { BackendStatus, RunnerInfo } from '../runner.ts';
+import type { RunnerEvent } from '../supervision/runner-event.ts';
+import type { RunnerFailure } from '../supervision/runner-spec.ts';
+import { type DeviceInquiry, usableDevice } from './devices.ts';
+import type { Launch } from './runner-launcher.ts';
+
+/** How long the memory of a runner that died is waited for; the next one then says itself what it lacks. */
+export const maxMemoryWaitMs = 10_000;
+export const memoryPollMs = 250;
+
+export interface CudaOptions {
+  readonly command: Launch['command'];
+  readonly gpuDevice: number;
+  readonly inquiry: Pick<DeviceInquiry, 'ask'>;
+  readonly log: (event: RunnerEvent) => void;
+  readonly clock?: Clock | undefined;
+}
+
+/** What may choose another backend. */
+export interface Choice {
+  status(): BackendStatus;
+  /** No runner is started where no device would serve it. */
+  absent(reason: string): Launch;
+  fallback(failure: RunnerFailure): Launch;
+  onReady(heldBytes: number): void;
+}
+
+/** Runners on a CUDA device. */
+export class CudaLaunch implements Launch {
+  readonly command: Launch['command'];
+  readonly #options: CudaOptions;
+  readonly #choice: Choice | undefined;
+  /** What the last runner that was ready took of the device; undefined: there is none whose memory is to come back. */
+  #heldBytes: number | undefined;
+  #left = new AbortController();
+
+  /** choice: absent where no other backend will do. */
+  constructor(options: CudaOptions, choice?: Choice) {
+    this.#options = options;
+    this.#choice = choice;
+    this.command = options.command;
+  }
+
+  status(): BackendStatus {
+    return this.#choice?.status() ?? { requested: 'cuda', isFallback: false };
+  }
+
+  fallback(failure: RunnerFailure): Launch | undefined {
+    return this.#choice?.fallback(failure);
+  }
+
+  onReady({ device, weightsBytes, kvCacheBytes }: RunnerInfo): void {
+    this.#heldBytes = weightsBytes + kvCacheBytes;
+    this.#choice?.onReady(this.#heldBytes);
+    const msg = 'Initialized CUDA device for inference';
+    this.#options.log({ level: 'info', event: 'backend_ready', msg, device });
+  }
+
+  leave(): void {
+    this.#left.abort();
+  }
+
+  /** Waits for memory: a driver takes its time to give back what a dead process held, and the next one needs as much. */
+  async prepare(): Promise<Launch | undefined> {
+    const wantedBytes = this.#heldBytes ?? 0;
+    // Without a choice the runner itself says what is missing.
+    if (this.#choice === undefined && wantedBytes === 0) return undefined;
+    this.#heldBytes = undefined;
+    this.#left = new AbortController();
+    const { signal } = this.#left;
+    const { clock = systemClock, inquiry, gpuDevice, log } = this.#options;
+    const startedMs = clock.now();
+    for (;;) {
+      const device = usableDevice(await inquiry.ask(signal), gpuDevice);
+      if (signal.aborted) return undefined;
+      if (typeof device === 'string') return this.#choice?.absent(device);
+      if (device.free_bytes >= wantedBytes) return undefined;
+      if (clock.now() - startedMs >= maxMemoryWaitMs) {
+        const bytes = { wanted_bytes: wantedBytes, free_bytes: device.free_bytes };
+        log({ level: 'warn', event: 'device_memory_missing', ...bytes });
+        return undefined;
+      }
+      await elapsed(memoryPollMs, signal, clock);
+    }
+  }
+}
+
+/** Resolves early when the signal is aborted. */
+function elapsed(delayMs: number, signal: AbortSignal, clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    const leave = (): void => {
+      timer.cancel();
+      resolve();
+    };
+    const timer = clock.after(delayMs, () => {
+      signal.removeEventListener('abort', leave);
+      resolve();
+    });
+    signal.addEventListener('abort', leave, { once: true });
+  });
+}

@@ -1,0 +1,72 @@
+/** Looks again and again whether something is there, less and less often. */
+import type { Clock, Timer } from '../../system/clock.ts';
+
+export const firstLookMs = 10_000;
+export const maxLookMs = 5 * 60_000;
+
+export interface LookoutOptions {
+  /** Whether it is there. Must not reject. */
+  readonly look: (signal: AbortSignal) => Promise<boolean>;
+  /** It is. The lookout is over then, but for a false, which says that now is not the time. */
+  readonly onFound: () => boolean;
+  readonly clock: Clock;
+}
+
+export class Lookout {
+  readonly #options: LookoutOptions;
+  #delayMs = firstLookMs;
+  #notBefore = 0;
+  #nextAt: number | undefined;
+  #timer: Timer | undefined;
+  #looking: AbortController | undefined;
+
+  constructor(options: LookoutOptions) {
+    this.#options = options;
+  }
+
+  /** Until the next look; 0 while it looks; undefined when none is to come. */
+  get nextInMs(): number | undefined {
+    if (this.#looking !== undefined) return 0;
+    return this.#nextAt === undefined ? undefined : Math.max(0, this.#nextAt - this.#options.clock.now());
+  }
+
+  /** Does nothing when it is on already. */
+  start(): void {
+    if (this.#timer !== undefined || this.#looking !== undefined) return;
+    const { clock } = this.#options;
+    const delayMs = Math.max(this.#delayMs, this.#notBefore - clock.now());
+    // What is found and does not last was no find: only reset() makes looks more frequent again.
+    this.#delayMs = Math.min(maxLookMs, this.#delayMs * 2);
+    this.#nextAt = clock.now() + delayMs;
+    this.#timer = clock.after(delayMs, () => void this.#look());
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#looking?.abort();
+    this.#timer = undefined;
+    this.#looking = undefined;
+    this.#nextAt = undefined;
+  }
+
+  /** It had been there for long: looks are as frequent as at first. */
+  reset(): void {
+    this.#delayMs = firstLookMs;
+  }
+
+  /** No look for so long, whatever comes. */
+  holdOff(delayMs: number): void {
+    this.#notBefore = this.#options.clock.now() + delayMs;
+  }
+
+  async #look(): Promise<void> {
+    this.#timer = undefined;
+    this.#nextAt = undefined;
+    const looking = new AbortController();
+    this.#looking = looking;
+    const isThere = await this.#options.look(looking.signal);
+    if (looking.signal.aborted) return;
+    this.#looking = undefined;
+    if (!isThere || !this.#options.onFound()) this.start();
+  }
+}

@@ -1,0 +1,100 @@
+/** What CUDA devices there are, by what cuda-runner says of itself: a device counts when a kernel has run on it. */
+import { accessSync, constants } from 'node:fs';
+import { z } from 'zod';
+import { type Clock, systemClock } from '../../system/clock.ts';
+import { escapeControls } from '../../system/printable.ts';
+import { programOutput } from '../../system/program-output.ts';
+import { settlesWithin } from '../../system/settles-within.ts';
+
+/** A driver that initialises many devices takes seconds; one that hangs takes for ever. */
+export const maxAnswerMs = 20_000;
+const MAX_ANSWER_BYTES = 256 * 1024;
+
+const sentence = z.string().max(4096).transform(escapeControls);
+
+const deviceSchema = z.object({
+  number: z.int().min(0),
+  name: sentence,
+  compute_capability: sentence,
+  memory_bytes: z.int().min(0),
+  free_bytes: z.int().min(0),
+  usable: z.boolean(),
+  reason: sentence.nullable(),
+});
+
+const reportSchema = z.object({
+  /** Of the toolkit that cuda-runner was built with. */
+  cuda: sentence,
+  /** The newest CUDA that the driver knows; null: there is no driver. */
+  driver: sentence.nullable(),
+  devices: z.array(deviceSchema).max(256),
+  /** Why no device can be used, as a sentence. */
+  reason: sentence.nullable(),
+});
+
+export type Device = z.output<typeof deviceSchema>;
+export type DeviceReport = z.output<typeof reportSchema>;
+/** What asked for the devices got; a sentence when that is no report. */
+export type Devices = DeviceReport | string;
+
+export class DeviceInquiry {
+  readonly #file: string;
+  readonly #clock: Clock;
+  /** A process that the driver does not let go of; no other is sent after it. */
+  #pending: Promise<unknown> | undefined;
+
+  /** file: cuda-runner's. */
+  constructor(file: string, clock: Clock = systemClock) {
+    this.#file = file;
+    this.#clock = clock;
+  }
+
+  /** Never rejects. Aborting ends the question. */
+  async ask(signal: AbortSignal): Promise<Devices> {
+    if (this.#pending !== undefined) return `${this.#file} devices has not answered an earlier question yet.`;
+    const asked = this.#run(signal).finally(() => (this.#pending = undefined));
+    this.#pending = asked;
+    if (await settlesWithin(asked, maxAnswerMs + 1000, this.#clock)) return asked;
+    return `${this.#file} devices cannot be ended: its driver hangs.`;
+  }
+
+  async #run(signal: AbortSignal): Promise<Devices> {
+    const limits = { timeoutMs: maxAnswerMs, maxBytes: MAX_ANSWER_BYTES, signal };
+    const { stdout, stderr, fault } = await programOutput(this.#file, ['devices', '--json'], limits);
+    const report = parsed(stdout);
+    if (report !== undefined) return report;
+    const lastLine = stderr.trimEnd().split('\n').at(-1) ?? '';
+    const what = `${this.#file} devices gave no report: ${fault ?? 'it ended with status 0'}`;
+    return escapeControls(lastLine === '' ? `${what}.` : `${what}: ${lastLine}`);
+  }
+}
+
+function parsed(text: string): DeviceReport | undefined {
+  try {
+    return reportSchema.parse(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
+
+/** The device of this number if a kernel has run on it, or the sentence that says why it cannot be used. */
+export function usableDevice(devices: Devices, number: number): Device | string {
+  if (typeof devices === 'string') return devices;
+  const device = devices.devices.find((each) => each.number === number);
+  if (device === undefined) {
+    const there = devices.devices.map((each) => each.number).join(', ');
+    return devices.reason ?? `There is no CUDA device ${number}; there is ${there === '' ? 'none' : there}.`;
+  }
+  return device.usable ? device : (device.reason ?? `No kernel runs on the CUDA device ${number}.`);
+}
+
+/** Why the file cannot be run, as what comes behind its name; undefined: it can. */
+export function notRunnable(file: string): string | undefined {
+  try {
+    accessSync(file, constants.X_OK);
+    return undefined;
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    return code === 'ENOENT' || code === 'ENOTDIR' ? 'does not exist' : 'may not be executed';
+  }
+}

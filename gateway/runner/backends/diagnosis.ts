@@ -1,0 +1,114 @@
+/** What this machine can compute with, and what it lacks. */
+import { readFileSync } from 'node:fs';
+import { availableParallelism, freemem, totalmem } from 'node:os';
+import { escapeControls } from '../../system/printable.ts';
+import { programOutput } from '../../system/program-output.ts';
+import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
+
+const VERSION_LIMITS = { timeoutMs: 10_000, maxBytes: 4096 };
+/** What cpu-runner's fast path needs, in the kernel's words: x86-64-v3 beyond what comes with it. */
+const FAST_PATH_FLAGS = ['avx2', 'fma', 'f16c', 'bmi1', 'bmi2', 'abm', 'movbe'];
+
+export interface DiagnosisOptions {
+  readonly backend: 'auto' | 'cpu' | 'cuda';
+  /** The binaries. */
+  readonly runner: string;
+  readonly cudaRunner: string;
+  readonly gpuDevice: number;
+  /** Where /proc is, where it is not the machine's own. */
+  readonly root?: string;
+}
+
+export interface BinaryFacts {
+  readonly file: string;
+  readonly version: string | null;
+  /** Why it cannot be used, as a sentence. */
+  readonly fault: string | null;
+}
+
+export interface Diagnosis {
+  /** What `runnel serve` would compute on; null: nothing. */
+  readonly serves: 'cpu' | 'cuda' | null;
+  readonly processor: {
+    readonly model: string | null;
+    readonly num_processors: number;
+    /** Null where the kernel does not tell. */
+    readonly has_fast_path: boolean | null;
+  };
+  readonly memory: { readonly total_bytes: number; readonly free_bytes: number };
+  readonly cpu_runner: BinaryFacts;
+  readonly cuda_runner: BinaryFacts;
+  /** Null without a cuda-runner that answers. */
+  readonly cuda: DeviceReport | null;
+  /** What is missing and what helps, a sentence each. */
+  readonly advice: readonly string[];
+}
+
+export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
+  const { backend, root = '', gpuDevice } = options;
+  const [cpuRunner, cudaRunner] = await Promise.all([
+    binaryFacts(options.runner, 'make binaries'),
+    binaryFacts(options.cudaRunner, 'make cuda-runner'),
+  ]);
+  const devices =
+    cudaRunner.fault === null
+      ? await new DeviceInquiry(cudaRunner.file).ask(new AbortController().signal)
+      : cudaRunner.fault;
+  const device = usableDevice(devices, gpuDevice);
+  const canCuda = backend !== 'cpu' && typeof device !== 'string';
+  const canCpu = backend !== 'cuda' && cpuRunner.fault === null;
+  const hasDriver =
+    contentOf(`${root}/proc/driver/nvidia/version`) !== undefined ||
+    (typeof devices !== 'string' && devices.driver !== null);
+  const advice: string[] = [];
+  if (backend !== 'cuda' && cpuRunner.fault !== null) advice.push(cpuRunner.fault);
+  if (backend !== 'cpu' && typeof device === 'string') {
+    if (backend === 'cuda' || cudaRunner.fault === null || hasDriver) advice.push(device);
+    if (!hasDriver)
+      advice.push(
+        'No NVIDIA driver is loaded: "nvidia-smi" must work first, where there is an NVIDIA device at all.',
+      );
+  }
+  if (cpuRunner.version !== null && cudaRunner.version !== null && cpuRunner.version !== cudaRunner.version)
+    advice.push(
+      `cpu-runner is ${cpuRunner.version} and cuda-runner ${cudaRunner.version}: "make binaries cuda-runner" builds both anew.`,
+    );
+  return {
+    serves: canCuda ? 'cuda' : canCpu ? 'cpu' : null,
+    processor: processorFacts(root),
+    memory: { total_bytes: totalmem(), free_bytes: freemem() },
+    cpu_runner: cpuRunner,
+    cuda_runner: cudaRunner,
+    cuda: typeof devices === 'string' ? null : devices,
+    advice,
+  };
+}
+
+async function binaryFacts(file: string, helps: string): Promise<BinaryFacts> {
+  const missing = notRunnable(file);
+  if (missing !== undefined)
+    return { file, version: null, fault: `${file} ${missing}; "${helps}" builds it.` };
+  const { stdout, stderr, fault } = await programOutput(file, ['--version'], VERSION_LIMITS);
+  if (fault === undefined && stdout !== '')
+    return { file, version: escapeControls(stdout.trim()), fault: null };
+  const why = stderr.trimEnd().split('\n').at(-1) || (fault ?? 'it says no version');
+  return { file, version: null, fault: escapeControls(`${file} does not run: ${why}`) };
+}
+
+function processorFacts(root: string): Diagnosis['processor'] {
+  const text = contentOf(`${root}/proc/cpuinfo`) ?? '';
+  const flags = /^flags\s*: (.*)$/m.exec(text)?.[1]?.split(' ');
+  return {
+    model: /^model name\s*: (.*)$/m.exec(text)?.[1] ?? null,
+    num_processors: availableParallelism(),
+    has_fast_path: flags === undefined ? null : FAST_PATH_FLAGS.every((flag) => flags.includes(flag)),
+  };
+}
+
+function contentOf(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,54 @@
+/** What a runner says of a model that it does not load: what the file holds, what serving it would take, and why it cannot. */
+import { z } from 'zod';
+import { escapeControls } from '../../system/printable.ts';
+import { programOutput } from '../../system/program-output.ts';
+
+const ANSWER_LIMITS = { timeoutMs: 60_000, maxBytes: 1024 * 1024 };
+/** More than any cache: what sequences can use bounds it. */
+const UNBOUNDED_BYTES = String(2n ** 62n);
+
+const bytes = z.number().min(0);
+const schema = z.object({
+  num_parameters: bytes,
+  file_bytes: bytes,
+  tensors: z.record(z.string().max(64).transform(escapeControls), z.object({ tensors: bytes, bytes })),
+  obstacle: z.string().max(4096).transform(escapeControls).nullable(),
+  device: z.string().max(256).transform(escapeControls).optional(),
+  max_model_len: z.int().min(1).optional(),
+  weights_bytes: bytes.optional(),
+  kv_cache_bytes: bytes.optional(),
+  step_bytes: bytes.optional(),
+  memory_bytes: bytes.optional(),
+  available_bytes: bytes.optional(),
+});
+
+export type RunnerInspection = z.output<typeof schema>;
+
+export interface InspectionWish {
+  readonly model: string;
+  /** Tokens of prompt and answer together; undefined: all that the model has. */
+  readonly context: number | undefined;
+  /** Sequences at once, each of so many tokens. */
+  readonly batch: number;
+  /** Of the CUDA device; undefined: the runner's own. */
+  readonly gpuDevice: number | undefined;
+}
+
+/** runner: the binary. A sentence when it does not say. */
+export async function inspectBy(
+  runner: string,
+  { model, context, batch, gpuDevice }: InspectionWish,
+): Promise<RunnerInspection | string> {
+  const args = ['inspect', '--json', '--model', model, '--max-num-seqs', String(batch)];
+  args.push('--kv-cache-bytes', UNBOUNDED_BYTES);
+  if (context !== undefined) args.push('--max-model-len', String(context));
+  if (gpuDevice !== undefined) args.push('--gpu-device', String(gpuDevice));
+  const { stdout, stderr, fault } = await programOutput(runner, args, ANSWER_LIMITS);
+  if (fault !== undefined)
+    return escapeControls(stderr.trimEnd().split('\n').at(-1) || `${runner}: ${fault}.`);
+  try {
+    return schema.parse(JSON.parse(stdout));
+  } catch {
+    return `${runner} inspect gives an answer that is none; it is of another version perhaps.`;
+  }
+}

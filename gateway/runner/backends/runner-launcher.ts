@@ -1,0 +1,44 @@
+import type { ModelSlot } from '../../models/model-slot.ts';
+import type { RunnerCommand } from '../process/process.ts';
+import type { BackendStatus, RunnerInfo } from '../runner.ts';
+import type { RunnerFailure, RunnerPlan } from '../supervision/runner-spec.ts';
+
+/** How runners of one kind are started, whatever the model. */
+export interface Launch {
+  command(slot: ModelSlot): RunnerCommand;
+  /** What is known of the choice between backends; absent: there was none. */
+  status?(): BackendStatus;
+  /** Awaited before each start; resolves with what is started instead, if it is another one. Must not reject. */
+  prepare?(): Promise<Launch | undefined>;
+  onReady?(info: RunnerInfo): void;
+  /** What is started instead of a runner whose device failed, or that crashed too often; undefined: the same again. */
+  fallback?(failure: RunnerFailure): Launch | undefined;
+  /** Something else is about to be started: it waits for nothing any more, until a runner of it is ready again. */
+  leave?(): void;
+}
+
+export interface PlanEvents {
+  /** The slot has the model as its file is now, and a runner is about to be started for it. */
+  onRead?(): void;
+  onReady(info: RunnerInfo, launch: Launch): void;
+}
+
+/** The plan of runners that are started so for this model. */
+export function planOf(slot: ModelSlot, launch: Launch, events: PlanEvents): Required<RunnerPlan> {
+  const planBy = (next: Launch | undefined) => next && planOf(slot, next, events);
+  return {
+    prepare: async () => {
+      await slot.refresh();
+      events.onRead?.();
+      return planBy(await launch.prepare?.());
+    },
+    command: () => launch.command(slot),
+    modelPath: slot.path,
+    contextLength: () => slot.current?.contextLength,
+    onReady: (info) => {
+      events.onReady(info, launch);
+      launch.onReady?.(info);
+    },
+    fallback: (failure) => planBy(launch.fallback?.(failure)),
+  };
+}

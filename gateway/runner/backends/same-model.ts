@@ -1,0 +1,32 @@
+/**
+ * The gateway and a runner open a model's file one after the other, and it may be replaced in between. Then ids made by the one
+ * mean other text to the other, so nothing is served before both are known to have read the same.
+ */
+import type { Model } from '../../models/model.ts';
+import type { ModelSlot } from '../../models/model-slot.ts';
+import type { RunnerInfo } from '../runner.ts';
+
+/** Why a runner that says this of itself cannot serve the model; undefined: it can. */
+export function differenceOf(model: Model, info: RunnerInfo): string | undefined {
+  const { path, file, architecture, tokenizer } = model;
+  if (!info.modelIdentity.endsWith(`-${file}`))
+    return `The runner has another file than ${path} as the gateway read it: the runner's is ${info.modelIdentity}, the gateway's ${file} (size, time and inode).`;
+  if (info.architecture !== architecture)
+    return `The runner computes a model of architecture ${info.architecture}, but ${path} says ${architecture}.`;
+  if (info.vocabSize !== tokenizer.vocabSize)
+    return `The runner draws from ${info.vocabSize} tokens, but the vocabulary of ${path} has ${tokenizer.vocabSize}.`;
+  return undefined;
+}
+
+/** The model that both have read, or why there is none. What is at the slot's path is read again once if they differ. */
+export async function agreeOn(slot: ModelSlot, info: RunnerInfo): Promise<Model | string> {
+  const model = slot.current;
+  if (model !== undefined && differenceOf(model, info) === undefined) return model;
+  try {
+    await slot.refresh();
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  if (slot.current === undefined) return `The model ${slot.path} has gone.`;
+  return differenceOf(slot.current, info) ?? slot.current;
+}

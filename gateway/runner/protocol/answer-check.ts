@@ -1,0 +1,167 @@
+/**
+ * What a runner may say about one request: indices without gaps, ids of the vocabulary, no more tokens than asked for,
+ * nothing behind a stop id (docs/protocol.md, "A request"). It holds between Generate and the terminal event.
+ */
+
+import type { TokenLogprobs } from '../runner.ts';
+import type { Generate, Output, PromptLogprobs } from './messages.ts';
+import { ProtocolError } from './protocol-error.ts';
+
+export class AnswerCheck {
+  readonly #requestId: number;
+  readonly #stopIds: ReadonlySet<number>;
+  /** None: all are allowed. */
+  readonly #allowedIds: ReadonlySet<number>;
+  readonly #bannedIds: ReadonlySet<number>;
+  readonly #minTokens: number;
+  readonly #topLogprobs: number | undefined;
+  readonly #promptLogprobs: number | undefined;
+  readonly #vocabSize: number;
+  readonly #numTokens: number;
+  readonly #numPromptTokens: number;
+  #nextPromptIndex = 1;
+  #hasOutput = false;
+  #nextIndex: number;
+  /** Tokens that may still come: what is left of max_tokens or of the context, whichever is less. */
+  #room: number;
+  #lastStep = 0;
+
+  constructor(generate: Generate, limits: { vocabSize: number; maxModelLen: number }) {
+    this.#requestId = generate.requestId;
+    this.#stopIds = new Set(generate.stopIds);
+    this.#allowedIds = new Set(generate.sampling.allowedTokenIds);
+    this.#bannedIds = new Set(generate.sampling.bannedTokenIds);
+    this.#minTokens = generate.minTokens;
+    this.#topLogprobs = generate.topLogprobs;
+    this.#promptLogprobs = generate.promptLogprobs;
+    this.#numTokens = generate.tokenIds.length;
+    this.#numPromptTokens = generate.tokenIds.length - generate.numEmitted;
+    this.#vocabSize = limits.vocabSize;
+    this.#nextIndex = generate.numEmitted;
+    this.#room = Math.min(
+      generate.maxTokens - generate.numEmitted,
+      limits.maxModelLen - generate.tokenIds.length,
+    );
+  }
+
+  /** Of prompt and answer by now. */
+  get numTokens(): number {
+    return this.#numPromptTokens + this.#nextIndex;
+  }
+
+  /** Throws ProtocolError if this cannot come next. */
+  acceptPromptLogprobs({ firstIndex, logprobs }: PromptLogprobs): void {
+    if (this.#promptLogprobs === undefined || this.#hasOutput) {
+      throw this.#violation('order', "got its prompt's log-probabilities when none were due");
+    }
+    if (firstIndex !== this.#nextPromptIndex) {
+      throw this.#violation(
+        'order',
+        `got log-probabilities of prompt token ${firstIndex} where ${this.#nextPromptIndex} comes next`,
+      );
+    }
+    const numLeft = this.#numPromptTokens - firstIndex;
+    if (logprobs.length > numLeft) {
+      throw this.#violation(
+        'field',
+        `got log-probabilities of ${logprobs.length} prompt tokens where ${numLeft} were left`,
+      );
+    }
+    this.#checkTops(logprobs, this.#promptLogprobs);
+    this.#nextPromptIndex += logprobs.length;
+  }
+
+  /** Throws ProtocolError if this output cannot be the next one. step: number of the Step it came in. */
+  accept(output: Output, step: number): void {
+    const { tokenIds, finish } = output;
+    if (step === this.#lastStep) throw this.#violation('order', 'got two outputs in one step');
+    if (output.firstIndex !== this.#nextIndex) {
+      throw this.#violation('order', `got index ${output.firstIndex} where ${this.#nextIndex} comes next`);
+    }
+    if (tokenIds.length > this.#room) {
+      throw this.#violation('field', `got ${tokenIds.length} tokens where ${this.#room} were left`);
+    }
+    this.#checkFirst(output);
+    this.#checkIds(tokenIds);
+    this.#checkMasks(tokenIds);
+    this.#checkEnd(tokenIds, finish, this.#room - tokenIds.length);
+    this.#checkLogprobs(output);
+    this.#lastStep = step;
+    this.#hasOutput = true;
+    this.#nextIndex += tokenIds.length;
+    this.#room -= tokenIds.length;
+  }
+
+  #checkFirst({ first }: Output): void {
+    if ((first === undefined) !== this.#hasOutput) {
+      const what = this.#hasOutput ? 'got a second first output' : 'got its first output without its times';
+      throw this.#violation('order', what);
+    }
+    if (first !== undefined && first.numCachedTokens >= this.#numTokens) {
+      throw this.#violation(
+        'field',
+        `found ${first.numCachedTokens} of ${this.#numTokens} tokens in the cache`,
+      );
+    }
+    const isMissing = this.#promptLogprobs !== undefined && this.#nextPromptIndex < this.#numPromptTokens;
+    if (isMissing) {
+      const missing = `prompt token ${this.#nextPromptIndex}`;
+      throw this.#violation('order', `got its first output without the log-probabilities of ${missing}`);
+    }
+  }
+
+  #checkMasks(ids: readonly number[]): void {
+    const isMasked = (id: number, offset: number): boolean =>
+      this.#bannedIds.has(id) ||
+      (this.#allowedIds.size > 0 && !this.#allowedIds.has(id)) ||
+      (this.#nextIndex + offset < this.#minTokens && this.#stopIds.has(id));
+    const masked = ids.find(isMasked);
+    if (masked !== undefined) throw this.#violation('field', `got token ${masked}, which it must not draw`);
+  }
+
+  #checkIds(ids: readonly number[]): void {
+    for (const id of ids) {
+      if (id >= this.#vocabSize) {
+        throw this.#violation('field', `got token ${id}; the vocabulary has ${this.#vocabSize}`);
+      }
+    }
+  }
+
+  #checkEnd(ids: readonly number[], finish: Output['finish'], roomLeft: number): void {
+    const stopIndex = ids.findIndex((id) => this.#stopIds.has(id));
+    if (stopIndex !== -1 && (stopIndex !== ids.length - 1 || finish === undefined)) {
+      throw this.#violation('order', `goes on behind its stop id ${ids[stopIndex]}`);
+    }
+    if (finish === 'stop_id' && stopIndex === -1) {
+      throw this.#violation('order', 'ended by a stop id without one');
+    }
+    if (finish === 'max_tokens' && roomLeft > 0) {
+      throw this.#violation('order', `was cut off with ${roomLeft} tokens left`);
+    }
+    if (roomLeft === 0 && finish === undefined) {
+      throw this.#violation('order', 'has all its tokens and no finish_reason');
+    }
+  }
+
+  #checkLogprobs(output: Output): void {
+    const entries = output.logprobs ?? [];
+    const expected = this.#topLogprobs === undefined ? 0 : output.tokenIds.length;
+    if (entries.length !== expected) {
+      throw this.#violation('field', `got ${entries.length} log-probabilities where ${expected} belong`);
+    }
+    this.#checkTops(entries, this.#topLogprobs ?? 0);
+  }
+
+  #checkTops(entries: readonly TokenLogprobs[], numAsked: number): void {
+    for (const { topIds } of entries) {
+      if (topIds.length > numAsked) {
+        throw this.#violation('field', `got ${topIds.length} top ids; ${numAsked} were asked for`);
+      }
+      this.#checkIds(topIds);
+    }
+  }
+
+  #violation(kind: 'field' | 'order', what: string): ProtocolError {
+    return new ProtocolError(kind, `Request ${this.#requestId} ${what}.`);
+  }
+}

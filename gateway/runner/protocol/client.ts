@@ -1,0 +1,369 @@
+/**
+ * Speaks the protocol over two byte streams and trusts nothing that comes back: every message is checked against what
+ * was said before (docs/protocol.md, "Neither end trusts the other"). It knows nothing of processes; one client lives
+ * as long as one runner.
+ */
+import type { Readable, Writable } from 'node:stream';
+import { systemClock } from '../../system/clock.ts';
+import { AnswerCheck } from './answer-check.ts';
+import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
+import { FrameReader } from './frame-reader.ts';
+import { FrameWriter } from './frame-writer.ts';
+import type { Failure, FromRunner, Generate, Heartbeat, Hello, LoadProgress } from './messages.ts';
+import {
+  type Output,
+  type PromptLogprobs,
+  protocolVersion,
+  type Ready,
+  type RequestError,
+  type Stats,
+  type Step,
+} from './messages.ts';
+import { NoticeRate } from './notice-rate.ts';
+import { ProtocolError } from './protocol-error.ts';
+import { schedulerCounters } from './scheduler-stats.ts';
+import { decodeFromRunner, encodeToRunner } from './wire.ts';
+
+const maxRequestId = 2 ** 32 - 1;
+
+/** Beyond those that the tokens of open requests are good for: steps that a Cancel has emptied, and what crosses on the way. */
+export const maxNeedlessSteps = 1024;
+
+/**
+ * What the runner says about one request: log-probabilities of its prompt if it asked, then outputs, the last of them
+ * with a finish; or one error.
+ */
+export interface RequestSink {
+  onPromptLogprobs(frame: PromptLogprobs): void;
+  onOutput(output: Output): void;
+  onError(error: RequestError): void;
+}
+
+export interface ClientEvents {
+  onHello(hello: Hello): void;
+  onLoadProgress(progress: LoadProgress): void;
+  onReady(ready: Ready): void;
+  onHeartbeat(heartbeat: Heartbeat): void;
+  /** After the sinks have heard of its outputs. */
+  onStep(step: number): void;
+  /** The runner holds a cancelled request no longer. */
+  onLetGo(): void;
+  onStats(stats: Stats): void;
+  /** The runner is about to exit and says why. */
+  onFailure(failure: Failure): void;
+  /** The last event: the runner's output has ended, or it broke the protocol and is not listened to any more. */
+  onClosed(error: ProtocolError | undefined): void;
+}
+
+interface SentRequest {
+  readonly numTokens: number;
+  readonly check: AnswerCheck;
+  readonly sink: RequestSink;
+  isCancelled: boolean;
+  isPaused: boolean;
+}
+
+type Phase = 'unknown' | 'loading' | 'serving' | 'exiting' | 'closed';
+
+/** A runner that finds its flags wrong may give up before it says Hello. */
+const allowedIn: Record<Phase, readonly FromRunner['type'][]> = {
+  unknown: ['hello', 'failure'],
+  loading: ['load_progress', 'ready', 'heartbeat', 'failure'],
+  serving: ['step', 'prompt_logprobs', 'request_error', 'heartbeat', 'stats', 'failure'],
+  exiting: ['heartbeat', 'stats'],
+  closed: [],
+};
+
+export class RunnerClient {
+  /** Settles behind the last event. */
+  readonly closed: Promise<void>;
+  readonly #reader: FrameReader;
+  readonly #writer: FrameWriter;
+  readonly #events: ClientEvents;
+  readonly #notices: NoticeRate;
+  /** Sent and without a terminal event, the cancelled ones included: what is said about those is checked, then dropped. */
+  readonly #requests = new Map<number, SentRequest>();
+  #phase: Phase = 'unknown';
+  #ready: Ready | undefined;
+  #lastStep = 0;
+  #lastRequestId = 0;
+  #numCancelled = 0;
+  #numCancelledTokens = 0;
+  #numericsId = '';
+  #stats: Stats | undefined;
+  /** In a row: steps without an output, while no request comes, ends or is told of. */
+  #numEmptySteps = 0;
+  #settleClosed: () => void = () => {};
+
+  /** input: the runner's stdout. output: its stdin, whose 'error' is the caller's to handle. now: milliseconds that only grow. */
+  constructor(input: Readable, output: Writable, events: ClientEvents, now = systemClock.now) {
+    this.#writer = new FrameWriter(output);
+    this.#events = events;
+    this.#notices = new NoticeRate(now);
+    this.closed = new Promise((resolve) => (this.#settleClosed = resolve));
+    const decoder = new FrameDecoder(maxBytesFromRunner, (bytes) => this.#receive(decodeFromRunner(bytes)));
+    const reading = {
+      guard: (action: () => void) => this.#guard(action),
+      onEnd: () => this.#close(undefined),
+    };
+    this.#reader = new FrameReader(input, decoder, reading, now);
+  }
+
+  /** Nothing more is heard of the runner, whatever of it waits to be read. */
+  close(): void {
+    this.#close(undefined);
+  }
+
+  /** Requests that were cancelled and whose terminal event has not come: the runner still holds them. */
+  get numCancelled(): number {
+    return this.#numCancelled;
+  }
+
+  /** The tokens they were sent with. */
+  get numCancelledTokens(): number {
+    return this.#numCancelledTokens;
+  }
+
+  /** Whether a request is with the runner that it may not let lie: neither paused nor ended. */
+  get owesTokens(): boolean {
+    for (const { isPaused, isCancelled } of this.#requests.values())
+      if (!isPaused || isCancelled) return true;
+    return false;
+  }
+
+  /** Tokens that prompt and answer may have together. After Ready only. */
+  get maxModelLen(): number {
+    return this.#readyOf('maxModelLen').maxModelLen;
+  }
+
+  /** What it computes with; empty before Hello. */
+  get numericsId(): string {
+    return this.#numericsId;
+  }
+
+  /** Sends a request and returns the id it got. After Ready only. RangeError if a value does not fit its field. */
+  generate(request: Omit<Generate, 'requestId'>, sink: RequestSink): number {
+    const ready = this.#readyOf('generate');
+    const generate = { ...request, requestId: this.#lastRequestId + 1 };
+    const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
+    this.#lastRequestId = generate.requestId;
+    this.#numEmptySteps = 0;
+    this.#requests.set(generate.requestId, {
+      numTokens: generate.tokenIds.length,
+      check: new AnswerCheck(generate, ready),
+      sink,
+      isCancelled: false,
+      isPaused: false,
+    });
+    this.#writer.send(`generate ${generate.requestId}`, frame);
+    if (generate.requestId === maxRequestId) {
+      // An id must not come twice, and a new runner counts from 1 again.
+      this.#close(new ProtocolError('order', 'All request ids of this runner are used up.'));
+    }
+    return generate.requestId;
+  }
+
+  /** Ends a request; its sink hears nothing more. Does nothing for one that has ended. */
+  cancel(requestId: number): void {
+    const request = this.#requests.get(requestId);
+    if (request === undefined || request.isCancelled) return;
+    request.isCancelled = true;
+    this.#numCancelled += 1;
+    this.#numCancelledTokens += request.numTokens;
+    this.#send(`cancel ${requestId}`, { type: 'cancel', requestId });
+  }
+
+  pause(requestId: number): void {
+    this.#setPaused(requestId, true);
+  }
+
+  resume(requestId: number): void {
+    this.#setPaused(requestId, false);
+  }
+
+  #setPaused(requestId: number, isPaused: boolean): void {
+    const request = this.#requests.get(requestId);
+    if (request === undefined) return;
+    request.isPaused = isPaused;
+    this.#send(`flow ${requestId}`, { type: isPaused ? 'pause' : 'resume', requestId });
+  }
+
+  /** Asks the runner to finish what it has and to exit. */
+  drain(): void {
+    this.#send('drain', { type: 'drain' });
+  }
+
+  /** Says the same by the end of the stream. */
+  end(): void {
+    this.#writer.end();
+  }
+
+  #readyOf(what: string): Ready {
+    if (this.#ready === undefined) throw new Error(`${what} was asked for before the runner was ready.`);
+    return this.#ready;
+  }
+
+  #send(key: string, message: Parameters<typeof encodeToRunner>[0]): void {
+    this.#writer.send(key, encodeFrame(encodeToRunner(message), maxBytesToRunner));
+  }
+
+  /** What the runner did wrong closes the client; so does a fault of the gateway's own, which must not end all else it does. */
+  #guard(action: () => void): void {
+    if (this.#phase === 'closed') return;
+    try {
+      action();
+    } catch (error) {
+      this.#close(error instanceof ProtocolError ? error : internalError(error));
+    }
+  }
+
+  #close(error: ProtocolError | undefined): void {
+    if (this.#phase === 'closed') return;
+    this.#phase = 'closed';
+    this.#requests.clear();
+    this.#numCancelled = 0;
+    this.#numCancelledTokens = 0;
+    this.#reader.stop();
+    this.#events.onClosed(error);
+    this.#settleClosed();
+  }
+
+  #receive(message: FromRunner): void {
+    if (!allowedIn[this.#phase].includes(message.type)) {
+      throw new ProtocolError('order', `The runner sent ${message.type} in phase ${this.#phase}.`);
+    }
+    switch (message.type) {
+      case 'hello':
+        this.#onHello(message);
+        break;
+      case 'load_progress':
+        this.#notices.count(message.type);
+        this.#events.onLoadProgress(message);
+        break;
+      case 'ready':
+        this.#phase = 'serving';
+        this.#ready = message;
+        this.#events.onReady(message);
+        break;
+      case 'step':
+        this.#onStep(message);
+        break;
+      case 'prompt_logprobs':
+        this.#onPromptLogprobs(message);
+        break;
+      case 'stats':
+        this.#onStats(message);
+        break;
+      case 'request_error':
+        this.#onRequestError(message);
+        break;
+      case 'failure':
+        this.#phase = 'exiting';
+        this.#events.onFailure(message);
+        break;
+      case 'heartbeat':
+        this.#notices.count(message.type);
+        this.#events.onHeartbeat(message);
+        break;
+    }
+  }
+
+  #onHello(hello: Hello): void {
+    if (hello.protocolVersion !== protocolVersion) {
+      throw new ProtocolError(
+        'version',
+        `The runner speaks protocol version ${hello.protocolVersion}, the gateway version ${protocolVersion}. ` +
+          'Build both from the same sources.',
+      );
+    }
+    this.#phase = 'loading';
+    this.#numericsId = hello.numericsId;
+    this.#events.onHello(hello);
+  }
+
+  #onStep({ step, outputs }: Step): void {
+    if (step !== this.#lastStep + 1) {
+      throw new ProtocolError('order', `Step ${step} came where ${this.#lastStep + 1} comes next.`);
+    }
+    this.#lastStep = step;
+    const maxNumSeqs = this.#ready?.maxNumSeqs ?? 0;
+    if (outputs.length > maxNumSeqs) {
+      throw new ProtocolError('field', `A step has ${outputs.length} outputs, more than ${maxNumSeqs}.`);
+    }
+    if (outputs.length === 0) this.#countEmptyStep();
+    for (const output of outputs) {
+      const request = this.#find(output.requestId);
+      request.check.accept(output, step);
+      if (output.finish !== undefined) this.#forget(output.requestId, request);
+      if (!request.isCancelled) request.sink.onOutput(output);
+    }
+    this.#events.onStep(step);
+  }
+
+  /** A step computes a row at least: an honest runner makes no more without an output than there are tokens to compute. */
+  #countEmptyStep(): void {
+    this.#numEmptySteps += 1;
+    if (this.#numEmptySteps <= maxNeedlessSteps) return;
+    let numTokens = 0;
+    for (const { check } of this.#requests.values()) numTokens += check.numTokens;
+    if (this.#numEmptySteps <= maxNeedlessSteps + numTokens) return;
+    throw new ProtocolError(
+      'order',
+      `${this.#numEmptySteps} steps in a row brought nothing; the open requests have ${numTokens} tokens.`,
+    );
+  }
+
+  #onPromptLogprobs(frame: PromptLogprobs): void {
+    const request = this.#find(frame.requestId);
+    request.check.acceptPromptLogprobs(frame);
+    if (!request.isCancelled) request.sink.onPromptLogprobs(frame);
+  }
+
+  #onStats(stats: Stats): void {
+    this.#notices.count(stats.type);
+    for (const name of schedulerCounters) {
+      const before = this.#stats?.[name] ?? 0;
+      if (stats[name] >= before) continue;
+      throw new ProtocolError('order', `The counter ${name} went back from ${before} to ${stats[name]}.`);
+    }
+    this.#stats = stats;
+    this.#events.onStats(stats);
+  }
+
+  #onRequestError(error: RequestError): void {
+    const request = this.#find(error.requestId);
+    this.#forget(error.requestId, request);
+    if (request.isCancelled) return;
+    if (error.code === 'CANCELLED') {
+      throw new ProtocolError(
+        'order',
+        `Request ${error.requestId} was reported cancelled; nobody had asked.`,
+      );
+    }
+    request.sink.onError(error);
+  }
+
+  #find(requestId: number): SentRequest {
+    const request = this.#requests.get(requestId);
+    if (request !== undefined) {
+      this.#numEmptySteps = 0;
+      return request;
+    }
+    throw new ProtocolError('order', `The runner spoke about request ${requestId}, which is not open.`);
+  }
+
+  #forget(requestId: number, request: SentRequest): void {
+    this.#requests.delete(requestId);
+    if (!request.isCancelled) return;
+    this.#numCancelled -= 1;
+    this.#numCancelledTokens -= request.numTokens;
+    this.#events.onLetGo();
+  }
+}
+
+function internalError(error: unknown): ProtocolError {
+  const what = error instanceof Error ? error.message : String(error);
+  return new ProtocolError('internal', `The gateway failed at what the runner said: ${what}`, {
+    cause: error,
+  });
+}

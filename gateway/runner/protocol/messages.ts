@@ -1,0 +1,124 @@
+/**
+ * The messages of proto/runner.proto as the gateway's own types. Names, units and limits are the schema's; wire.ts
+ * turns them into bytes and back.
+ */
+import type { FirstOutput, RunnerInfo, SamplingParams, TokenLogprobs } from '../runner.ts';
+import type { SchedulerStats } from './scheduler-stats.ts';
+
+export const protocolVersion = 1;
+
+export interface Generate {
+  readonly requestId: number;
+  readonly tokenIds: readonly number[];
+  readonly numEmitted: number;
+  readonly maxTokens: number;
+  readonly minTokens: number;
+  readonly stopIds: readonly number[];
+  readonly sampling: SamplingParams;
+  readonly topLogprobs?: number;
+  readonly promptLogprobs?: number;
+  readonly cacheSalt: Uint8Array;
+}
+
+export type ToRunner =
+  | ({ readonly type: 'generate' } & Generate)
+  | { readonly type: 'cancel' | 'pause' | 'resume'; readonly requestId: number }
+  | { readonly type: 'drain' };
+
+export interface Hello {
+  readonly type: 'hello';
+  readonly protocolVersion: number;
+  readonly kind: string;
+  readonly build: string;
+  readonly numericsId: string;
+  /** For people; empty: it did not say. */
+  readonly sandbox: string;
+}
+
+export interface LoadProgress {
+  readonly type: 'load_progress';
+  readonly loadedBytes: number;
+  /** 0: not known yet. */
+  readonly totalBytes: number;
+}
+
+/** What a runner says of itself and of its model once it is ready; Hello said the rest. */
+export type Ready = { readonly type: 'ready' } & Omit<
+  RunnerInfo,
+  'kind' | 'build' | 'numericsId' | 'sandbox'
+>;
+
+/** What one step made for one request. */
+export interface Output {
+  readonly requestId: number;
+  readonly firstIndex: number;
+  readonly tokenIds: readonly number[];
+  readonly finish?: 'stop_id' | 'max_tokens';
+  readonly logprobs?: readonly TokenLogprobs[];
+  /** With the first output that a request gets from a runner. */
+  readonly first?: FirstOutput;
+}
+
+export interface Step {
+  readonly type: 'step';
+  readonly step: number;
+  readonly outputs: readonly Output[];
+}
+
+export interface PromptLogprobs {
+  readonly type: 'prompt_logprobs';
+  readonly requestId: number;
+  /** Index in the prompt of the first token told of. */
+  readonly firstIndex: number;
+  readonly logprobs: readonly TokenLogprobs[];
+}
+
+export type Stats = { readonly type: 'stats' } & SchedulerStats;
+
+/** What the stepping thread of a runner was last seen to begin. */
+export type Phase = 'loading' | 'idle' | 'prefill' | 'decode' | 'mixed';
+
+export interface Heartbeat {
+  readonly type: 'heartbeat';
+  readonly phase: Phase;
+  readonly step: number;
+  readonly numRequests: number;
+  readonly numFreeBlocks: number;
+}
+
+export type RequestErrorCode =
+  | 'INVALID_REQUEST'
+  | 'CANCELLED'
+  | 'OUT_OF_MEMORY'
+  | 'QUEUE_FULL'
+  | 'DRAINING'
+  | 'INFERENCE_FAILED';
+
+export interface RequestError {
+  readonly type: 'request_error';
+  readonly requestId: number;
+  readonly code: RequestErrorCode;
+  readonly message: string;
+}
+
+export interface Failure {
+  readonly type: 'failure';
+  readonly exitCode: number;
+  readonly message: string;
+  /** What a model could not be loaded for; empty: it did not say. */
+  readonly device: string;
+  /** Where memory was missing: what was asked for, and what there was of it, as far as it is known. */
+  readonly requiredBytes?: number;
+  readonly availableBytes?: number;
+}
+
+export type FromRunner =
+  | Hello
+  | LoadProgress
+  | Ready
+  | Step
+  | PromptLogprobs
+  | Stats
+  | Heartbeat
+  | RequestError
+  | Failure;

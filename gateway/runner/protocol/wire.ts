@@ -1,0 +1,320 @@
+/**
+ * Messages to protobuf and back: with recording.ts the one place of the gateway that touches protobufjs. Decoding
+ * checks every limit that shows in one message alone; client.ts checks what needs memory.
+ */
+import { Reader } from 'protobufjs/minimal.js';
+import type { FirstOutput, TokenLogprobs } from '../runner.ts';
+import { atLeast, check, counter, known, text, u32, u64 } from './message-fields.ts';
+import {
+  type Failure,
+  type FromRunner,
+  type Heartbeat,
+  type Hello,
+  type LoadProgress,
+  type Output,
+  type Phase,
+  type PromptLogprobs,
+  protocolVersion,
+  type Ready,
+  type RequestError,
+  type RequestErrorCode,
+  type Stats,
+  type Step,
+  type ToRunner,
+} from './messages.ts';
+import { runner } from './proto/runner.js';
+import { ProtocolError } from './protocol-error.ts';
+import { countersOf } from './scheduler-stats.ts';
+
+const { v1 } = runner;
+
+/** Of protobuf: what stands behind its length, as every message does. */
+const lengthDelimited = 2;
+
+const maxOutputTokens = 64;
+const maxTopLogprobs = 20;
+const maxPromptLogprobs = 256;
+const maxSaltBytes = 32;
+const maxVocabSize = 2 ** 24;
+const maxSentenceBytes = 4096;
+
+const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
+  [v1.FinishReason.FINISH_REASON_UNSPECIFIED, undefined],
+  [v1.FinishReason.FINISH_REASON_STOP_ID, 'stop_id'],
+  [v1.FinishReason.FINISH_REASON_MAX_TOKENS, 'max_tokens'],
+]);
+
+/** Every member of the schema's enumeration has a line: one that is added and not named here does not compile. */
+const phases: Readonly<Record<Exclude<runner.v1.Phase, runner.v1.Phase.PHASE_UNSPECIFIED>, Phase>> = {
+  [v1.Phase.PHASE_LOADING]: 'loading',
+  [v1.Phase.PHASE_IDLE]: 'idle',
+  [v1.Phase.PHASE_PREFILL]: 'prefill',
+  [v1.Phase.PHASE_DECODE]: 'decode',
+  [v1.Phase.PHASE_MIXED]: 'mixed',
+};
+
+/** Likewise. */
+const errorCodes: Readonly<
+  Record<Exclude<runner.v1.ErrorCode, runner.v1.ErrorCode.ERROR_CODE_UNSPECIFIED>, RequestErrorCode>
+> = {
+  [v1.ErrorCode.ERROR_CODE_INVALID_REQUEST]: 'INVALID_REQUEST',
+  [v1.ErrorCode.ERROR_CODE_CANCELLED]: 'CANCELLED',
+  [v1.ErrorCode.ERROR_CODE_OUT_OF_MEMORY]: 'OUT_OF_MEMORY',
+  [v1.ErrorCode.ERROR_CODE_QUEUE_FULL]: 'QUEUE_FULL',
+  [v1.ErrorCode.ERROR_CODE_DRAINING]: 'DRAINING',
+  [v1.ErrorCode.ERROR_CODE_INFERENCE_FAILED]: 'INFERENCE_FAILED',
+};
+
+/** RangeError for a number that its field cannot carry: protobufjs would wrap it silently. */
+export function encodeToRunner(message: ToRunner): Uint8Array {
+  return v1.ToRunner.encode(toRunnerFields(message)).finish();
+}
+
+function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
+  if (message.type === 'drain') return { drain: {} };
+  const requestId = u32('request_id', message.requestId);
+  if (message.type !== 'generate') return { [message.type]: { requestId } };
+  const { sampling, topLogprobs, promptLogprobs, cacheSalt } = message;
+  if (cacheSalt.length > maxSaltBytes) {
+    throw new RangeError(`cache_salt must have at most ${maxSaltBytes} bytes, not ${cacheSalt.length}.`);
+  }
+  return {
+    generate: {
+      requestId,
+      tokenIds: ids('token_ids', message.tokenIds),
+      numEmitted: u32('num_emitted', message.numEmitted),
+      maxTokens: u32('max_tokens', message.maxTokens),
+      stopIds: ids('stop_ids', message.stopIds),
+      sampling: {
+        temperature: sampling.temperature,
+        topK: u32('top_k', sampling.topK),
+        topP: sampling.topP,
+        minP: sampling.minP,
+        repetitionPenalty: sampling.repetitionPenalty,
+        seed: u64('seed', sampling.seed),
+        presencePenalty: sampling.presencePenalty,
+        frequencyPenalty: sampling.frequencyPenalty,
+        logitBias: Array.from(sampling.logitBias, ([tokenId, bias]) => ({
+          tokenId: u32('logit_bias', tokenId),
+          bias,
+        })),
+        allowedTokenIds: ids('allowed_token_ids', sampling.allowedTokenIds),
+        bannedTokenIds: ids('banned_token_ids', sampling.bannedTokenIds),
+      },
+      ...(topLogprobs === undefined ? {} : { topLogprobs: u32('top_logprobs', topLogprobs) }),
+      ...(promptLogprobs === undefined ? {} : { promptLogprobs: u32('prompt_logprobs', promptLogprobs) }),
+      minTokens: u32('min_tokens', message.minTokens),
+      cacheSalt,
+    },
+  };
+}
+
+function ids(name: string, values: readonly number[]): number[] {
+  for (const id of values) u32(name, id);
+  // protobufjs only reads them, but its types want mutable arrays.
+  return values as number[];
+}
+
+/** ProtocolError if the bytes are not protobuf, hold not exactly one member or none that is known, or break a limit. */
+export function decodeFromRunner(bytes: Uint8Array): FromRunner {
+  if (bytes.length > 0) requireOneMember(bytes);
+  const message = decodeWire(bytes);
+  if (message.hello) return readHello(message.hello);
+  if (message.loadProgress) return readLoadProgress(message.loadProgress);
+  if (message.ready) return readReady(message.ready);
+  if (message.step) return readStep(message.step);
+  if (message.promptLogprobs) return readPromptLogprobs(message.promptLogprobs);
+  if (message.stats) return readStats(message.stats);
+  if (message.heartbeat) return readHeartbeat(message.heartbeat);
+  if (message.requestError) return readRequestError(message.requestError);
+  if (message.failure) return readFailure(message.failure);
+  throw new ProtocolError('empty', 'A frame holds no message that this version of the protocol knows.');
+}
+
+/**
+ * protobuf takes any number of members, of which the last one counts; they would all be decoded. Whether a member reaches to
+ * the end of the frame is seen from its length alone.
+ */
+function requireOneMember(bytes: Uint8Array): void {
+  let end: number;
+  try {
+    const reader = Reader.create(bytes);
+    const wireType = reader.uint32() & 7;
+    if (wireType !== lengthDelimited) throw new RangeError(`wire type ${wireType}`);
+    const length = reader.uint32();
+    end = reader.pos + length;
+  } catch (error) {
+    throw new ProtocolError('garbage', 'A frame is not a protobuf message.', { cause: error });
+  }
+  if (end < bytes.length) throw new ProtocolError('garbage', 'A frame holds more than one message.');
+}
+
+function decodeWire(bytes: Uint8Array): runner.v1.FromRunner {
+  try {
+    return v1.FromRunner.decode(bytes);
+  } catch (error) {
+    throw new ProtocolError('garbage', 'A frame is not a protobuf message.', { cause: error });
+  }
+}
+
+function readHello(hello: runner.v1.Hello.$Properties): Hello {
+  const version = atLeast(1, 'Hello.protocol_version', hello.protocolVersion);
+  // Of another version only the number is sure to mean the same; it must get as far as the comparison.
+  const required = version === protocolVersion;
+  return {
+    type: 'hello',
+    protocolVersion: version,
+    kind: text('Hello.kind', hello.kind, 64, { required }),
+    build: text('Hello.build', hello.build, 256),
+    numericsId: text('Hello.numerics_id', hello.numericsId, 256, { required }),
+    sandbox: text('Hello.sandbox', hello.sandbox, 512),
+  };
+}
+
+function readLoadProgress(progress: runner.v1.LoadProgress.$Properties): LoadProgress {
+  return {
+    type: 'load_progress',
+    loadedBytes: counter(progress.loadedBytes),
+    totalBytes: counter(progress.totalBytes),
+  };
+}
+
+function readReady(ready: runner.v1.Ready.$Properties): Ready {
+  const vocabSize = atLeast(1, 'Ready.vocab_size', ready.vocabSize);
+  check(vocabSize <= maxVocabSize, 'Ready.vocab_size', vocabSize, `at most ${maxVocabSize}`);
+  const blockSize = ready.blockSize ?? 0;
+  const isBlockSize = blockSize >= 8 && blockSize <= 256 && (blockSize & (blockSize - 1)) === 0;
+  check(isBlockSize, 'Ready.block_size', blockSize, 'a power of two from 8 to 256');
+  return {
+    type: 'ready',
+    modelIdentity: text('Ready.model_identity', ready.modelIdentity, 256, { required: true }),
+    architecture: text('Ready.architecture', ready.architecture, 64, { required: true }),
+    device: text('Ready.device', ready.device, 256),
+    vocabSize,
+    maxModelLen: atLeast(2, 'Ready.max_model_len', ready.maxModelLen),
+    maxNumSeqs: atLeast(1, 'Ready.max_num_seqs', ready.maxNumSeqs),
+    maxNumBatchedTokens: atLeast(1, 'Ready.max_num_batched_tokens', ready.maxNumBatchedTokens),
+    blockSize,
+    numBlocks: atLeast(1, 'Ready.num_blocks', ready.numBlocks),
+    weightsBytes: counter(ready.weightsBytes),
+    kvCacheBytes: counter(ready.kvCacheBytes),
+    kvCacheType: text('Ready.kv_cache_type', ready.kvCacheType, 64, { required: true }),
+  };
+}
+
+function readStep(step: runner.v1.Step.$Properties): Step {
+  const number = counter(step.step);
+  check(number >= 1, 'Step.step', number, 'at least 1');
+  const firsts = readFirstOutputs(step.firstOutputs ?? []);
+  const outputs = (step.outputs ?? []).map((output) => readOutput(output, firsts));
+  const [requestId] = firsts.keys();
+  check(requestId === undefined, 'FirstOutput.request_id', requestId ?? 0, 'that of an output of its step');
+  return { type: 'step', step: number, outputs };
+}
+
+function readFirstOutputs(entries: readonly runner.v1.FirstOutput.$Properties[]): Map<number, FirstOutput> {
+  const firsts = new Map<number, FirstOutput>();
+  for (const entry of entries) {
+    const requestId = atLeast(1, 'FirstOutput.request_id', entry.requestId);
+    check(!firsts.has(requestId), 'FirstOutput.request_id', requestId, 'there once a step');
+    firsts.set(requestId, {
+      numCachedTokens: entry.numCachedTokens ?? 0,
+      queuedUs: counter(entry.queuedUs),
+      prefillUs: counter(entry.prefillUs),
+    });
+  }
+  return firsts;
+}
+
+/** Takes what it finds out of firsts. */
+function readOutput(output: runner.v1.Output.$Properties, firsts: Map<number, FirstOutput>): Output {
+  const requestId = atLeast(1, 'Output.request_id', output.requestId);
+  const first = firsts.get(requestId);
+  firsts.delete(requestId);
+  const tokenIds = output.tokenIds ?? [];
+  const logprobs = output.logprobs ?? [];
+  const reason = output.finishReason ?? 0;
+  const isGood = tokenIds.length >= 1 && tokenIds.length <= maxOutputTokens;
+  check(isGood, 'the number of Output.token_ids', tokenIds.length, `1 to ${maxOutputTokens}`);
+  check(finishReasons.has(reason), 'Output.finish_reason', reason, 'a known reason');
+  const finish = finishReasons.get(reason);
+  return {
+    requestId,
+    firstIndex: output.firstIndex ?? 0,
+    tokenIds,
+    ...(first === undefined ? {} : { first }),
+    ...(finish === undefined ? {} : { finish }),
+    ...(logprobs.length === 0 ? {} : { logprobs: logprobs.map(readLogprobs) }),
+  };
+}
+
+function readLogprobs(entry: runner.v1.TokenLogprobs.$Properties): TokenLogprobs {
+  const logprob = entry.logprob ?? 0;
+  const topIds = entry.topIds ?? [];
+  const topLogprobs = entry.topLogprobs ?? [];
+  check(topIds.length <= maxTopLogprobs, 'the number of TokenLogprobs.top_ids', topIds.length, 'at most 20');
+  check(
+    topLogprobs.length === topIds.length,
+    'the number of top_logprobs',
+    topLogprobs.length,
+    'that of top_ids',
+  );
+  const values = [logprob, ...topLogprobs];
+  check(!values.some(Number.isNaN), 'a log-probability', Number.NaN, 'a number');
+  return { logprob, topIds, topLogprobs };
+}
+
+function readPromptLogprobs(frame: runner.v1.PromptLogprobs.$Properties): PromptLogprobs {
+  const logprobs = frame.logprobs ?? [];
+  const isGood = logprobs.length >= 1 && logprobs.length <= maxPromptLogprobs;
+  check(isGood, 'the number of PromptLogprobs.logprobs', logprobs.length, `1 to ${maxPromptLogprobs}`);
+  return {
+    type: 'prompt_logprobs',
+    requestId: atLeast(1, 'PromptLogprobs.request_id', frame.requestId),
+    firstIndex: atLeast(1, 'PromptLogprobs.first_index', frame.firstIndex),
+    logprobs: logprobs.map(readLogprobs),
+  };
+}
+
+function readStats(stats: runner.v1.Stats.$Properties): Stats {
+  return {
+    type: 'stats',
+    numWaiting: stats.numWaiting ?? 0,
+    numRunning: stats.numRunning ?? 0,
+    numPaused: stats.numPaused ?? 0,
+    ...countersOf((name) => counter(stats[name])),
+    numFreeBlocks: stats.numFreeBlocks ?? 0,
+    numReusableBlocks: stats.numReusableBlocks ?? 0,
+    memoryBytes: counter(stats.memoryBytes),
+  };
+}
+
+function readHeartbeat(heartbeat: runner.v1.Heartbeat.$Properties): Heartbeat {
+  return {
+    type: 'heartbeat',
+    phase: known(phases, 'Heartbeat.phase', heartbeat.phase),
+    step: counter(heartbeat.step),
+    numRequests: heartbeat.numRequests ?? 0,
+    numFreeBlocks: heartbeat.numFreeBlocks ?? 0,
+  };
+}
+
+function readRequestError(error: runner.v1.RequestError.$Properties): RequestError {
+  return {
+    type: 'request_error',
+    requestId: atLeast(1, 'RequestError.request_id', error.requestId),
+    code: known(errorCodes, 'RequestError.code', error.code),
+    message: text('RequestError.message', error.message, maxSentenceBytes),
+  };
+}
+
+function readFailure(failure: runner.v1.Failure.$Properties): Failure {
+  return {
+    type: 'failure',
+    exitCode: atLeast(1, 'Failure.exit_code', failure.exitCode),
+    message: text('Failure.message', failure.message, maxSentenceBytes),
+    device: text('Failure.device', failure.device, 256),
+    ...(failure.requiredBytes == null ? {} : { requiredBytes: counter(failure.requiredBytes) }),
+    ...(failure.availableBytes == null ? {} : { availableBytes: counter(failure.availableBytes) }),
+  };
+}

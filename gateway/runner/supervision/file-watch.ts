@@ -1,0 +1,58 @@
+/**
+ * Waits until a file is another one than it was: other device, inode, size or time of modification. It polls, because
+ * no notice from the kernel covers all file systems that models lie on.
+ */
+import { stat } from 'node:fs/promises';
+import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
+
+/** Never rejects: a file that is not there, or not reachable, has an identity too, and its coming is a change. */
+export async function fileIdentity(path: string): Promise<string> {
+  try {
+    const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
+    return `${dev} ${ino} ${size} ${mtimeNs}`;
+  } catch (error) {
+    return `none: ${error instanceof Error && 'code' in error ? error.code : error}`;
+  }
+}
+
+export class FileWatch {
+  readonly #path: string;
+  readonly #before: Promise<string>;
+  readonly #pollMs: number;
+  readonly #onChange: () => void;
+  readonly #clock: Clock;
+  #timer: Timer | undefined;
+  #isStopped = false;
+
+  /** before: the identity that was of no use. onChange is called once; the watch is over then. */
+  constructor(
+    path: string,
+    before: Promise<string>,
+    pollMs: number,
+    onChange: () => void,
+    clock: Clock = systemClock,
+  ) {
+    this.#path = path;
+    this.#before = before;
+    this.#pollMs = pollMs;
+    this.#onChange = onChange;
+    this.#clock = clock;
+    this.#schedule();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#timer?.cancel();
+  }
+
+  #schedule(): void {
+    this.#timer = this.#clock.after(this.#pollMs, () => void this.#poll());
+  }
+
+  async #poll(): Promise<void> {
+    const isChanged = (await fileIdentity(this.#path)) !== (await this.#before);
+    if (this.#isStopped) return;
+    if (isChanged) this.#onChange();
+    else this.#schedule();
+  }
+}

@@ -1,0 +1,82 @@
+/**
+ * All that is needed to go on with one request on another runner: what was asked, and every token that has come. The
+ * random generator has no state and penalties count the ids, so nothing else is (docs/protocol.md, "Continuing a stream").
+ */
+import type { Generate, Output, PromptLogprobs } from '../protocol/messages.ts';
+import type { GenerateRequest, TokenLogprobs } from '../runner.ts';
+
+export class Journal {
+  readonly #request: GenerateRequest;
+  readonly #emittedIds: number[] = [];
+  /** Tokens of the prompt whose log-probabilities have come. */
+  #numScored = 0;
+  #fruitlessDeaths = 0;
+
+  constructor(request: GenerateRequest) {
+    this.#request = request;
+  }
+
+  get request(): GenerateRequest {
+    return this.#request;
+  }
+
+  get numPromptTokens(): number {
+    return this.#request.promptIds.length;
+  }
+
+  get numEmitted(): number {
+    return this.#emittedIds.length;
+  }
+
+  /** Runners that died on this request since its last token. */
+  get fruitlessDeaths(): number {
+    return this.#fruitlessDeaths;
+  }
+
+  /** Whether no token can follow, given what a runner's context holds. */
+  isFull(maxModelLen: number): boolean {
+    const { promptIds, maxTokens } = this.#request;
+    return this.numEmitted >= maxTokens || promptIds.length + this.numEmitted >= maxModelLen;
+  }
+
+  append(output: Output): void {
+    if (output.tokenIds.length === 0) return;
+    for (const id of output.tokenIds) this.#emittedIds.push(id);
+    this.#fruitlessDeaths = 0;
+  }
+
+  /** Those that had not come yet: a runner that comes after another one begins anew. */
+  takeNew({ firstIndex, logprobs }: PromptLogprobs): readonly TokenLogprobs[] {
+    const numKnown = this.#numScored - (firstIndex - 1);
+    this.#numScored = Math.max(this.#numScored, firstIndex - 1 + logprobs.length);
+    return logprobs.slice(numKnown);
+  }
+
+  countDeath(): void {
+    this.#fruitlessDeaths += 1;
+  }
+
+  /**
+   * The request as the next runner must see it: for the first one, and for each that comes after a death. isTrial: it ends after
+   * one token, which is the one that would come anyway.
+   */
+  toGenerate(isTrial = false): Omit<Generate, 'requestId'> {
+    const { promptIds, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt } = this.#request;
+    const isScored = this.#numScored >= promptIds.length - 1;
+    const maxTokens = Math.min(
+      this.#request.maxTokens,
+      isTrial ? this.numEmitted + 1 : Number.POSITIVE_INFINITY,
+    );
+    return {
+      tokenIds: this.#emittedIds.length === 0 ? promptIds : promptIds.concat(this.#emittedIds),
+      numEmitted: this.#emittedIds.length,
+      maxTokens,
+      minTokens: Math.min(minTokens, maxTokens),
+      stopIds,
+      sampling,
+      ...(topLogprobs === undefined ? {} : { topLogprobs }),
+      ...(promptLogprobs === undefined || isScored ? {} : { promptLogprobs }),
+      cacheSalt,
+    };
+  }
+}

@@ -1,0 +1,212 @@
+/**
+ * The runner as the rest of the gateway sees it: always there. Admits requests, shows how it is, and ends in order; who computes
+ * (succession.ts) and what is given to it (dispatch.ts) are behind it.
+ */
+import { systemClock } from '../../system/clock.ts';
+import { settlesWithin } from '../../system/settles-within.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  type Runner,
+  type RunnerInfo,
+  type RunnerStatus,
+  type TokenBatch,
+} from '../runner.ts';
+import type { RunnerCrash } from './crash.ts';
+import type { OpenRequest } from './open-request.ts';
+import { Quarantine } from './quarantine.ts';
+import { Dispatch } from './request-scheduler.ts';
+import type { RunnerPlan } from './runner-spec.ts';
+import { retryAfterSec, Succession, type SuccessionOptions } from './supervisor.ts';
+import type { Failing } from './supervisor-events.ts';
+
+export interface SupervisorOptions extends SuccessionOptions {
+  /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */
+  readonly maxOpenRequests: number;
+  /** Prompt tokens of these. */
+  readonly maxQueuedTokens: number;
+  /** Called for every death that nobody asked for, before the next runner is started. */
+  readonly onCrash?: (crash: RunnerCrash) => void;
+}
+
+export const MODEL_REPLACED = 'The model was replaced while the request was being prepared; send it again.';
+
+export class Supervisor implements Runner {
+  readonly #options: SupervisorOptions;
+  readonly #dispatch: Dispatch;
+  readonly #succession: Succession;
+  #stopped: Promise<void> | undefined;
+  /** Resolves when no request is open; there while somebody waits for that. */
+  #idle: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
+
+  constructor(options: SupervisorOptions) {
+    const { clock = systemClock } = options;
+    this.#options = options;
+    this.#dispatch = new Dispatch(new Quarantine(() => clock.now()), {
+      onIdle: () => {
+        this.#idle?.resolve();
+        this.#idle = undefined;
+      },
+      onProven: () => this.#succession.onProven(),
+      onQuarantined: (numPromptIds, numEmitted) => {
+        options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
+      },
+    });
+    this.#succession = new Succession(options, {
+      onReady: (client, info, isOnTrial) => {
+        this.#dispatch.onReady(client, info.modelIdentity, isOnTrial);
+      },
+      onLetGo: () => this.#dispatch.onLetGo(),
+      onReplacing: () => this.#dispatch.takeBack(),
+      onLost: () => this.#dispatch.onLost(),
+      onDied: (isStrike, crash) => {
+        options.onCrash?.({ ...crash, requests: this.#dispatch.inFlight() });
+        this.#dispatch.onDied(isStrike);
+      },
+      onFailed: (failing) => this.#dispatch.failAll(errorOf(failing)),
+      isWanted: () => this.#stopped === undefined || this.#dispatch.numOpen > 0,
+    });
+  }
+
+  /** Starts the first runner. To be called once. */
+  start(): void {
+    this.#succession.start();
+  }
+
+  /**
+   * Another runner in place of the one there is, by the plan with this change; open requests go on with it, if it has
+   * the same model. Resolves when it is ready, or with the reason why it is not: then one by the plan of before is
+   * started again.
+   */
+  replaceRunner(change: Partial<RunnerPlan>): Promise<string | undefined> {
+    return this.#succession.replace(change);
+  }
+
+  /** Resolves when no request is open. */
+  whenIdle(): Promise<void> {
+    if (this.#dispatch.numOpen === 0) return Promise.resolve();
+    if (this.#idle === undefined) {
+      let resolve = (): void => {};
+      const promise = new Promise<void>((settle) => (resolve = settle));
+      this.#idle = { promise, resolve };
+    }
+    return this.#idle.promise;
+  }
+
+  /** Ends all open requests; others may come. */
+  failOpen(error: GenerationError): void {
+    this.#dispatch.failAll(error);
+  }
+
+  status(): RunnerStatus {
+    const isStopping = this.#stopped !== undefined;
+    const { state, reason, pid, restarts, heard } = this.#succession;
+    const { loadProgress, info, numFreeBlocks, stats, counters } = heard;
+    return {
+      state: isStopping ? 'stopping' : state,
+      reason: isStopping ? 'The server is stopping.' : reason,
+      pid,
+      restarts,
+      openRequests: this.#dispatch.numOpen,
+      openTokens: this.#dispatch.numOpenTokens,
+      loadProgress,
+      retryAfterSec: isStopping ? retryAfterSec : this.#succession.retryAfterSec,
+      info,
+      numFreeBlocks,
+      stats,
+      counters,
+    };
+  }
+
+  generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<TokenBatch, void, undefined> {
+    this.requireRoom([request]);
+    const open = this.#dispatch.admit(request);
+    const cancel = () => open.cancel();
+    signal.addEventListener('abort', cancel, { once: true });
+    if (signal.aborted) cancel();
+    return this.#read(open, () => signal.removeEventListener('abort', cancel));
+  }
+
+  async *#read(open: OpenRequest, onLeave: () => void): AsyncGenerator<TokenBatch, void, undefined> {
+    try {
+      for (;;) {
+        const batch = await open.next();
+        yield batch;
+        if (batch.finish !== undefined) return;
+      }
+    } finally {
+      onLeave();
+      open.cancel();
+    }
+  }
+
+  /**
+   * Refuses new requests, lets the open ones finish for at most drainMs, fails the rest, and ends the runner. Nothing
+   * is left afterwards: no process, no timer.
+   */
+  stop(drainMs: number): Promise<void> {
+    this.#stopped ??= this.#drainAndEnd(drainMs);
+    return this.#stopped;
+  }
+
+  async #drainAndEnd(drainMs: number): Promise<void> {
+    this.#succession.stop();
+    this.#dispatch.drain();
+    this.#options.log({ level: 'info', event: 'runner_draining', openRequests: this.#dispatch.numOpen });
+    await settlesWithin(this.whenIdle(), drainMs, this.#options.clock ?? systemClock);
+    const message = 'The server stopped before the request was finished.';
+    this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
+    await this.#succession.end();
+  }
+
+  requireAnyRoom(): void {
+    this.#requireReady();
+    this.#requireRoomFor(1, 1);
+  }
+
+  requireRoom(requests: readonly GenerateRequest[]): void {
+    const info = this.#requireReady();
+    if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity)) {
+      throw this.#notReady(MODEL_REPLACED);
+    }
+    for (const request of requests) this.#dispatch.requireHarmless(request);
+    const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
+    this.#requireRoomFor(requests.length, numTokens);
+  }
+
+  #requireReady(): RunnerInfo {
+    const { reason, info } = this.status();
+    if (info !== undefined && this.#stopped === undefined && this.#succession.takesRequests) return info;
+    throw this.#notReady(reason ?? 'The runner is not ready.');
+  }
+
+  #requireRoomFor(numAnswers: number, numTokens: number): void {
+    const { maxOpenRequests, maxQueuedTokens } = this.#options;
+    requireRoomFor('answers', numAnswers, this.#dispatch.numHeld, maxOpenRequests);
+    requireRoomFor('prompt tokens', numTokens, this.#dispatch.numHeldTokens, maxQueuedTokens);
+  }
+
+  #notReady(message: string): GenerationError {
+    const status = this.status();
+    const seconds = status.retryAfterSec ?? (status.state === 'ready' ? retryAfterSec : undefined);
+    if (seconds === undefined) return new GenerationError('NOT_READY', message, { retriable: false });
+    return new GenerationError('NOT_READY', message, { retriable: true, retryAfterSec: seconds });
+  }
+}
+
+/** Being held back is told as what it is, so that clients come back when it is over. */
+function errorOf({ reason, isRetriable, retryAfterSec: seconds }: Failing): GenerationError {
+  if (seconds === undefined)
+    return new GenerationError('INFERENCE_FAILED', reason, { retriable: isRetriable });
+  return new GenerationError('NOT_READY', reason, { retriable: isRetriable, retryAfterSec: seconds });
+}
+
+function requireRoomFor(what: string, numWanted: number, numHeld: number, limit: number): void {
+  if (numHeld + numWanted <= limit) return;
+  if (numWanted > limit) {
+    const message = `The request asks for ${numWanted} ${what}, and this server holds at most ${limit} at once; ask for fewer.`;
+    throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
+  }
+  const message = `${numHeld} ${what} are held; ${numWanted} more would exceed the limit of ${limit}.`;
+  throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
+}

@@ -1,0 +1,415 @@
+import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
+import { readOomKills } from '../process/oom-kills.ts';
+import { type RunnerCommand, type Spawn, spawnRunner } from '../process/process.ts';
+import type { Ready } from '../protocol/messages.ts';
+import type { RunnerState } from '../runner.ts';
+import { Backoff } from './backoff.ts';
+import { Breaker } from './breaker.ts';
+import { type Death, type ExitPolicy, exitPolicy, type LoadFacts, loadFacts } from './exit-policy.ts';
+import { FileWatch, fileIdentity } from './file-watch.ts';
+import { LoadLog } from './load-log.ts';
+import { Replacement } from './replacement.ts';
+import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
+import type { RunnerPlan } from './runner-spec.ts';
+import { defaultLifeLimits, type LifeLimits, RunnerLife } from './session.ts';
+import { LastHeard } from './status-cache.ts';
+import { StepTimes } from './step-times.ts';
+import type { Failing, SuccessionEvents } from './supervisor-events.ts';
+
+/** What a client is told to wait before it asks again, when another runner is about to come. */
+export const retryAfterSec = 1;
+
+/** After so many runners in a row that died before they were ready, and not by somebody's kill, requests wait no longer. */
+export const maxFruitlessStarts = 3;
+
+/** Why a start could not be prepared. */
+interface UnusableFile extends Error {
+  /** What a runner would have ended with. */
+  readonly exitCode?: number;
+}
+
+interface FailureFacts extends LoadFacts {
+  readonly exitCode?: number | undefined;
+}
+
+/** The plan is that of the first runners, until replace() changes it. */
+export interface SuccessionOptions extends RunnerPlan {
+  readonly log: (event: RunnerEvent) => void;
+  readonly limits?: Partial<LifeLimits>;
+  readonly modelPollMs?: number;
+  /** The world, where it is not the real one. */
+  readonly backoff?: Backoff;
+  readonly clock?: Clock;
+  readonly spawn?: Spawn;
+  readonly oomKills?: () => number | undefined;
+}
+
+export class Succession {
+  readonly heard = new LastHeard();
+  readonly #options: SuccessionOptions;
+  readonly #events: SuccessionEvents;
+  readonly #clock: Clock;
+  readonly #backoff: Backoff;
+  readonly #breaker: Breaker;
+  #stepTimes = new StepTimes();
+  #state: Exclude<RunnerState, 'stopping'> = 'starting';
+  #reason: string | undefined = 'The runner is starting.';
+  #life: RunnerLife | undefined;
+  #modelBefore = Promise.resolve('');
+  #numStarts = 0;
+  /** Runners in a row that died before they were ready. */
+  #fruitlessStarts = 0;
+  /** The last one died by itself: the next must show that it can compute. */
+  #needsCanary = false;
+  #startTimer: Timer | undefined;
+  #watch: FileWatch | undefined;
+  #isStopping = false;
+  /** start() waits for prepare(). */
+  #isPreparing = false;
+  /** Too many attempts have failed for anybody to wait for the next. */
+  #isRefusing = false;
+  #plan: RunnerPlan;
+  /** Until the runner of a new plan is ready, or dead. */
+  #replacement: Replacement | undefined;
+
+  constructor(options: SuccessionOptions, events: SuccessionEvents) {
+    this.#options = options;
+    this.#plan = options;
+    this.#events = events;
+    this.#clock = options.clock ?? systemClock;
+    this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
+    this.#breaker = new Breaker(() => this.#clock.now());
+  }
+
+  get state(): Exclude<RunnerState, 'stopping'> {
+    return this.#state;
+  }
+
+  /** A sentence, when the state is not ready. */
+  get reason(): string | undefined {
+    return this.#reason;
+  }
+
+  /** Whether requests are taken: a runner is ready, or it is worth waiting for the one that comes. */
+  get takesRequests(): boolean {
+    return this.#state === 'ready' || (this.#state === 'recovering' && !this.#isRefusing);
+  }
+
+  get pid(): number | undefined {
+    return this.#life?.pid;
+  }
+
+  get restarts(): number {
+    return Math.max(0, this.#numStarts - 1);
+  }
+
+  /** undefined while requests are taken, and when no runner will come however long one waits. */
+  get retryAfterSec(): number | undefined {
+    if (this.#breaker.isOpen) return Math.max(retryAfterSec, Math.ceil(this.#breaker.trialInMs / 1000));
+    const isComing = this.#state === 'starting' || this.#state === 'recovering';
+    return isComing || this.#watch !== undefined ? retryAfterSec : undefined;
+  }
+
+  start(): void {
+    const plan = this.#plan;
+    this.#watch?.stop();
+    this.#watch = undefined;
+    // Before anybody opens the file: whatever is written from now on is another attempt's.
+    this.#modelBefore = fileIdentity(plan.modelPath);
+    const prepared = plan.prepare?.() ?? Promise.resolve(undefined);
+    this.#isPreparing = true;
+    prepared.then(
+      (instead) => this.#onPrepared(plan, instead),
+      (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error : new Error(String(error))),
+    );
+  }
+
+  /** outcome: why the file is of no use, or the plan to follow instead. */
+  #onPrepared(plan: RunnerPlan, outcome: UnusableFile | RunnerPlan | undefined): void {
+    this.#isPreparing = false;
+    // Another one has come meanwhile, whose file is another perhaps.
+    if (plan !== this.#plan) this.start();
+    else if (outcome === undefined) this.#spawn();
+    else if (!(outcome instanceof Error)) this.#startBy(outcome);
+    else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome.message);
+    else this.#waitForFile(outcome.message, { exitCode: outcome.exitCode });
+  }
+
+  #startBy(plan: RunnerPlan): void {
+    this.#follow(plan);
+    this.start();
+  }
+
+  /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
+  replace(change: Partial<RunnerPlan>): Promise<string | undefined> {
+    if (this.#isStopping) return Promise.resolve('The server is stopping.');
+    this.#log('info', 'runner_replacing', { pid: this.pid });
+    // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
+    this.#replacement ??= new Replacement(this.#plan);
+    const settled = this.#replacement.settled();
+    this.#follow({ ...this.#plan, ...change });
+    if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
+    else if (!this.#isPreparing) {
+      this.#startTimer?.cancel();
+      if (this.#state === 'failed') this.#refuseUntilReady();
+      this.start();
+    }
+    return settled;
+  }
+
+  /** What another plan's runners do is not measured by what those of this one did. */
+  #follow(plan: RunnerPlan): void {
+    this.#plan = plan;
+    this.#stepTimes = new StepTimes();
+    this.#breaker.close();
+    this.#fruitlessStarts = 0;
+  }
+
+  #endForReplacement(life: RunnerLife, replacement: Replacement): void {
+    if (replacement.isEnding) return;
+    replacement.isEnding = true;
+    if (this.#state === 'ready') {
+      this.#state = 'recovering';
+      this.#reason = 'The runner is being replaced.';
+    }
+    this.#events.onReplacing();
+    void life.end();
+  }
+
+  #settleReplacement(failure: string | undefined): void {
+    this.#replacement?.settle(failure);
+    this.#replacement = undefined;
+  }
+
+  /** The runner on trial has done it. */
+  onProven(): void {
+    this.#breaker.close();
+    this.#log('info', 'breaker_closed', {});
+  }
+
+  /** No runner is waited for any more but for those who have requests open. */
+  stop(): void {
+    this.#isStopping = true;
+    this.#settleReplacement('The server is stopping.');
+    this.#watch?.stop();
+  }
+
+  /** Settles when nothing is left: no process, no timer. */
+  async end(): Promise<void> {
+    this.#startTimer?.cancel();
+    await this.#life?.end();
+  }
+
+  #spawn(): void {
+    if (!this.#events.isWanted()) return;
+    const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
+    const plan = this.#plan;
+    this.#numStarts += 1;
+    this.heard.onSpawned();
+    const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
+    const support = {
+      spawn,
+      oomKills,
+      clock: this.#clock,
+      stepTimes: this.#stepTimes,
+      limits: { ...defaultLifeLimits, ...limits },
+      contextLength: () => plan.contextLength?.(),
+    };
+    const used = plan.command();
+    const life = new RunnerLife(used, this.#needsCanary, support, {
+      onHello: (hello) => this.heard.onHello(hello),
+      onLoadProgress: (fraction) => {
+        this.heard.loadProgress = fraction;
+        // All bytes are there before the runner is: the last step is Ready's.
+        if (fraction < 1) loadLog.reached(fraction);
+      },
+      onReady: (ready) => {
+        loadLog.reached(1);
+        this.#onReady(life, plan, ready);
+      },
+      onHeartbeat: ({ numFreeBlocks }) => {
+        this.heard.numFreeBlocks = numFreeBlocks;
+      },
+      onStats: (stats) => this.heard.onStats(stats),
+      onLetGo: () => this.#events.onLetGo(),
+      onLost: () => this.#onLost(),
+      onDied: (death) => this.#onDied(life, used, death),
+      onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
+      onInternalError: (err) => this.#log('error', 'internal_error', { pid: life.pid, err }),
+    });
+    this.#life = life;
+    this.#log('info', 'model_load_start', { pid: life.pid, start: this.#numStarts });
+    loadLog.reached(0);
+  }
+
+  #onReady(life: RunnerLife, plan: RunnerPlan, ready: Ready): void {
+    // It was told to end while it loaded, and what it wrote before has come only now.
+    if (this.#replacement?.isEnding) return;
+    const before = this.heard.info;
+    const info = this.heard.onReady(ready);
+    this.#state = 'ready';
+    this.#isRefusing = false;
+    this.#settleReplacement(undefined);
+    this.#fruitlessStarts = 0;
+    this.#reason = undefined;
+    this.#log('info', 'model_load_complete', {
+      pid: life.pid,
+      msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
+      memory_bytes: info.weightsBytes + info.kvCacheBytes,
+      ...info,
+    });
+    if (before !== undefined && before.numericsId !== info.numericsId) {
+      this.#log('warn', 'numerics_changed', { from: before.numericsId, to: info.numericsId });
+    }
+    this.#events.onReady(life.client, info, this.#breaker.isHalfOpen);
+    plan.onReady?.(info);
+  }
+
+  #onLost(): void {
+    this.#events.onLost();
+    this.heard.onLost();
+    if (this.#state !== 'ready') return;
+    this.#state = 'recovering';
+    this.#reason = 'The runner ended unexpectedly; another one is coming.';
+  }
+
+  #onDied(life: RunnerLife, command: RunnerCommand, death: Death): void {
+    this.#onLost();
+    this.#life = undefined;
+    const policy = exitPolicy(death);
+    const isWanted = this.#events.isWanted();
+    const isPlanned = this.#replacement?.isEnding ?? false;
+    const level = isWanted && !isPlanned ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
+    this.#log(level, 'runner_exited', {
+      pid: life.pid,
+      ...death.exit,
+      ...loadFacts(death),
+      ...(isWanted && !isPlanned ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
+    });
+    if (!isWanted) return;
+    if (this.#replacement !== undefined && isPlanned) {
+      this.#replacement.isEnding = false;
+      this.start();
+      return;
+    }
+    this.#events.onDied(policy.countsForRequests, {
+      pid: life.pid,
+      start: this.#numStarts,
+      command,
+      death,
+      message: policy.reason,
+      build: this.heard.hello?.build,
+      numericsId: this.heard.hello?.numericsId,
+      modelIdentity: this.heard.info?.modelIdentity,
+    });
+    if (policy.isOfDevice && this.#fallBack(policy, death)) return;
+    const isLastTry = this.#fruitlessStarts + 1 >= maxFruitlessStarts;
+    if (this.#replacement !== undefined && (!policy.isTriedAgain || isLastTry))
+      this.#goBack(this.#replacement, policy.reason);
+    else if (policy.action === 'restart') this.#restart(policy, death);
+    else {
+      const facts = { exitCode: death.exit.code, ...loadFacts(death) };
+      if (policy.action === 'wait_for_file') this.#waitForFile(policy.reason, facts);
+      else this.#fail({ reason: policy.reason, isRetriable: false }, facts);
+    }
+  }
+
+  /** Whether runners of another plan go on where this one's cannot. */
+  #fallBack({ reason, crash }: ExitPolicy, death: Death): boolean {
+    const next = this.#plan.fallback?.({ reason, death });
+    if (next === undefined) return false;
+    this.#reason = reason;
+    if (crash !== undefined) this.#needsCanary = true;
+    this.#startBy(next);
+    return true;
+  }
+
+  /** The new plan's runner was never ready: one of the plan before will be. */
+  #goBack({ before }: Replacement, failure: string): void {
+    this.#log('error', 'runner_replacement_failed', { reason: failure });
+    this.#reason = failure;
+    this.#plan = before;
+    this.#settleReplacement(failure);
+    this.start();
+  }
+
+  #restart(policy: ExitPolicy, death: Death): void {
+    const { crash, reason } = policy;
+    this.#reason = reason;
+    if (crash !== undefined) {
+      this.#needsCanary = true;
+      this.#breaker.count(crash);
+    }
+    if (this.#breaker.isOpen) {
+      if (!this.#fallBack(policy, death)) this.#holdBack(reason);
+      return;
+    }
+    if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;
+    if (this.#fruitlessStarts >= maxFruitlessStarts) {
+      // More will be tried, but nobody shall wait for them without end.
+      this.#refuseUntilReady();
+      this.#events.onFailed({ reason, isRetriable: true });
+    }
+    const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
+    this.#log('info', 'runner_restarting', { delayMs });
+    this.#startTimer = this.#clock.after(delayMs, () => this.start());
+  }
+
+  /** Too many crashes: no runner for a while, and then one on trial. */
+  #holdBack(reason: string): void {
+    const { trialInMs } = this.#breaker;
+    const seconds = Math.ceil(trialInMs / 1000);
+    this.#fail({
+      reason: `The runner crashed too often, the next one is tried later. The last time: ${reason}`,
+      isRetriable: true,
+      retryAfterSec: seconds,
+    });
+    this.#log('error', 'breaker_opened', { trialInMs });
+    if (this.#isStopping) return;
+    this.#startTimer = this.#clock.after(trialInMs, () => {
+      this.#breaker.halfOpen();
+      this.#refuseUntilReady();
+      this.#reason = 'The runner crashed too often; one is being tried.';
+      this.start();
+    });
+  }
+
+  /** No runner until the model file changes. The requests that are open have no use for a changed file. */
+  #waitForFile(reason: string, facts: FailureFacts): void {
+    this.#fail({ reason, isRetriable: true }, facts);
+    if (this.#isStopping) return;
+    const { modelPath } = this.#plan;
+    const { modelPollMs = 1000 } = this.#options;
+    const onChange = () => {
+      this.#refuseUntilReady();
+      this.#reason = 'The model file has changed; it is being loaded.';
+      this.#breaker.close();
+      this.#log('info', 'model_file_changed', { modelPath });
+      this.start();
+    };
+    this.#watch = new FileWatch(modelPath, this.#modelBefore, modelPollMs, onChange, this.#clock);
+  }
+
+  /** One that has served before is recovering, however often it has failed at it. */
+  #refuseUntilReady(): void {
+    this.#state = this.heard.info === undefined ? 'starting' : 'recovering';
+    this.#isRefusing = true;
+  }
+
+  #fail(failing: Failing, { exitCode, ...facts }: FailureFacts = {}): void {
+    this.#state = 'failed';
+    this.#reason = failing.reason;
+    const { reason, isRetriable } = failing;
+    this.#log('error', 'model_failed', {
+      reason,
+      isRetriable,
+      ...(exitCode === undefined ? {} : { exitCode }),
+      ...facts,
+    });
+    this.#events.onFailed(failing);
+  }
+
+  #log(level: RunnerEvent['level'], event: RunnerEventName, fields: Record<string, unknown>): void {
+    this.#options.log({ level, event, ...fields });
+  }
+}

@@ -1,0 +1,195 @@
+import { randomUUID } from 'node:crypto';
+import { RequestError } from '@hono/node-server';
+import { type Context, Hono, type MiddlewareHandler } from 'hono';
+import { nativeErrorBody } from '../api/native/errors.ts';
+import { executeRoutes } from '../api/native/execute.ts';
+import { CORRELATION_HEADER, correlation, DEADLINE_HEADER, parseDeadline } from '../api/native/headers.ts';
+import { tokenizeRoutes } from '../api/native/tokenize.ts';
+import { chatRoutes } from '../api/openai/chat-completions.ts';
+import { completionRoutes } from '../api/openai/completions.ts';
+import { openAiErrorBody, shouldRetry } from '../api/openai/errors.ts';
+import { modelRoutes } from '../api/openai/models.ts';
+import { requestId } from '../api/openai/request-id.ts';
+import { healthRoutes } from '../api/operator/health.ts';
+import { metricsRoutes } from '../api/operator/metrics.ts';
+import { runnerRoutes } from '../api/operator/runner.ts';
+import { ApiError, toApiError } from '../errors/api-error.ts';
+import { shown } from '../errors/shown.ts';
+import type { Gate } from '../generation/admission-gate.ts';
+import type { Model } from '../models/model.ts';
+import type { Runner } from '../runner/runner.ts';
+import type { CrashReport } from '../telemetry/crash-reports.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { failureLog, logRequests } from '../telemetry/request-log.ts';
+import { type BodyLimits, boundBodies } from './guard/bodies.ts';
+import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
+import { closeUnread } from './guard/unread-body.ts';
+import type { AnswerUnreadable } from './unreadable-requests.ts';
+
+/** What the routes need from the outside; tests pass fakes. */
+export interface AppDeps extends BodyLimits {
+  /** The model being served; undefined until it is loaded, and while it cannot be. */
+  readonly model: () => Model | undefined;
+  /** What clients call it; its file's name when there are none. */
+  readonly modelNames?: readonly string[];
+  readonly runner: Runner;
+  /** Where requests wait while another model takes over. */
+  readonly gate: Gate;
+  readonly log: Log;
+  readonly metrics: Metrics;
+  /** Of runners, the newest first. */
+  readonly crashes: () => readonly CrashReport[];
+  /** Of all answers that are many times as long as their requests: what they are made from, until they are taken. */
+  readonly maxAnswerBytesInFlight: number;
+  /**
+   * Reads the settings again and puts a new runner in place of the old one, of another model if they name one. Resolves when
+   * it is ready, or with the reason why what was there before serves on. Throws UsageError or ModelFileError for settings
+   * that cannot be used.
+   */
+  readonly restartRunner: () => Promise<string | undefined>;
+  /** Milliseconds since 1970: what time it is, and never how long something took. */
+  readonly now: () => number;
+  /** Milliseconds that only grow: for durations. */
+  readonly monotonicNow: () => number;
+  /** Who may ask; loopbackOnly when left out. */
+  readonly guard?: GuardRules;
+}
+
+/** Paths whose requests go to the runner. */
+const GENERATING = ['/execute', '/v1/chat/completions', '/v1/completions'];
+
+/** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
+export function createApp(deps: AppDeps): Hono {
+  const app = new Hono();
+  app.use(closeUnread);
+  app.use(logRequests(deps.log));
+  app.use(correlation);
+  app.use('/v1/*', requestId);
+  app.use(async (c, next) => {
+    c.set('onBroken', failureLog(deps.log, c));
+    await next();
+  });
+  addGuard(app, deps.guard ?? loopbackOnly);
+  for (const path of GENERATING) {
+    // A full queue reads no bodies.
+    app.post(path, async (_, next) => {
+      deps.runner.requireAnyRoom();
+      await next();
+    });
+  }
+  app.use(refuseEncoded);
+  app.use(boundBodies(deps));
+  for (const path of GENERATING) app.post(path, throughGate(deps.gate));
+  const families = [
+    healthRoutes,
+    metricsRoutes,
+    executeRoutes,
+    chatRoutes,
+    completionRoutes,
+    modelRoutes,
+    tokenizeRoutes,
+    runnerRoutes,
+  ];
+  for (const routes of families) app.route('/', routes(deps));
+  app.notFound((c) => answerError(c, nothingHere(app, c)));
+  app.onError((thrown, c) => {
+    failureLog(deps.log, c)(thrown);
+    return answerError(c, toApiError(thrown));
+  });
+  return app;
+}
+
+/** What to answer a request that the application has not seen, or has failed at altogether. */
+export function answerOutside(error: unknown, log: Log): Response {
+  if (error instanceof RequestError) {
+    const message = 'The path or the header Host is no part of a URL.';
+    const unreadable = new ApiError({ status: 400, code: 'invalid_request', message });
+    const { headers, body } = answerUnreadable(unreadable, log);
+    // Nobody has looked whether the request has a body.
+    return new Response(body, { status: 400, headers: { ...headers, connection: 'close' } });
+  }
+  const correlationId = randomUUID();
+  log.error({ event: 'error', code: 'internal_error', correlation_id: correlationId, err: error });
+  const answer = toApiError(error);
+  const headers = { [CORRELATION_HEADER]: correlationId, connection: 'close' };
+  return Response.json(nativeErrorBody(answer), { status: answer.status, headers });
+}
+
+/** The same of one whose path nobody knows: it may be of a client of either API. Logs its line. */
+export function answerUnreadable(error: ApiError, log: Log): ReturnType<AnswerUnreadable> {
+  const { status, code } = error;
+  const correlationId = randomUUID();
+  log.info({ event: 'request', method: null, route: null, status, code, correlation_id: correlationId });
+  return {
+    headers: { [CORRELATION_HEADER]: correlationId, 'content-type': 'application/json' },
+    body: JSON.stringify({ ...nativeErrorBody(error), ...openAiErrorBody(error) }),
+  };
+}
+
+/** Bodies are taken as they are: nothing here unpacks what a client has packed. */
+const refuseEncoded: MiddlewareHandler = async (c, next) => {
+  const encoding = c.req.header('content-encoding');
+  if (encoding !== undefined && encoding.trim().toLowerCase() !== 'identity') {
+    const message = `A body with Content-Encoding ${JSON.stringify(shown(encoding))} is not read; send it as it is, without that header.`;
+    throw new ApiError({ status: 415, code: 'unsupported_media_type', message });
+  }
+  await next();
+};
+
+const METHODS = ['GET', 'POST'];
+
+/** 405 where another method has a route, else 404. */
+function nothingHere(app: Hono, c: Context): ApiError {
+  const { method, path } = c.req;
+  const allowed = METHODS.filter((each) =>
+    app.router.match(each, path)[0].some(([[, route]]) => route.method === each),
+  );
+  if (allowed.length > 0) {
+    if (allowed.includes('GET')) allowed.push('HEAD');
+    c.header('allow', allowed.join(', '));
+    const message = `${path} takes ${allowed.join(' and ')}, not ${method}.`;
+    return new ApiError({ status: 405, code: 'method_not_allowed', message });
+  }
+  const hint = isOpenAi(path)
+    ? ''
+    : " The routes of OpenAI's API are under /v1: a client's base URL ends with it.";
+  return new ApiError({
+    status: 404,
+    code: 'not_found',
+    message: `There is no ${method} ${path} here.${hint}`,
+  });
+}
+
+function isOpenAi(path: string): boolean {
+  return path.startsWith('/v1/');
+}
+
+/** A request is inside until it is with the runner, or answered. */
+function throughGate(gate: Gate): MiddlewareHandler {
+  return async (c, next) => {
+    // One whose body is still under way would be taken for a client that never sends it.
+    if (gate.isClosed) await c.req.arrayBuffer();
+    const deadline = c.req.path === '/execute' ? c.req.header(DEADLINE_HEADER) : undefined;
+    const leave = await gate.enter({ deadlineMs: parseDeadline(deadline), signal: c.req.raw.signal });
+    try {
+      await next();
+    } finally {
+      leave();
+    }
+  };
+}
+
+function answerError(c: Context, error: ApiError): Response {
+  if (error.retryAfterSec !== undefined) {
+    c.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterSec))));
+    c.header('retry-after-ms', String(Math.round(error.retryAfterSec * 1000)));
+  }
+  if (!isOpenAi(c.req.path)) {
+    // Of a path that is nobody's, a client of either API may have been meant.
+    const both = error.code === 'not_found' ? openAiErrorBody(error) : {};
+    return c.json({ ...nativeErrorBody(error), ...both }, error.status);
+  }
+  c.header('x-should-retry', String(shouldRetry(error)));
+  return c.json(openAiErrorBody(error), error.status);
+}

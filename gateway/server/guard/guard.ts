@@ -1,0 +1,141 @@
+import type { Context, Hono, MiddlewareHandler } from 'hono';
+import { cors } from 'hono/cors';
+import { ApiError } from '../../errors/api-error.ts';
+import type { KeyCheck } from './api-keys.ts';
+import { type CacheSharing, cacheSaltOf, digestOf } from './caller.ts';
+import { HostNames } from './host-names.ts';
+import { isOwnOrigin, Origins } from './origins.ts';
+
+/** Who may ask. */
+export interface GuardRules {
+  /** Names of this server besides those of loopback. */
+  readonly hosts: readonly string[];
+  /** Origins of web pages that may ask from elsewhere, or patterns of them. */
+  readonly corsOrigins: readonly string[];
+  /** Undefined: everybody who can reach the address, which is this machine's alone, may do everything. */
+  readonly apiKeys: KeyCheck | undefined;
+  /** Among the holders of keys; without keys everybody shares. */
+  readonly cacheSharing: CacheSharing;
+}
+
+/** Programs on this machine, and nobody by way of a web page. */
+export const loopbackOnly: GuardRules = {
+  hosts: [],
+  corsOrigins: [],
+  apiKeys: undefined,
+  cacheSharing: 'per-key',
+};
+
+/** For probes, which have no key. */
+const WITHOUT_KEY: ReadonlySet<string> = new Set(['/health', '/ready']);
+
+/** For operators: what tells of other clients' requests, and what all of them would notice. */
+const FOR_ADMINS = ['/runner/*', '/metrics'];
+
+/** How long a browser may remember the answer to a preflight. */
+const PREFLIGHT_MAX_AGE_SEC = 600;
+
+/** Puts the checks in front of everything that is added to the app later: the body is not looked at before them. */
+export function addGuard(app: Hono, rules: GuardRules): void {
+  app.use(checkHost(new HostNames(rules.hosts)));
+  const origins = new Origins(rules.corsOrigins);
+  app.use(checkOrigin(origins));
+  if (rules.corsOrigins.length > 0) {
+    app.use(
+      cors({
+        origin: (origin) => (origins.allow(origin) ? origin : null),
+        allowMethods: ['GET', 'POST'],
+        exposeHeaders: [
+          'x-request-id',
+          'x-correlation-id',
+          'x-should-retry',
+          'x-runnel-ignored',
+          'retry-after',
+          'retry-after-ms',
+        ],
+        maxAge: PREFLIGHT_MAX_AGE_SEC,
+      }),
+    );
+  }
+  if (rules.apiKeys === undefined) return;
+  app.use(checkKey(rules.apiKeys, rules.cacheSharing));
+  for (const path of FOR_ADMINS) app.use(path, requireAdmin);
+}
+
+function checkHost(names: HostNames): MiddlewareHandler {
+  return async (c, next) => {
+    const host = hostHeader(c);
+    if (!names.allow(host, localAddress(c))) {
+      throw forbidden(
+        'host_not_allowed',
+        `This server is not called ${JSON.stringify(host)}; its operator can add the name with --allowed-hosts.`,
+      );
+    }
+    await next();
+  };
+}
+
+function checkOrigin(allowed: Origins): MiddlewareHandler {
+  return async (c, next) => {
+    const origin = c.req.header('origin');
+    if (origin !== undefined && !allowed.allow(origin) && !isOwnOrigin(origin, hostHeader(c))) {
+      throw forbidden(
+        'origin_not_allowed',
+        `Web pages of ${JSON.stringify(origin)} may not use this server; its operator can let them with --cors-origins.`,
+      );
+    }
+    await next();
+  };
+}
+
+function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
+  return async (c, next) => {
+    if (!WITHOUT_KEY.has(c.req.path)) {
+      const key = keyOf(c);
+      const right = key === undefined ? undefined : keys.rightOf(key);
+      if (key === undefined || right === undefined) {
+        c.header('www-authenticate', 'Bearer');
+        throw new ApiError({
+          status: 401,
+          code: 'invalid_api_key',
+          message:
+            key === undefined
+              ? 'A key is needed: send the header "Authorization: Bearer KEY".'
+              : 'The key is none of those that this server knows.',
+        });
+      }
+      const digest = digestOf(key);
+      c.set('keyRight', right);
+      c.set('keyDigest', digest);
+      c.set('cacheSalt', cacheSaltOf(sharing, digest));
+    }
+    await next();
+  };
+}
+
+const requireAdmin: MiddlewareHandler = async (c, next) => {
+  if (c.get('keyRight') !== 'admin') {
+    const message = `${c.req.path} is for operators: send an admin key, one of the file that --admin-keys-file names.`;
+    throw forbidden('admin_key_required', message);
+  }
+  await next();
+};
+
+function keyOf(c: Context): string | undefined {
+  const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('authorization') ?? '')?.[1];
+  return bearer ?? c.req.header('x-api-key');
+}
+
+/** Without a socket there is no header either, and the URL says it. */
+function hostHeader(c: Context): string {
+  return c.req.header('host') ?? new URL(c.req.url).host;
+}
+
+function localAddress(c: Context): string | undefined {
+  const env = c.env as { incoming?: { socket: { localAddress?: string } } } | undefined;
+  return env?.incoming?.socket.localAddress;
+}
+
+function forbidden(code: string, message: string): ApiError {
+  return new ApiError({ status: 403, code, message });
+}

@@ -1,0 +1,23 @@
+import type { RunnerStatus } from '../../runner/runner.ts';
+import { escapeControls } from '../printable.ts';
+
+/** systemctl shows it in one line. */
+const MAX_CHARACTERS = 300;
+
+/** What `systemctl status` shows: `ready, 12 streams, smollm2`, and why, when the state is another. */
+export function statusLine(
+  {
+    state,
+    openRequests,
+    loadProgress,
+    reason,
+    backend,
+  }: Pick<RunnerStatus, 'state' | 'openRequests' | 'loadProgress' | 'reason' | 'backend'>,
+  model: string,
+): string {
+  const streams = `${openRequests} ${openRequests === 1 ? 'stream' : 'streams'}`;
+  const loaded = loadProgress === undefined ? '' : ` (${Math.floor(loadProgress * 100)} % loaded)`;
+  const place = backend?.isFallback ? ', on the CPU instead of CUDA' : '';
+  const why = reason === undefined ? '' : `: ${reason}`;
+  return escapeControls(`${state}, ${streams}, ${model}${place}${loaded}${why}`).slice(0, MAX_CHARACTERS);
+}

@@ -1,0 +1,31 @@
+import { runnerEventNames } from '../runner/supervision/runner-event.ts';
+
+/** Every event that a line of the log may have; docs/operations.md says when. */
+export const LOG_EVENTS = [
+  'startup',
+  'listening',
+  'ready',
+  'shutdown',
+  'stopped',
+  'error',
+  'connections_limited',
+  'request',
+  'client_stalled',
+  'execute_start',
+  'execute_end',
+  'unusual_sampling',
+  'fields_ignored',
+  'settings_not_applied',
+  'settings_unusable',
+  'keys_reloaded',
+  'keys_unusable',
+  'callback_sent',
+  'callback_skipped',
+  'systemd_notify_failed',
+  'crash_report_failed',
+  'recording_not_kept',
+  'log_lines_dropped',
+  ...runnerEventNames,
+] as const;
+
+export type LogEvent = (typeof LOG_EVENTS)[number];

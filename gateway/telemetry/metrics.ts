@@ -1,0 +1,220 @@
+import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import { type MemoryInUse, memoryInUse, memoryOf } from '../runner/process/memory.ts';
+import type { FirstOutput, RunnerState, RunnerStatus } from '../runner/runner.ts';
+import { addSchedulerMetrics } from './scheduler-metrics.ts';
+
+/** What GET /metrics shows, in Prometheus' text format. Counted in the gateway, so that it outlives every runner. */
+
+const STATES: readonly RunnerState[] = ['starting', 'ready', 'recovering', 'failed', 'stopping'];
+
+const FIRST_TOKEN_BUCKETS_SEC = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const INTER_TOKEN_BUCKETS_SEC = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
+const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+/** One request to a runner, whatever API it came by. */
+export interface RequestMeter {
+  /** Once, with the first tokens. */
+  first(first: FirstOutput): void;
+  tokens(count: number): void;
+  /** Once; later calls change nothing. */
+  end(outcome: string): void;
+}
+
+export class Metrics {
+  readonly #registry = new Registry();
+  readonly #now: () => number;
+
+  readonly #requests = this.#counter('worker_requests_total', 'Requests that ended, by outcome', ['outcome']);
+  readonly #crashes = this.#counter('runnel_runner_crashes_total', 'Runners that died unasked, by reason', [
+    'reason',
+  ]);
+  readonly #tokens = this.#counter(
+    'worker_tokens_generated_total',
+    'Tokens generated and taken by a consumer',
+  );
+  readonly #promptTokens = this.#counter(
+    'runnel_prompt_tokens_total',
+    'Tokens of prompts that were admitted',
+  );
+  readonly #durationMs = this.#histogram(
+    'worker_inference_duration_ms',
+    'Milliseconds from admission to the end of a request',
+    REQUEST_BUCKETS_SEC.map((seconds) => seconds * 1000),
+  );
+  readonly #durationSec = this.#histogram(
+    'runnel_e2e_request_latency_seconds',
+    'Seconds from admission to the end of a request',
+    REQUEST_BUCKETS_SEC,
+  );
+  readonly #firstTokenSec = this.#histogram(
+    'runnel_time_to_first_token_seconds',
+    'Seconds from admission to the first token',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
+  readonly #queueSec = this.#histogram(
+    'runnel_request_queue_time_seconds',
+    'Seconds in which the runner had a request and computed nothing for it, by its own clock',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
+  readonly #prefillSec = this.#histogram(
+    'runnel_request_prefill_time_seconds',
+    'Seconds from there to the first token, by the clock of the runner',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
+  readonly #runnerFirstTokenSec = this.#histogram(
+    'runnel_runner_time_to_first_token_seconds',
+    'Both together',
+    FIRST_TOKEN_BUCKETS_SEC,
+  );
+  readonly #interTokenSec = this.#histogram(
+    'runnel_inter_token_latency_seconds',
+    'Seconds between tokens of one answer; of tokens that came together, their mean',
+    INTER_TOKEN_BUCKETS_SEC,
+  );
+
+  /** now: milliseconds that only grow. */
+  constructor(status: () => RunnerStatus, now: () => number) {
+    this.#now = now;
+    const startedMs = now();
+    this.#gauge(
+      'worker_uptime_seconds',
+      'Seconds since the gateway started',
+      () => (now() - startedMs) / 1000,
+    );
+    this.#gauge(
+      'worker_vram_bytes',
+      'Device memory of weights and KV cache',
+      () => memoryOf(status().info).vram_bytes,
+    );
+    this.#gauge('worker_memory_bytes', 'Memory of weights and KV cache, wherever it is', () => {
+      return memoryOf(status().info).memory_bytes;
+    });
+    const inUse = (name: keyof MemoryInUse) => () => memoryInUse(status())[name];
+    this.#gauge(
+      'worker_vram_used_bytes',
+      'Device memory of weights and of what sequences hold of the KV cache',
+      inUse('vramBytes'),
+    );
+    this.#gauge('worker_memory_used_bytes', 'The same, wherever it is', inUse('memoryBytes'));
+    this.#gauge('runnel_weights_bytes', 'Memory of the weights', inUse('weightsBytes'));
+    this.#gauge(
+      'runnel_kv_cache_bytes',
+      'Memory set aside for the KV cache',
+      () => status().info?.kvCacheBytes ?? 0,
+    );
+    this.#gauge('runnel_kv_cache_used_bytes', 'What sequences hold of it', inUse('cacheUsedBytes'));
+    this.#gauge(
+      'runnel_kv_cache_reusable_bytes',
+      'What is free of it, with a content that is still known',
+      inUse('cacheReusableBytes'),
+    );
+    this.#gauge('runnel_requests_open', 'Requests generating or waiting', () => status().openRequests);
+    this.#gauge('runnel_prompt_tokens_open', 'Tokens of their prompts', () => status().openTokens);
+    this.#gauge('runnel_kv_blocks', 'Blocks in the KV cache', () => status().info?.numBlocks ?? 0);
+    this.#gauge(
+      'runnel_kv_blocks_free',
+      'Blocks of the KV cache that nobody uses',
+      () => status().numFreeBlocks ?? 0,
+    );
+    this.#gauge(
+      'runnel_backend_fallback',
+      '1 while the CPU computes because CUDA, which was asked for, cannot',
+      () => (status().backend?.isFallback ? 1 : 0),
+    );
+    this.#runnerRestarts(status);
+    this.#runnerState(status);
+    addSchedulerMetrics(this.#registry, status);
+  }
+
+  get contentType(): string {
+    return this.#registry.contentType;
+  }
+
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+
+  /** A request the runner did not take. */
+  refused(outcome: string): void {
+    this.#requests.inc({ outcome });
+  }
+
+  /** A runner has died. */
+  crashed(reason: string): void {
+    this.#crashes.inc({ reason });
+  }
+
+  admitted(numPromptTokens: number): RequestMeter {
+    this.#promptTokens.inc(numPromptTokens);
+    const startMs = this.#now();
+    let lastMs: number | undefined;
+    let isOpen = true;
+    return {
+      first: ({ queuedUs, prefillUs }) => {
+        this.#queueSec.observe(queuedUs / 1e6);
+        this.#prefillSec.observe(prefillUs / 1e6);
+        this.#runnerFirstTokenSec.observe((queuedUs + prefillUs) / 1e6);
+      },
+      tokens: (count) => {
+        if (count === 0) return;
+        const nowMs = this.#now();
+        this.#tokens.inc(count);
+        if (lastMs === undefined) this.#firstTokenSec.observe((nowMs - startMs) / 1000);
+        else for (let i = 0; i < count; i++) this.#interTokenSec.observe((nowMs - lastMs) / 1000 / count);
+        lastMs = nowMs;
+      },
+      end: (outcome) => {
+        if (!isOpen) return;
+        isOpen = false;
+        const durationMs = this.#now() - startMs;
+        this.#requests.inc({ outcome });
+        this.#durationMs.observe(durationMs);
+        this.#durationSec.observe(durationMs / 1000);
+      },
+    };
+  }
+
+  #counter(name: string, help: string, labelNames: string[] = []): Counter {
+    return new Counter({ name, help, labelNames, registers: [this.#registry] });
+  }
+
+  #histogram(name: string, help: string, buckets: number[]): Histogram {
+    return new Histogram({ name, help, buckets, registers: [this.#registry] });
+  }
+
+  #gauge(name: string, help: string, value: () => number): void {
+    new Gauge({
+      name,
+      help,
+      registers: [this.#registry],
+      collect() {
+        this.set(value());
+      },
+    });
+  }
+
+  /** The supervisor counts them; a counter here only shows its number. */
+  #runnerRestarts(status: () => RunnerStatus): void {
+    new Counter({
+      name: 'runnel_runner_restarts_total',
+      help: 'Runner processes started after the first',
+      registers: [this.#registry],
+      collect() {
+        this.reset();
+        this.inc(status().restarts);
+      },
+    });
+  }
+
+  #runnerState(status: () => RunnerStatus): void {
+    new Gauge({
+      name: 'runnel_runner_state',
+      help: '1 for the state the runner is in',
+      labelNames: ['state'],
+      registers: [this.#registry],
+      collect() {
+        for (const state of STATES) this.set({ state }, status().state === state ? 1 : 0);
+      },
+    });
+  }
+}

@@ -1,0 +1,69 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
+import type { CacheSharing } from '../../../../gateway/server/guard/caller.ts';
+import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
+import { testApp } from '../../../fixtures/app.ts';
+import { EOS_ID } from '../../../fixtures/byte-model.ts';
+import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
+import { until } from '../../../fixtures/within.ts';
+
+const test = suite('jobs');
+
+const PATIENCE_MS = 10_000;
+const OURS = 'a-key-of-this-client';
+const THEIRS = 'a-key-of-the-others';
+const ADMIN = 'a-key-of-an-operator';
+
+function setUp(cacheSharing: CacheSharing = 'per-key') {
+  const apiKeys = new ApiKeys([OURS, THEIRS], [ADMIN]);
+  const { post, runner } = testApp({ guard: { ...loopbackOnly, apiKeys, cacheSharing } });
+  const as = (key: string) => (path: string, body: object) => post(path, body, { 'x-api-key': key });
+  return { as, runner };
+}
+
+test('a job id is its key’s: another key’s cancel is answered as for an unknown id and cancels nothing', async () => {
+  for (const sharing of ['per-key', 'all'] as const) {
+    const { as, runner } = setUp(sharing);
+    runner.script = [[97], 'wait'];
+    const stream = await as(OURS)('/execute', { job_id: 'a', prompt: 'x' });
+    const unknown = await as(OURS)('/cancel', { job_id: 'b' });
+    for (const key of [THEIRS, ADMIN]) {
+      const refused = await as(key)('/cancel', { job_id: 'a' });
+      assert.is(refused.status, unknown.status);
+      assert.equal(await refused.json(), { ...((await unknown.clone().json()) as object), job_id: 'a' });
+    }
+    assert.is(runner.cancelled, 0, 'no cancel of another key has ended it');
+    let isAsked = false;
+    const answer = await readNativeAnswer(stream, () => {
+      if (isAsked) return;
+      isAsked = true;
+      void as(OURS)('/cancel', { job_id: 'a' });
+    });
+    assert.is(answer.last.data.code, 'CANCELLED', sharing);
+  }
+});
+
+test('one id of two keys is two jobs', async () => {
+  const { as, runner } = setUp();
+  runner.script = [[97], 'wait'];
+  const ours = await as(OURS)('/execute', { job_id: 'a', prompt: 'x' });
+  const theirs = await as(THEIRS)('/execute', { job_id: 'a', prompt: 'x' });
+  assert.equal([ours.status, theirs.status], [200, 200]);
+  assert.is((await as(OURS)('/execute', { job_id: 'a', prompt: 'x' })).status, 409);
+  await as(OURS)('/cancel', { job_id: 'a' });
+  assert.is((await readNativeAnswer(ours)).last.data.code, 'CANCELLED');
+  await until(PATIENCE_MS, 'The cancel', () => runner.cancelled === 1);
+  runner.script = [[EOS_ID]];
+  const again = await as(OURS)('/execute', { job_id: 'a', prompt: 'x' });
+  assert.is((await readNativeAnswer(again)).last.event, 'end', 'the id of the one is free');
+  assert.is(
+    (await as(THEIRS)('/execute', { job_id: 'a', prompt: 'x' })).status,
+    409,
+    'that of the other is not',
+  );
+  await as(THEIRS)('/cancel', { job_id: 'a' });
+  assert.is((await readNativeAnswer(theirs)).last.data.code, 'CANCELLED');
+});
+
+test.run();

@@ -1,0 +1,131 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { PIECE_CHARACTERS } from '../../../../gateway/api/long-answer.ts';
+import { close, createHttpServer, listen } from '../../../../gateway/server/http-server.ts';
+import { testApp } from '../../../fixtures/app.ts';
+import { httpLimits } from '../../../fixtures/http-limits.ts';
+import { RawClient } from '../../../fixtures/raw-client.ts';
+import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
+import { until } from '../../../fixtures/within.ts';
+
+const test = suite('tokenize');
+const folder = temporaryFolder();
+
+const PATIENCE_MS = 30_000;
+
+/** Characters of one to four bytes, so that pieces of answers end within some of them. */
+const text = 'aé€👋"\\\n'.repeat(20_000);
+
+test('a long answer comes in pieces, and is the one that a whole would have been', async () => {
+  const { post } = testApp();
+  const bytes = [...Buffer.from(text)];
+  const plain = await post('/tokenize', { content: text });
+  assert.is(plain.headers.get('content-type'), 'application/json');
+  const pieces: number[] = [];
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of plain.body as ReadableStream<Uint8Array>) {
+    pieces.push(chunk.length);
+    chunks.push(chunk);
+  }
+  assert.ok(pieces.length > 10);
+  assert.ok(Math.max(...pieces) <= 2 * PIECE_CHARACTERS, `${Math.max(...pieces)}`);
+  assert.equal(JSON.parse(Buffer.concat(chunks).toString()), { tokens: bytes });
+
+  const named = (await (await post('/tokenize', { content: text, with_pieces: true })).json()) as {
+    tokens: { id: number; piece: string | number[] }[];
+  };
+  assert.equal(
+    named.tokens.map(({ id }) => id),
+    bytes,
+  );
+  assert.equal(
+    named.tokens.slice(0, 3).map(({ piece }) => piece),
+    ['a', [0xc3], [0xa9]],
+  );
+  assert.equal(await (await post('/detokenize', { tokens: bytes })).json(), { content: text });
+});
+
+test('answers around the length of a piece, and none, are whole', async () => {
+  const { post } = testApp();
+  for (const length of [0, 1, 1023, 1024, 1025, 2047, 2048, 2049]) {
+    const tokens = new Array<number>(length).fill(97);
+    const content = 'a'.repeat(length);
+    assert.equal(await (await post('/tokenize', { content })).json(), { tokens }, `${length}`);
+    assert.equal(await (await post('/detokenize', { tokens })).json(), { content }, `${length}`);
+  }
+  const short = await post('/tokenize', { content: 'a' });
+  assert.is(await short.text(), '{"tokens":[97]}');
+});
+
+test('what long answers are made from counts until they are taken or left; one more is told to come again', async () => {
+  const content = 'a'.repeat(100_000);
+  const { post } = testApp({ maxAnswerBytesInFlight: 1_000_000 });
+  const open = [
+    await post('/tokenize', { content }),
+    await post('/detokenize', { tokens: [...Buffer.from(content)] }),
+  ];
+  for (const response of open) assert.is(response.status, 200);
+  const refused = await post('/tokenize', { content });
+  assert.equal([refused.status, refused.headers.get('retry-after')], [503, '1']);
+  const held = 2 * (4 * content.length + PIECE_CHARACTERS);
+  assert.match(await refused.text(), `${held} bytes of answers are held`);
+  assert.is((await post('/tokenize', { content: 'a short one' })).status, 200, 'short ones hold nothing');
+  await open[0]?.text();
+  const again = await post('/tokenize', { content });
+  assert.is(again.status, 200, 'one was taken');
+  assert.is((await post('/tokenize', { content })).status, 503);
+  await open[1]?.body?.cancel();
+  const last = await post('/tokenize', { content });
+  assert.is(last.status, 200, 'one was left');
+  for (const response of [again, last]) await response.text();
+});
+
+test('clients that do not read their answers make the gateway hold no more than the bound', async () => {
+  const LIMIT_BYTES = 2 ** 24;
+  const NUM_CLIENTS = 40;
+  const { app } = testApp({ maxAnswerBytesInFlight: LIMIT_BYTES });
+  const server = createHttpServer(app.fetch, httpLimits);
+  // A UNIX socket has little room in the kernel.
+  const path = `${folder.path}/tokenize.sock`;
+  await listen(server, { path });
+  const body = { content: 'a'.repeat(300_000), with_pieces: true };
+  const before = heldBytes();
+  const clients: RawClient[] = [];
+  const statuses: number[] = [];
+  for (let i = 0; i < NUM_CLIENTS; i++) {
+    const client = await RawClient.connect(path);
+    client.post('/tokenize', body);
+    statuses.push(await client.status());
+    client.socket.pause();
+    clients.push(client);
+  }
+  const numTaken = statuses.filter((status) => status === 200).length;
+  assert.is(numTaken, Math.floor(LIMIT_BYTES / (4 * body.content.length + PIECE_CHARACTERS)));
+  assert.ok(statuses.every((status) => [200, 503].includes(status)));
+  // Also what the tests' own ends have read.
+  const grown = heldBytes() - before;
+  assert.ok(grown < 2 * LIMIT_BYTES, `${grown} bytes more are held`);
+  for (const client of clients) client.socket.destroy();
+  await until(PATIENCE_MS, 'Room again', async () => {
+    const client = await RawClient.connect(path);
+    client.post('/tokenize', body);
+    const status = await client.status();
+    client.socket.destroy();
+    return status === 200;
+  });
+  server.closeAllConnections();
+  await close(server);
+});
+
+setFlagsFromString('--expose-gc');
+const collectGarbage = runInNewContext('gc') as () => void;
+
+function heldBytes(): number {
+  collectGarbage();
+  const { heapUsed, external } = process.memoryUsage();
+  return heapUsed + external;
+}
+
+test.run();

@@ -1,0 +1,46 @@
+/** Whose fault it is that a conversation is not rendered, as the client is told. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { ChatTemplateUnavailableError } from '../../../../gateway/prompt/chat-template.ts';
+import { JinjaChatTemplate } from '../../../../gateway/prompt/jinja-chat-template.ts';
+import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
+import { testApp } from '../../../fixtures/app.ts';
+import { byteModel, byteTokenizer } from '../../../fixtures/byte-model.ts';
+import { within } from '../../../fixtures/within.ts';
+
+const test = suite('chat template');
+const patienceMs = 60_000;
+const conversation = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] };
+
+test('a template that cannot be asked now is a 503 with when to come again', async () => {
+  const render = () => Promise.reject(new ChatTemplateUnavailableError('Not now.', 7));
+  const { post } = testApp({
+    model: () => ({ ...byteModel, chatTemplate: { start() {}, close() {}, render } }),
+  });
+  const response = await post('/v1/chat/completions', conversation);
+  assert.is(response.status, 503);
+  assert.equal(
+    ['retry-after', 'retry-after-ms', 'x-should-retry'].map((name) => response.headers.get(name)),
+    ['7', '7000', 'true'],
+  );
+  assert.match(await response.text(), 'Not now.');
+});
+
+test('a template that will never render the conversation is a 400 that says why', async () => {
+  for (const [source, reason] of [
+    ["{{ raise_exception('Roles must alternate') }}", 'Roles must alternate'],
+    ['{% if %}', 'cannot be parsed'],
+    ['{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}', 'processor time'],
+  ] as const) {
+    const chatTemplate = finish(JinjaChatTemplate.of(source, byteTokenizer));
+    const { post } = testApp({ model: () => ({ ...byteModel, chatTemplate }) });
+    const response = await within(patienceMs, reason, post('/v1/chat/completions', conversation));
+    assert.equal([response.status, response.headers.get('x-should-retry')], [400, 'false'], reason);
+    const { error } = (await response.json()) as { error: { code: string; message: string } };
+    assert.is(error.code, 'chat_template_error');
+    assert.match(error.message, reason);
+    chatTemplate.close();
+  }
+});
+
+test.run();

@@ -1,0 +1,107 @@
+/** Whatever a body says, a client is answered, and told what of it cannot be. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
+import { Journal } from '../../../gateway/runner/supervision/generation-state.ts';
+import { createApp } from '../../../gateway/server/app.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { Metrics } from '../../../gateway/telemetry/metrics.ts';
+import { openGate } from '../../fixtures/app.ts';
+import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { Random } from '../../fixtures/random.ts';
+import { type RandomBody, ROUTE_PATHS, randomBody } from '../../fixtures/random-bodies.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { watchStream } from '../../fixtures/watch-stream.ts';
+import { within } from '../../fixtures/within.ts';
+
+const test = suite('random bodies');
+
+const NUM_BODIES = Number(process.env.RUNNEL_TEST_BODIES ?? 20_000);
+const SEED = Number(process.env.RUNNEL_TEST_SEED ?? Date.now() % 1_000_000);
+const PATIENCE_MS = 20_000;
+
+const unhandled: unknown[] = [];
+process.on('unhandledRejection', (reason) => unhandled.push(reason));
+
+const runner = new ScriptedRunner();
+runner.script = [[72, 105], [EOS_ID], ...new Array<number[]>(600).fill([97])];
+const errorLines: string[] = [];
+const app = createApp({
+  model: () => byteModel,
+  runner,
+  log: createLog('error', undefined, { write: (line) => void errorLines.push(line) }),
+  metrics: new Metrics(() => runner.status(), Date.now),
+  now: Date.now,
+  monotonicNow: () => performance.now(),
+  crashes: () => [],
+  restartRunner: async () => undefined,
+  gate: openGate(),
+  maxBodyBytes: 2 ** 20,
+  maxBodyBytesInFlight: 2 ** 22,
+  maxAnswerBytesInFlight: 2 ** 26,
+});
+
+/** Sends it, reads the answer to its end, and checks both. */
+async function check({ path, headers, body }: RandomBody): Promise<number> {
+  const answered = await app.request(path, { method: 'POST', headers, body });
+  const response = watchStream(path, answered);
+  const bytes = Buffer.from(await response.arrayBuffer());
+  assert.ok(response.status < 500, `${response.status}: ${bytes}`);
+  assert.equal(errorLines, []);
+  if (response.status >= 400) checkRefusal(path, bytes.toString());
+  else if (headers.accept === undefined) assert.not.match(bytes.toString(), /event: error|"error":/);
+  for (const request of runner.requests.splice(0)) {
+    // What cannot be said in a frame throws.
+    encodeToRunner({ type: 'generate', requestId: 1, ...new Journal(request).toGenerate(false) });
+    for (const id of request.promptIds) assert.ok(id < byteModel.tokenizer.vocabSize);
+  }
+  return response.status;
+}
+
+interface Refusal {
+  readonly errors?: readonly { readonly field: string; readonly message: string }[];
+  readonly error?: { readonly message: string; readonly param: string | null };
+}
+
+/** What a schema's library says where nobody has said it in words. */
+const LIBRARY_WORDS =
+  /Invalid (input|option|key|element)|Too (big|small)|Unrecognized|expected \w+, received/;
+
+/** It names the field, and says something about it. */
+function checkRefusal(path: string, text: string): void {
+  const refusal = JSON.parse(text) as Refusal;
+  const { field, message } = path.startsWith('/v1/')
+    ? { field: refusal.error?.param, message: refusal.error?.message }
+    : { field: refusal.errors?.[0]?.field, message: refusal.errors?.[0]?.message };
+  assert.ok(typeof field === 'string' && field !== '', text);
+  assert.ok(typeof message === 'string' && message.length > field.length, text);
+  assert.not.match(message, LIBRARY_WORDS);
+  assert.ok(text.length < 8192, `an answer of ${text.length} characters`);
+}
+
+test(`each of ${NUM_BODIES} random bodies is answered or refused by name`, async () => {
+  const random = new Random(SEED);
+  const statuses = new Map<number, number>();
+  const taken = new Set<string>();
+  for (let index = 0; index < NUM_BODIES; index++) {
+    const request = randomBody(random);
+    try {
+      const status = await within(PATIENCE_MS, 'An answer', check(request));
+      statuses.set(status, (statuses.get(status) ?? 0) + 1);
+      if (status < 300) taken.add(request.path);
+    } catch (error) {
+      const shown = JSON.stringify(Buffer.from(request.body).toString('latin1')).slice(0, 500);
+      throw new Error(
+        `seed ${SEED}, body ${index} of ${request.path}: ${(error as Error).message}\n${shown}`,
+      );
+    }
+  }
+  assert.equal(unhandled, []);
+  // A generator that only ever makes what is refused, or taken, would test one half.
+  assert.is(taken.size, ROUTE_PATHS.length);
+  const [numTaken = 0, numRefused = 0] = [statuses.get(200), statuses.get(400)];
+  assert.ok(numTaken > NUM_BODIES / 10 && numRefused > NUM_BODIES / 10, JSON.stringify([...statuses]));
+  console.log(`${NUM_BODIES} bodies (seed ${SEED}): ${JSON.stringify([...statuses])}`);
+});
+
+test.run();

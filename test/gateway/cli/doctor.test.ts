@@ -1,0 +1,110 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { doctorCommand } from '../../../gateway/cli/doctor.ts';
+import type { DeviceReport } from '../../../gateway/runner/backends/devices.ts';
+import { type Diagnosis, diagnose } from '../../../gateway/runner/backends/diagnosis.ts';
+import { runCommand } from '../../fixtures/run-command.ts';
+import { deviceReport, script } from '../../fixtures/stand-in-runners.ts';
+import { type Directory, withDirectory } from '../../fixtures/supervised.ts';
+
+const test = suite('doctor');
+
+function runner(directory: Directory, name: string, version: string, report?: DeviceReport): string {
+  return script(directory, name, [
+    `if [ "$1" = --version ]; then echo ${version}; exit; fi`,
+    `echo '${JSON.stringify(report)}'`,
+  ]);
+}
+
+/** With `report` undefined there is no cuda-runner. */
+async function doctor(directory: Directory, report: DeviceReport | undefined, ...more: string[]) {
+  const cudaRunner =
+    report === undefined ? directory.path('absent') : runner(directory, 'cuda-runner', '0.1.0', report);
+  const files = ['--runner', runner(directory, 'cpu-runner', '0.1.0'), '--cuda-runner', cudaRunner];
+  return runCommand(doctorCommand, ...files, ...more);
+}
+
+test('a machine with a device: what it is, and that it serves', async () => {
+  await withDirectory(async (directory) => {
+    const { exitCode, stdout } = await doctor(directory, deviceReport());
+    assert.is(exitCode, 0);
+    const lines = stdout.trimEnd().split('\n').slice(2);
+    assert.equal(lines.slice(0, 5), [
+      `cpu-runner   0.1.0 (${directory.path('cpu-runner')})`,
+      `cuda-runner  0.1.0 (${directory.path('cuda-runner')})`,
+      'CUDA         13.0, driver: 13.1',
+      'device 0     Stand-in 9000, compute capability 9.0, 137.4 GB, 68.7 GB free',
+      'serve        computes on a CUDA device',
+    ]);
+    assert.is(lines.length, 5, 'nothing is missing');
+  });
+});
+
+test('each backend with and without what it needs: what serves, the exit status, and the command that helps', async () => {
+  await withDirectory(async (directory) => {
+    const unusable = deviceReport({ usable: false, reason: 'No kernel image is for it.' });
+    const cases: [string[], DeviceReport | undefined, Diagnosis['serves'], RegExp | undefined][] = [
+      [[], deviceReport(), 'cuda', undefined],
+      [[], deviceReport(null), 'cpu', /no CUDA-capable device/],
+      [[], unusable, 'cpu', /No kernel image is for it/],
+      [[], undefined, 'cpu', undefined],
+      [['--backend', 'cuda'], deviceReport(), 'cuda', undefined],
+      [['--backend', 'cuda'], deviceReport(null), null, /no CUDA-capable device/],
+      [['--backend', 'cuda'], undefined, null, /absent does not exist; "make cuda-runner" builds it/],
+      [['--backend', 'cuda', '--gpu-device', '4'], deviceReport(), null, /no CUDA device 4/],
+      [['--backend', 'cpu'], deviceReport(), 'cpu', undefined],
+      [['--gpu-device=-1'], deviceReport(null), 'cpu', undefined],
+    ];
+    for (const [args, report, serves, advice] of cases) {
+      const { exitCode, stdout } = await doctor(directory, report, '--json', ...args);
+      const diagnosis = JSON.parse(stdout) as Diagnosis;
+      const what = `${args.join(' ')} ${stdout}`;
+      assert.is(diagnosis.serves, serves, what);
+      assert.is(exitCode, serves === null ? 69 : 0, what);
+      if (advice !== undefined)
+        assert.ok(
+          diagnosis.advice.some((sentence) => advice.test(sentence)),
+          what,
+        );
+    }
+  });
+});
+
+test('a runner that is missing, does not run or is of another version is said', async () => {
+  await withDirectory(async (directory) => {
+    const options = { backend: 'auto', gpuDevice: 0, root: directory.path('') } as const;
+    const broken = script(directory, 'broken', ['echo "libfoo.so: not found" >&2', 'exit 127']);
+    const other = runner(directory, 'other', '0.0.9', deviceReport());
+    const diagnosis = await diagnose({ ...options, runner: broken, cudaRunner: other });
+    assert.is(diagnosis.cpu_runner.fault, `${broken} does not run: libfoo.so: not found`);
+    assert.is(diagnosis.serves, 'cuda');
+    const nothing = await diagnose({ ...options, runner: directory.path('none'), cudaRunner: broken });
+    assert.is(nothing.serves, null);
+    assert.match(nothing.cpu_runner.fault ?? '', '"make binaries" builds it');
+    const good = runner(directory, 'good', '0.1.0');
+    const { advice } = await diagnose({ ...options, runner: good, cudaRunner: other });
+    assert.match(advice.join(), 'cpu-runner is 0.1.0 and cuda-runner 0.0.9: "make binaries cuda-runner"');
+  });
+});
+
+test('the processor is as the kernel tells of it', async () => {
+  await withDirectory(async (directory) => {
+    const options = { backend: 'cpu', gpuDevice: 0, root: directory.path('') } as const;
+    const none = directory.path('none');
+    const facts = async () => (await diagnose({ ...options, runner: none, cudaRunner: none })).processor;
+    assert.equal([(await facts()).model, (await facts()).has_fast_path], [null, null]);
+    const cpuinfo = (flags: string) => `processor\t: 0\nmodel name\t: Test CPU\nflags\t\t: ${flags}\n`;
+    directory.folder('proc');
+    directory.write('proc/cpuinfo', cpuinfo('fpu avx2 fma f16c bmi1 bmi2 abm movbe'));
+    assert.equal([(await facts()).model, (await facts()).has_fast_path], ['Test CPU', true]);
+    directory.write('proc/cpuinfo', cpuinfo('fpu avx'));
+    assert.is((await facts()).has_fast_path, false);
+  });
+});
+
+test('what cannot be obeyed is refused', async () => {
+  assert.is((await runCommand(doctorCommand, '--threads', '2')).exitCode, 64);
+  assert.is((await runCommand(doctorCommand, '--backend', 'cuda', '--gpu-device=-1')).exitCode, 64);
+});
+
+test.run();

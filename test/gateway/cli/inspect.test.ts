@@ -1,0 +1,106 @@
+import { readFileSync } from 'node:fs';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { type Inspection, inspectCommand } from '../../../gateway/cli/inspect.ts';
+import { DEFAULT_MODEL, TINY_MODEL } from '../../fixtures/default-model.ts';
+import { runCommand } from '../../fixtures/run-command.ts';
+import { script } from '../../fixtures/stand-in-runners.ts';
+import { type Directory, withDirectory } from '../../fixtures/supervised.ts';
+
+const test = suite('inspect');
+
+const answer = {
+  num_parameters: 1_500_000,
+  file_bytes: 2_000_000,
+  tensors: { Q8_0: { tensors: 3, bytes: 1_900_000 } },
+  device: 'stand-in',
+  max_model_len: 512,
+  weights_bytes: 1_900_000,
+  kv_cache_bytes: 3_000_000,
+  step_bytes: 100_000,
+  memory_bytes: 5_000_000,
+  available_bytes: 6_000_000,
+  obstacle: null,
+};
+
+/** A runner that gives this answer to `inspect`, and keeps its arguments. */
+function runner(directory: Directory, output: string, status = 0): string {
+  return script(directory, 'cpu-runner', [
+    'if [ "$1" = --version ]; then echo 0.1.0; exit; fi',
+    `echo "$@" >${directory.path('arguments')}`,
+    `echo '${output}' ${status === 0 ? '' : '>&2'}`,
+    `exit ${status}`,
+  ]);
+}
+
+function inspect(directory: Directory, output: string, status: number, ...args: string[]) {
+  const file = runner(directory, output, status);
+  return runCommand(inspectCommand, TINY_MODEL, '--backend', 'cpu', '--runner', file, ...args);
+}
+
+test('what the file and the runner say is told together', async () => {
+  await withDirectory(async (directory) => {
+    const output = JSON.stringify(answer);
+    const { exitCode, stdout } = await inspect(directory, output, 0, '--context', '512', '--batch', '4');
+    assert.is(exitCode, 0);
+    assert.equal(stdout.trimEnd().split('\n').slice(1), [
+      'architecture  llama, 1.5 million parameters',
+      'tensors       3 of Q8_0, 1.9 MB',
+      'context       512 tokens',
+      'tokenizer     gguf-bpe, pre smollm, 272 tokens',
+      'chat template generation prompt',
+      'memory        5.0 MB of 6.0 MB there for 4 requests of 512 tokens: weights 1.9 MB, KV cache 3.0 MB, a step 0.1 MB',
+      'runs here     yes, by cpu-runner on stand-in',
+    ]);
+    const args = readFileSync(directory.path('arguments'), 'utf8');
+    assert.match(args, `inspect --json --model ${TINY_MODEL} --max-num-seqs 4`);
+    assert.match(args, '--max-model-len 512');
+  });
+});
+
+test('what cannot be served here ends with 69 and the reason, and the rest is told all the same', async () => {
+  await withDirectory(async (directory) => {
+    const told = { ...answer, obstacle: 'It takes 5 bytes, and 4 are there.' };
+    for (const [output, status, reason] of [
+      [JSON.stringify(told), 0, told.obstacle],
+      ['cpu-runner: The device is gone.', 69, 'cpu-runner: The device is gone.'],
+      ['no JSON', 0, 'gives an answer that is none'],
+      ['{"obstacle": 5}', 0, 'gives an answer that is none'],
+    ] as const) {
+      const { exitCode, stdout } = await inspect(directory, output, status, '--json');
+      assert.is(exitCode, 69, output);
+      const inspection = JSON.parse(stdout) as Inspection;
+      assert.match(inspection.obstacle ?? '', reason);
+      assert.equal([inspection.architecture, inspection.context_length], ['llama', 512]);
+    }
+    const absent = directory.path('absent');
+    const { exitCode, stdout } = await runCommand(
+      inspectCommand,
+      DEFAULT_MODEL,
+      '--backend=cpu',
+      '--runner',
+      absent,
+    );
+    assert.is(exitCode, 69);
+    assert.match(stdout, /runs here {5}no: .*absent does not exist; "make binaries" builds it/);
+    assert.match(stdout, 'chat template system, generation prompt');
+  });
+});
+
+test('what is asked for must be possible', async () => {
+  const cases: [string[], number, RegExp][] = [
+    [[], 64, /inspect takes one MODEL/],
+    [[TINY_MODEL, TINY_MODEL], 64, /inspect takes one MODEL/],
+    [[TINY_MODEL, '--batch', '0'], 64, /--batch must be a whole number from 1 to 1024, got "0"/],
+    [[TINY_MODEL, '--context', 'x'], 64, /--context must be a whole number from 2 to 1048576, got "x"/],
+    [[TINY_MODEL, '--context', '513'], 64, /--context is 513, but .* has a context of 512 tokens/],
+    [['/nonexistent.gguf'], 66, /does not exist/],
+  ];
+  for (const [args, status, sentence] of cases) {
+    const { exitCode, stdout, stderr } = await runCommand(inspectCommand, ...args);
+    assert.equal([exitCode, stdout], [status, ''], args.join(' '));
+    assert.match(stderr, sentence);
+  }
+});
+
+test.run();

@@ -1,0 +1,413 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { type Config, printConfig, readConfig } from '../../../gateway/config/config.ts';
+import { backendOf } from '../../../gateway/config/runner-settings.ts';
+import { UsageError } from '../../../gateway/errors/exit-code.ts';
+import { errorOf } from '../../fixtures/errors.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+
+const test = suite('config');
+const folder = temporaryFolder();
+let files = 0;
+
+function file(values: unknown): string {
+  return folder.write(`config-${files++}.json`, typeof values === 'string' ? values : JSON.stringify(values));
+}
+
+async function faultOf(args: string[], env: NodeJS.ProcessEnv = {}): Promise<string> {
+  const error = await errorOf(() => readConfig(args, env));
+  assert.instance(error, UsageError, error.stack ?? '');
+  return error.message;
+}
+
+test('configuration precedence: flags, then variables, then the file, then defaults, for every mix of sources', () => {
+  const values = { flag: 1001, variable: 1002, file: 1003 };
+  for (let mix = 0; mix < 8; mix++) {
+    const has = { flag: (mix & 1) !== 0, variable: (mix & 2) !== 0, file: (mix & 4) !== 0 };
+    const path = file({
+      model: 'm',
+      ...(has.file ? { port: values.file, 'cors-origins': ['https://f'] } : {}),
+    });
+    const args = ['--config', path, ...(has.flag ? ['--port', '1001', '--cors-origins', 'https://a'] : [])];
+    const env = has.variable ? { RUNNEL_PORT: '1002', RUNNEL_CORS_ORIGINS: 'https://v' } : {};
+    const config = readConfig(args, env);
+    const first = (['flag', 'variable', 'file'] as const).find((source) => has[source]);
+    assert.is(config.port, first === undefined ? 8080 : values[first], `${mix}`);
+    const origins = { flag: ['https://a'], variable: ['https://v'], file: ['https://f'] };
+    assert.equal(config['cors-origins'], first === undefined ? [] : origins[first], `${mix}`);
+    assert.ok(Object.isFrozen(config));
+  }
+});
+
+test('names of the model are a list, of any form', async () => {
+  const names = (...args: string[]) => readConfig(['--model', 'm', ...args], {})['served-model-name'];
+  assert.equal(names(), []);
+  assert.equal(names('--served-model-name', 'a, org/b:c', '--served-model-name', 'D'), ['a', 'org/b:c', 'D']);
+  assert.match(
+    await faultOf(['--model', 'm', '--served-model-name', 'a,']),
+    '--served-model-name must be names of 1 to 256 characters, such as org/model',
+  );
+});
+
+test('the file can be named by a variable', () => {
+  const path = file({ model: 'm', port: 1234 });
+  assert.is(readConfig([], { RUNNEL_CONFIG: path }).port, 1234);
+  assert.is(readConfig(['--config', file({ model: 'm' })], { RUNNEL_CONFIG: path }).port, 8080);
+});
+
+test('a setting that cannot be used is named with its source, its value and what it takes', async () => {
+  const path = file({ model: 'm', port: 'high' });
+  const cases: [string[], NodeJS.ProcessEnv, string][] = [
+    [[], {}, '--model is missing: name a model file, or a model that `runnel pull` has fetched.'],
+    [
+      ['--model', 'm', '--port', '70000'],
+      {},
+      '--port must be a whole number between 0 and 65535, got 70000.',
+    ],
+    [
+      ['--model', 'm', '--max-queued-tokens', '4194305'],
+      {},
+      '--max-queued-tokens must be a whole number between 1 and 4194304, got 4194305.',
+    ],
+    [['--model', 'm', '--port', 'x'], {}, '--port must be a whole number between 0 and 65535, got "x".'],
+    [['--model', 'm', '--port', ''], {}, '--port must be a whole number between 0 and 65535, got "".'],
+    [
+      ['--model', 'm', '--port', '0x10'],
+      {},
+      '--port must be a whole number between 0 and 65535, got "0x10".',
+    ],
+    [
+      ['--model', 'm'],
+      { RUNNEL_THREADS: '0' },
+      'RUNNEL_THREADS must be a whole number between 1 and 256, got 0.',
+    ],
+    [['--config', path], {}, `"port" in ${path} must be a whole number between 0 and 65535, got "high".`],
+    [
+      ['--model', 'm', '--block-size', '24'],
+      {},
+      '--block-size must be a power of two between 8 and 256, got 24.',
+    ],
+    [
+      ['--model', 'm', '--kv-cache-type', 'q4_0'],
+      {},
+      '--kv-cache-type must be one of f16, f32, q8_0, got "q4_0".',
+    ],
+    [['--model', 'm'], { RUNNEL_UDS: '' }, 'RUNNEL_UDS must not be empty, got "".'],
+    [
+      ['--model', 'm', '--log-level', 'loud'],
+      {},
+      '--log-level must be one of debug, info, warn, error, silent, got "loud".',
+    ],
+  ];
+  for (const [args, env, message] of cases) assert.is(await faultOf(args, env), message);
+  assert.match(await faultOf(['--model', 'm', '--colour', 'red']), '--colour');
+  assert.match(await faultOf(['--model', 'm', 'stray']), 'stray');
+});
+
+test('all that is wrong is named in one go: flags, variables, values of the file, and pairs', async () => {
+  const path = file({ threads: 0, colour: 'red', 'max-tokens-out': 100 });
+  const args = [
+    '--config',
+    path,
+    '--prot',
+    '1',
+    '--shape',
+    'round',
+    '--port',
+    'x',
+    '--max-queued-tokens',
+    '0',
+  ];
+  assert.equal((await faultOf(args, { RUNNEL_BLOCK_SIZE: '24' })).split('\n'), [
+    '--prot is no flag of this command.',
+    '--shape is no flag of this command.',
+    `"max-tokens-out" in ${path} cannot be obeyed: a request says its own max_tokens, and --max-model-len bounds prompt and answer together.`,
+    `The configuration ${path} has "colour", which no setting of this command is called.`,
+    '--model is missing: name a model file, or a model that `runnel pull` has fetched.',
+    `"threads" in ${path} must be a whole number between 1 and 256, got 0.`,
+    'RUNNEL_BLOCK_SIZE must be a power of two between 8 and 256, got 24.',
+    '--port must be a whole number between 0 and 65535, got "x".',
+    '--max-queued-tokens must be a whole number between 1 and 4194304, got 0.',
+  ]);
+  const pairs = ['--model', 'm', '--host', '0.0.0.0', '--callback-url', 'http://manager/', '--uds', '/s'];
+  const [memory, limit, uds, keys, address, ...rest] = (
+    await faultOf([...pairs, '--memory-bytes', '9', '--kv-cache-bytes', '9', '--record-max-bytes', '65536'])
+  ).split('\n');
+  assert.match(memory ?? '', '--memory-bytes and --kv-cache-bytes cannot be obeyed together');
+  assert.is(
+    limit,
+    '--record-max-bytes means nothing without --record: leave it out, or say where to record.',
+  );
+  assert.match(uds ?? '', '--uds and --host cannot be obeyed together');
+  assert.match(keys ?? '', '--host must be a loopback address, got "0.0.0.0"');
+  assert.match(address ?? '', '--callback-url needs --advertise-url beside --host 0.0.0.0');
+  assert.equal(rest, []);
+});
+
+test('settings have the names that other servers give them, where they mean the same', async () => {
+  const settingsBy = (args: string[], env: NodeJS.ProcessEnv = {}) =>
+    readConfig(['--model', 'm', ...args], env);
+  assert.is(settingsBy(['--kv-cache-size-mb', '12'])['kv-cache-bytes'], 12 * 2 ** 20);
+  assert.is(settingsBy([], { RUNNEL_KV_CACHE_SIZE_MB: '3' })['kv-cache-bytes'], 3 * 2 ** 20);
+  assert.is(settingsBy(['--config', file({ 'kv-cache-size-mb': 5 })])['kv-cache-bytes'], 5 * 2 ** 20);
+  assert.is(settingsBy(['--kv-cache-size-mb', 'auto'])['kv-cache-bytes'], undefined);
+  assert.is(settingsBy(['--kvcache-block-size', '64'])['block-size'], 64);
+  assert.is(settingsBy(['--use-cuda']).backend, 'auto');
+  assert.is(settingsBy([], { RUNNEL_USE_CUDA: 'true' }).backend, 'auto');
+  assert.is(settingsBy([], { RUNNEL_USE_CUDA: 'false' }).backend, undefined);
+  // A flag goes before a variable, whatever either calls the setting.
+  assert.is(
+    settingsBy(['--kv-cache-size-mb', '1'], { RUNNEL_KV_CACHE_BYTES: '7' })['kv-cache-bytes'],
+    2 ** 20,
+  );
+  const cases: [string[], string][] = [
+    [
+      ['--kv-cache-size-mb', '1', '--kv-cache-bytes', '1048576'],
+      '--kv-cache-bytes and --kv-cache-size-mb mean the same setting: leave one of them out.',
+    ],
+    [
+      ['--kv-cache-size-mb', '0'],
+      '--kv-cache-size-mb must be auto or a whole number between 1 and 1073741824, got 0.',
+    ],
+    [
+      ['--kvcache-block-size', '24'],
+      '--kvcache-block-size must be a power of two between 8 and 256, got 24.',
+    ],
+    [
+      ['--kv-cache-size-mb', '1', '--memory-bytes', '9'],
+      '--memory-bytes and --kv-cache-size-mb cannot be obeyed together: leave one of them out.',
+    ],
+    [
+      ['--use-cuda', '--backend', 'cpu'],
+      '--backend and --use-cuda mean the same setting: leave one of them out.',
+    ],
+  ];
+  for (const [args, message] of cases) assert.is(await faultOf(['--model', 'm', ...args]), message);
+});
+
+test('a name of other servers that nothing here means is refused with what to use', async () => {
+  const cases: [string[], RegExp][] = [
+    [['--max-tokens-in', '100'], /^--max-tokens-in cannot be obeyed: .*--max-model-len/],
+    [['--max-tokens-out', '2048'], /^--max-tokens-out cannot be obeyed: .*--max-model-len/],
+    [['--gpu-memory-utilization', '0.9'], /^--gpu-memory-utilization cannot be obeyed: .*--kv-cache-bytes/],
+    [['--num-kvcache-blocks', '100'], /^--num-kvcache-blocks cannot be obeyed: .*--kv-cache-bytes/],
+    [['--tensor-parallel-size', '2'], /^--tensor-parallel-size cannot be obeyed: .*--gpu-device/],
+  ];
+  for (const [args, message] of cases) assert.match(await faultOf(['--model', 'm', ...args]), message);
+});
+
+test('what a pool manager is told can be reached: an address that stands for all wants a URL beside it', async () => {
+  const worker = ['--model', 'm', '--callback-url', 'http://manager:1/ready'];
+  const beyond = ['--api-keys-file', 'keys', '--host'];
+  for (const host of ['0.0.0.0', '::', '0:0:0:0:0:0:0:0']) {
+    assert.is(
+      await faultOf([...worker, ...beyond, host]),
+      `--callback-url needs --advertise-url beside --host ${host}: nobody elsewhere can reach this worker by that address.`,
+    );
+    const url = ['--advertise-url', 'https://llm.example/w7/'];
+    assert.is(
+      readConfig([...worker, ...beyond, host, ...url], {})['advertise-url'],
+      'https://llm.example/w7',
+    );
+  }
+  for (const host of ['10.0.0.7', '::1', 'worker.example'])
+    assert.is(readConfig([...worker, ...beyond, host], {}).host, host);
+  assert.is(
+    await faultOf(['--model', 'm', '--advertise-url', 'http://w']),
+    '--advertise-url means nothing without --callback-url: leave it out.',
+  );
+  for (const url of ['w7', 'ftp://w7', 'http://a:b@w7', 'http://w7:0', 'http://w7:99999', ''])
+    for (const name of ['--advertise-url', '--callback-url'])
+      assert.match(await faultOf([...worker, name, url]), new RegExp(`^${name} must `), `${name} ${url}`);
+  for (const url of ['http://w7/?a=b', 'http://w7/#a'])
+    assert.match(await faultOf([...worker, '--advertise-url', url]), 'no query, no fragment');
+});
+
+test('an address to listen on is a name or an address, without a port', async () => {
+  for (const host of ['127.0.0.1:80', 'http://localhost', 'a b', '*', '[::1]'])
+    assert.match(
+      await faultOf(['--model', 'm', '--host', host]),
+      '--host must be a host name or an address without a port',
+    );
+});
+
+test('a file is a JSON object of settings; anything else in it is refused by name', async () => {
+  assert.match(await faultOf(['--config', file({ model: 'm', prot: 1, colour: 2 })]), '"prot", "colour"');
+  assert.match(await faultOf(['--config', file('{')]), 'is not JSON');
+  for (const values of [[], null, 3]) {
+    assert.match(await faultOf(['--config', file(values)]), 'must be a JSON object');
+  }
+  assert.match(await faultOf(['--config', file({ model: null })]), / must be text, got null\.$/);
+  const absent = await errorOf(() => readConfig(['--config', '/nowhere/runnel.json'], {}));
+  assert.is((absent as NodeJS.ErrnoException).code, 'ENOENT');
+});
+
+test('what is printed is read back as the same configuration', () => {
+  const many = [
+    '--model',
+    'm',
+    '--port',
+    '0',
+    '--threads',
+    '3',
+    '--max-num-seqs',
+    '7',
+    '--kv-cache-bytes',
+    '1000',
+  ];
+  const cases = [
+    ['--model', 'm'],
+    [
+      ...many,
+      '--allowed-hosts',
+      'a.example,b.example',
+      '--allowed-hosts',
+      'c.example',
+      '--log-level',
+      'warn',
+    ],
+    ['--model', 'm', '--uds', '/run/runnel.sock', '--cors-origins', 'https://chat.example'],
+    ['--model', 'm', '--host', '0.0.0.0', '--api-keys-file', '/etc/runnel/keys'],
+    ['--model', 'm', '--api-keys-file', 'keys', '--admin-keys-file', 'admins'],
+    ['--model', 'm', '--backend', 'auto', '--gpu-device', '2', '--enforce-eager', 'off'],
+    ['--model', 'm', '--backend', 'cuda', '--gpu-device', '0'],
+    ['--model', 'm', '--backend', 'cpu', '--gpu-device=-1'],
+    ['--model', 'm', '--backend', 'cpu', '--isa', 'avx2', '--activations', 'f32'],
+    ['--model', 'm', '--backend', 'cuda', '--activations', 'i8'],
+  ];
+  for (const args of cases) {
+    const config: Config = readConfig(args, {});
+    const printed = printConfig(config);
+    // What a backend does not know is not printed, since it could not be said.
+    const unsaid = config.backend === 'cuda' ? { threads: readConfig(['--model', 'm'], {}).threads } : {};
+    assert.equal(readConfig(['--config', file(printed)], {}), { ...config, ...unsaid }, printed);
+  }
+});
+
+test('a body of the most tokens has room among the answers', async () => {
+  assert.match(
+    await faultOf(['--model', 'm', '--max-answer-bytes-in-flight', '4194303']),
+    '--max-body-bytes must be at most a quarter of --max-answer-bytes-in-flight, got 1048576 and 4194303',
+  );
+  const config = readConfig(['--model', 'm', '--max-answer-bytes-in-flight', '4194304'], {});
+  assert.is(config['max-answer-bytes-in-flight'], 4 * config['max-body-bytes']);
+});
+
+test('admin keys without keys would guard nothing, and are refused', async () => {
+  assert.is(
+    await faultOf(['--model', 'm'], { RUNNEL_ADMIN_KEYS_FILE: 'admins' }),
+    'RUNNEL_ADMIN_KEYS_FILE needs --api-keys-file beside it: without that, requests need no key at all. One file may be both.',
+  );
+});
+
+test('what computes is said by a flag, a variable or the file alike, and −1 is the CPU', () => {
+  const backendBy = (args: string[], env: NodeJS.ProcessEnv = {}) =>
+    backendOf(readConfig(['--model', 'm', ...args], env));
+  assert.is(backendBy([]), 'auto');
+  for (const backend of ['auto', 'cpu', 'cuda'] as const) {
+    assert.is(backendBy(['--backend', backend]), backend);
+    assert.is(backendBy([], { RUNNEL_BACKEND: backend }), backend);
+    assert.is(backendBy(['--config', file({ backend })]), backend);
+  }
+  assert.is(backendBy(['--gpu-device=-1']), 'cpu');
+  assert.is(backendBy([], { RUNNEL_GPU_DEVICE: '-1' }), 'cpu');
+  assert.is(backendBy(['--config', file({ 'gpu-device': -1 })]), 'cpu');
+  assert.is(backendBy(['--backend', 'auto', '--gpu-device', '3']), 'auto');
+});
+
+test('lists are repeated flags or have commas, in lower case where case has no meaning', () => {
+  const args = ['--model', 'm', '--allowed-hosts', 'A.example, b.example', '--allowed-hosts', '10.0.0.1'];
+  assert.equal(readConfig(args, {})['allowed-hosts'], ['a.example', 'b.example', '10.0.0.1']);
+});
+
+test('hosts have no port and origins no path, and a star is neither', async () => {
+  for (const host of ['a:80', 'http://a', '*', 'a/b', '', '.']) {
+    assert.match(await faultOf(['--model', 'm', '--allowed-hosts', host]), 'must be host names', host);
+  }
+  const wrong = ['*', 'https://a/', 'https://a/b', 'a.example', 'null', 'ftp://a', 'https://A'];
+  const wrongPatterns = [
+    'https://a:*',
+    'http://*:*',
+    'http://*',
+    'http://localhost:*/',
+    'http://LOCALHOST:*',
+    'http://a@localhost:*',
+  ];
+  for (const origin of [...wrong, ...wrongPatterns]) {
+    assert.match(await faultOf(['--model', 'm', '--cors-origins', origin]), 'must be origins', origin);
+  }
+  const right = ['http://localhost:*', 'https://127.0.0.1:*', 'http://[::1]:*'];
+  assert.equal(readConfig(['--model', 'm', '--cors-origins', right.join()], {})['cors-origins'], right);
+});
+
+test('an address beyond loopback needs keys', async () => {
+  for (const host of ['127.0.0.1', '127.1.2.3', 'localhost', '::1']) {
+    assert.is(readConfig(['--model', 'm', '--host', host], {}).host, host);
+  }
+  for (const host of ['0.0.0.0', '::', '10.0.0.1', 'models.example', '128.0.0.1', '127.example']) {
+    const message = await faultOf(['--model', 'm', '--host', host]);
+    assert.match(message, `--host must be a loopback address, got "${host}"`);
+    assert.match(message, '--api-keys-file');
+    assert.is(readConfig(['--model', 'm', '--host', host, '--api-keys-file', 'keys'], {}).host, host);
+  }
+});
+
+test('settings that contradict each other are refused by their names', async () => {
+  assert.is(
+    await faultOf(['--model', 'm', '--memory-bytes', '2000'], { RUNNEL_KV_CACHE_BYTES: '1000' }),
+    '--memory-bytes and RUNNEL_KV_CACHE_BYTES cannot be obeyed together: leave one of them out.',
+  );
+  assert.is(
+    await faultOf(['--model', 'm', '--backend', 'cuda'], { RUNNEL_GPU_DEVICE: '-1' }),
+    '--backend cuda and RUNNEL_GPU_DEVICE -1, which is the CPU, cannot be obeyed together: leave one of them out.',
+  );
+  const unknown: [string[], NodeJS.ProcessEnv, string][] = [
+    [
+      ['--backend', 'cuda', '--threads', '2'],
+      {},
+      '--threads means nothing to the only runner that --backend cuda',
+    ],
+    [
+      ['--enforce-eager', 'on'],
+      { RUNNEL_BACKEND: 'cpu' },
+      '--enforce-eager means nothing .* RUNNEL_BACKEND cpu',
+    ],
+    [['--backend', 'cpu', '--gpu-device', '0'], {}, '--gpu-device means nothing .* --backend cpu'],
+    [['--gpu-device=-1', '--enforce-eager', 'off'], {}, '--enforce-eager means nothing .* --gpu-device -1'],
+    [['--backend', 'cuda', '--memory-bytes', '9'], {}, '--memory-bytes means nothing .* --backend cuda'],
+    [['--backend', 'cuda', '--isa', 'avx2'], {}, '--isa means nothing .* --backend cuda'],
+    [['--activations', 'f32'], {}, '--activations f32 is what cpu-runner alone .*: say --backend cpu too.$'],
+    [
+      ['--backend', 'cuda'],
+      { RUNNEL_ACTIVATIONS: 'f32' },
+      'RUNNEL_ACTIVATIONS f32 is what cpu-runner alone computes with',
+    ],
+    [
+      ['--mixed-batches', 'off', '--mixed-prefill-tokens', '9'],
+      {},
+      '^--mixed-prefill-tokens means nothing where --mixed-batches is off: leave one of them out.$',
+    ],
+  ];
+  for (const [args, env, message] of unknown)
+    assert.match(await faultOf(['--model', 'm', ...args], env), new RegExp(message));
+  const socket = ['--model', 'm', '--uds', '/run/runnel.sock'];
+  assert.match(await faultOf([...socket, '--port', '80']), '--uds and --port cannot be obeyed together');
+  assert.match(
+    await faultOf(socket, { RUNNEL_HOST: '::1' }),
+    '--uds and RUNNEL_HOST cannot be obeyed together',
+  );
+  assert.is(
+    await faultOf(['--model', 'm', '--max-body-bytes-in-flight', '1048575']),
+    '--max-body-bytes must be at most --max-body-bytes-in-flight, got 1048576 and 1048575.',
+  );
+  assert.match(
+    await faultOf(['--model', 'm', '--headers-timeout-sec', '31']),
+    '--headers-timeout-sec must be at most --request-timeout-sec, got 31 and 30.',
+  );
+  assert.match(
+    await faultOf(['--model', 'm', '--uds', 'x'.repeat(108)]),
+    'must be a path of at most 107 bytes',
+  );
+});
+
+test.run();

@@ -1,0 +1,105 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { Gate, type GateOptions } from '../../../gateway/generation/admission-gate.ts';
+import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import { generationErrorOf } from '../../fixtures/supervised.ts';
+
+const test = suite('gate');
+const stays = new AbortController().signal;
+const visitor = { deadlineMs: undefined, signal: stays };
+
+function gateWith(changes: Partial<GateOptions> = {}): { gate: Gate; refused: GenerationError[] } {
+  const refused: GenerationError[] = [];
+  const onRefused = (error: GenerationError) => refused.push(error);
+  return {
+    gate: new Gate({ maxWaiting: 3, maxWaitMs: 60_000, now: Date.now, onRefused, ...changes }),
+    refused,
+  };
+}
+
+test('who comes while it is shut waits, and gets in in order when it opens', async () => {
+  const { gate } = gateWith();
+  gate.close();
+  const order: number[] = [];
+  const entered = [1, 2, 3].map(async (number) => {
+    const leave = await gate.enter(visitor);
+    order.push(number);
+    return leave;
+  });
+  assert.is(gate.numWaiting, 3);
+  gate.open();
+  const leaves = await Promise.all(entered);
+  assert.equal(order, [1, 2, 3]);
+  assert.is(gate.numWaiting, 0);
+  let isEmpty = false;
+  const emptied = gate.emptied().then(() => (isEmpty = true));
+  for (const leave of leaves) {
+    assert.not.ok(isEmpty);
+    leave();
+  }
+  await emptied;
+});
+
+test('one that shuts again at once keeps those who had no turn yet', async () => {
+  const { gate } = gateWith();
+  gate.close();
+  let isIn = false;
+  const entered = gate.enter(visitor).then((leave) => {
+    isIn = true;
+    leave();
+  });
+  gate.open();
+  gate.close();
+  await gate.emptied();
+  await Promise.resolve();
+  assert.not.ok(isIn);
+  assert.is(gate.numWaiting, 1);
+  gate.open();
+  await entered;
+});
+
+test('a clock that is set costs nobody the rest of a wait', async () => {
+  let nowMs = 1_800_000_000_000;
+  const { gate } = gateWith({ now: () => nowMs });
+  gate.close();
+  const waits = [gate.enter(visitor), gate.enter({ ...visitor, deadlineMs: nowMs + 60_000 })];
+  nowMs += 3_600_000;
+  // Shut again at once: who waits begins to wait anew.
+  gate.open();
+  gate.close();
+  // Later than any timer that a wait of no time would have set.
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  assert.is(gate.numWaiting, 2);
+  gate.open();
+  for (const leave of await Promise.all(waits)) leave();
+});
+
+test('each wait has its end: the bound, the deadline, the server’s limit, the client’s leaving', async () => {
+  const { gate, refused } = gateWith({ maxWaitMs: 30 });
+  gate.close();
+  const past = await generationErrorOf(gate.enter({ ...visitor, deadlineMs: Date.now() - 1 }));
+  assert.match(past.message, 'deadline');
+  const client = new AbortController();
+  const waits = [
+    gate.enter({ ...visitor, deadlineMs: Date.now() + 10 }),
+    gate.enter(visitor),
+    gate.enter({ ...visitor, signal: client.signal }),
+  ].map(generationErrorOf);
+  const full = await generationErrorOf(gate.enter(visitor));
+  assert.equal([full.code, full.retriable, full.retryAfterSec], ['QUEUE_FULL', true, 1]);
+  client.abort();
+  const [late, limited, gone] = await Promise.all(waits);
+  assert.equal([late?.code, limited?.code, gone?.code], ['TIMEOUT', 'TIMEOUT', 'CANCELLED']);
+  assert.match(late?.message ?? '', 'deadline');
+  assert.match(limited?.message ?? '', '0.03 s');
+  assert.is(gate.numWaiting, 0);
+  const codes = refused.map(({ code }) => code).sort();
+  assert.equal(
+    codes,
+    ['CANCELLED', 'QUEUE_FULL', 'TIMEOUT', 'TIMEOUT', 'TIMEOUT'],
+    'each refusal is counted',
+  );
+  await generationErrorOf(gate.enter({ ...visitor, signal: client.signal }));
+});
+
+test.run();

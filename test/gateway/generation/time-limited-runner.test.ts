@@ -1,0 +1,75 @@
+import { getEventListeners } from 'node:events';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
+import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { errorOf } from '../../fixtures/errors.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { collect, requestOf } from '../../fixtures/supervised.ts';
+import { within } from '../../fixtures/within.ts';
+
+const test = suite('time-limited runner');
+
+const NOW_MS = 1_000_000;
+
+function limited(limitMs: number): { inner: ScriptedRunner; runner: TimeLimitedRunner } {
+  const inner = new ScriptedRunner();
+  return { inner, runner: new TimeLimitedRunner(inner, limitMs, () => NOW_MS) };
+}
+
+async function timeoutOf(action: () => unknown): Promise<GenerationError> {
+  const error = await within(5000, 'the timeout', errorOf(action));
+  if (!(error instanceof GenerationError)) throw error;
+  assert.is(error.code, 'TIMEOUT');
+  assert.ok(error.retriable);
+  return error;
+}
+
+test('an answer that takes longer than the server allows is cancelled and ends with TIMEOUT', async () => {
+  const { inner, runner } = limited(20);
+  inner.script = [[1, 2], 'wait'];
+  const error = await timeoutOf(() => collect(runner, requestOf([1], 10)));
+  assert.match(error.message, 'within 0.02 s');
+  assert.is(inner.cancelled, 1);
+});
+
+test('the earlier of deadline and limit counts', async () => {
+  const { inner, runner } = limited(60_000);
+  inner.script = ['wait'];
+  const error = await timeoutOf(() => collect(runner, requestOf([1], 10, { deadlineMs: NOW_MS + 20 })));
+  assert.match(error.message, 'deadline');
+  const far = limited(20);
+  far.inner.script = ['wait'];
+  const farRequest = requestOf([1], 10, { deadlineMs: NOW_MS + 1e14 });
+  assert.match((await timeoutOf(() => collect(far.runner, farRequest))).message, 'limit');
+});
+
+test('a deadline that has passed is refused before the runner hears of it', async () => {
+  const { inner, runner } = limited(60_000);
+  await timeoutOf(() =>
+    runner.generate(requestOf([1], 10, { deadlineMs: NOW_MS }), new AbortController().signal),
+  );
+  assert.is(inner.requests.length, 0);
+});
+
+test('an answer in time is as it would be; a cancel stays a cancel', async () => {
+  const { inner, runner } = limited(60_000);
+  inner.script = [[1, 2], [3]];
+  assert.equal(await collect(runner, requestOf([1], 3)), [1, 2, 3]);
+  inner.script = ['wait'];
+  const leave = new AbortController();
+  const reading = errorOf(() => collect(runner, requestOf([1], 3), { signal: leave.signal }));
+  leave.abort();
+  assert.is(((await reading) as GenerationError).code, 'CANCELLED');
+});
+
+// Node keeps a signal that is made of others for as long as somebody listens to it.
+test('an answer that has ended listens to its signal no more', async () => {
+  const { inner, runner } = limited(60_000);
+  inner.script = [[1, 2], [3]];
+  const { signal } = new AbortController();
+  await collect(runner, requestOf([1], 3), { signal });
+  assert.equal(getEventListeners(signal, 'abort'), []);
+});
+
+test.run();

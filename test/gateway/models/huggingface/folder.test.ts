@@ -1,0 +1,176 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { ModelFileError } from '../../../../gateway/errors/model-file-error.ts';
+import { loadModel } from '../../../../gateway/models/load-model.ts';
+import { ModelSlot } from '../../../../gateway/models/model-slot.ts';
+import { readModel } from '../../../../gateway/models/read-model.ts';
+import { errorOf } from '../../../fixtures/errors.ts';
+import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
+import { tinyTokenizerJson } from '../../../fixtures/tiny-tokenizer-json.ts';
+
+const test = suite('Hugging Face folder');
+const folder = temporaryFolder();
+/** Hostile files are refused within so long. */
+const refusedMs = 1000;
+
+type Files = Readonly<Record<string, unknown>>;
+
+const whole: Files = {
+  'config.json': {
+    architectures: ['LlamaForCausalLM'],
+    model_type: 'llama',
+    vocab_size: 300,
+    max_position_embeddings: 512,
+    torch_dtype: 'bfloat16',
+    eos_token_id: 263,
+  },
+  'generation_config.json': { eos_token_id: [263, 262] },
+  'tokenizer_config.json': { bos_token: { content: '<|bos|>' }, eos_token: '<|im_end|>', chat_template: 'T' },
+  'tokenizer.json': tinyTokenizerJson(),
+  'model.safetensors': '',
+};
+let written = 0;
+
+/** Files replace those of the whole folder; undefined leaves one out. Text is written as it is. */
+function folderWith(files: Files = {}): string {
+  const path = join(folder.path, `parent-${written++}`, 'model');
+  mkdirSync(path, { recursive: true });
+  for (const [name, value] of Object.entries({ ...whole, ...files })) {
+    if (value === undefined) continue;
+    const isRaw = typeof value === 'string' || value instanceof Uint8Array;
+    writeFileSync(join(path, name), isRaw ? value : JSON.stringify(value));
+  }
+  return path;
+}
+
+async function fault(files: Files, exitCode = 65): Promise<string> {
+  const path = folderWith(files);
+  const start = performance.now();
+  const error = await errorOf(() => readModel(path));
+  const elapsedMs = performance.now() - start;
+  assert.instance(error, ModelFileError, error.stack ?? '');
+  assert.is((error as ModelFileError).exitCode, exitCode);
+  assert.ok(error.message.includes(path), error.message);
+  assert.ok(error.message.length < 2000 && error.message.endsWith('.'), error.message);
+  assert.ok(elapsedMs < refusedMs, `${elapsedMs} ms: ${error.message}`);
+  return error.message;
+}
+
+test('a folder gives what a GGUF file gives', async () => {
+  const path = folderWith();
+  const model = await loadModel(path);
+  assert.is(model.id, 'model');
+  assert.is(model.architecture, 'llama');
+  assert.is(model.contextLength, 512);
+  assert.is(model.quantKind, 'BF16');
+  assert.is(model.tokenizer.kind, 'hf-json');
+  assert.is(model.tokenizer.vocabSize, 300);
+  assert.is(model.tokenizer.bosId, 262);
+  assert.is(model.tokenizer.eosId, 263);
+  assert.equal(model.stopIds, [263, 262]);
+  assert.ok(model.chatTemplate !== undefined);
+  assert.equal(model.tokenizer.encode('hello', { addSpecial: true, parseSpecial: false }), [259]);
+  assert.equal([...model.tokenizer.bytes(299)], [], 'an id that the tokenizer does not name');
+  model.chatTemplate?.close();
+});
+
+test('the template may have a file of its own, or be one of several', async () => {
+  assert.is((await readModel(folderWith())).template, 'T');
+  assert.is((await readModel(folderWith({ 'chat_template.jinja': 'J' }))).template, 'J');
+  const several = [
+    { name: 'tool_use', template: 'U' },
+    { name: 'default', template: 'D' },
+  ];
+  assert.is(
+    (await readModel(folderWith({ 'tokenizer_config.json': { chat_template: several } }))).template,
+    'D',
+  );
+  assert.is((await readModel(folderWith({ 'tokenizer_config.json': undefined }))).template, undefined);
+});
+
+test('tokenizer.json is looked for beside the model, where the gateway was started, and beside its folder', async () => {
+  const path = folderWith({ 'tokenizer.json': undefined });
+  const paths = [
+    join(path, 'tokenizer.json'),
+    join(process.cwd(), 'tokenizer.json'),
+    join(path, '..', 'tokenizer.json'),
+  ];
+  const error = await errorOf(() => readModel(path));
+  assert.match(error.message, `Tokenizer not found. Searched paths: ${paths.join(', ')}.`);
+  writeFileSync(join(path, '..', 'tokenizer.json'), JSON.stringify(tinyTokenizerJson()));
+  assert.is((await readModel(path)).tables.kind, 'hf-json');
+});
+
+test('a folder is read again when its weights have changed, and not before', async () => {
+  const path = folderWith();
+  const slot = new ModelSlot(path);
+  await slot.refresh();
+  const model = slot.current;
+  await slot.refresh();
+  assert.is(slot.current, model);
+  rmSync(join(path, 'model.safetensors'));
+  writeFileSync(join(path, 'model.safetensors'), 'others');
+  await slot.refresh();
+  assert.is.not(slot.current, model);
+  slot.close();
+});
+
+test('weights are safetensors; a pickle is refused with the reason', async () => {
+  assert.match(
+    await fault({ 'model.safetensors': undefined }),
+    'neither model.safetensors nor model.safetensors.index.json',
+  );
+  const pickle = { 'model.safetensors': undefined, 'pytorch_model.bin': 'x' };
+  assert.match(await fault(pickle), 'a pickle (pytorch_model.bin), which can run programs');
+  const sharded = folderWith({ 'model.safetensors': undefined, 'model.safetensors.index.json': '{}' });
+  assert.is((await readModel(sharded)).architecture, 'llama');
+});
+
+test('what is missing or cannot be is named', async () => {
+  const config = (changes: object) => ({
+    'config.json': { ...(whole['config.json'] as object), ...changes },
+  });
+  assert.match(await fault({ 'config.json': undefined }, 66), 'there is no config.json in it');
+  assert.match(await fault(config({ model_type: 'mamba' })), 'architecture "mamba", which is not supported');
+  assert.match(await fault(config({ vocab_size: undefined })), 'does not say vocab_size');
+  assert.match(
+    await fault(config({ max_position_embeddings: undefined })),
+    'does not say max_position_embeddings',
+  );
+  assert.match(await fault(config({ vocab_size: 2 ** 40 })), 'at vocab_size');
+  assert.match(
+    await fault({ ...config({ vocab_size: 200, eos_token_id: null }), 'generation_config.json': undefined }),
+    'has the token 264, but its config.json says',
+  );
+  assert.match(await fault(config({ eos_token_id: 300 })), 'eos_token_id is 300');
+  assert.match(
+    await fault({ 'generation_config.json': { eos_token_id: 'x' } }),
+    'generation_config.json in it',
+  );
+});
+
+test('hostile files are refused within a second, with a sentence', async () => {
+  for (const name of ['config.json', 'tokenizer.json', 'tokenizer_config.json', 'generation_config.json']) {
+    assert.match(await fault({ [name]: '' }), `${name} in it is not JSON`);
+    assert.match(await fault({ [name]: '{"model_type":' }), `${name} in it is not JSON`);
+    assert.match(await fault({ [name]: Uint8Array.of(0x7b, 0xff, 0x7d) }), `${name} in it is not UTF-8`);
+    assert.match(await fault({ [name]: '[]' }), 'is not as it should be');
+    await fault({ [name]: '['.repeat(100_000) });
+    await fault({ [name]: `${'['.repeat(100_000)}${']'.repeat(100_000)}` });
+  }
+  assert.match(
+    await fault({ 'config.json': ' '.repeat(2 ** 20 + 1) }),
+    '1048577 bytes; at most 1048576 are allowed',
+  );
+  const many = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`t${index}`, 5]));
+  assert.match(
+    await fault({ 'tokenizer.json': tinyTokenizerJson({}, { vocab: many }) }),
+    'both have the id 5',
+  );
+  const merges = Array.from({ length: 100_000 }, () => 'a a');
+  assert.match(await fault({ 'tokenizer.json': tinyTokenizerJson({}, { merges }) }), 'is there twice');
+});
+
+test.run();

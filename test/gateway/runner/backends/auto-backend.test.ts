@@ -1,0 +1,200 @@
+/** When the CPU computes instead of CUDA, and when the device is looked at again. */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import {
+  AutoBackend,
+  lossWindowMs,
+  memoryMarginBytes,
+  quarantineMs,
+} from '../../../../gateway/runner/backends/auto-backend.ts';
+import { firstLookMs, maxLookMs } from '../../../../gateway/runner/backends/device-probe.ts';
+import type { Devices } from '../../../../gateway/runner/backends/devices.ts';
+import type { Launch } from '../../../../gateway/runner/backends/runner-launcher.ts';
+import type { RunnerEvent } from '../../../../gateway/runner/supervision/runner-event.ts';
+import { deathBy } from '../../../fixtures/death.ts';
+import { scriptedInfo } from '../../../fixtures/scripted-runner.ts';
+import { VirtualClock } from '../../../fixtures/simulation/virtual-clock.ts';
+import { deviceReport } from '../../../fixtures/stand-in-runners.ts';
+
+const test = suite('auto backend');
+
+interface Subject {
+  readonly auto: AutoBackend;
+  readonly clock: VirtualClock;
+  readonly events: RunnerEvent[];
+  /** Times of the questions. */
+  readonly asked: number[];
+  /** Launches that were to move back. */
+  readonly moved: Launch[];
+  devices: Devices;
+  mayMove: boolean;
+  /** A runner on the device dies so, and one on the CPU is ready. */
+  fail(code: number, readyForMs?: number): void;
+  /** Up to the next look, and until it has been answered. */
+  look(): Promise<void>;
+}
+
+function subject(): Subject {
+  const clock = new VirtualClock();
+  const it = {
+    clock,
+    events: [],
+    asked: [],
+    moved: [],
+    devices: 'No answer.',
+    mayMove: true,
+  } as unknown as Subject;
+  const auto = new AutoBackend({
+    command: () => ({ file: 'cuda-runner', args: [] }),
+    cpuCommand: () => ({ file: 'cpu-runner', args: [] }),
+    gpuDevice: 0,
+    inquiry: {
+      ask: async () => {
+        it.asked.push(clock.now());
+        return it.devices;
+      },
+    },
+    log: (event) => it.events.push(event),
+    clock,
+    moveBack: (launch) => {
+      if (it.mayMove) it.moved.push(launch);
+      return it.mayMove;
+    },
+  });
+  return Object.assign(it, {
+    auto,
+    fail: (code: number, readyForMs?: number) => {
+      const death = { ...deathBy({ code }), readyForMs };
+      assert.is(auto.cuda.fallback?.({ reason: `Status ${code}.`, death }), auto.cpu);
+      auto.cpu.onReady?.(scriptedInfo);
+    },
+    look: async () => {
+      assert.ok(clock.ringNext(), 'a look is to come');
+      await nextTurn();
+    },
+  });
+}
+
+test('it announces the fallback, looks less and less often, and goes back when the device answers', async () => {
+  const it = subject();
+  assert.equal(it.auto.cuda.status?.(), { requested: 'auto', isFallback: false });
+  it.fail(69);
+  assert.equal(it.events, [
+    {
+      level: 'warn',
+      event: 'backend_fallback',
+      msg: 'CUDA backend requested but not available, falling back to CPU',
+      reason: 'Status 69.',
+    },
+  ]);
+  const status = { requested: 'auto', isFallback: true, reason: 'Status 69.' };
+  assert.equal(it.auto.cpu.status?.(), { ...status, looksAgainInMs: firstLookMs });
+  for (let round = 0; round < 8; round++) await it.look();
+  const gaps = it.asked.map((time, index) => time - (it.asked[index - 1] ?? 0));
+  assert.equal(
+    gaps.slice(0, 4),
+    [1, 2, 4, 8].map((times) => times * firstLookMs),
+  );
+  assert.equal(gaps.slice(-2), [maxLookMs, maxLookMs]);
+  assert.is(it.auto.cpu.status?.().reason, 'No answer.', 'the newest reason is told');
+
+  it.devices = deviceReport();
+  await it.look();
+  assert.equal(it.moved, [it.auto.cuda]);
+  assert.is(it.clock.numTimers, 0, 'nothing is looked for any more');
+  it.auto.cuda.onReady?.(scriptedInfo);
+  assert.equal(it.auto.cuda.status?.(), { requested: 'auto', isFallback: false });
+  assert.is(it.events.at(-1)?.msg, 'Initialized CUDA device for inference');
+});
+
+test('before a runner is started the device is asked: it starts none where it does not answer', async () => {
+  const it = subject();
+  assert.is(await it.auto.cuda.prepare?.(), it.auto.cpu);
+  assert.is(it.events[0]?.reason, 'No answer.');
+  assert.is(it.auto.cuda.status?.().isFallback, true);
+  it.devices = deviceReport();
+  assert.is(await it.auto.cuda.prepare?.(), undefined);
+});
+
+test('a device that answers and serves nobody is not tried more and more often', async () => {
+  const it = subject();
+  it.devices = deviceReport();
+  it.fail(69);
+  for (let round = 0; round < 7; round++) {
+    await it.look();
+    it.fail(69);
+  }
+  assert.is(it.moved.length, 7);
+  assert.is(it.auto.cpu.status?.().looksAgainInMs, maxLookMs);
+});
+
+test('a device that is lost twice in a while is left alone for long; one that had served for long is not', async () => {
+  const it = subject();
+  it.devices = deviceReport();
+  it.fail(79, 1000);
+  await it.look();
+  assert.is(it.events.filter(({ event }) => event === 'device_quarantined').length, 0);
+  it.fail(79, 1000);
+  assert.is(it.events.filter(({ event }) => event === 'device_quarantined').length, 1);
+  assert.is(it.auto.cpu.status?.().looksAgainInMs, quarantineMs);
+  await it.look();
+  assert.is(it.moved.length, 2);
+  it.clock.jump(lossWindowMs);
+  it.fail(79, lossWindowMs);
+  assert.is(it.auto.cpu.status?.().looksAgainInMs, firstLookMs);
+});
+
+test('where the model did not fit, more memory must be free than when it did not', async () => {
+  const it = subject();
+  const free = (free_bytes: number) => (it.devices = deviceReport({ free_bytes }));
+  it.fail(71);
+  free(1e9);
+  await it.look();
+  free(1e9 + memoryMarginBytes - 1);
+  await it.look();
+  assert.is(it.moved.length, 0);
+  free(1e9 + memoryMarginBytes);
+  await it.look();
+  assert.is(it.moved.length, 1);
+});
+
+test('a device whose memory others have taken is left to them', async () => {
+  const it = subject();
+  it.auto.cuda.onReady?.({ ...scriptedInfo, weightsBytes: 800, kvCacheBytes: 200 });
+  it.fail(79, 1000);
+  it.devices = deviceReport({ free_bytes: 999 });
+  await it.look();
+  assert.is(it.auto.cpu.status?.().reason, 'The CUDA device 0 has 999 bytes free, and the runner had 1000.');
+  it.devices = deviceReport({ free_bytes: 1000 });
+  await it.look();
+  assert.is(it.moved.length, 1);
+});
+
+test('a device is looked at again when the move has to wait', async () => {
+  const it = subject();
+  it.devices = deviceReport();
+  it.mayMove = false;
+  it.fail(69);
+  await it.look();
+  it.mayMove = true;
+  await it.look();
+  assert.is(it.moved.length, 1);
+});
+
+test('who is left looks no more, whatever was asked, until a runner is ready again', async () => {
+  const it = subject();
+  it.devices = deviceReport();
+  it.fail(69);
+  assert.ok(it.clock.ringNext());
+  it.auto.cpu.leave?.();
+  await nextTurn();
+  assert.is(it.moved.length, 0);
+  assert.is(it.clock.numTimers, 0);
+  assert.is(it.auto.cpu.status?.().looksAgainInMs, undefined);
+  it.auto.cpu.onReady?.(scriptedInfo);
+  it.auto.cpu.onReady?.(scriptedInfo);
+  assert.is(it.clock.numTimers, 1);
+});
+
+test.run();

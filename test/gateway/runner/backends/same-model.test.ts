@@ -1,0 +1,28 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { differenceOf } from '../../../../gateway/runner/backends/same-model.ts';
+import type { RunnerInfo } from '../../../../gateway/runner/runner.ts';
+import { byteModel } from '../../../fixtures/byte-model.ts';
+import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
+
+const test = suite('same-model');
+
+test('file, architecture and size of the vocabulary have to be those that the gateway has read', () => {
+  const same: RunnerInfo = {
+    ...(new ScriptedRunner().status().info as RunnerInfo),
+    modelIdentity: `xxh3-0123456789abcdef-${byteModel.file}`,
+    architecture: byteModel.architecture,
+    vocabSize: byteModel.tokenizer.vocabSize,
+  };
+  assert.is(differenceOf(byteModel, same), undefined);
+  const others: [Partial<RunnerInfo>, RegExp][] = [
+    [{ modelIdentity: 'xxh3-0123456789abcdef-1-2-3' }, /another file than .*bytes\.gguf/],
+    [{ modelIdentity: `${same.modelIdentity}4` }, /another file/],
+    [{ architecture: 'gpt2' }, /a model of architecture gpt2, but .*bytes\.gguf says llama/],
+    [{ vocabSize: 257 }, /draws from 257 tokens, but the vocabulary of .*bytes\.gguf has 258/],
+  ];
+  for (const [change, reason] of others)
+    assert.match(differenceOf(byteModel, { ...same, ...change }) ?? '', reason);
+});
+
+test.run();

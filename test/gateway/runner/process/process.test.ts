@@ -1,0 +1,107 @@
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { type RunnerProcess, spawnRunner } from '../../../../gateway/runner/process/process.ts';
+import { within } from '../../../fixtures/within.ts';
+
+const lines: string[] = [];
+
+function run(script: string): RunnerProcess {
+  lines.length = 0;
+  return spawnRunner({ file: process.execPath, args: ['-e', script] }, (line) => lines.push(line));
+}
+
+function exitOf(child: RunnerProcess) {
+  return within(10_000, 'the exit', child.exited);
+}
+
+async function outputOf(child: RunnerProcess): Promise<string> {
+  const chunks: Buffer[] = [];
+  for await (const chunk of child.stdout) chunks.push(chunk);
+  return Buffer.concat(chunks).toString();
+}
+
+const runnerProcess = suite('runner process');
+
+runnerProcess('carries bytes both ways and ends with the end of stdin', async () => {
+  const child = run('process.stdin.pipe(process.stdout)');
+  const output = outputOf(child);
+  child.stdin.end('hello');
+  assert.equal(await exitOf(child), { code: 0, signal: undefined, spawnError: undefined });
+  assert.is(await output, 'hello');
+});
+
+runnerProcess('takes a great deal of output that looks like nothing', async () => {
+  const child = run('for (let i = 0; i < 64; i++) process.stdout.write(Buffer.alloc(1 << 20))');
+  let numBytes = 0;
+  child.stdout.on('data', (chunk: Buffer) => {
+    numBytes += chunk.length;
+  });
+  await exitOf(child);
+  await within(5000, 'the end of the output', child.outputClosed);
+  assert.is(numBytes, 64 << 20);
+});
+
+runnerProcess('says how it died', async () => {
+  const exits = run('process.exit(65)');
+  exits.stdout.resume();
+  assert.equal(await exitOf(exits), { code: 65, signal: undefined, spawnError: undefined });
+  const killed = run('setInterval(() => {}, 1000)');
+  killed.stdout.resume();
+  killed.kill('SIGKILL');
+  assert.equal(await exitOf(killed), { code: undefined, signal: 'SIGKILL', spawnError: undefined });
+  killed.kill('SIGKILL');
+});
+
+runnerProcess('says why it could not be started', async () => {
+  for (const file of ['/no/such/runner', '/etc/passwd']) {
+    const child = spawnRunner({ file, args: [] }, () => {});
+    child.stdin.on('error', () => {});
+    child.stdout.resume();
+    assert.is(child.pid, undefined);
+    assert.match((await exitOf(child)).spawnError ?? '', new RegExp(`spawn ${file} E`));
+  }
+});
+
+runnerProcess(
+  'is a start that failed when there is no descriptor left for its pipes; devices, versions and downloads say so too',
+  async () => {
+    const script = fileURLToPath(new URL('../../../fixtures/spawn-without-descriptors.ts', import.meta.url));
+    const args = ['--nofile=128', process.execPath, '--import', 'tsx', script];
+    const child = spawnRunner({ file: 'prlimit', args }, (line) => lines.push(line));
+    const output = outputOf(child);
+    assert.equal(
+      await exitOf(child),
+      { code: 0, signal: undefined, spawnError: undefined },
+      lines.join('\n'),
+    );
+    assert.equal(JSON.parse(await output), {
+      pid: null,
+      spawnError: `spawn ${process.execPath} EMFILE`,
+      devices: `${process.execPath} devices gave no report: spawn ${process.execPath} EMFILE.`,
+      version: `${process.execPath} does not run: spawn ${process.execPath} EMFILE`,
+      download: 'PullError: Downloading by `python3` failed: spawn python3 EMFILE.',
+    });
+  },
+);
+
+runnerProcess('hands over the lines of stderr and keeps the last', async () => {
+  const child = run('console.error("one"); console.error("two\\u0007")');
+  child.stdout.resume();
+  await exitOf(child);
+  await within(5000, 'the end of the output', child.outputClosed);
+  assert.equal(lines, ['one', 'two\\u0007']);
+  assert.is(child.stderrTail, 'one\ntwo\\u0007\n');
+});
+
+runnerProcess('shows its environment without secrets', async () => {
+  process.env.RUNNEL_API_KEY = 'canary';
+  process.env.RUNNEL_TEST_PLAIN = 'plain';
+  const script = 'const { RUNNEL_API_KEY, RUNNEL_TEST_PLAIN } = process.env;';
+  const child = run(`${script} process.stdout.write(JSON.stringify({ RUNNEL_API_KEY, RUNNEL_TEST_PLAIN }))`);
+  assert.is(await outputOf(child), '{"RUNNEL_TEST_PLAIN":"plain"}');
+  delete process.env.RUNNEL_API_KEY;
+  delete process.env.RUNNEL_TEST_PLAIN;
+});
+
+runnerProcess.run();

@@ -1,0 +1,65 @@
+import { mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { FileWatch, fileIdentity } from '../../../../gateway/runner/supervision/file-watch.ts';
+import { within } from '../../../fixtures/within.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'runnel-file-watch-'));
+const path = join(directory, 'model.gguf');
+
+function changeOf(before: Promise<string>) {
+  let watch: FileWatch | undefined;
+  const changed = new Promise<void>((resolve) => {
+    watch = new FileWatch(path, before, 2, resolve);
+  });
+  return { changed: within(2000, 'the notice of a change', changed), stop: () => watch?.stop() };
+}
+
+const fileWatch = suite('file watch');
+
+fileWatch.after(() => rmSync(directory, { recursive: true }));
+
+fileWatch('sees a file come, grow, be replaced and go', async () => {
+  const changes = [
+    () => writeFileSync(path, 'a'),
+    () => writeFileSync(path, 'ab'),
+    () => {
+      writeFileSync(`${path}.new`, 'ab');
+      renameSync(`${path}.new`, path);
+    },
+    () => rmSync(path),
+  ];
+  for (const change of changes) {
+    const before = await fileIdentity(path);
+    const { changed } = changeOf(Promise.resolve(before));
+    change();
+    await changed;
+  }
+});
+
+fileWatch('sees a change that came before it began to look', async () => {
+  const before = fileIdentity(path);
+  await before;
+  writeFileSync(path, 'later');
+  await changeOf(before).changed;
+});
+
+fileWatch('is silent without a change, and when it is stopped', async () => {
+  let numChanges = 0;
+  const before = fileIdentity(path);
+  const silent = new FileWatch(path, before, 1, () => {
+    numChanges += 1;
+  });
+  // Another watch with the same pace shows that there was time to look.
+  const { changed } = changeOf(Promise.resolve('something else'));
+  await changed;
+  assert.is(numChanges, 0);
+  silent.stop();
+  writeFileSync(path, 'too late');
+  await changeOf(before).changed;
+  assert.is(numChanges, 0);
+});
+
+fileWatch.run();

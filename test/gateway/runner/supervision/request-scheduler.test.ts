@@ -1,0 +1,135 @@
+/** Who is with the runner, over clients whose runner is the test. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
+import { GenerationError } from '../../../../gateway/runner/runner.ts';
+import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
+import { Dispatch } from '../../../../gateway/runner/supervision/request-scheduler.ts';
+import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
+import { requestOf } from '../../../fixtures/requests.ts';
+
+const { v1 } = runner;
+const modelIdentity = 'm';
+
+function dispatching() {
+  const told: string[] = [];
+  const dispatch = new Dispatch(new Quarantine(() => 0), {
+    onIdle: () => told.push('idle'),
+    onProven: () => told.push('proven'),
+    onQuarantined: () => told.push('quarantined'),
+  });
+  return {
+    dispatch,
+    told,
+    admit: (...promptIds: number[]) => dispatch.admit(requestOf(promptIds, 5, { modelIdentity })),
+    /** Another runner, which is ready. */
+    connectRunner: (isOnProbation = false) => {
+      const connection = connect();
+      connection.listener.onLetGo = () => dispatch.onLetGo();
+      connection.say(hello, ready);
+      dispatch.onReady(connection.client, modelIdentity, isOnProbation);
+      return {
+        heard: connection.heard,
+        say: connection.say,
+        obeyCancel: (requestId: number) =>
+          connection.say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } }),
+        /** The runner dies of what it computes. */
+        crash: () => {
+          dispatch.onLost();
+          dispatch.onDied(true);
+        },
+      };
+    },
+  };
+}
+
+const test = suite('dispatch');
+
+test('a replacement while a suspect is alone begins anew: the suspect alone, then all', () => {
+  const { admit, connectRunner, dispatch } = dispatching();
+  const first = connectRunner();
+  admit(1);
+  admit(2);
+  first.crash();
+  const second = connectRunner();
+  assert.equal(second.heard, ['generate 1'], 'a suspect is alone');
+  dispatch.takeBack();
+  assert.equal(second.heard, ['generate 1', 'cancel 1']);
+  // Its end was asked for: nobody is told of a death.
+  dispatch.onLost();
+  const third = connectRunner();
+  assert.equal(third.heard, ['generate 1'], 'and alone again with the one that takes over');
+  third.say(step(1, { requestId: 1, tokenIds: [7], finishReason: finishMax }));
+  assert.equal(third.heard, ['generate 1', 'generate 2'], 'the other suspect is next');
+  third.say(step(2, { requestId: 2, tokenIds: [7], finishReason: finishMax }));
+  assert.equal(third.heard.slice(2), ['generate 3', 'generate 4'], 'then all');
+});
+
+test('a runner on probation is proven by a token, and not by a request that ends without one', () => {
+  const { admit, connectRunner, told } = dispatching();
+  const first = admit(1);
+  admit(2);
+  admit(3);
+  const { heard, say, obeyCancel } = connectRunner(true);
+  assert.equal(heard, ['generate 1'], 'one request alone');
+  first.cancel();
+  assert.equal(heard, ['generate 1', 'cancel 1'], 'the next waits until the runner has let go');
+  obeyCancel(1);
+  assert.equal(heard.slice(2), ['generate 2']);
+  assert.equal(told, []);
+  say({ requestError: { requestId: 2, code: v1.ErrorCode.ERROR_CODE_INFERENCE_FAILED } });
+  assert.equal([told, heard.slice(3)], [[], ['generate 3']], 'nor by one that fails');
+  say(step(1, { requestId: 3, tokenIds: [7], finishReason: finishMax }));
+  assert.equal(told, ['proven']);
+});
+
+test('a cancelled request holds its place and its prompt’s tokens until the runner has let go', () => {
+  const { admit, connectRunner, dispatch } = dispatching();
+  const { obeyCancel } = connectRunner();
+  const open = admit(1, 2, 3);
+  admit(4, 5);
+  open.cancel();
+  assert.equal([dispatch.numOpen, dispatch.numOpenTokens], [1, 2]);
+  assert.equal([dispatch.numHeld, dispatch.numHeldTokens], [2, 5]);
+  obeyCancel(1);
+  assert.equal([dispatch.numHeld, dispatch.numHeldTokens], [1, 2]);
+});
+
+test('a request that crashes its runner alone is refused from then on, under another key and seed, too', async () => {
+  const { admit, connectRunner, dispatch, told } = dispatching();
+  const poison = admit(1, 2);
+  const end = poison.next().catch((error: GenerationError) => error.code);
+  connectRunner().crash();
+  connectRunner().crash();
+  assert.is(await end, 'RUNNER_CRASHED');
+  assert.ok(told.includes('quarantined'));
+  const again = requestOf([1, 2], 5, { modelIdentity });
+  const { sampling } = again;
+  for (const change of [{}, { cacheSalt: Uint8Array.of(7) }, { sampling: { ...sampling, seed: 1n } }])
+    assert.throws(() => dispatch.requireHarmless({ ...again, ...change }), /crashes whenever it computes/);
+  dispatch.requireHarmless({ ...again, promptIds: [1, 3] });
+});
+
+test('when all are ended, the runner is told of what it has, and gets none of the others', () => {
+  const { admit, connectRunner, dispatch } = dispatching();
+  admit(1);
+  admit(2);
+  admit(3);
+  connectRunner().crash();
+  const { heard } = connectRunner();
+  dispatch.failAll(new GenerationError('INFERENCE_FAILED', 'It is over.', { retriable: true }));
+  assert.equal(heard, ['generate 1', 'cancel 1']);
+  assert.is(dispatch.numOpen, 0);
+});
+
+test('the last token of an answer ends it, although it was asked for alone', async () => {
+  const { dispatch, connectRunner, told } = dispatching();
+  const open = dispatch.admit(requestOf([1], 1, { modelIdentity }));
+  connectRunner().crash();
+  const second = connectRunner();
+  second.say(step(1, { requestId: 1, tokenIds: [7], finishReason: finishMax }));
+  assert.is((await open.next()).finish, 'max_tokens');
+  assert.equal([second.heard, told], [['generate 1'], ['idle']]);
+});
+
+test.run();

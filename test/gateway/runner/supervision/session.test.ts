@@ -1,0 +1,115 @@
+/** One life, over a process in the test's hands. Whole lives of real processes: recovery.test.ts. */
+import { PassThrough } from 'node:stream';
+import Long from 'long';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import type { RunnerExit } from '../../../../gateway/runner/process/process.ts';
+import { encodeFrame, maxBytesFromRunner } from '../../../../gateway/runner/protocol/frame.ts';
+import { protocolVersion } from '../../../../gateway/runner/protocol/messages.ts';
+import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
+import type { Death } from '../../../../gateway/runner/supervision/exit-policy.ts';
+import { defaultLifeLimits, RunnerLife } from '../../../../gateway/runner/supervision/session.ts';
+import { StepTimes } from '../../../../gateway/runner/supervision/step-times.ts';
+import { systemClock } from '../../../../gateway/system/clock.ts';
+import { until, within } from '../../../fixtures/within.ts';
+
+const { v1 } = runner;
+
+function live(oomKills: () => number | undefined, needsCanary = false, contextLength = () => 100) {
+  let exit: (exit: RunnerExit) => void = () => {};
+  const exited = new Promise<RunnerExit>((resolve) => {
+    exit = resolve;
+  });
+  const stdout = new PassThrough();
+  const heard: string[] = [];
+  let onDied: (death: Death) => void = () => {};
+  const died = new Promise<Death>((resolve) => {
+    onDied = resolve;
+  });
+  const process = {
+    pid: 1,
+    stdin: new PassThrough(),
+    stdout,
+    exited,
+    outputClosed: new Promise<void>((resolve) => stdout.once('close', resolve)),
+    stderrTail: '',
+    dropOutput: () => void stdout.destroy(),
+    kill: (signal: string) => heard.push(signal),
+  };
+  const ignore = (): void => {};
+  const limits = { ...defaultLifeLimits, exitGraceMs: 20 };
+  const support = {
+    spawn: () => process,
+    clock: systemClock,
+    limits,
+    stepTimes: new StepTimes(),
+    oomKills,
+    contextLength,
+  };
+  new RunnerLife({ file: 'runner', args: [] }, needsCanary, support, {
+    onHello: ignore,
+    onLoadProgress: ignore,
+    onReady: () => heard.push('ready'),
+    onHeartbeat: ignore,
+    onStats: ({ numFinished }) => heard.push(`stats of ${numFinished}`),
+    onLetGo: ignore,
+    onStderrLine: ignore,
+    onInternalError: ignore,
+    onLost: () => heard.push('lost'),
+    onDied,
+  });
+  const say = (message: runner.v1.FromRunner.$Properties): void => {
+    stdout.write(encodeFrame(v1.FromRunner.encode(message).finish(), maxBytesFromRunner));
+  };
+  return { exit, died, heard, say };
+}
+
+const killed = { code: undefined, signal: 'SIGKILL', spawnError: undefined };
+
+const test = suite('runner life');
+
+test('the exit is the end, also while a grandchild holds the pipes open, and of what it died is not changed', async () => {
+  const { exit, died, heard } = live(() => undefined);
+  exit(killed);
+  await Promise.resolve();
+  assert.equal(heard, ['lost'], 'nobody is given to a runner that is gone');
+  const death = await within(5000, 'the death', died);
+  assert.equal([death.exit.signal, death.verdict, heard], ['SIGKILL', undefined, ['lost']]);
+});
+
+test('the kernel’s own kills are told from others by its count', async () => {
+  for (const [counts, isOutOfMemory] of [
+    [[4, 5], true],
+    [[4, 4], false],
+    [[undefined, undefined], false],
+  ] as const) {
+    let reads = 0;
+    const { exit, died } = live(() => counts[reads++]);
+    exit(killed);
+    assert.is((await within(5000, 'the death', died)).isOutOfMemory, isOutOfMemory);
+  }
+});
+
+test('a runner that has not answered its canary does not serve, and its statistics are nobody’s', async () => {
+  const { say, exit, died, heard } = live(() => undefined, true);
+  say({ hello: { protocolVersion, kind: 'cpu', build: '1', numericsId: 'n' } });
+  const sizes = {
+    vocabSize: 9,
+    maxModelLen: 9,
+    maxNumSeqs: 1,
+    maxNumBatchedTokens: 8,
+    blockSize: 8,
+    numBlocks: 2,
+  };
+  say({ ready: { modelIdentity: 'm', architecture: 'llama', kvCacheType: 'f16', ...sizes } });
+  say({ stats: { numFinished: Long.fromInt(1) } });
+  const output = { requestId: 1, tokenIds: [1], finishReason: v1.FinishReason.FINISH_REASON_MAX_TOKENS };
+  say({ step: { step: Long.fromInt(1), outputs: [output], firstOutputs: [{ requestId: 1 }] } });
+  say({ stats: { numFinished: Long.fromInt(2) } });
+  await until(5000, 'Statistics', () => heard.length >= 2);
+  assert.equal(heard, ['ready', 'stats of 2']);
+  exit(killed);
+  await within(5000, 'the death', died);
+});
+
+test.run();

@@ -1,0 +1,51 @@
+/**
+ * The supervisor in a simulated world, seed by seed. RUNNEL_TEST_SEED=N runs one seed alone; RUNNEL_TEST_SEEDS=N so many, from
+ * the first. What is simulated: test/fixtures/simulation.
+ */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { faultKinds } from '../../../fixtures/simulation/faults.ts';
+import { emptyCounts, Simulation } from '../../../fixtures/simulation/simulation.ts';
+
+const defaultSeeds = 300;
+
+const simulation = suite('simulation');
+
+const { RUNNEL_TEST_SEED: only, RUNNEL_TEST_SEEDS: numSeeds = String(defaultSeeds) } = process.env;
+const seeds =
+  only === undefined ? Array.from({ length: Number(numSeeds) }, (_, seed) => seed) : [Number(only)];
+
+simulation(`no promise is broken in ${seeds.length} seeds of faults`, async () => {
+  const counts = emptyCounts();
+  const broken: string[] = [];
+  let numRun = 0;
+  for (const seed of seeds) {
+    numRun += 1;
+    try {
+      await new Simulation(seed, counts).run();
+    } catch (error) {
+      broken.push(`RUNNEL_TEST_SEED=${seed}: ${error instanceof Error ? error.message : error}`);
+      if (broken.length === 5) break;
+    }
+  }
+  const shown = (map: ReadonlyMap<string, number>) =>
+    [...map].map(([name, count]) => `${count} ${name}`).join(', ');
+  console.log(`${numRun} seeds, ${counts.events} events, ${counts.deaths} deaths`);
+  console.log(`${counts.pauses} pauses, ${counts.filled} contexts filled`);
+  console.log(`Outcomes: ${shown(counts.outcomes)}`);
+  console.log(`Faults: ${shown(counts.faults)}`);
+  console.log(`Logged: ${shown(counts.logged)}`);
+  assert.is(broken.join('\n'), '');
+  assert.is(numRun, seeds.length, 'every seed was run');
+  if (only !== undefined) return;
+  for (const kind of faultKinds) assert.ok(counts.faults.has(kind), `there was a fault of the kind ${kind}`);
+  assert.ok(counts.pauses > 0, 'there was a pause');
+  assert.ok(counts.filled > 0, 'an answer filled the context');
+  const notReady = counts.outcomes.get('NOT_READY') ?? 0;
+  const numRequests = [...counts.outcomes.values()].reduce((sum, count) => sum + count, 0);
+  assert.ok(notReady < numRequests / 10, `${notReady} of ${numRequests} requests found no runner`);
+  for (const event of ['request_quarantined', 'breaker_opened', 'breaker_closed'])
+    assert.ok(counts.logged.has(event), `${event} was seen`);
+});
+
+simulation.run();

@@ -1,0 +1,97 @@
+/** What a client that does not read makes the gateway hold, when it has asked for all that makes answers large. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import type { GenerateRequest, TokenBatch } from '../../../gateway/runner/runner.ts';
+import { TokenStream } from '../../../gateway/runner/supervision/token-stream.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
+import { wideModel } from '../../fixtures/wide-model.ts';
+import { until, within } from '../../fixtures/within.ts';
+
+const test = suite('held bytes');
+const PATIENCE_MS = 20_000;
+const MAX_HELD_BYTES = 256 * 1024;
+const NUM_TOKENS = 1000;
+/** As long as a token usually is. */
+const TOKEN_BYTES = 6;
+
+/** Makes a token of each answer in every turn of the loop, unless it is paused, or all are stopped. */
+class EagerRunner extends ScriptedRunner {
+  readonly #pumps: { isPaused: boolean; numMade: number }[] = [];
+  isStopped = false;
+
+  /** Whether nothing will come of itself. */
+  get isQuiet(): boolean {
+    return (
+      this.#pumps.length > 0 &&
+      this.#pumps.every(({ isPaused, numMade }) => isPaused || numMade === NUM_TOKENS)
+    );
+  }
+
+  override generate({ topLogprobs = 0 }: GenerateRequest): AsyncIterable<TokenBatch> {
+    const pump = { isPaused: false, numMade: 0 };
+    const stream = new TokenStream((flow) => {
+      pump.isPaused = flow === 'pause';
+    });
+    this.#pumps.push(pump);
+    const topIds = Array.from({ length: topLogprobs }, (_, rank) => 100 + rank);
+    const logprobs = [{ logprob: -1.2345678806304932, topIds, topLogprobs: topIds.map((id) => -id / 7) }];
+    const make = (): void => {
+      if (this.isStopped || pump.numMade === NUM_TOKENS) return;
+      if (!pump.isPaused) stream.push({ requestId: 1, firstIndex: pump.numMade++, tokenIds: [97], logprobs });
+      setImmediate(make);
+    };
+    setImmediate(make);
+    return read(stream);
+  }
+}
+
+async function* read(stream: TokenStream): AsyncGenerator<TokenBatch> {
+  for (;;) yield await stream.next();
+}
+
+/** The writes that are left when a client has read the first one and no other, until nothing more comes. */
+async function heldWrites(numChoices: number): Promise<number[]> {
+  const runner = new EagerRunner();
+  runner.current = { ...runner.current, info: { ...scriptedInfo, vocabSize: 1000, maxModelLen: 4096 } };
+  const { app } = testApp({ runner, model: () => wideModel(TOKEN_BYTES) });
+  const fields = { max_tokens: NUM_TOKENS, n: numChoices, logprobs: true, top_logprobs: 20, stream: true };
+  const response = await app.request('/v1/chat/completions', {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ model: 'bytes', messages: [{ role: 'user', content: 'x' }], ...fields }),
+  });
+  const reader = (response.body as ReadableStream<Uint8Array>).getReader();
+  await reader.read();
+  await until(PATIENCE_MS, 'A pause', () => runner.isQuiet);
+  runner.isStopped = true;
+  const writes: number[] = [];
+  for (;;) {
+    const next = await Promise.race([reader.read(), quiet()]);
+    if (next === undefined || next.value === undefined) break;
+    writes.push(next.value.length);
+  }
+  await within(PATIENCE_MS, 'The cancel', reader.cancel());
+  return writes;
+}
+
+/** Nothing that is there takes so many turns of the loop. */
+async function quiet(): Promise<undefined> {
+  for (let turn = 0; turn < 1000; turn++) await new Promise((resolve) => setImmediate(resolve));
+  return undefined;
+}
+
+// Twice: what its last write had may still be in the connection.
+test('one stream with the most log-probabilities holds no more than it may', async () => {
+  const writes = await heldWrites(1);
+  const held = 2 * writes.reduce((sum, bytes) => sum + bytes, 0);
+  console.log(`${held} bytes are held for one stream`);
+  assert.ok(held > 0 && held <= MAX_HELD_BYTES, `${held} bytes are held`);
+});
+
+test('eight choices at once are not written at once', async () => {
+  const largest = Math.max(...(await heldWrites(8)));
+  assert.ok(largest <= MAX_HELD_BYTES, `${largest} bytes are written at once`);
+});
+
+test.run();

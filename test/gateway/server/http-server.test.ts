@@ -1,0 +1,494 @@
+import { once } from 'node:events';
+import { existsSync, lstatSync, renameSync, writeFileSync } from 'node:fs';
+import { request, type Server } from 'node:http';
+import { connect, createServer } from 'node:net';
+import { join } from 'node:path';
+import type { Hono } from 'hono';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { answerOutside, answerUnreadable } from '../../../gateway/server/app.ts';
+import { LINGER_BYTES } from '../../../gateway/server/connections.ts';
+import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/server/http-server.ts';
+import { streamResponse } from '../../../gateway/server/streams/stream.ts';
+import type { Log } from '../../../gateway/telemetry/log.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { errorOf } from '../../fixtures/errors.ts';
+import { RawClient } from '../../fixtures/raw-client.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+import { until, within } from '../../fixtures/within.ts';
+
+const test = suite('http server');
+const folder = temporaryFolder();
+const MAX_BODY_BYTES = 4096;
+const PATIENCE_MS = 10_000;
+
+/** Times a tenth of those in production, or less. */
+const scaled: HttpLimits = {
+  headersTimeoutMs: 300,
+  requestTimeoutMs: 600,
+  checkIntervalMs: 50,
+  keepAliveTimeoutMs: 200,
+  clientStallTimeoutMs: 30_000,
+  maxConnections: 8,
+  maxRequestsPerConnection: 3,
+  maxHeaders: 64,
+};
+
+const servers: Server[] = [];
+const runner = new ScriptedRunner();
+const errors: unknown[] = [];
+/** Of requests that were answered. */
+const lines: Record<string, unknown>[] = [];
+const quiet = () => {};
+const note = (fields: Record<string, unknown>) => lines.push(fields);
+const log = {
+  debug: note,
+  info: note,
+  warn: quiet,
+  error: (fields: unknown) => errors.push(fields),
+  child: () => log,
+};
+
+/** Closed after the test, whatever becomes of it. */
+function created(limits: Partial<HttpLimits> = {}): Server {
+  const { app } = testApp({ runner, log: log as unknown as Log, maxBodyBytes: MAX_BODY_BYTES });
+  serveAlso(app);
+  const server = createHttpServer(
+    app.fetch,
+    { ...scaled, ...limits },
+    {
+      onError: (error) => answerOutside(error, log as unknown as Log),
+      onUnreadable: (error) => answerUnreadable(error, log as unknown as Log),
+    },
+  );
+  servers.push(server);
+  return server;
+}
+
+/** Any path of which a test says what it does. */
+function serveAlso(app: Hono): void {
+  const failing = (numChunks: number): AsyncIterator<Uint8Array> => {
+    let next = 0;
+    return {
+      async next() {
+        if (next++ === numChunks) throw new Error('a secret of the inside');
+        return { done: false, value: Buffer.from('a chunk;') };
+      },
+    };
+  };
+  app.get('/failing/:chunks', (c) =>
+    streamResponse(c, 'text/plain', failing(Number(c.req.param('chunks'))), { onCancel() {}, onEnd() {} }),
+  );
+  app.get('/throwing', () => {
+    throw 'a secret that is no Error';
+  });
+}
+
+async function start(limits: Partial<HttpLimits> = {}): Promise<{ server: Server; port: number }> {
+  const server = created(limits);
+  const address = await listen(server, { host: '127.0.0.1', port: 0 });
+  return { server, port: 'port' in address ? address.port : 0 };
+}
+
+/** A header with its empty line; the body comes right behind it. */
+function head(length: string, path = '/execute'): string {
+  return `POST ${path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n${length}\r\n\r\n`;
+}
+
+const body = '{"job_id":"a","prompt":"x","max_tokens":9}';
+
+test.before.each(() => {
+  runner.script = [[97, EOS_ID]];
+  runner.refuse = undefined;
+  runner.requests.length = 0;
+  errors.length = 0;
+  lines.length = 0;
+});
+test.after.each(async () => {
+  for (const server of servers.splice(0)) {
+    if (!server.listening) continue;
+    server.closeAllConnections();
+    await close(server);
+  }
+});
+
+test('slow clients: one that is silent, drips its header or stalls its body gets 408 and is closed', async () => {
+  const { port } = await start();
+  const attacks: Record<string, (client: RawClient) => void> = {
+    silent: () => {},
+    'half a header': (client) => client.send('POST /execute HTTP/1.1', 'Host: loc'),
+    'dripping header': (client) => {
+      client.send('GET /health HTTP/1.1', '');
+      const timer = setInterval(() => client.send('X-Drip: 1', ''), 20);
+      client.socket.on('close', () => clearInterval(timer));
+    },
+    'stalled body': (client) => client.send(`${head('Content-Length: 100')}{`),
+    'stalled chunks': (client) => client.send(`${head('Transfer-Encoding: chunked')}1\r\n{\r\n`),
+  };
+  for (const [name, attack] of Object.entries(attacks)) {
+    const client = await RawClient.connect(port);
+    attack(client);
+    await client.closed();
+    if (name !== 'silent') assert.match(client.received, /^HTTP\/1\.1 408 /, name);
+  }
+  assert.is(runner.requests.length, 0);
+  assert.equal(errors, [], 'a slow client is no error of the gateway');
+});
+
+test('a stream may last longer than any of these times', async () => {
+  const { port } = await start();
+  runner.script = [[97], 'wait'];
+  const client = await RawClient.connect(port);
+  client.send(head(`Content-Length: ${body.length}`) + body);
+  await until(PATIENCE_MS, 'A token', () => client.received.includes('event: token'));
+  const begin = performance.now();
+  await until(PATIENCE_MS, 'Twice the longest time', () => performance.now() - begin > 1200);
+  assert.not(client.isClosed);
+  client.socket.destroy();
+});
+
+test('an idle connection is closed, and so is one that has had its share of requests', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 100 });
+  const idle = await RawClient.connect(port);
+  idle.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
+  assert.is(await idle.status(), 200);
+  await idle.closed();
+
+  const busy = await RawClient.connect(port);
+  for (let i = 0; i < 5; i++) busy.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
+  await busy.closed();
+  assert.is(busy.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
+});
+
+test('a client that asks at the end of the time it was told is heard', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 1000 });
+  const client = await RawClient.connect(port);
+  const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
+  client.send(...health);
+  assert.is(await client.status(), 200);
+  assert.match(client.received, /\r\nKeep-Alive: timeout=1\r\n/i);
+  const begin = performance.now();
+  await until(PATIENCE_MS, 'The time that was told', () => performance.now() - begin > 1200);
+  assert.not(client.isClosed);
+  client.send(...health);
+  await until(PATIENCE_MS, 'The answer', () => client.received.match(/HTTP\/1\.1 200 /g)?.length === 2);
+  client.socket.destroy();
+});
+
+test('the last answer of a connection says so, and nothing behind it is looked at', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 60_000 });
+  const client = await RawClient.connect(port);
+  const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
+  for (let i = 1; i <= 3; i++) {
+    assert.not(client.isClosed);
+    client.send(...health);
+    const count = () => client.received.match(/HTTP\/1\.1 200 /g)?.length ?? 0;
+    await until(PATIENCE_MS, `Answer ${i}`, () => count() === i);
+    const closes = client.received.match(/connection: close\r\n/gi)?.length ?? 0;
+    assert.is(closes, i === 3 ? 1 : 0, `answer ${i}`);
+  }
+  await client.closed();
+
+  const eager = await RawClient.connect(port);
+  eager.send(...health, ...health);
+  for (let i = 0; i < 4; i++) eager.send(head(`Content-Length: ${body.length}`) + body);
+  await eager.closed();
+  assert.is(eager.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
+  assert.not.match(eager.received, ' 503 ');
+  assert.match(eager.received, 'event: end');
+  assert.is(runner.requests.length, 1);
+});
+
+test('an answer before the body was read is the last of its connection, and comes whole though more is sent', async () => {
+  const { port, server } = await start({ requestTimeoutMs: 20_000, headersTimeoutMs: 20_000 });
+  const noneLeft = () => connections(server).then((count) => count === 0);
+  for (const [path, length, status] of [
+    ['/execute', 10_000_000, 413],
+    ['/nowhere', 4000, 404],
+  ] as const) {
+    const client = await RawClient.connect(port, true);
+    client.send(head(`Content-Length: ${length}`, path));
+    assert.is(await client.status(), status);
+    assert.match(client.received, /connection: close\r\n/i);
+    assert.not(client.isClosed, 'a reset would take the answer from a client that is still sending');
+    client.send('x'.repeat(length - 1));
+    await until(PATIENCE_MS, 'The end of what was sent', () => client.socket.writableLength === 0);
+    assert.ok(client.received.endsWith('}'));
+    client.send('x');
+    await until(PATIENCE_MS, 'The end of the connection', noneLeft);
+    client.socket.destroy();
+  }
+  const silent = await RawClient.connect(port, true);
+  silent.send(head('Content-Length: 5000'));
+  assert.is(await silent.status(), 413);
+  await until(PATIENCE_MS, 'The end of a connection that says no more', noneLeft);
+  silent.socket.destroy();
+  const endless = await RawClient.connect(port, true);
+  endless.send(head('Transfer-Encoding: chunked'));
+  const chunk = `10000\r\n${'x'.repeat(2 ** 16)}\r\n`;
+  const timer = setInterval(() => endless.socket.writableNeedDrain || endless.send(chunk), 1);
+  await until(PATIENCE_MS, 'The end of a connection that says ever more', () => endless.isClosed);
+  clearInterval(timer);
+  assert.ok(endless.socket.bytesWritten < 2 * LINGER_BYTES);
+});
+
+test('an answer to a request that was read keeps its connection, also a refusal', async () => {
+  const { port } = await start({ keepAliveTimeoutMs: 5000 });
+  const client = await RawClient.connect(port);
+  client.send(`${head('Content-Length: 2', '/nowhere')}{}`);
+  assert.is(await client.status(), 404);
+  client.send(`${head('Content-Length: 2')}{}`);
+  await until(PATIENCE_MS, 'The second answer', () => client.received.includes('HTTP/1.1 400 '));
+  assert.not.match(client.received, /connection: close/i);
+  client.socket.destroy();
+});
+
+test('an answer that fails goes to the log, and nothing of what failed to the client', async () => {
+  const { port } = await start();
+  for (const chunks of [0, 1, 3]) {
+    const client = await RawClient.connect(port);
+    client.send(`GET /failing/${chunks} HTTP/1.1`, 'Host: localhost', '', '');
+    await client.closed();
+    assert.not.match(client.received, 'secret');
+    assert.not.ok(client.received.endsWith('0\r\n\r\n'), 'it must not look whole');
+    assert.is(errors.length, 1);
+    const { event, path, err } = errors.pop() as { event: string; path: string; err: Error };
+    assert.equal([event, path, err.message], ['error', `/failing/${chunks}`, 'a secret of the inside']);
+  }
+  const thrown = await fetch(`http://127.0.0.1:${port}/throwing`);
+  assert.is(thrown.status, 500);
+  assert.not.match(await thrown.text(), 'secret');
+  const { correlation_id, err } = errors.pop() as { correlation_id: string; err: unknown };
+  assert.equal([err, correlation_id], ['a secret that is no Error', thrown.headers.get('x-correlation-id')]);
+});
+
+test('a request that no URL can be made of is a 400 with a correlation id', async () => {
+  const { port } = await start();
+  for (const lines of [
+    ['GET / HTTP/1.1', 'Host: lo cal'],
+    ['GET http://[ HTTP/1.1', 'Host: localhost'],
+  ]) {
+    const client = await RawClient.connect(port);
+    client.send(...lines, '', '');
+    await client.closed();
+    assert.match(client.received, /^HTTP\/1\.1 400 /);
+    assert.match(client.received, /x-correlation-id: [\da-f-]{36}\r\n/i);
+    assert.match(client.received, '"code":"INVALID_REQUEST"');
+  }
+  assert.equal(errors, []);
+});
+
+test('what is no request, and one that does not arrive, is answered with a correlation id and logged by one line', async () => {
+  const chunked = head('Transfer-Encoding: chunked');
+  const cases: [name: string, sent: string, status: number, code: string, route: string | null][] = [
+    ['no HTTP', 'rubbish\r\n\r\n', 400, 'MALFORMED_REQUEST', null],
+    ['half a header', 'GET /health HTTP/1.1\r\nHos', 408, 'REQUEST_TIMEOUT', null],
+    ['a long header', `GET / HTTP/1.1\r\nX: ${'x'.repeat(20_000)}\r\n\r\n`, 431, 'HEADER_TOO_LARGE', null],
+    ['many lines', `GET / HTTP/1.1\r\n${'X: y\r\n'.repeat(70)}\r\n`, 431, 'HEADER_TOO_LARGE', null],
+    ['no Host', 'GET /health HTTP/1.1\r\n\r\n', 400, 'INVALID_REQUEST', null],
+    ['half a body', `${head('Content-Length: 100')}{`, 408, 'REQUEST_TIMEOUT', '/execute'],
+    ['half a chunk', `${chunked}9\r\n{`, 408, 'REQUEST_TIMEOUT', '/execute'],
+    ['a chunk without a size', `${chunked}zz\r\n{\r\n`, 400, 'MALFORMED_REQUEST', '/execute'],
+    [
+      'a long extension of a chunk',
+      `${chunked}1;${'x'.repeat(20_000)}\r\n{\r\n`,
+      413,
+      'BODY_TOO_LARGE',
+      '/execute',
+    ],
+    [
+      'an expectation that nobody knows',
+      'GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nExpect: cake\r\n\r\n',
+      404,
+      'NOT_FOUND',
+      null,
+    ],
+  ];
+  const { port } = await start({ keepAliveTimeoutMs: 100 });
+  for (const [name, sent, status, code, route] of cases) {
+    lines.length = 0;
+    const client = await RawClient.connect(port);
+    client.send(sent);
+    await client.closed();
+    assert.is(await client.status(), status, name);
+    const [header = '', answer = ''] = client.received.split('\r\n\r\n');
+    const id = /^x-correlation-id: ([\da-f-]{36})$/im.exec(header)?.[1];
+    assert.is(JSON.parse(answer).code, code, name);
+    assert.match(JSON.parse(answer).message, /\.$/, name);
+    assert.match(header, new RegExp(`^content-length: ${answer.length}$`, 'im'), name);
+    await until(PATIENCE_MS, `A line about ${name}`, () => lines.length > 0);
+    assert.equal(
+      lines.map((line) => [line.event, line.status, line.route, line.correlation_id]),
+      [['request', status, route, id]],
+      name,
+    );
+  }
+  assert.equal(errors, []);
+});
+
+test('what is no request behind a stream is answered behind the stream', async () => {
+  const { port } = await start();
+  runner.script = [[97], { waitMs: 300 }, [97, EOS_ID]];
+  const client = await RawClient.connect(port);
+  client.send(`${head(`Content-Length: ${body.length}`)}${body}rubbish\r\n\r\n`);
+  await client.closed();
+  assert.match(client.received, /event: end.*\r\n0\r\n\r\nHTTP\/1\.1 400 .*MALFORMED_REQUEST/s);
+});
+
+test('one connection more than may be is closed unheard', async () => {
+  const { port, server } = await start({ maxConnections: 2, headersTimeoutMs: 5000, requestTimeoutMs: 5000 });
+  const first = await RawClient.connect(port);
+  const second = await RawClient.connect(port);
+  await until(PATIENCE_MS, 'Two connections', () => connections(server).then((count) => count === 2));
+  const third = await RawClient.connect(port);
+  third.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
+  await third.closed();
+  assert.is(third.received, '');
+  second.socket.destroy();
+  await until(PATIENCE_MS, 'One connection', () => connections(server).then((count) => count === 1));
+  const fourth = await RawClient.connect(port);
+  fourth.send('GET /health HTTP/1.1', 'Host: localhost', '', '');
+  assert.is(await fourth.status(), 200);
+  for (const client of [first, fourth]) client.socket.destroy();
+});
+
+function connections(server: Server): Promise<number> {
+  return new Promise((resolve, reject) => {
+    server.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
+  });
+}
+
+test('body limit: too long by its header, in chunks, on a path that reads none, or by a lie, and nothing is run', async () => {
+  const { port } = await start();
+  const chunk = `400\r\n${'x'.repeat(1024)}\r\n`;
+  const tooLong = chunk.repeat(5);
+  const cases: Record<string, [number, string]> = {
+    'by its header': [413, head('Content-Length: 5000')],
+    'in chunks': [413, `${head('Transfer-Encoding: chunked')}${tooLong}0\r\n\r\n`],
+    'in chunks without an end': [413, `${head('Transfer-Encoding: chunked')}${tooLong}`],
+    'on a path that reads none': [413, head('Content-Length: 5000', '/nowhere')],
+    'in chunks on a path that reads none': [
+      413,
+      `${head('Transfer-Encoding: chunked', '/nowhere')}${tooLong}`,
+    ],
+    'both lengths': [
+      400,
+      `${head('Content-Length: 5\r\nTransfer-Encoding: chunked')}5\r\n{"a":\r\n0\r\n\r\n`,
+    ],
+    'two lengths': [400, head('Content-Length: 5\r\nContent-Length: 5000')],
+    'a negative length': [400, head('Content-Length: -1')],
+  };
+  for (const [name, [status, text]] of Object.entries(cases)) {
+    const client = await RawClient.connect(port);
+    client.send(text);
+    assert.is(await client.status(), status, name);
+    if (status === 413) assert.match(client.received, `more than ${MAX_BODY_BYTES} bytes`, name);
+    client.socket.destroy();
+  }
+  assert.is(runner.requests.length, 0);
+
+  // More than the header says: the rest is not taken for a part of the body.
+  const liar = await RawClient.connect(port);
+  liar.send(`${head(`Content-Length: ${body.length}`)}${body}${'x'.repeat(8192)}`);
+  await liar.closed();
+  assert.ok(runner.requests.length <= 1);
+  assert.equal(errors, []);
+});
+
+test('a body of just the limit is read', async () => {
+  const { port } = await start();
+  const padded = body.padEnd(MAX_BODY_BYTES);
+  for (const [length, text] of [
+    [`Content-Length: ${MAX_BODY_BYTES}`, padded],
+    ['Transfer-Encoding: chunked', `1000\r\n${padded}\r\n0\r\n\r\n`],
+  ] as const) {
+    const client = await RawClient.connect(port);
+    client.send(head(length) + text);
+    await until(PATIENCE_MS, 'The end of the stream', () => client.received.includes('event: end'));
+    client.socket.destroy();
+  }
+});
+
+test('more header bytes or lines than may be are not read', async () => {
+  const { port } = await start({ maxHeaders: 16 });
+  const large = await RawClient.connect(port);
+  large.send('GET /health HTTP/1.1', 'Host: localhost', `X-Large: ${'x'.repeat(20_000)}`, '', '');
+  assert.is(await large.status(), 431);
+  large.socket.destroy();
+  const many = await RawClient.connect(port);
+  const lines = Array.from({ length: 30 }, (_, i) => `X-${i}: 1`);
+  many.send('GET /health HTTP/1.1', 'Host: localhost', ...lines, 'Origin: https://evil.example', '', '');
+  assert.is(await many.status(), 431);
+  many.socket.destroy();
+});
+
+test('a full queue answers 429 and says when to come back', async () => {
+  const { port } = await start();
+  runner.refuse = new GenerationError('QUEUE_FULL', '1 requests are open, and no more may be.', {
+    retriable: true,
+    retryAfterSec: 1,
+  });
+  for (const [path, content] of [
+    ['/execute', body],
+    ['/v1/chat/completions', '{"model":"bytes","messages":[{"role":"user","content":"x"}]}'],
+  ]) {
+    const headers = { 'content-type': 'application/json' };
+    const response = await fetch(`http://127.0.0.1:${port}${path}`, {
+      method: 'POST',
+      headers,
+      body: content ?? '',
+    });
+    assert.is(response.status, 429);
+    assert.ok(Number(response.headers.get('retry-after')) >= 1);
+    await response.text();
+  }
+});
+
+test('a UNIX socket is for its user alone, and gone afterwards', async () => {
+  const path = join(folder.path, 'a.sock');
+  const server = created();
+  assert.equal(await listen(server, { path }), { path });
+  assert.is(lstatSync(path).mode & 0o777, 0o600);
+  const asked = request({ socketPath: path, path: '/health' });
+  const [response] = await within(PATIENCE_MS, 'An answer', once(asked.end(), 'response'));
+  assert.is(response.statusCode, 200);
+  response.resume();
+
+  const second = created();
+  assert.match((await errorOf(() => listen(second, { path }))).message, 'EADDRINUSE');
+  assert.ok(existsSync(path), 'the socket of a living server stays');
+  await close(server);
+  assert.not(existsSync(path));
+});
+
+test('a socket that nobody listens on is taken over, anything else stays', async () => {
+  const path = join(folder.path, 'stale.sock');
+  await leaveSocket(path);
+  assert.ok(lstatSync(path).isSocket());
+  const server = created();
+  await listen(server, { path });
+  await close(server);
+
+  writeFileSync(path, 'a letter');
+  const another = created();
+  assert.match((await errorOf(() => listen(another, { path }))).message, 'EADDRINUSE');
+  assert.ok(lstatSync(path).isFile());
+});
+
+/** A socket file whose server is gone, as SIGKILL leaves it. */
+async function leaveSocket(path: string): Promise<void> {
+  const server = createServer();
+  server.listen(`${path}.live`);
+  await once(server, 'listening');
+  renameSync(`${path}.live`, path);
+  const client = connect(path);
+  await once(client, 'connect');
+  client.destroy();
+  server.close();
+  await once(server, 'close');
+}
+
+test.run();

@@ -1,0 +1,124 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { ReadyCallback, type ReadyMessage } from '../../../gateway/server/ready-callback.ts';
+import { createLog, type Log } from '../../../gateway/telemetry/log.ts';
+import { within } from '../../fixtures/within.ts';
+
+const test = suite<{ manager: PoolManager }>('ready callback');
+
+interface Received {
+  readonly method: string | undefined;
+  readonly type: string | undefined;
+  readonly body: unknown;
+}
+
+/** Answers with `status`; undefined: not at all. */
+class PoolManager {
+  readonly received: Received[] = [];
+  status: number | undefined = 200;
+  readonly #server: Server;
+
+  constructor() {
+    this.#server = createServer(async (request, response) => {
+      const chunks = [];
+      for await (const chunk of request) chunks.push(chunk as Buffer);
+      this.received.push({
+        method: request.method,
+        type: request.headers['content-type'],
+        body: JSON.parse(Buffer.concat(chunks).toString()),
+      });
+      if (this.status === undefined) return;
+      response.writeHead(this.status, { location: '/elsewhere' }).end('{}');
+    });
+  }
+
+  async listen(): Promise<void> {
+    this.#server.listen(0, '127.0.0.1');
+    await once(this.#server, 'listening');
+  }
+
+  get url(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}/ready`;
+  }
+
+  close(): void {
+    this.#server.closeAllConnections();
+    this.#server.close();
+  }
+}
+
+const message: ReadyMessage = {
+  worker_id: 'w-1',
+  vram_bytes: 0,
+  uri: 'http://127.0.0.1:8080',
+  memory_bytes: 8_000_000_000,
+  memory_type: 'cpu',
+  memory_architecture: 'cpu',
+  model_ref: 'bytes',
+  worker_type: 'cpu',
+  capabilities: ['text-gen'],
+};
+
+test.before.each(async (context) => {
+  context.manager = new PoolManager();
+  await context.manager.listen();
+});
+test.after.each(({ manager }) => manager.close());
+
+async function failureOf(url: string, timeoutMs?: number): Promise<string> {
+  const callback = new ReadyCallback(url, createLog('silent'), timeoutMs);
+  await within(5000, 'the end of the callback', callback.send(message));
+  return (await within(5000, 'the failure', callback.failed)).message;
+}
+
+test('the callback is one POST of who, how much memory and where, and is not repeated', async ({
+  manager,
+}) => {
+  for (const status of [200, 204]) {
+    manager.received.length = 0;
+    manager.status = status;
+    const callback = new ReadyCallback(manager.url, createLog('silent'));
+    await callback.send(message);
+    await callback.send(message);
+    assert.equal(manager.received, [{ method: 'POST', type: 'application/json', body: { ...message } }]);
+  }
+});
+
+test('a callback that is refused fails with the status and is not tried again', async ({ manager }) => {
+  for (const status of [302, 404, 500, 503]) {
+    manager.status = status;
+    assert.is(await failureOf(manager.url), `Pool manager callback failed: ${status}`);
+  }
+  assert.is(manager.received.length, 4);
+});
+
+test('a pool manager that is not there, or never answers, is a failure in bounded time', async ({
+  manager,
+}) => {
+  assert.match(await failureOf('http://127.0.0.1:1/'), /^Pool manager callback failed: .+/);
+  manager.status = undefined;
+  assert.is(await failureOf(manager.url, 50), 'Pool manager callback failed: no answer within 50 ms');
+});
+
+test('test mode: nobody is called at localhost:9999, and everybody elsewhere, whatever else the URL says', async ({
+  manager,
+}) => {
+  const lines: { event: string; msg?: string; status?: number }[] = [];
+  const log = { info: (line: { event: string }) => lines.push(line) } as unknown as Log;
+  for (const url of ['http://localhost:9999', 'http://LOCALHOST:9999/callback', 'https://localhost:9999/'])
+    await new ReadyCallback(url, log).send(message);
+  const skipped = { event: 'callback_skipped', msg: 'Test mode: skipping pool manager callback' };
+  assert.equal(lines.splice(0), [skipped, skipped, skipped]);
+  await new ReadyCallback(undefined, log).send(message);
+  assert.is(lines.length, 0);
+  for (const more of ['?from=localhost:9999', '/localhost:9999'])
+    await new ReadyCallback(manager.url + more, log).send(message);
+  assert.is(manager.received.length, 2);
+  const sent = { event: 'callback_sent', status: 200 };
+  assert.equal(lines, [sent, sent]);
+});
+
+test.run();

@@ -1,0 +1,152 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import {
+  finish,
+  inOneStep,
+  inSlices,
+  LongWork,
+  longWorkLimits,
+  OverloadedError,
+  type Steps,
+} from '../../../gateway/system/cooperative-scheduler.ts';
+import { errorOf } from '../../fixtures/errors.ts';
+import { turnsDuring } from '../../fixtures/turns.ts';
+import { within } from '../../fixtures/within.ts';
+
+const test = suite('long work');
+const LONG = longWorkLimits.shortLength + 1;
+const patienceMs = 10_000;
+
+/** Each step takes longer than a slice, so that each has a turn of its own. */
+function* slowSteps(numSteps: number, onStep: () => void): Steps<number> {
+  for (let i = 0; i < numSteps; i++) {
+    const begin = performance.now();
+    while (performance.now() - begin <= longWorkLimits.sliceMs);
+    onStep();
+    yield;
+  }
+  return numSteps;
+}
+
+test('what is short is done at once, in the order in which it comes', async () => {
+  const work = new LongWork();
+  const done: string[] = [];
+  const long = work.run(
+    LONG,
+    slowSteps(3, () => done.push('long')),
+  );
+  const short = work.run(
+    longWorkLimits.shortLength,
+    slowSteps(2, () => done.push('short')),
+  );
+  assert.equal(done, ['short', 'short']);
+  assert.equal(await within(patienceMs, 'Both', Promise.all([long, short])), [3, 2]);
+});
+
+test('the loop has a turn between two slices', async () => {
+  let numTurns = 0;
+  let isDone = false;
+  const turn = (): void => {
+    numTurns++;
+    if (!isDone) setImmediate(turn);
+  };
+  setImmediate(turn);
+  await within(
+    patienceMs,
+    'The work',
+    new LongWork().run(
+      LONG,
+      slowSteps(20, () => {}),
+    ),
+  );
+  isDone = true;
+  assert.ok(numTurns >= 20, `${numTurns} turns`);
+});
+
+test('one is under way, and the shortest that waits is next', async () => {
+  const work = new LongWork();
+  const order: number[] = [];
+  const lengths = [LONG + 5, LONG + 9, LONG + 1, LONG + 7];
+  await within(
+    patienceMs,
+    'All',
+    Promise.all(
+      lengths.map((length) =>
+        work.run(
+          length,
+          slowSteps(2, () => order.push(length - LONG)),
+        ),
+      ),
+    ),
+  );
+  assert.equal(order, [5, 5, 1, 1, 7, 7, 9, 9]);
+});
+
+test('one more than may wait is refused, and the others are not', async () => {
+  const work = new LongWork();
+  const all = Array.from({ length: longWorkLimits.waiting + 1 }, (_, i) =>
+    work.run(
+      LONG,
+      inOneStep(() => i),
+    ),
+  );
+  const error = await errorOf(() =>
+    work.run(
+      LONG,
+      inOneStep(() => -1),
+    ),
+  );
+  assert.instance(error, OverloadedError);
+  assert.match(error.message, `${longWorkLimits.waiting} large requests already wait`);
+  assert.is((await within(patienceMs, 'The others', Promise.all(all))).length, longWorkLimits.waiting + 1);
+});
+
+test('what a work throws is its own, and the next one goes on', async () => {
+  const work = new LongWork();
+  const failing = work.run(
+    LONG,
+    inOneStep(() => {
+      throw new Error('its own');
+    }),
+  );
+  const next = work.run(
+    LONG,
+    inOneStep(() => 'next'),
+  );
+  assert.is((await errorOf(() => failing)).message, 'its own');
+  assert.is(await within(patienceMs, 'The next', next), 'next');
+});
+
+test('nobody works for a client that is gone', async () => {
+  const work = new LongWork();
+  const gone = new AbortController();
+  let numSteps = 0;
+  const leaving = work.run(
+    LONG,
+    slowSteps(1000, () => {
+      numSteps++;
+      if (numSteps === 2) gone.abort(new Error('gone'));
+    }),
+    gone.signal,
+  );
+  assert.is((await errorOf(() => within(patienceMs, 'The end', leaving))).message, 'gone');
+  assert.is(numSteps, 2);
+});
+
+test('work that waits for nobody leaves others a turn between two slices, and throws what it throws', async () => {
+  const { result, numTurns } = await turnsDuring(() =>
+    within(patienceMs, 'The work', inSlices(slowSteps(20, () => {}))),
+  );
+  assert.is(result, 20);
+  assert.ok(numTurns >= 20, `${numTurns} turns`);
+  const failing = inOneStep(() => {
+    throw new Error('its own');
+  });
+  assert.is((await errorOf(() => inSlices(failing))).message, 'its own');
+});
+
+test('all steps at once give the same', () => {
+  assert.is(finish(slowSteps(2, () => {})), 2);
+});
+
+test.run();

@@ -1,0 +1,24 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { processorMsOf } from '../../../gateway/system/processor-time.ts';
+
+const test = suite('processor-time');
+
+test('it is what the process has used, as the system tells it otherwise too', () => {
+  const own = (): number => {
+    const { user, system } = process.cpuUsage();
+    return (user + system) / 1000;
+  };
+  const beforeMs = own();
+  while (own() - beforeMs < 100);
+  const least = own();
+  const toldMs = processorMsOf(process.pid);
+  // To the nearest tick of ten milliseconds, of each of two counters.
+  assert.ok(toldMs !== undefined && toldMs > least - 30 && toldMs < own() + 30, `${toldMs} of ${least}`);
+});
+
+test('of a process that is not there nothing is known', () => {
+  assert.is(processorMsOf(2 ** 30), undefined);
+});
+
+test.run();

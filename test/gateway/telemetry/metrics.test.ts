@@ -1,0 +1,213 @@
+import { getEventListeners } from 'node:events';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { MeteredRunner } from '../../../gateway/generation/metered-runner.ts';
+import { countersOf, schedulerCounters } from '../../../gateway/runner/protocol/scheduler-stats.ts';
+import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { Metrics } from '../../../gateway/telemetry/metrics.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { readNativeAnswer } from '../../fixtures/native-stream.ts';
+import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
+import { collect, requestOf } from '../../fixtures/supervised.ts';
+
+const test = suite('metrics');
+
+interface Metered {
+  readonly inner: ScriptedRunner;
+  readonly runner: MeteredRunner;
+  readonly metrics: Metrics;
+  clockMs: number;
+}
+
+function metered(): Metered {
+  const inner = new ScriptedRunner();
+  const context = { clockMs: 0 } as Metered;
+  const metrics = new Metrics(
+    () => inner.status(),
+    () => context.clockMs,
+  );
+  return Object.assign(context, { inner, metrics, runner: new MeteredRunner(inner, metrics) });
+}
+
+/** Samples by name and labels; each line must be one of the text format. */
+async function samplesOf(metrics: Metrics): Promise<Map<string, number>> {
+  const samples = new Map<string, number>();
+  for (const line of (await metrics.text()).trimEnd().split('\n')) {
+    if (line === '' || /^# (HELP|TYPE) [a-z0-9_]+ .+$/.test(line)) continue;
+    const [, name, value] = /^([a-z0-9_]+(?:\{[^}]*\})?) ([0-9.e+-]+|NaN|\+Inf)$/.exec(line) ?? [];
+    if (name === undefined) throw new Error(`not a sample: ${line}`);
+    samples.set(name, Number(value));
+  }
+  return samples;
+}
+
+test('the metrics of the first specification are there under their names', async () => {
+  const context = metered();
+  context.clockMs = 2500;
+  const samples = await samplesOf(context.metrics);
+  assert.is(samples.get('worker_vram_bytes'), 0);
+  assert.is(samples.get('worker_memory_bytes'), scriptedInfo.weightsBytes + scriptedInfo.kvCacheBytes);
+  assert.is(samples.get('worker_tokens_generated_total'), 0);
+  assert.is(samples.get('worker_uptime_seconds'), 2.5);
+  assert.is(samples.get('worker_inference_duration_ms_count'), 0);
+  context.inner.current = { ...context.inner.current, info: { ...scriptedInfo, kind: 'cuda' } };
+  assert.is((await samplesOf(context.metrics)).get('worker_vram_bytes'), 1500);
+});
+
+test('requests are counted by how they ended', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.script = [[1], [2, EOS_ID]];
+  await collect(runner, requestOf([1, 2, 3], 10, { stopIds: [EOS_ID] }));
+  await collect(runner, requestOf([1], 2));
+  for await (const _ of runner.generate(requestOf([1], 10), new AbortController().signal)) break;
+  inner.script = [new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: false })];
+  await collect(runner, requestOf([1], 2)).catch(() => {});
+  inner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true });
+  assert.throws(() => runner.generate(requestOf([1], 2), new AbortController().signal));
+  inner.refuse = undefined;
+  const leave = new AbortController();
+  runner.generate(requestOf([1], 2), leave.signal);
+  leave.abort();
+  runner.generate(requestOf([1], 2), AbortSignal.abort());
+  const samples = await samplesOf(metrics);
+  assert.is(samples.get('worker_requests_total{outcome="cancelled"}'), 2, 'one had left before it came');
+  for (const outcome of ['eos', 'max_tokens', 'stop_sequence', 'inference_failed', 'queue_full'])
+    assert.is(samples.get(`worker_requests_total{outcome="${outcome}"}`), 1, outcome);
+  assert.is(samples.get('runnel_prompt_tokens_total'), 8);
+  assert.is(samples.get('worker_inference_duration_ms_count'), 6);
+});
+
+test('first token, tokens in between and the whole request are timed', async () => {
+  const context = metered();
+  const { inner, runner, metrics } = context;
+  inner.script = [[1], [2, 3, 4]];
+  context.clockMs = 1000;
+  const batches = runner.generate(requestOf([1], 4), new AbortController().signal);
+  context.clockMs = 1030;
+  for await (const { finish } of batches) if (finish === undefined) context.clockMs += 60;
+  const samples = await samplesOf(metrics);
+  assert.is(samples.get('runnel_time_to_first_token_seconds_count'), 1);
+  assert.is(samples.get('runnel_time_to_first_token_seconds_sum'), 0.03);
+  assert.is(samples.get('runnel_inter_token_latency_seconds_count'), 3);
+  assert.ok(Math.abs((samples.get('runnel_inter_token_latency_seconds_sum') ?? 0) - 0.06) < 1e-9);
+  assert.is(samples.get('runnel_e2e_request_latency_seconds_sum'), 0.09);
+  assert.is(samples.get('worker_inference_duration_ms_sum'), 90);
+  assert.is(samples.get('worker_tokens_generated_total'), 4);
+});
+
+test('counters outlive runners; state, restarts and blocks are the runner’s of now', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.script = [[1]];
+  await collect(runner, requestOf([1], 1));
+  inner.current = { ...inner.current, state: 'recovering', restarts: 3, openRequests: 2, numFreeBlocks: 60 };
+  const samples = await samplesOf(metrics);
+  assert.is(samples.get('worker_tokens_generated_total'), 1);
+  assert.is(samples.get('runnel_runner_restarts_total'), 3);
+  assert.is(samples.get('runnel_runner_state{state="recovering"}'), 1);
+  assert.is(samples.get('runnel_runner_state{state="ready"}'), 0);
+  assert.is(samples.get('runnel_requests_open'), 2);
+  assert.is(samples.get('runnel_kv_blocks'), 64);
+  assert.is(samples.get('runnel_kv_blocks_free'), 60);
+  assert.is((await samplesOf(metrics)).get('runnel_runner_restarts_total'), 3, 'asking counts nothing');
+});
+
+test('a request is timed by the clock of its runner, once', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.script = [[1], [2, 3]];
+  await collect(runner, requestOf([1, 2], 3));
+  const samples = await samplesOf(metrics);
+  const of = (name: string) => [samples.get(`runnel_${name}_count`), samples.get(`runnel_${name}_sum`)];
+  assert.equal(of('request_queue_time_seconds'), [1, 0.001]);
+  assert.equal(of('request_prefill_time_seconds'), [1, 0.002]);
+  assert.equal(of('runner_time_to_first_token_seconds'), [1, 0.003]);
+});
+
+test('the scheduler is shown: counters over all runners, the rest of the one that serves', async () => {
+  const { inner, metrics } = metered();
+  const counters = countersOf((name) => schedulerCounters.indexOf(name) + 1);
+  const gauges = { numWaiting: 21, numRunning: 22, numPaused: 23, numFreeBlocks: 24, numReusableBlocks: 25 };
+  const stats = { ...countersOf(() => 0), ...gauges, memoryBytes: 26 };
+  inner.current = { ...inner.current, counters, stats, openTokens: 27 };
+  const samples = await samplesOf(metrics);
+  const expected: Record<string, number> = {
+    'sequences_total{outcome="finished"}': 1,
+    'sequences_total{outcome="failed"}': 2,
+    preemptions_total: 3,
+    'steps_total{kind="prefill"}': 4,
+    'steps_total{kind="decode"}': 5,
+    'steps_total{kind="mixed"}': 6,
+    'step_sequences_total{kind="prefill"}': 7,
+    'step_sequences_total{kind="decode"}': 8,
+    prefill_tokens_total: 9,
+    prefix_cache_hit_tokens_total: 10,
+    generated_tokens_total: 11,
+    draft_tokens_total: 12,
+    accepted_draft_tokens_total: 13,
+    step_seconds_total: 14e-6,
+    sequences_waiting: 21,
+    sequences_running: 22,
+    sequences_paused: 23,
+    kv_blocks_reusable: 25,
+    runner_memory_bytes: 26,
+    prompt_tokens_open: 27,
+  };
+  for (const [name, value] of Object.entries(expected)) assert.is(samples.get(`runnel_${name}`), value, name);
+  const again = await samplesOf(metrics);
+  assert.is(again.get('runnel_preemptions_total'), 3, 'asking counts nothing');
+});
+
+test('memory that is set aside is told from memory in use', async () => {
+  const { inner, metrics } = metered();
+  const gauges = { numWaiting: 0, numRunning: 1, numPaused: 0, numFreeBlocks: 40, numReusableBlocks: 16 };
+  const stats = { ...countersOf(() => 0), ...gauges, memoryBytes: 0 };
+  const info = { ...scriptedInfo, kind: 'cuda', numBlocks: 64, weightsBytes: 1000, kvCacheBytes: 64 * 8 };
+  inner.current = { ...inner.current, info, stats, numFreeBlocks: 40 };
+  const expected: Record<string, number> = {
+    worker_vram_bytes: 1512,
+    worker_vram_used_bytes: 1000 + 24 * 8,
+    worker_memory_bytes: 1512,
+    worker_memory_used_bytes: 1000 + 24 * 8,
+    runnel_weights_bytes: 1000,
+    runnel_kv_cache_bytes: 512,
+    runnel_kv_cache_used_bytes: 24 * 8,
+    runnel_kv_cache_reusable_bytes: 16 * 8,
+  };
+  const samples = await samplesOf(metrics);
+  for (const [name, value] of Object.entries(expected)) assert.is(samples.get(name), value, name);
+  inner.current = { ...inner.current, state: 'recovering', numFreeBlocks: undefined, stats: undefined };
+  const after = await samplesOf(metrics);
+  for (const name of ['worker_vram_used_bytes', 'worker_memory_used_bytes', 'runnel_kv_cache_used_bytes'])
+    assert.is(after.get(name), 0, name);
+});
+
+test('requests of which none can be begun are counted as refused, each', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true });
+  assert.throws(() => runner.requireRoom([requestOf([1], 2), requestOf([1], 2)]));
+  assert.is((await samplesOf(metrics)).get('worker_requests_total{outcome="queue_full"}'), 2);
+});
+
+test('GET /metrics is Prometheus text, and holds no prompt', async () => {
+  const { inner, runner, metrics } = metered();
+  const { get, post } = testApp({ runner, metrics });
+  inner.script = [[65], [EOS_ID]];
+  await readNativeAnswer(await post('/execute', { job_id: 'canary-job', prompt: 'canary-prompt' }));
+  const response = await get('/metrics');
+  assert.match(response.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
+  const text = await response.text();
+  assert.match(text, 'worker_requests_total{outcome="eos"} 1');
+  assert.not.match(text, 'canary');
+});
+
+// Node keeps a signal that is made of others for as long as somebody listens to it.
+test('a request that has ended listens to its signal no more', async () => {
+  const { inner, runner } = metered();
+  inner.script = [[1, 2], [3]];
+  const { signal } = new AbortController();
+  await collect(runner, requestOf([1], 3), { signal });
+  // The scripted runner's own.
+  assert.is(getEventListeners(signal, 'abort').length, 1);
+});
+
+test.run();

@@ -1,0 +1,131 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { httpLimits } from '../../fixtures/http-limits.ts';
+import { RawClient } from '../../fixtures/raw-client.ts';
+import { keepFromLogs, watchLog } from '../../fixtures/suite-rules.ts';
+import { until } from '../../fixtures/within.ts';
+
+const test = suite('request log');
+
+const PATIENCE_MS = 10_000;
+
+interface Line {
+  readonly level: string;
+  readonly event: string;
+  readonly method?: string;
+  readonly route?: string | null;
+  readonly status?: number;
+  readonly duration_ms?: number;
+  readonly client_gone?: true;
+  readonly correlation_id?: string;
+  readonly request_id?: string;
+}
+
+function setUp() {
+  const lines: Line[] = [];
+  const texts: string[] = [];
+  watchLog(() => texts.join(''));
+  const log = createLog('debug', undefined, {
+    write(text) {
+      texts.push(text);
+      lines.push(JSON.parse(text) as Line);
+    },
+  });
+  const requests = () => lines.filter(({ event }) => event === 'request');
+  return { ...testApp({ log }), lines, requests };
+}
+
+test('every route logs one line with its method, route, status and duration, and nothing that was asked', async () => {
+  const { app, runner, lines, requests } = setUp();
+  runner.script = [[EOS_ID]];
+  const canary = 'canary-canary';
+  keepFromLogs(canary);
+  const bodies: Record<string, object> = {
+    '/execute': { job_id: 'a', prompt: canary, max_tokens: 4 },
+    '/cancel': { job_id: canary },
+    '/v1/chat/completions': { model: 'bytes', messages: [{ role: 'user', content: canary }] },
+    '/v1/completions': { model: 'bytes', prompt: canary },
+    '/tokenize': { content: canary },
+    '/detokenize': { tokens: [97] },
+    '/runner/restart': {},
+  };
+  const routes = new Map(
+    app.routes.filter(({ method }) => method !== 'ALL').map((r) => [`${r.method} ${r.path}`, r]),
+  );
+  assert.ok(routes.size > 10);
+  for (const [name, { method, path }] of routes) {
+    lines.splice(0);
+    const headers = { 'x-correlation-id': 'abc-1', 'content-type': 'application/json' };
+    const body = method === 'POST' ? JSON.stringify(bodies[path]) : null;
+    const response = await app.request(path.replace(':id', canary), { method, headers, body });
+    await response.text();
+    const got = requests();
+    if (path === '/execute') {
+      assert.equal(
+        lines.map(({ event }) => event),
+        ['execute_start', 'execute_end'],
+        'not doubled',
+      );
+      continue;
+    }
+    assert.is(got.length, 1, name);
+    const [line] = got as [Line];
+    assert.equal(
+      [line.method, line.route, line.status, line.correlation_id],
+      [method, path, response.status, 'abc-1'],
+    );
+    assert.ok(Number.isInteger(line.duration_ms));
+    assert.is(line.request_id !== undefined, path.startsWith('/v1/'), name);
+    assert.is(line.level, ['/health', '/ready', '/metrics'].includes(path) ? 'debug' : 'info', name);
+  }
+});
+
+test('refusals are logged as well: a job that never began, what is nowhere, what may not ask', async () => {
+  const { app, post, requests } = setUp();
+  await post('/execute', {});
+  await app.request('/nowhere/canary-canary');
+  await app.request('/execute');
+  await app.request('/health', { headers: { host: 'canary.example' } });
+  assert.equal(
+    requests().map(({ method, route, status }) => [method, route, status]),
+    [
+      ['POST', '/execute', 400],
+      ['GET', null, 404],
+      ['GET', null, 405],
+      ['GET', '/health', 403],
+    ],
+  );
+});
+
+test('the line of a stream comes at its end, and says if its client has left', async () => {
+  const { app, runner, requests } = setUp();
+  const server = createHttpServer(app.fetch, httpLimits);
+  const address = await listen(server, { host: '127.0.0.1', port: 0 });
+  const client = await RawClient.connect('port' in address ? address.port : 0);
+  try {
+    runner.script = [[97], 'wait'];
+    client.post('/v1/completions', { model: 'bytes', prompt: 'x', stream: true });
+    await until(PATIENCE_MS, 'A token', () => client.received.includes('data: '));
+    assert.is(requests().length, 0);
+    client.socket.destroy();
+    await until(PATIENCE_MS, 'The line', () => requests().length === 1);
+    assert.is(requests()[0]?.client_gone, true);
+    runner.script = [[97, EOS_ID]];
+    const whole = await RawClient.connect('port' in address ? address.port : 0);
+    whole.post('/v1/completions', { model: 'bytes', prompt: 'x', stream: true });
+    await until(PATIENCE_MS, 'The other line', () => requests().length === 2);
+    const { status, client_gone } = requests()[1] as Line;
+    assert.equal([status, client_gone], [200, undefined]);
+    whole.socket.destroy();
+  } finally {
+    client.socket.destroy();
+    server.closeAllConnections();
+    await close(server);
+  }
+});
+
+test.run();

@@ -1,0 +1,32 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import type { RunnerEvent } from '../../../gateway/runner/supervision/runner-event.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { runnerLog } from '../../../gateway/telemetry/runner-log.ts';
+import { collectExact, requestOf, supervised } from '../../fixtures/supervised.ts';
+
+const test = suite('runner log');
+
+test('events of runners are lines of the log, with keys in snake_case all of them', async () => {
+  const events: RunnerEvent[] = [];
+  await supervised(['--stderr-bytes', '70'], { log: (event) => events.push(event) }, async (served) => {
+    await served.state('ready');
+    await collectExact(served.supervisor, requestOf([1, 2], 5));
+    await served.kill();
+    await served.state('ready');
+  });
+  const lines: Record<string, unknown>[] = [];
+  const toLog = runnerLog(
+    createLog('debug', undefined, { write: (line) => void lines.push(JSON.parse(line)) }),
+  );
+  for (const event of events) toLog(event);
+  assert.is(lines.length, events.length);
+  const names = new Set(lines.flatMap((line) => Object.keys(line)));
+  for (const name of names) assert.match(name, /^[a-z][a-z0-9_]*$/);
+  for (const name of ['delay_ms', 'stderr_tail', 'model_identity', 'kv_cache_bytes'])
+    assert.ok(names.has(name), name);
+  const complete = lines.find(({ event }) => event === 'model_load_complete');
+  assert.equal([complete?.level, complete?.model_identity], ['info', 'fake']);
+});
+
+test.run();
