@@ -5,7 +5,7 @@ import { DEFAULT_MODEL, EXACTNESS, VOLTA_CHECK } from './fixtures/default-model.
  * of `sideBySide` wait for processes, or keep one core busy, and none measures time; those of `alone` want the machine.
  */
 
-export interface Gate {
+export interface AdmissionGate {
   /** Of a test file: its path. */
   readonly name: string;
   /** undefined: it is a test file. */
@@ -15,15 +15,15 @@ export interface Gate {
   readonly counts: Readonly<Record<string, number>>;
 }
 
-type Counts = Gate['counts'];
+type Counts = AdmissionGate['counts'];
 
 /** settings: numbers for its variables RUNNEL_TEST_*. */
-function testFile(file: string, settings: Readonly<Record<string, number>>, counts: Counts): Gate {
+function testFile(file: string, settings: Readonly<Record<string, number>>, counts: Counts): AdmissionGate {
   const env = Object.entries(settings).map(([name, value]) => [`RUNNEL_TEST_${name}`, String(value)]);
   return { name: file, command: undefined, env: Object.fromEntries(env), counts };
 }
 
-function program(name: string, command: readonly string[], counts: Counts): Gate {
+function program(name: string, command: readonly string[], counts: Counts): AdmissionGate {
   return { name, command, env: {}, counts };
 }
 
@@ -33,7 +33,7 @@ export function seedOfTheDay(now: Date): string {
 }
 
 /** sanitized: the build with the sanitizers. */
-export function sideBySide(sanitized: string): readonly Gate[] {
+export function sideBySide(sanitized: string): readonly AdmissionGate[] {
   return [
     program('kernels for compute capability 7.0', [VOLTA_CHECK], { kernels: 50 }),
     program('hostile model files', [`${sanitized}/fuzz-gguf`, '--units', '200000'], { files: 200_000 }),
@@ -54,7 +54,7 @@ export function sideBySide(sanitized: string): readonly Gate[] {
   ];
 }
 
-export const alone: readonly Gate[] = [
+export const alone: readonly AdmissionGate[] = [
   // Other cases each day, so many that one which meets too little by chance is not to be expected in years.
   program(
     'exactness on the default model',

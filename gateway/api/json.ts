@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
 import { ApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
-import { inOneStep, longWork } from '../system/cooperative-scheduler.ts';
+import { cooperativeScheduler, inOneStep } from '../system/cooperative-scheduler.ts';
 import { refuseBrokenText } from './broken-text.ts';
 import { JsonFault, parseLosslessJson } from './json-parser.ts';
 
@@ -42,7 +42,7 @@ function isUtf8Type(contentType: string): boolean {
 /** A long body waits for its turn. */
 export async function readJsonText(c: Context): Promise<unknown> {
   const bytes = await c.req.arrayBuffer();
-  return longWork.run(
+  return cooperativeScheduler.run(
     bytes.byteLength,
     inOneStep(() => parseJson(decodeUtf8(bytes))),
     c.req.raw.signal,

@@ -2,7 +2,7 @@ import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import type { AppDeps } from '../server/app.ts';
-import type { Steps } from '../system/cooperative-scheduler.ts';
+import type { Task } from '../system/cooperative-scheduler.ts';
 
 /** The model and the limits of its runner, or a 503 that says why there are none yet. */
 export function requireReady(deps: AppDeps): { model: Model; info: RunnerInfo } {
@@ -53,7 +53,7 @@ export function maxTokensWithin(
 }
 
 /** The ids of a text. What is too long by its bytes alone is refused before it is tokenized. */
-export function* encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): Steps<number[]> {
+export function* encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): Task<number[]> {
   const leastTokens = model.tokenizer.leastTokens(text);
   if (leastTokens > info.maxModelLen) throw contextExceeded(field, leastTokens, info);
   return yield* model.tokenizer.encodeInSteps(text, { addSpecial: true, parseSpecial: false });

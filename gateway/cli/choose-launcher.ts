@@ -1,16 +1,16 @@
 import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
 import { UsageError } from '../errors/exit-code.ts';
 import { AutoBackend, fallbackEvent } from '../runner/backends/auto-backend.ts';
-import { CudaLaunch } from '../runner/backends/cuda-launcher.ts';
+import { CudaLauncher } from '../runner/backends/cuda-launcher.ts';
 import { DeviceInquiry, notRunnable } from '../runner/backends/devices.ts';
-import type { Launch } from '../runner/backends/runner-launcher.ts';
+import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { runnerCommand } from './runner-command.ts';
 
 export interface ChooseOptions {
   readonly log: (event: RunnerEvent) => void;
   /** See AutoOptions. */
-  readonly moveBack?: (cuda: Launch) => boolean;
+  readonly moveBack?: (cuda: RunnerLauncher) => boolean;
 }
 
 /** What will be started first; undefined: a device decides. */
@@ -29,9 +29,9 @@ function requireCpuRunner({ runner }: RunnerConfig): void {
 }
 
 /** How runners are started by these settings. UsageError if they want what is not built. */
-export function chooseLaunch(config: RunnerConfig, { log, moveBack }: ChooseOptions): Launch {
+export function chooseLauncher(config: RunnerConfig, { log, moveBack }: ChooseOptions): RunnerLauncher {
   const requested = backendOf(config);
-  const cpuCommand: Launch['command'] = (slot) => runnerCommand('cpu', config, slot);
+  const cpuCommand: RunnerLauncher['command'] = (slot) => runnerCommand('cpu', config, slot);
   if (requested === 'cpu') {
     requireCpuRunner(config);
     return { command: cpuCommand, status: () => ({ requested, isFallback: false }) };
@@ -48,12 +48,12 @@ export function chooseLaunch(config: RunnerConfig, { log, moveBack }: ChooseOpti
     return { command: cpuCommand, status: () => ({ requested, isFallback, reason }) };
   }
   const cuda = {
-    command: (slot: Parameters<Launch['command']>[0]) => runnerCommand('cuda', config, slot),
+    command: (slot: Parameters<RunnerLauncher['command']>[0]) => runnerCommand('cuda', config, slot),
     gpuDevice: config['gpu-device'] ?? 0,
     inquiry: new DeviceInquiry(file),
     log,
   };
   return requested === 'cuda'
-    ? new CudaLaunch(cuda)
+    ? new CudaLauncher(cuda)
     : new AutoBackend({ ...cuda, cpuCommand, moveBack }).cuda;
 }

@@ -10,15 +10,15 @@ import { ApiError } from '../errors/api-error.ts';
 import { ExitCode, refuse, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { resolveModel } from '../models/model-cache.ts';
 import { ModelSlot } from '../models/model-slot.ts';
-import { planOf } from '../runner/backends/runner-launcher.ts';
+import { specOf } from '../runner/backends/runner-launcher.ts';
 import { agreeOn } from '../runner/backends/same-model.ts';
 import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
-import { Supervisor } from '../runner/supervision/runner-pool.ts';
+import { RunnerPool } from '../runner/supervision/runner-pool.ts';
 import { createLog } from '../telemetry/log.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
-import { chooseLaunch } from './choose-launcher.ts';
+import { chooseLauncher } from './choose-launcher.ts';
 import { FirstLoad } from './first-load.ts';
 import { reporting } from './report.ts';
 import { readTextFile, requireText } from './text-input.ts';
@@ -104,7 +104,7 @@ async function generate(
 async function startRunner(
   config: GenerateConfig,
   slot: ModelSlot,
-): Promise<{ supervisor: Supervisor; info: RunnerInfo }> {
+): Promise<{ supervisor: RunnerPool; info: RunnerInfo }> {
   const firstLoad = new FirstLoad();
   const toLog = runnerLog(createLog('warn'));
   const log = (event: RunnerEvent): void => {
@@ -116,8 +116,8 @@ async function startRunner(
   const failed = firstLoad.failed.then(({ reason }) => {
     throw new UnavailableError(reason);
   });
-  const supervisor = new Supervisor({
-    ...planOf(slot, chooseLaunch(config, { log }), { onReady: succeed }),
+  const supervisor = new RunnerPool({
+    ...specOf(slot, chooseLauncher(config, { log }), { onReady: succeed }),
     maxOpenRequests: MAX_OPEN_PROMPTS,
     maxQueuedTokens: RUNNER_LIMITS.promptTokens,
     log,

@@ -2,13 +2,13 @@ import { randomUUID } from 'node:crypto';
 import { CAPABILITIES } from '../api/operator/health.ts';
 import { type Config, configHelp, printConfig, readConfig } from '../config/config.ts';
 import { ExitCode } from '../errors/exit-code.ts';
-import { Gate } from '../generation/admission-gate.ts';
+import { AdmissionGate } from '../generation/admission-gate.ts';
 import { MeteredRunner } from '../generation/metered-runner.ts';
 import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
 import { modelIdOf } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';
-import { Serving } from '../models/model-service.ts';
-import type { Launch } from '../runner/backends/runner-launcher.ts';
+import { ModelService } from '../models/model-service.ts';
+import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
 import { memoryOf } from '../runner/process/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { crashKind } from '../runner/supervision/crash.ts';
@@ -25,12 +25,12 @@ import { CrashReports } from '../telemetry/crash-reports.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import { inSnakeCase, runnerLog } from '../telemetry/runner-log.ts';
-import { chooseLaunch, firstKind } from './choose-launcher.ts';
+import { chooseLauncher, firstKind } from './choose-launcher.ts';
 import { FirstLoad, type LoadFailure } from './first-load.ts';
 import { announced, reload, reloadKeys } from './reload.ts';
 import { reporting, tellStderr } from './report.ts';
 import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
-import { curlLine, greeting, placeOf } from './startup-banner.ts';
+import { curlLine, formatAddress, startupBanner } from './startup-banner.ts';
 
 export function serveUsage(): string {
   return [
@@ -105,7 +105,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     now: Date.now,
   });
   const callback = new ReadyCallback(config['callback-url'], log);
-  const gate = new Gate({
+  const gate = new AdmissionGate({
     maxWaiting: config['max-open-requests'],
     maxWaitMs: config['inference-timeout-sec'] * 1000,
     now: Date.now,
@@ -113,13 +113,13 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   });
   const firstLoad = new FirstLoad();
   const toLog = runnerLog(log);
-  const launchOf = (settings: Config): Launch =>
-    chooseLaunch(settings, {
+  const launchOf = (settings: Config): RunnerLauncher =>
+    chooseLauncher(settings, {
       log: toLog,
       moveBack: (cuda) => serving.relaunch(cuda),
     });
   let isGreeted = false;
-  const serving: Serving = new Serving(about.model, launchOf(config), {
+  const serving: ModelService = new ModelService(about.model, launchOf(config), {
     gate,
     drainMs: config['drain-timeout-sec'] * 1000,
     maxOpenRequests: config['max-open-requests'],
@@ -132,7 +132,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     onServed: (info, model) => {
       about.model = model.path;
       log.info({ event: 'ready', uri: place, ...memoryOf(info) });
-      if (!isGreeted) console.log(greeting(place, curl, config['served-model-name'][0] ?? model.id));
+      if (!isGreeted) console.log(startupBanner(place, curl, config['served-model-name'][0] ?? model.id));
       isGreeted = true;
       void callback.send(readyMessage(about.worker_id, config['advertise-url'] ?? place, model.id, info));
     },
@@ -207,7 +207,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     throw error;
   }
   about.port = 'port' in address ? address.port : 0;
-  place = placeOf(address);
+  place = formatAddress(address);
   curl = curlLine(address, guard.apiKeys !== undefined);
   console.log(`Runnel listens on ${place} and loads ${about.model}`);
   log.info({ event: 'listening', url: place });

@@ -1,7 +1,7 @@
 import type { Address } from '../server/http-server.ts';
 
 /** An address as people write it: a URL, or the path of a socket. */
-export function placeOf(address: Address): string {
+export function formatAddress(address: Address): string {
   if ('path' in address) return `unix:${address.path}`;
   const { host, port } = address;
   return `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
@@ -12,11 +12,11 @@ export function curlLine(address: Address, needsKey: boolean): string {
   const key = needsKey ? "-H 'Authorization: Bearer KEY' " : '';
   return 'path' in address
     ? `curl -sN ${key}--unix-socket ${address.path} http://localhost`
-    : `curl -sN ${key}${placeOf(address)}`;
+    : `curl -sN ${key}${formatAddress(address)}`;
 }
 
 /** What a person who started the server by hand can do next. */
-export function greeting(place: string, curl: string, model: string): string {
+export function startupBanner(place: string, curl: string, model: string): string {
   const request = {
     model,
     stream: true,

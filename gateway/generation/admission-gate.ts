@@ -5,7 +5,7 @@
 import { GenerationError } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 
-export interface GateOptions {
+export interface AdmissionGateOptions {
   /** Requests that wait at a time; more are refused. */
   readonly maxWaiting: number;
   /** What no request waits longer than, deadline or not. */
@@ -17,22 +17,22 @@ export interface GateOptions {
 }
 
 /** Who waits at the gate. */
-export interface Visitor {
+export interface Waiter {
   /** Milliseconds since 1970 after which it need not get in any more. */
   readonly deadlineMs: number | undefined;
   /** Aborted when it leaves. */
   readonly signal: AbortSignal;
 }
 
-export class Gate {
-  readonly #options: GateOptions;
+export class AdmissionGate {
+  readonly #options: AdmissionGateOptions;
   /** What lets each of those who wait in, in the order they came. */
   readonly #waiting = new Set<() => void>();
   #isClosed = false;
   #numInside = 0;
   #emptied: (() => void)[] = [];
 
-  constructor(options: GateOptions) {
+  constructor(options: AdmissionGateOptions) {
     this.#options = options;
   }
 
@@ -45,7 +45,7 @@ export class Gate {
   }
 
   /** Gives a function that must be called when the request is prepared, or is not going to be. Throws GenerationError. */
-  async enter({ deadlineMs = Number.POSITIVE_INFINITY, signal }: Visitor): Promise<() => void> {
+  async enter({ deadlineMs = Number.POSITIVE_INFINITY, signal }: Waiter): Promise<() => void> {
     const { now, maxWaitMs } = this.#options;
     // Told from now on by a clock that nobody sets.
     const leftMs = deadlineMs - now();

@@ -20,7 +20,7 @@ type FailedArrival = { readonly index: number; readonly error: unknown };
  * all. Aborting the signal cancels all.
  */
 export function readAnswers(
-  runner: Pick<Runner, 'generate' | 'requireRoom'>,
+  runner: Pick<Runner, 'generate' | 'assertCapacity'>,
   requests: readonly GenerateRequest[],
   options: AnswerOptions,
   signal: AbortSignal,
@@ -29,7 +29,7 @@ export function readAnswers(
   const either = AbortSignal.any([signal, failure.signal]);
   // Each request listens, and Node takes more than ten listeners for a leak.
   setMaxListeners(requests.length + 1, either);
-  runner.requireRoom(requests);
+  runner.assertCapacity(requests);
   try {
     const answers = requests.map((request) => readAnswer(runner.generate(request, either), options));
     return readTogether(answers, () => failure.abort());

@@ -21,12 +21,12 @@ export class MeteredRunner implements Runner {
     return this.#runner.status();
   }
 
-  requireAnyRoom(): void {
-    this.#counting(1, () => this.#runner.requireAnyRoom());
+  assertAcceptsRequests(): void {
+    this.#counting(1, () => this.#runner.assertAcceptsRequests());
   }
 
-  requireRoom(requests: readonly GenerateRequest[]): void {
-    this.#counting(requests.length, () => this.#runner.requireRoom(requests));
+  assertCapacity(requests: readonly GenerateRequest[]): void {
+    this.#counting(requests.length, () => this.#runner.assertCapacity(requests));
   }
 
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {

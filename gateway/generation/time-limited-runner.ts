@@ -26,12 +26,12 @@ export class TimeLimitedRunner implements Runner {
     return this.#runner.status();
   }
 
-  requireAnyRoom(): void {
-    this.#runner.requireAnyRoom();
+  assertAcceptsRequests(): void {
+    this.#runner.assertAcceptsRequests();
   }
 
-  requireRoom(requests: readonly GenerateRequest[]): void {
-    this.#runner.requireRoom(requests);
+  assertCapacity(requests: readonly GenerateRequest[]): void {
+    this.#runner.assertCapacity(requests);
   }
 
   generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
@@ -65,13 +65,13 @@ export class TimeLimitedRunner implements Runner {
  * The same runner for the requests of one client that takes half an answer: once one of them has a token, the time limit
  * ends each where it is, as a length would. Before that it is a TIMEOUT as ever.
  */
-export function endingAtTimeLimit(runner: Runner): Pick<Runner, 'generate' | 'requireRoom'> {
+export function endingAtTimeLimit(runner: Runner): Pick<Runner, 'generate' | 'assertCapacity'> {
   let hasBegun = false;
   const onTokens = (): void => {
     hasBegun = true;
   };
   return {
-    requireRoom: (requests) => runner.requireRoom(requests),
+    assertCapacity: (requests) => runner.assertCapacity(requests),
     generate: (request, signal) =>
       endedAtTimeLimit(runner.generate(request, signal), request, onTokens, () => hasBegun),
   };

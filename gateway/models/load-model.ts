@@ -7,7 +7,7 @@ import { bundleOf } from '../bundle.js';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { ChatTemplateError } from '../prompt/chat-template.ts';
 import { JinjaChatTemplate } from '../prompt/jinja-chat-template.ts';
-import { inSlices, type Steps } from '../system/cooperative-scheduler.ts';
+import { inSlices, type Task } from '../system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { type Model, modelIdOf } from './model.ts';
@@ -27,7 +27,7 @@ export async function loadModel(path: string): Promise<Model> {
   }
 }
 
-function* modelOf(path: string, { tables, template, ...description }: ModelDescription): Steps<Model> {
+function* modelOf(path: string, { tables, template, ...description }: ModelDescription): Task<Model> {
   const tokenizer = yield* BpeTokenizer.of(tables);
   const chatTemplate = template === undefined ? undefined : yield* JinjaChatTemplate.of(template, tokenizer);
   return { path, id: modelIdOf(path), ...description, tokenizer, chatTemplate };

@@ -4,8 +4,8 @@
  * the gate.
  */
 
-import type { Gate } from '../generation/admission-gate.ts';
-import { type Launch, planOf } from '../runner/backends/runner-launcher.ts';
+import type { AdmissionGate } from '../generation/admission-gate.ts';
+import { type RunnerLauncher, specOf } from '../runner/backends/runner-launcher.ts';
 import { agreeOn, differenceOf } from '../runner/backends/same-model.ts';
 import {
   type GenerateRequest,
@@ -16,16 +16,16 @@ import {
   type TokenBatch,
 } from '../runner/runner.ts';
 import type { RunnerEventName } from '../runner/supervision/runner-event.ts';
-import { MODEL_REPLACED, Supervisor, type SupervisorOptions } from '../runner/supervision/runner-pool.ts';
-import type { RunnerPlan } from '../runner/supervision/runner-spec.ts';
+import { MODEL_REPLACED, RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
+import type { RunnerSpec } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
 import { type Model, modelIdOf } from './model.ts';
 import { ModelSlot } from './model-slot.ts';
 
-export interface ServingOptions extends Omit<SupervisorOptions, keyof RunnerPlan> {
-  readonly gate: Gate;
+export interface ModelServiceOptions extends Omit<RunnerPoolOptions, keyof RunnerSpec> {
+  readonly gate: AdmissionGate;
   /** What open requests are given to finish before another model takes over. */
   readonly drainMs: number;
   /** Called for every runner that becomes ready. */
@@ -33,16 +33,16 @@ export interface ServingOptions extends Omit<SupervisorOptions, keyof RunnerPlan
 }
 
 /** What is to be served. Only runners of the same slot can go on with each other's streams. */
-interface Target {
+interface Deployment {
   readonly slot: ModelSlot;
-  readonly launch: Launch;
+  readonly launch: RunnerLauncher;
 }
 
 /** Another model, or another backend, takes over. */
 interface Change {
   phase: 'draining' | 'loading';
   /** The last one that was asked for. */
-  target: Target;
+  target: Deployment;
   /** Its runner in place of what was there, once that is asked of the supervisor. */
   replaced: Promise<string | undefined> | undefined;
   /** Ends the draining, so that `replaced` is all there is to wait for. */
@@ -54,13 +54,13 @@ export const maxRunnersOfOtherFiles = 3;
 
 const STOPPING = 'The server is stopping.';
 
-export class Serving implements Runner {
-  readonly #options: ServingOptions;
-  readonly #supervisor: Supervisor;
+export class ModelService implements Runner {
+  readonly #options: ModelServiceOptions;
+  readonly #supervisor: RunnerPool;
   /** Of the runner that serves, or of the one that is expected to. */
   #slot: ModelSlot;
   /** Likewise. */
-  #launch: Launch;
+  #launch: RunnerLauncher;
   #change: Change | undefined;
   /** For all who asked for a model since the change began. */
   #changed: Promise<string | undefined> = Promise.resolve(undefined);
@@ -72,11 +72,11 @@ export class Serving implements Runner {
   /** Runners in a row with which nothing could be served. */
   #numOfOtherFiles = 0;
 
-  constructor(modelPath: string, launch: Launch, options: ServingOptions) {
+  constructor(modelPath: string, launch: RunnerLauncher, options: ModelServiceOptions) {
     this.#options = options;
     this.#slot = new ModelSlot(modelPath);
     this.#launch = launch;
-    this.#supervisor = new Supervisor({ ...options, ...this.#planOf({ slot: this.#slot, launch }) });
+    this.#supervisor = new RunnerPool({ ...options, ...this.#specOf({ slot: this.#slot, launch }) });
   }
 
   /** Undefined until it is loaded, while it cannot be, and while the runner that serves, or served last, has another file. */
@@ -96,7 +96,7 @@ export class Serving implements Runner {
    * Serves the model at this path by this launch instead. Resolves when it does, or with the reason why it cannot be: then what
    * was there before serves on, or again. Of several changes at once the last one counts, and all hear how it went.
    */
-  async change(path: string, launch: Launch): Promise<string | undefined> {
+  async change(path: string, launch: RunnerLauncher): Promise<string | undefined> {
     const looked = this.#looked.then(() => this.#slotOf(path));
     this.#looked = looked.catch(() => {});
     let slot: ModelSlot;
@@ -115,7 +115,7 @@ export class Serving implements Runner {
    * Serves the same model by this launch, when what is open has been finished, or after the time that it is given: then it goes
    * on there. False if something else is about to be served.
    */
-  relaunch(launch: Launch): boolean {
+  relaunch(launch: RunnerLauncher): boolean {
     if (this.#isStopping || this.#change !== undefined) return false;
     this.#changed = this.#takeOver({ slot: this.#slot, launch });
     return true;
@@ -154,20 +154,20 @@ export class Serving implements Runner {
     return this.#supervisor.generate(request, signal);
   }
 
-  requireAnyRoom(): void {
-    this.#supervisor.requireAnyRoom();
+  assertAcceptsRequests(): void {
+    this.#supervisor.assertAcceptsRequests();
   }
 
-  requireRoom(requests: readonly GenerateRequest[]): void {
+  assertCapacity(requests: readonly GenerateRequest[]): void {
     const { phase, target } = this.#change ?? {};
     // Nobody is let in any more, so it was prepared for the model before, and took longer than all that was open.
     if (phase === 'loading' && target?.slot !== this.#slot) {
       throw new GenerationError('NOT_READY', MODEL_REPLACED, { retriable: true, retryAfterSec });
     }
-    this.#supervisor.requireRoom(requests);
+    this.#supervisor.assertCapacity(requests);
   }
 
-  /** As Supervisor.stop(); who waits for another model is let in, to be refused. */
+  /** As RunnerPool.stop(); who waits for another model is let in, to be refused. */
   async stop(drainMs: number): Promise<void> {
     this.#isStopping = true;
     this.#launch.leave?.();
@@ -187,25 +187,25 @@ export class Serving implements Runner {
     return slot;
   }
 
-  #changeTo(target: Target): Promise<string | undefined> {
+  #changeTo(target: Deployment): Promise<string | undefined> {
     this.#launch.leave?.();
     this.#numOfOtherFiles = 0;
     const change = this.#change;
     const isSame = target.slot === this.#slot;
     if (change === undefined) {
-      if (isSame) return this.#supervisor.replaceRunner(this.#planOf(target));
+      if (isSame) return this.#supervisor.replaceRunner(this.#specOf(target));
       this.#changed = this.#takeOver(target);
       return this.#changed;
     }
     const { slot } = change.target;
     change.target = target;
     if (slot !== target.slot && slot !== this.#slot) slot.close();
-    if (change.phase === 'loading') change.replaced = this.#supervisor.replaceRunner(this.#planOf(target));
-    else if (isSame) this.#giveUpDraining(this.#supervisor.replaceRunner(this.#planOf(target)));
+    if (change.phase === 'loading') change.replaced = this.#supervisor.replaceRunner(this.#specOf(target));
+    else if (isSame) this.#giveUpDraining(this.#supervisor.replaceRunner(this.#specOf(target)));
     return this.#changed;
   }
 
-  async #takeOver(target: Target): Promise<string | undefined> {
+  async #takeOver(target: Deployment): Promise<string | undefined> {
     let stopDraining = (): void => {};
     const drainingStopped = new Promise<void>((resolve) => (stopDraining = resolve));
     const change: Change = { phase: 'draining', target, replaced: undefined, stopDraining };
@@ -234,7 +234,7 @@ export class Serving implements Runner {
       this.#supervisor.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     }
     change.phase = 'loading';
-    change.replaced = this.#supervisor.replaceRunner(this.#planOf(change.target));
+    change.replaced = this.#supervisor.replaceRunner(this.#specOf(change.target));
   }
 
   /** The model stays; what is open goes on. */
@@ -257,8 +257,8 @@ export class Serving implements Runner {
     return { open_requests: this.#supervisor.status().openRequests };
   }
 
-  #planOf({ slot, launch }: Target): RunnerPlan {
-    return planOf(slot, launch, {
+  #specOf({ slot, launch }: Deployment): RunnerSpec {
+    return specOf(slot, launch, {
       // While the runner loads, so that the first conversation finds it there.
       onRead: () => slot.current?.chatTemplate?.start(),
       onReady: (info, launched) => {
@@ -290,7 +290,7 @@ export class Serving implements Runner {
       this.#numOfOtherFiles += 1;
       if (this.#numOfOtherFiles < maxRunnersOfOtherFiles) {
         // What it has loaded is at that path no more, or was not whole when it was read: the next one opens what is there now.
-        void this.#supervisor.replaceRunner(this.#planOf({ slot, launch: this.#launch }));
+        void this.#supervisor.replaceRunner(this.#specOf({ slot, launch: this.#launch }));
         return;
       }
       this.#difference = { reason: agreed, isFinal: true };

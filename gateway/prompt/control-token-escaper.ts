@@ -6,14 +6,14 @@
  * A placeholder is digits between two private-use characters: trimming, changes of case and JSON leave it as it is.
  */
 import { randomBytes } from 'node:crypto';
-import type { Steps } from '../system/cooperative-scheduler.ts';
+import type { Task } from '../system/cooperative-scheduler.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
 
 const open = '\uE000';
 const close = '\uE001';
 const nonceBytes = 16;
 
-export class HiddenLiterals {
+export class ControlTokenEscaper {
   readonly #literals: readonly string[];
   readonly #finder: LiteralFinder<string>;
   readonly #placeholders: RegExp;
@@ -30,7 +30,7 @@ export class HiddenLiterals {
     this.#placeholders = new RegExp(`${open}${nonce}\\.(\\d+)${close}`, 'g');
   }
 
-  *hide(text: string): Steps<string> {
+  *hide(text: string): Task<string> {
     let hidden = '';
     for (const segment of this.#finder.split(text)) {
       hidden += segment.match ?? segment.text;
@@ -39,7 +39,7 @@ export class HiddenLiterals {
     return hidden;
   }
 
-  *reveal(text: string): Steps<string> {
+  *reveal(text: string): Task<string> {
     let revealed = '';
     let end = 0;
     for (const placeholder of text.matchAll(this.#placeholders)) {

@@ -1,10 +1,10 @@
 /** A model's own template: a conversation in, prompt ids out, with control tokens only where the template put them. */
-import { longWork, type Steps } from '../system/cooperative-scheduler.ts';
+import { cooperativeScheduler, type Task } from '../system/cooperative-scheduler.ts';
 import type { TextSegment } from '../tokenizer/added-tokens.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type ChatMessage, type ChatTemplate, PromptTooLongError } from './chat-template.ts';
-import { HiddenLiterals } from './control-token-escaper.ts';
+import { ControlTokenEscaper } from './control-token-escaper.ts';
 import { TemplateProcess } from './template-process.ts';
 
 export class JinjaChatTemplate implements ChatTemplate {
@@ -14,7 +14,7 @@ export class JinjaChatTemplate implements ChatTemplate {
   readonly #control: LiteralFinder<true>;
 
   /** source: tokenizer.chat_template of the model file. ChatTemplateError when it is too long. */
-  static *of(source: string, tokenizer: Tokenizer): Steps<JinjaChatTemplate> {
+  static *of(source: string, tokenizer: Tokenizer): Task<JinjaChatTemplate> {
     const literals = tokenizer.controlLiterals.map((literal) => [literal, true] as const);
     return new JinjaChatTemplate(source, tokenizer, yield* LiteralFinder.of(literals));
   }
@@ -33,17 +33,17 @@ export class JinjaChatTemplate implements ChatTemplate {
   async render(messages: readonly ChatMessage[], maxTokens = Number.POSITIVE_INFINITY): Promise<number[]> {
     const contents = messages.map((message) => message.content);
     const length = contents.reduce((sum, content) => sum + content.length, 0);
-    const hidden = new HiddenLiterals(this.#tokenizer.controlLiterals, contents);
+    const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, contents);
     const prompt = await this.#process.render({
-      messages: await longWork.run(length, hideIn(messages, hidden)),
+      messages: await cooperativeScheduler.run(length, hideIn(messages, hidden)),
       bos_token: this.#literal(this.#tokenizer.bosId),
       eos_token: this.#literal(this.#tokenizer.eosId),
       add_generation_prompt: true,
     });
-    return longWork.run(prompt.length, this.#encode(prompt, hidden, maxTokens));
+    return cooperativeScheduler.run(prompt.length, this.#encode(prompt, hidden, maxTokens));
   }
 
-  *#encode(prompt: string, hidden: HiddenLiterals, maxTokens: number): Steps<number[]> {
+  *#encode(prompt: string, hidden: ControlTokenEscaper, maxTokens: number): Task<number[]> {
     // Cut at the control tokens first and reveal afterwards: what is revealed joins the text around it, so that its ids
     // are those of ordinary text in its place.
     const segments: TextSegment[] = [];
@@ -67,7 +67,7 @@ export class JinjaChatTemplate implements ChatTemplate {
   }
 }
 
-function* hideIn(messages: readonly ChatMessage[], hidden: HiddenLiterals): Steps<ChatMessage[]> {
+function* hideIn(messages: readonly ChatMessage[], hidden: ControlTokenEscaper): Task<ChatMessage[]> {
   const out: ChatMessage[] = [];
   for (const { role, content } of messages) out.push({ role, content: yield* hidden.hide(content) });
   return out;

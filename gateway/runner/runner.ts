@@ -215,8 +215,8 @@ export interface Runner {
    * Throws the GenerationError that one of these would get if they all came now, and takes none: for several requests
    * of which none shall be begun unless all can be. What is asked in the same turn of the event loop still holds.
    */
-  requireRoom(requests: readonly GenerateRequest[]): void;
+  assertCapacity(requests: readonly GenerateRequest[]): void;
   /** Throws the GenerationError that any request would get now, whatever it asks: nobody need look at what that is. */
-  requireAnyRoom(): void;
+  assertAcceptsRequests(): void;
   status(): RunnerStatus;
 }

@@ -15,7 +15,7 @@ import { metricsRoutes } from '../api/operator/metrics.ts';
 import { runnerRoutes } from '../api/operator/runner.ts';
 import { ApiError, toApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
-import type { Gate } from '../generation/admission-gate.ts';
+import type { AdmissionGate } from '../generation/admission-gate.ts';
 import type { Model } from '../models/model.ts';
 import type { Runner } from '../runner/runner.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
@@ -35,7 +35,7 @@ export interface AppDeps extends BodyLimits {
   readonly modelNames?: readonly string[];
   readonly runner: Runner;
   /** Where requests wait while another model takes over. */
-  readonly gate: Gate;
+  readonly gate: AdmissionGate;
   readonly log: Log;
   readonly metrics: Metrics;
   /** Of runners, the newest first. */
@@ -74,7 +74,7 @@ export function createApp(deps: AppDeps): Hono {
   for (const path of GENERATING) {
     // A full queue reads no bodies.
     app.post(path, async (_, next) => {
-      deps.runner.requireAnyRoom();
+      deps.runner.assertAcceptsRequests();
       await next();
     });
   }
@@ -166,7 +166,7 @@ function isOpenAi(path: string): boolean {
 }
 
 /** A request is inside until it is with the runner, or answered. */
-function throughGate(gate: Gate): MiddlewareHandler {
+function throughGate(gate: AdmissionGate): MiddlewareHandler {
   return async (c, next) => {
     // One whose body is still under way would be taken for a client that never sends it.
     if (gate.isClosed) await c.req.arrayBuffer();

@@ -6,9 +6,9 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
 /** Yields often: between two yields lies about a millisecond at most. */
-export type Steps<Result> = Generator<undefined, Result, undefined>;
+export type Task<Result> = Generator<undefined, Result, undefined>;
 
-export const longWorkLimits = {
+export const cooperativeLimits = {
   /** Of one turn. Streams are held up for so long, and for what the longest step takes. */
   sliceMs: 5,
   /** Characters or bytes that are worked on at once, without a turn of their own. */
@@ -28,7 +28,7 @@ interface Work {
   advance(): boolean;
 }
 
-export class LongWork {
+export class CooperativeScheduler {
   readonly #waiting: Work[] = [];
   #current: Work | undefined;
 
@@ -36,9 +36,9 @@ export class LongWork {
    * length: of what is worked on. Rejects with what the steps throw, with OverloadedError, or with the signal's reason if
    * nobody wants the result any more.
    */
-  async run<Result>(length: number, steps: Steps<Result>, signal?: AbortSignal): Promise<Result> {
-    if (length <= longWorkLimits.shortLength) return finish(steps);
-    if (this.#waiting.length >= longWorkLimits.waiting) {
+  async run<Result>(length: number, steps: Task<Result>, signal?: AbortSignal): Promise<Result> {
+    if (length <= cooperativeLimits.shortLength) return finish(steps);
+    if (this.#waiting.length >= cooperativeLimits.waiting) {
       throw new OverloadedError(
         `${this.#waiting.length} large requests already wait to be read; send this one again later.`,
       );
@@ -74,10 +74,10 @@ export class LongWork {
 }
 
 /** There is one event loop. */
-export const longWork = new LongWork();
+export const cooperativeScheduler = new CooperativeScheduler();
 
 /** Work that waits for nobody: a slice in each turn of the loop, from now on. */
-export async function inSlices<Result>(steps: Steps<Result>): Promise<Result> {
+export async function inSlices<Result>(steps: Task<Result>): Promise<Result> {
   for (let next = slice(steps); ; next = slice(steps)) {
     if (next.done) return next.value;
     await nextTurn();
@@ -85,15 +85,15 @@ export async function inSlices<Result>(steps: Steps<Result>): Promise<Result> {
 }
 
 /** What is done in one turn of the loop. */
-function slice<Result>(steps: Steps<Result>): IteratorResult<undefined, Result> {
-  const endMs = performance.now() + longWorkLimits.sliceMs;
+function slice<Result>(steps: Task<Result>): IteratorResult<undefined, Result> {
+  const endMs = performance.now() + cooperativeLimits.sliceMs;
   let next = steps.next();
   while (!next.done && performance.now() < endMs) next = steps.next();
   return next;
 }
 
 /** All of it, now. */
-export function finish<Result>(steps: Steps<Result>): Result {
+export function finish<Result>(steps: Task<Result>): Result {
   for (;;) {
     const next = steps.next();
     if (next.done) return next.value;
@@ -102,6 +102,6 @@ export function finish<Result>(steps: Steps<Result>): Result {
 
 /** Work that cannot be cut, but can wait for its turn. */
 // biome-ignore lint/correctness/useYield: it is one step.
-export function* inOneStep<Result>(work: () => Result): Steps<Result> {
+export function* inOneStep<Result>(work: () => Result): Task<Result> {
   return work();
 }

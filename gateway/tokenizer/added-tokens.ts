@@ -1,5 +1,5 @@
 /** Cuts text at the tokens that are found in it as they are written. */
-import type { Steps } from '../system/cooperative-scheduler.ts';
+import type { Task } from '../system/cooperative-scheduler.ts';
 import { LiteralFinder } from './literals.ts';
 import type { AddedToken } from './tables.ts';
 
@@ -28,7 +28,7 @@ export class AddedTokens {
   /** Whether any of them takes white space with it. */
   readonly strip: boolean;
 
-  static *of(tokens: readonly AddedToken[]): Steps<AddedTokens> {
+  static *of(tokens: readonly AddedToken[]): Task<AddedTokens> {
     const literals = tokens.map((token) => [token.content, token] as const);
     const all = yield* LiteralFinder.of(literals);
     const userDefined = yield* LiteralFinder.of(literals.filter(([, { isControl }]) => !isControl));
@@ -47,7 +47,7 @@ export class AddedTokens {
   }
 
   /** The pieces of all segments, in order; no text is empty, and two texts that meet are one. */
-  *cut(segments: readonly TextSegment[]): Steps<Piece[]> {
+  *cut(segments: readonly TextSegment[]): Task<Piece[]> {
     const pieces: Piece[] = [];
     let isStripping = false;
     let numTokens = 0;

@@ -3,7 +3,7 @@
  * the model knows and cut into words, and each word's symbols merge into tokens. Ids equal those of the tokenizer that the
  * model was trained with.
  */
-import { finish, type Steps } from '../system/cooperative-scheduler.ts';
+import { finish, type Task } from '../system/cooperative-scheduler.ts';
 import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
 import { MergeTable } from './merge-table.ts';
@@ -27,7 +27,7 @@ export class BpeTokenizer implements Tokenizer {
    */
   readonly missingBytes: readonly number[];
 
-  static *of(tables: TokenizerTables): Steps<BpeTokenizer> {
+  static *of(tables: TokenizerTables): Task<BpeTokenizer> {
     return new BpeTokenizer(tables, yield* AddedTokens.of(tables.added));
   }
 
@@ -71,11 +71,11 @@ export class BpeTokenizer implements Tokenizer {
     return finish(this.encodeInSteps(text, options));
   }
 
-  encodeInSteps(text: string, { addSpecial, parseSpecial }: EncodeOptions): Steps<number[]> {
+  encodeInSteps(text: string, { addSpecial, parseSpecial }: EncodeOptions): Task<number[]> {
     return this.encodeSegments([{ text, parseSpecial }], addSpecial);
   }
 
-  *encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Steps<number[]> {
+  *encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Task<number[]> {
     const { prefixIds, suffixIds, isNfc } = this.#tables;
     const ids: number[] = addSpecial ? [...prefixIds] : [];
     const pieces = yield* this.#added.cut(segments);

@@ -2,7 +2,7 @@
  * Words of byte-level BPE, as GPT-2 introduced it: text is cut into words, each becomes the tokens of its UTF-8 bytes, and
  * these merge.
  */
-import type { Steps } from '../system/cooperative-scheduler.ts';
+import type { Task } from '../system/cooperative-scheduler.ts';
 import { WordSplitter } from './pre-tokenizers/word-splitter.ts';
 import type { ByteLevelForm, TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';
@@ -35,7 +35,7 @@ export class ByteLevelWords {
   }
 
   /** Adds the ids of a text between special tokens to `out`. */
-  *encode(text: string, out: number[]): Steps<void> {
+  *encode(text: string, out: number[]): Task<void> {
     let numChars = 0;
     for (const piece of this.#splitter.pieces(text)) {
       for (let at = 0; at < piece.length; ) {
@@ -64,7 +64,7 @@ export class ByteLevelWords {
     this.#cache.put(text, start, end, ids, count);
   }
 
-  *#encodeLong(word: string, out: number[]): Steps<void> {
+  *#encodeLong(word: string, out: number[]): Task<void> {
     const bytes = Buffer.from(word);
     const ids = new Int32Array(bytes.length);
     const whole = this.#ignoreMerges ? this.#index.find(bytes, 0, bytes.length) : -1;

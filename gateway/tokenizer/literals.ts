@@ -2,7 +2,7 @@
  * Finds literals of special tokens in text: leftmost first, and of those that begin at the same place the longest. A trie
  * over UTF-16 units, so that text which only looks like literals costs little more than other text.
  */
-import { finish, type Steps } from '../system/cooperative-scheduler.ts';
+import { finish, type Task } from '../system/cooperative-scheduler.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 
 /** Longer literals are refused: it bounds what one place in a text can cost. */
@@ -36,13 +36,13 @@ export class LiteralFinder<T extends NonNullable<unknown>> {
   /** TokenizerError for a literal that is empty or too long, or for too many of them. */
   static *of<T extends NonNullable<unknown>>(
     literals: Iterable<readonly [string, T]>,
-  ): Steps<LiteralFinder<T>> {
+  ): Task<LiteralFinder<T>> {
     const finder = new LiteralFinder<T>();
     yield* finder.#add(literals);
     return finder;
   }
 
-  *#add(literals: Iterable<readonly [string, T]>): Steps<void> {
+  *#add(literals: Iterable<readonly [string, T]>): Task<void> {
     let allChars = 0;
     let numLiterals = 0;
     for (const [literal, match] of literals) {

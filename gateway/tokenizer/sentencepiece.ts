@@ -4,7 +4,7 @@
  * Gemma's vocabulary, `> </`), each place in a text is found, and the words there are one. What no token is written like
  * becomes the tokens of its bytes.
  */
-import type { Steps } from '../system/cooperative-scheduler.ts';
+import type { Task } from '../system/cooperative-scheduler.ts';
 import { spaceMark } from './space-mark.ts';
 import type { Crossing, SentencePieceForm, TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';
@@ -43,7 +43,7 @@ export class SentencePieceWords {
   }
 
   /** Adds the ids of a text between special tokens to `out`. */
-  *encode(source: string, out: number[]): Steps<void> {
+  *encode(source: string, out: number[]): Task<void> {
     const text = source.replaceAll(spaceMark, ' ');
     let numChars = 0;
     for (let at = 0; at < text.length; ) {
@@ -84,7 +84,7 @@ export class SentencePieceWords {
     this.#cache.put(text, start, end, this.#final, added);
   }
 
-  *#encodeLong(word: string, out: number[]): Steps<void> {
+  *#encodeLong(word: string, out: number[]): Task<void> {
     const ids = new Int32Array(word.length);
     const whole = this.#ignoreMerges ? this.#whole(word) : unknown;
     let count = 1;

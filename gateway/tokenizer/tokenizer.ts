@@ -1,4 +1,4 @@
-import type { Steps } from '../system/cooperative-scheduler.ts';
+import type { Task } from '../system/cooperative-scheduler.ts';
 import type { TextSegment } from './added-tokens.ts';
 import type { TokenizerKind } from './tables.ts';
 
@@ -22,9 +22,9 @@ export interface Tokenizer {
   /** All at once. */
   encode(text: string, options: EncodeOptions): number[];
   /** The same ids, in steps: a megabyte without a space can take half a second. */
-  encodeInSteps(text: string, options: EncodeOptions): Steps<number[]>;
+  encodeInSteps(text: string, options: EncodeOptions): Task<number[]>;
   /** The ids of a prompt whose parts may hold different things. */
-  encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Steps<number[]>;
+  encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Task<number[]>;
   /** encode gives at least so many ids for the text. Costs next to nothing beside it. */
   leastTokens(text: string): number;
   /** The bytes a token stands for; control tokens give their literal. RangeError for an id outside the vocabulary. */

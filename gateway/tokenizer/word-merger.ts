@@ -4,7 +4,7 @@
  * neighbours are a linked list and candidate pairs a heap, so that a word of n symbols takes O(n log n) steps, whatever
  * it says.
  */
-import { finish, type Steps } from '../system/cooperative-scheduler.ts';
+import { finish, type Task } from '../system/cooperative-scheduler.ts';
 import type { Merges } from './merge-table.ts';
 import { NumberHeap } from './number-heap.ts';
 
@@ -46,7 +46,7 @@ export class WordMerger {
    * The first `length` of `ids` are the symbols of a word. Merges in place and returns how many tokens are left; they are
    * then at the front of `ids`. A word that is not short is merged in steps, and others may be merged in between.
    */
-  *merge(ids: Int32Array, length: number): Steps<number> {
+  *merge(ids: Int32Array, length: number): Task<number> {
     if (length < 2) return length;
     const isKept = length <= keptSymbols;
     const next = isKept ? this.#keptNext : new Int32Array(length);

@@ -15,25 +15,29 @@ import { outputOf } from './program.ts';
 
 const SCORE_MS = 120_000;
 
-export interface Gate extends Bounds {
+export interface AdmissionGate extends Bounds {
   readonly arithmetic: string;
   readonly flags: readonly string[];
 }
 
-export const GATES: readonly Gate[] = [
+export const GATES: readonly AdmissionGate[] = [
   { arithmetic: 'the default', flags: [], ...BOUNDS.i8 },
   { arithmetic: 'f32', flags: ['--activations', 'f32'], ...BOUNDS.f32 },
 ];
 
 export interface Accuracy {
-  readonly gate: Gate;
+  readonly gate: AdmissionGate;
   readonly passed: boolean;
   /** Either the one or the other. */
   readonly agreement?: Agreement;
   readonly failure?: string;
 }
 
-export async function accuracyOf(runner: Runner, gate: Gate, folder: TemporaryFolder): Promise<Accuracy> {
+export async function accuracyOf(
+  runner: Runner,
+  gate: AdmissionGate,
+  folder: TemporaryFolder,
+): Promise<Accuracy> {
   try {
     const agreement = await measured(runner, gate, folder);
     return { gate, agreement, passed: isWithin(gate, agreement) };
@@ -42,7 +46,7 @@ export async function accuracyOf(runner: Runner, gate: Gate, folder: TemporaryFo
   }
 }
 
-async function measured(runner: Runner, gate: Gate, folder: TemporaryFolder): Promise<Agreement> {
+async function measured(runner: Runner, gate: AdmissionGate, folder: TemporaryFolder): Promise<Agreement> {
   const { file, model, threads, flags } = runner;
   const reference = readReference();
   const scores: Score[] = [];

@@ -1,6 +1,6 @@
 import type { Context } from 'hono';
 import { z } from 'zod';
-import { inOneStep, longWork } from '../../system/cooperative-scheduler.ts';
+import { cooperativeScheduler, inOneStep } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
 import { JSON_TYPE, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
@@ -83,7 +83,7 @@ export async function readBody(c: Context): Promise<unknown> {
   const type = requireMediaType(c, [JSON_TYPE, MSGPACK_TYPE]);
   if (type === JSON_TYPE) return readJsonText(c);
   const bytes = new Uint8Array(await c.req.arrayBuffer());
-  return longWork.run(
+  return cooperativeScheduler.run(
     bytes.length,
     inOneStep(() => unpackMsgpack(bytes)),
     c.req.raw.signal,

@@ -6,7 +6,7 @@ import { memoryOf } from '../../runner/process/memory.ts';
 import { neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
-import { longWork } from '../../system/cooperative-scheduler.ts';
+import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { executeLog } from '../../telemetry/execute-log.ts';
 import * as fields from '../fields.ts';
 import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
@@ -111,6 +111,10 @@ async function promptOf(
     return { promptIds: prompt_ids, field: 'prompt_ids' };
   }
   if (prompt === undefined) throw new Error('A request without a prompt passed its check.');
-  const promptIds = await longWork.run(prompt.length, encodePrompt(prompt, model, info, 'prompt'), signal);
+  const promptIds = await cooperativeScheduler.run(
+    prompt.length,
+    encodePrompt(prompt, model, info, 'prompt'),
+    signal,
+  );
   return { promptIds, field: 'prompt' };
 }

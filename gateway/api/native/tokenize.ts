@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Model } from '../../models/model.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { ByteBudget } from '../../server/guard/byte-budget.ts';
-import { longWork } from '../../system/cooperative-scheduler.ts';
+import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import * as fields from '../fields.ts';
@@ -34,7 +34,7 @@ export function tokenizeRoutes(deps: AppDeps): Hono {
     const { tokenizer } = requireModel(deps);
     const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
     const steps = tokenizer.encodeInSteps(content, options);
-    const ids = new Uint32Array(await longWork.run(content.length, steps, c.req.raw.signal));
+    const ids = new Uint32Array(await cooperativeScheduler.run(content.length, steps, c.req.raw.signal));
     return longAnswer(c, budget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
   });
 

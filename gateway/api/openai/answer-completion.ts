@@ -7,14 +7,14 @@ import type { GenerateRequest } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { sseResponse } from '../../server/streams/sse.ts';
 import { logFailure } from '../../telemetry/request-log.ts';
-import { type Completion, completionEvents, type Shape, wholeCompletion } from './completion.ts';
+import { type ChoiceFormat, type Completion, completionEvents, wholeCompletion } from './completion.ts';
 import { type EchoOptions, withPrompts } from './echo.ts';
 import type { SharedFields } from './shared-fields.ts';
 
 interface CompletionJob {
   readonly idPrefix: string;
   readonly model: Model;
-  readonly shape: Shape;
+  readonly shape: ChoiceFormat;
   readonly numPromptTokens: number;
   /** One for each choice, in the order of the choices. */
   readonly requests: readonly GenerateRequest[];

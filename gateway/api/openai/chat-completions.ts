@@ -14,7 +14,7 @@ import { readJson } from '../json.ts';
 import { contextExceeded, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, stopIdsOf } from '../token-ids.ts';
 import { answerCompletion } from './answer-completion.ts';
-import { chatShape } from './chat-format.ts';
+import { chatFormat } from './chat-format.ts';
 import { ignoredByChat, parseChatRequest } from './chat-request.ts';
 import { generateRequests } from './generate-requests.ts';
 import { tellIgnored } from './inert-fields.ts';
@@ -50,7 +50,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     return answerCompletion(c, deps, {
       idPrefix: 'chatcmpl-',
       model,
-      shape: chatShape(model.tokenizer),
+      shape: chatFormat(model.tokenizer),
       numPromptTokens: promptIds.length,
       requests,
       request,

@@ -1,9 +1,9 @@
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import type { ChoiceText, FinishReason, Shape } from './completion.ts';
+import type { ChoiceFormat, ChoiceText, FinishReason } from './completion.ts';
 import { chatLogprobs } from './logprobs.ts';
 
 /** Choices as chat completions have them: a message, or what is new of it. */
-export function chatShape(tokenizer: Tokenizer): Shape {
+export function chatFormat(tokenizer: Tokenizer): ChoiceFormat {
   const logprobs = ({ tokens }: ChoiceText) =>
     tokens === undefined ? null : chatLogprobs(tokenizer, tokens);
   const chunk = (index: number, delta: object, finish_reason: FinishReason | null = null) => {

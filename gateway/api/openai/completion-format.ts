@@ -1,9 +1,9 @@
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import type { ChoiceText, FinishReason, Shape } from './completion.ts';
+import type { ChoiceFormat, ChoiceText, FinishReason } from './completion.ts';
 import { completionLogprobs } from './logprobs.ts';
 
 /** Choices as completions have them: their text, or what is new of it. */
-export function completionShape(tokenizer: Tokenizer): Shape {
+export function completionFormat(tokenizer: Tokenizer): ChoiceFormat {
   const choice = (index: number, { text, tokens }: ChoiceText, finish_reason: FinishReason | null) => {
     const logprobs = tokens === undefined ? null : completionLogprobs(tokenizer, tokens);
     return { index, text, logprobs, finish_reason };

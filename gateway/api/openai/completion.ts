@@ -27,7 +27,7 @@ export interface ChoiceText {
 
 export type FinishReason = 'stop' | 'length';
 
-export interface Shape {
+export interface ChoiceFormat {
   readonly object: string;
   readonly chunkObject: string;
   /** A whole choice. */
@@ -47,7 +47,7 @@ export interface EventOptions {
 /** What is written waits in the connection as text, many times as large as the numbers it is made of. */
 const MAX_JOINED_CHARS = 2 ** 16;
 
-type Steps = AsyncIterable<readonly IndexedPart[]>;
+type Task = AsyncIterable<readonly IndexedPart[]>;
 
 const FINISH_REASONS: Record<EndReason, FinishReason> = {
   eos: 'stop',
@@ -69,7 +69,11 @@ class GrowingText implements ChoiceText {
 }
 
 /** The whole answer; throws what the generation throws. */
-export async function wholeCompletion(completion: Completion, shape: Shape, steps: Steps): Promise<object> {
+export async function wholeCompletion(
+  completion: Completion,
+  shape: ChoiceFormat,
+  steps: Task,
+): Promise<object> {
   const texts = Array.from({ length: completion.numChoices }, () => new GrowingText());
   const ends = new Map<number, AnswerEnd>();
   for await (const parts of steps) {
@@ -95,8 +99,8 @@ export async function wholeCompletion(completion: Completion, shape: Shape, step
  */
 export async function* completionEvents(
   completion: Completion,
-  shape: Shape,
-  steps: Steps,
+  shape: ChoiceFormat,
+  steps: Task,
   options: EventOptions,
 ): AsyncGenerator<string> {
   const { includeUsage } = options;

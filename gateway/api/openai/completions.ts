@@ -3,12 +3,12 @@ import type { Model } from '../../models/model.ts';
 import type { RunnerInfo } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
-import { longWork, type Steps } from '../../system/cooperative-scheduler.ts';
+import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
 import { readJson } from '../json.ts';
 import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { answerCompletion } from './answer-completion.ts';
-import { completionShape } from './completion-format.ts';
+import { completionFormat } from './completion-format.ts';
 import { ignoredByCompletions, parseCompletionRequest } from './completion-request.ts';
 import { generateRequests } from './generate-requests.ts';
 import { tellIgnored } from './inert-fields.ts';
@@ -29,7 +29,11 @@ export function completionRoutes(deps: AppDeps): Hono {
     const stopIds = stopIdsOf(request, model, info.vocabSize);
     const seed = request.seed ?? randomSeed();
     const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
-    const prompts = await longWork.run(length, promptsOf(request.prompt, model, info), c.req.raw.signal);
+    const prompts = await cooperativeScheduler.run(
+      length,
+      promptsOf(request.prompt, model, info),
+      c.req.raw.signal,
+    );
     // The choices of the first prompt come first: choice = prompt * n + sample.
     const requests = prompts.flatMap(({ promptIds, left }) =>
       generateRequests(request, seed, {
@@ -47,7 +51,7 @@ export function completionRoutes(deps: AppDeps): Hono {
     return answerCompletion(c, deps, {
       idPrefix: 'cmpl-',
       model,
-      shape: completionShape(model.tokenizer),
+      shape: completionFormat(model.tokenizer),
       numPromptTokens: prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0),
       requests,
       request,
@@ -65,7 +69,7 @@ interface EncodedPrompt {
 }
 
 /** Each prompt's ids, or a 400 on the first that cannot be. */
-function* promptsOf(prompts: readonly Prompt[], model: Model, info: RunnerInfo): Steps<EncodedPrompt[]> {
+function* promptsOf(prompts: readonly Prompt[], model: Model, info: RunnerInfo): Task<EncodedPrompt[]> {
   const encoded: EncodedPrompt[] = [];
   for (const [index, prompt] of prompts.entries()) {
     const field = prompts.length === 1 ? 'prompt' : `prompt.${index}`;

@@ -7,7 +7,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 
 /** Answers that begin with their prompt, as `echo` asks for. */
 
-type Steps = AsyncIterable<readonly IndexedPart[]>;
+type Task = AsyncIterable<readonly IndexedPart[]>;
 
 export interface EchoOptions {
   readonly tokenizer: Tokenizer;
@@ -18,7 +18,7 @@ export interface EchoOptions {
 }
 
 export async function* withPrompts(
-  steps: Steps,
+  steps: Task,
   options: EchoOptions,
 ): AsyncGenerator<readonly IndexedPart[]> {
   const prompts = options.promptIds.map((ids) => new EchoedPrompt(options.tokenizer, ids));

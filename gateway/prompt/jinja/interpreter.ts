@@ -2,7 +2,7 @@
 import { bind } from './arguments.ts';
 import { argumentsOf, call, evaluate, filtered } from './evaluate.ts';
 import { JinjaError } from './jinja-error.ts';
-import type { Block, FilterUse, ForStatement, MacroStatement, Statement, Target } from './nodes.ts';
+import type { Block, Deployment, FilterUse, ForStatement, MacroStatement, Statement } from './nodes.ts';
 import { Scope } from './scope.ts';
 import { textOf } from './text.ts';
 import {
@@ -187,7 +187,7 @@ function itemAt(items: readonly Value[], index: number): Value {
   return item === undefined ? new Undefined(`the loop has no item ${index}`) : item;
 }
 
-function assign(target: Target, value: Value, scope: Scope): void {
+function assign(target: Deployment, value: Value, scope: Scope): void {
   switch (target.kind) {
     case 'name':
       scope.set(target.name, value);

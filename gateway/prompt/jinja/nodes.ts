@@ -59,10 +59,10 @@ export interface FilterUse {
 }
 
 /** What a value is assigned to: a name, an attribute of a namespace, or several of them. */
-export type Target =
+export type Deployment =
   | { readonly kind: 'name'; readonly name: string }
   | { readonly kind: 'attribute'; readonly namespace: string; readonly name: string }
-  | { readonly kind: 'targets'; readonly items: readonly Target[] };
+  | { readonly kind: 'targets'; readonly items: readonly Deployment[] };
 
 export interface Parameter {
   readonly name: string;
@@ -78,10 +78,10 @@ export type Statement =
       readonly otherwise: Block;
     }
   | ForStatement
-  | { readonly kind: 'set'; readonly target: Target; readonly value: Expression }
+  | { readonly kind: 'set'; readonly target: Deployment; readonly value: Expression }
   | {
       readonly kind: 'setBlock';
-      readonly target: Target;
+      readonly target: Deployment;
       readonly filters: readonly FilterUse[];
       readonly body: Block;
     }
@@ -94,7 +94,7 @@ export type Statement =
   | { readonly kind: 'filterBlock'; readonly filters: readonly FilterUse[]; readonly body: Block }
   | {
       readonly kind: 'with';
-      readonly values: readonly (readonly [Target, Expression])[];
+      readonly values: readonly (readonly [Deployment, Expression])[];
       readonly body: Block;
     }
   /** Marks what an assistant wrote; its text is as it would be without. */
@@ -105,7 +105,7 @@ export type Block = readonly Statement[];
 
 export interface ForStatement {
   readonly kind: 'for';
-  readonly target: Target;
+  readonly target: Deployment;
   readonly iterable: Expression;
   readonly condition: Expression | undefined;
   readonly isRecursive: boolean;

@@ -3,13 +3,13 @@ import { ExpressionParser } from './expression-parser.ts';
 import { tokensOf } from './lexer.ts';
 import type {
   Block,
+  Deployment,
   Expression,
   FilterUse,
   ForStatement,
   MacroStatement,
   Parameter,
   Statement,
-  Target,
 } from './nodes.ts';
 
 /** JinjaError, with the line, for what is no template. */
@@ -136,7 +136,7 @@ class Parser extends ExpressionParser {
     return filters;
   }
 
-  #target(): Target {
+  #target(): Deployment {
     const items = [this.#singleTarget()];
     let isTuple = false;
     while (this.skip(',')) {
@@ -144,10 +144,10 @@ class Parser extends ExpressionParser {
       if (this.peek().kind !== 'name' && !this.isNext('(')) break;
       items.push(this.#singleTarget());
     }
-    return isTuple ? { kind: 'targets', items } : (items[0] as Target);
+    return isTuple ? { kind: 'targets', items } : (items[0] as Deployment);
   }
 
-  #singleTarget(): Target {
+  #singleTarget(): Deployment {
     if (this.skip('(')) {
       const target = this.#target();
       this.expect(')');
@@ -195,7 +195,7 @@ class Parser extends ExpressionParser {
   }
 
   #with(): Statement {
-    const values: (readonly [Target, Expression])[] = [];
+    const values: (readonly [Deployment, Expression])[] = [];
     while (this.peek().kind !== '%}') {
       if (values.length > 0) this.expect(',');
       const target = this.#singleTarget();

@@ -6,10 +6,10 @@ import { systemClock } from '../../system/clock.ts';
 import type { BackendStatus } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
 import type { RunnerFailure } from '../supervision/runner-spec.ts';
-import { CudaLaunch, type CudaOptions } from './cuda-launcher.ts';
-import { Lookout } from './device-probe.ts';
+import { CudaLauncher, type CudaOptions } from './cuda-launcher.ts';
+import { DeviceProbe } from './device-probe.ts';
 import { usableDevice } from './devices.ts';
-import type { Launch } from './runner-launcher.ts';
+import type { RunnerLauncher } from './runner-launcher.ts';
 
 /** A device that is lost twice within this time is not tried for the time below. */
 export const lossWindowMs = 10 * 60_000;
@@ -18,9 +18,9 @@ export const quarantineMs = 30 * 60_000;
 export const memoryMarginBytes = 64 * 2 ** 20;
 
 export interface AutoOptions extends CudaOptions {
-  readonly cpuCommand: Launch['command'];
+  readonly cpuCommand: RunnerLauncher['command'];
   /** Puts a runner on the device in place of the one on the CPU; false: not now. Absent: the CPU it is, once it is. */
-  readonly moveBack?: ((cuda: Launch) => boolean) | undefined;
+  readonly moveBack?: ((cuda: RunnerLauncher) => boolean) | undefined;
 }
 
 export function fallbackEvent(reason: string): RunnerEvent {
@@ -29,10 +29,10 @@ export function fallbackEvent(reason: string): RunnerEvent {
 }
 
 export class AutoBackend {
-  readonly cuda: Launch;
-  readonly cpu: Launch;
+  readonly cuda: RunnerLauncher;
+  readonly cpu: RunnerLauncher;
   readonly #options: AutoOptions;
-  readonly #lookout: Lookout;
+  readonly #lookout: DeviceProbe;
   readonly #now: () => number;
   /** Why the CPU computes. */
   #reason: string | undefined;
@@ -47,7 +47,7 @@ export class AutoBackend {
     const status = () => this.#status();
     this.#options = options;
     this.#now = () => clock.now();
-    this.cuda = new CudaLaunch(options, {
+    this.cuda = new CudaLauncher(options, {
       status,
       absent: (reason) => this.#useCpu(reason),
       fallback: (failure) => this.#fallBack(failure),
@@ -64,7 +64,7 @@ export class AutoBackend {
       },
       leave: () => this.#lookout.stop(),
     };
-    this.#lookout = new Lookout({
+    this.#lookout = new DeviceProbe({
       look: (signal) => this.#look(signal),
       onFound: () => moveBack?.(this.cuda) ?? false,
       clock,
@@ -81,14 +81,14 @@ export class AutoBackend {
     };
   }
 
-  #fallBack({ reason, death }: RunnerFailure): Launch {
+  #fallBack({ reason, death }: RunnerFailure): RunnerLauncher {
     this.#misfit = death.exit.code === 71 ? { freeBytes: undefined } : undefined;
     if ((death.readyForMs ?? 0) >= lossWindowMs) this.#lookout.reset();
     if (death.readyForMs !== undefined) this.#countLoss();
     return this.#useCpu(reason);
   }
 
-  #useCpu(reason: string): Launch {
+  #useCpu(reason: string): RunnerLauncher {
     this.#reason = reason;
     this.#options.log(fallbackEvent(reason));
     return this.cpu;

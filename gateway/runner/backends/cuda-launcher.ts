@@ -3,14 +3,14 @@ import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { RunnerEvent } from '../supervision/runner-event.ts';
 import type { RunnerFailure } from '../supervision/runner-spec.ts';
 import { type DeviceInquiry, usableDevice } from './devices.ts';
-import type { Launch } from './runner-launcher.ts';
+import type { RunnerLauncher } from './runner-launcher.ts';
 
 /** How long the memory of a runner that died is waited for; the next one then says itself what it lacks. */
 export const maxMemoryWaitMs = 10_000;
 export const memoryPollMs = 250;
 
 export interface CudaOptions {
-  readonly command: Launch['command'];
+  readonly command: RunnerLauncher['command'];
   readonly gpuDevice: number;
   readonly inquiry: Pick<DeviceInquiry, 'ask'>;
   readonly log: (event: RunnerEvent) => void;
@@ -21,14 +21,14 @@ export interface CudaOptions {
 export interface Choice {
   status(): BackendStatus;
   /** No runner is started where no device would serve it. */
-  absent(reason: string): Launch;
-  fallback(failure: RunnerFailure): Launch;
+  absent(reason: string): RunnerLauncher;
+  fallback(failure: RunnerFailure): RunnerLauncher;
   onReady(heldBytes: number): void;
 }
 
 /** Runners on a CUDA device. */
-export class CudaLaunch implements Launch {
-  readonly command: Launch['command'];
+export class CudaLauncher implements RunnerLauncher {
+  readonly command: RunnerLauncher['command'];
   readonly #options: CudaOptions;
   readonly #choice: Choice | undefined;
   /** What the last runner that was ready took of the device; undefined: there is none whose memory is to come back. */
@@ -46,7 +46,7 @@ export class CudaLaunch implements Launch {
     return this.#choice?.status() ?? { requested: 'cuda', isFallback: false };
   }
 
-  fallback(failure: RunnerFailure): Launch | undefined {
+  fallback(failure: RunnerFailure): RunnerLauncher | undefined {
     return this.#choice?.fallback(failure);
   }
 
@@ -62,7 +62,7 @@ export class CudaLaunch implements Launch {
   }
 
   /** Waits for memory: a driver takes its time to give back what a dead process held, and the next one needs as much. */
-  async prepare(): Promise<Launch | undefined> {
+  async prepare(): Promise<RunnerLauncher | undefined> {
     const wantedBytes = this.#heldBytes ?? 0;
     // Without a choice the runner itself says what is missing.
     if (this.#choice === undefined && wantedBytes === 0) return undefined;

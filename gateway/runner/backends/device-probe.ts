@@ -1,10 +1,10 @@
 /** Looks again and again whether something is there, less and less often. */
 import type { Clock, Timer } from '../../system/clock.ts';
 
-export const firstLookMs = 10_000;
-export const maxLookMs = 5 * 60_000;
+export const firstProbeMs = 10_000;
+export const maxProbeMs = 5 * 60_000;
 
-export interface LookoutOptions {
+export interface DeviceProbeOptions {
   /** Whether it is there. Must not reject. */
   readonly look: (signal: AbortSignal) => Promise<boolean>;
   /** It is. The lookout is over then, but for a false, which says that now is not the time. */
@@ -12,15 +12,15 @@ export interface LookoutOptions {
   readonly clock: Clock;
 }
 
-export class Lookout {
-  readonly #options: LookoutOptions;
-  #delayMs = firstLookMs;
+export class DeviceProbe {
+  readonly #options: DeviceProbeOptions;
+  #delayMs = firstProbeMs;
   #notBefore = 0;
   #nextAt: number | undefined;
   #timer: Timer | undefined;
   #looking: AbortController | undefined;
 
-  constructor(options: LookoutOptions) {
+  constructor(options: DeviceProbeOptions) {
     this.#options = options;
   }
 
@@ -36,7 +36,7 @@ export class Lookout {
     const { clock } = this.#options;
     const delayMs = Math.max(this.#delayMs, this.#notBefore - clock.now());
     // What is found and does not last was no find: only reset() makes looks more frequent again.
-    this.#delayMs = Math.min(maxLookMs, this.#delayMs * 2);
+    this.#delayMs = Math.min(maxProbeMs, this.#delayMs * 2);
     this.#nextAt = clock.now() + delayMs;
     this.#timer = clock.after(delayMs, () => void this.#look());
   }
@@ -51,7 +51,7 @@ export class Lookout {
 
   /** It had been there for long: looks are as frequent as at first. */
   reset(): void {
-    this.#delayMs = firstLookMs;
+    this.#delayMs = firstProbeMs;
   }
 
   /** No look for so long, whatever comes. */

@@ -1,31 +1,31 @@
 import type { ModelSlot } from '../../models/model-slot.ts';
 import type { RunnerCommand } from '../process/process.ts';
 import type { BackendStatus, RunnerInfo } from '../runner.ts';
-import type { RunnerFailure, RunnerPlan } from '../supervision/runner-spec.ts';
+import type { RunnerFailure, RunnerSpec } from '../supervision/runner-spec.ts';
 
 /** How runners of one kind are started, whatever the model. */
-export interface Launch {
+export interface RunnerLauncher {
   command(slot: ModelSlot): RunnerCommand;
   /** What is known of the choice between backends; absent: there was none. */
   status?(): BackendStatus;
   /** Awaited before each start; resolves with what is started instead, if it is another one. Must not reject. */
-  prepare?(): Promise<Launch | undefined>;
+  prepare?(): Promise<RunnerLauncher | undefined>;
   onReady?(info: RunnerInfo): void;
   /** What is started instead of a runner whose device failed, or that crashed too often; undefined: the same again. */
-  fallback?(failure: RunnerFailure): Launch | undefined;
+  fallback?(failure: RunnerFailure): RunnerLauncher | undefined;
   /** Something else is about to be started: it waits for nothing any more, until a runner of it is ready again. */
   leave?(): void;
 }
 
-export interface PlanEvents {
+export interface SpecEvents {
   /** The slot has the model as its file is now, and a runner is about to be started for it. */
   onRead?(): void;
-  onReady(info: RunnerInfo, launch: Launch): void;
+  onReady(info: RunnerInfo, launch: RunnerLauncher): void;
 }
 
 /** The plan of runners that are started so for this model. */
-export function planOf(slot: ModelSlot, launch: Launch, events: PlanEvents): Required<RunnerPlan> {
-  const planBy = (next: Launch | undefined) => next && planOf(slot, next, events);
+export function specOf(slot: ModelSlot, launch: RunnerLauncher, events: SpecEvents): Required<RunnerSpec> {
+  const planBy = (next: RunnerLauncher | undefined) => next && specOf(slot, next, events);
   return {
     prepare: async () => {
       await slot.refresh();

@@ -5,7 +5,7 @@
 import type { Generate, Output, PromptLogprobs } from '../protocol/messages.ts';
 import type { GenerateRequest, TokenLogprobs } from '../runner.ts';
 
-export class Journal {
+export class GenerationState {
   readonly #request: GenerateRequest;
   readonly #emittedIds: number[] = [];
   /** Tokens of the prompt whose log-probabilities have come. */

@@ -6,7 +6,7 @@ import type { RequestSink, RunnerClient } from '../protocol/client.ts';
 import type { Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
 import { type GenerateRequest, GenerationError, type TokenBatch } from '../runner.ts';
 import type { RequestInFlight } from './crash.ts';
-import { Journal } from './generation-state.ts';
+import { GenerationState } from './generation-state.ts';
 import { TokenStream } from './token-stream.ts';
 
 export interface OpenRequestEvents {
@@ -17,7 +17,7 @@ export interface OpenRequestEvents {
 }
 
 export class OpenRequest implements RequestSink {
-  readonly #journal: Journal;
+  readonly #journal: GenerationState;
   readonly #stream = new TokenStream((flow) => this.#sendFlow(flow));
   readonly #events: OpenRequestEvents;
   #sent: { readonly client: RunnerClient; readonly requestId: number; readonly isTrial: boolean } | undefined;
@@ -26,7 +26,7 @@ export class OpenRequest implements RequestSink {
   #isOpen = true;
 
   constructor(request: GenerateRequest, events: OpenRequestEvents) {
-    this.#journal = new Journal(request);
+    this.#journal = new GenerationState(request);
     this.#events = events;
   }
 

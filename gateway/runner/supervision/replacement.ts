@@ -1,14 +1,14 @@
-import type { RunnerPlan } from './runner-spec.ts';
+import type { RunnerSpec } from './runner-spec.ts';
 
 /** One runner in place of another, from the wish for it until the new one is ready, or is not going to be. */
 export class Replacement {
   /** What is gone back to. */
-  readonly before: RunnerPlan;
+  readonly before: RunnerSpec;
   /** The runner there is was told to end. */
   isEnding = false;
   readonly #waiting: ((failure: string | undefined) => void)[] = [];
 
-  constructor(before: RunnerPlan) {
+  constructor(before: RunnerSpec) {
     this.before = before;
   }
 

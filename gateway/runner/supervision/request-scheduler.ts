@@ -12,7 +12,7 @@ import { fingerprintOf, type Quarantine } from './quarantine.ts';
 /** Deaths without a new token in between, the last of them alone with the runner. */
 export const maxStrikes = 2;
 
-export interface DispatchEvents {
+export interface RequestSchedulerEvents {
   /** The last open request has ended. */
   onIdle(): void;
   /** A runner on probation has given somebody a token. */
@@ -20,9 +20,9 @@ export interface DispatchEvents {
   onQuarantined(numPromptIds: number, numEmitted: number): void;
 }
 
-export class Dispatch {
+export class RequestScheduler {
   readonly #quarantine: Quarantine;
-  readonly #events: DispatchEvents;
+  readonly #events: RequestSchedulerEvents;
   /** In the order of their admission, which is the order in which a new runner gets them. */
   readonly #open = new Set<OpenRequest>();
   /** While a runner takes requests. */
@@ -35,7 +35,7 @@ export class Dispatch {
   #isDraining = false;
   #isEndingAll = false;
 
-  constructor(quarantine: Quarantine, events: DispatchEvents) {
+  constructor(quarantine: Quarantine, events: RequestSchedulerEvents) {
     this.#quarantine = quarantine;
     this.#events = events;
   }
@@ -60,7 +60,7 @@ export class Dispatch {
   }
 
   /** GenerationError for one that has been found to kill runners. */
-  requireHarmless(request: GenerateRequest): void {
+  assertNotQuarantined(request: GenerateRequest): void {
     if (this.#quarantine.has(request)) throw runnerCrashed();
   }
 

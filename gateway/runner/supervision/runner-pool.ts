@@ -15,12 +15,12 @@ import {
 import type { RunnerCrash } from './crash.ts';
 import type { OpenRequest } from './open-request.ts';
 import { Quarantine } from './quarantine.ts';
-import { Dispatch } from './request-scheduler.ts';
-import type { RunnerPlan } from './runner-spec.ts';
-import { retryAfterSec, Succession, type SuccessionOptions } from './supervisor.ts';
+import { RequestScheduler } from './request-scheduler.ts';
+import type { RunnerSpec } from './runner-spec.ts';
+import { RunnerSupervisor, type RunnerSupervisorOptions, retryAfterSec } from './supervisor.ts';
 import type { Failing } from './supervisor-events.ts';
 
-export interface SupervisorOptions extends SuccessionOptions {
+export interface RunnerPoolOptions extends RunnerSupervisorOptions {
   /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */
   readonly maxOpenRequests: number;
   /** Prompt tokens of these. */
@@ -31,18 +31,18 @@ export interface SupervisorOptions extends SuccessionOptions {
 
 export const MODEL_REPLACED = 'The model was replaced while the request was being prepared; send it again.';
 
-export class Supervisor implements Runner {
-  readonly #options: SupervisorOptions;
-  readonly #dispatch: Dispatch;
-  readonly #succession: Succession;
+export class RunnerPool implements Runner {
+  readonly #options: RunnerPoolOptions;
+  readonly #dispatch: RequestScheduler;
+  readonly #succession: RunnerSupervisor;
   #stopped: Promise<void> | undefined;
   /** Resolves when no request is open; there while somebody waits for that. */
   #idle: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
 
-  constructor(options: SupervisorOptions) {
+  constructor(options: RunnerPoolOptions) {
     const { clock = systemClock } = options;
     this.#options = options;
-    this.#dispatch = new Dispatch(new Quarantine(() => clock.now()), {
+    this.#dispatch = new RequestScheduler(new Quarantine(() => clock.now()), {
       onIdle: () => {
         this.#idle?.resolve();
         this.#idle = undefined;
@@ -52,7 +52,7 @@ export class Supervisor implements Runner {
         options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
       },
     });
-    this.#succession = new Succession(options, {
+    this.#succession = new RunnerSupervisor(options, {
       onReady: (client, info, isOnTrial) => {
         this.#dispatch.onReady(client, info.modelIdentity, isOnTrial);
       },
@@ -78,7 +78,7 @@ export class Supervisor implements Runner {
    * the same model. Resolves when it is ready, or with the reason why it is not: then one by the plan of before is
    * started again.
    */
-  replaceRunner(change: Partial<RunnerPlan>): Promise<string | undefined> {
+  replaceRunner(change: Partial<RunnerSpec>): Promise<string | undefined> {
     return this.#succession.replace(change);
   }
 
@@ -119,7 +119,7 @@ export class Supervisor implements Runner {
   }
 
   generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<TokenBatch, void, undefined> {
-    this.requireRoom([request]);
+    this.assertCapacity([request]);
     const open = this.#dispatch.admit(request);
     const cancel = () => open.cancel();
     signal.addEventListener('abort', cancel, { once: true });
@@ -159,19 +159,19 @@ export class Supervisor implements Runner {
     await this.#succession.end();
   }
 
-  requireAnyRoom(): void {
+  assertAcceptsRequests(): void {
     this.#requireReady();
-    this.#requireRoomFor(1, 1);
+    this.#assertCapacityFor(1, 1);
   }
 
-  requireRoom(requests: readonly GenerateRequest[]): void {
+  assertCapacity(requests: readonly GenerateRequest[]): void {
     const info = this.#requireReady();
     if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity)) {
       throw this.#notReady(MODEL_REPLACED);
     }
-    for (const request of requests) this.#dispatch.requireHarmless(request);
+    for (const request of requests) this.#dispatch.assertNotQuarantined(request);
     const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
-    this.#requireRoomFor(requests.length, numTokens);
+    this.#assertCapacityFor(requests.length, numTokens);
   }
 
   #requireReady(): RunnerInfo {
@@ -180,10 +180,10 @@ export class Supervisor implements Runner {
     throw this.#notReady(reason ?? 'The runner is not ready.');
   }
 
-  #requireRoomFor(numAnswers: number, numTokens: number): void {
+  #assertCapacityFor(numAnswers: number, numTokens: number): void {
     const { maxOpenRequests, maxQueuedTokens } = this.#options;
-    requireRoomFor('answers', numAnswers, this.#dispatch.numHeld, maxOpenRequests);
-    requireRoomFor('prompt tokens', numTokens, this.#dispatch.numHeldTokens, maxQueuedTokens);
+    assertCapacityFor('answers', numAnswers, this.#dispatch.numHeld, maxOpenRequests);
+    assertCapacityFor('prompt tokens', numTokens, this.#dispatch.numHeldTokens, maxQueuedTokens);
   }
 
   #notReady(message: string): GenerationError {
@@ -201,7 +201,7 @@ function errorOf({ reason, isRetriable, retryAfterSec: seconds }: Failing): Gene
   return new GenerationError('NOT_READY', reason, { retriable: isRetriable, retryAfterSec: seconds });
 }
 
-function requireRoomFor(what: string, numWanted: number, numHeld: number, limit: number): void {
+function assertCapacityFor(what: string, numWanted: number, numHeld: number, limit: number): void {
   if (numHeld + numWanted <= limit) return;
   if (numWanted > limit) {
     const message = `The request asks for ${numWanted} ${what}, and this server holds at most ${limit} at once; ask for fewer.`;

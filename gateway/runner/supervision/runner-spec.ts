@@ -9,13 +9,13 @@ export interface RunnerFailure {
 }
 
 /** Which model runners are started for, and how. */
-export interface RunnerPlan {
+export interface RunnerSpec {
   /**
    * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
    * error's message is the reason, its exitCode, if it has one, the status: the same as when the runner itself refuses the file. If it resolves with a plan, that one is
    * followed instead.
    */
-  readonly prepare?: () => Promise<RunnerPlan | undefined>;
+  readonly prepare?: () => Promise<RunnerSpec | undefined>;
   /** Asked anew for each start. */
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
@@ -28,5 +28,5 @@ export interface RunnerPlan {
    * What is started instead when the device of such a runner failed, or they crash too often; nothing of that is held against
    * it. Undefined, or absent: the same again.
    */
-  readonly fallback?: (failure: RunnerFailure) => RunnerPlan | undefined;
+  readonly fallback?: (failure: RunnerFailure) => RunnerSpec | undefined;
 }

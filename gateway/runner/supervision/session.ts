@@ -14,7 +14,7 @@ import type { Death, VerdictKind } from './exit-policy.ts';
 import type { StepTimes } from './step-times.ts';
 import { defaultWatchdogLimits, Watchdog, type WatchdogLimits } from './watchdog.ts';
 
-export interface LifeLimits extends WatchdogLimits {
+export interface SessionLimits extends WatchdogLimits {
   /** From spawn to Hello, which comes before the model is opened. */
   readonly helloTimeoutMs: number;
   /** A load may be long, but not without progress. */
@@ -31,7 +31,7 @@ export interface LifeLimits extends WatchdogLimits {
   readonly terminateAfterMs: number;
 }
 
-export const defaultLifeLimits: LifeLimits = {
+export const defaultSessionLimits: SessionLimits = {
   ...defaultWatchdogLimits,
   helloTimeoutMs: 10_000,
   loadStallMs: 30_000,
@@ -43,10 +43,10 @@ export const defaultLifeLimits: LifeLimits = {
 };
 
 /** What a life needs of the world. */
-export interface LifeSupport {
+export interface SessionSupport {
   readonly spawn: Spawn;
   readonly clock: Clock;
-  readonly limits: LifeLimits;
+  readonly limits: SessionLimits;
   readonly stepTimes: StepTimes;
   /** Counts the processes that the kernel killed for want of memory; undefined: it cannot be known. */
   readonly oomKills: () => number | undefined;
@@ -54,7 +54,7 @@ export interface LifeSupport {
   readonly contextLength: () => number | undefined;
 }
 
-export interface LifeEvents {
+export interface SessionEvents {
   onHello(hello: Hello): void;
   /** Tensors that are ready, 0 to 1. */
   onLoadProgress(fraction: number): void;
@@ -75,11 +75,11 @@ export interface LifeEvents {
   onInternalError(error: unknown): void;
 }
 
-export class RunnerLife {
+export class RunnerSession {
   readonly client: RunnerClient;
   readonly #process: RunnerProcess;
-  readonly #support: LifeSupport;
-  readonly #events: LifeEvents;
+  readonly #support: SessionSupport;
+  readonly #events: SessionEvents;
   readonly #needsCanary: boolean;
   readonly #spawnedAt: number;
   readonly #oomKillsBefore: number | undefined;
@@ -97,7 +97,7 @@ export class RunnerLife {
   #deadline: Timer | undefined;
 
   /** needsCanary: it must show that it can compute before it is ready. */
-  constructor(command: RunnerCommand, needsCanary: boolean, support: LifeSupport, events: LifeEvents) {
+  constructor(command: RunnerCommand, needsCanary: boolean, support: SessionSupport, events: SessionEvents) {
     const { limits, clock, oomKills, spawn } = support;
     this.#support = support;
     this.#events = events;

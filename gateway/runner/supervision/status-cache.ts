@@ -7,7 +7,7 @@ import {
 import type { RunnerInfo } from '../runner.ts';
 
 /** What runners have told of themselves: the one there is, as last heard, and all there were together. */
-export class LastHeard {
+export class RunnerStatusCache {
   readonly #counters = new CountersOverLives();
   #hello: Hello | undefined;
   #info: RunnerInfo | undefined;

@@ -10,7 +10,7 @@ export interface Failing {
   readonly retryAfterSec?: number;
 }
 
-export interface SuccessionEvents {
+export interface SupervisorEvents {
   /** A runner takes requests. isOnTrial: only one of them until onProven() is called. */
   onReady(client: RunnerClient, info: RunnerInfo, isOnTrial: boolean): void;
   onLetGo(): void;

@@ -10,11 +10,11 @@ import { FileWatch, fileIdentity } from './file-watch.ts';
 import { LoadLog } from './load-log.ts';
 import { Replacement } from './replacement.ts';
 import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
-import type { RunnerPlan } from './runner-spec.ts';
-import { defaultLifeLimits, type LifeLimits, RunnerLife } from './session.ts';
-import { LastHeard } from './status-cache.ts';
+import type { RunnerSpec } from './runner-spec.ts';
+import { defaultSessionLimits, RunnerSession, type SessionLimits } from './session.ts';
+import { RunnerStatusCache } from './status-cache.ts';
 import { StepTimes } from './step-times.ts';
-import type { Failing, SuccessionEvents } from './supervisor-events.ts';
+import type { Failing, SupervisorEvents } from './supervisor-events.ts';
 
 /** What a client is told to wait before it asks again, when another runner is about to come. */
 export const retryAfterSec = 1;
@@ -33,9 +33,9 @@ interface FailureFacts extends LoadFacts {
 }
 
 /** The plan is that of the first runners, until replace() changes it. */
-export interface SuccessionOptions extends RunnerPlan {
+export interface RunnerSupervisorOptions extends RunnerSpec {
   readonly log: (event: RunnerEvent) => void;
-  readonly limits?: Partial<LifeLimits>;
+  readonly limits?: Partial<SessionLimits>;
   readonly modelPollMs?: number;
   /** The world, where it is not the real one. */
   readonly backoff?: Backoff;
@@ -44,17 +44,17 @@ export interface SuccessionOptions extends RunnerPlan {
   readonly oomKills?: () => number | undefined;
 }
 
-export class Succession {
-  readonly heard = new LastHeard();
-  readonly #options: SuccessionOptions;
-  readonly #events: SuccessionEvents;
+export class RunnerSupervisor {
+  readonly heard = new RunnerStatusCache();
+  readonly #options: RunnerSupervisorOptions;
+  readonly #events: SupervisorEvents;
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   readonly #breaker: Breaker;
   #stepTimes = new StepTimes();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
-  #life: RunnerLife | undefined;
+  #life: RunnerSession | undefined;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Runners in a row that died before they were ready. */
@@ -68,11 +68,11 @@ export class Succession {
   #isPreparing = false;
   /** Too many attempts have failed for anybody to wait for the next. */
   #isRefusing = false;
-  #plan: RunnerPlan;
+  #plan: RunnerSpec;
   /** Until the runner of a new plan is ready, or dead. */
   #replacement: Replacement | undefined;
 
-  constructor(options: SuccessionOptions, events: SuccessionEvents) {
+  constructor(options: RunnerSupervisorOptions, events: SupervisorEvents) {
     this.#options = options;
     this.#plan = options;
     this.#events = events;
@@ -125,7 +125,7 @@ export class Succession {
   }
 
   /** outcome: why the file is of no use, or the plan to follow instead. */
-  #onPrepared(plan: RunnerPlan, outcome: UnusableFile | RunnerPlan | undefined): void {
+  #onPrepared(plan: RunnerSpec, outcome: UnusableFile | RunnerSpec | undefined): void {
     this.#isPreparing = false;
     // Another one has come meanwhile, whose file is another perhaps.
     if (plan !== this.#plan) this.start();
@@ -135,13 +135,13 @@ export class Succession {
     else this.#waitForFile(outcome.message, { exitCode: outcome.exitCode });
   }
 
-  #startBy(plan: RunnerPlan): void {
+  #startBy(plan: RunnerSpec): void {
     this.#follow(plan);
     this.start();
   }
 
-  /** See Supervisor.replaceRunner(). The old one ends first: memory need not hold two. */
-  replace(change: Partial<RunnerPlan>): Promise<string | undefined> {
+  /** See RunnerPool.replaceRunner(). The old one ends first: memory need not hold two. */
+  replace(change: Partial<RunnerSpec>): Promise<string | undefined> {
     if (this.#isStopping) return Promise.resolve('The server is stopping.');
     this.#log('info', 'runner_replacing', { pid: this.pid });
     // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
@@ -158,14 +158,14 @@ export class Succession {
   }
 
   /** What another plan's runners do is not measured by what those of this one did. */
-  #follow(plan: RunnerPlan): void {
+  #follow(plan: RunnerSpec): void {
     this.#plan = plan;
     this.#stepTimes = new StepTimes();
     this.#breaker.close();
     this.#fruitlessStarts = 0;
   }
 
-  #endForReplacement(life: RunnerLife, replacement: Replacement): void {
+  #endForReplacement(life: RunnerSession, replacement: Replacement): void {
     if (replacement.isEnding) return;
     replacement.isEnding = true;
     if (this.#state === 'ready') {
@@ -212,11 +212,11 @@ export class Succession {
       oomKills,
       clock: this.#clock,
       stepTimes: this.#stepTimes,
-      limits: { ...defaultLifeLimits, ...limits },
+      limits: { ...defaultSessionLimits, ...limits },
       contextLength: () => plan.contextLength?.(),
     };
     const used = plan.command();
-    const life = new RunnerLife(used, this.#needsCanary, support, {
+    const life = new RunnerSession(used, this.#needsCanary, support, {
       onHello: (hello) => this.heard.onHello(hello),
       onLoadProgress: (fraction) => {
         this.heard.loadProgress = fraction;
@@ -242,7 +242,7 @@ export class Succession {
     loadLog.reached(0);
   }
 
-  #onReady(life: RunnerLife, plan: RunnerPlan, ready: Ready): void {
+  #onReady(life: RunnerSession, plan: RunnerSpec, ready: Ready): void {
     // It was told to end while it loaded, and what it wrote before has come only now.
     if (this.#replacement?.isEnding) return;
     const before = this.heard.info;
@@ -273,7 +273,7 @@ export class Succession {
     this.#reason = 'The runner ended unexpectedly; another one is coming.';
   }
 
-  #onDied(life: RunnerLife, command: RunnerCommand, death: Death): void {
+  #onDied(life: RunnerSession, command: RunnerCommand, death: Death): void {
     this.#onLost();
     this.#life = undefined;
     const policy = exitPolicy(death);

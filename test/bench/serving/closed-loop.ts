@@ -3,7 +3,7 @@ import { Random } from '../../fixtures/random.ts';
 import type { Figures } from '../interleave.ts';
 import { median, valueAt } from '../statistics.ts';
 import { firstTokenAt } from './first-token.ts';
-import { randomPrompt, type Server, type Steps } from './server.ts';
+import { randomPrompt, type Server, type Task } from './server.ts';
 import { ask } from './sse-client.ts';
 
 /** Clients that ask again as soon as they are answered: what they get together, and what each of them feels. */
@@ -93,7 +93,7 @@ export async function closedLoop(server: Server, load: Load, round: number): Pro
   }
 }
 
-function sequencesPerStep(before: Steps | undefined, after: Steps | undefined): Figures {
+function sequencesPerStep(before: Task | undefined, after: Task | undefined): Figures {
   if (before === undefined || after === undefined) return {};
   return { sequencesPerStep: (after.sequences - before.sequences) / (after.steps - before.steps) };
 }

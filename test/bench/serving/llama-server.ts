@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { within } from '../../fixtures/within.ts';
 import { argumentsOf, FLASH_ATTENTION, knows, type Peer, REPACKING, settingsFrom } from '../engines/peer.ts';
 import { reasonOf } from '../program.ts';
-import { type Memory, metricOf, type Question, residentBytes, type Server, type Steps } from './server.ts';
+import { type Memory, metricOf, type Question, residentBytes, type Server, type Task } from './server.ts';
 
 /** llama-server of llama.cpp or a fork of it, by its OpenAI route. */
 
@@ -73,7 +73,7 @@ export class LlamaServer implements Server {
     return { prompt, max_tokens: generate, ignore_eos: true, cache_prompt: false, ...draw };
   }
 
-  async steps(): Promise<Steps | undefined> {
+  async steps(): Promise<Task | undefined> {
     const text = await (await fetch(`${this.url}/metrics`)).text();
     const steps = metricOf(text, 'llamacpp:n_decode_total');
     const sequences = steps * metricOf(text, 'llamacpp:n_busy_slots_per_decode');

@@ -2,7 +2,7 @@ import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { Gateway } from '../../fixtures/gateway.ts';
 import type { Runner } from '../engines/runnel.ts';
-import { type Memory, metricOf, type Question, residentBytes, type Server, type Steps } from './server.ts';
+import { type Memory, metricOf, type Question, residentBytes, type Server, type Task } from './server.ts';
 
 /** `runnel serve` with its defaults. */
 export class RunnelServer implements Server {
@@ -42,7 +42,7 @@ export class RunnelServer implements Server {
     return { model, max_tokens: generate, min_tokens: generate, top_k: topK, ...rest };
   }
 
-  async steps(): Promise<Steps> {
+  async steps(): Promise<Task> {
     const text = await this.#metrics();
     return {
       steps: metricOf(text, 'runnel_steps_total'),

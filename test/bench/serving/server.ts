@@ -12,7 +12,7 @@ export interface Server {
   /** A request in this server's words, for an answer of exactly so many tokens. */
   completion(question: Question): object;
   /** undefined: it does not tell. */
-  steps(): Promise<Steps | undefined>;
+  steps(): Promise<Task | undefined>;
   memory(): Promise<Memory>;
   stop(): Promise<void>;
 }
@@ -26,7 +26,7 @@ export interface Question {
 }
 
 /** Since the server started. */
-export interface Steps {
+export interface Task {
   readonly steps: number;
   /** Over all of them. */
   readonly sequences: number;

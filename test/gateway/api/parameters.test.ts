@@ -11,7 +11,7 @@ import {
   type InertFields,
 } from '../../../gateway/api/openai/inert-fields.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
-import { Journal } from '../../../gateway/runner/supervision/generation-state.ts';
+import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -99,7 +99,7 @@ async function ask(path: string, body: object): Promise<Outcome> {
   const response = await post(path, body);
   const answer = (await response.text()).replace(/cmpl-[0-9a-f-]{36}|"(decode_time_ms|created)":\d+/g, '');
   const frames = runner.requests.map((request) => {
-    const generate = { requestId: 1, ...new Journal(request).toGenerate() };
+    const generate = { requestId: 1, ...new GenerationState(request).toGenerate() };
     return Buffer.from(encodeToRunner({ type: 'generate', ...generate })).toString('hex');
   });
   return { status: response.status, frames, answer, ignored: response.headers.get('x-runnel-ignored') };

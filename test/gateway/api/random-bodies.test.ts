@@ -2,7 +2,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
-import { Journal } from '../../../gateway/runner/supervision/generation-state.ts';
+import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { createApp } from '../../../gateway/server/app.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
@@ -52,7 +52,7 @@ async function check({ path, headers, body }: RandomBody): Promise<number> {
   else if (headers.accept === undefined) assert.not.match(bytes.toString(), /event: error|"error":/);
   for (const request of runner.requests.splice(0)) {
     // What cannot be said in a frame throws.
-    encodeToRunner({ type: 'generate', requestId: 1, ...new Journal(request).toGenerate(false) });
+    encodeToRunner({ type: 'generate', requestId: 1, ...new GenerationState(request).toGenerate(false) });
     for (const id of request.promptIds) assert.ok(id < byteModel.tokenizer.vocabSize);
   }
   return response.status;

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Gate, type GateOptions } from '../../../gateway/generation/admission-gate.ts';
+import { AdmissionGate, type AdmissionGateOptions } from '../../../gateway/generation/admission-gate.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
 import { generationErrorOf } from '../../fixtures/supervised.ts';
 
@@ -8,11 +8,14 @@ const test = suite('gate');
 const stays = new AbortController().signal;
 const visitor = { deadlineMs: undefined, signal: stays };
 
-function gateWith(changes: Partial<GateOptions> = {}): { gate: Gate; refused: GenerationError[] } {
+function gateWith(changes: Partial<AdmissionGateOptions> = {}): {
+  gate: AdmissionGate;
+  refused: GenerationError[];
+} {
   const refused: GenerationError[] = [];
   const onRefused = (error: GenerationError) => refused.push(error);
   return {
-    gate: new Gate({ maxWaiting: 3, maxWaitMs: 60_000, now: Date.now, onRefused, ...changes }),
+    gate: new AdmissionGate({ maxWaiting: 3, maxWaitMs: 60_000, now: Date.now, onRefused, ...changes }),
     refused,
   };
 }

@@ -30,8 +30,8 @@ class SteppedRunner implements Runner {
   numCancelled = 0;
   maxRequests = Number.POSITIVE_INFINITY;
 
-  requireAnyRoom(): void {}
-  requireRoom(): void {}
+  assertAcceptsRequests(): void {}
+  assertCapacity(): void {}
 
   generate(_request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
     if (this.streams.length >= this.maxRequests) {

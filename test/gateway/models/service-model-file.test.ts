@@ -3,8 +3,8 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { maxRunnersOfOtherFiles, type Serving } from '../../../gateway/models/model-service.ts';
-import type { Launch } from '../../../gateway/runner/backends/runner-launcher.ts';
+import { type ModelService, maxRunnersOfOtherFiles } from '../../../gateway/models/model-service.ts';
+import type { RunnerLauncher } from '../../../gateway/runner/backends/runner-launcher.ts';
 import { writeFakeModel } from '../../fixtures/fake-model-file.ts';
 import { answerOf, fakeVocabSize } from '../../fixtures/fake-tokens.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
@@ -21,7 +21,7 @@ const BYTES_OF_HELLO = ['h', 'e', 'l', 'l', 'o'].map(tinyId);
 
 /** Runs `between` once the gateway has read the file, and before a runner opens it. */
 function launchWith(between: (directory: Directory) => void) {
-  return (directory: Directory): Launch => ({
+  return (directory: Directory): RunnerLauncher => ({
     command: ({ path }) => fakeCommand('--model', `${path}.identity`),
     prepare: async () => {
       between(directory);
@@ -30,7 +30,7 @@ function launchWith(between: (directory: Directory) => void) {
   });
 }
 
-async function killRunner({ serving }: { serving: Serving }): Promise<void> {
+async function killRunner({ serving }: { serving: ModelService }): Promise<void> {
   const { pid } = serving.status();
   assert.ok(pid);
   process.kill(pid, 'SIGKILL');

@@ -8,7 +8,7 @@ import * as assert from 'uvu/assert';
 import { loadModel } from '../../../gateway/models/load-model.ts';
 import { createApp } from '../../../gateway/server/app.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
-import { longWorkLimits } from '../../../gateway/system/cooperative-scheduler.ts';
+import { cooperativeLimits } from '../../../gateway/system/cooperative-scheduler.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { openGate } from '../../fixtures/app.ts';
@@ -77,12 +77,12 @@ test('everything else has its turn while a megabyte without a space is tokenized
 
 test('more large bodies than may wait are told to come again', async () => {
   const headers = { 'content-type': 'application/json' };
-  const body = JSON.stringify({ content: 'x '.repeat(longWorkLimits.shortLength) });
+  const body = JSON.stringify({ content: 'x '.repeat(cooperativeLimits.shortLength) });
   const ask = async (): Promise<Response> => app.request('/tokenize', { method: 'POST', headers, body });
   const responses = await within(
     PATIENCE_MS,
     'All answers',
-    Promise.all(Array.from({ length: 2 * longWorkLimits.waiting + 10 }, ask)),
+    Promise.all(Array.from({ length: 2 * cooperativeLimits.waiting + 10 }, ask)),
   );
   const refused = responses.filter(({ status }) => status === 503);
   assert.ok(refused.length > 0 && refused.length < responses.length, `${refused.length} are refused`);

@@ -1,27 +1,27 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import {
+  CooperativeScheduler,
+  cooperativeLimits,
   finish,
   inOneStep,
   inSlices,
-  LongWork,
-  longWorkLimits,
   OverloadedError,
-  type Steps,
+  type Task,
 } from '../../../gateway/system/cooperative-scheduler.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { turnsDuring } from '../../fixtures/turns.ts';
 import { within } from '../../fixtures/within.ts';
 
 const test = suite('long work');
-const LONG = longWorkLimits.shortLength + 1;
+const LONG = cooperativeLimits.shortLength + 1;
 const patienceMs = 10_000;
 
 /** Each step takes longer than a slice, so that each has a turn of its own. */
-function* slowSteps(numSteps: number, onStep: () => void): Steps<number> {
+function* slowSteps(numSteps: number, onStep: () => void): Task<number> {
   for (let i = 0; i < numSteps; i++) {
     const begin = performance.now();
-    while (performance.now() - begin <= longWorkLimits.sliceMs);
+    while (performance.now() - begin <= cooperativeLimits.sliceMs);
     onStep();
     yield;
   }
@@ -29,14 +29,14 @@ function* slowSteps(numSteps: number, onStep: () => void): Steps<number> {
 }
 
 test('what is short is done at once, in the order in which it comes', async () => {
-  const work = new LongWork();
+  const work = new CooperativeScheduler();
   const done: string[] = [];
   const long = work.run(
     LONG,
     slowSteps(3, () => done.push('long')),
   );
   const short = work.run(
-    longWorkLimits.shortLength,
+    cooperativeLimits.shortLength,
     slowSteps(2, () => done.push('short')),
   );
   assert.equal(done, ['short', 'short']);
@@ -54,7 +54,7 @@ test('the loop has a turn between two slices', async () => {
   await within(
     patienceMs,
     'The work',
-    new LongWork().run(
+    new CooperativeScheduler().run(
       LONG,
       slowSteps(20, () => {}),
     ),
@@ -64,7 +64,7 @@ test('the loop has a turn between two slices', async () => {
 });
 
 test('one is under way, and the shortest that waits is next', async () => {
-  const work = new LongWork();
+  const work = new CooperativeScheduler();
   const order: number[] = [];
   const lengths = [LONG + 5, LONG + 9, LONG + 1, LONG + 7];
   await within(
@@ -83,8 +83,8 @@ test('one is under way, and the shortest that waits is next', async () => {
 });
 
 test('one more than may wait is refused, and the others are not', async () => {
-  const work = new LongWork();
-  const all = Array.from({ length: longWorkLimits.waiting + 1 }, (_, i) =>
+  const work = new CooperativeScheduler();
+  const all = Array.from({ length: cooperativeLimits.waiting + 1 }, (_, i) =>
     work.run(
       LONG,
       inOneStep(() => i),
@@ -97,12 +97,12 @@ test('one more than may wait is refused, and the others are not', async () => {
     ),
   );
   assert.instance(error, OverloadedError);
-  assert.match(error.message, `${longWorkLimits.waiting} large requests already wait`);
-  assert.is((await within(patienceMs, 'The others', Promise.all(all))).length, longWorkLimits.waiting + 1);
+  assert.match(error.message, `${cooperativeLimits.waiting} large requests already wait`);
+  assert.is((await within(patienceMs, 'The others', Promise.all(all))).length, cooperativeLimits.waiting + 1);
 });
 
 test('what a work throws is its own, and the next one goes on', async () => {
-  const work = new LongWork();
+  const work = new CooperativeScheduler();
   const failing = work.run(
     LONG,
     inOneStep(() => {
@@ -118,7 +118,7 @@ test('what a work throws is its own, and the next one goes on', async () => {
 });
 
 test('nobody works for a client that is gone', async () => {
-  const work = new LongWork();
+  const work = new CooperativeScheduler();
   const gone = new AbortController();
   let numSteps = 0;
   const leaving = work.run(

@@ -184,7 +184,7 @@ test('memory that is set aside is told from memory in use', async () => {
 test('requests of which none can be begun are counted as refused, each', async () => {
   const { inner, runner, metrics } = metered();
   inner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true });
-  assert.throws(() => runner.requireRoom([requestOf([1], 2), requestOf([1], 2)]));
+  assert.throws(() => runner.assertCapacity([requestOf([1], 2), requestOf([1], 2)]));
   assert.is((await samplesOf(metrics)).get('worker_requests_total{outcome="queue_full"}'), 2);
 });
 

@@ -133,7 +133,7 @@ test('an answer is taken back as SDKs have it, with a name on each message, and 
     audio: null,
     function_call: null,
     tool_calls: [],
-    reasoning_content: 'It is a greeting.',
+    reasoning_content: 'It is a startupBanner.',
     parsed: null,
   };
   const { status, ignored, text, promptIds } = await chat({

@@ -8,9 +8,9 @@ import {
   memoryMarginBytes,
   quarantineMs,
 } from '../../../../gateway/runner/backends/auto-backend.ts';
-import { firstLookMs, maxLookMs } from '../../../../gateway/runner/backends/device-probe.ts';
+import { firstProbeMs, maxProbeMs } from '../../../../gateway/runner/backends/device-probe.ts';
 import type { Devices } from '../../../../gateway/runner/backends/devices.ts';
-import type { Launch } from '../../../../gateway/runner/backends/runner-launcher.ts';
+import type { RunnerLauncher } from '../../../../gateway/runner/backends/runner-launcher.ts';
 import type { RunnerEvent } from '../../../../gateway/runner/supervision/runner-event.ts';
 import { deathBy } from '../../../fixtures/death.ts';
 import { scriptedInfo } from '../../../fixtures/scripted-runner.ts';
@@ -26,7 +26,7 @@ interface Subject {
   /** Times of the questions. */
   readonly asked: number[];
   /** Launches that were to move back. */
-  readonly moved: Launch[];
+  readonly moved: RunnerLauncher[];
   devices: Devices;
   mayMove: boolean;
   /** A runner on the device dies so, and one on the CPU is ready. */
@@ -89,14 +89,14 @@ test('it announces the fallback, looks less and less often, and goes back when t
     },
   ]);
   const status = { requested: 'auto', isFallback: true, reason: 'Status 69.' };
-  assert.equal(it.auto.cpu.status?.(), { ...status, looksAgainInMs: firstLookMs });
+  assert.equal(it.auto.cpu.status?.(), { ...status, looksAgainInMs: firstProbeMs });
   for (let round = 0; round < 8; round++) await it.look();
   const gaps = it.asked.map((time, index) => time - (it.asked[index - 1] ?? 0));
   assert.equal(
     gaps.slice(0, 4),
-    [1, 2, 4, 8].map((times) => times * firstLookMs),
+    [1, 2, 4, 8].map((times) => times * firstProbeMs),
   );
-  assert.equal(gaps.slice(-2), [maxLookMs, maxLookMs]);
+  assert.equal(gaps.slice(-2), [maxProbeMs, maxProbeMs]);
   assert.is(it.auto.cpu.status?.().reason, 'No answer.', 'the newest reason is told');
 
   it.devices = deviceReport();
@@ -126,7 +126,7 @@ test('a device that answers and serves nobody is not tried more and more often',
     it.fail(69);
   }
   assert.is(it.moved.length, 7);
-  assert.is(it.auto.cpu.status?.().looksAgainInMs, maxLookMs);
+  assert.is(it.auto.cpu.status?.().looksAgainInMs, maxProbeMs);
 });
 
 test('a device that is lost twice in a while is left alone for long; one that had served for long is not', async () => {
@@ -142,7 +142,7 @@ test('a device that is lost twice in a while is left alone for long; one that ha
   assert.is(it.moved.length, 2);
   it.clock.jump(lossWindowMs);
   it.fail(79, lossWindowMs);
-  assert.is(it.auto.cpu.status?.().looksAgainInMs, firstLookMs);
+  assert.is(it.auto.cpu.status?.().looksAgainInMs, firstProbeMs);
 });
 
 test('where the model did not fit, more memory must be free than when it did not', async () => {

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import {
-  CudaLaunch,
+  CudaLauncher,
   maxMemoryWaitMs,
   memoryPollMs,
 } from '../../../../gateway/runner/backends/cuda-launcher.ts';
@@ -26,7 +26,7 @@ function subject(freeBytes: () => number | string) {
     return typeof free === 'string' ? free : deviceReport({ free_bytes: free });
   };
   const log = (event: RunnerEvent) => void events.push(event);
-  const launch = new CudaLaunch({
+  const launch = new CudaLauncher({
     ...{ command: () => ({ file: '', args: [] }), gpuDevice: 0, inquiry: { ask }, log, clock },
   });
   return { launch, clock, events, numAsked: () => numAsked };

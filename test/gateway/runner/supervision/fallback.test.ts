@@ -2,7 +2,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Backoff } from '../../../../gateway/runner/supervision/backoff.ts';
-import type { RunnerFailure, RunnerPlan } from '../../../../gateway/runner/supervision/runner-spec.ts';
+import type { RunnerFailure, RunnerSpec } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import {
   collectExact,
   fakeCommand,
@@ -15,7 +15,7 @@ import { until, within } from '../../../fixtures/within.ts';
 
 const test = suite('fallback');
 
-function planB(failures: RunnerFailure[], ...flags: string[]): Required<Pick<RunnerPlan, 'fallback'>> {
+function planB(failures: RunnerFailure[], ...flags: string[]): Required<Pick<RunnerSpec, 'fallback'>> {
   const plan = { command: () => fakeCommand('--kind', 'b', ...flags), modelPath: '/dev/null' };
   return {
     fallback: (failure) => {

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { GenerateRequest } from '../../../../gateway/runner/runner.ts';
-import { Journal } from '../../../../gateway/runner/supervision/generation-state.ts';
+import { GenerationState } from '../../../../gateway/runner/supervision/generation-state.ts';
 
 const request: GenerateRequest = {
   promptIds: [1, 2, 3],
@@ -33,11 +33,11 @@ const journal = suite('journal');
 
 journal('asks a first runner for what was asked', () => {
   const { promptIds: tokenIds, modelIdentity: _, ...rest } = request;
-  assert.equal(new Journal(request).toGenerate(), { ...rest, tokenIds, numEmitted: 0 });
+  assert.equal(new GenerationState(request).toGenerate(), { ...rest, tokenIds, numEmitted: 0 });
 });
 
 journal('asks the next runner for the same behind what has come', () => {
-  const entry = new Journal({ ...request, topLogprobs: 0 });
+  const entry = new GenerationState({ ...request, topLogprobs: 0 });
   entry.append(output(0, 5, 6));
   entry.append(output(2));
   entry.append(output(2, 7));
@@ -48,7 +48,7 @@ journal('asks the next runner for the same behind what has come', () => {
 });
 
 journal('counts deaths only until a token comes', () => {
-  const entry = new Journal(request);
+  const entry = new GenerationState(request);
   entry.countDeath();
   entry.countDeath();
   entry.append(output(0));
@@ -58,7 +58,7 @@ journal('counts deaths only until a token comes', () => {
 });
 
 journal('asks for scores of the prompt until all have come, and takes each once', () => {
-  const entry = new Journal({ ...request, promptIds: [1, 2, 3, 4], promptLogprobs: 2 });
+  const entry = new GenerationState({ ...request, promptIds: [1, 2, 3, 4], promptLogprobs: 2 });
   const scores = (firstIndex: number, count: number) => ({
     type: 'prompt_logprobs' as const,
     requestId: 1,
@@ -77,12 +77,12 @@ journal('asks for scores of the prompt until all have come, and takes each once'
 });
 
 journal('a prompt of one token has no scores to ask for', () => {
-  const entry = new Journal({ ...request, promptIds: [1], promptLogprobs: 2 });
+  const entry = new GenerationState({ ...request, promptIds: [1], promptLogprobs: 2 });
   assert.is(Object.hasOwn(entry.toGenerate(), 'promptLogprobs'), false);
 });
 
 journal('is full with the last token that was asked for, or that the context holds, and not before', () => {
-  const entry = new Journal(request);
+  const entry = new GenerationState(request);
   for (let index = 0; index < request.maxTokens; index += 1) {
     const length = request.promptIds.length + index;
     assert.equal(

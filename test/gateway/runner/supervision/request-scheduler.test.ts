@@ -4,7 +4,7 @@ import * as assert from 'uvu/assert';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
-import { Dispatch } from '../../../../gateway/runner/supervision/request-scheduler.ts';
+import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
 import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
 import { requestOf } from '../../../fixtures/requests.ts';
 
@@ -13,7 +13,7 @@ const modelIdentity = 'm';
 
 function dispatching() {
   const told: string[] = [];
-  const dispatch = new Dispatch(new Quarantine(() => 0), {
+  const dispatch = new RequestScheduler(new Quarantine(() => 0), {
     onIdle: () => told.push('idle'),
     onProven: () => told.push('proven'),
     onQuarantined: () => told.push('quarantined'),
@@ -106,8 +106,11 @@ test('a request that crashes its runner alone is refused from then on, under ano
   const again = requestOf([1, 2], 5, { modelIdentity });
   const { sampling } = again;
   for (const change of [{}, { cacheSalt: Uint8Array.of(7) }, { sampling: { ...sampling, seed: 1n } }])
-    assert.throws(() => dispatch.requireHarmless({ ...again, ...change }), /crashes whenever it computes/);
-  dispatch.requireHarmless({ ...again, promptIds: [1, 3] });
+    assert.throws(
+      () => dispatch.assertNotQuarantined({ ...again, ...change }),
+      /crashes whenever it computes/,
+    );
+  dispatch.assertNotQuarantined({ ...again, promptIds: [1, 3] });
 });
 
 test('when all are ended, the runner is told of what it has, and gets none of the others', () => {

@@ -205,7 +205,7 @@ supervisorSuite(
       assert.is(supervisor.status().openTokens, 6);
       const refusal = async (...sizes: number[]) => {
         const requests = sizes.map((size) => requestOf(new Array(size).fill(1), 1));
-        const reading = async () => supervisor.requireRoom(requests);
+        const reading = async () => supervisor.assertCapacity(requests);
         const { code, retriable, retryAfterSec } = await generationErrorOf(reading());
         return [code, retriable, retryAfterSec];
       };

@@ -8,7 +8,7 @@ import { encodeFrame, maxBytesFromRunner } from '../../../../gateway/runner/prot
 import { protocolVersion } from '../../../../gateway/runner/protocol/messages.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import type { Death } from '../../../../gateway/runner/supervision/exit-policy.ts';
-import { defaultLifeLimits, RunnerLife } from '../../../../gateway/runner/supervision/session.ts';
+import { defaultSessionLimits, RunnerSession } from '../../../../gateway/runner/supervision/session.ts';
 import { StepTimes } from '../../../../gateway/runner/supervision/step-times.ts';
 import { systemClock } from '../../../../gateway/system/clock.ts';
 import { until, within } from '../../../fixtures/within.ts';
@@ -37,7 +37,7 @@ function live(oomKills: () => number | undefined, needsCanary = false, contextLe
     kill: (signal: string) => heard.push(signal),
   };
   const ignore = (): void => {};
-  const limits = { ...defaultLifeLimits, exitGraceMs: 20 };
+  const limits = { ...defaultSessionLimits, exitGraceMs: 20 };
   const support = {
     spawn: () => process,
     clock: systemClock,
@@ -46,7 +46,7 @@ function live(oomKills: () => number | undefined, needsCanary = false, contextLe
     oomKills,
     contextLength,
   };
-  new RunnerLife({ file: 'runner', args: [] }, needsCanary, support, {
+  new RunnerSession({ file: 'runner', args: [] }, needsCanary, support, {
     onHello: ignore,
     onLoadProgress: ignore,
     onReady: () => heard.push('ready'),
