@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
-import { BUNDLE, digestOf, isBundleCurrent, MANIFEST } from '../gateway/bundle.js';
+import { BUNDLE, digestOf, isBundleCurrent, MANIFEST, sourceAt } from '../gateway/bundle.js';
 import { bundleOptions, ROOT, sourceUrls } from './source-urls.ts';
 
 /** The bundle of gateway/bundle.js, with the licences of the packages in it. */
@@ -25,8 +25,9 @@ export async function bundleGateway(): Promise<void> {
   });
   const inputs = Object.keys(metafile.inputs).sort();
   const isPackage = (path: string) => path.startsWith('node_modules/');
-  const sources = [...inputs.filter((path) => !isPackage(path)), ...RECIPE];
-  const digest = digestOf(sources);
+  const paths = [...inputs.filter((path) => !isPackage(path)), ...RECIPE];
+  const sources = paths.map(sourceAt);
+  const digest = digestOf(paths);
 
   mkdirSync(OUTDIR, { recursive: true });
   rmSync(join(OUTDIR, MANIFEST), { force: true });

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /**
@@ -14,8 +14,11 @@ export const BUNDLE = new URL('build/gateway/', ROOT);
 export const MANIFEST = 'manifest.json';
 
 /**
- * What a bundle was made of: paths from the root, and a digest over them and what they hold.
- * @typedef {{ sources: string[], digest: string }} Manifest
+ * A source as it was when the bundle was made: its path from the root, and what stat says.
+ * @typedef {{ path: string, size: number, mtimeMs: number }} Source
+ *
+ * What a bundle was made of: the sources, and a digest over their paths and contents.
+ * @typedef {{ sources: Source[], digest: string }} Manifest
  */
 
 /**
@@ -28,12 +31,15 @@ export function bundleOf(program) {
   return hasSources && !isBundleCurrent() ? undefined : fileURLToPath(new URL(`${program}.js`, BUNDLE));
 }
 
-/** @returns {boolean} */
+/**
+ * Sources that were not touched are not read: reading them all takes longer than starting does.
+ * @returns {boolean}
+ */
 export function isBundleCurrent() {
   try {
     /** @type {Manifest} */
     const { sources, digest } = JSON.parse(readFileSync(new URL(MANIFEST, BUNDLE), 'utf8'));
-    return digestOf(sources) === digest;
+    return sources.every(isUntouched) || digestOf(sources.map(({ path }) => path)) === digest;
   } catch {
     // There is no bundle, or one of its sources is gone.
     return false;
@@ -41,14 +47,32 @@ export function isBundleCurrent() {
 }
 
 /**
- * @param {readonly string[]} sources
+ * @param {string} path from the root
+ * @returns {Source}
+ */
+export function sourceAt(path) {
+  const { size, mtimeMs } = statSync(new URL(path, ROOT));
+  return { path, size, mtimeMs };
+}
+
+/**
+ * @param {Source} source
+ * @returns {boolean}
+ */
+function isUntouched({ path, size, mtimeMs }) {
+  const now = sourceAt(path);
+  return now.size === size && now.mtimeMs === mtimeMs;
+}
+
+/**
+ * @param {readonly string[]} paths
  * @returns {string}
  */
-export function digestOf(sources) {
+export function digestOf(paths) {
   const hash = createHash('sha256');
-  for (const source of sources) {
-    const content = readFileSync(new URL(source, ROOT));
-    hash.update(`${source}\0${content.length}\0`).update(content);
+  for (const path of paths) {
+    const content = readFileSync(new URL(path, ROOT));
+    hash.update(`${path}\0${content.length}\0`).update(content);
   }
   return hash.digest('hex');
 }

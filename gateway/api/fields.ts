@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ApiError } from '../errors/api-error.ts';
 import { fieldErrors, got, type Rule } from './field-errors.ts';
 

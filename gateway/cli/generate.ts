@@ -1,5 +1,5 @@
 /** `runnel generate`: answers prompts offline, in their order. */
-import { z } from 'zod';
+import * as z from 'zod';
 import * as fields from '../api/fields.ts';
 import { randomSeed } from '../api/token-ids.ts';
 import { parseFlags } from '../config/flags.ts';

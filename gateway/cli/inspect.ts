@@ -1,5 +1,5 @@
 /** `runnel inspect`: what a model file is, and whether it can be served here. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { parseFlags } from '../config/flags.ts';
 import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
 import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';

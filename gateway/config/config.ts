@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { refuse } from '../errors/exit-code.ts';
 import { CACHE_SHARINGS } from '../server/guard/caller.ts';
 import { passedSocket } from '../system/systemd/passed-socket.ts';

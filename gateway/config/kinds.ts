@@ -1,5 +1,5 @@
 import { isIP } from 'node:net';
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** What settings can be. Each takes the text of a flag or a variable, or the value of a file. */
 

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
-import { z } from 'zod';
+import * as z from 'zod';
 import { mebibytes, powerOfTwo, text, whole } from './kinds.ts';
 import type { ConfigOf, SettingTable } from './settings.ts';
 

@@ -16,7 +16,7 @@ import { availableParallelism, cpus } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Gateway } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { variedRequests } from '../fixtures/varied-requests.ts';

@@ -1,5 +1,5 @@
 import type { Context } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import { cooperativeScheduler, inOneStep } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
 import { JSON_TYPE, readJsonText, requireMediaType } from '../json.ts';

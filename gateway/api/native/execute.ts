@@ -1,5 +1,5 @@
 import { Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import { readAnswer } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';

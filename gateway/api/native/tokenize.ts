@@ -1,5 +1,5 @@
 import { Hono } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Model } from '../../models/model.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { ByteBudget } from '../../server/guard/byte-budget.ts';

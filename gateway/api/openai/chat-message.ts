@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import * as fields from '../fields.ts';
 import { ignoredIn, inert, messageInert, partInert } from './inert-fields.ts';
 

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import * as fields from '../fields.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { chatMessage, ignoredInMessages } from './chat-message.ts';

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import type { Context } from 'hono';
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Log } from '../../telemetry/log.ts';
 import { violated } from '../fields.ts';
 

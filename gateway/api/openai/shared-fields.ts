@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { shown } from '../../errors/shown.ts';
 import * as fields from '../fields.ts';
 import { violated } from '../fields.ts';

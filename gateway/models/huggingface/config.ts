@@ -1,6 +1,6 @@
 /** What the small JSON files of a model's folder say. */
 import { join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { FolderError } from './folder-files.ts';
 import { readAs } from './json-file.ts';
 

@@ -1,6 +1,6 @@
 /** What CUDA devices there are, by what cuda-runner says of itself: a device counts when a kernel has run on it. */
 import { accessSync, constants } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { type Clock, systemClock } from '../../system/clock.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';

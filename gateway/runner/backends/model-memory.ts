@@ -1,5 +1,5 @@
 /** What a runner says of a model that it does not load: what the file holds, what serving it would take, and why it cannot. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 

@@ -1,5 +1,5 @@
 /** How text becomes words: normalizer and pre-tokenizer of a tokenizer.json. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { type ExpressionName, expressionNamed } from '../pre-tokenizers/expressions.ts';
 import type { Stage } from '../pre-tokenizers/word-splitter.ts';
 import { spaceMark } from '../space-mark.ts';

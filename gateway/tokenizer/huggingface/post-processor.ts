@@ -1,5 +1,5 @@
 /** What a tokenizer.json puts around a text. */
-import { z } from 'zod';
+import * as z from 'zod';
 import { TokenizerError } from '../tokenizer-error.ts';
 import { checked, type PartJson, partsOf, unsupported } from './schema.ts';
 

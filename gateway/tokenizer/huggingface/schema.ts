@@ -2,7 +2,7 @@
  * What a tokenizer.json may say. A part of another kind is refused by its name: a tokenizer that is almost right gives ids
  * that the model has never seen.
  */
-import { z } from 'zod';
+import * as z from 'zod';
 import { TokenizerError } from '../tokenizer-error.ts';
 
 const addedToken = z.object({

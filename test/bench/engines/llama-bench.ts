@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import type { Figures, Subject } from '../interleave.ts';
 import { outputOf } from '../program.ts';
 import { type Amounts, RUN_MS } from './amounts.ts';

@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { availableParallelism, loadavg, release, totalmem } from 'node:os';
-import { z } from 'zod';
+import * as z from 'zod';
 import { outputOf } from '../program.ts';
 import type { Spread } from '../statistics.ts';
 

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { z } from 'zod';
+import * as z from 'zod';
 import * as fields from '../../../gateway/api/fields.ts';
 import { ApiError, type FieldError } from '../../../gateway/errors/api-error.ts';
 
