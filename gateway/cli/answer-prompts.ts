@@ -1,6 +1,6 @@
 import { encodePrompt, tokensLeft } from '../api/prompt.ts';
 import { UsageError } from '../errors/exit-code.ts';
-import { type EndReason, readAnswer } from '../generation/text-stream.ts';
+import { type AnswerPart, type EndReason, TextStream } from '../generation/text-stream.ts';
 import type { Model } from '../models/model.ts';
 import type { GenerateRequest, Runner, RunnerInfo, SamplingParams } from '../runner/runner.ts';
 import { finish } from '../system/cooperative-scheduler.ts';
@@ -59,7 +59,7 @@ export async function* answerPrompts(
       cacheSalt: new Uint8Array(),
     };
   });
-  const abort = new AbortController();
+  const begun: TextStream[] = [];
   const open: { readonly answer: Promise<PromptAnswer>; readonly numTokens: number }[] = [];
   let numOpenTokens = 0;
   const hasRoom = (numTokens: number): boolean =>
@@ -72,7 +72,7 @@ export async function* answerPrompts(
         open.shift();
         numOpenTokens -= first.numTokens;
       }
-      const answer = answerOne(runner, model, request, settings.stop, abort.signal);
+      const answer = answerOne(runner, model, request, settings.stop, (text) => begun.push(text));
       // Whoever awaits it hears of its failure; until then it must not end the process.
       answer.catch(() => {});
       open.push({ answer, numTokens });
@@ -80,7 +80,7 @@ export async function* answerPrompts(
     }
     for (const { answer } of open) yield await answer;
   } finally {
-    abort.abort();
+    for (const text of begun) text.cancel();
   }
 }
 
@@ -92,20 +92,22 @@ function known({ tokenizer }: Model, ids: readonly number[], index: number): rea
   );
 }
 
-async function answerOne(
+function answerOne(
   runner: Runner,
   { tokenizer }: Model,
   request: GenerateRequest,
   stop: readonly string[],
-  signal: AbortSignal,
+  onBegun: (text: TextStream) => void,
 ): Promise<PromptAnswer> {
   let text = '';
   const tokenIds: number[] = [];
   const options = { tokenizer, stop, minTokens: request.minTokens };
-  for await (const part of readAnswer(runner.generate(request, signal), options)) {
-    for (const piece of part.pieces) text += piece.text;
-    tokenIds.push(...part.tokenIds);
-    if (part.end !== undefined) return { text, token_ids: tokenIds, finish: part.end.reason };
-  }
-  throw new Error('An answer ended without saying why.');
+  return new Promise((resolve, reject) => {
+    const onPart = (part: AnswerPart): void => {
+      for (const piece of part.pieces) text += piece.text;
+      tokenIds.push(...part.tokenIds);
+      if (part.end !== undefined) resolve({ text, token_ids: tokenIds, finish: part.end.reason });
+    };
+    onBegun(new TextStream(runner, request, options, { onPart, onError: reject }));
+  });
 }

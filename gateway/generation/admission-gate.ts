@@ -2,7 +2,7 @@
  * Who may prepare a request: everybody, but while another model, or another backend, takes over. Who comes then waits before
  * anybody looks at what is asked, since it is the next model that says which tokens that is.
  */
-import { GenerationError } from '../runner/runner.ts';
+import { cancelled, GenerationError } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 
 export interface AdmissionGateOptions {
@@ -102,8 +102,7 @@ export class AdmissionGate {
         leaveQueue();
         reject(error);
       };
-      const onGone = (): void =>
-        giveUp(new GenerationError('CANCELLED', 'The request was cancelled.', { retriable: false }));
+      const onGone = (): void => giveUp(cancelled());
       const onTimeUp = (): void => {
         const message = isOwnDeadline
           ? "The request's deadline passed while it waited for another model, or another runner."

@@ -1,84 +1,118 @@
-import { setMaxListeners } from 'node:events';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { GenerateRequest, Runner } from '../runner/runner.ts';
-import { type AnswerOptions, type AnswerPart, readAnswer } from './text-stream.ts';
+import { turnEnd } from '../system/turn-end.ts';
+import { type AnswerOptions, type AnswerPart, TextStream } from './text-stream.ts';
 
-/** The next part of one of several answers. */
-export interface IndexedPart {
-  /** Place of its request among the requests. */
+/** Hears the texts of several answers. */
+export interface MergedSink {
+  /** index: place of its request among the requests. */
+  onPart(index: number, part: AnswerPart): void;
+  /** The end of all of them, as a TextSink's. */
+  onError(error: unknown): void;
+}
+
+/** What is open of one client's answer: a TextStream, or several as one. */
+export type OpenText = Pick<TextStream, 'cancel' | 'pause' | 'resume'>;
+
+/**
+ * Several requests whose answers are heard side by side: what one step of the runner brought comes in the order of the
+ * requests. Takes all of them or none, throwing GenerationError at once; later the failure of one ends all.
+ */
+export function mergeStreams(
+  runner: Pick<Runner, 'generate' | 'assertCapacity'>,
+  requests: readonly GenerateRequest[],
+  options: AnswerOptions,
+  sink: MergedSink,
+): OpenText {
+  runner.assertCapacity(requests);
+  const merged = new MergedStreams(sink);
+  try {
+    for (const request of requests) merged.add(runner, request, options);
+  } catch (error) {
+    merged.cancel();
+    throw error;
+  }
+  return merged;
+}
+
+interface Arrival {
   readonly index: number;
   readonly part: AnswerPart;
 }
 
-/** What was asked of an answer, once it has come: its next part, nothing more, or the error that ended it. */
-type Arrival = { readonly index: number; readonly result: IteratorResult<AnswerPart, void> } | FailedArrival;
-type FailedArrival = { readonly index: number; readonly error: unknown };
+class MergedStreams implements OpenText {
+  readonly #sink: MergedSink;
+  readonly #streams: TextStream[] = [];
+  /** What came and was not heard yet: of this turn, or since the pause, when no more of it comes. */
+  #arrived: Arrival[] = [];
+  #failure: { readonly error: unknown } | undefined;
+  #isPaused = false;
+  #isOver = false;
 
-/**
- * Several requests whose answers are read side by side: what one step of the runner brought comes as one list, in the
- * order of the requests. Takes all of them or none, throwing GenerationError at once; later the failure of one ends
- * all. Aborting the signal cancels all.
- */
-export function readAnswers(
-  runner: Pick<Runner, 'generate' | 'assertCapacity'>,
-  requests: readonly GenerateRequest[],
-  options: AnswerOptions,
-  signal: AbortSignal,
-): AsyncGenerator<readonly IndexedPart[], void, undefined> {
-  const failure = new AbortController();
-  const either = AbortSignal.any([signal, failure.signal]);
-  // Each request listens, and Node takes more than ten listeners for a leak.
-  setMaxListeners(requests.length + 1, either);
-  runner.assertCapacity(requests);
-  try {
-    const answers = requests.map((request) => readAnswer(runner.generate(request, either), options));
-    return readTogether(answers, () => failure.abort());
-  } catch (error) {
-    failure.abort();
-    throw error;
+  constructor(sink: MergedSink) {
+    this.#sink = sink;
   }
-}
 
-async function* readTogether(
-  answers: readonly AsyncGenerator<AnswerPart, void>[],
-  onFailure: () => void,
-): AsyncGenerator<readonly IndexedPart[], void, undefined> {
-  let arrived: Arrival[] = [];
-  let wake = (): void => {};
-  const arrive = (arrival: Arrival): void => {
-    arrived.push(arrival);
-    wake();
-  };
-  let numRunning = 0;
-  const ask = (answer: AsyncGenerator<AnswerPart, void>, index: number): void => {
-    numRunning++;
-    answer.next().then(
-      (result) => arrive({ index, result }),
-      (error: unknown) => arrive({ index, error }),
-    );
-  };
-  answers.forEach(ask);
-  while (numRunning > 0) {
-    if (arrived.length === 0) {
-      await new Promise<void>((resolve) => {
-        wake = resolve;
-      });
-    }
-    // The frame that brought the first may have brought the others, whose promises settle in the same turn.
-    if (arrived.length < numRunning) await nextTurn();
-    const arrivals = arrived.sort((a, b) => a.index - b.index);
-    arrived = [];
-    numRunning -= arrivals.length;
-    const parts: IndexedPart[] = [];
-    for (const arrival of arrivals) {
-      if ('error' in arrival) {
-        onFailure();
-        throw arrival.error;
+  add(runner: Pick<Runner, 'generate'>, request: GenerateRequest, options: AnswerOptions): void {
+    const index = this.#streams.length;
+    const stream = new TextStream(runner, request, options, {
+      onPart: (part) => this.#onPart(index, part),
+      onError: (error) => this.#fail(error),
+    });
+    this.#streams.push(stream);
+  }
+
+  cancel(): void {
+    this.#isOver = true;
+    for (const stream of this.#streams) stream.cancel();
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+    for (const stream of this.#streams) stream.pause();
+  }
+
+  /** One after the other, as long as nobody says pause. */
+  resume(): void {
+    this.#isPaused = false;
+    this.onTurnEnd();
+    for (const stream of this.#streams) if (!this.#isPaused) stream.resume();
+  }
+
+  /** The frame that brought the first part has brought the others. */
+  onTurnEnd(): void {
+    if (this.#isPaused || this.#isOver) return;
+    const arrived = this.#arrived.sort((a, b) => a.index - b.index);
+    this.#arrived = [];
+    for (const [at, { index, part }] of arrived.entries()) {
+      if (this.#isPaused || this.#isOver) {
+        this.#arrived = arrived.slice(at);
+        return;
       }
-      if (arrival.result.done !== true) parts.push({ index: arrival.index, part: arrival.result.value });
+      this.#hear(index, part);
     }
-    if (parts.length > 0) yield parts;
-    // Asked for only now: a client that does not read must not have the runner go on.
-    for (const { index } of parts) ask(answers[index] as AsyncGenerator<AnswerPart, void>, index);
+    if (this.#failure === undefined || this.#isOver) return;
+    this.#isOver = true;
+    this.#sink.onError(this.#failure.error);
+  }
+
+  #onPart(index: number, part: AnswerPart): void {
+    if (this.#streams.length === 1 && !this.#isPaused) return this.#sink.onPart(index, part);
+    this.#arrived.push({ index, part });
+    turnEnd.add(this);
+  }
+
+  #hear(index: number, part: AnswerPart): void {
+    try {
+      this.#sink.onPart(index, part);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #fail(error: unknown): void {
+    if (this.#failure !== undefined) return;
+    this.#failure = { error };
+    for (const stream of this.#streams) stream.cancel();
+    turnEnd.add(this);
   }
 }

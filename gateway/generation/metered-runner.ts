@@ -1,9 +1,12 @@
 import {
+  type CancelReason,
   type GenerateRequest,
   GenerationError,
+  type GenerationHandle,
   type Runner,
   type RunnerStatus,
   type TokenBatch,
+  type TokenSink,
 } from '../runner/runner.ts';
 import type { Metrics, RequestMeter } from '../telemetry/metrics.ts';
 
@@ -29,14 +32,10 @@ export class MeteredRunner implements Runner {
     this.#counting(requests.length, () => this.#runner.assertCapacity(requests));
   }
 
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
-    const batches = this.#counting(1, () => this.#runner.generate(request, signal));
-    const meter = this.#metrics.admitted(request.promptIds.length);
-    // A consumer that left need not come back to the loop below.
-    const onAbort = (): void => meter.end('cancelled');
-    if (signal.aborted) onAbort();
-    else signal.addEventListener('abort', onAbort, { once: true });
-    return read(batches, meter, () => signal.removeEventListener('abort', onAbort));
+  generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
+    const generation = new MeteredGeneration(sink);
+    const handle = this.#counting(1, () => this.#runner.generate(request, generation));
+    return generation.start(handle, this.#metrics.admitted(request.promptIds.length));
   }
 
   /** What the runner does not take is so many refusals. */
@@ -44,34 +43,54 @@ export class MeteredRunner implements Runner {
     try {
       return take();
     } catch (error) {
-      for (let i = 0; i < numRequests; i++) this.#metrics.refused(outcomeOf(error));
+      const outcome = error instanceof GenerationError ? outcomeOf(error) : 'internal_error';
+      for (let i = 0; i < numRequests; i++) this.#metrics.refused(outcome);
       throw error;
     }
   }
 }
 
-async function* read(
-  batches: AsyncIterable<TokenBatch>,
-  meter: RequestMeter,
-  onEnd: () => void,
-): AsyncGenerator<TokenBatch, void, undefined> {
-  try {
-    for await (const batch of batches) {
-      if (batch.first !== undefined) meter.first(batch.first);
-      meter.tokens(batch.tokenIds.length);
-      if (batch.finish !== undefined) meter.end(batch.finish === 'stop_id' ? 'eos' : 'max_tokens');
-      yield batch;
-    }
-  } catch (error) {
-    meter.end(outcomeOf(error));
-    throw error;
-  } finally {
-    // Left early without being cancelled: the text met a stop string.
-    meter.end('stop_sequence');
-    onEnd();
+class MeteredGeneration implements TokenSink, GenerationHandle {
+  readonly #sink: TokenSink;
+  #handle: GenerationHandle | undefined;
+  #meter: RequestMeter | undefined;
+
+  constructor(sink: TokenSink) {
+    this.#sink = sink;
+  }
+
+  start(handle: GenerationHandle, meter: RequestMeter): this {
+    this.#handle = handle;
+    this.#meter = meter;
+    return this;
+  }
+
+  onTokens(batch: TokenBatch): void {
+    if (batch.first !== undefined) this.#meter?.first(batch.first);
+    this.#meter?.tokens(batch.tokenIds.length);
+    if (batch.finish !== undefined) this.#meter?.end(batch.finish === 'stop_id' ? 'eos' : 'max_tokens');
+    this.#sink.onTokens(batch);
+  }
+
+  onError(error: GenerationError): void {
+    this.#meter?.end(outcomeOf(error));
+    this.#sink.onError(error);
+  }
+
+  cancel(reason: CancelReason = 'cancelled'): void {
+    this.#meter?.end(reason === 'enough' ? 'stop_sequence' : 'cancelled');
+    this.#handle?.cancel(reason);
+  }
+
+  pause(): void {
+    this.#handle?.pause();
+  }
+
+  resume(): void {
+    this.#handle?.resume();
   }
 }
 
-function outcomeOf(error: unknown): string {
-  return error instanceof GenerationError ? error.code.toLowerCase() : 'internal_error';
+function outcomeOf({ code }: GenerationError): string {
+  return code.toLowerCase();
 }

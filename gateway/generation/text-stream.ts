@@ -1,4 +1,12 @@
-import type { TokenBatch, TokenLogprobs } from '../runner/runner.ts';
+import type {
+  GenerateRequest,
+  GenerationError,
+  GenerationHandle,
+  Runner,
+  TokenBatch,
+  TokenLogprobs,
+  TokenSink,
+} from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
@@ -6,7 +14,7 @@ import { StreamingDecoder } from './text-decoder.ts';
 
 /**
  * Token batches to text: bytes are held back until they are whole characters, and text until it cannot become a stop
- * string any more. Every API reads its answer here.
+ * string any more. Every API's answer comes this way.
  */
 
 export type EndReason = 'eos' | 'stop_sequence' | 'max_tokens' | 'time_limit';
@@ -49,66 +57,153 @@ export interface AnswerOptions {
   readonly minTokens: number;
 }
 
-const REASONS: Record<NonNullable<TokenBatch['finish']>, EndReason> = {
+type Finish = NonNullable<TokenBatch['finish']>;
+
+const REASONS: Record<Finish, EndReason> = {
   stop_id: 'eos',
   max_tokens: 'max_tokens',
   time_limit: 'time_limit',
 };
 
+/** Hears the text of an answer, in the turn in which its tokens come. */
+export interface TextSink {
+  /** The last part has `end`. */
+  onPart(part: AnswerPart): void;
+  /** In place of a part with `end`: a GenerationError, or what this sink or the tokenizer has thrown. Must not throw. */
+  onError(error: unknown): void;
+}
+
 type EndOfTokens = Pick<AnswerEnd, 'reason' | 'stopMatched' | 'numTokens'>;
 
-/** One part for each batch; leaving early, or meeting a stop string, closes `batches` and so cancels the request. */
-export async function* readAnswer(
-  batches: AsyncIterable<TokenBatch>,
-  { tokenizer, stop, minTokens }: AnswerOptions,
-): AsyncGenerator<AnswerPart, void, undefined> {
-  const decoder = new StreamingDecoder(tokenizer);
-  const matcher = new StopMatcher(stop);
-  const tokens = new SentTokens();
-  let numCachedTokens = 0;
-  let continuedBy: string | undefined;
-  for await (const batch of batches) {
-    numCachedTokens = batch.first?.numCachedTokens ?? numCachedTokens;
-    continuedBy = batch.continuedBy ?? continuedBy;
-    const { promptLogprobs } = batch;
+/** One request and its text: one part for each batch. A stop string that is met cancels what is left of the request. */
+export class TextStream implements TokenSink {
+  readonly #tokenizer: Tokenizer;
+  readonly #minTokens: number;
+  readonly #sink: TextSink;
+  readonly #decoder: StreamingDecoder;
+  /** Absent: nothing is held back. */
+  readonly #matcher: StopMatcher | undefined;
+  readonly #tokens = new SentTokens();
+  readonly #handle: GenerationHandle;
+  #numCachedTokens = 0;
+  #continuedBy: string | undefined;
+  #isOver = false;
+
+  /** Asks the runner; throws its GenerationError. The sink hears nothing before this has returned. */
+  constructor(
+    runner: Pick<Runner, 'generate'>,
+    request: GenerateRequest,
+    { tokenizer, stop, minTokens }: AnswerOptions,
+    sink: TextSink,
+  ) {
+    this.#tokenizer = tokenizer;
+    this.#minTokens = minTokens;
+    this.#sink = sink;
+    this.#decoder = new StreamingDecoder(tokenizer);
+    this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
+    this.#handle = runner.generate(request, this);
+  }
+
+  /** The sink hears nothing more. */
+  cancel(): void {
+    this.#isOver = true;
+    this.#handle.cancel();
+  }
+
+  /** Cancels it, and the sink hears this error, if it has not heard the end. */
+  abort(error: GenerationError): void {
+    if (this.#isOver) return;
+    this.cancel();
+    this.#sink.onError(error);
+  }
+
+  /** As a GenerationHandle's. */
+  pause(): void {
+    this.#handle.pause();
+  }
+
+  resume(): void {
+    this.#handle.resume();
+  }
+
+  onTokens(batch: TokenBatch): void {
+    if (this.#isOver) return;
+    try {
+      const part = this.#read(batch);
+      this.#isOver = part.end !== undefined;
+      this.#sink.onPart(part);
+    } catch (error) {
+      // A fault of the gateway is one of this answer alone: who called goes on with those of others.
+      this.cancel();
+      this.#sink.onError(error);
+    }
+  }
+
+  onError(error: GenerationError): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#sink.onError(error);
+  }
+
+  #read(batch: TokenBatch): AnswerPart {
+    const { first, tokenIds, firstIndex, finish } = batch;
+    this.#numCachedTokens = first?.numCachedTokens ?? this.#numCachedTokens;
+    this.#continuedBy = batch.continuedBy ?? this.#continuedBy;
     const pieces: TextPiece[] = [];
-    const push = (text: string, index: number): string | undefined => {
-      const found = matcher.push(text, index >= minTokens);
-      if (found.text !== '') pieces.push({ text: found.text, index });
-      return found.matched;
-    };
-    const part = (tokenIds: readonly number[], end?: EndOfTokens): AnswerPart => ({
+    // The token that ends an answer is not part of its text, be it a control token or another that the request named.
+    const numTexts = tokenIds.length - (finish === 'stop_id' ? 1 : 0);
+    for (let offset = 0; offset < numTexts; offset++) {
+      const id = tokenIds[offset] as number;
+      const index = firstIndex + offset;
+      const text = this.#decoder.decode(id);
+      const logprobs = batch.logprobs?.[offset];
+      if (logprobs !== undefined && !this.#tokenizer.isControl(id)) this.#tokens.push(id, logprobs, text);
+      const matched = this.#match(text, index, pieces);
+      if (matched === undefined) continue;
+      this.#handle.cancel('enough');
+      const end = { reason: 'stop_sequence', stopMatched: matched, numTokens: index + 1 } as const;
+      return this.#part(batch, pieces, tokenIds.slice(0, offset + 1), end);
+    }
+    return this.#part(batch, pieces, tokenIds, finish && this.#finish(batch, finish, pieces));
+  }
+
+  #finish({ firstIndex, tokenIds }: TokenBatch, finish: Finish, pieces: TextPiece[]): EndOfTokens {
+    const numTokens = firstIndex + tokenIds.length;
+    const lastIndex = Math.max(numTokens - 1, 0);
+    const stopMatched = this.#match(this.#decoder.flush(), lastIndex, pieces) ?? null;
+    const rest = stopMatched === null ? (this.#matcher?.flush() ?? '') : '';
+    if (rest !== '') pieces.push({ text: rest, index: lastIndex });
+    return { reason: stopMatched === null ? REASONS[finish] : 'stop_sequence', stopMatched, numTokens };
+  }
+
+  /** The stop string that is complete with this text; what can be sent goes to pieces. */
+  #match(text: string, index: number, pieces: TextPiece[]): string | undefined {
+    if (this.#matcher === undefined) {
+      if (text !== '') pieces.push({ text, index });
+      return undefined;
+    }
+    const found = this.#matcher.push(text, index >= this.#minTokens);
+    if (found.text !== '') pieces.push({ text: found.text, index });
+    return found.matched;
+  }
+
+  #part(
+    { logprobs, promptLogprobs }: TokenBatch,
+    pieces: readonly TextPiece[],
+    tokenIds: readonly number[],
+    end: EndOfTokens | undefined,
+  ): AnswerPart {
+    if (logprobs === undefined && promptLogprobs === undefined && end === undefined)
+      return { pieces, tokenIds };
+    const common = { numCachedTokens: this.#numCachedTokens };
+    return {
       pieces,
       tokenIds,
-      ...(batch.logprobs && { sentTokens: tokens.take(pieces.map(({ text }) => text).join('')) }),
+      ...(logprobs && { sentTokens: this.#tokens.take(pieces.map(({ text }) => text).join('')) }),
       ...(promptLogprobs && { promptLogprobs }),
-      ...(end && { end: { ...end, numCachedTokens, ...(continuedBy && { continuedBy }) } }),
-    });
-    // The token that ends an answer is not part of its text, be it a control token or another that the request named.
-    const numTexts = batch.tokenIds.length - (batch.finish === 'stop_id' ? 1 : 0);
-    for (const [offset, id] of batch.tokenIds.slice(0, numTexts).entries()) {
-      const index = batch.firstIndex + offset;
-      const text = decoder.decode(id);
-      const logprobs = batch.logprobs?.[offset];
-      if (logprobs !== undefined && !tokenizer.isControl(id)) tokens.push(id, logprobs, text);
-      const matched = push(text, index);
-      if (matched !== undefined) {
-        const end = { stopMatched: matched, numTokens: index + 1 };
-        yield part(batch.tokenIds.slice(0, offset + 1), { reason: 'stop_sequence', ...end });
-        return;
-      }
-    }
-    if (batch.finish === undefined) {
-      yield part(batch.tokenIds);
-      continue;
-    }
-    const numTokens = batch.firstIndex + batch.tokenIds.length;
-    const lastIndex = Math.max(numTokens - 1, 0);
-    const stopMatched = push(decoder.flush(), lastIndex) ?? null;
-    const rest = stopMatched === null ? matcher.flush() : '';
-    if (rest !== '') pieces.push({ text: rest, index: lastIndex });
-    const reason = stopMatched === null ? REASONS[batch.finish] : 'stop_sequence';
-    yield part(batch.tokenIds, { reason, stopMatched, numTokens });
-    return;
+      ...(end && {
+        end: { ...end, ...common, ...(this.#continuedBy && { continuedBy: this.#continuedBy }) },
+      }),
+    };
   }
 }

@@ -1,10 +1,15 @@
 import {
+  type CancelReason,
   type GenerateRequest,
   GenerationError,
+  type GenerationHandle,
   type Runner,
   type RunnerStatus,
   type TokenBatch,
+  type TokenSink,
 } from '../runner/runner.ts';
+import { Alarms } from '../system/alarms.ts';
+import { systemClock } from '../system/clock.ts';
 
 /**
  * A runner whose answers have a last moment: the request's deadline or the server's limit, whichever comes first. What
@@ -14,6 +19,7 @@ export class TimeLimitedRunner implements Runner {
   readonly #runner: Runner;
   readonly #limitMs: number;
   readonly #now: () => number;
+  readonly #deadlines = new Alarms<LimitedGeneration>(systemClock, (generation) => generation.onTimeUp());
 
   /** now: milliseconds since 1970, as the deadlines are. */
   constructor(runner: Runner, limitMs: number, now: () => number) {
@@ -34,30 +40,66 @@ export class TimeLimitedRunner implements Runner {
     this.#runner.assertCapacity(requests);
   }
 
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
+  generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
     const deadlineLeftMs = (request.deadlineMs ?? Number.POSITIVE_INFINITY) - this.#now();
-    const isOwnDeadline = deadlineLeftMs < this.#limitMs;
-    const elapsed = new GenerationError(
-      'TIMEOUT',
-      isOwnDeadline
+    const message =
+      deadlineLeftMs < this.#limitMs
         ? "The request's deadline passed before the answer was finished."
-        : `The answer was not finished within ${this.#limitMs / 1000} s, the server's limit.`,
-      { retriable: true },
-    );
-    if (deadlineLeftMs <= 0) throw elapsed;
+        : `The answer was not finished within ${this.#limitMs / 1000} s, the server's limit.`;
+    if (deadlineLeftMs <= 0) throw timeout(message);
+    const generation = new LimitedGeneration(sink, message, this.#deadlines);
+    generation.start(this.#runner.generate(request, generation), Math.min(deadlineLeftMs, this.#limitMs));
+    return generation;
+  }
+}
 
-    const timeUp = new AbortController();
-    const batches = this.#runner.generate(request, AbortSignal.any([signal, timeUp.signal]));
-    const timer = setTimeout(() => timeUp.abort(), Math.min(deadlineLeftMs, this.#limitMs));
-    // A consumer that left need not come back to the loop below, and nobody who exits shall wait for its timer.
-    const disarm = (): void => clearTimeout(timer);
-    if (signal.aborted) disarm();
-    else signal.addEventListener('abort', disarm, { once: true });
-    const onEnd = (): void => {
-      disarm();
-      signal.removeEventListener('abort', disarm);
-    };
-    return read(batches, onEnd, () => (timeUp.signal.aborted ? elapsed : undefined));
+function timeout(message: string): GenerationError {
+  return new GenerationError('TIMEOUT', message, { retriable: true });
+}
+
+class LimitedGeneration implements TokenSink, GenerationHandle {
+  readonly #sink: TokenSink;
+  readonly #message: string;
+  readonly #deadlines: Alarms<LimitedGeneration>;
+  #handle: GenerationHandle | undefined;
+
+  constructor(sink: TokenSink, message: string, deadlines: Alarms<LimitedGeneration>) {
+    this.#sink = sink;
+    this.#message = message;
+    this.#deadlines = deadlines;
+  }
+
+  start(handle: GenerationHandle, leftMs: number): void {
+    this.#handle = handle;
+    this.#deadlines.set(this, systemClock.now() + leftMs);
+  }
+
+  onTimeUp(): void {
+    this.#handle?.cancel();
+    this.#sink.onError(timeout(this.#message));
+  }
+
+  onTokens(batch: TokenBatch): void {
+    if (batch.finish !== undefined) this.#deadlines.delete(this);
+    this.#sink.onTokens(batch);
+  }
+
+  onError(error: GenerationError): void {
+    this.#deadlines.delete(this);
+    this.#sink.onError(error);
+  }
+
+  cancel(reason?: CancelReason): void {
+    this.#deadlines.delete(this);
+    this.#handle?.cancel(reason);
+  }
+
+  pause(): void {
+    this.#handle?.pause();
+  }
+
+  resume(): void {
+    this.#handle?.resume();
   }
 }
 
@@ -67,47 +109,23 @@ export class TimeLimitedRunner implements Runner {
  */
 export function endingAtTimeLimit(runner: Runner): Pick<Runner, 'generate' | 'assertCapacity'> {
   let hasBegun = false;
-  const onTokens = (): void => {
-    hasBegun = true;
+  const sinkFor = ({ topLogprobs }: GenerateRequest, sink: TokenSink): TokenSink => {
+    let numTokens = 0;
+    return {
+      onTokens: (batch) => {
+        numTokens = batch.firstIndex + batch.tokenIds.length;
+        hasBegun ||= numTokens > 0;
+        sink.onTokens(batch);
+      },
+      onError: (error) => {
+        if (error.code !== 'TIMEOUT' || !hasBegun) return sink.onError(error);
+        const logprobs = topLogprobs === undefined ? {} : { logprobs: [] };
+        sink.onTokens({ firstIndex: numTokens, tokenIds: [], ...logprobs, finish: 'time_limit' });
+      },
+    };
   };
   return {
     assertCapacity: (requests) => runner.assertCapacity(requests),
-    generate: (request, signal) =>
-      endedAtTimeLimit(runner.generate(request, signal), request, onTokens, () => hasBegun),
+    generate: (request, sink) => runner.generate(request, sinkFor(request, sink)),
   };
-}
-
-async function* endedAtTimeLimit(
-  batches: AsyncIterable<TokenBatch>,
-  { topLogprobs }: GenerateRequest,
-  onTokens: () => void,
-  hasBegun: () => boolean,
-): AsyncGenerator<TokenBatch, void, undefined> {
-  let numTokens = 0;
-  try {
-    for await (const batch of batches) {
-      numTokens = batch.firstIndex + batch.tokenIds.length;
-      if (numTokens > 0) onTokens();
-      yield batch;
-    }
-  } catch (error) {
-    if (!(error instanceof GenerationError) || error.code !== 'TIMEOUT' || !hasBegun()) throw error;
-    const logprobs = topLogprobs === undefined ? {} : { logprobs: [] };
-    yield { firstIndex: numTokens, tokenIds: [], ...logprobs, finish: 'time_limit' };
-  }
-}
-
-async function* read(
-  batches: AsyncIterable<TokenBatch>,
-  onEnd: () => void,
-  elapsed: () => GenerationError | undefined,
-): AsyncGenerator<TokenBatch, void, undefined> {
-  try {
-    yield* batches;
-  } catch (error) {
-    const isCancelled = error instanceof GenerationError && error.code === 'CANCELLED';
-    throw (isCancelled ? elapsed() : undefined) ?? error;
-  } finally {
-    onEnd();
-  }
 }

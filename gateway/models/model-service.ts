@@ -10,10 +10,11 @@ import { agreeOn, differenceOf } from '../runner/backends/same-model.ts';
 import {
   type GenerateRequest,
   GenerationError,
+  type GenerationHandle,
   type Runner,
   type RunnerInfo,
   type RunnerStatus,
-  type TokenBatch,
+  type TokenSink,
 } from '../runner/runner.ts';
 import type { RunnerEventName } from '../runner/supervision/runner-event.ts';
 import { MODEL_REPLACED, RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
@@ -150,8 +151,8 @@ export class ModelService implements Runner {
     return { ...changing, state: 'recovering', reason, retryAfterSec };
   }
 
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch> {
-    return this.#supervisor.generate(request, signal);
+  generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
+    return this.#supervisor.generate(request, sink);
   }
 
   assertAcceptsRequests(): void {

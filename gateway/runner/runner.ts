@@ -1,5 +1,5 @@
 /**
- * What the rest of the gateway knows of a runner: ask for tokens, read them in batches, see how it is. The supervisor
+ * What the rest of the gateway knows of a runner: ask for tokens, hear of them in batches, see how it is. The supervisor
  * is the real one; tests pass a fake. Crashes do not show here: a stream pauses and goes on.
  */
 import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
@@ -77,7 +77,7 @@ export interface FirstOutput {
   readonly prefillUs: number;
 }
 
-/** Tokens that arrived since the last batch was taken. */
+/** Tokens that came with one step, or while their consumer was paused. */
 export interface TokenBatch {
   /** Index of the first of tokenIds in the answer, from 0, without gaps. */
   readonly firstIndex: number;
@@ -92,7 +92,7 @@ export interface TokenBatch {
   readonly continuedBy?: string;
   /**
    * Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full.
-   * 'time_limit': from endingAtTimeLimit alone, where a runner throws TIMEOUT.
+   * 'time_limit': from endingAtTimeLimit alone, where a runner says TIMEOUT.
    */
   readonly finish?: 'stop_id' | 'max_tokens' | 'time_limit';
 }
@@ -126,6 +126,11 @@ export class GenerationError extends Error {
     this.retriable = options.retriable;
     this.retryAfterSec = options.retryAfterSec;
   }
+}
+
+/** What whoever waits for an answer hears when somebody else has cancelled it. */
+export function cancelled(): GenerationError {
+  return new GenerationError('CANCELLED', 'The request was cancelled.', { retriable: false });
 }
 
 /**
@@ -203,14 +208,33 @@ export interface RunnerStatus {
   readonly counters: SchedulerCounters;
 }
 
+/** Hears what comes of a request, in the turn of the event loop in which it comes, and never before generate has returned. */
+export interface TokenSink {
+  /** The last batch has `finish`, and nothing is heard behind it. */
+  onTokens(batch: TokenBatch): void;
+  /** In place of a batch with `finish`: the last that is heard. */
+  onError(error: GenerationError): void;
+}
+
+/** Why a consumer wants no more. enough: what came is all it needs, such as a text with its stop string. */
+export type CancelReason = 'cancelled' | 'enough';
+
+/** What is open, in the hands of its consumer. After the end none of these does anything. */
+export interface GenerationHandle {
+  /** The sink hears nothing more. */
+  cancel(reason?: CancelReason): void;
+  /** Tokens wait until resume, up to the bounds of token-stream.ts; above them the runner is asked to let the request lie. */
+  pause(): void;
+  /** All that has come meanwhile is heard as one batch, before it returns. */
+  resume(): void;
+}
+
 export interface Runner {
   /**
-   * Takes the request, or throws GenerationError at once. Gives the tokens of the answer as they come; the iteration
-   * ends after the batch with `finish`, and throws GenerationError instead if there is no such batch. Aborting the
-   * signal cancels: the iteration then throws CANCELLED. Leaving the loop early cancels too. A consumer that does not
-   * read pauses its own request only.
+   * Takes the request, or throws GenerationError at once. The sink hears the tokens of the answer as they come. A sink that
+   * is paused pauses its own request only.
    */
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncIterable<TokenBatch>;
+  generate(request: GenerateRequest, sink: TokenSink): GenerationHandle;
   /**
    * Throws the GenerationError that one of these would get if they all came now, and takes none: for several requests
    * of which none shall be begun unless all can be. What is asked in the same turn of the event loop still holds.

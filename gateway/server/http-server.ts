@@ -3,9 +3,11 @@ import { lstatSync, unlinkSync } from 'node:fs';
 import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type PassedSocket, unixPathOf } from '../system/systemd/passed-socket.ts';
 import { Connections } from './connections.ts';
 import { StalledClients } from './stalled-clients.ts';
+import type { StreamEnv } from './streams/response-stream.ts';
 import { type AnswerUnreadable, UnreadableRequests } from './unreadable-requests.ts';
 
 /** HTTP over a socket, with a bound on everything a client can make us hold or wait for. */
@@ -43,7 +45,7 @@ export interface HttpHooks {
 const withoutBody: AnswerUnreadable = () => ({ headers: {}, body: '' });
 
 export function createHttpServer(
-  fetch: Parameters<typeof getRequestListener>[0],
+  fetch: Fetch,
   limits: HttpLimits,
   {
     onStalled = () => {},
@@ -55,7 +57,7 @@ export function createHttpServer(
   const stalled = new StalledClients({ timeoutMs: limits.clientStallTimeoutMs, onStalled });
   const connections = new Connections(limits.maxRequestsPerConnection);
   const listener = boundedHeaders(
-    getRequestListener(fetch, { errorHandler: onError }) as RequestListener,
+    getRequestListener(beginningStreams(fetch), { errorHandler: onError }) as RequestListener,
     limits.maxHeaders,
     unreadable,
   );
@@ -87,6 +89,23 @@ export function createHttpServer(
   server.maxConnections = limits.maxConnections;
   server.maxHeadersCount = limits.maxHeaders + 1;
   return server;
+}
+
+type Fetch = Parameters<typeof getRequestListener>[0];
+
+/** Streams write to the socket themselves, once the application has given the response its headers. */
+function beginningStreams(fetch: Fetch): Fetch {
+  return async (request, env) => {
+    const response = (await fetch(request, env)) as Response;
+    const { stream } = env as StreamEnv;
+    if (stream === undefined) return response;
+    if (response.status === 200) {
+      stream.begin(response);
+      return RESPONSE_ALREADY_SENT;
+    }
+    stream.abandon();
+    return response;
+  };
 }
 
 /** Node leaves out lines beyond its count in silence, and one of them may be what a check looks at. */

@@ -1,40 +1,42 @@
 import type { Context } from 'hono';
 import { accepts } from 'hono/accepts';
 import { stringify } from 'lossless-json';
-import { namedEvent, sseResponse } from '../../server/streams/sse.ts';
-import { type StreamHooks, streamResponse } from '../../server/streams/stream.ts';
+import { ResponseStream } from '../../server/streams/response-stream.ts';
+import { eventStream, namedEvent } from '../../server/streams/sse.ts';
 import { MSGPACK_TYPE, packMsgpack } from '../msgpack.ts';
-import type { NativeEvent } from './events.ts';
+import type { EventEncoder, NativeEvent } from './events.ts';
 
 /**
- * The events in the form the client accepts: server-sent events, or MessagePack maps one behind the other, in which the
+ * A stream in the form the client accepts: server-sent events, or MessagePack maps one behind the other, in which the
  * event's name stands as `event` among its data. Both have the same events with the same values.
  */
-export function eventStream(
-  c: Context,
-  events: AsyncIterable<readonly NativeEvent[]>,
-  hooks: StreamHooks,
-): Response {
+export function nativeStream(c: Context): {
+  readonly stream: ResponseStream;
+  readonly encoder: EventEncoder;
+} {
   const supports = ['text/event-stream', MSGPACK_TYPE];
   const type = accepts(c, { header: 'Accept', supports, default: 'text/event-stream' });
   return type === MSGPACK_TYPE
-    ? streamResponse(c, MSGPACK_TYPE, eachWrite(events, packEvents), hooks)
-    : sseResponse(c, eachWrite(events, sseEvents), hooks);
+    ? { stream: new ResponseStream(c, MSGPACK_TYPE, { encoding: 'latin1' }), encoder: packed }
+    : { stream: eventStream(c), encoder: serverSent };
 }
 
-async function* eachWrite<Write>(
-  events: AsyncIterable<readonly NativeEvent[]>,
-  encode: (events: readonly NativeEvent[]) => Write,
-): AsyncGenerator<Write> {
-  for await (const write of events) yield encode(write);
-}
+const serverSent: EventEncoder = {
+  token: ({ t, i, ids }) => {
+    const tail = ids === undefined ? '' : `,"ids":[${ids.join(',')}]`;
+    return `event: token\ndata: {"t":${JSON.stringify(t)},"i":${i}${tail}}\n\n`;
+  },
+  event: ({ event, data }) => namedEvent(event, jsonOf(data)),
+};
 
-function packEvents(events: readonly NativeEvent[]): Uint8Array {
-  return Buffer.concat(events.map(({ event, data }) => packMsgpack({ event, ...data })));
-}
+const packed: EventEncoder = {
+  token: (data) => pack({ event: 'token', data }),
+  event: pack,
+};
 
-function sseEvents(events: readonly NativeEvent[]): string {
-  return events.map(({ event, data }) => namedEvent(event, jsonOf(data))).join('');
+/** Each character is a byte. */
+function pack({ event, data }: NativeEvent): string {
+  return Buffer.from(packMsgpack({ event, ...data })).toString('latin1');
 }
 
 /** With 64-bit integers as they are. */

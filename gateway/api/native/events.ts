@@ -1,4 +1,4 @@
-import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
+import type { AnswerEnd, AnswerPart, TextSink } from '../../generation/text-stream.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
 
 /**
@@ -80,42 +80,80 @@ export interface EventOptions {
   readonly onLast: (event: NativeEvent, cause?: unknown) => void;
 }
 
+/** One of the forms of the events on the wire, in the encoding of the stream. */
+export interface EventEncoder {
+  /** The most frequent one, of which nothing is made but its bytes. */
+  token(data: TokenData): string;
+  event(event: NativeEvent): string;
+}
+
+/** Where they go. */
+export interface EventOutlet {
+  write(text: string): void;
+  end(): void;
+}
+
 /** `metrics` events are at least this far apart. */
 const METRICS_INTERVAL_MS = 1000;
 
-/** Each item is what is sent in one write. */
-export async function* executeEvents(
-  started: StartedData,
-  answer: AsyncIterable<AnswerPart>,
-  { tokenIds, vramBytes, now, onLast }: EventOptions,
-): AsyncGenerator<readonly NativeEvent[]> {
-  yield [{ event: 'started', data: started }];
-  const startedMs = now();
-  const unsaid = new UnsaidIds();
-  const rate = new TokenRate(startedMs);
-  try {
-    for await (const part of answer) {
-      unsaid.push(part.tokenIds);
-      const events: NativeEvent[] = joinSameToken(part.pieces).map(({ text, index }) => {
-        const ids = tokenIds ? { ids: unsaid.takeUpTo(index) } : {};
-        return { event: 'token', data: { t: text, i: index, ...ids } };
-      });
-      const tokensPerSec = rate.sample(part.tokenIds.length, now());
-      if (vramBytes !== undefined && tokensPerSec !== undefined && part.end === undefined) {
-        events.push({ event: 'metrics', data: { tokens_per_sec: tokensPerSec, vram_bytes: vramBytes() } });
-      }
-      if (part.end !== undefined) {
-        const ids = tokenIds ? { ids: unsaid.takeUpTo(part.end.numTokens - 1) } : {};
-        const end = endEvent(part.end, now() - startedMs, started.seed, ids);
-        onLast(end);
-        events.push(end);
-      }
-      if (events.length > 0) yield events;
-    }
-  } catch (error) {
+/** An answer as its events, from `started` to the terminal one. */
+export class ExecuteEvents implements TextSink {
+  readonly #seed: bigint;
+  readonly #options: EventOptions;
+  readonly #encoder: EventEncoder;
+  readonly #outlet: EventOutlet;
+  readonly #startedMs: number;
+  readonly #unsaid: UnsaidIds | undefined;
+  readonly #rate: TokenRate | undefined;
+
+  /** Writes `started`. */
+  constructor(started: StartedData, options: EventOptions, encoder: EventEncoder, outlet: EventOutlet) {
+    this.#seed = started.seed;
+    this.#options = options;
+    this.#encoder = encoder;
+    this.#outlet = outlet;
+    this.#startedMs = options.now();
+    this.#unsaid = options.tokenIds ? new UnsaidIds() : undefined;
+    this.#rate = options.vramBytes && new TokenRate(this.#startedMs);
+    this.#write({ event: 'started', data: started });
+  }
+
+  onPart({ pieces, tokenIds, end }: AnswerPart): void {
+    this.#unsaid?.push(tokenIds);
+    for (const { text, index } of pieces.length > 1 ? joinSameToken(pieces) : pieces)
+      this.#outlet.write(this.#encoder.token({ t: text, i: index, ...this.#idsUpTo(index) }));
+    this.#writeMetrics(tokenIds.length, end !== undefined);
+    if (end !== undefined) this.#onEnd(end);
+  }
+
+  onError(error: unknown): void {
     const last = errorEvent(error);
-    onLast(last, error);
-    yield [last];
+    this.#options.onLast(last, error);
+    this.#write(last);
+    this.#outlet.end();
+  }
+
+  #onEnd(end: AnswerEnd): void {
+    const ids = this.#idsUpTo(end.numTokens - 1);
+    const last = endEvent(end, this.#options.now() - this.#startedMs, this.#seed, ids);
+    this.#options.onLast(last);
+    this.#write(last);
+    this.#outlet.end();
+  }
+
+  #writeMetrics(numTokens: number, isLast: boolean): void {
+    const tokensPerSec = this.#rate?.sample(numTokens, this.#options.now());
+    if (tokensPerSec === undefined || isLast) return;
+    const vram_bytes = this.#options.vramBytes?.() ?? 0;
+    this.#write({ event: 'metrics', data: { tokens_per_sec: tokensPerSec, vram_bytes } });
+  }
+
+  #idsUpTo(index: number): { ids?: readonly number[] } {
+    return this.#unsaid === undefined ? {} : { ids: this.#unsaid.takeUpTo(index) };
+  }
+
+  #write(event: NativeEvent): void {
+    this.#outlet.write(this.#encoder.event(event));
   }
 }
 
@@ -166,7 +204,12 @@ function joinSameToken(pieces: AnswerPart['pieces']): { text: string; index: num
   return joined;
 }
 
-function endEvent(end: AnswerEnd, decodeTimeMs: number, seed: bigint, ids: { ids?: number[] }): NativeEvent {
+function endEvent(
+  end: AnswerEnd,
+  decodeTimeMs: number,
+  seed: bigint,
+  ids: { ids?: readonly number[] },
+): NativeEvent {
   return {
     event: 'end',
     data: {

@@ -1,9 +1,9 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import { readAnswer } from '../../generation/text-stream.ts';
+import { TextStream } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
-import { neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
+import { cancelled, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
@@ -11,8 +11,8 @@ import { executeLog } from '../../telemetry/execute-log.ts';
 import * as fields from '../fields.ts';
 import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
-import { eventStream } from './event-stream.ts';
-import { executeEvents } from './events.ts';
+import { nativeStream } from './event-stream.ts';
+import { ExecuteEvents } from './events.ts';
 import { type ExecuteRequest, parseExecuteRequest, readBody, unusualSampling } from './execute-request.ts';
 import { correlationIdOf, DEADLINE_HEADER, parseDeadline } from './headers.ts';
 import { Jobs } from './jobs.ts';
@@ -36,7 +36,22 @@ export function executeRoutes(deps: AppDeps): Hono {
 
     const job = jobs.start(callerOf(c), request.job_id);
     try {
-      const batches = deps.runner.generate(
+      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
+      const { stream, encoder } = nativeStream(c);
+      const started_at = new Date(deps.now()).toISOString();
+      const events = new ExecuteEvents(
+        { job_id: request.job_id, model: model.id, started_at, seed },
+        {
+          tokenIds: request.token_ids,
+          vramBytes: request.metrics ? () => memoryOf(deps.runner.status().info).vram_bytes : undefined,
+          now: deps.monotonicNow,
+          onLast: log.last,
+        },
+        encoder,
+        stream,
+      );
+      const text = new TextStream(
+        deps.runner,
         {
           promptIds,
           modelIdentity: info.modelIdentity,
@@ -57,31 +72,14 @@ export function executeRoutes(deps: AppDeps): Hono {
           cacheSalt: cacheSalt(c),
           ...(deadlineMs === undefined ? {} : { deadlineMs }),
         },
-        job.signal,
+        { tokenizer: model.tokenizer, stop: request.stop, minTokens: request.min_tokens },
+        events,
       );
-      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
       log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
-      const started_at = new Date(deps.now()).toISOString();
-      const events = executeEvents(
-        { job_id: request.job_id, model: model.id, started_at, seed },
-        readAnswer(batches, {
-          tokenizer: model.tokenizer,
-          stop: request.stop,
-          minTokens: request.min_tokens,
-        }),
-        {
-          tokenIds: request.token_ids,
-          vramBytes: request.metrics ? () => memoryOf(deps.runner.status().info).vram_bytes : undefined,
-          now: deps.monotonicNow,
-          onLast: log.last,
-        },
-      );
-      return eventStream(c, events, {
-        onCancel: job.cancel,
-        onEnd: () => {
-          job.finish();
-          log.end();
-        },
+      job.onCancel(() => text.abort(cancelled()));
+      return stream.respond(text, () => {
+        job.finish();
+        log.end();
       });
     } catch (error) {
       job.finish();

@@ -3,8 +3,8 @@ import { shown } from '../../errors/shown.ts';
 
 /** A request that is running under the id its client gave it. */
 export interface Job {
-  readonly signal: AbortSignal;
-  cancel(): void;
+  /** What a cancel does while the job runs. */
+  onCancel(cancel: () => void): void;
   /** Frees the id. Must be called when the job's stream has ended, however it ended. */
   finish(): void;
 }
@@ -15,7 +15,7 @@ export interface Job {
  * or left; the server's bound of connections bounds how many there can be.
  */
 export class Jobs {
-  readonly #running = new Map<string, Job>();
+  readonly #running = new Map<string, { cancel: () => void }>();
 
   /** Registers a job; 409 while one of this caller with this id runs. */
   start(caller: string, jobId: string): Job {
@@ -24,17 +24,17 @@ export class Jobs {
       const message = `job_id ${JSON.stringify(shown(jobId))} is in use by a running job; wait for its end or choose another`;
       throw new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
     }
-    const controller = new AbortController();
-    const job: Job = {
-      signal: controller.signal,
-      cancel: () => controller.abort(),
+    const running = { cancel: (): void => {} };
+    this.#running.set(name, running);
+    return {
+      onCancel: (cancel) => {
+        running.cancel = cancel;
+      },
       finish: () => {
         // A later job may have the id by now.
-        if (this.#running.get(name) === job) this.#running.delete(name);
+        if (this.#running.get(name) === running) this.#running.delete(name);
       },
     };
-    this.#running.set(name, job);
-    return job;
   }
 
   /** Stops the job if it runs; otherwise there is nothing to do, and that is what the client wanted. */

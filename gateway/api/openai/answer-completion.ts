@@ -1,13 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
-import { readAnswers } from '../../generation/merge-streams.ts';
+import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
-import type { GenerateRequest } from '../../runner/runner.ts';
+import { cancelled, type GenerateRequest } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
-import { sseResponse } from '../../server/streams/sse.ts';
+import { eventStream } from '../../server/streams/sse.ts';
 import { logFailure } from '../../telemetry/request-log.ts';
-import { type ChoiceFormat, type Completion, completionEvents, wholeCompletion } from './completion.ts';
+import { type ChoiceFormat, type Completion, WholeCompletion } from './completion.ts';
+import { CompletionEvents } from './completion-events.ts';
 import { type EchoOptions, withPrompts } from './echo.ts';
 import type { SharedFields } from './shared-fields.ts';
 
@@ -27,12 +28,12 @@ interface CompletionJob {
 export async function answerCompletion(c: Context, deps: AppDeps, job: CompletionJob): Promise<Response> {
   const { model, shape, requests, request, echo } = job;
   const { tokenizer } = model;
-  const stream = new AbortController();
-  const signal = AbortSignal.any([stream.signal, c.req.raw.signal]);
   const options = { tokenizer, stop: request.stop, minTokens: request.min_tokens };
-  const answers = readAnswers(endingAtTimeLimit(deps.runner), requests, options, signal);
   const promptIds = requests.map((each) => each.promptIds);
-  const steps = echo === undefined ? answers : withPrompts(answers, { tokenizer, promptIds, ...echo });
+  const begin = (sink: MergedSink): OpenText => {
+    const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });
+    return mergeStreams(endingAtTimeLimit(deps.runner), requests, options, heard);
+  };
   const completion: Completion = {
     id: job.idPrefix + randomUUID(),
     created: Math.floor(deps.now() / 1000),
@@ -41,11 +42,34 @@ export async function answerCompletion(c: Context, deps: AppDeps, job: Completio
     numChoices: requests.length,
     numChoicesPerPrompt: request.n,
   };
-  if (!request.stream) return c.json(await wholeCompletion(completion, shape, steps));
-  const includeUsage = request.stream_options?.include_usage ?? false;
-  const events = completionEvents(completion, shape, steps, {
-    includeUsage,
-    onError: (thrown) => logFailure(deps.log, c, thrown),
-  });
-  return sseResponse(c, events, { onCancel: () => stream.abort(), onEnd: () => {} });
+  if (!request.stream) {
+    const whole = new WholeCompletion(completion, shape);
+    return c.json(await whileWanted(c.req.raw.signal, begin(whole), whole));
+  }
+  const stream = eventStream(c);
+  const events = new CompletionEvents(
+    completion,
+    shape,
+    {
+      includeUsage: request.stream_options?.include_usage ?? false,
+      onError: (thrown) => logFailure(deps.log, c, thrown),
+    },
+    stream,
+  );
+  return stream.respond(begin(events));
+}
+
+/** The answer, or CANCELLED when its client has left. */
+async function whileWanted(signal: AbortSignal, text: OpenText, whole: WholeCompletion): Promise<object> {
+  const leave = (): void => {
+    text.cancel();
+    whole.onError(cancelled());
+  };
+  if (signal.aborted) leave();
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await whole.answer;
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
 }

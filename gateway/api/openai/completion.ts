@@ -1,11 +1,8 @@
-import { toApiError } from '../../errors/api-error.ts';
-import type { IndexedPart } from '../../generation/merge-streams.ts';
+import type { MergedSink } from '../../generation/merge-streams.ts';
 import type { SentToken } from '../../generation/sent-tokens.ts';
-import type { AnswerEnd, EndReason } from '../../generation/text-stream.ts';
-import { dataEvent } from '../../server/streams/sse.ts';
-import { openAiErrorBody } from './errors.ts';
+import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
 
-/** What answers of OpenAI's generating routes have in common, whole and in chunks; a Shape is what they have not. */
+/** What answers of OpenAI's generating routes have in common, whole and in chunks (completion-events.ts); a ChoiceFormat is what they have not. */
 
 export interface Completion {
   readonly id: string;
@@ -38,18 +35,7 @@ export interface ChoiceFormat {
   closing(index: number, finishReason: FinishReason): object;
 }
 
-export interface EventOptions {
-  readonly includeUsage: boolean;
-  /** Sees what ended the stream before its time; the client sees only what toApiError lets through. */
-  readonly onError: (error: unknown) => void;
-}
-
-/** What is written waits in the connection as text, many times as large as the numbers it is made of. */
-const MAX_JOINED_CHARS = 2 ** 16;
-
-type Task = AsyncIterable<readonly IndexedPart[]>;
-
-const FINISH_REASONS: Record<EndReason, FinishReason> = {
+export const FINISH_REASONS: Record<EndReason, FinishReason> = {
   eos: 'stop',
   stop_sequence: 'stop',
   max_tokens: 'length',
@@ -68,92 +54,72 @@ class GrowingText implements ChoiceText {
   }
 }
 
-/** The whole answer; throws what the generation throws. */
-export async function wholeCompletion(
-  completion: Completion,
-  shape: ChoiceFormat,
-  steps: Task,
-): Promise<object> {
-  const texts = Array.from({ length: completion.numChoices }, () => new GrowingText());
-  const ends = new Map<number, AnswerEnd>();
-  for await (const parts of steps) {
-    for (const { index, part } of parts) {
-      texts[index]?.append(choiceText(part));
-      if (part.end !== undefined) ends.set(index, part.end);
-    }
-  }
-  const choices = texts.map((text, index) => {
-    const end = ends.get(index);
-    if (end === undefined) throw new Error('an answer ended without saying why');
-    return { ...shape.choice(index, text, FINISH_REASONS[end.reason]), ...endedBy(end) };
-  });
-  const { id, created, model } = completion;
-  const continued = [...ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
-  const common = { id, object: shape.object, created, model, choices, usage: usage(completion, ends) };
-  return { ...common, ...mark(continued) };
-}
+/** The whole answer, when all of it has come. */
+export class WholeCompletion implements MergedSink {
+  readonly #completion: Completion;
+  readonly #shape: ChoiceFormat;
+  readonly #texts: readonly GrowingText[];
+  readonly #ends = new Map<number, AnswerEnd>();
+  /** Rejects with what ended the generation. */
+  readonly answer: Promise<object>;
+  #resolve: (answer: object) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
 
-/**
- * The same as chunks: for each choice its opening, text, finish_reason; then usage if asked for, and `[DONE]`. A
- * failure becomes an error object in the stream, which clients raise; a stream never just stops.
- */
-export async function* completionEvents(
-  completion: Completion,
-  shape: ChoiceFormat,
-  steps: Task,
-  options: EventOptions,
-): AsyncGenerator<string> {
-  const { includeUsage } = options;
-  const { id, created, model, numChoices } = completion;
-  const chunk = (choices: object[], usageOrNull: object | null = null, more: object = {}): string => {
-    const common = { id, object: shape.chunkObject, created, model, choices, ...more };
-    return dataEvent(JSON.stringify({ ...common, ...(includeUsage ? { usage: usageOrNull } : {}) }));
-  };
-  const openings = Array.from({ length: numChoices }, (_, index) => shape.opening(index));
-  const opened = openings.map((choice) => (choice === undefined ? '' : chunk([choice]))).join('');
-  if (opened !== '') yield opened;
-  const ends = new Map<number, AnswerEnd>();
-  try {
-    for await (const parts of steps) {
-      // One write for all that a step brought, unless a slow client let a lot come together.
-      let events = '';
-      for (const { index, part } of parts) {
-        if (events.length > MAX_JOINED_CHARS) {
-          yield events;
-          events = '';
-        }
-        const text = choiceText(part);
-        if (text.text !== '') events += chunk([shape.delta(index, text)]);
-        if (part.end === undefined) continue;
-        const closing = { ...shape.closing(index, FINISH_REASONS[part.end.reason]), ...endedBy(part.end) };
-        events += chunk([closing], null, mark(part.end));
-        ends.set(index, part.end);
-      }
-      if (includeUsage && ends.size === numChoices) events += chunk([], usage(completion, ends));
-      if (events !== '') yield events;
-    }
-  } catch (error) {
-    options.onError(error);
-    yield dataEvent(JSON.stringify(openAiErrorBody(toApiError(error))));
+  constructor(completion: Completion, shape: ChoiceFormat) {
+    this.#completion = completion;
+    this.#shape = shape;
+    this.#texts = Array.from({ length: completion.numChoices }, () => new GrowingText());
+    this.answer = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
   }
-  yield dataEvent('[DONE]');
+
+  onPart(index: number, part: AnswerPart): void {
+    this.#texts[index]?.append(choiceText(part));
+    if (part.end === undefined) return;
+    this.#ends.set(index, part.end);
+    if (this.#ends.size === this.#texts.length) this.#resolve(this.#whole());
+  }
+
+  onError(error: unknown): void {
+    this.#reject(error);
+  }
+
+  #whole(): object {
+    const choices = this.#texts.map((text, index) => {
+      const end = this.#ends.get(index);
+      if (end === undefined) throw new Error('an answer ended without saying why');
+      return { ...this.#shape.choice(index, text, FINISH_REASONS[end.reason]), ...endedBy(end) };
+    });
+    const { id, created, model } = this.#completion;
+    const continued = [...this.#ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
+    const counts = { usage: usage(this.#completion, this.#ends) };
+    return { id, object: this.#shape.object, created, model, choices, ...counts, ...mark(continued) };
+  }
 }
 
 /** What an answer has that went on by other arithmetic than it began with. */
-function mark(end: AnswerEnd | undefined): object {
+export function mark(end: AnswerEnd | undefined): object {
   return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
 }
 
 /** Beside `length` of a choice that ended before its time: more tokens would not have helped. */
-function endedBy({ reason }: AnswerEnd): object {
+export function endedBy({ reason }: AnswerEnd): object {
   return reason === 'time_limit' ? { ended_by: reason } : {};
 }
 
-function choiceText({ pieces, sentTokens }: IndexedPart['part']): ChoiceText {
-  return { text: pieces.map((piece) => piece.text).join(''), tokens: sentTokens };
+export function choiceText({ pieces, sentTokens }: AnswerPart): ChoiceText {
+  return { text: textOf(pieces), tokens: sentTokens };
 }
 
-function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): object {
+export function textOf(pieces: AnswerPart['pieces']): string {
+  let text = '';
+  for (const piece of pieces) text += piece.text;
+  return text;
+}
+
+export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): object {
   const { numPromptTokens, numChoicesPerPrompt } = completion;
   let numTokens = 0;
   let numCachedTokens = 0;

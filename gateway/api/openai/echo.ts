@@ -1,4 +1,4 @@
-import type { IndexedPart } from '../../generation/merge-streams.ts';
+import type { MergedSink } from '../../generation/merge-streams.ts';
 import type { SentToken } from '../../generation/sent-tokens.ts';
 import { StreamingDecoder } from '../../generation/text-decoder.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
@@ -6,8 +6,6 @@ import type { TokenLogprobs } from '../../runner/runner.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 
 /** Answers that begin with their prompt, as `echo` asks for. */
-
-type Task = AsyncIterable<readonly IndexedPart[]>;
 
 export interface EchoOptions {
   readonly tokenizer: Tokenizer;
@@ -17,17 +15,15 @@ export interface EchoOptions {
   readonly isPromptOnly: boolean;
 }
 
-export async function* withPrompts(
-  steps: Task,
-  options: EchoOptions,
-): AsyncGenerator<readonly IndexedPart[]> {
+export function withPrompts(sink: MergedSink, options: EchoOptions): MergedSink {
   const prompts = options.promptIds.map((ids) => new EchoedPrompt(options.tokenizer, ids));
-  for await (const parts of steps) {
-    yield parts.map(({ index, part }) => {
+  return {
+    onPart: (index, part) => {
       const kept = options.isPromptOnly ? withoutAnswer(part) : part;
-      return { index, part: prompts[index]?.putBefore(kept) ?? kept };
-    });
-  }
+      sink.onPart(index, prompts[index]?.putBefore(kept) ?? kept);
+    },
+    onError: (error) => sink.onError(error),
+  };
 }
 
 class EchoedPrompt {

@@ -1,10 +1,10 @@
 /**
- * One request from its admission to its end, across as many runners as it takes: what was asked (journal), what the
- * consumer has not taken yet (stream), and the runner that works on it now, if one does.
+ * One request from its admission to its end, across as many runners as it takes: what was asked (journal), its way to the
+ * consumer (stream), and the runner that works on it now, if one does.
  */
 import type { RequestSink, RunnerClient } from '../protocol/client.ts';
 import type { Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
-import { type GenerateRequest, GenerationError, type TokenBatch } from '../runner.ts';
+import { type GenerateRequest, GenerationError, type GenerationHandle, type TokenSink } from '../runner.ts';
 import type { RequestInFlight } from './crash.ts';
 import { GenerationState } from './generation-state.ts';
 import { TokenStream } from './token-stream.ts';
@@ -16,17 +16,18 @@ export interface OpenRequestEvents {
   onTrialPassed(request: OpenRequest): void;
 }
 
-export class OpenRequest implements RequestSink {
+export class OpenRequest implements RequestSink, GenerationHandle {
   readonly #journal: GenerationState;
-  readonly #stream = new TokenStream((flow) => this.#sendFlow(flow));
+  readonly #stream: TokenStream;
   readonly #events: OpenRequestEvents;
   #sent: { readonly client: RunnerClient; readonly requestId: number; readonly isTrial: boolean } | undefined;
   /** Of the runner that had it last. */
   #numericsId: string | undefined;
   #isOpen = true;
 
-  constructor(request: GenerateRequest, events: OpenRequestEvents) {
+  constructor(request: GenerateRequest, sink: TokenSink, events: OpenRequestEvents) {
     this.#journal = new GenerationState(request);
+    this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow));
     this.#events = events;
   }
 
@@ -70,11 +71,6 @@ export class OpenRequest implements RequestSink {
     return this.#journal.numPromptTokens;
   }
 
-  /** The next tokens; rejects with a GenerationError if there are none any more. */
-  next(): Promise<TokenBatch> {
-    return this.#stream.next();
-  }
-
   /** Gives the request to a runner that is ready: for the first time, or from where it stands; isTrial: for one token. */
   submit(client: RunnerClient, { isTrial }: { isTrial: boolean }): void {
     if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
@@ -82,7 +78,11 @@ export class OpenRequest implements RequestSink {
       this.#sent = { client, requestId: client.generate(this.#journal.toGenerate(isTrial), this), isTrial };
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
-      this.fail(new GenerationError('INVALID_REQUEST', error.message, { retriable: false, cause: error }));
+      const { message } = error;
+      const invalid = new GenerationError('INVALID_REQUEST', message, { retriable: false, cause: error });
+      this.#end();
+      // The consumer may be the one who is asking for it just now.
+      queueMicrotask(() => this.#stream.fail(invalid));
       return;
     }
     if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
@@ -103,17 +103,24 @@ export class OpenRequest implements RequestSink {
     this.#sent = undefined;
   }
 
-  /** The consumer wants no more. It hears CANCELLED at once, whatever the runner says; after the end it does nothing. */
   cancel(): void {
     this.#sent?.client.cancel(this.#sent.requestId);
-    this.#stream.abort(new GenerationError('CANCELLED', 'The request was cancelled.', { retriable: false }));
+    this.#stream.close();
     this.#end();
   }
 
-  /** The consumer gets the tokens that have come, then the error. */
+  pause(): void {
+    this.#stream.pause();
+  }
+
+  resume(): void {
+    this.#stream.resume();
+  }
+
+  /** The consumer hears the tokens that have come, then the error. */
   fail(error: GenerationError): void {
-    this.#stream.fail(error);
     this.#end();
+    this.#stream.fail(error);
   }
 
   onPromptLogprobs(frame: PromptLogprobs): void {
@@ -122,6 +129,11 @@ export class OpenRequest implements RequestSink {
 
   onOutput(output: Output): void {
     this.#journal.append(output);
+    if (output.finish === undefined) this.#stream.push(output);
+    else this.#onLastOutput(output);
+  }
+
+  #onLastOutput(output: Output): void {
     const { finish, ...goingOn } = output;
     if (
       finish === 'max_tokens' &&
@@ -133,8 +145,8 @@ export class OpenRequest implements RequestSink {
       this.#events.onTrialPassed(this);
       return;
     }
+    this.#end();
     this.#stream.push(output);
-    if (finish !== undefined) this.#end();
   }
 
   onError(error: RequestError): void {

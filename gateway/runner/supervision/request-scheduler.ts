@@ -4,7 +4,7 @@
  * dies again it was this request, which is failed and refused from then on. The others lose nothing but time.
  */
 import type { RunnerClient } from '../protocol/client.ts';
-import { type GenerateRequest, GenerationError } from '../runner.ts';
+import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { RequestInFlight } from './crash.ts';
 import { OpenRequest } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';
@@ -64,8 +64,8 @@ export class RequestScheduler {
     if (this.#quarantine.has(request)) throw runnerCrashed();
   }
 
-  admit(request: GenerateRequest): OpenRequest {
-    const open = new OpenRequest(request, {
+  admit(request: GenerateRequest, sink: TokenSink): OpenRequest {
+    const open = new OpenRequest(request, sink, {
       onEnd: (ended) => this.#onEnd(ended),
       onTrialPassed: () => this.#endTrial(),
     });

@@ -7,13 +7,13 @@ import { settlesWithin } from '../../system/settles-within.ts';
 import {
   type GenerateRequest,
   GenerationError,
+  type GenerationHandle,
   type Runner,
   type RunnerInfo,
   type RunnerStatus,
-  type TokenBatch,
+  type TokenSink,
 } from '../runner.ts';
 import type { RunnerCrash } from './crash.ts';
-import type { OpenRequest } from './open-request.ts';
 import { Quarantine } from './quarantine.ts';
 import { RequestScheduler } from './request-scheduler.ts';
 import type { RunnerSpec } from './runner-spec.ts';
@@ -118,26 +118,9 @@ export class RunnerPool implements Runner {
     };
   }
 
-  generate(request: GenerateRequest, signal: AbortSignal): AsyncGenerator<TokenBatch, void, undefined> {
+  generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
     this.assertCapacity([request]);
-    const open = this.#dispatch.admit(request);
-    const cancel = () => open.cancel();
-    signal.addEventListener('abort', cancel, { once: true });
-    if (signal.aborted) cancel();
-    return this.#read(open, () => signal.removeEventListener('abort', cancel));
-  }
-
-  async *#read(open: OpenRequest, onLeave: () => void): AsyncGenerator<TokenBatch, void, undefined> {
-    try {
-      for (;;) {
-        const batch = await open.next();
-        yield batch;
-        if (batch.finish !== undefined) return;
-      }
-    } finally {
-      onLeave();
-      open.cancel();
-    }
+    return this.#dispatch.admit(request, sink);
   }
 
   /**

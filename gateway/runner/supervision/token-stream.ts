@@ -1,37 +1,39 @@
 /**
- * The tokens of one request between the runner, which makes them at its own pace, and one consumer, which takes all
- * that have come since it last looked. A slow consumer pauses its request and no other. After Pause only what was on
- * its way still comes, and never more than max_tokens in all, so that the buffer is bounded.
+ * The tokens of one request between the runner, which makes them at its own pace, and one consumer. They pass at once, unless
+ * the consumer has paused: then they wait, and above a bound the runner is asked to pause this request and no other. After
+ * Pause only what was on its way still comes, and never more than max_tokens in all, so that what waits is bounded.
  */
 import type { Output } from '../protocol/messages.ts';
-import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs } from '../runner.ts';
+import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs, TokenSink } from '../runner.ts';
 
-/** A take empties the buffer, so that there is no need for a second, lower mark to resume at. */
+/** Resuming empties the buffer, so that there is no need for a second, lower mark to resume at. */
 export const pauseAboveTokens = 256;
 /** Those of likely other tokens included: each is some hundred bytes where it is sent. */
 export const pauseAboveLogprobs = 1024;
 
-interface Waiter {
-  resolve(batch: TokenBatch): void;
-  reject(error: GenerationError): void;
-}
-
 export class TokenStream {
+  readonly #sink: TokenSink;
   readonly #onFlow: (flow: 'pause' | 'resume') => void;
   #firstIndex = 0;
+  /** Those that wait. */
   #tokenIds: number[] = [];
   #logprobs: TokenLogprobs[] | undefined;
   #numLogprobs = 0;
+  #finish: TokenBatch['finish'];
+  #error: GenerationError | undefined;
   /** Until the first tokens come; as many as the prompt has tokens at most. */
   #promptLogprobs: TokenLogprobs[] | undefined;
   #first: FirstOutput | undefined;
   #continuedBy: string | undefined;
-  #finish: TokenBatch['finish'];
-  #error: GenerationError | undefined;
-  #waiter: Waiter | undefined;
+  /** By the consumer. */
+  #isHeld = false;
+  /** The runner was asked to. */
   #isPaused = false;
+  /** The consumer has heard the last, or wants to hear nothing. */
+  #isOver = false;
 
-  constructor(onFlow: (flow: 'pause' | 'resume') => void) {
+  constructor(sink: TokenSink, onFlow: (flow: 'pause' | 'resume') => void) {
+    this.#sink = sink;
     this.#onFlow = onFlow;
   }
 
@@ -52,81 +54,102 @@ export class TokenStream {
   push(output: Output): void {
     // What a runner that goes on with an answer says of its own start is not about the answer's.
     if (output.firstIndex === 0) this.#first ??= output.first;
-    for (const id of output.tokenIds) this.#tokenIds.push(id);
-    if (output.logprobs !== undefined) {
-      this.#logprobs ??= [];
-      for (const entry of output.logprobs) {
-        this.#logprobs.push(entry);
-        this.#numLogprobs += 1 + entry.topIds.length;
-      }
-    }
-    this.#finish = output.finish;
-    this.#deliver();
-    if (!this.#isPaused && this.#finish === undefined && this.#isFull()) {
-      this.#isPaused = true;
-      this.#onFlow('pause');
-    }
+    if (this.#isHeld) this.#hold(output);
+    else this.#give(output.tokenIds, output.logprobs, output.finish);
   }
 
-  /** The consumer gets what has come, then the error. */
+  /** The consumer hears what waits, then the error. */
   fail(error: GenerationError): void {
     this.#error ??= error;
-    this.#deliver();
+    if (!this.#isHeld) this.#tell();
   }
 
-  /** The consumer gets the error at once, and nothing else. */
-  abort(error: GenerationError): void {
+  pause(): void {
+    this.#isHeld = true;
+  }
+
+  /** Gives what waits. */
+  resume(): void {
+    if (!this.#isHeld) return;
+    this.#isHeld = false;
+    const [tokenIds, logprobs] = [this.#tokenIds, this.#logprobs];
     this.#tokenIds = [];
-    this.#finish = undefined;
-    this.#error = error;
-    this.#deliver();
+    this.#logprobs = undefined;
+    this.#numLogprobs = 0;
+    if (this.#isPaused) {
+      this.#isPaused = false;
+      this.#onFlow('resume');
+    }
+    if (tokenIds.length > 0 || this.#finish !== undefined) this.#give(tokenIds, logprobs, this.#finish);
+    if (!this.#isHeld) this.#tell();
   }
 
-  /** The next batch, or the error that ended the stream. One call at a time; none after the batch with a finish. */
-  next(): Promise<TokenBatch> {
-    return new Promise((resolve, reject) => {
-      this.#waiter = { resolve, reject };
-      this.#deliver();
-    });
+  /** The consumer hears nothing more. */
+  close(): void {
+    this.#isOver = true;
+    this.#tokenIds = [];
+    this.#logprobs = undefined;
+  }
+
+  #hold({ tokenIds, logprobs, finish }: Output): void {
+    if (this.#isOver) return;
+    for (const id of tokenIds) this.#tokenIds.push(id);
+    for (const entry of logprobs ?? []) {
+      this.#logprobs ??= [];
+      this.#logprobs.push(entry);
+      this.#numLogprobs += 1 + entry.topIds.length;
+    }
+    this.#finish = finish;
+    if (this.#isPaused || finish !== undefined || !this.#isFull()) return;
+    this.#isPaused = true;
+    this.#onFlow('pause');
   }
 
   #isFull(): boolean {
     return this.#tokenIds.length > pauseAboveTokens || this.#numLogprobs > pauseAboveLogprobs;
   }
 
-  #deliver(): void {
-    const waiter = this.#waiter;
-    if (waiter === undefined) return;
-    if (this.#tokenIds.length > 0 || this.#finish !== undefined) {
-      this.#waiter = undefined;
-      waiter.resolve(this.#takeBatch());
-    } else if (this.#error !== undefined) {
-      this.#waiter = undefined;
-      waiter.reject(this.#error);
-    }
+  #give(
+    tokenIds: readonly number[],
+    logprobs: readonly TokenLogprobs[] | undefined,
+    finish: TokenBatch['finish'],
+  ): void {
+    if (this.#isOver || (tokenIds.length === 0 && finish === undefined)) return;
+    const firstIndex = this.#firstIndex;
+    this.#firstIndex += tokenIds.length;
+    this.#isOver = finish !== undefined;
+    const isPlain =
+      logprobs === undefined &&
+      finish === undefined &&
+      this.#first === undefined &&
+      this.#continuedBy === undefined;
+    this.#sink.onTokens(
+      isPlain ? { firstIndex, tokenIds } : this.#batch({ firstIndex, tokenIds }, logprobs, finish),
+    );
   }
 
-  #takeBatch(): TokenBatch {
+  #batch(
+    plain: TokenBatch,
+    logprobs: readonly TokenLogprobs[] | undefined,
+    finish: TokenBatch['finish'],
+  ): TokenBatch {
     const batch: TokenBatch = {
-      firstIndex: this.#firstIndex,
-      tokenIds: this.#tokenIds,
-      ...(this.#logprobs === undefined ? {} : { logprobs: this.#logprobs }),
+      ...plain,
+      ...(logprobs === undefined ? {} : { logprobs }),
       ...(this.#first === undefined ? {} : { first: this.#first }),
       ...(this.#promptLogprobs === undefined ? {} : { promptLogprobs: this.#promptLogprobs }),
       ...(this.#continuedBy === undefined ? {} : { continuedBy: this.#continuedBy }),
-      ...(this.#finish === undefined ? {} : { finish: this.#finish }),
+      ...(finish === undefined ? {} : { finish }),
     };
-    this.#firstIndex += batch.tokenIds.length;
-    this.#tokenIds = [];
-    this.#logprobs = undefined;
-    this.#numLogprobs = 0;
     this.#first = undefined;
-    this.#continuedBy = undefined;
     this.#promptLogprobs = undefined;
-    if (this.#isPaused) {
-      this.#isPaused = false;
-      this.#onFlow('resume');
-    }
+    this.#continuedBy = undefined;
     return batch;
+  }
+
+  #tell(): void {
+    if (this.#error === undefined || this.#isOver) return;
+    this.#isOver = true;
+    this.#sink.onError(this.#error);
   }
 }

@@ -1,7 +1,12 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type AnswerSettings, answerPrompts, type Prompt } from '../../../gateway/cli/answer-prompts.ts';
-import { type GenerateRequest, GenerationError, type TokenBatch } from '../../../gateway/runner/runner.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  type GenerationHandle,
+  type TokenSink,
+} from '../../../gateway/runner/runner.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
@@ -33,15 +38,15 @@ class Backwards extends ScriptedRunner {
   mostOpen = 0;
   readonly #waiting: (() => void)[] = [];
 
-  override async *generate(request: GenerateRequest): AsyncGenerator<TokenBatch> {
+  override generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
     this.requests.push(request);
     this.mostOpen = Math.max(this.mostOpen, ++this.open);
-    await new Promise<void>((resolve) => {
-      this.#waiting.push(resolve);
-      setImmediate(() => this.#waiting.pop()?.());
+    this.#waiting.push(() => {
+      this.open--;
+      sink.onTokens({ firstIndex: 0, tokenIds: [...request.promptIds, EOS_ID], finish: 'stop_id' });
     });
-    this.open--;
-    yield { firstIndex: 0, tokenIds: [...request.promptIds, EOS_ID], finish: 'stop_id' };
+    setImmediate(() => this.#waiting.pop()?.());
+    return { cancel: () => {}, pause: () => {}, resume: () => {} };
   }
 }
 

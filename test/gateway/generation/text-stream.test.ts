@@ -1,8 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type AnswerPart, readAnswer } from '../../../gateway/generation/text-stream.ts';
-import type { TokenBatch } from '../../../gateway/runner/runner.ts';
+import { type AnswerPart, TextStream } from '../../../gateway/generation/text-stream.ts';
+import { cancelled, type GenerationHandle, type TokenBatch } from '../../../gateway/runner/runner.ts';
 import { byteTokenizer, EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
+import { requestOf } from '../../fixtures/requests.ts';
 
 const test = suite('tokens that were sent');
 
@@ -11,24 +12,40 @@ const bytes = (text: string): number[] => [...Buffer.from(text)];
 type Finish = NonNullable<TokenBatch['finish']>;
 
 /** The parts of an answer whose steps brought these ids. */
-async function partsOf(
+function partsOf(
   steps: readonly (readonly number[])[],
   stop: readonly string[] = [],
   { minTokens = 0, finish: last = 'max_tokens' }: { minTokens?: number; finish?: Finish } = {},
 ) {
-  async function* batches(): AsyncGenerator<TokenBatch> {
-    let firstIndex = 0;
-    for (const [at, tokenIds] of steps.entries()) {
-      const logprobs = tokenIds.map((id) => ({ logprob: -id, topIds: [], topLogprobs: [] }));
-      const finish = at < steps.length - 1 ? {} : { finish: last };
-      yield { firstIndex, tokenIds, logprobs, ...finish };
-      firstIndex += tokenIds.length;
-    }
-  }
+  const { handle } = handleOf();
   const parts: { text: string; ids: number[]; offsets: number[] }[] = [];
-  for await (const part of readAnswer(batches(), { tokenizer: byteTokenizer, stop, minTokens }))
-    parts.push(seen(part));
+  const sink = {
+    onPart: (part: AnswerPart) => parts.push(seen(part)),
+    onError: (error: unknown) => {
+      throw error;
+    },
+  };
+  const options = { tokenizer: byteTokenizer, stop, minTokens };
+  const stream = new TextStream({ generate: () => handle }, requestOf([1], 100), options, sink);
+  let firstIndex = 0;
+  for (const [at, tokenIds] of steps.entries()) {
+    const logprobs = tokenIds.map((id) => ({ logprob: -id, topIds: [], topLogprobs: [] }));
+    const finish = at < steps.length - 1 ? {} : { finish: last };
+    stream.onTokens({ firstIndex, tokenIds, logprobs, ...finish });
+    firstIndex += tokenIds.length;
+  }
   return parts;
+}
+
+/** What a stream asks of its request. */
+function handleOf() {
+  const asked: string[] = [];
+  const handle: GenerationHandle = {
+    cancel: (reason = 'cancelled') => asked.push(reason),
+    pause: () => asked.push('pause'),
+    resume: () => asked.push('resume'),
+  };
+  return { asked, handle };
 }
 
 function seen({ pieces, sentTokens }: AnswerPart) {
@@ -98,6 +115,54 @@ test('the token that ends an answer gives no text, whatever it is', async () => 
   const parts = await partsOf([bytes('ab'), bytes('c')], [], { finish: 'stop_id' });
   assert.equal(parts.at(-1), { text: '', ids: [], offsets: [] });
   assert.equal((await partsOf([bytes('ab')], ['b'], { finish: 'stop_id' }))[0]?.text, 'a');
+});
+
+/** A stream without log-probabilities, and what its sink heard. */
+function plainStream(stop: readonly string[] = [], onPart: (part: AnswerPart) => void = () => {}) {
+  const { asked, handle } = handleOf();
+  const heard: string[] = [];
+  const options = { tokenizer: byteTokenizer, stop, minTokens: 0 };
+  const stream = new TextStream({ generate: () => handle }, requestOf([1], 100), options, {
+    onPart: (part) => {
+      onPart(part);
+      heard.push(part.pieces.map(({ text }) => text).join(''));
+    },
+    onError: (error) => heard.push((error as Error).message),
+  });
+  return { stream, asked, heard };
+}
+
+test('a stop string that is met cancels the rest, which is heard no more', () => {
+  const { stream, asked, heard } = plainStream(['END']);
+  stream.onTokens({ firstIndex: 0, tokenIds: bytes('aEND') });
+  assert.equal([heard, asked], [['a'], ['enough']]);
+  stream.onTokens({ firstIndex: 4, tokenIds: bytes('b') });
+  stream.abort(cancelled());
+  assert.equal(heard, ['a']);
+});
+
+test('one that is cancelled says nothing more, one that is aborted says why', () => {
+  const left = plainStream();
+  left.stream.cancel();
+  left.stream.onTokens({ firstIndex: 0, tokenIds: bytes('a') });
+  left.stream.onError(cancelled());
+  assert.equal([left.heard, left.asked], [[], ['cancelled']]);
+  const aborted = plainStream();
+  aborted.stream.abort(cancelled());
+  aborted.stream.abort(cancelled());
+  assert.equal([aborted.heard, aborted.asked], [[cancelled().message], ['cancelled']]);
+});
+
+test('what its sink or the tokenizer throws ends this answer, and not who pushes', () => {
+  const faulty = plainStream([], () => {
+    throw new Error('a fault');
+  });
+  faulty.stream.onTokens({ firstIndex: 0, tokenIds: bytes('a') });
+  assert.equal([faulty.heard, faulty.asked], [['a fault'], ['cancelled']]);
+  const outside = plainStream();
+  outside.stream.onTokens({ firstIndex: 0, tokenIds: [999] });
+  assert.is(outside.heard.length, 1);
+  assert.equal(outside.asked, ['cancelled']);
 });
 
 test.run();

@@ -1,8 +1,8 @@
-import { getEventListeners } from 'node:events';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { batchesOf } from '../../fixtures/batches.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { collect, requestOf } from '../../fixtures/supervised.ts';
@@ -46,9 +46,7 @@ test('the earlier of deadline and limit counts', async () => {
 
 test('a deadline that has passed is refused before the runner hears of it', async () => {
   const { inner, runner } = limited(60_000);
-  await timeoutOf(() =>
-    runner.generate(requestOf([1], 10, { deadlineMs: NOW_MS }), new AbortController().signal),
-  );
+  await timeoutOf(() => batchesOf(runner, requestOf([1], 10, { deadlineMs: NOW_MS })));
   assert.is(inner.requests.length, 0);
 });
 
@@ -63,13 +61,26 @@ test('an answer in time is as it would be; a cancel stays a cancel', async () =>
   assert.is(((await reading) as GenerationError).code, 'CANCELLED');
 });
 
-// Node keeps a signal that is made of others for as long as somebody listens to it.
-test('an answer that has ended listens to its signal no more', async () => {
+/** Timers of this process. */
+const numTimers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+
+test('there is one timer for all, and none for those that have ended or left', async () => {
   const { inner, runner } = limited(60_000);
+  const before = numTimers();
+  inner.script = ['wait'];
+  const heard: string[] = [];
+  const sink = {
+    onTokens: () => heard.push('tokens'),
+    onError: ({ code }: GenerationError) => heard.push(code),
+  };
+  const handles = Array.from({ length: 10 }, () => runner.generate(requestOf([1], 3), sink));
+  assert.is(numTimers(), before + 1);
+  for (const handle of handles) handle.cancel();
+  assert.is(numTimers(), before);
   inner.script = [[1, 2], [3]];
-  const { signal } = new AbortController();
-  await collect(runner, requestOf([1], 3), { signal });
-  assert.equal(getEventListeners(signal, 'abort'), []);
+  await collect(runner, requestOf([1], 3));
+  assert.is(numTimers(), before);
+  assert.equal(heard, [], 'who has left hears nothing');
 });
 
 test.run();

@@ -1,7 +1,7 @@
 /** What a client that does not read makes the gateway hold, when it has asked for all that makes answers large. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { GenerateRequest, TokenBatch } from '../../../gateway/runner/runner.ts';
+import type { GenerateRequest, GenerationHandle, TokenSink } from '../../../gateway/runner/runner.ts';
 import { TokenStream } from '../../../gateway/runner/supervision/token-stream.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
@@ -28,9 +28,9 @@ class EagerRunner extends ScriptedRunner {
     );
   }
 
-  override generate({ topLogprobs = 0 }: GenerateRequest): AsyncIterable<TokenBatch> {
+  override generate({ topLogprobs = 0 }: GenerateRequest, sink: TokenSink): GenerationHandle {
     const pump = { isPaused: false, numMade: 0 };
-    const stream = new TokenStream((flow) => {
+    const stream = new TokenStream(sink, (flow) => {
       pump.isPaused = flow === 'pause';
     });
     this.#pumps.push(pump);
@@ -42,12 +42,12 @@ class EagerRunner extends ScriptedRunner {
       setImmediate(make);
     };
     setImmediate(make);
-    return read(stream);
+    return {
+      cancel: () => stream.close(),
+      pause: () => stream.pause(),
+      resume: () => stream.resume(),
+    };
   }
-}
-
-async function* read(stream: TokenStream): AsyncGenerator<TokenBatch> {
-  for (;;) yield await stream.next();
 }
 
 /** The writes that are left when a client has read the first one and no other, until nothing more comes. */

@@ -275,9 +275,11 @@ test('logprobs: minus infinity, which JSON does not have, is -9999, and control 
   runner,
   chat,
 }) => {
-  runner.generate = async function* () {
+  runner.generate = (_, sink) => {
     const logprobs = [{ logprob: Number.NEGATIVE_INFINITY, topIds: [TURN_ID], topLogprobs: [-32] }];
-    yield { firstIndex: 0, tokenIds: bytes('a'), logprobs, finish: 'max_tokens' };
+    const last = { firstIndex: 0, tokenIds: bytes('a'), logprobs, finish: 'max_tokens' } as const;
+    setImmediate(() => sink.onTokens(last));
+    return { cancel: () => {}, pause: () => {}, resume: () => {} };
   };
   const { choices } = (await (await chat({ logprobs: true, top_logprobs: 1 })).json()) as {
     choices: { logprobs: { content: object[] } }[];

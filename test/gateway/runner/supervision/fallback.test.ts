@@ -3,6 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Backoff } from '../../../../gateway/runner/supervision/backoff.ts';
 import type { RunnerFailure, RunnerSpec } from '../../../../gateway/runner/supervision/runner-spec.ts';
+import { batchesOf } from '../../../fixtures/batches.ts';
 import {
   collectExact,
   fakeCommand,
@@ -86,12 +87,10 @@ test('only an answer that was begun by other arithmetic says so, once', async ()
     const flags = ['--crash-after', '5', '--crash-signal', 'exit:79', '--numerics-file', numericsFile];
     await supervised([...flags, '--delay-ms', '2'], planB([]), async ({ supervisor, state }) => {
       await state('ready');
-      const never = new AbortController().signal;
       const marks: (string | undefined)[][] = [];
       for (let round = 0; round < 2; round++) {
         const found: (string | undefined)[] = [];
-        for await (const batch of supervisor.generate(requestOf([1], 30), never))
-          found.push(batch.continuedBy);
+        for await (const batch of batchesOf(supervisor, requestOf([1], 30))) found.push(batch.continuedBy);
         marks.push(found.filter((mark) => mark !== undefined));
       }
       assert.equal(marks, [['fake-1'], []]);

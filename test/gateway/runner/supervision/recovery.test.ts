@@ -1,5 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { batchesOf } from '../../../fixtures/batches.ts';
 import { answerOf } from '../../../fixtures/fake-tokens.ts';
 import {
   collect,
@@ -272,7 +273,7 @@ recovery('scores of a prompt whose runner died among them are told once', async 
       const promptIds = [1, 2, 3, 4, 5, 6, 7];
       const scores: number[][] = [];
       const request = requestOf(promptIds, 20, { promptLogprobs: 0 });
-      for await (const batch of supervisor.generate(request, new AbortController().signal)) {
+      for await (const batch of batchesOf(supervisor, request)) {
         if (batch.promptLogprobs) scores.push(batch.promptLogprobs.map(({ logprob }) => logprob));
       }
       assert.equal(scores, [[-1, -2, -3, -4, -5, -6]]);
@@ -288,10 +289,7 @@ recovery('what was cached is what the first runner found', async () => {
     await state('ready');
     const cached: number[] = [];
     let isKilled = false;
-    for await (const { first, firstIndex } of supervisor.generate(
-      requestOf([1, 2, 3], 30),
-      new AbortController().signal,
-    )) {
+    for await (const { first, firstIndex } of batchesOf(supervisor, requestOf([1, 2, 3], 30))) {
       if (first !== undefined) cached.push(first.numCachedTokens);
       if (firstIndex < 5 || isKilled) continue;
       isKilled = true;

@@ -2,6 +2,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { GenerationError, Runner } from '../../../../gateway/runner/runner.ts';
+import { batchesOf } from '../../../fixtures/batches.ts';
 import { answerOf } from '../../../fixtures/fake-tokens.ts';
 import {
   collect,
@@ -62,10 +63,7 @@ supervisorSuite('requests: seeds of 64 bits, stop ids, log-probabilities, refusa
       const ids = await collect(supervisor, requestOf([1, 2, 3], 100, { stopIds: [stopId] }));
       assert.equal(ids, answer.slice(0, answer.indexOf(stopId) + 1));
 
-      for await (const batch of supervisor.generate(
-        requestOf([1], 3, { topLogprobs: 1 }),
-        new AbortController().signal,
-      )) {
+      for await (const batch of batchesOf(supervisor, requestOf([1], 3, { topLogprobs: 1 }))) {
         assert.equal(
           batch.logprobs?.map((entry) => entry.topIds[0]),
           [...batch.tokenIds],
@@ -115,7 +113,7 @@ supervisorSuite(
           'CANCELLED',
         );
 
-        for await (const batch of supervisor.generate(requestOf([3], 50), new AbortController().signal)) {
+        for await (const batch of batchesOf(supervisor, requestOf([3], 50))) {
           if (batch.firstIndex >= 2) break;
         }
 

@@ -1,61 +1,70 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { GenerationError } from '../../../../gateway/runner/runner.ts';
+import { GenerationError, type TokenBatch } from '../../../../gateway/runner/runner.ts';
 import {
   pauseAboveLogprobs,
   pauseAboveTokens,
   TokenStream,
 } from '../../../../gateway/runner/supervision/token-stream.ts';
-import { within } from '../../../fixtures/within.ts';
 
 const failure = new GenerationError('INFERENCE_FAILED', 'It failed.', { retriable: false });
 
 function streamOf() {
   const flows: string[] = [];
-  const stream = new TokenStream((flow) => flows.push(flow));
+  const heard: (TokenBatch | GenerationError)[] = [];
+  const stream = new TokenStream(
+    { onTokens: (batch) => heard.push(batch), onError: (error) => heard.push(error) },
+    (flow) => flows.push(flow),
+  );
   let index = 0;
   const push = (numTokens: number, finish?: 'stop_id' | 'max_tokens') => {
     const tokenIds = Array.from({ length: numTokens }, (_, offset) => index + offset);
     stream.push({ requestId: 1, firstIndex: index, tokenIds, ...(finish === undefined ? {} : { finish }) });
     index += numTokens;
   };
-  return { stream, flows, push, next: () => within(1000, 'a batch', stream.next()) };
-}
-
-async function rejection(promise: Promise<unknown>): Promise<unknown> {
-  return promise.then(
-    () => undefined,
-    (error: unknown) => error,
-  );
+  /** What has been heard since the last call. */
+  const news = () => heard.splice(0);
+  /** What a consumer that takes one batch and no more hears. */
+  const next = () => {
+    stream.resume();
+    stream.pause();
+    return news();
+  };
+  return { stream, flows, push, next, news };
 }
 
 const tokenStream = suite('token stream');
 
-tokenStream('gives all that has come since the last take', async () => {
-  const { push, next } = streamOf();
+tokenStream('gives all that has come during a pause, at once', () => {
+  const { stream, push, next } = streamOf();
+  stream.pause();
   push(1);
   push(2);
-  assert.equal(await next(), { firstIndex: 0, tokenIds: [0, 1, 2] });
+  assert.equal(next(), [{ firstIndex: 0, tokenIds: [0, 1, 2] }]);
   push(1, 'stop_id');
-  assert.equal(await next(), { firstIndex: 3, tokenIds: [3], finish: 'stop_id' });
+  assert.equal(next(), [{ firstIndex: 3, tokenIds: [3], finish: 'stop_id' }]);
+  assert.equal(next(), [], 'and nothing behind the end');
 });
 
-tokenStream('gives a token to a consumer that waits', async () => {
-  const { push, next } = streamOf();
-  const batch = next();
+tokenStream('gives a token before its push returns to a consumer that has not paused', () => {
+  const { push, news } = streamOf();
   push(0);
+  assert.equal(news(), []);
   push(1);
-  assert.equal(await batch, { firstIndex: 0, tokenIds: [0] });
+  assert.equal(news(), [{ firstIndex: 0, tokenIds: [0] }]);
+  push(1);
+  assert.equal(news(), [{ firstIndex: 1, tokenIds: [1] }]);
 });
 
-tokenStream('gives an end without a token', async () => {
-  const { push, next } = streamOf();
+tokenStream('gives an end without a token', () => {
+  const { push, news } = streamOf();
   push(0, 'max_tokens');
-  assert.equal(await next(), { firstIndex: 0, tokenIds: [], finish: 'max_tokens' });
+  assert.equal(news(), [{ firstIndex: 0, tokenIds: [], finish: 'max_tokens' }]);
 });
 
-tokenStream('log-probabilities weigh more than tokens', async () => {
+tokenStream('log-probabilities weigh more than tokens', () => {
   const { stream, flows, next } = streamOf();
+  stream.pause();
   const topIds = Array.from({ length: 20 }, (_, id) => id);
   const entry = { logprob: -1, topIds, topLogprobs: topIds };
   const numFull = Math.ceil((pauseAboveLogprobs + 1) / 21);
@@ -66,64 +75,99 @@ tokenStream('log-probabilities weigh more than tokens', async () => {
       stream.push({ requestId: 1, firstIndex, tokenIds: [7], logprobs: [entry] });
     }
     assert.equal(flows.slice(2 * round), ['pause']);
-    await next();
+    next();
     assert.equal(flows.slice(2 * round), ['pause', 'resume']);
   }
 });
 
-tokenStream('keeps log-probabilities beside their tokens', async () => {
+tokenStream('keeps log-probabilities beside their tokens', () => {
   const { stream, next } = streamOf();
+  stream.pause();
   const entry = (logprob: number) => ({ logprob, topIds: [], topLogprobs: [] });
   stream.push({ requestId: 1, firstIndex: 0, tokenIds: [7], logprobs: [entry(-1)] });
   stream.push({ requestId: 1, firstIndex: 1, tokenIds: [8], logprobs: [entry(-2)] });
-  assert.equal((await next()).logprobs, [entry(-1), entry(-2)]);
+  assert.equal(next(), [{ firstIndex: 0, tokenIds: [7, 8], logprobs: [entry(-1), entry(-2)] }]);
 });
 
-tokenStream('pauses above the bound and resumes when it is emptied', async () => {
+tokenStream('pauses above the bound and resumes when it is emptied', () => {
   const { stream, push, next, flows } = streamOf();
+  stream.pause();
   push(pauseAboveTokens);
   assert.equal(flows, []);
   push(1);
   push(1);
   assert.equal(flows, ['pause'], 'once');
   assert.is(stream.isPaused, true);
-  assert.is((await next()).tokenIds.length, pauseAboveTokens + 2);
+  const [batch] = next();
+  assert.is((batch as TokenBatch).tokenIds.length, pauseAboveTokens + 2);
   assert.equal(flows, ['pause', 'resume']);
   assert.is(stream.isPaused, false);
 });
 
-tokenStream('fails behind the tokens that have come', async () => {
-  const { stream, push, next } = streamOf();
+tokenStream('a consumer that never pauses has nothing held, and no flow is asked for', () => {
+  const { push, news, flows } = streamOf();
+  for (let count = 0; count < 2 * pauseAboveTokens; count++) push(1);
+  assert.equal([news().length, flows], [2 * pauseAboveTokens, []]);
+});
+
+tokenStream('a consumer that pauses while it hears what had waited hears the error when it goes on', () => {
+  const heard: unknown[] = [];
+  const stream: TokenStream = new TokenStream(
+    {
+      onTokens: ({ tokenIds }) => {
+        heard.push(tokenIds);
+        stream.pause();
+      },
+      onError: (error) => heard.push(error),
+    },
+    () => {},
+  );
+  stream.pause();
+  stream.push({ requestId: 1, firstIndex: 0, tokenIds: [5] });
+  stream.fail(failure);
+  stream.resume();
+  assert.equal(heard, [[5]]);
+  stream.resume();
+  stream.resume();
+  assert.equal(heard, [[5], failure]);
+});
+
+tokenStream('fails behind the tokens that have come', () => {
+  const { stream, push, news } = streamOf();
+  stream.pause();
   push(2);
   stream.fail(failure);
-  assert.equal((await next()).tokenIds, [0, 1]);
-  assert.is(await rejection(next()), failure);
-  assert.is(await rejection(next()), failure, 'and stays so');
+  assert.equal(news(), []);
+  stream.resume();
+  assert.equal(news(), [{ firstIndex: 0, tokenIds: [0, 1] }, failure]);
+  stream.fail(failure);
+  assert.equal(news(), [], 'once');
 });
 
-tokenStream('aborts at once, for a consumer that waits and for one that does not', async () => {
-  const waiting = streamOf();
-  const batch = rejection(waiting.next());
-  waiting.stream.abort(failure);
-  assert.is(await batch, failure);
-
-  const late = streamOf();
-  late.push(2, 'stop_id');
-  late.stream.abort(failure);
-  assert.is(await rejection(late.next()), failure);
+tokenStream('one that is closed says nothing more, neither what waits nor what comes', () => {
+  const { stream, push, next, news } = streamOf();
+  stream.pause();
+  push(2);
+  stream.close();
+  assert.equal(next(), []);
+  stream.resume();
+  push(1, 'stop_id');
+  stream.fail(failure);
+  assert.equal(news(), []);
 });
 
-tokenStream('says once how the answer began, whoever goes on with it', async () => {
-  const { stream, next } = streamOf();
+tokenStream('says once how the answer began, whoever goes on with it', () => {
+  const { stream, news } = streamOf();
   const first = (numCachedTokens: number) => ({ numCachedTokens, queuedUs: 1, prefillUs: 2 });
   const scores = [{ logprob: -1, topIds: [], topLogprobs: [] }];
+  stream.pause();
   stream.pushPromptLogprobs(scores);
   stream.push({ requestId: 1, firstIndex: 0, tokenIds: [5], first: first(3) });
   stream.push({ requestId: 2, firstIndex: 1, tokenIds: [6], first: first(9) });
-  const batch = await next();
-  assert.equal([batch.first, batch.promptLogprobs], [first(3), scores]);
+  stream.resume();
+  assert.equal(news(), [{ firstIndex: 0, tokenIds: [5, 6], first: first(3), promptLogprobs: scores }]);
   stream.push({ requestId: 3, firstIndex: 2, tokenIds: [7], first: first(9) });
-  assert.equal(await next(), { firstIndex: 2, tokenIds: [7] });
+  assert.equal(news(), [{ firstIndex: 2, tokenIds: [7] }]);
 });
 
 tokenStream.run();

@@ -4,14 +4,13 @@
  */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readAnswer } from '../../../../gateway/generation/text-stream.ts';
-import type { GenerateRequest, Runner, TokenBatch } from '../../../../gateway/runner/runner.ts';
+import { TextStream } from '../../../../gateway/generation/text-stream.ts';
+import type { GenerateRequest, Runner } from '../../../../gateway/runner/runner.ts';
+import { batchesOf } from '../../../fixtures/batches.ts';
 import { byteModel } from '../../../fixtures/byte-model.ts';
 import { answerOf } from '../../../fixtures/fake-tokens.ts';
 import { patienceMs, requestOf, type Supervised, supervised } from '../../../fixtures/supervised.ts';
 import { until, within } from '../../../fixtures/within.ts';
-
-const never = new AbortController().signal;
 
 interface Told {
   readonly text: string;
@@ -19,16 +18,24 @@ interface Told {
 }
 
 /** The ids of the fake runner as bytes of text, so that most characters and stop texts lie across tokens. */
-async function* asBytes(
-  batches: AsyncIterable<TokenBatch>,
+function asBytes(
+  runner: Runner,
   text: Uint8Array,
   onTokens: (count: number) => void,
-): AsyncGenerator<TokenBatch> {
-  for await (const batch of batches) {
-    onTokens(batch.firstIndex + batch.tokenIds.length);
-    const tokenIds = batch.tokenIds.map((_, index) => text[(batch.firstIndex + index) % text.length] ?? 0);
-    yield { ...batch, tokenIds };
-  }
+): Pick<Runner, 'generate'> {
+  return {
+    generate: (request, sink) =>
+      runner.generate(request, {
+        onTokens: (batch) => {
+          onTokens(batch.firstIndex + batch.tokenIds.length);
+          const tokenIds = batch.tokenIds.map(
+            (_, index) => text[(batch.firstIndex + index) % text.length] ?? 0,
+          );
+          sink.onTokens({ ...batch, tokenIds });
+        },
+        onError: (error) => sink.onError(error),
+      }),
+  };
 }
 
 async function tell(
@@ -39,13 +46,16 @@ async function tell(
   onTokens: (count: number) => void = () => {},
 ): Promise<Told> {
   let told = '';
-  let end: unknown;
-  const batches = asBytes(runner.generate(request, never), text, onTokens);
-  for await (const part of readAnswer(batches, { tokenizer: byteModel.tokenizer, stop, minTokens: 0 })) {
-    for (const piece of part.pieces) told += piece.text;
-    end = part.end ?? end;
-  }
-  return { text: told, end };
+  const options = { tokenizer: byteModel.tokenizer, stop, minTokens: 0 };
+  return new Promise((resolve, reject) => {
+    new TextStream(asBytes(runner, text, onTokens), request, options, {
+      onPart: ({ pieces, end }) => {
+        for (const piece of pieces) told += piece.text;
+        if (end !== undefined) resolve({ text: told, end });
+      },
+      onError: reject,
+    });
+  });
 }
 
 /** Crashes the runner `times` times, each when every stream has had a token since: no suspect is killed for good. */
@@ -104,7 +114,7 @@ test('sampling parameters, log-probabilities and the choices of one request are 
     const answers = asked.map(async (request, index) => {
       const ids = told[index] ?? [];
       let numLogprobs = 0;
-      for await (const batch of supervisor.generate(request, never)) {
+      for await (const batch of batchesOf(supervisor, request)) {
         assert.is(batch.firstIndex, ids.length);
         ids.push(...batch.tokenIds);
         numLogprobs += batch.logprobs?.length ?? 0;

@@ -1,0 +1,117 @@
+import { randomUUID } from 'node:crypto';
+import { toApiError } from '../../errors/api-error.ts';
+import type { MergedSink } from '../../generation/merge-streams.ts';
+import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
+import { dataEvent } from '../../server/streams/sse.ts';
+import {
+  type ChoiceFormat,
+  type Completion,
+  choiceText,
+  endedBy,
+  FINISH_REASONS,
+  mark,
+  textOf,
+  usage,
+} from './completion.ts';
+import { openAiErrorBody } from './errors.ts';
+
+export interface EventOptions {
+  readonly includeUsage: boolean;
+  /** Sees what ended the stream before its time; the client sees only what toApiError lets through. */
+  readonly onError: (error: unknown) => void;
+}
+
+/** Where events go. */
+export interface EventOutlet {
+  write(text: string): void;
+  end(): void;
+}
+
+/** What stands before and behind the text, as JSON, in each chunk of a choice. */
+interface Frame {
+  readonly prefix: string;
+  readonly suffix: string;
+}
+
+/** Stands for a text that nobody else has. */
+const PLACEHOLDER = randomUUID();
+
+/**
+ * An answer as chunks: for each choice its opening, text, finish_reason; then usage if asked for, and `[DONE]`. A
+ * failure becomes an error object in the stream, which clients raise; a stream never just stops.
+ */
+export class CompletionEvents implements MergedSink {
+  readonly #completion: Completion;
+  readonly #shape: ChoiceFormat;
+  readonly #options: EventOptions;
+  readonly #outlet: EventOutlet;
+  /** By choice, from its first text on. */
+  readonly #frames: Frame[] = [];
+  readonly #ends = new Map<number, AnswerEnd>();
+
+  /** Writes the openings. */
+  constructor(completion: Completion, shape: ChoiceFormat, options: EventOptions, outlet: EventOutlet) {
+    this.#completion = completion;
+    this.#shape = shape;
+    this.#options = options;
+    this.#outlet = outlet;
+    for (let index = 0; index < completion.numChoices; index++) {
+      const opening = shape.opening(index);
+      if (opening !== undefined) outlet.write(this.#chunk([opening]));
+    }
+  }
+
+  onPart(index: number, part: AnswerPart): void {
+    const { pieces, sentTokens, end } = part;
+    const text = pieces.length === 1 ? (pieces[0]?.text ?? '') : textOf(pieces);
+    if (text !== '') {
+      const delta = sentTokens === undefined ? this.#plainDelta(index, text) : this.#delta(index, part);
+      this.#outlet.write(delta);
+    }
+    if (end !== undefined) this.#onEnd(index, end);
+  }
+
+  onError(error: unknown): void {
+    this.#options.onError(error);
+    this.#outlet.write(dataEvent(JSON.stringify(openAiErrorBody(toApiError(error)))));
+    this.#done();
+  }
+
+  #delta(index: number, part: AnswerPart): string {
+    return this.#chunk([this.#shape.delta(index, choiceText(part))]);
+  }
+
+  /** The same bytes, of a text without log-probabilities. */
+  #plainDelta(index: number, text: string): string {
+    this.#frames[index] ??= this.#frameOf(index);
+    const { prefix, suffix } = this.#frames[index];
+    return prefix + JSON.stringify(text) + suffix;
+  }
+
+  #frameOf(index: number): Frame {
+    const delta = this.#shape.delta(index, { text: PLACEHOLDER, tokens: undefined });
+    const [prefix = '', suffix = ''] = this.#chunk([delta]).split(JSON.stringify(PLACEHOLDER));
+    return { prefix, suffix };
+  }
+
+  #onEnd(index: number, end: AnswerEnd): void {
+    const closing = { ...this.#shape.closing(index, FINISH_REASONS[end.reason]), ...endedBy(end) };
+    this.#outlet.write(this.#chunk([closing], null, mark(end)));
+    this.#ends.set(index, end);
+    if (this.#ends.size < this.#completion.numChoices) return;
+    if (this.#options.includeUsage) this.#outlet.write(this.#chunk([], usage(this.#completion, this.#ends)));
+    this.#done();
+  }
+
+  #done(): void {
+    this.#outlet.write(dataEvent('[DONE]'));
+    this.#outlet.end();
+  }
+
+  #chunk(choices: object[], usageOrNull: object | null = null, more: object = {}): string {
+    const { id, created, model } = this.#completion;
+    const common = { id, object: this.#shape.chunkObject, created, model, choices, ...more };
+    const counts = this.#options.includeUsage ? { usage: usageOrNull } : {};
+    return dataEvent(JSON.stringify({ ...common, ...counts }));
+  }
+}

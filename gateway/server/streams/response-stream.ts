@@ -1,0 +1,179 @@
+import type { ServerResponse } from 'node:http';
+import type { Context } from 'hono';
+import type { OpenText } from '../../generation/merge-streams.ts';
+import { type AtTurnEnd, turnEnd } from '../../system/turn-end.ts';
+import { bodyOutlet, type Outlet, socketOutlet } from './outlet.ts';
+import { GATHER_MS, type StreamTimes, streamTimes, type TimedStream } from './stream-times.ts';
+
+/** More than this is written in the middle of a turn: text waits in the connection many times as large as what it is made of. */
+const MAX_PENDING_CHARS = 2 ** 16;
+
+const KEEP_ALIVE = ': keep-alive\n\n';
+
+/** What Hono is given with a request: absent without a socket. */
+export interface StreamEnv {
+  readonly outgoing?: ServerResponse;
+  /** The answer of this request, if it is a stream: begun when all headers are known. */
+  stream?: ResponseStream;
+}
+
+export interface ResponseStreamOptions {
+  /** latin1: each character is a byte. */
+  readonly encoding?: 'utf8' | 'latin1';
+  /** Whether a comment breaks a long silence, as server-sent events have them. */
+  readonly isKeptAlive?: boolean;
+  readonly times?: StreamTimes;
+}
+
+/**
+ * An answer that is pushed: what is written gathers as pending text, and goes out once a turn of the event loop, or once in
+ * GATHER_MS where tokens come faster than anybody reads. A client that is behind pauses its own source and nobody else's.
+ */
+export class ResponseStream implements AtTurnEnd, TimedStream {
+  readonly #context: Context;
+  readonly #contentType: string;
+  readonly #encoding: 'utf8' | 'latin1';
+  readonly #isKeptAlive: boolean;
+  readonly #times: StreamTimes;
+  #pending = '';
+  #writtenMs = Number.NEGATIVE_INFINITY;
+  #source: OpenText | undefined;
+  #onEnd: () => void = () => {};
+  /** Undefined until the answer has begun, and after its end. */
+  #outlet: Outlet | undefined;
+  #state: 'open' | 'ending' | 'over' = 'open';
+  /** The client is behind. */
+  #isFull = false;
+
+  constructor(c: Context, contentType: string, options: ResponseStreamOptions = {}) {
+    this.#context = c;
+    this.#contentType = contentType;
+    this.#encoding = options.encoding ?? 'utf8';
+    this.#isKeptAlive = options.isKeptAlive ?? false;
+    this.#times = options.times ?? streamTimes;
+  }
+
+  get writtenMs(): number {
+    return this.#writtenMs;
+  }
+
+  /** In the encoding of the stream. */
+  write(text: string): void {
+    this.#pending += text;
+    if (this.#pending.length > MAX_PENDING_CHARS && this.#outlet !== undefined && !this.#isFull) this.flush();
+    else turnEnd.add(this);
+  }
+
+  /** Behind what is pending. */
+  end(): void {
+    if (this.#state === 'open') this.#state = 'ending';
+    turnEnd.add(this);
+  }
+
+  /** The response, for the route to return. onEnd: once, when nothing more will be sent, or the client has left, which cancels the source. */
+  respond(source: OpenText, onEnd: () => void = () => {}): Response {
+    const c = this.#context;
+    const { signal } = c.req.raw;
+    const leave = (): void => this.#leave();
+    this.#source = source;
+    this.#onEnd = () => {
+      signal.removeEventListener('abort', leave);
+      onEnd();
+    };
+    if (this.#isKeptAlive) this.#times.keepAlive(this);
+    if (signal.aborted) leave();
+    else signal.addEventListener('abort', leave);
+    const headers = {
+      'content-type': this.#contentType,
+      'cache-control': 'no-cache',
+      // Tells nginx and its kin not to collect the stream.
+      'x-accel-buffering': 'no',
+    };
+    const env = c.env as StreamEnv | undefined;
+    if (env?.outgoing !== undefined) {
+      env.stream = this;
+      return c.body(null, 200, headers);
+    }
+    const { outlet, body } = bodyOutlet(() => this.#onDrain(), leave);
+    // Nobody has asked for anything yet.
+    this.#isFull = true;
+    source.pause();
+    if (this.#state !== 'over') this.#outlet = outlet;
+    else outlet.end();
+    return c.body(body, 200, headers);
+  }
+
+  /** Writes the header of this response, which the application has made of ours, and what is pending. */
+  begin({ status, headers }: Response): void {
+    const { outgoing } = this.#context.env as { outgoing: ServerResponse };
+    if (this.#state === 'over') return;
+    outgoing.writeHead(status, Object.fromEntries(headers));
+    this.#outlet = socketOutlet(outgoing, () => this.#onDrain());
+    if (this.#pending === '') outgoing.flushHeaders();
+    this.onTurnEnd();
+  }
+
+  /** The answer to the request is another one. */
+  abandon(): void {
+    this.#leave();
+  }
+
+  onTurnEnd(): void {
+    if (this.#outlet === undefined || this.#isFull) return;
+    if (this.#pending !== '') {
+      const nowMs = this.#times.clock.now();
+      const isFast = nowMs - this.#writtenMs < GATHER_MS;
+      if (isFast && this.#state === 'open') this.#times.gather(this, nowMs);
+      else this.#writePending(nowMs);
+    }
+    if (this.#state === 'ending' && !this.#isFull) this.#finish();
+  }
+
+  flush(): void {
+    if (this.#outlet === undefined || this.#isFull || this.#pending === '') return;
+    this.#writePending(this.#times.clock.now());
+  }
+
+  keepAlive(): void {
+    // One who does not read need not be told that there is nothing to read.
+    if (this.#outlet === undefined || this.#isFull) return;
+    this.#pending += KEEP_ALIVE;
+    this.flush();
+  }
+
+  #writePending(nowMs: number): void {
+    const text = this.#pending;
+    this.#pending = '';
+    this.#writtenMs = nowMs;
+    if (this.#outlet?.write(text, this.#encoding) !== false) return;
+    this.#isFull = true;
+    this.#source?.pause();
+  }
+
+  #onDrain(): void {
+    if (!this.#isFull || this.#state === 'over') return;
+    this.#isFull = false;
+    if (this.#pending !== '' || this.#state === 'ending') this.onTurnEnd();
+    if (!this.#isFull) this.#source?.resume();
+  }
+
+  #finish(): void {
+    this.#outlet?.end();
+    this.#close();
+  }
+
+  #leave(): void {
+    if (this.#state === 'over') return;
+    this.#source?.cancel();
+    this.#close();
+  }
+
+  #close(): void {
+    this.#state = 'over';
+    this.#pending = '';
+    this.#outlet = undefined;
+    this.#source = undefined;
+    this.#times.forget(this);
+    this.#onEnd();
+  }
+}

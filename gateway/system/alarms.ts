@@ -1,0 +1,64 @@
+import type { Clock, Timer } from './clock.ts';
+
+/** The longest time that a timer of Node can be set to. */
+const maxDelayMs = 2 ** 31 - 1;
+
+/** One timer for many moments: it is set for the earliest, and looks for all that are due when it rings. */
+export class Alarms<Key> {
+  readonly #clock: Clock;
+  readonly #onDue: (key: Key, nowMs: number) => void;
+  readonly #dueMs = new Map<Key, number>();
+  #timer: Timer | undefined;
+  #ringsAtMs = Number.POSITIVE_INFINITY;
+
+  /** onDue: once for each; it may set the key anew. */
+  constructor(clock: Clock, onDue: (key: Key, nowMs: number) => void) {
+    this.#clock = clock;
+    this.#onDue = onDue;
+  }
+
+  get size(): number {
+    return this.#dueMs.size;
+  }
+
+  /** dueMs: by the clock. */
+  set(key: Key, dueMs: number): void {
+    this.#dueMs.set(key, dueMs);
+    if (dueMs < this.#ringsAtMs) this.#arm(dueMs);
+  }
+
+  /** The timer goes with the last one: nobody who exits waits for it. */
+  delete(key: Key): void {
+    this.#dueMs.delete(key);
+    if (this.#dueMs.size === 0) this.#disarm();
+  }
+
+  #arm(dueMs: number): void {
+    this.#disarm();
+    this.#ringsAtMs = dueMs;
+    const delayMs = Math.min(Math.max(0, Math.ceil(dueMs - this.#clock.now())), maxDelayMs);
+    this.#timer = this.#clock.after(delayMs, () => this.#ring());
+  }
+
+  #disarm(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    this.#ringsAtMs = Number.POSITIVE_INFINITY;
+  }
+
+  #ring(): void {
+    const nowMs = this.#clock.now();
+    const due: Key[] = [];
+    for (const [key, dueMs] of this.#dueMs) if (dueMs <= nowMs) due.push(key);
+    this.#disarm();
+    for (const key of due) {
+      // One that was due may have seen to it that another one is no longer.
+      if ((this.#dueMs.get(key) ?? Number.POSITIVE_INFINITY) > nowMs) continue;
+      this.#dueMs.delete(key);
+      this.#onDue(key, nowMs);
+    }
+    let earliestMs = Number.POSITIVE_INFINITY;
+    for (const dueMs of this.#dueMs.values()) earliestMs = Math.min(earliestMs, dueMs);
+    if (this.#dueMs.size > 0) this.#arm(earliestMs);
+  }
+}
