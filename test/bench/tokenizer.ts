@@ -57,9 +57,9 @@ const text = englishText();
 console.log(`${(Buffer.byteLength(text) / 1e6).toFixed(2)} MB of English`);
 console.log(`smollm2 (GGUF): ready in ${(await loadMs(resolveModel('smollm2'))).toFixed(0)} ms`);
 for (const name of fetchedVocabularies()) {
-  const file = readVocabulary(name).toString('utf8');
+  const file = readVocabulary(name);
   const startMs = processorMs();
-  const tables = tablesOfTokenizerJson(JSON.parse(file), special);
+  const tables = tablesOfTokenizerJson(file, special);
   const tablesMs = processorMs() - startMs;
   const rate = encodedMegabytesPerSecond(tables, text);
   console.log(`${name} (tokenizer.json): ready in ${tablesMs.toFixed(0)} ms, ${rate.toFixed(1)} MB/s`);

@@ -8,7 +8,7 @@ import { identityOf } from '../model.ts';
 import type { ModelDescription } from '../model-description.ts';
 import { readConfig, readTokenizerConfig } from './config.ts';
 import { FolderError, identifyingFile, pickles, weightFiles, whyNoPickle } from './folder-files.ts';
-import { readJson, readText } from './json-file.ts';
+import { orFolderError, readText, readUtf8 } from './json-file.ts';
 
 /** Throws FolderError, TokenizerError or ModelFileError, and what reading itself throws. */
 export function describeFolder(path: string): ModelDescription {
@@ -19,7 +19,9 @@ export function describeFolder(path: string): ModelDescription {
   const stats = statSync(weightsIn(path), { bigint: true });
   const file = findTokenizer(path);
   const { special, template } = readTokenizerConfig(dirname(file));
-  const tables = tablesOfTokenizerJson(readJson(file), special, vocabSize);
+  const bytes = readUtf8(file);
+  if (bytes === undefined) throw new FolderError(`${file} was removed while it was being read`);
+  const tables = orFolderError(file, () => tablesOfTokenizerJson(bytes, special, vocabSize));
   const { eosId } = tables;
   return {
     ...config,

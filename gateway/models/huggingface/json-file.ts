@@ -17,8 +17,8 @@ export const fileLimits = {
 
 export type FileName = keyof typeof fileLimits;
 
-/** The file's text; undefined where there is none. Throws FolderError, and what opening throws. */
-export function readText(path: string): string | undefined {
+/** The file, which is UTF-8; undefined where there is none. Throws FolderError, and what opening throws. */
+export function readUtf8(path: string): Buffer | undefined {
   const name = basename(path);
   const limit = fileLimits[name as FileName];
   const fd = openOrNone(path);
@@ -30,19 +30,30 @@ export function readText(path: string): string | undefined {
       throw new FolderError(`${name} in it has ${stats.size} bytes; at most ${limit} are allowed`);
     const bytes = readFileSync(fd);
     if (!isUtf8(bytes)) throw new FolderError(`${name} in it is not UTF-8`);
-    return bytes.toString('utf8');
+    return bytes;
   } finally {
     closeSync(fd);
   }
 }
 
+/** Its text, likewise. */
+export function readText(path: string): string | undefined {
+  return readUtf8(path)?.toString('utf8');
+}
+
 export function readJson(path: string): unknown {
   const text = readText(path);
   if (text === undefined) return undefined;
+  return orFolderError(path, () => JSON.parse(text.replace(/^\uFEFF/, '')));
+}
+
+/** What `parse` returns of the file; FolderError for its SyntaxError. */
+export function orFolderError<Result>(path: string, parse: () => Result): Result {
   try {
-    return JSON.parse(text.replace(/^\uFEFF/, ''));
+    return parse();
   } catch (error) {
-    throw new FolderError(`${basename(path)} in it is not JSON: ${(error as Error).message.slice(0, 200)}`);
+    if (!(error instanceof SyntaxError)) throw error;
+    throw new FolderError(`${basename(path)} in it is not JSON: ${error.message.slice(0, 200)}`);
   }
 }
 

@@ -21,7 +21,7 @@ const plain = { addSpecial: false, parseSpecial: false };
 const parsed = { addSpecial: false, parseSpecial: true };
 
 function tokenizerOf(json: unknown, special = none): BpeTokenizer {
-  return finish(BpeTokenizer.of(tablesOfTokenizerJson(json, special)));
+  return finish(BpeTokenizer.of(tablesOfTokenizerJson(Buffer.from(JSON.stringify(json)), special)));
 }
 
 function texts(tokenizer: BpeTokenizer, text: string, options = plain): string[] {
@@ -30,7 +30,7 @@ function texts(tokenizer: BpeTokenizer, text: string, options = plain): string[]
 
 function fault(json: unknown): string {
   try {
-    tablesOfTokenizerJson(json, none);
+    tablesOfTokenizerJson(Buffer.from(JSON.stringify(json)), none);
   } catch (error) {
     assert.instance(error, TokenizerError, (error as Error).stack ?? '');
     return (error as Error).message;

@@ -1,0 +1,114 @@
+/**
+ * A tokenizer.json in three parts: vocabulary and merges, which are nearly all of it, are read where they stand in the bytes
+ * of the file, and the rest goes through JSON.parse.
+ */
+import { decodeUtf8 } from '../packed-texts.ts';
+import { JsonBytes, JsonFault } from './json-bytes.ts';
+import { type MergeEntries, readMerges } from './merge-entries.ts';
+import { TokenEntries } from './token-entries.ts';
+import { readVocab } from './vocab.ts';
+
+export interface LargeParts {
+  /** The file, with an empty object and an empty array in the place of vocabulary and merges, where it has such. */
+  readonly rest: unknown;
+  /** Empty where the file has no object for it, and none where it has no array for them: `rest` has what is there. */
+  readonly entries: TokenEntries;
+  readonly merges: MergeEntries | undefined;
+}
+
+/** Of the file's bytes, from start to end. */
+interface Part<Content> {
+  readonly start: number;
+  readonly end: number;
+  readonly content: Content;
+}
+
+interface Found {
+  vocab?: Part<TokenEntries> | undefined;
+  /** Without content where no vocabulary had come yet. */
+  merges?: Part<MergeEntries | undefined> | undefined;
+}
+
+const byteOrderMark = Buffer.from('\uFEFF');
+
+/** bytes: valid UTF-8. Throws TokenizerError, and the SyntaxError of JSON.parse. */
+export function largePartsOf(bytes: Buffer): LargeParts {
+  try {
+    return readParts(bytes);
+  } catch (error) {
+    if (!(error instanceof JsonFault)) throw error;
+    JSON.parse(bytes.toString('utf8', startOf(bytes)));
+    throw new Error('What is no JSON to one parser is JSON to the other.', { cause: error });
+  }
+}
+
+function readParts(bytes: Buffer): LargeParts {
+  const start = startOf(bytes);
+  const { vocab, merges } = findParts(new JsonBytes(bytes, start));
+  let text = '';
+  let at = start;
+  for (const part of [vocab, merges].sort((one, other) => (one?.start ?? 0) - (other?.start ?? 0))) {
+    if (part === undefined) continue;
+    text += bytes.toString('utf8', at, part.start) + (part === vocab ? '{}' : '[]');
+    at = part.end;
+  }
+  text += bytes.toString('utf8', at);
+  const entries = vocab?.content ?? new TokenEntries();
+  return {
+    rest: parsed(text),
+    entries,
+    // Those that came in front of the vocabulary.
+    merges: merges && (merges.content ?? readMerges(new JsonBytes(bytes, merges.start), entries)),
+  };
+}
+
+/** Of a key that is there twice the last counts, as for JSON.parse. */
+function findParts(json: JsonBytes): Found {
+  let found: Found = {};
+  const part = <Content>(read: () => Content): Part<Content> => {
+    const start = json.at;
+    const content = read();
+    return { start, end: json.at, content };
+  };
+  const inModel = (key: string): void => {
+    if (key === 'vocab') {
+      found.vocab = json.startsObject ? part(() => readVocab(json)) : undefined;
+      if (found.merges !== undefined) found.merges = { ...found.merges, content: undefined };
+      if (found.vocab === undefined) json.skip();
+    } else if (key === 'merges' && json.startsArray) {
+      const entries = found.vocab?.content;
+      found.merges = part(() => {
+        if (entries !== undefined) return readMerges(json, entries);
+        json.skip();
+        return undefined;
+      });
+    } else {
+      if (key === 'merges') found.merges = undefined;
+      json.skip();
+    }
+  };
+  const inFile = (key: string): void => {
+    const isModel = key === 'model';
+    if (isModel) found = {};
+    if (isModel && json.startsObject) members(json, inModel);
+    else json.skip();
+  };
+  if (json.startsObject) members(json, inFile);
+  return found;
+}
+
+function members(json: JsonBytes, onMember: (key: string) => void): void {
+  json.object(({ bytes, start, end }) => onMember(decodeUtf8(bytes, start, end)));
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new JsonFault('', { cause: error });
+  }
+}
+
+function startOf(bytes: Buffer): number {
+  return bytes.subarray(0, byteOrderMark.length).equals(byteOrderMark) ? byteOrderMark.length : 0;
+}

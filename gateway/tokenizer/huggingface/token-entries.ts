@@ -1,0 +1,156 @@
+/** Tokens in the order of a file, with their ids: found by their text, as the file has it. */
+import { decodeUtf8 } from '../packed-texts.ts';
+
+/** FNV-1a, as published by Fowler, Noll and Vo. */
+export const hashStart = 0x811c9dc5 | 0;
+const hashPrime = 0x01000193;
+const none = -1;
+/** Hash, entry, start, length: a look-up touches this, and the text. */
+const slotInts = 4;
+const firstLength = 2 ** 12;
+
+export class TokenEntries {
+  #bytes = Buffer.alloc(2 ** 16);
+  #starts = new Uint32Array(firstLength);
+  #ids = new Int32Array(firstLength);
+  #slots = new Int32Array(2 * firstLength * slotInts).fill(none);
+  length = 0;
+
+  /** A token, UTF-8 from start to end, and its id; of one that is there already the id is replaced. Returns its entry. */
+  put(bytes: Uint8Array, start: number, end: number, id: number): number {
+    this.#reserve(end - start);
+    const hash = hashOf(bytes, start, end);
+    const slots = this.#slots;
+    const slot = this.#slotOf(hash, bytes, start, end);
+    const found = slots[slot + 1] as number;
+    const entry = found === none ? this.length : found;
+    this.#ids[entry] = id;
+    if (found !== none) return entry;
+    this.length++;
+    const own = this.#bytes;
+    const at = this.#starts[entry] as number;
+    for (let i = start, to = at; i < end; i++) own[to++] = bytes[i] as number;
+    this.#starts[entry + 1] = at + end - start;
+    slots[slot] = hash;
+    slots[slot + 1] = entry;
+    slots[slot + 2] = at;
+    slots[slot + 3] = end - start;
+    return entry;
+  }
+
+  putText(text: string, id: number): number {
+    const bytes = Buffer.from(text);
+    return this.put(bytes, 0, bytes.length, id);
+  }
+
+  /** The entry of a text, or -1. hash: of it, by hashOf. */
+  find(bytes: Uint8Array, start: number, end: number, hash = hashOf(bytes, start, end)): number {
+    return this.#slots[this.#slotOf(hash, bytes, start, end) + 1] as number;
+  }
+
+  findText(text: string): number {
+    const bytes = Buffer.from(text);
+    return this.find(bytes, 0, bytes.length);
+  }
+
+  /** Whether the text of the entry is that of two ranges together. */
+  isJoined(
+    entry: number,
+    left: Uint8Array,
+    leftStart: number,
+    leftEnd: number,
+    right: Uint8Array,
+    rightStart: number,
+    rightEnd: number,
+  ): boolean {
+    if (entry >= this.length) return false;
+    let at = this.#starts[entry] as number;
+    if (this.lengthOf(entry) !== leftEnd - leftStart + rightEnd - rightStart) return false;
+    const own = this.#bytes;
+    for (let i = leftStart; i < leftEnd; i++) if (own[at++] !== left[i]) return false;
+    for (let i = rightStart; i < rightEnd; i++) if (own[at++] !== right[i]) return false;
+    return true;
+  }
+
+  idOf(entry: number): number {
+    return this.#ids[entry] as number;
+  }
+
+  setId(entry: number, id: number): void {
+    this.#ids[entry] = id;
+  }
+
+  lengthOf(entry: number): number {
+    return (this.#starts[entry + 1] as number) - (this.#starts[entry] as number);
+  }
+
+  textOf(entry: number): string {
+    return decodeUtf8(this.#bytes, this.#starts[entry] as number, this.#starts[entry + 1] as number);
+  }
+
+  /** Copies the text of an entry; how many bytes it has. */
+  copyTo(entry: number, target: Uint8Array, at: number): number {
+    const start = this.#starts[entry] as number;
+    const length = this.lengthOf(entry);
+    const own = this.#bytes;
+    for (let i = 0; i < length; i++) target[at + i] = own[start + i] as number;
+    return length;
+  }
+
+  /** The slot of the entry with this text, or the empty one where it would be. */
+  #slotOf(hash: number, bytes: Uint8Array, start: number, end: number): number {
+    const slots = this.#slots;
+    const own = this.#bytes;
+    const mask = slots.length - 1;
+    const length = end - start;
+    for (let slot = firstSlotOf(hash, mask); ; slot = (slot + slotInts) & mask) {
+      if (slots[slot + 1] === none) return slot;
+      if (slots[slot] !== hash || slots[slot + 3] !== length) continue;
+      const from = (slots[slot + 2] as number) - start;
+      let i = start;
+      while (i < end && own[from + i] === bytes[i]) i++;
+      if (i === end) return slot;
+    }
+  }
+
+  /** Room for one more entry of so many bytes. */
+  #reserve(numBytes: number): void {
+    const needed = (this.#starts[this.length] as number) + numBytes;
+    if (needed > this.#bytes.length) {
+      const grown = Buffer.alloc(needed * 2);
+      this.#bytes.copy(grown);
+      this.#bytes = grown;
+    }
+    if (this.length + 2 <= this.#starts.length) return;
+    const length = this.#starts.length * 2;
+    const starts = new Uint32Array(length);
+    const ids = new Int32Array(length);
+    starts.set(this.#starts);
+    ids.set(this.#ids);
+    this.#starts = starts;
+    this.#ids = ids;
+    // Half of the slots stay empty, so that probes are short and end.
+    const from = this.#slots;
+    const slots = new Int32Array(length * 2 * slotInts).fill(none);
+    const mask = slots.length - 1;
+    for (let at = 0; at < from.length; at += slotInts) {
+      if (from[at + 1] === none) continue;
+      let slot = firstSlotOf(from[at] as number, mask);
+      while (slots[slot + 1] !== none) slot = (slot + slotInts) & mask;
+      for (let i = 0; i < slotInts; i++) slots[slot + i] = from[at + i] as number;
+    }
+    this.#slots = slots;
+  }
+}
+
+/** before: the hash of what is in front, so that a text can be hashed in parts. */
+export function hashOf(bytes: Uint8Array, start: number, end: number, before = hashStart): number {
+  let hash = before;
+  for (let i = start; i < end; i++) hash = Math.imul(hash ^ (bytes[i] as number), hashPrime);
+  return hash;
+}
+
+/** mask: of all numbers of the slots. */
+function firstSlotOf(hash: number, mask: number): number {
+  return ((hash ^ (hash >>> 15)) * slotInts) & mask;
+}

@@ -1,0 +1,34 @@
+/** The vocabulary of a tokenizer.json: an object of tokens and their ids. */
+import { TokenizerError } from '../tokenizer-error.ts';
+import { JsonBytes } from './json-bytes.ts';
+import { shown } from './shown.ts';
+import { TokenEntries } from './token-entries.ts';
+
+/** Tokens of a vocabulary; its ids are below. */
+export const tokensMax = 2 ** 20;
+const none = -1;
+
+/** json: where the object begins. Throws TokenizerError or JsonFault. */
+export function readVocab(json: JsonBytes): TokenEntries {
+  const entries = new TokenEntries();
+  /** By entry: where an id begins that is none. A later one of the same token may be one. */
+  const faults = new Map<number, number>();
+  json.object((token) => {
+    const entry = entries.put(token.bytes, token.start, token.end, none);
+    if (entry === tokensMax)
+      throw new TokenizerError(
+        `its vocabulary has more than ${tokensMax} tokens, which are the most that are allowed`,
+      );
+    if (faults.size > 0) faults.delete(entry);
+    const small = json.smallNumber();
+    const at = json.at;
+    const id = small === none ? json.value() : small;
+    if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < tokensMax) entries.setId(entry, id);
+    else faults.set(entry, at);
+  });
+  for (const [entry, at] of faults)
+    throw new TokenizerError(
+      `its token ${shown(entries.textOf(entry))} has the id ${shown(new JsonBytes(json.bytes, at).value())}; ids are integers from 0 to ${tokensMax - 1}`,
+    );
+  return entries;
+}
