@@ -13,7 +13,7 @@ export class TokenEntries {
   #bytes = Buffer.alloc(2 ** 16);
   #starts = new Uint32Array(firstLength);
   #ids = new Int32Array(firstLength);
-  #slots = new Int32Array(2 * firstLength * slotInts).fill(none);
+  #slots = new Int32Array(firstLength * slotInts).fill(none);
   length = 0;
 
   /** A token, UTF-8 from start to end, and its id; of one that is there already the id is replaced. Returns its entry. */
@@ -121,7 +121,8 @@ export class TokenEntries {
       this.#bytes.copy(grown);
       this.#bytes = grown;
     }
-    if (this.length + 2 <= this.#starts.length) return;
+    // A quarter of the slots stays empty, so that probes are short and end.
+    if (this.length + 2 <= this.#starts.length * 0.75) return;
     const length = this.#starts.length * 2;
     const starts = new Uint32Array(length);
     const ids = new Int32Array(length);
@@ -129,9 +130,8 @@ export class TokenEntries {
     ids.set(this.#ids);
     this.#starts = starts;
     this.#ids = ids;
-    // Half of the slots stay empty, so that probes are short and end.
     const from = this.#slots;
-    const slots = new Int32Array(length * 2 * slotInts).fill(none);
+    const slots = new Int32Array(length * slotInts).fill(none);
     const mask = slots.length - 1;
     for (let at = 0; at < from.length; at += slotInts) {
       if (from[at + 1] === none) continue;

@@ -20,8 +20,8 @@ export function readVocab(json: JsonBytes): TokenEntries {
         `its vocabulary has more than ${tokensMax} tokens, which are the most that are allowed`,
       );
     if (faults.size > 0) faults.delete(entry);
+    const { at } = json;
     const small = json.smallNumber();
-    const at = json.at;
     const id = small === none ? json.value() : small;
     if (typeof id === 'number' && Number.isInteger(id) && id >= 0 && id < tokensMax) entries.setId(entry, id);
     else faults.set(entry, at);
