@@ -8,7 +8,12 @@ import { bundleOptions, ROOT, sourceUrls } from './source-urls.ts';
 /** The bundle of gateway/bundle.js, with the licences of the packages in it. */
 
 const OUTDIR = fileURLToPath(BUNDLE);
-const PROGRAMS = ['gateway/main.ts', 'gateway/prompt/template-worker.ts', 'gateway/models/model-reader.ts'];
+const PROGRAMS = [
+  'gateway/main.ts',
+  'gateway/prompt/template-worker.ts',
+  'gateway/models/model-reader.ts',
+  'gateway/tokenizer/text-encoder.ts',
+];
 /** What decides what a bundle is, beside the sources in it. */
 const RECIPE = ['deploy/bundle-gateway.ts', 'deploy/source-urls.ts', 'package-lock.json'];
 

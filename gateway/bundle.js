@@ -3,8 +3,8 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /**
- * The gateway's programs, main, template-worker and model-reader, bundled: one file each, which starts six times faster than the
- * sources. `make` makes them by deploy/bundle-gateway.ts. A bundle counts only if it was made of the very sources that lie
+ * The gateway's programs, main, template-worker, model-reader and text-encoder, bundled: one file each, which starts six times
+ * faster than the sources. `make` makes them by deploy/bundle-gateway.ts. A bundle counts only if it was made of the very sources that lie
  * here, so whoever edits one runs what is edited. An installation has no sources, and so nothing to compare.
  */
 
@@ -23,7 +23,7 @@ export const MANIFEST = 'manifest.json';
 
 /**
  * The file to start `program` by; undefined: the sources, by tsx.
- * @param {'main' | 'template-worker' | 'model-reader'} program
+ * @param {'main' | 'template-worker' | 'model-reader' | 'text-encoder'} program
  * @returns {string | undefined}
  */
 export function bundleOf(program) {

@@ -3,7 +3,7 @@ import { UsageError } from '../errors/exit-code.ts';
 import { type AnswerPart, type EndReason, TextStream } from '../generation/text-stream.ts';
 import type { Model } from '../models/model.ts';
 import type { GenerateRequest, Runner, RunnerInfo, SamplingParams } from '../runner/runner.ts';
-import { finish } from '../system/cooperative-scheduler.ts';
+import { inSlices } from '../system/cooperative-scheduler.ts';
 
 /** Prompts answered without HTTP, on the way that requests take otherwise. */
 
@@ -42,14 +42,15 @@ export async function* answerPrompts(
   prompts: readonly Prompt[],
   settings: AnswerSettings,
 ): AsyncGenerator<PromptAnswer> {
-  const requests = prompts.map((prompt, index): GenerateRequest => {
+  const requests: GenerateRequest[] = [];
+  for (const [index, prompt] of prompts.entries()) {
     const promptIds =
       typeof prompt === 'string'
-        ? finish(encodePrompt(prompt, model, info, `prompt ${index + 1}`))
+        ? await inSlices(encodePrompt(prompt, model, info, `prompt ${index + 1}`))
         : known(model, prompt, index);
     const seed = (settings.sampling.seed + BigInt(index)) % U64;
     const maxTokens = Math.min(settings.maxTokens, tokensLeft(promptIds, info, `prompt ${index + 1}`));
-    return {
+    requests.push({
       promptIds,
       modelIdentity: info.modelIdentity,
       maxTokens,
@@ -57,8 +58,8 @@ export async function* answerPrompts(
       stopIds: settings.ignoreEos ? [] : model.stopIds,
       sampling: { ...settings.sampling, seed },
       cacheSalt: new Uint8Array(),
-    };
-  });
+    });
+  }
   const begun: TextStream[] = [];
   const open: { readonly answer: Promise<PromptAnswer>; readonly numTokens: number }[] = [];
   let numOpenTokens = 0;

@@ -2,13 +2,13 @@
  * From a path to a Model. The file is read in a thread of its own, which ends with it: a vocabulary of a quarter of a million
  * tokens takes most of a second, and no stream may wait for that. What the thread has made is in memory that both share.
  */
-import { Worker } from 'node:worker_threads';
-import { bundleOf } from '../bundle.js';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { ChatTemplateError } from '../prompt/chat-template.ts';
 import { JinjaChatTemplate } from '../prompt/jinja-chat-template.ts';
 import { inSlices, type Task } from '../system/cooperative-scheduler.ts';
+import { newThread } from '../system/program-thread.ts';
 import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
+import { EncoderThread } from '../tokenizer/encoder-thread.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { type Model, modelIdOf } from './model.ts';
 import type { ModelDescription } from './model-description.ts';
@@ -28,13 +28,13 @@ export async function loadModel(path: string): Promise<Model> {
 }
 
 function* modelOf(path: string, { tables, template, ...description }: ModelDescription): Task<Model> {
-  const tokenizer = yield* BpeTokenizer.of(tables);
+  const tokenizer = yield* BpeTokenizer.of(tables, new EncoderThread(tables));
   const chatTemplate = template === undefined ? undefined : yield* JinjaChatTemplate.of(template, tokenizer);
   return { path, id: modelIdOf(path), ...description, tokenizer, chatTemplate };
 }
 
 async function readInThread(path: string): Promise<ModelDescription> {
-  const thread = newReader(path);
+  const thread = newThread('model-reader', path, heapMb);
   try {
     const read = await new Promise<ReadModel>((resolve, reject) => {
       thread.once('message', resolve);
@@ -51,19 +51,4 @@ async function readInThread(path: string): Promise<ModelDescription> {
   } finally {
     await thread.terminate();
   }
-}
-
-/** Once found, not looked for again: an edit under a running gateway is not half taken up. */
-let bundle: string | undefined;
-
-function newReader(path: string): Worker {
-  // None of this process's flags: a loader of sources would be started for each model.
-  const options = { workerData: path, execArgv: [], resourceLimits: { maxOldGenerationSizeMb: heapMb } };
-  bundle ??= bundleOf('model-reader');
-  if (bundle !== undefined) return new Worker(bundle, options);
-  // Sources need tsx, which a thread does not begin with.
-  const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'));
-  const source = JSON.stringify(new URL('./model-reader.ts', import.meta.url).href);
-  const start = `import(${tsx}).then(({ register }) => { register(); return import(${source}); })`;
-  return new Worker(start, { ...options, eval: true });
 }

@@ -39,6 +39,7 @@ export class ModelSlot {
   /** Lets go of the model; those who have it may end what they are at. */
   close(): void {
     this.#model?.chatTemplate?.close();
+    this.#model?.tokenizer.close();
     this.#model = undefined;
   }
 }

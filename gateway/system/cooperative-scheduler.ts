@@ -5,8 +5,12 @@
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 
-/** Yields often: between two yields lies about a millisecond at most. */
-export type Task<Result> = Generator<undefined, Result, undefined>;
+/**
+ * Yields often: between two yields lies about a millisecond at most. What it yields is nothing, or what it waits for, such as
+ * a thread: that never rejects. If nobody wants its result any more it is ended by return(), so that it can call off what it
+ * has begun elsewhere.
+ */
+export type Task<Result> = Generator<Promise<void> | undefined, Result, undefined>;
 
 export const cooperativeLimits = {
   /** Of one turn. Streams are held up for so long, and for what the longest step takes. */
@@ -24,9 +28,11 @@ export class OverloadedError extends Error {
 
 interface Work {
   readonly length: number;
-  /** Does a slice of it; whether that was the last. Never throws. */
-  advance(): boolean;
+  /** Does a slice of it: done, or what the next one waits for, if it does. Never throws. */
+  advance(): typeof done | Promise<void> | undefined;
 }
+
+const done = Symbol('done');
 
 export class CooperativeScheduler {
   readonly #waiting: Work[] = [];
@@ -37,23 +43,31 @@ export class CooperativeScheduler {
    * nobody wants the result any more.
    */
   async run<Result>(length: number, steps: Task<Result>, signal?: AbortSignal): Promise<Result> {
-    if (length <= cooperativeLimits.shortLength) return finish(steps);
+    let waitsFor: Promise<void> | undefined;
+    if (length <= cooperativeLimits.shortLength) {
+      const next = slice(steps, Number.POSITIVE_INFINITY);
+      if (next.done) return next.value;
+      waitsFor = next.value;
+    }
     if (this.#waiting.length >= cooperativeLimits.waiting) {
+      end(steps);
       throw new OverloadedError(
         `${this.#waiting.length} large requests already wait to be read; send this one again later.`,
       );
     }
     return new Promise((resolve, reject) => {
-      const advance = (): boolean => {
+      const advance = (): ReturnType<Work['advance']> => {
         try {
           signal?.throwIfAborted();
-          const next = slice(steps);
-          if (next.done) resolve(next.value);
-          return next.done === true;
+          const next = waitsFor === undefined ? slice(steps) : { done: false as const, value: waitsFor };
+          waitsFor = undefined;
+          if (!next.done) return next.value && untilAborted(next.value, signal);
+          resolve(next.value);
         } catch (error) {
+          end(steps);
           reject(error);
-          return true;
         }
+        return done;
       };
       this.#waiting.push({ length, advance });
       if (this.#current === undefined) this.#takeNext();
@@ -68,8 +82,10 @@ export class CooperativeScheduler {
   }
 
   #turn(): void {
-    if (this.#current?.advance()) this.#takeNext();
-    else setImmediate(() => this.#turn());
+    const state = this.#current?.advance();
+    if (state === done) this.#takeNext();
+    else if (state === undefined) setImmediate(() => this.#turn());
+    else void state.then(() => this.#turn());
   }
 }
 
@@ -80,24 +96,43 @@ export const cooperativeScheduler = new CooperativeScheduler();
 export async function inSlices<Result>(steps: Task<Result>): Promise<Result> {
   for (let next = slice(steps); ; next = slice(steps)) {
     if (next.done) return next.value;
-    await nextTurn();
+    await (next.value ?? nextTurn());
   }
 }
 
-/** What is done in one turn of the loop. */
-function slice<Result>(steps: Task<Result>): IteratorResult<undefined, Result> {
-  const endMs = performance.now() + cooperativeLimits.sliceMs;
+/** What is done in one turn of the loop: less, if it waits for something. */
+function slice<Result>(
+  steps: Task<Result>,
+  sliceMs: number = cooperativeLimits.sliceMs,
+): IteratorResult<Promise<void> | undefined, Result> {
+  const endMs = performance.now() + sliceMs;
   let next = steps.next();
-  while (!next.done && performance.now() < endMs) next = steps.next();
+  while (!next.done && next.value === undefined && performance.now() < endMs) next = steps.next();
   return next;
 }
 
-/** All of it, now. */
+/** Resolves with what is waited for, or when nobody waits for it any more. */
+async function untilAborted(waited: Promise<void>, signal: AbortSignal | undefined): Promise<void> {
+  if (signal === undefined) return waited;
+  let onAbort = (): void => {};
+  const aborted = new Promise<void>((resolve) => {
+    onAbort = resolve;
+  });
+  signal.addEventListener('abort', onAbort, { once: true });
+  await Promise.race([waited, aborted]);
+  signal.removeEventListener('abort', onAbort);
+}
+
+/** Nobody wants the result. */
+function end(steps: Task<unknown>): void {
+  steps.return(undefined);
+}
+
+/** All of it, now. For what waits for nothing. */
 export function finish<Result>(steps: Task<Result>): Result {
-  for (;;) {
-    const next = steps.next();
-    if (next.done) return next.value;
-  }
+  const next = slice(steps, Number.POSITIVE_INFINITY);
+  if (next.done) return next.value;
+  throw new Error('A task was to be finished at once, but waits for something.');
 }
 
 /** Work that cannot be cut, but can wait for its turn. */

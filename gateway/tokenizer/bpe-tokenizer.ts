@@ -3,9 +3,10 @@
  * the model knows and cut into words, and each word's symbols merge into tokens. Ids equal those of the tokenizer that the
  * model was trained with.
  */
-import { finish, type Task } from '../system/cooperative-scheduler.ts';
+import { cooperativeLimits, finish, type Task } from '../system/cooperative-scheduler.ts';
 import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
+import type { EncoderThread } from './encoder-thread.ts';
 import { MergeTable } from './merge-table.ts';
 import { bytesAt } from './packed-texts.ts';
 import { ScoreMergeFinder } from './score-merges.ts';
@@ -18,6 +19,7 @@ import { WordMerger } from './word-merger.ts';
 
 export class BpeTokenizer implements Tokenizer {
   readonly #tables: TokenizerTables;
+  readonly #thread: EncoderThread | undefined;
   readonly #added: AddedTokens;
   readonly #words: ByteLevelWords | SentencePieceWords;
   readonly controlLiterals: readonly string[];
@@ -27,12 +29,14 @@ export class BpeTokenizer implements Tokenizer {
    */
   readonly missingBytes: readonly number[];
 
-  static *of(tables: TokenizerTables): Task<BpeTokenizer> {
-    return new BpeTokenizer(tables, yield* AddedTokens.of(tables.added));
+  /** thread: long texts are encoded there, but for those that are encoded at once. */
+  static *of(tables: TokenizerTables, thread?: EncoderThread): Task<BpeTokenizer> {
+    return new BpeTokenizer(tables, yield* AddedTokens.of(tables.added), thread);
   }
 
-  private constructor(tables: TokenizerTables, added: AddedTokens) {
+  private constructor(tables: TokenizerTables, added: AddedTokens, thread: EncoderThread | undefined) {
     this.#tables = tables;
+    this.#thread = thread;
     this.#added = added;
     const { texts, form, merges } = tables;
     const index = new TextIndex(texts, tables.index);
@@ -68,7 +72,7 @@ export class BpeTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions): number[] {
-    return finish(this.encodeInSteps(text, options));
+    return finish(this.#encodeHere([{ text, parseSpecial: options.parseSpecial }], options.addSpecial));
   }
 
   encodeInSteps(text: string, { addSpecial, parseSpecial }: EncodeOptions): Task<number[]> {
@@ -76,6 +80,16 @@ export class BpeTokenizer implements Tokenizer {
   }
 
   *encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Task<number[]> {
+    const length = segments.reduce((sum, { text }) => sum + text.length, 0);
+    const thread = length > cooperativeLimits.shortLength ? this.#thread : undefined;
+    return yield* thread?.encode(segments, addSpecial) ?? this.#encodeHere(segments, addSpecial);
+  }
+
+  close(): void {
+    this.#thread?.close();
+  }
+
+  *#encodeHere(segments: readonly TextSegment[], addSpecial: boolean): Task<number[]> {
     const { prefixIds, suffixIds, isNfc } = this.#tables;
     const ids: number[] = addSpecial ? [...prefixIds] : [];
     const pieces = yield* this.#added.cut(segments);

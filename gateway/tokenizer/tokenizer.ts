@@ -35,4 +35,6 @@ export interface Tokenizer {
   readonly addsSpace: boolean;
   /** Literals of all control tokens: what user text must not be able to forge. */
   readonly controlLiterals: readonly string[];
+  /** Ends what it has running beside the event loop, as soon as nobody waits for it. */
+  close(): void;
 }

@@ -149,4 +149,67 @@ test('all steps at once give the same', () => {
   assert.is(finish(slowSteps(2, () => {})), 2);
 });
 
+/** Waits until it is told to go on. */
+function waiting() {
+  let goOn = (): void => {};
+  const told = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  const log: string[] = [];
+  function* steps(): Task<string> {
+    try {
+      log.push('waits');
+      yield told;
+      log.push('goes on');
+      return 'done';
+    } finally {
+      log.push('ended');
+    }
+  }
+  return { steps: steps(), log, goOn };
+}
+
+test('what waits for something keeps its place, and costs the loop nothing', async () => {
+  const work = new CooperativeScheduler();
+  for (const length of [LONG, 1]) {
+    const { steps, log, goOn } = waiting();
+    const first = work.run(length, steps);
+    let isDone = false;
+    const second = work.run(
+      LONG,
+      inOneStep(() => {
+        isDone = true;
+      }),
+    );
+    for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(log, ['waits']);
+    assert.is(isDone, false, 'one at a time');
+    goOn();
+    assert.is(await within(patienceMs, 'The first', first), 'done');
+    await within(patienceMs, 'The second', second);
+    assert.equal(log, ['waits', 'goes on', 'ended']);
+  }
+  const { steps, goOn } = waiting();
+  const sliced = inSlices(steps);
+  goOn();
+  assert.is(await within(patienceMs, 'The work', sliced), 'done');
+  assert.throws(() => finish(waiting().steps), /waits for something/);
+});
+
+test('whoever leaves while its work waits is answered at once, its work is ended, and the next one goes on', async () => {
+  const work = new CooperativeScheduler();
+  const gone = new AbortController();
+  const { steps, log } = waiting();
+  const leaving = work.run(LONG, steps, gone.signal);
+  const next = work.run(
+    LONG,
+    inOneStep(() => 'next'),
+  );
+  for (let turn = 0; turn < 10; turn++) await new Promise((resolve) => setImmediate(resolve));
+  gone.abort(new Error('gone'));
+  assert.is((await errorOf(() => within(patienceMs, 'The end', leaving))).message, 'gone');
+  assert.equal(log, ['waits', 'ended']);
+  assert.is(await within(patienceMs, 'The next', next), 'next');
+});
+
 test.run();

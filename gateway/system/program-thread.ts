@@ -1,0 +1,34 @@
+/** Threads of the gateway that run programs of their own. */
+import { Worker } from 'node:worker_threads';
+import { bundleOf } from '../bundle.js';
+
+/** Each is a file of the bundle, and a source. */
+const sources = {
+  'model-reader': new URL('../models/model-reader.ts', import.meta.url),
+  'text-encoder': new URL('../tokenizer/text-encoder.ts', import.meta.url),
+} as const;
+
+export type ThreadProgram = keyof typeof sources;
+
+/** Once found, not looked for again: an edit under a running gateway is not half taken up. */
+const bundles = new Map<ThreadProgram, string>();
+
+/** The file of the bundle, undefined where the sources are to be run. To look for it the first time takes a while. */
+export function findProgram(program: ThreadProgram): string | undefined {
+  const found = bundles.get(program) ?? bundleOf(program);
+  if (found !== undefined) bundles.set(program, found);
+  return found;
+}
+
+/** workerData: what the program begins with. heapMb: it ends with ERR_WORKER_OUT_OF_MEMORY when it takes more. */
+export function newThread(program: ThreadProgram, workerData: unknown, heapMb: number): Worker {
+  // None of this process's flags: a loader of sources would be started for each thread.
+  const options = { workerData, execArgv: [], resourceLimits: { maxOldGenerationSizeMb: heapMb } };
+  const bundle = findProgram(program);
+  if (bundle !== undefined) return new Worker(bundle, options);
+  // Sources need tsx, which a thread does not begin with.
+  const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'));
+  const source = JSON.stringify(sources[program].href);
+  const start = `import(${tsx}).then(({ register }) => { register(); return import(${source}); })`;
+  return new Worker(start, { ...options, eval: true });
+}
