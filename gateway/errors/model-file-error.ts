@@ -1,6 +1,6 @@
 import { EndOfFileError } from '../models/file-window.ts';
 import { GgufError } from '../models/gguf.ts';
-import { FolderError } from '../models/huggingface/folder-files.ts';
+import { FolderError } from '../models/huggingface/folder-error.ts';
 import { MetadataError } from '../models/metadata.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 

@@ -4,6 +4,7 @@
  * that the file claims never becomes an allocation before the bytes are known to be there.
  */
 import { readSync } from 'node:fs';
+import type { TextPacker } from '../tokenizer/packed-texts.ts';
 
 /** What a first refill reads; a header without a vocabulary fits at once. */
 const windowBytes = 1 << 20;
@@ -50,12 +51,30 @@ export class FileWindow {
     return this.#window.readBigUInt64LE(at);
   }
 
+  /**
+   * Adds the next string, its length in 64 bits and then its bytes, if it is short and the window has all of it. Otherwise
+   * false, and nothing is read.
+   */
+  takeText(texts: TextPacker): boolean {
+    const window = this.#window;
+    const at = this.#position - this.#windowOffset;
+    const start = at + 8;
+    if (start > window.length) return false;
+    for (let i = at + 2; i < start; i++) if (window[i] !== 0) return false;
+    const length = (window[at] as number) | ((window[at + 1] as number) << 8);
+    if (start + length > window.length) return false;
+    const { bytes, at: to } = texts.begin(length);
+    // Most are a few bytes long, for which a view costs more than the copy.
+    for (let i = 0; i < length; i++) bytes[to + i] = window[start + i] as number;
+    texts.end(length);
+    this.#position += 8 + length;
+    return true;
+  }
+
   /** Copies the next bytes to `target`, from `at` on. */
   copyTo(target: Uint8Array, at: number, length: number): void {
     const from = this.#advance(length);
-    const window = this.#window;
-    // Most are a few bytes long, for which a view costs more than the copy.
-    for (let i = 0; i < length; i++) target[at + i] = window[from + i] as number;
+    target.set(this.#window.subarray(from, from + length), at);
   }
 
   /** A copy of the next bytes, in memory of its own: typed arrays over it are aligned. */

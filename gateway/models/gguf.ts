@@ -131,6 +131,7 @@ function readString(file: FileWindow, maxBytes: number, what: string): GgufStrin
 function readStrings(file: FileWindow, key: string, length: number): PackedTexts {
   const texts = new TextPacker(length, Math.min(length * guessedStringBytes, file.remainingBytes));
   for (let i = 0; i < length; i++) {
+    if (file.takeText(texts)) continue;
     const numBytes = stringBytes(file, limits.stringBytes, () => `${key}[${i}]`);
     if (numBytes > file.remainingBytes) throw tooShort(`${key}[${i}]`, numBytes, file);
     const { bytes, at } = texts.begin(numBytes);

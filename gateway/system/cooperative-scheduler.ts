@@ -15,6 +15,8 @@ export type Task<Result> = Generator<Promise<void> | undefined, Result, undefine
 export const cooperativeLimits = {
   /** Of one turn. Streams are held up for so long, and for what the longest step takes. */
   sliceMs: 5,
+  /** Of one turn, for work that waits for nobody and is in no hurry. */
+  unhurriedSliceMs: 2,
   /** Characters or bytes that are worked on at once, without a turn of their own. */
   shortLength: 8192,
   /** Works that may wait for their turn. */
@@ -94,7 +96,8 @@ export const cooperativeScheduler = new CooperativeScheduler();
 
 /** Work that waits for nobody: a slice in each turn of the loop, from now on. */
 export async function inSlices<Result>(steps: Task<Result>): Promise<Result> {
-  for (let next = slice(steps); ; next = slice(steps)) {
+  for (;;) {
+    const next = slice(steps, cooperativeLimits.unhurriedSliceMs);
     if (next.done) return next.value;
     await (next.value ?? nextTurn());
   }

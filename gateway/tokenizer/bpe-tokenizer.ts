@@ -4,6 +4,7 @@
  * model was trained with.
  */
 import { cooperativeLimits, finish, type Task } from '../system/cooperative-scheduler.ts';
+import { unpackAddedTokens } from './added-token-table.ts';
 import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
 import type { EncoderThread } from './encoder-thread.ts';
@@ -31,10 +32,17 @@ export class BpeTokenizer implements Tokenizer {
 
   /** thread: long texts are encoded there, but for those that are encoded at once. */
   static *of(tables: TokenizerTables, thread?: EncoderThread): Task<BpeTokenizer> {
-    return new BpeTokenizer(tables, yield* AddedTokens.of(tables.added), thread);
+    const added = yield* unpackAddedTokens(tables.added);
+    const control = added.filter(({ isControl }) => isControl).map(({ content }) => content);
+    return new BpeTokenizer(tables, yield* AddedTokens.of(added), control, thread);
   }
 
-  private constructor(tables: TokenizerTables, added: AddedTokens, thread: EncoderThread | undefined) {
+  private constructor(
+    tables: TokenizerTables,
+    added: AddedTokens,
+    controlLiterals: readonly string[],
+    thread: EncoderThread | undefined,
+  ) {
     this.#tables = tables;
     this.#thread = thread;
     this.#added = added;
@@ -52,7 +60,7 @@ export class BpeTokenizer implements Tokenizer {
     this.missingBytes = [...tables.byteIds.keys()].filter(
       (byte) => tables.byteIds[byte] === -1 && (byte >= 0x80 || index.find(Uint8Array.of(byte), 0, 1) === -1),
     );
-    this.controlLiterals = tables.added.filter(({ isControl }) => isControl).map(({ content }) => content);
+    this.controlLiterals = controlLiterals;
   }
 
   get kind(): TokenizerKind {

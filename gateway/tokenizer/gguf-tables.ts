@@ -1,9 +1,10 @@
 /** The tokenizer that a GGUF file describes. Keys: docs/gguf.md of the ggml project; meanings: llama.cpp. */
 import type { Metadata } from '../models/metadata.ts';
+import { packAddedTokens } from './added-token-table.ts';
 import { decodeAlphabet } from './byte-alphabet.ts';
 import { crossingsOf } from './crossings.ts';
 import { MergeTable, newMergeSlots } from './merge-table.ts';
-import { decodeUtf8, type PackedTexts, stringAt } from './packed-texts.ts';
+import { decodeUtf8, isTextAt, type PackedTexts, stringAt } from './packed-texts.ts';
 import { type PreTokenizer, preTokenizers } from './pre-tokenizers/named.ts';
 import { ranksOf } from './score-merges.ts';
 import { spaceMark } from './space-mark.ts';
@@ -11,7 +12,7 @@ import type { AddedToken, TokenizerTables } from './tables.ts';
 import { TextIndex } from './text-index.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 import { endsTurn } from './turn-ends.ts';
-import { byteOfToken, roles, type Vocabulary, vocabularyOf } from './vocabulary.ts';
+import { byteOfToken, foundTokens, roles, type Vocabulary, vocabularyOf } from './vocabulary.ts';
 
 /** Values of tokenizer.ggml.token_type. */
 const types = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;
@@ -54,7 +55,7 @@ export function tokenizerOfGguf(metadata: Metadata): GgufTokenizer {
         ? sentencePiece(metadata, vocabulary)
         : byteLevel(metadata, pre, vocabulary, added)),
       isNfc: pre?.isNfc ?? false,
-      added,
+      added: packAddedTokens(added),
       prefixIds: addBos && bosId !== undefined ? [bosId] : [],
       suffixIds: addEos && eosId !== undefined ? [eosId] : [],
       bosId,
@@ -169,11 +170,10 @@ function tokenId(metadata: Metadata, key: string, vocabSize: number): number | u
 }
 
 /** The merges as the file writes them, `left right` in the byte alphabet, the first before the others. */
-function mergesOf(
-  { texts, index }: Vocabulary,
-  merges: PackedTexts,
-  control: ReadonlySet<string>,
-): Int32Array {
+function mergesOf(vocabulary: Vocabulary, merges: PackedTexts, control: ReadonlySet<string>): Int32Array {
+  const { texts, index } = vocabulary;
+  const isFound = foundTokens(vocabulary);
+  let last = -1;
   const numMerges = merges.starts.length - 1;
   const slots = newMergeSlots(numMerges);
   const table = new MergeTable(slots);
@@ -192,7 +192,11 @@ function mergesOf(
     const length = leftLength + rightLength;
     const left = rightLength < 0 ? -1 : find.find(scratch, 0, leftLength);
     const right = left < 0 ? -1 : find.find(scratch, leftLength, length);
-    const merged = right < 0 ? -1 : find.find(scratch, 0, length);
+    // Merges mostly come in the order of what they make: one look is enough for most.
+    let merged = right < 0 ? -1 : last + 1;
+    if (right >= 0 && (isFound[merged] !== 1 || !isTextAt(texts, merged, scratch, length)))
+      merged = find.find(scratch, 0, length);
+    last = merged;
     if (merged >= 0 && table.add(left, right, rank, merged)) continue;
     const merge = decodeUtf8(bytes, start, end);
     if (merged < 0 && isOfControl(merge, control)) continue;

@@ -78,6 +78,15 @@ export function bytesAt({ bytes, starts }: PackedTexts, index: number): Uint8Arr
   return bytes.subarray(starts[index], starts[index + 1]);
 }
 
+/** Whether a text is the first `length` of `other`. */
+export function isTextAt(texts: PackedTexts, index: number, other: Uint8Array, length: number): boolean {
+  const { bytes, starts } = texts;
+  if (lengthAt(texts, index) !== length) return false;
+  const start = starts[index] as number;
+  for (let i = 0; i < length; i++) if (bytes[start + i] !== other[i]) return false;
+  return true;
+}
+
 export function stringAt({ bytes, starts }: PackedTexts, index: number): string {
   return decodeUtf8(bytes, starts[index] as number, starts[index + 1] as number);
 }

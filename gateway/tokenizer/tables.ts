@@ -1,3 +1,4 @@
+import type { AddedTokenTable } from './added-token-table.ts';
 import type { PackedTexts } from './packed-texts.ts';
 import type { Stage } from './pre-tokenizers/word-splitter.ts';
 
@@ -21,7 +22,7 @@ export interface TokenizerTables {
   readonly form: ByteLevelForm | SentencePieceForm;
   readonly isNfc: boolean;
   /** Tokens that are found in text as they are written, control tokens among them. */
-  readonly added: readonly AddedToken[];
+  readonly added: AddedTokenTable;
   /** Put around a text whose special tokens are asked for. */
   readonly prefixIds: readonly number[];
   readonly suffixIds: readonly number[];

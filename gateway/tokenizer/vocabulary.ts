@@ -80,6 +80,16 @@ export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: No
   return { texts, maxTokenBytes, isControl, index: slots, byteIds };
 }
 
+/** By id: 1 for a token that text can become. */
+export function foundTokens({ index, isControl }: Vocabulary): Uint8Array {
+  const isFound = new Uint8Array(isControl.length);
+  for (let slot = 0; slot < index.length; slot++) {
+    const id = index[slot] as number;
+    if (id >= 0) isFound[id] = 1;
+  }
+  return isFound;
+}
+
 /** The byte of a token that is written <0x0A>, or -1. */
 export function byteOfToken(source: PackedTexts, id: number): number {
   if (lengthAt(source, id) !== 6) return -1;

@@ -2,8 +2,8 @@
  * Fetches the files of one commit that a model in a folder is made of, and no other file of its repository: neither code nor
  * pickles. They get their names when all of them are in the cache, config.json last: there is the whole folder or none.
  */
+import { FolderError } from '../huggingface/folder-error.ts';
 import {
-  FolderError,
   optionalFiles,
   pickles,
   readShards,

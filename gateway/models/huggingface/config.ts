@@ -1,7 +1,7 @@
 /** What the small JSON files of a model's folder say. */
 import { join } from 'node:path';
 import * as z from 'zod';
-import { FolderError } from './folder-files.ts';
+import { FolderError } from './folder-error.ts';
 import { readAs } from './json-file.ts';
 
 const ids = z.union([z.int().min(0), z.array(z.int().min(0)).max(64)]).nullish();

@@ -1,6 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import * as z from 'zod';
+import { FolderError } from './folder-error.ts';
 import { readAs } from './json-file.ts';
 
 /** The files that a model in a folder is made of. */
@@ -85,9 +86,4 @@ function isFile(path: string): boolean {
   } catch {
     return false;
   }
-}
-
-/** A folder, or a file in it, cannot be used; the message names what is wrong. Without a full stop at its end. */
-export class FolderError extends Error {
-  override readonly name = 'FolderError';
 }

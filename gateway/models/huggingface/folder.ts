@@ -7,7 +7,8 @@ import { requireKnownArchitecture } from '../architectures.ts';
 import { identityOf } from '../model.ts';
 import type { ModelDescription } from '../model-description.ts';
 import { readConfig, readTokenizerConfig } from './config.ts';
-import { FolderError, identifyingFile, pickles, weightFiles, whyNoPickle } from './folder-files.ts';
+import { FolderError } from './folder-error.ts';
+import { identifyingFile, pickles, weightFiles, whyNoPickle } from './folder-files.ts';
 import { orFolderError, readText, readUtf8 } from './json-file.ts';
 
 /** Throws FolderError, TokenizerError or ModelFileError, and what reading itself throws. */

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { z } from 'zod';
-import { FolderError } from './folder-files.ts';
+import { FolderError } from './folder-error.ts';
 
 /** Bytes of a file at most. */
 export const fileLimits = {

@@ -3,7 +3,7 @@ import { MergeTable, newMergeSlots } from '../merge-table.ts';
 import type { PackedTexts } from '../packed-texts.ts';
 import { TextIndex } from '../text-index.ts';
 import { TokenizerError } from '../tokenizer-error.ts';
-import { roles, type Vocabulary } from '../vocabulary.ts';
+import { foundTokens, roles, type Vocabulary } from '../vocabulary.ts';
 import { JsonBytes } from './json-bytes.ts';
 import { type MergeEntries, mergeAt, mergeInts, mergesMax } from './merge-entries.ts';
 import { shown } from './shown.ts';
@@ -53,12 +53,9 @@ export function mergesOf(
 }
 
 /** By id: 1 for a token that stands for what it is written with, so that what two make is what is written like both. */
-function plainTokens(role: Uint8Array, { index }: Vocabulary): Uint8Array {
-  const isPlain = new Uint8Array(role.length);
-  for (let i = 0; i < index.length; i++) {
-    const id = index[i] as number;
-    if (id !== none && role[id] === roles.ordinary) isPlain[id] = 1;
-  }
+function plainTokens(role: Uint8Array, vocabulary: Vocabulary): Uint8Array {
+  const isPlain = foundTokens(vocabulary);
+  for (let id = 0; id < role.length; id++) if (role[id] !== roles.ordinary) isPlain[id] = 0;
   return isPlain;
 }
 

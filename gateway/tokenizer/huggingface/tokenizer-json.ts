@@ -1,4 +1,5 @@
 /** The tokenizer that a tokenizer.json describes, as Hugging Face's tokenizers read it. */
+import { packAddedTokens } from '../added-token-table.ts';
 import { crossingsOf } from '../crossings.ts';
 import { newMergeSlots } from '../merge-table.ts';
 import type { PackedTexts } from '../packed-texts.ts';
@@ -57,7 +58,7 @@ export function tablesOfTokenizerJson(bytes: Buffer, special: SpecialTokens, voc
     merges: { kind: 'pairs', slots },
     form: form.kind === 'sentencepiece' ? { ...form, crossings: crossingsOf(vocabulary) } : form,
     isNfc,
-    added,
+    added: packAddedTokens(added),
     prefixIds: decided(special.addBos, bosId, around.prefixIds),
     suffixIds: decided(special.addEos, eosId, around.suffixIds),
     bosId,

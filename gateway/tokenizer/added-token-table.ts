@@ -1,0 +1,44 @@
+/** Added tokens as one thread hands them to another: thousands of objects would be copied in one go, and hold up the loop. */
+import type { Task } from '../system/cooperative-scheduler.ts';
+import { type PackedTexts, packTexts, sharedBytes, sharedInts, stringAt } from './packed-texts.ts';
+import type { AddedToken } from './tables.ts';
+
+/** All of it in shared memory. */
+export interface AddedTokenTable {
+  readonly contents: PackedTexts;
+  readonly ids: Int32Array;
+  /** Bits of `flags`, of each. */
+  readonly flags: Uint8Array;
+}
+
+const flags = { isControl: 1, stripsLeft: 2, stripsRight: 4, isWholeWord: 8 } as const;
+const names = Object.keys(flags) as (keyof typeof flags)[];
+/** Tokens that are unpacked in a step. */
+const stepTokens = 256;
+
+export function packAddedTokens(tokens: readonly AddedToken[]): AddedTokenTable {
+  const ids = sharedInts(tokens.length);
+  const bits = sharedBytes(tokens.length);
+  for (const [index, token] of tokens.entries()) {
+    ids[index] = token.id;
+    for (const name of names) if (token[name]) bits[index] = (bits[index] as number) | flags[name];
+  }
+  return { contents: packTexts(tokens.map(({ content }) => Buffer.from(content))), ids, flags: bits };
+}
+
+export function* unpackAddedTokens({ contents, ids, flags: bits }: AddedTokenTable): Task<AddedToken[]> {
+  const tokens: AddedToken[] = [];
+  for (let index = 0; index < ids.length; index++) {
+    const has = (name: keyof typeof flags) => ((bits[index] as number) & flags[name]) !== 0;
+    tokens.push({
+      id: ids[index] as number,
+      content: stringAt(contents, index),
+      isControl: has('isControl'),
+      stripsLeft: has('stripsLeft'),
+      stripsRight: has('stripsRight'),
+      isWholeWord: has('isWholeWord'),
+    });
+    if (index % stepTokens === stepTokens - 1) yield;
+  }
+  return tokens;
+}
