@@ -10,6 +10,7 @@ import { fasterOf, machineNow, measurePeak, stolenShare, ticksNow } from './mach
 import { type ModelFile, modelFile } from './model-file.ts';
 import { HELP, type Options, parseOptions } from './options.ts';
 import { measureParts } from './parts.ts';
+import { largeModel, readingOf, told } from './reading.ts';
 import { withWritten } from './report/document.ts';
 import { markdown } from './report/markdown.ts';
 import { passed, type Report } from './report/report.ts';
@@ -48,6 +49,10 @@ async function bench(options: Options): Promise<Report> {
   const before = await measurePeak(peakProgram, threads);
   const accuracy = await accuracies(runner, model, options);
   const parts = await measureParts(runners, options, say);
+  if (options.only.includes('start')) {
+    const reading = await readingOf(largeModel(temporaryFolder()), options.rounds);
+    say(`another model, of 262,144 tokens, is read beside open streams: ${told(reading)}`);
+  }
   const after = await measurePeak(peakProgram, threads);
   return {
     at,

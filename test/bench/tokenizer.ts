@@ -1,18 +1,18 @@
 /**
- * `make bench-tokenizer`: how long vocabularies take to be read, and how fast text becomes ids. Figures are medians, in
- * processor time, so that what else the machine does counts little. Each round has a tokenizer of its own, which knows no
- * word yet; the text is English, the documents of the packages in node_modules.
+ * `make bench-tokenizer`: how long models take to be read, the longest pause of the event loop meanwhile, and how fast text
+ * becomes ids. Figures are medians; pauses and rates are of processor time, so that what else the machine does counts little. Each
+ * round has a tokenizer of its own, which knows no word yet; the text is English, the documents of the packages in node_modules.
  */
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { loadModel } from '../../gateway/models/load-model.ts';
 import { resolveModel } from '../../gateway/models/model-cache.ts';
 import { finish } from '../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tablesOfTokenizerJson } from '../../gateway/tokenizer/huggingface/tokenizer-json.ts';
-import type { TokenizerTables } from '../../gateway/tokenizer/tables.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { fetchedVocabularies, readVocabulary } from '../vocabularies/vocabularies.ts';
+import { largeModel, modelOfVocabulary, readingOf, told } from './reading.ts';
 import { median } from './statistics.ts';
 
 const ROUNDS = 5;
@@ -32,7 +32,8 @@ function englishText(): string {
   return text.slice(0, textBytes);
 }
 
-function encodedMegabytesPerSecond(tables: TokenizerTables, text: string): number {
+function encodedMegabytesPerSecond(name: string, text: string): number {
+  const tables = tablesOfTokenizerJson(readVocabulary(name), special);
   const rates = Array.from({ length: ROUNDS }, () => {
     const tokenizer = finish(BpeTokenizer.of(tables));
     const startMs = processorMs();
@@ -42,25 +43,13 @@ function encodedMegabytesPerSecond(tables: TokenizerTables, text: string): numbe
   return median(rates);
 }
 
-async function loadMs(path: string): Promise<number> {
-  const times: number[] = [];
-  for (let round = 0; round < ROUNDS; round++) {
-    const startMs = processorMs();
-    const model = await loadModel(path);
-    times.push(processorMs() - startMs);
-    model.chatTemplate?.close();
-  }
-  return median(times);
-}
-
 const text = englishText();
+const folder = temporaryFolder();
 console.log(`${(Buffer.byteLength(text) / 1e6).toFixed(2)} MB of English`);
-console.log(`smollm2 (GGUF): ready in ${(await loadMs(resolveModel('smollm2'))).toFixed(0)} ms`);
+console.log(`smollm2 (GGUF): ${told(await readingOf(resolveModel('smollm2'), ROUNDS))}`);
+console.log(`262,144 tokens (GGUF): ${told(await readingOf(largeModel(folder), ROUNDS))}`);
 for (const name of fetchedVocabularies()) {
-  const file = readVocabulary(name);
-  const startMs = processorMs();
-  const tables = tablesOfTokenizerJson(file, special);
-  const tablesMs = processorMs() - startMs;
-  const rate = encodedMegabytesPerSecond(tables, text);
-  console.log(`${name} (tokenizer.json): ready in ${tablesMs.toFixed(0)} ms, ${rate.toFixed(1)} MB/s`);
+  const reading = await readingOf(modelOfVocabulary(folder, name), ROUNDS);
+  const rate = encodedMegabytesPerSecond(name, text);
+  console.log(`${name} (tokenizer.json): ${told(reading)}, ${rate.toFixed(1)} MB/s`);
 }

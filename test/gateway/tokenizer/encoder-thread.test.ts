@@ -14,6 +14,7 @@ import { EncoderThread, encoderLimits, startEncoder } from '../../../gateway/tok
 import { tablesOfTokenizerJson } from '../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
 import type { TokenizerTables } from '../../../gateway/tokenizer/tables.ts';
 import { errorOf } from '../../fixtures/errors.ts';
+import { loopMs } from '../../fixtures/loop-time.ts';
 import { Random } from '../../fixtures/random.ts';
 import { within } from '../../fixtures/within.ts';
 import { fetchedVocabularies, readVocabulary } from '../../vocabularies/vocabularies.ts';
@@ -46,13 +47,6 @@ function threaded(tables: TokenizerTables) {
   };
   const encode = (text: string, signal?: AbortSignal) => run([{ text, parseSpecial: false }], false, signal);
   return { threads, tokenizer, run, encode };
-}
-
-/** Processor time of the event loop's thread, to the nearest ten milliseconds. */
-function loopMs(): number {
-  const stat = readFileSync(`/proc/self/task/${process.pid}/stat`, 'utf8');
-  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 for (const name of fetchedVocabularies()) {
@@ -94,7 +88,9 @@ test('a short text needs no thread, and a long one leaves the loop to others', a
   const betweenMs = loopMs();
   assert.equal(tokenizer.encode(slowText, plain), ids);
   const [threadedMs, onLoopMs] = [betweenMs - beforeMs, loopMs() - betweenMs];
-  console.log(`The loop's thread: ${threadedMs} ms beside its encoder, ${onLoopMs} ms by itself`);
+  console.log(
+    `The loop's thread: ${threadedMs.toFixed(0)} ms beside its encoder, ${onLoopMs.toFixed(0)} ms by itself`,
+  );
   assert.ok(threadedMs * 3 <= onLoopMs, `${threadedMs} ms, ${onLoopMs} ms`);
   tokenizer.close();
 });
