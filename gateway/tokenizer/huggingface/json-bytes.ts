@@ -25,6 +25,11 @@ const escapes: ReadonlyMap<number, number> = new Map(
   ]),
 );
 
+/** By byte. */
+const notHex = 0xff;
+const hexDigits = new Uint8Array(256).fill(notHex);
+for (const digit of '0123456789abcdefABCDEF') hexDigits[digit.charCodeAt(0)] = Number.parseInt(digit, 16);
+
 /** UTF-8 bytes from start to end of `bytes`, until the next string is read. */
 export interface JsonText {
   bytes: Uint8Array;
@@ -200,7 +205,8 @@ export class JsonBytes {
     const mostBytes = this.#endOfString(start - 1) - start;
     if (mostBytes > this.#scratch.length) this.#scratch = Buffer.alloc(mostBytes * 2);
     const scratch = this.#scratch;
-    let length = bytes.copy(scratch, 0, start, at);
+    let length = at - start;
+    for (let i = 0; i < length; i++) scratch[i] = bytes[start + i] as number;
     for (;;) {
       const byte = bytes[at++] as number;
       if (byte === quote) break;
@@ -223,7 +229,7 @@ export class JsonBytes {
           code = 0x1_0000 + (code - 0xd800) * 0x400 + low - 0xdc00;
           at += 6;
         }
-        length += scratch.write(String.fromCodePoint(code), length);
+        length = writeUtf8(code, scratch, length);
       } else {
         const escaped = escapes.get(letter);
         if (escaped === undefined) throw new JsonFault();
@@ -235,10 +241,33 @@ export class JsonBytes {
   }
 
   #hex(at: number): number {
-    const digits = this.bytes.toString('latin1', at, at + 4);
-    if (!/^[0-9A-Fa-f]{4}$/.test(digits)) throw new JsonFault();
-    return Number.parseInt(digits, 16);
+    let code = 0;
+    for (let i = at; i < at + 4; i++) {
+      const digit = hexDigits[this.bytes[i] as number] ?? notHex;
+      if (digit === notHex) throw new JsonFault();
+      code = code * 16 + digit;
+    }
+    return code;
   }
+}
+
+/** Returns where the character ends. */
+function writeUtf8(code: number, target: Uint8Array, start: number): number {
+  let at = start;
+  if (code < 0x80) target[at++] = code;
+  else {
+    if (code < 0x800) target[at++] = 0xc0 | (code >> 6);
+    else {
+      if (code < 0x1_0000) target[at++] = 0xe0 | (code >> 12);
+      else {
+        target[at++] = 0xf0 | (code >> 18);
+        target[at++] = 0x80 | ((code >> 12) & 0x3f);
+      }
+      target[at++] = 0x80 | ((code >> 6) & 0x3f);
+    }
+    target[at++] = 0x80 | (code & 0x3f);
+  }
+  return at;
 }
 
 function endsScalar(byte: number | undefined): boolean {
