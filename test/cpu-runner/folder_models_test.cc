@@ -115,10 +115,8 @@ TEST_CASE("folders: GPT-2 may be saved without its prefix, with masks and with i
 
 // Of Q8_0, from floats.
 Logits quantised_logits_of(const std::string& path, const GoldenModel& model) {
-  Result<ModelFile> file = ModelFile::open(path);
-  REQUIRE(file.ok());
-  REQUIRE(file->quantize(TensorType::kQ8_0).ok());
-  CpuHarness harness(file, {.num_threads = 2, .kv_type = KvType::kF32, .max_positions = model.max_positions});
+  CpuHarness harness(quantised(path, TensorType::kQ8_0),
+                     {.num_threads = 2, .kv_type = KvType::kF32, .max_positions = model.max_positions});
   return harness.run(Golden(model).ids(), kChunk);
 }
 

@@ -22,7 +22,7 @@ CpuOptions with_cache(const GoldenModel& model, KvType kv_type) {
   return {.num_threads = 2, .kv_type = kv_type, .max_positions = model.max_positions};
 }
 
-TEST_CASE("each architecture has the logits and the greedy ids of transformers, of F32 and of F16") {
+TEST_CASE("each architecture has the logits and the greedy ids of transformers, of F32, F16 and BF16") {
   for (const GoldenModel& model : kGoldenModels) {
     CAPTURE(model.golden);
     const Golden golden(model);
@@ -36,9 +36,12 @@ TEST_CASE("each architecture has the logits and the greedy ids of transformers, 
     CHECK(golden.difference(usual_logits, "f32").max < kMaxOfF16Cache);
     CHECK(golden.greedy_of(usual_logits) == golden.greedy());
 
-    const TemporaryFile halves(f16_bytes(model));
-    CpuHarness of_halves(halves.path(), with_cache(model, KvType::kF32));
-    CHECK(same_bits(of_halves.run(golden.ids(), kChunk), logits));
+    for (const TensorType type : {TensorType::kF16, TensorType::kBF16}) {
+      CAPTURE(type_name(type));
+      const TemporaryFile narrow(bytes_in(type, model));
+      CpuHarness of_narrow(narrow.path(), with_cache(model, KvType::kF32));
+      CHECK(same_bits(of_narrow.run(golden.ids(), kChunk), logits));
+    }
   }
 }
 
@@ -56,6 +59,25 @@ TEST_CASE("each architecture is near the logits of transformers with weights of 
     CAPTURE(difference.mean);
     CHECK(difference.max < kOfBytes.max);
     CHECK(difference.mean < kOfBytes.mean);
+  }
+}
+
+// 32 weights of a block have one scale, and the largest of them is 8 of it.
+TEST_CASE("each architecture is near the logits of transformers with weights quantised to Q4_0") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const Golden golden(model);
+    for (const ActivationType activations : {ActivationType::kF32, ActivationType::kI8}) {
+      CpuHarness harness(
+          quantised(f32_path(model), TensorType::kQ4_0),
+          {.kv_type = KvType::kF32, .activations = activations, .max_positions = model.max_positions});
+      const Golden::Difference difference = golden.difference(harness.run(golden.ids(), kChunk), "q4_0");
+      CAPTURE(difference.max);
+      CAPTURE(difference.mean);
+      const bool is_exact = activations == ActivationType::kF32;
+      CHECK(difference.max < (is_exact ? kMaxOfFloats : kOfBytes.max));
+      CHECK(difference.mean < (is_exact ? kMaxOfFloats : kOfBytes.mean));
+    }
   }
 }
 

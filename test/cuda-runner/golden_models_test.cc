@@ -28,14 +28,20 @@ TEST_CASE("golden models: each architecture has the logits and greedy ids of tra
 }
 
 TEST_CASE(
-    "golden models: each architecture has the bits of the CPU, with weights of F32, F16 and Q8_0, and from "
-    "folders") {
+    "golden models: each architecture has the bits of the CPU, with weights of F32, F16, BF16, Q8_0 and "
+    "Q4_0, and from folders") {
   for (const GoldenModel& model : kGoldenModels) {
     CAPTURE(model.golden);
     const std::vector<uint32_t> ids = Golden(model).ids();
-    const TemporaryFile halves(f16_bytes(model));
+    const TemporaryFile halves(bytes_in(TensorType::kF16, model));
+    const TemporaryFile brains(bytes_in(TensorType::kBF16, model));
     const std::string folder = golden_model_path(model.name);
-    for (const std::string& path : {f32_path(model), q8_0_path(model), halves.path(), folder}) {
+    const Result<ModelFile> q4_0 = quantised(f32_path(model), TensorType::kQ4_0);
+    ModelHarness gpu_q4_0(q4_0, make_cuda_backend({}), kBlockSize, 3, model.max_positions);
+    ModelHarness cpu_q4_0(q4_0, make_cpu_backend({.num_threads = 2}), 16, 0, model.max_positions);
+    REQUIRE(same_bits(gpu_q4_0.run(ids, 50), cpu_q4_0.run(ids, 64)));
+    for (const std::string& path :
+         {f32_path(model), q8_0_path(model), halves.path(), brains.path(), folder}) {
       CAPTURE(path);
       ModelHarness gpu = on_gpu(path, model, {});
       ModelHarness cpu(path, make_cpu_backend({.num_threads = 2}), 16, 0, model.max_positions);

@@ -152,7 +152,7 @@ int run_program(int argc, const char* const* argv, const Contender& contender) {
       ->capture_default_str();
   app.add_option("--seed", flags.seed, "Of the cases; default: another one each time");
   app.add_option("--case", flags.only_case, "Run this one only");
-  app.add_option("--model", flags.model, "A GGUF file in place of the tiny models");
+  app.add_option("--model", flags.model, "A GGUF file or folder in place of the tiny models");
   CLI11_PARSE(app, argc, argv);
   return run(contender, flags);
 }

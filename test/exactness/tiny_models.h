@@ -1,5 +1,5 @@
 // A model file for each kind of weights, in shapes that differ in all that shapes can differ in, and one of
-// each architecture.
+// each architecture, as a GGUF file and as a folder of Hugging Face's.
 #pragma once
 
 #include <memory>
@@ -38,9 +38,12 @@ class TinyModels {
   std::vector<std::string> paths() const {
     std::vector<std::string> paths;
     for (const auto& file : files_) paths.push_back(file->path());
+    const std::string golden = std::string(RUNNEL_SOURCE_DIR) + "/test/golden/models/";
     for (const char* name : {"llama3-f32", "mistral-q8_0", "qwen2-f32", "qwen3-q8_0", "gpt2-q8_0", "gpt2-f32",
                              "gemma3-q8_0", "phi3-q8_0", "qwen3moe-q8_0", "qwen3moe-f32"})
-      paths.push_back(std::string(RUNNEL_SOURCE_DIR) + "/test/golden/models/" + name + ".gguf");
+      paths.push_back(golden + name + ".gguf");
+    for (const char* name : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe"})
+      paths.push_back(golden + name);
     return paths;
   }
 

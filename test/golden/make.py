@@ -8,7 +8,8 @@ For each model of MODELS, in test/golden/models:
     NAME.json                       ids, greedy ids and logits of transformers' own class, eager and in single precision
 
 Weights are drawn so that they are the same numbers in F32, F16 and BF16: one reference serves files of the three. The
-Q8_0 file has a reference of its own, computed with the weights that it holds. Greedy ids are of models whose logits lie
+Q8_0 file has a reference of its own, computed with the weights that it holds, and so have the F32 weights quantised to Q4_0,
+as runners do it when they load them. Greedy ids are of models whose logits lie
 well apart, so that the order of sums decides nothing.
 
     python3 -m venv v && v/bin/pip install -r test/golden/requirements.txt && v/bin/python test/golden/make.py [NAME...]
@@ -252,7 +253,8 @@ def rows_of(logits, positions):
 
 
 def golden_of(model, quantised, prompt):
-    """None where two logits are too near each other."""
+    """quantised: the model with the weights of each kind of file.
+    None where two logits are too near each other."""
     greedy_ids, margin = greedy(model, prompt)
     if margin < MIN_MARGIN or len(set(greedy_ids)) < 4:
         return None
@@ -260,7 +262,7 @@ def golden_of(model, quantised, prompt):
     positions = sorted({0, 1, 31, 32, 63, len(prompt) - 1, len(ids) - 1})
     return {"prompt": prompt, "greedy": greedy_ids, "positions": positions,
             "logits": rows_of(logits_of(model, ids), positions),
-            "logits_q8_0": rows_of(logits_of(quantised, ids), positions)}
+            **{f"logits_{kind}": rows_of(logits_of(one, ids), positions) for kind, one in quantised.items()}}
 
 
 # --- GPT-2 step by step -------------------------------------------------------------------------------------------
@@ -317,10 +319,12 @@ def make(name):
     config._experts_implementation = "eager"
     q8_0, f32 = gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.F32
     for seed in range(1, 1000):
-        model, quantised = kind_of_model(config).float().eval(), kind_of_model(config).float().eval()
-        for one in (model, quantised):
+        model, *quantised = (kind_of_model(config).float().eval() for _ in range(3))
+        for one in (model, *quantised):
             draw_weights(one, seed)
-        quantise_weights(quantised, q8_0)
+        quantised = {"q8_0": quantised[0], "q4_0": quantised[1]}
+        quantise_weights(quantised["q8_0"], q8_0)
+        quantise_weights(quantised["q4_0"], gguf.GGMLQuantizationType.Q4_0)
         rng = np.random.default_rng(seed)
         golden = {label: golden_of(model, quantised, rng.integers(0, VOCAB, count).tolist())
                   for label, count in prompts.items()}
@@ -329,7 +333,7 @@ def make(name):
     else:
         sys.exit(f"{name}: no seed has logits that lie well apart")
     write_gguf(FOLDER / f"{name}-f32.gguf", name, model, architecture, f32)
-    write_gguf(FOLDER / f"{name}-q8_0.gguf", name, quantised, architecture, q8_0)
+    write_gguf(FOLDER / f"{name}-q8_0.gguf", name, quantised["q8_0"], architecture, q8_0)
     for label, one in golden.items():
         (FOLDER / f"{'-'.join(filter(None, (name, label)))}.json").write_text(json.dumps(one) + "\n")
     if architecture == "gpt2":
