@@ -116,7 +116,7 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 check: build model all-vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
-	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-commands fuzz-events
+	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
 	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty volta-check nvcc-objects cuda_host

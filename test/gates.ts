@@ -37,6 +37,7 @@ export function sideBySide(sanitized: string): readonly AdmissionGate[] {
   return [
     program('kernels for compute capability 7.0', [VOLTA_CHECK], { kernels: 50 }),
     program('hostile model files', [`${sanitized}/fuzz-gguf`, '--units', '200000'], { files: 200_000 }),
+    program('hostile model folders', [`${sanitized}/fuzz-folder`, '--units', '100000'], { folders: 100_000 }),
     program('hostile frames towards the runner', [`${sanitized}/fuzz-commands`, '--units', '1000000'], {
       frames: 1_000_000,
     }),

@@ -69,7 +69,7 @@ class FolderReader {
     hash_ = hash_of_head(config->bytes());
     if (const auto read = read_weights(); !read) return read.error();
     model_.entries = std::move(config_.entries);
-    for (auto& [name, factors] : config_.factors) add_computed(name, std::move(factors));
+    for (FolderConfig::Factors& factors : config_.factors) add_computed(std::move(factors));
     if (const auto checked = check_ends(); !checked) return checked.error();
     return std::move(model_);
   }
@@ -168,14 +168,19 @@ class FolderReader {
     }
     if (!names_.insert(view.name).second) return error_of(path, what + " twice");
     if (arrangement.kind != Arrangement::kSame) model_.others.emplace(view.name, arrangement);
+    model_.own_names.emplace(view.name, tensor.name);
     model_.tensors.push_back(std::move(view));
     return {};
   }
 
-  void add_computed(const std::string& name, std::vector<float> values) {
-    const std::vector<float>& kept = model_.computed.emplace_back(std::move(values));
-    model_.tensors.push_back(
-        {name, TensorType::kF32, 1, {kept.size(), 1, 1, 1}, std::as_bytes(std::span(kept))});
+  void add_computed(FolderConfig::Factors factors) {
+    const std::vector<float>& kept = model_.computed.emplace_back(std::move(factors.values));
+    model_.own_names.emplace(factors.name, std::move(factors.key));
+    model_.tensors.push_back({std::move(factors.name),
+                              TensorType::kF32,
+                              1,
+                              {kept.size(), 1, 1, 1},
+                              std::as_bytes(std::span(kept))});
   }
 
   // What is around the layers.

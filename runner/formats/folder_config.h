@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "runner/formats/model_file.h"
@@ -20,7 +19,12 @@ struct FolderConfig {
   uint64_t vocab_size = 0;  // 0: it does not say
   bool is_tied = false;     // the head multiplies by the embedding
   // Tensors that GGUF has for what is numbers here.
-  std::vector<std::pair<std::string, std::vector<float>>> factors;
+  struct Factors {
+    std::string name;
+    std::string key;  // where the numbers come from
+    std::vector<float> values;
+  };
+  std::vector<Factors> factors;
 };
 
 // The configuration as transformers reads it, of the architectures in it that are computed; of others the

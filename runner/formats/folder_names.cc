@@ -71,6 +71,19 @@ std::optional<std::string_view> look_up(const Name (&names)[kSize], std::string_
   return std::nullopt;
 }
 
+// The row of this architecture goes before one of all.
+template <size_t kSize>
+std::optional<std::string_view> look_up_gguf(const Name (&names)[kSize], std::string_view gguf,
+                                             std::string_view architecture) {
+  std::optional<std::string_view> found;
+  for (const Name& one : names) {
+    if (one.gguf != gguf) continue;
+    if (one.architecture == architecture) return one.folder;
+    if (!found && one.architecture.empty() && architecture != "gpt2") found = one.folder;
+  }
+  return found;
+}
+
 // Takes the digits off the front of the text, which a point follows; nothing if it begins otherwise.
 std::optional<std::string_view> take_number(std::string_view& text) {
   constexpr size_t kMaxDigits = 6;
@@ -99,6 +112,24 @@ std::optional<std::string> layer_name_of(std::string_view name, std::string_view
   }
   const auto found = look_up(kLayerNames, name, architecture);
   return found ? std::optional<std::string>(*found) : std::nullopt;
+}
+
+// Of "ffn_up.3" and "ffn_up_exps": "mlp.experts.3.up_proj" and "mlp.experts.0.up_proj".
+std::optional<std::string> folder_layer_name_of(std::string_view gguf, std::string_view architecture) {
+  constexpr std::string_view kAll = "_exps";
+  std::string_view expert;
+  if (const size_t point = gguf.rfind('.'); point != std::string_view::npos) {
+    expert = gguf.substr(point + 1);
+    gguf = gguf.substr(0, point);
+  } else if (gguf.ends_with(kAll)) {
+    expert = "0";
+    gguf.remove_suffix(kAll.size());
+  }
+  const std::optional<std::string_view> found = look_up_gguf(kLayerNames, gguf, architecture);
+  if (!found || expert.empty()) return found ? std::optional<std::string>(*found) : std::nullopt;
+  constexpr std::string_view kFeedForward = "mlp.";
+  if (!found->starts_with(kFeedForward)) return std::nullopt;
+  return join({"mlp.experts", expert, found->substr(kFeedForward.size())});
 }
 
 Arrangement::Kind kind_of(std::string_view gguf, std::string_view type, std::string_view architecture) {
@@ -130,6 +161,22 @@ std::optional<FolderName> gguf_name_of(std::string_view name, std::string_view a
   const std::optional<std::string> found = layer_name_of(stem, architecture);
   if (!found) return std::nullopt;
   return FolderName{join({"blk", *layer, *found, type}), kind_of(*found, type, architecture)};
+}
+
+std::optional<std::string> folder_name_of(std::string_view gguf_name, std::string_view architecture) {
+  const size_t point = gguf_name.rfind('.');
+  if (point == std::string_view::npos) return std::nullopt;
+  const std::string_view type = gguf_name.substr(point + 1);
+  std::string_view stem = gguf_name.substr(0, point);
+  const bool is_gpt2 = architecture == "gpt2";
+  if (const auto found = look_up_gguf(kModelNames, stem, architecture))
+    return is_gpt2 && *found != "lm_head" ? join({"transformer", *found, type}) : join({*found, type});
+  if (!take_prefix(stem, "blk.")) return std::nullopt;
+  const std::optional<std::string_view> layer = take_number(stem);
+  if (!layer) return std::nullopt;
+  const std::optional<std::string> found = folder_layer_name_of(stem, architecture);
+  if (!found) return std::nullopt;
+  return join({is_gpt2 ? "transformer.h" : "model.layers", *layer, *found, type});
 }
 
 }  // namespace runnel

@@ -17,5 +17,8 @@ struct FolderName {
 
 // Nothing for a tensor that no model of the architecture has.
 std::optional<FolderName> gguf_name_of(std::string_view name, std::string_view architecture);
+// The other way round, as newer folders have it: of a tensor that GGUF has for all experts, the first
+// expert's.
+std::optional<std::string> folder_name_of(std::string_view gguf_name, std::string_view architecture);
 
 }  // namespace runnel

@@ -64,7 +64,7 @@ void read_llama3(FolderValues& values, const json& scaling, double theta) {
     const double smooth = std::clamp((*original / wave - *low) / (*high - *low), 0.0, 1.0);
     factors.push_back(static_cast<float>(1.0 / ((1.0 - smooth) / *factor + smooth)));
   }
-  if (!factors.empty()) values.found().factors.emplace_back("rope_freqs.weight", std::move(factors));
+  if (!factors.empty()) values.found().factors.push_back({"rope_freqs.weight", "factor", std::move(factors)});
 }
 
 void read_longrope(FolderValues& values, const json& scaling) {
@@ -78,7 +78,7 @@ void read_longrope(FolderValues& values, const json& scaling) {
         factors.push_back(value.is_number() ? value.get<float>() : std::numeric_limits<float>::quiet_NaN());
     }
     if (factors.empty()) return values.refuse("lacks " + std::string(name) + ", a list of numbers");
-    values.found().factors.emplace_back(tensor, std::move(factors));
+    values.found().factors.push_back({tensor, name, std::move(factors)});
   }
   const auto original = FolderValues::number_in({&config, &scaling}, "original_max_position_embeddings");
   const auto longest = FolderValues::number_in({&config}, "max_position_embeddings");

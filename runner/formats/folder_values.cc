@@ -40,7 +40,7 @@ std::optional<uint64_t> FolderValues::count(const char* name) const {
 std::optional<double> FolderValues::number_in(std::initializer_list<const json*> objects, const char* name) {
   for (const json* object : objects) {
     const json* value = find_in(*object, name);
-    if (value != nullptr && value->is_number()) return value->get<double>();
+    if (value != nullptr) return value->is_number() ? std::optional(value->get<double>()) : std::nullopt;
   }
   return std::nullopt;
 }

@@ -26,7 +26,7 @@ class FolderValues {
   const nlohmann::json* find(const char* name) const { return find_in(config_, name); }
   // A whole number that is not negative; nothing where there is none.
   std::optional<uint64_t> count(const char* name) const;
-  // A number, of the first object that has it.
+  // A number, of the first object that has the name; nothing where it is no number there.
   static std::optional<double> number_in(std::initializer_list<const nlohmann::json*> objects,
                                          const char* name);
   // Whether it is there and not false.

@@ -20,7 +20,8 @@ Result<ModelContents> read_gguf(const ModelFiles& files) {
                       .entries = {},
                       .tensors = {},
                       .others = {},
-                      .computed = {}};
+                      .computed = {},
+                      .own_names = {}};
   GgufContents all;
   uint64_t hash = 0;
   for (uint32_t part = 0; part < num_parts; ++part) {

@@ -25,6 +25,8 @@ struct ModelContents {
   std::vector<TensorView> tensors;                         // names are unique
   std::map<std::string, Arrangement, std::less<>> others;  // by name, those that do not lie as GGUF has them
   std::list<std::vector<float>> computed;                  // tensors that no file has: views are of these
+  // By name, what the tensors of a folder are called there; of computed ones the key of its configuration.
+  std::map<std::string, std::string, std::less<>> own_names;
 };
 
 // Errors: kBadModel, kSystem; the message names the path and the fault.

@@ -1,9 +1,12 @@
 #include "runner/formats/model_file.h"
 
+#include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
 #include "runner/check.h"
+#include "runner/formats/folder_names.h"
 #include "runner/formats/model_contents.h"
 #include "runner/formats/quantize.h"
 #include "runner/formats/quoted.h"
@@ -75,6 +78,33 @@ Arrangement ModelFile::arrangement_of(const TensorView& tensor) const {
   return found == state_->contents.others.end() ? Arrangement() : found->second;
 }
 
+std::string ModelFile::what_of(std::string_view name) const {
+  std::string own(name);
+  if (const auto found = state_->contents.own_names.find(name); found != state_->contents.own_names.end()) {
+    own = found->second;
+    const TensorView* tensor = find_tensor(name);
+    const bool is_computed = std::ranges::any_of(state_->contents.computed, [&](const auto& values) {
+      return tensor != nullptr && std::as_bytes(std::span(values)).data() == tensor->data.data();
+    });
+    if (is_computed) return own + " of its configuration";
+  } else if (!gguf_version()) {
+    own = folder_name_of(name, text("general.architecture").value_or("")).value_or(own);
+  }
+  return "tensor " + quoted(own);
+}
+
+std::string ModelFile::shape_text(std::string_view name, uint32_t num_dims,
+                                  const std::array<uint64_t, 4>& shape) const {
+  std::vector<uint64_t> sizes(shape.begin(), shape.begin() + num_dims);
+  const auto other = state_->contents.others.find(name);
+  const bool is_transposed =
+      other != state_->contents.others.end() && other->second.kind == Arrangement::kTransposed;
+  if (!gguf_version() && !is_transposed) std::ranges::reverse(sizes);  // columns last
+  std::string text;
+  for (const uint64_t size : sizes) text += (text.empty() ? "(" : ", ") + std::to_string(size);
+  return text + ")";
+}
+
 std::optional<uint64_t> ModelFile::unsigned_integer(std::string_view key) const {
   const GgufValue* value = find(key);
   if (value == nullptr) return std::nullopt;
@@ -108,7 +138,7 @@ Result<void> ModelFile::quantize(TensorType type) {
   CHECK(!state_->quantized);
   state_->quantized = type;
   for (const TensorView& tensor : tensors()) {
-    const std::string what = path() + " has tensor " + quoted(tensor.name) + " of ";
+    const std::string what = path() + " has " + what_of(tensor.name) + " of ";
     if (is_quantised(tensor.type)) {
       return Error{ExitCode::kUsage,
                    what + std::string(type_name(tensor.type)) + "; --quantize is for weights of floats."};

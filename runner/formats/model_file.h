@@ -5,6 +5,7 @@
 // inside its file before it is handed out.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -62,6 +63,13 @@ class ModelFile {
   const TensorView* find_tensor(std::string_view name) const;
   // Of a tensor of this file: what is to be done before its values are GGUF's.
   Arrangement arrangement_of(const TensorView& tensor) const;
+  // What of the file a tensor is, for messages, under the file's own name: "tensor "model.norm.weight"" of
+  // GGUF's "output_norm.weight" in a folder, of which some are numbers of its configuration. There need not
+  // be such a tensor.
+  std::string what_of(std::string_view name) const;
+  // The first num_dims sizes of a tensor's shape as the file writes them: "(64, 272)".
+  std::string shape_text(std::string_view name, uint32_t num_dims,
+                         const std::array<uint64_t, 4>& shape) const;
   // Typed look-ups; nullopt when the key is absent or of another type.
   std::optional<uint64_t> unsigned_integer(std::string_view key) const;
   std::optional<double> number(std::string_view key) const;

@@ -13,8 +13,9 @@
 
 namespace runnel {
 
-inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 inline constexpr uint64_t kMaxSafetensorsTensors = 65'536;  // of a file
+// 512 bytes for each tensor, several times what one takes: a hostile header is read within a second.
+inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 512 * kMaxSafetensorsTensors;
 inline constexpr uint64_t kMaxSafetensorsDims = 8;
 
 struct SafetensorsTensor {

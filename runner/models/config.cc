@@ -65,7 +65,7 @@ Result<double> rope_factor(const HyperParameters& parameters, const Architecture
 
 Result<uint32_t> vocabulary_size(const ModelFile& file, const HyperParameters& parameters) {
   const TensorView* embedding = file.find_tensor("token_embd.weight");
-  if (embedding == nullptr) return parameters.error("lacks tensor \"token_embd.weight\"");
+  if (embedding == nullptr) return parameters.error("lacks " + file.what_of("token_embd.weight"));
   const uint64_t rows = embedding->rows();
   if (rows > kMaxVocabSize) {
     return parameters.error("has a vocabulary of " + std::to_string(rows) + " tokens; at most " +

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "runner/check.h"
-#include "runner/formats/quoted.h"
 #include "runner/numerics.h"
 
 namespace runnel {
@@ -30,12 +29,12 @@ std::vector<float> rope_factors(const std::string& name, const ModelConfig& conf
   constexpr double kMaxAngle = 1 << 20;  // up to which sin_cos_f64 is exact enough
   constexpr float kMaxFactor = 1e6f;
   if (config.rope_factor != 1.0)
-    loader.refuse("has both a factor for all positions and tensor " + quoted(name) + ", one for each pair");
+    loader.refuse("has both a factor for all positions and " + loader.what_of(name) + ", one for each pair");
   std::vector<float> factors = loader.values(name, config.rotary_dim / 2);
   const double min_factor = config.context_length / kMaxAngle;
   for (const float factor : factors) {
     if (factor >= min_factor && factor <= kMaxFactor) continue;
-    loader.refuse("has " + std::to_string(factor) + " in tensor " + quoted(name) +
+    loader.refuse("has " + std::to_string(factor) + " in " + loader.what_of(name) +
                   ", outside of what can be computed with");
     return {};
   }

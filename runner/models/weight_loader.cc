@@ -5,19 +5,9 @@
 
 #include "runner/formats/dequantize.h"
 #include "runner/formats/quantize.h"
-#include "runner/formats/quoted.h"
 
 namespace runnel {
 namespace {
-
-std::string describe_shape(uint32_t num_dims, const std::array<uint64_t, 4>& shape) {
-  std::string text;
-  for (uint32_t dim = 0; dim < num_dims; ++dim) {
-    text += dim == 0 ? "(" : ", ";
-    text += std::to_string(shape[dim]);
-  }
-  return text + ")";
-}
 
 // So many weights, stored as this type.
 uint64_t bytes_as(TensorType type, const TensorView& tensor) {
@@ -55,12 +45,12 @@ const TensorView* WeightLoader::take(const std::string& name, uint32_t num_dims,
   if (!status_) return nullptr;
   const TensorView* tensor = file_.find_tensor(name);
   if (tensor == nullptr) {
-    refuse("lacks tensor " + quoted(name));
+    refuse("lacks " + what_of(name));
     return nullptr;
   }
   if (tensor->num_dims != num_dims || tensor->shape != shape) {
-    refuse("has tensor " + quoted(name) + " of shape " + describe_shape(tensor->num_dims, tensor->shape) +
-           "; " + describe_shape(num_dims, shape) + " was expected");
+    refuse("has " + what_of(name) + " of shape " + file_.shape_text(name, tensor->num_dims, tensor->shape) +
+           "; " + file_.shape_text(name, num_dims, shape) + " was expected");
     return nullptr;
   }
   used_.insert(tensor);
@@ -157,7 +147,7 @@ TensorView WeightLoader::rows_of_experts(const MatrixSpec& spec, uint64_t column
     const TensorView* tensor = take(name_of(expert), 2, {columns, spec.rows, 1, 1});
     if (tensor == nullptr) return {};
     if (expert > 0 && tensor->type != stored.back().type) {
-      refuse("has tensor " + quoted(tensor->name) + " of another type than those of other experts");
+      refuse("has " + what_of(tensor->name) + " of another type than those of other experts");
       return {};
     }
     stored.push_back(*tensor);
@@ -186,7 +176,7 @@ const TensorView* WeightLoader::append(const VectorSpec& spec, std::vector<float
   const TensorView* tensor = take(spec.name, 1, {spec.size, 1, 1, 1});
   if (tensor == nullptr) return nullptr;
   if (is_quantised(tensor->type)) {
-    fail({ExitCode::kBadModel, file_.path() + ": tensor " + quoted(spec.name) + " of type " +
+    fail({ExitCode::kBadModel, file_.path() + ": " + what_of(spec.name) + " of type " +
                                    std::string(type_name(tensor->type)) +
                                    " is no vector of F32, F16 or BF16, as it would have to be."});
     return nullptr;
@@ -230,7 +220,7 @@ Result<void> WeightLoader::finish() const {
   if (!status_) return status_;
   for (const TensorView& tensor : file_.tensors()) {
     if (used_.contains(&tensor)) continue;
-    return Error{ExitCode::kBadModel, file_.path() + " has tensor " + quoted(tensor.name) +
+    return Error{ExitCode::kBadModel, file_.path() + " has " + what_of(tensor.name) +
                                           ", for which this architecture has no use here; a model that needs "
                                           "it (other biases, adapters) is not supported."};
   }

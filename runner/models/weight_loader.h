@@ -52,6 +52,8 @@ class WeightLoader {
   WeightHandle vector(const std::string& name, uint64_t size) { return vector({{name, size}}); }
   // A vector of F32, F16 or BF16 for the model itself; empty after a failure.
   std::vector<float> values(const std::string& name, uint64_t size);
+  // What the file calls a tensor, for messages: see ModelFile.
+  std::string what_of(std::string_view name) const { return file_.what_of(name); }
   // A failure of the model's own: "FILE sentence.".
   void refuse(const std::string& sentence);
 

@@ -107,6 +107,45 @@ TEST_CASE("hyper-parameters that one architecture has are checked as all are") {
         }).starts_with("has gemma3.rope.freq_base_swa 0.5"));
 }
 
+TEST_CASE("hostile values of every hyper-parameter of every architecture are refused, or change nothing") {
+  const std::function<void(GgufWriter&, const std::string&)> changes[] = {
+      [](GgufWriter& w, const std::string& key) { w.remove(key); },
+      [](GgufWriter& w, const std::string& key) { w.u32(key, 0); },
+      [](GgufWriter& w, const std::string& key) { w.u32(key, 1); },
+      [](GgufWriter& w, const std::string& key) { w.u32(key, 0xffffffff); },
+      [](GgufWriter& w, const std::string& key) { w.entry(key, kGgufUint64, raw(~uint64_t{0})); },
+      [](GgufWriter& w, const std::string& key) { w.entry(key, kGgufInt32, raw<int32_t>(-1)); },
+      [](GgufWriter& w, const std::string& key) { w.f32(key, 0.0f); },
+      [](GgufWriter& w, const std::string& key) { w.f32(key, -1.5f); },
+      [](GgufWriter& w, const std::string& key) { w.f32(key, 1e30f); },
+      [](GgufWriter& w, const std::string& key) { w.f32(key, std::nanf("")); },
+      [](GgufWriter& w, const std::string& key) { w.f32(key, HUGE_VALF); },
+      [](GgufWriter& w, const std::string& key) { w.text(key, "yarn"); },
+      [](GgufWriter& w, const std::string& key) { w.entry(key, kGgufBool, raw<uint8_t>(1)); },
+      [](GgufWriter& w, const std::string& key) { w.array(key, kGgufUint32, 2, std::string(8, '\1')); },
+  };
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.name);
+    const Result<ModelFile> file = ModelFile::open(f32_path(model));
+    REQUIRE(file.ok());
+    const GgufWriter whole = writer_of(f32_path(model));
+    const std::string prefix = *file->text("general.architecture") + ".";
+    size_t num_keys = 0;
+    size_t num_refused = 0;
+    for (const GgufEntry& entry : file->entries()) {
+      if (!entry.key.starts_with(prefix)) continue;
+      ++num_keys;
+      for (const auto& change : changes) {
+        CAPTURE(entry.key);
+        GgufWriter bent = whole;
+        change(bent, entry.key);
+        num_refused += outcome_of(bent) != "accepted";
+      }
+    }
+    CHECK(num_refused > num_keys * std::size(changes) / 2);
+  }
+}
+
 TEST_CASE("factors of a rope that cannot be computed with are refused by name") {
   for (const float bad : {0.0f, -1.0f, 1e-5f, 1e9f, std::nanf(""), HUGE_VALF}) {
     CAPTURE(bad);
