@@ -1,15 +1,17 @@
-import { stat } from 'node:fs/promises';
-import { identifyingFile } from './huggingface/folder-files.ts';
 import { loadModel } from './load-model.ts';
-import { identityOf, type Model } from './model.ts';
+import type { Model } from './model.ts';
+import { modelIdentity } from './model-identity.ts';
 
 /**
- * The model that a gateway serves from one path. It is read again when its file has changed, so that a file mended or
- * replaced under a running gateway is served as it is now. Whether a runner has read the same is backend/same-model.ts's.
+ * The model that a gateway serves from one path. It is read again when one of its files has changed, so that a file
+ * mended or replaced under a running gateway is served as it is now. Whether a runner has read the same is
+ * runner/backends/same-model.ts's.
  */
 export class ModelSlot {
   readonly path: string;
   #model: Model | undefined;
+  /** Of the files before they were read. */
+  #identity = '';
 
   constructor(path: string) {
     this.path = path;
@@ -24,16 +26,14 @@ export class ModelSlot {
   async refresh(): Promise<void> {
     if (await this.holds(this.path)) return;
     this.close();
+    this.#identity = await modelIdentity(this.path);
     this.#model = await loadModel(this.path);
   }
 
   /** Whether this is what would be read from that path now. */
   async holds(path: string): Promise<boolean> {
     if (path !== this.path || this.#model === undefined) return false;
-    // Without such a file loadModel says so in its own words.
-    const stats = await stat(identifyingFile(path), { bigint: true }).catch(() => undefined);
-    if (stats === undefined || this.#model === undefined) return false;
-    return identityOf(stats) === this.#model.file && stats.dev === this.#model.device;
+    return (await modelIdentity(path)) === this.#identity && this.#model !== undefined;
   }
 
   /** Lets go of the model; those who have it may end what they are at. */

@@ -1,5 +1,5 @@
 import { existsSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import * as z from 'zod';
 import { FolderError } from './folder-error.ts';
 import { readAs } from './json-file.ts';
@@ -59,6 +59,11 @@ function requireShardName(name: unknown): string {
 export function identifyingFile(path: string): string {
   const inFolder = weightFiles.map((name) => join(path, name)).find((file) => existsSync(file));
   return inFolder ?? path;
+}
+
+/** Where a model's tokenizer is looked for: beside it, where the gateway was started, or beside the model's folder. */
+export function tokenizerFolders(folder: string): readonly string[] {
+  return [folder, resolve('.'), dirname(resolve(folder))];
 }
 
 /** Names of all files of the model in a folder; undefined unless it is whole. */

@@ -1,6 +1,6 @@
 /** A model in a folder as Hugging Face lays it out: config.json, tokenizer.json and weights as safetensors. */
 import { existsSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { dirname, join } from 'node:path';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { tablesOfTokenizerJson } from '../../tokenizer/huggingface/tokenizer-json.ts';
 import { requireKnownArchitecture } from '../architectures.ts';
@@ -8,7 +8,7 @@ import { identityOf } from '../model.ts';
 import type { ModelDescription } from '../model-description.ts';
 import { readConfig, readTokenizerConfig } from './config.ts';
 import { FolderError } from './folder-error.ts';
-import { identifyingFile, pickles, weightFiles, whyNoPickle } from './folder-files.ts';
+import { identifyingFile, pickles, tokenizerFolders, weightFiles, whyNoPickle } from './folder-files.ts';
 import { orFolderError, readText, readUtf8 } from './json-file.ts';
 
 /** Throws FolderError, TokenizerError or ModelFileError, and what reading itself throws. */
@@ -48,10 +48,8 @@ function weightsIn(folder: string): string {
   throw new FolderError(`there is neither ${weightFiles.join(' nor ')} in it`);
 }
 
-/** Beside the model, where the gateway was started, or beside the model's folder. */
 function findTokenizer(folder: string): string {
-  const name = 'tokenizer.json';
-  const searched = [join(folder, name), resolve(name), join(dirname(resolve(folder)), name)];
+  const searched = tokenizerFolders(folder).map((place) => join(place, 'tokenizer.json'));
   const found = searched.find((file) => existsSync(file));
   if (found !== undefined) return found;
   throw new FolderError(`Tokenizer not found. Searched paths: ${searched.join(', ')}`);

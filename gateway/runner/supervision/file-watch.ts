@@ -1,19 +1,9 @@
 /**
- * Waits until a file is another one than it was: other device, inode, size or time of modification. It polls, because
- * no notice from the kernel covers all file systems that models lie on.
+ * Waits until a file of a model is another one than it was: other device, inode, size or time of modification. It polls,
+ * because no notice from the kernel covers all file systems that models lie on.
  */
-import { stat } from 'node:fs/promises';
+import { modelIdentity } from '../../models/model-identity.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
-
-/** Never rejects: a file that is not there, or not reachable, has an identity too, and its coming is a change. */
-export async function fileIdentity(path: string): Promise<string> {
-  try {
-    const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
-    return `${dev} ${ino} ${size} ${mtimeNs}`;
-  } catch (error) {
-    return `none: ${error instanceof Error && 'code' in error ? error.code : error}`;
-  }
-}
 
 export class FileWatch {
   readonly #path: string;
@@ -50,7 +40,7 @@ export class FileWatch {
   }
 
   async #poll(): Promise<void> {
-    const isChanged = (await fileIdentity(this.#path)) !== (await this.#before);
+    const isChanged = (await modelIdentity(this.#path)) !== (await this.#before);
     if (this.#isStopped) return;
     if (isChanged) this.#onChange();
     else this.#schedule();

@@ -1,3 +1,4 @@
+import { modelIdentity } from '../../models/model-identity.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import { readOomKills } from '../process/oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from '../process/process.ts';
@@ -6,7 +7,7 @@ import type { RunnerState } from '../runner.ts';
 import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
 import { type Death, type ExitPolicy, exitPolicy, type LoadFacts, loadFacts } from './exit-policy.ts';
-import { FileWatch, fileIdentity } from './file-watch.ts';
+import { FileWatch } from './file-watch.ts';
 import { LoadLog } from './load-log.ts';
 import { Replacement } from './replacement.ts';
 import type { RunnerEvent, RunnerEventName } from './runner-event.ts';
@@ -115,7 +116,7 @@ export class RunnerSupervisor {
     this.#watch?.stop();
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
-    this.#modelBefore = fileIdentity(plan.modelPath);
+    this.#modelBefore = modelIdentity(plan.modelPath);
     const prepared = plan.prepare?.() ?? Promise.resolve(undefined);
     this.#isPreparing = true;
     prepared.then(

@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { FileWatch, fileIdentity } from '../../../../gateway/runner/supervision/file-watch.ts';
+import { modelIdentity } from '../../../../gateway/models/model-identity.ts';
+import { FileWatch } from '../../../../gateway/runner/supervision/file-watch.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'runnel-file-watch-'));
@@ -32,7 +33,7 @@ fileWatch('sees a file come, grow, be replaced and go', async () => {
     () => rmSync(path),
   ];
   for (const change of changes) {
-    const before = await fileIdentity(path);
+    const before = await modelIdentity(path);
     const { changed } = changeOf(Promise.resolve(before));
     change();
     await changed;
@@ -40,7 +41,7 @@ fileWatch('sees a file come, grow, be replaced and go', async () => {
 });
 
 fileWatch('sees a change that came before it began to look', async () => {
-  const before = fileIdentity(path);
+  const before = modelIdentity(path);
   await before;
   writeFileSync(path, 'later');
   await changeOf(before).changed;
@@ -48,7 +49,7 @@ fileWatch('sees a change that came before it began to look', async () => {
 
 fileWatch('is silent without a change, and when it is stopped', async () => {
   let numChanges = 0;
-  const before = fileIdentity(path);
+  const before = modelIdentity(path);
   const silent = new FileWatch(path, before, 1, () => {
     numChanges += 1;
   });
