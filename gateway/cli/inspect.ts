@@ -55,6 +55,8 @@ export interface Inspection {
   readonly tokenizer: { readonly kind: string; readonly pre: string | null; readonly vocab_size: number };
   readonly chat_template: TemplateFacts | null;
   readonly num_parameters: number | null;
+  readonly rope_theta: number | null;
+  readonly layers: RunnerInspection['layers'] | null;
   readonly file_bytes: number | null;
   readonly tensors: RunnerInspection['tensors'] | null;
   readonly memory: {
@@ -136,11 +138,12 @@ function factsOf(model: Model) {
 /** told: by the runner, or why it says nothing. */
 function runnerFacts(told: RunnerInspection | string, batch: number) {
   if (typeof told === 'string') {
-    const unknown = { num_parameters: null, file_bytes: null, tensors: null, memory: null, device: null };
-    return { ...unknown, obstacle: told };
+    const shape = { num_parameters: null, rope_theta: null, layers: null };
+    return { ...shape, file_bytes: null, tensors: null, memory: null, device: null, obstacle: told };
   }
-  const { num_parameters, file_bytes, tensors, obstacle, device = null } = told;
-  return { num_parameters, file_bytes, tensors, memory: memoryOf(told, batch), device, obstacle };
+  const { num_parameters, rope_theta, layers, file_bytes, tensors, obstacle, device = null } = told;
+  const shape = { num_parameters, rope_theta, layers };
+  return { ...shape, file_bytes, tensors, memory: memoryOf(told, batch), device, obstacle };
 }
 
 function memoryOf(told: RunnerInspection, batch: number): Inspection['memory'] {
@@ -168,11 +171,48 @@ function textOf(inspection: Inspection): string {
     row('architecture', `${architecture}${parameters}`),
     ...tensorTexts(inspection).map((text) => row('tensors', text)),
     row('context', `${context_length} tokens`),
+    ...layerRows(inspection).map(([name, text]) => row(name, text)),
     row('tokenizer', `${tokenizer.kind}${pre}, ${tokenizer.vocab_size} tokens`),
     row('chat template', templateText(inspection.chat_template)),
     ...(memory === null ? [] : [row('memory', memoryText(memory))]),
     row('runs here', runsText(inspection)),
   ].join('\n');
+}
+
+/** Of what a model has and others do not; nothing where no runner says. */
+function layerRows({ layers, rope_theta }: Inspection): [string, string][] {
+  if (layers === null) return [];
+  const { positions, sliding_window, experts, norm, has_head_norms, has_output_norms } = layers;
+  const places = [...(has_head_norms ? ['of each head'] : []), ...(has_output_norms ? ['of outputs'] : [])];
+  const norms = norm === 'rms' ? 'root mean square' : 'layer norm';
+  const rotary = `rotary, theta ${rope_theta}${scalingText(layers.rope_scaling)}`;
+  return [
+    ['positions', positions === 'learned' ? 'learned' : rotary],
+    ...(sliding_window === null ? [] : [['window', windowText(sliding_window)] as [string, string]]),
+    ['norms', [norms, ...places.map((place) => `also ${place}`)].join(', ')],
+    ...(experts === null
+      ? []
+      : [
+          ['experts', `${experts.count} of width ${experts.ffn_size}, ${experts.used} for a token`] as [
+            string,
+            string,
+          ],
+        ]),
+  ];
+}
+
+function scalingText(scaling: NonNullable<Inspection['layers']>['rope_scaling']): string {
+  if (scaling === null) return '';
+  if (scaling.type === 'linear') return `, scaled by linear ${scaling.factor}`;
+  if (scaling.type === 'llama3') return ', scaled by llama3';
+  return `, scaled by longrope from ${scaling.original_context_length} tokens on`;
+}
+
+function windowText(window: NonNullable<NonNullable<Inspection['layers']>['sliding_window']>): string {
+  const { positions, global_every } = window;
+  const layers = global_every === undefined ? 'every layer' : `all layers but each ${global_every}th`;
+  const theta = window.rope_theta === undefined ? '' : `, theta ${window.rope_theta} there`;
+  return `${positions} tokens in ${layers}${theta}`;
 }
 
 function tensorTexts({ tensors }: Inspection): string[] {

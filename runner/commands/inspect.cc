@@ -35,6 +35,43 @@ StepWeights step_weights_of(std::span<const TensorView> tensors) {
   return weights;
 }
 
+// How positions are scaled before heads are rotated; null: they are not.
+ordered_json rope_scaling_of(const ModelFile& file, const ModelConfig& config) {
+  if (file.find_tensor("rope_factors_long.weight") != nullptr) {
+    return {{"type", "longrope"},
+            {"original_context_length", config.original_context_length},
+            {"magnitude", config.rope_magnitude}};
+  }
+  if (file.find_tensor("rope_freqs.weight") != nullptr) return {{"type", "llama3"}};
+  if (config.rope_factor != 1.0) return {{"type", "linear"}, {"factor", config.rope_factor}};
+  return nullptr;
+}
+
+// What tells the layers of one model from those of others.
+ordered_json layers_of(const ModelFile& file, const ModelConfig& config) {
+  const auto has = [&](const char* tensor) { return file.find_tensor(tensor) != nullptr; };
+  ordered_json window = nullptr;
+  if (config.sliding_window != 0) window = {{"positions", config.sliding_window}};
+  if (config.local_window != 0) {
+    window = {{"positions", config.local_window},
+              {"global_every", config.global_every},
+              {"rope_theta", config.local_rope_theta}};
+  }
+  ordered_json experts = nullptr;
+  if (config.num_experts != 0) {
+    experts = {{"count", config.num_experts},
+               {"used", config.num_used_experts},
+               {"ffn_size", config.expert_ffn_size}};
+  }
+  return {{"norm", has("blk.0.attn_norm.bias") ? "layer" : "rms"},
+          {"has_head_norms", has("blk.0.attn_q_norm.weight")},
+          {"has_output_norms", has("blk.0.post_attention_norm.weight")},
+          {"positions", has("position_embd.weight") ? "learned" : "rotary"},
+          {"rope_scaling", rope_scaling_of(file, config)},
+          {"sliding_window", window},
+          {"experts", experts}};
+}
+
 ordered_json describe(const ModelFile& file, const ModelConfig& config) {
   struct Total {
     uint64_t num_tensors = 0;
@@ -65,6 +102,7 @@ ordered_json describe(const ModelFile& file, const ModelConfig& config) {
           {"rotary_dim", config.rotary_dim},
           {"rope_theta", config.rope_theta},
           {"norm_epsilon", config.norm_epsilon},
+          {"layers", layers_of(file, config)},
           {"gguf_version", file.gguf_version() ? ordered_json(*file.gguf_version()) : ordered_json(nullptr)},
           {"file_bytes", file.file_bytes()},
           {"identity", file.identity()},
@@ -96,8 +134,13 @@ void add_plan(ordered_json& description, const Result<MemoryPlan>& plan) {
 void print_lines(const ordered_json& description, std::ostream& out) {
   for (const auto& [key, value] : description.items()) {
     if (key == "tensors" || value.is_null()) continue;
+    if (key == "layers") {
+      print_lines(value, out);
+      continue;
+    }
     out << key << ": " << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
   }
+  if (!description.contains("tensors")) return;
   for (const auto& [type, total] : description["tensors"].items())
     out << "tensors of " << type << ": " << total["tensors"] << ", " << total["bytes"] << " bytes\n";
 }

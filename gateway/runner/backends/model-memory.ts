@@ -8,8 +8,30 @@ const ANSWER_LIMITS = { timeoutMs: 60_000, maxBytes: 1024 * 1024 };
 const UNBOUNDED_BYTES = String(2n ** 62n);
 
 const bytes = z.number().min(0);
+const count = z.int().min(1);
+/** What tells the layers of one model from those of others. */
+const layers = z.object({
+  norm: z.enum(['rms', 'layer']),
+  has_head_norms: z.boolean(),
+  has_output_norms: z.boolean(),
+  positions: z.enum(['rotary', 'learned']),
+  rope_scaling: z
+    .discriminatedUnion('type', [
+      z.object({ type: z.literal('linear'), factor: z.number() }),
+      z.object({ type: z.literal('llama3') }),
+      z.object({ type: z.literal('longrope'), original_context_length: count, magnitude: z.number() }),
+    ])
+    .nullable(),
+  /** Of all layers, or of all but each global_every-th, which then have another rope_theta. */
+  sliding_window: z
+    .object({ positions: count, global_every: count.optional(), rope_theta: z.number().optional() })
+    .nullable(),
+  experts: z.object({ count, used: count, ffn_size: count }).nullable(),
+});
 const schema = z.object({
   num_parameters: bytes,
+  rope_theta: z.number(),
+  layers,
   file_bytes: bytes,
   tensors: z.record(z.string().max(64).transform(escapeControls), z.object({ tensors: bytes, bytes })),
   obstacle: z.string().max(4096).transform(escapeControls).nullable(),

@@ -11,6 +11,16 @@ const test = suite('inspect');
 
 const answer = {
   num_parameters: 1_500_000,
+  rope_theta: 10000,
+  layers: {
+    norm: 'rms',
+    has_head_norms: false,
+    has_output_norms: false,
+    positions: 'rotary',
+    rope_scaling: null,
+    sliding_window: null,
+    experts: null,
+  },
   file_bytes: 2_000_000,
   tensors: { Q8_0: { tensors: 3, bytes: 1_900_000 } },
   device: 'stand-in',
@@ -47,6 +57,8 @@ test('what the file and the runner say is told together', async () => {
       'architecture  llama, 1.5 million parameters',
       'tensors       3 of Q8_0, 1.9 MB',
       'context       512 tokens',
+      'positions     rotary, theta 10000',
+      'norms         root mean square',
       'tokenizer     gguf-bpe, pre smollm, 272 tokens',
       'chat template generation prompt',
       'memory        5.0 MB of 6.0 MB there for 4 requests of 512 tokens: weights 1.9 MB, KV cache 3.0 MB, a step 0.1 MB',
@@ -55,6 +67,46 @@ test('what the file and the runner say is told together', async () => {
     const args = readFileSync(directory.path('arguments'), 'utf8');
     assert.match(args, `inspect --json --model ${TINY_MODEL} --max-num-seqs 4`);
     assert.match(args, '--max-model-len 512');
+  });
+});
+
+test('windows, scaled positions, experts and norms are told', async () => {
+  await withDirectory(async (directory) => {
+    const told = async (layers: object): Promise<string[]> => {
+      const output = JSON.stringify({ ...answer, layers: { ...answer.layers, ...layers } });
+      const { stdout } = await inspect(directory, output, 0);
+      return stdout.split('\n').filter((line) => /^(positions|window|norms|experts)/.test(line));
+    };
+    assert.equal(await told({ positions: 'learned', norm: 'layer' }), [
+      'positions     learned',
+      'norms         layer norm',
+    ]);
+    const gemma = {
+      has_head_norms: true,
+      has_output_norms: true,
+      rope_scaling: { type: 'linear', factor: 8 },
+      sliding_window: { positions: 1024, global_every: 6, rope_theta: 1000 },
+    };
+    assert.equal(await told(gemma), [
+      'positions     rotary, theta 10000, scaled by linear 8',
+      'window        1024 tokens in all layers but each 6th, theta 1000 there',
+      'norms         root mean square, also of each head, also of outputs',
+    ]);
+    const longrope = { type: 'longrope', original_context_length: 4096, magnitude: 1.19 };
+    const moe = {
+      rope_scaling: longrope,
+      sliding_window: { positions: 4096 },
+      experts: { count: 128, used: 8, ffn_size: 768 },
+    };
+    assert.equal(await told(moe), [
+      'positions     rotary, theta 10000, scaled by longrope from 4096 tokens on',
+      'window        4096 tokens in every layer',
+      'norms         root mean square',
+      'experts       128 of width 768, 8 for a token',
+    ]);
+    assert.match((await told({ rope_scaling: { type: 'llama3' } }))[0] ?? '', 'scaled by llama3');
+    const { stdout } = await inspect(directory, JSON.stringify(answer), 0, '--json');
+    assert.equal((JSON.parse(stdout) as Inspection).layers, answer.layers);
   });
 });
 

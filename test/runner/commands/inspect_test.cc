@@ -3,23 +3,28 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "test/fixtures/golden_models.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
 namespace runnel::test {
 namespace {
 
-nlohmann::json inspected(const GgufWriter& writer) {
-  const TemporaryFile file(writer.bytes());
+std::string inspected(const std::string& path, bool json) {
   std::ostringstream out;
   const BackendFactory none{.kind = "none",
                             .make = [](const BackendOptions&) -> Result<std::unique_ptr<Backend>> {
                               return Error{ExitCode::kNoDevice, "There is no device."};
                             }};
   EngineFlags flags;
-  flags.model = file.path();
-  REQUIRE(inspect(flags, none, /*json=*/true, out).ok());
-  return nlohmann::json::parse(out.str());
+  flags.model = path;
+  REQUIRE(inspect(flags, none, json, out).ok());
+  return out.str();
+}
+
+nlohmann::json inspected(const GgufWriter& writer) {
+  const TemporaryFile file(writer.bytes());
+  return nlohmann::json::parse(inspected(file.path(), /*json=*/true));
 }
 
 // Of the tiny llama: q and o, k and v, and three of the feed-forward, in each of two layers.
@@ -47,6 +52,37 @@ TEST_CASE("inspect: an embedding with a head beside it is looked up, not read") 
   CHECK(head.data.size() == kEmbeddingBytes);
   CHECK(after["step_weight_bytes"] == before["step_weight_bytes"]);
   CHECK(after["layer_matrix_parameters"] == kLayerParameters);
+}
+
+TEST_CASE("inspect: windows, scaled positions, experts and norms are told, of files and of folders") {
+  using nlohmann::json;
+  const auto layers = [](const std::string& name) {
+    return json::parse(inspected(golden_model_path(name), /*json=*/true))["layers"];
+  };
+  for (const GoldenModel& model : kGoldenModels)
+    CHECK(layers(model.name) == layers(model.name + "-f32.gguf"));
+  CHECK(layers("qwen2") == json{{"norm", "rms"},
+                                {"has_head_norms", false},
+                                {"has_output_norms", false},
+                                {"positions", "rotary"},
+                                {"rope_scaling", nullptr},
+                                {"sliding_window", nullptr},
+                                {"experts", nullptr}});
+  CHECK(layers("gpt2")["norm"] == "layer");
+  CHECK(layers("gpt2")["positions"] == "learned");
+  CHECK(layers("llama3")["rope_scaling"] == json{{"type", "llama3"}});
+  CHECK(layers("phi3")["rope_scaling"]["type"] == "longrope");
+  CHECK(layers("phi3")["rope_scaling"]["original_context_length"] == 128);
+  CHECK(layers("mistral")["sliding_window"] == json{{"positions", 20}});
+  CHECK(layers("gemma3")["rope_scaling"] == json{{"type", "linear"}, {"factor", 8.0}});
+  CHECK(layers("gemma3")["sliding_window"] ==
+        json{{"positions", 20}, {"global_every", 6}, {"rope_theta", 10'000.0}});
+  CHECK(layers("gemma3")["has_head_norms"] == true);
+  CHECK(layers("gemma3")["has_output_norms"] == true);
+  CHECK(layers("qwen3moe")["experts"] == json{{"count", 6}, {"used", 3}, {"ffn_size", 32}});
+  const std::string lines = inspected(golden_model_path("qwen3moe"), /*json=*/false);
+  CHECK(lines.find("\nnorm: rms\nhas_head_norms: true\n") != std::string::npos);
+  CHECK(lines.find("\nexperts: {\"count\":6,\"used\":3,\"ffn_size\":32}\n") != std::string::npos);
 }
 
 TEST_CASE("inspect: what keeps a model from being served is told, and the rest as well") {
