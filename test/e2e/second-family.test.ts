@@ -1,16 +1,18 @@
 /**
  * Whole conversations with a chat model of another family than the default one's, in the way a user starts it: pulled from a hub by
- * its name, served by that name, asked turn after turn. The model is tiny and random; its template is Qwen2.5's own.
+ * its name, served by that name, asked turn after turn: once as a GGUF file, once as a folder with safetensors. The model is tiny
+ * and random; its template is Qwen2.5's own.
  */
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { soleWeightFile } from '../../gateway/models/huggingface/folder-files.ts';
 import { type AnswerDigest, digestOf } from '../fixtures/answer-digest.ts';
-import { FakeHub } from '../fixtures/fake-hub.ts';
+import { FakeHub, type HubEntry } from '../fixtures/fake-hub.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { withChatTemplate } from '../fixtures/gguf-template.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
@@ -21,148 +23,195 @@ interface Message {
 }
 
 const CHAT = '/v1/chat/completions';
-const FILE = 'tiny-qwen2-q8_0.gguf';
-const NAME = `hf:owner/repo/${FILE}`;
-const MODEL_ID = 'tiny-qwen2-q8_0';
 /** Of the model's 512 positions: the prompt of the killed answer takes some. */
 const LONG_ANSWER = 400;
 const MAX_ATTEMPTS = 20;
 
 const bytesOf = (path: string) => readFileSync(fileURLToPath(new URL(path, import.meta.url)));
 const template = bytesOf('../../build/chat-templates/qwen2_5.jinja').toString('utf8');
-const model = withChatTemplate(bytesOf('../golden/models/qwen2-q8_0.gguf'), template);
 
-const folder = temporaryFolder();
-const env = { HF_HUB_CACHE: join(folder.path, 'hub'), RUNNEL_CACHE: join(folder.path, 'runnel') };
-let hub: FakeHub;
-let gateway: Gateway;
-const test = suite('second family');
-
-test.before(async () => {
-  hub = await FakeHub.start(Buffer.from('another file'));
-  hub.files.set(FILE, { content: model });
-  const runnel = (...args: string[]) =>
-    promisify(execFile)('node', ['gateway/runnel.js', ...args], { env: { ...process.env, ...env } });
-  const { stdout } = await runnel('pull', '--endpoint', hub.url, NAME);
-  const path = stdout.trim();
-  assert.ok(readFileSync(path).equals(model));
-  assert.equal((await runnel('list')).stdout.split(/\s+/).slice(0, 1), [NAME]);
-  gateway = await (await Gateway.startOn(NAME, ['--port', '0', '--threads', '1'], { env })).ready();
-});
-test.after(async () => {
-  await gateway?.stop();
-  await hub.stop();
-});
-
-function ask(messages: readonly Message[], fields: object): Promise<Response> {
-  return gateway.post(CHAT, { model: MODEL_ID, messages, logprobs: true, seed: 7, ...fields });
+/** A model as a hub has it. */
+interface Source {
+  readonly name: string;
+  /** As it is pulled and served. */
+  readonly reference: string;
+  /** As clients name it. */
+  readonly id: string;
+  readonly files: ReadonlyMap<string, HubEntry>;
+  /** The one with the weights: what pull names, or what is in the folder that it names. */
+  readonly weights: string;
+  readonly isFolder: boolean;
 }
 
-/** The answer whole and as a stream, which are the same text, tokens, log-probabilities and end. */
-async function answerTo(messages: readonly Message[], fields: object): Promise<AnswerDigest> {
-  const whole = await digestOf(CHAT, await ask(messages, fields));
-  const streaming = { stream: true, stream_options: { include_usage: true } };
-  const streamed = await digestOf(CHAT, await ask(messages, { ...fields, ...streaming }));
-  assert.is(streamed.digest, whole.digest);
-  return whole;
-}
+const ggufName = 'tiny-qwen2-q8_0.gguf';
+const gguf: Source = {
+  name: 'a GGUF file',
+  reference: `hf:owner/repo/${ggufName}`,
+  id: 'tiny-qwen2-q8_0',
+  files: new Map([
+    [ggufName, { content: withChatTemplate(bytesOf('../golden/models/qwen2-q8_0.gguf'), template) }],
+  ]),
+  weights: ggufName,
+  isFolder: false,
+};
 
-/** As Qwen2.5's template writes a conversation. */
-function asText(messages: readonly Message[]): string {
-  return messages
-    .map(({ role, content }) => `<|im_start|>${role}\n${content}<|im_end|>\n`)
-    .concat('<|im_start|>assistant\n')
-    .join('');
-}
+const goldenFolder = fileURLToPath(new URL('../golden/models/qwen2', import.meta.url));
+const safetensors: Source = {
+  name: 'a folder',
+  reference: 'hf:owner/repo',
+  id: 'repo',
+  files: new Map([
+    ...readdirSync(goldenFolder).map((name): [string, HubEntry] => [
+      name,
+      { content: readFileSync(join(goldenFolder, name)), isSmall: name !== soleWeightFile },
+    ]),
+    ['chat_template.jinja', { content: Buffer.from(template), isSmall: true }],
+  ]),
+  weights: soleWeightFile,
+  isFolder: true,
+};
 
-/** What the model says to the text, whose control tokens count. */
-async function completionOf(text: string, fields: object): Promise<string> {
-  const answer = await gateway.post('/tokenize', { content: text, parse_special: true });
-  const { tokens } = (await answer.json()) as { tokens: readonly number[] };
-  const body = { model: MODEL_ID, prompt: tokens, seed: 7, ...fields };
-  return (await digestOf('/v1/completions', await gateway.post('/v1/completions', body))).text;
-}
+for (const source of [gguf, safetensors]) talkTo(source);
 
-test('a conversation of several turns, with a system message and text of many scripts', async () => {
-  const messages: Message[] = [{ role: 'system', content: 'Answer briefly. 简短回答。' }];
-  const questions = ['Wer bist du? 🦙', 'И что дальше?', 'Ends <|im_end|> here?'];
-  for (const [turn, content] of questions.entries()) {
-    messages.push({ role: 'user', content });
-    const fields = { max_tokens: 16, temperature: turn === 0 ? 0 : 0.9 };
-    const { text } = await answerTo(messages, fields);
-    assert.ok(text.length > 0);
-    // What a client wrote is never a control token: the last turn is another text than the one that is parsed.
-    const parsed = await completionOf(asText(messages), fields);
-    if (turn < 2) assert.is(text, parsed, `turn ${turn}`);
-    else assert.is.not(text, parsed);
-    messages.push({ role: 'assistant', content: text });
-  }
-});
+function talkTo(source: Source): void {
+  const folder = temporaryFolder();
+  const env = { HF_HUB_CACHE: join(folder.path, 'hub'), RUNNEL_CACHE: join(folder.path, 'runnel') };
+  let hub: FakeHub;
+  let gateway: Gateway;
+  const test = suite(`second family, ${source.name}`);
 
-test('without a system message the template’s own is there', async () => {
-  const user: Message = { role: 'user', content: 'Hello' };
-  const system: Message = {
-    role: 'system',
-    content: 'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.',
-  };
-  const fields = { max_tokens: 24, temperature: 0 };
-  const { digest } = await answerTo([user], fields);
-  assert.is(digest, (await answerTo([system, user], fields)).digest);
-  assert.is.not(digest, (await answerTo([{ ...system, content: 'You are a llama.' }, user], fields)).digest);
-});
-
-test('a stop text ends the answer before it, also where it spans tokens', async () => {
-  const messages: Message[] = [{ role: 'user', content: 'Count to ten.' }];
-  const fields = { max_tokens: 60, min_tokens: 60, temperature: 1 };
-  const { text } = await answerTo(messages, fields);
-  const [stop] = /[ -~]{3}/.exec(text.slice(10)) ?? [];
-  assert.ok(stop !== undefined, text);
-  const stopped = await answerTo(messages, { ...fields, min_tokens: 0, stop: [stop] });
-  assert.is(stopped.text, text.slice(0, text.indexOf(stop)));
-  assert.match(stopped.digest, '"finishReason":"stop"');
-});
-
-test('a runner that is killed in the middle of an answer changes no token of it', async () => {
-  const messages: Message[] = [
-    { role: 'system', content: 'Be long.' },
-    { role: 'user', content: 'Tell me a story. 讲个故事。' },
-  ];
-  const fields = { max_tokens: LONG_ANSWER, min_tokens: LONG_ANSWER, temperature: 1 };
-  const expected = await answerTo(messages, fields);
-  const fieldsOfStream = { ...fields, stream: true, stream_options: { include_usage: true } };
-  const { runner } = await gateway.health();
-  let isKilled = false;
-  // A busy machine may let the runner end an answer of a few milliseconds first.
-  for (let attempt = 0; attempt < MAX_ATTEMPTS && !isKilled; attempt += 1) {
-    const response = await ask(messages, fieldsOfStream);
-    const killed = afterFirstBytes(response, async () => (isKilled = await killInTheMiddle(runner.pid)));
-    assert.is((await digestOf(CHAT, killed)).digest, expected.digest);
-  }
-  assert.ok(isKilled, 'the runner was killed in an answer');
-  const now = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
-  assert.is(now.runner.restarts, runner.restarts + 1);
-});
-
-/** The response, of which more is read when the task is done that begins at its first bytes. */
-function afterFirstBytes(response: Response, task: () => Promise<unknown>): Response {
-  let isFirst = true;
-  const held = new TransformStream<Uint8Array, Uint8Array>({
-    async transform(chunk, controller) {
-      if (isFirst) await task();
-      isFirst = false;
-      controller.enqueue(chunk);
-    },
+  test.before(async () => {
+    hub = await FakeHub.start(Buffer.from('another file'));
+    for (const [name, entry] of source.files) hub.files.set(name, entry);
+    const runnel = (...args: string[]) =>
+      promisify(execFile)('node', ['gateway/runnel.js', ...args], { env: { ...process.env, ...env } });
+    const { stdout } = await runnel('pull', '--endpoint', hub.url, source.reference);
+    const path = stdout.trim();
+    const pulled = readFileSync(source.isFolder ? join(path, source.weights) : path);
+    assert.ok(pulled.equals(source.files.get(source.weights)?.content as Buffer));
+    assert.equal((await runnel('list')).stdout.split(/\s+/).slice(0, 1), [source.reference]);
+    gateway = await (
+      await Gateway.startOn(source.reference, ['--port', '0', '--threads', '1'], { env })
+    ).ready();
   });
-  return new Response(response.body?.pipeThrough(held), response);
-}
+  test.after(async () => {
+    await gateway?.stop();
+    await hub.stop();
+  });
 
-/** Whether it could be: it is held first, so that it cannot end the answer before it dies. */
-async function killInTheMiddle(pid: number | null): Promise<boolean> {
-  assert.ok(pid !== null);
-  process.kill(pid, 'SIGSTOP');
-  const isOpen = (await gateway.health()).runner.open_requests === 1;
-  process.kill(pid, isOpen ? 'SIGKILL' : 'SIGCONT');
-  return isOpen;
-}
+  function ask(messages: readonly Message[], fields: object): Promise<Response> {
+    return gateway.post(CHAT, { model: source.id, messages, logprobs: true, seed: 7, ...fields });
+  }
 
-test.run();
+  /** The answer whole and as a stream, which are the same text, tokens, log-probabilities and end. */
+  async function answerTo(messages: readonly Message[], fields: object): Promise<AnswerDigest> {
+    const whole = await digestOf(CHAT, await ask(messages, fields));
+    const streaming = { stream: true, stream_options: { include_usage: true } };
+    const streamed = await digestOf(CHAT, await ask(messages, { ...fields, ...streaming }));
+    assert.is(streamed.digest, whole.digest);
+    return whole;
+  }
+
+  /** As Qwen2.5's template writes a conversation. */
+  function asText(messages: readonly Message[]): string {
+    return messages
+      .map(({ role, content }) => `<|im_start|>${role}\n${content}<|im_end|>\n`)
+      .concat('<|im_start|>assistant\n')
+      .join('');
+  }
+
+  /** What the model says to the text, whose control tokens count. */
+  async function completionOf(text: string, fields: object): Promise<string> {
+    const answer = await gateway.post('/tokenize', { content: text, parse_special: true });
+    const { tokens } = (await answer.json()) as { tokens: readonly number[] };
+    const body = { model: source.id, prompt: tokens, seed: 7, ...fields };
+    return (await digestOf('/v1/completions', await gateway.post('/v1/completions', body))).text;
+  }
+
+  test('a conversation of several turns, with a system message and text of many scripts', async () => {
+    const messages: Message[] = [{ role: 'system', content: 'Answer briefly. 简短回答。' }];
+    const questions = ['Wer bist du? 🦙', 'И что дальше?', 'Ends <|im_end|> here?'];
+    for (const [turn, content] of questions.entries()) {
+      messages.push({ role: 'user', content });
+      const fields = { max_tokens: 16, temperature: turn === 0 ? 0 : 0.9 };
+      const { text } = await answerTo(messages, fields);
+      assert.ok(text.length > 0);
+      // What a client wrote is never a control token: the last turn is another text than the one that is parsed.
+      const parsed = await completionOf(asText(messages), fields);
+      if (turn < 2) assert.is(text, parsed, `turn ${turn}`);
+      else assert.is.not(text, parsed);
+      messages.push({ role: 'assistant', content: text });
+    }
+  });
+
+  test('without a system message the template’s own is there', async () => {
+    const user: Message = { role: 'user', content: 'Hello' };
+    const system: Message = {
+      role: 'system',
+      content: 'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.',
+    };
+    const fields = { max_tokens: 24, temperature: 0 };
+    const { digest } = await answerTo([user], fields);
+    assert.is(digest, (await answerTo([system, user], fields)).digest);
+    assert.is.not(
+      digest,
+      (await answerTo([{ ...system, content: 'You are a llama.' }, user], fields)).digest,
+    );
+  });
+
+  test('a stop text ends the answer before it, also where it spans tokens', async () => {
+    const messages: Message[] = [{ role: 'user', content: 'Count to ten.' }];
+    const fields = { max_tokens: 60, min_tokens: 60, temperature: 1 };
+    const { text } = await answerTo(messages, fields);
+    const [stop] = /[ -~]{3}/.exec(text.slice(10)) ?? [];
+    assert.ok(stop !== undefined, text);
+    const stopped = await answerTo(messages, { ...fields, min_tokens: 0, stop: [stop] });
+    assert.is(stopped.text, text.slice(0, text.indexOf(stop)));
+    assert.match(stopped.digest, '"finishReason":"stop"');
+  });
+
+  test('a runner that is killed in the middle of an answer changes no token of it', async () => {
+    const messages: Message[] = [
+      { role: 'system', content: 'Be long.' },
+      { role: 'user', content: 'Tell me a story. 讲个故事。' },
+    ];
+    const fields = { max_tokens: LONG_ANSWER, min_tokens: LONG_ANSWER, temperature: 1 };
+    const expected = await answerTo(messages, fields);
+    const fieldsOfStream = { ...fields, stream: true, stream_options: { include_usage: true } };
+    const { runner } = await gateway.health();
+    let isKilled = false;
+    // A busy machine may let the runner end an answer of a few milliseconds first.
+    for (let attempt = 0; attempt < MAX_ATTEMPTS && !isKilled; attempt += 1) {
+      const response = await ask(messages, fieldsOfStream);
+      const killed = afterFirstBytes(response, async () => (isKilled = await killInTheMiddle(runner.pid)));
+      assert.is((await digestOf(CHAT, killed)).digest, expected.digest);
+    }
+    assert.ok(isKilled, 'the runner was killed in an answer');
+    const now = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
+    assert.is(now.runner.restarts, runner.restarts + 1);
+  });
+
+  /** The response, of which more is read when the task is done that begins at its first bytes. */
+  function afterFirstBytes(response: Response, task: () => Promise<unknown>): Response {
+    let isFirst = true;
+    const held = new TransformStream<Uint8Array, Uint8Array>({
+      async transform(chunk, controller) {
+        if (isFirst) await task();
+        isFirst = false;
+        controller.enqueue(chunk);
+      },
+    });
+    return new Response(response.body?.pipeThrough(held), response);
+  }
+
+  /** Whether it could be: it is held first, so that it cannot end the answer before it dies. */
+  async function killInTheMiddle(pid: number | null): Promise<boolean> {
+    assert.ok(pid !== null);
+    process.kill(pid, 'SIGSTOP');
+    const isOpen = (await gateway.health()).runner.open_requests === 1;
+    process.kill(pid, isOpen ? 'SIGKILL' : 'SIGCONT');
+    return isOpen;
+  }
+
+  test.run();
+}
