@@ -6,6 +6,9 @@ import { EOS_ID } from '../../../fixtures/byte-model.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import type { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../../fixtures/sse.ts';
+import { until } from '../../../fixtures/within.ts';
+
+const PATIENCE_MS = 10_000;
 
 const test = suite<{ runner: ScriptedRunner; post: (path: string, body: unknown) => Promise<Response> }>(
   'execute',
@@ -226,6 +229,7 @@ test('a client that goes away cancels, and its job id is free again', async ({ r
   const reader = response.body?.getReader();
   await reader?.read();
   await reader?.cancel();
+  await until(PATIENCE_MS, 'The cancel', () => runner.cancelled > 0);
   assert.is(runner.cancelled, 1);
   runner.script = [[EOS_ID]];
   assert.is((await post('/execute', { job_id: 'gone', prompt: 'x' })).status, 200);
