@@ -1,6 +1,9 @@
 #include "cpu-runner/altered_logits.h"
 
+#include <bit>
 #include <limits>
+
+#include "runner/sampling/id_bits.h"
 
 namespace runnel {
 namespace {
@@ -8,13 +11,28 @@ namespace {
 // The logit of a masked token. Biases and penalties leave it as it is.
 constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
+// One of so many ids, and fewer, are sooner drawn from a list than by loops over the row.
+constexpr size_t kIdsForListed = 64;
+
+bool are_few(std::span<const uint32_t> bits) {
+  size_t count = 0;
+  for (const uint32_t word : bits) count += static_cast<size_t>(std::popcount(word));
+  return count <= 32 * bits.size() / kIdsForListed;
+}
+
+// Calls fn(id) for each id of a word of bits that is below vocab_size, in order.
+template <typename Fn>
+void for_each_id(uint32_t word, uint32_t first_id, size_t vocab_size, const Fn& fn) {
+  if (vocab_size - first_id < 32) word &= (uint32_t{1} << (vocab_size - first_id)) - 1;
+  for (; word != 0; word &= word - 1) fn(first_id + static_cast<uint32_t>(std::countr_zero(word)));
+}
+
 }  // namespace
 
 void AlteredLogits::take(std::span<float> logits, const Draw& draw, double temperature) {
   const SamplingParams& params = draw.params;
-  only_allowed_ = !params.allowed_ids.empty();
-  for (const uint32_t id : params.allowed_ids)
-    if (places_[id] == 0) add(id, logits);
+  allowed_bits_ = draw.allowed_bits;
+  take_allowed(logits, draw);
   mask(params.banned_ids, logits);
   mask(draw.masked_ids, logits);
   for (const LogitBias& bias : params.logit_bias)
@@ -44,8 +62,29 @@ void AlteredLogits::take(std::span<float> logits, const Draw& draw, double tempe
     taken_.push_back({entry.id, logits[entry.id]});
     logits[entry.id] = -std::numeric_limits<float>::infinity();
   }
+  if (!only_allowed_ && !allowed_bits_.empty()) take_excluded(logits);
   num_left_ = only_allowed_ ? 0 : static_cast<uint32_t>(logits.size() - taken_.size());
   entries_.clear();
+}
+
+void AlteredLogits::take_allowed(std::span<const float> logits, const Draw& draw) {
+  only_allowed_ = !draw.params.allowed_ids.empty();
+  for (const uint32_t id : draw.params.allowed_ids)
+    if (places_[id] == 0 && (allowed_bits_.empty() || has_id(allowed_bits_, id))) add(id, logits);
+  if (only_allowed_ || allowed_bits_.empty() || !are_few(allowed_bits_)) return;
+  only_allowed_ = true;
+  for (uint32_t i = 0; i < allowed_bits_.size(); ++i)
+    for_each_id(allowed_bits_[i], 32 * i, logits.size(), [&](uint32_t id) { add(id, logits); });
+}
+
+// Nothing that bits exclude is among the entries.
+void AlteredLogits::take_excluded(std::span<float> logits) {
+  for (uint32_t first_id = 0; first_id < logits.size(); first_id += 32) {
+    for_each_id(~allowed_bits_[first_id / 32], first_id, logits.size(), [&](uint32_t id) {
+      taken_.push_back({id, logits[id]});
+      logits[id] = -std::numeric_limits<float>::infinity();
+    });
+  }
 }
 
 void AlteredLogits::put_back(std::span<float> logits) {
@@ -56,7 +95,7 @@ void AlteredLogits::put_back(std::span<float> logits) {
 
 AlteredLogits::Entry* AlteredLogits::find(uint32_t id, std::span<const float> logits) {
   if (places_[id] == 0) {
-    if (only_allowed_) return nullptr;
+    if (only_allowed_ || (!allowed_bits_.empty() && !has_id(allowed_bits_, id))) return nullptr;
     add(id, logits);
   }
   return &entries_[places_[id] - 1];

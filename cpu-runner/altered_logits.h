@@ -16,8 +16,9 @@ class AlteredLogits {
  public:
   explicit AlteredLogits(uint32_t vocab_size) : places_(vocab_size) {}
 
-  // Moves them out of logits (vocab_size), all finite: -infinity takes their places. With a list of allowed
-  // ids these are all there is, and logits stays as it is.
+  // Moves them out of logits (vocab_size), all finite: -infinity takes their places, and those of ids that
+  // allowed_bits excludes. Where few ids are allowed, by a list or by bits, these are all there is, and
+  // logits stays as it is.
   void take(std::span<float> logits, const Draw& draw, double temperature);
   // Undoes that.
   void put_back(std::span<float> logits);
@@ -40,14 +41,17 @@ class AlteredLogits {
     uint32_t num_generated;
     bool is_penalized;
   };
+  void take_allowed(std::span<const float> logits, const Draw& draw);
   // Added if it is not there; null if it may not be added.
   Entry* find(uint32_t id, std::span<const float> logits);
   void add(uint32_t id, std::span<const float> logits);
   void mask(std::span<const uint32_t> ids, std::span<const float> logits);
+  void take_excluded(std::span<float> logits);
 
   std::vector<Entry> entries_;
   std::vector<uint32_t>
       places_;  // of each id, the number of its entry, counted from 1; zeros between two uses
+  std::span<const uint32_t> allowed_bits_;  // empty: all
   bool only_allowed_ = false;
   uint32_t num_left_ = 0;
   std::vector<Candidate> candidates_;

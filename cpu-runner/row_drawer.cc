@@ -110,11 +110,14 @@ void RowDrawer::take_altered(const Draw& draw) {
   altered_.take(logits_, draw, temperature_);
   has_row_ = altered_.num_left() > 0;
   if (!has_row_) return;
+  // They are in any order; of a span from which many are taken, once is enough as long as they are together.
+  uint32_t last_scanned = num_spans_;
   for (const auto& [id, logit] : altered_.taken()) {
     const uint32_t i = id / kSpanIds;
-    if (logit < maxima_[i]) continue;
+    if (i == last_scanned || logit < maxima_[i]) continue;
     const std::span<const float> of_span = span(i);
     maxima_[i] = kernels_.scan(of_span.data(), static_cast<uint32_t>(of_span.size())).max;
+    last_scanned = i;
   }
 }
 

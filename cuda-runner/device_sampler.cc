@@ -7,6 +7,7 @@
 
 #include "cuda-runner/device/error.h"
 #include "runner/check.h"
+#include "runner/sampling/id_bits.h"
 
 namespace runnel {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 // Of one draw's lists: what sequence_from lets through, and each id once as one that was seen.
 size_t max_words(uint32_t vocab_size) {
   constexpr size_t kListedWords = 2 * kMaxMaskedIds + kMaxStopIds + 2 * kMaxLogitBiases;
-  return kListedWords + size_t{2} * vocab_size;
+  return kListedWords + num_id_words(vocab_size) + size_t{2} * vocab_size;
 }
 
 }  // namespace
@@ -74,10 +75,12 @@ DeviceDraw DeviceSampler::add(const Draw& draw, uint32_t row) {
                     .top_k = params.top_k,
                     .first_word = num_words_,
                     .num_allowed = static_cast<uint32_t>(params.allowed_ids.size()),
+                    .num_allowed_bits = static_cast<uint32_t>(draw.allowed_bits.size()),
                     .num_masked = static_cast<uint32_t>(params.banned_ids.size() + draw.masked_ids.size()),
                     .num_biases = static_cast<uint32_t>(params.logit_bias.size()),
                     .num_seen = 0};
   add_words(params.allowed_ids);
+  add_words(draw.allowed_bits);
   add_words(params.banned_ids);
   add_words(draw.masked_ids);
   for (const LogitBias& entry : params.logit_bias)

@@ -22,12 +22,17 @@ struct BlockDraw {
   uint32_t vocab_size;
 
   __device__ bool has_lists() const {
-    return draw.num_allowed + draw.num_masked + draw.num_biases + draw.num_seen > 0;
+    return draw.num_allowed + draw.num_allowed_bits + draw.num_masked + draw.num_biases + draw.num_seen > 0;
   }
   // Until from here on the lists are one after the other.
-  __device__ uint32_t first_masked() const { return draw.first_word + draw.num_allowed; }
+  __device__ uint32_t first_allowed_bits() const { return draw.first_word + draw.num_allowed; }
+  __device__ uint32_t first_masked() const { return first_allowed_bits() + draw.num_allowed_bits; }
   __device__ uint32_t first_bias() const { return first_masked() + draw.num_masked; }
   __device__ uint32_t first_seen() const { return first_bias() + 2 * draw.num_biases; }
+
+  __device__ bool has_bit(uint32_t id) const {
+    return draw.num_allowed_bits == 0 || (words[first_allowed_bits() + id / 32] >> id % 32 & 1) != 0;
+  }
 };
 
 // Writes candidates: logits after the lists. Returns how many of the logits that this thread read are not
@@ -37,12 +42,12 @@ __device__ inline uint32_t apply_lists(const BlockDraw& in) {
   for (uint32_t id = threadIdx.x; id < in.vocab_size; id += blockDim.x) {
     const float logit = in.logits[id];
     num_not_finite += std::isfinite(logit) ? 0 : 1;
-    in.candidates[id] = in.draw.num_allowed > 0 ? kMaskedLogit : logit;
+    in.candidates[id] = in.draw.num_allowed > 0 || !in.has_bit(id) ? kMaskedLogit : logit;
   }
   sync_block();
   for (uint32_t i = threadIdx.x; i < in.draw.num_allowed; i += blockDim.x) {
     const uint32_t id = in.words[in.draw.first_word + i];
-    in.candidates[id] = in.logits[id];
+    if (in.has_bit(id)) in.candidates[id] = in.logits[id];
   }
   sync_block();
   for (uint32_t i = threadIdx.x; i < in.draw.num_masked; i += blockDim.x)

@@ -12,6 +12,7 @@ namespace runnel {
 
 // A draw, with its lists one after the other from first_word on:
 //   num_allowed  ids; none: all are allowed
+//   num_allowed_bits  words of bits as in runner/sampling/id_bits.h; none: all are allowed
 //   num_masked   ids
 //   num_biases   pairs of an id and the bits of a float, in order
 //   num_seen     pairs of an id of the sequence, each id once, and how often it was generated
@@ -28,6 +29,7 @@ struct DeviceDraw {
   uint32_t top_k;
   uint32_t first_word;
   uint32_t num_allowed;
+  uint32_t num_allowed_bits;
   uint32_t num_masked;
   uint32_t num_biases;
   uint32_t num_seen;

@@ -16,7 +16,9 @@ struct Draw {
   std::span<const uint32_t> token_ids;  // the sequence so far
   uint32_t num_prompt_tokens;
   const SamplingParams& params;
-  std::span<const uint32_t> masked_ids;  // besides those of params
+  std::span<const uint32_t> masked_ids = {};  // besides those of params
+  std::span<const uint32_t> allowed_bits =
+      {};  // see id_bits.h; none but these, besides the lists; empty: all
 };
 
 struct HeadRow {

@@ -9,6 +9,7 @@
 #include "runner/numerics.h"
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
+#include "runner/sampling/id_bits.h"
 
 namespace runnel {
 namespace {
@@ -35,12 +36,13 @@ Sampler::Sampler(uint32_t vocab_size) : counts_(vocab_size) {
 
 uint32_t Sampler::sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
                          uint32_t num_prompt_tokens, const SamplingParams& params,
-                         std::span<const uint32_t> masked_ids) {
+                         std::span<const uint32_t> masked_ids, std::span<const uint32_t> allowed_bits) {
   CHECK(logits.size() == counts_.size());
   candidates_.clear();
   for (uint32_t id = 0; id < logits.size(); ++id) candidates_.push_back({logits[id], id});
 
   if (!params.allowed_ids.empty()) mask_all_but(params.allowed_ids);
+  if (!allowed_bits.empty()) mask_all_but_bits(allowed_bits);
   mask(params.banned_ids);
   mask(masked_ids);
   add_biases(params.logit_bias);
@@ -77,6 +79,12 @@ void Sampler::mask_all_but(std::span<const uint32_t> ids) {
   for (const uint32_t id : ids) scratch_.push_back(candidates_[id]);
   for (Candidate& candidate : candidates_) candidate.logit = kMasked;
   for (const Candidate& allowed : scratch_) candidates_[allowed.id] = allowed;
+}
+
+void Sampler::mask_all_but_bits(std::span<const uint32_t> allowed_bits) {
+  CHECK(allowed_bits.size() == num_id_words(static_cast<uint32_t>(counts_.size())));
+  for (Candidate& candidate : candidates_)
+    if (!has_id(allowed_bits, candidate.id)) candidate.logit = kMasked;
 }
 
 void Sampler::drop_masked() {

@@ -26,10 +26,11 @@ class Sampler {
 
   // logits (vocab_size), all finite; token_ids: the sequence so far, whose length is the position of the
   // drawn token; its first num_prompt_tokens were not generated. masked_ids are banned for this draw, besides
-  // those of params. Together they must leave something to draw.
+  // those of params; allowed_bits (see id_bits.h), if not empty, has all that may be drawn. Together they
+  // must leave something to draw.
   uint32_t sample(std::span<const float> logits, std::span<const uint32_t> token_ids,
                   uint32_t num_prompt_tokens, const SamplingParams& params,
-                  std::span<const uint32_t> masked_ids = {});
+                  std::span<const uint32_t> masked_ids = {}, std::span<const uint32_t> allowed_bits = {});
 
   // What the last sample() could have drawn, by id; of a greedy one, all that was not masked. For tests.
   std::vector<uint32_t> kept_ids() const;
@@ -46,6 +47,7 @@ class Sampler {
   // These need candidate id to be token id: they come before any candidate is dropped.
   void mask(std::span<const uint32_t> ids);
   void mask_all_but(std::span<const uint32_t> ids);
+  void mask_all_but_bits(std::span<const uint32_t> allowed_bits);
   void add_biases(std::span<const LogitBias> biases);
   void penalize_repetition(std::span<const uint32_t> token_ids, double penalty);
   void penalize_generated(std::span<const uint32_t> generated_ids, double presence, double frequency);

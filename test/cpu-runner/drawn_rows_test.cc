@@ -7,6 +7,7 @@
 #include <random>
 
 #include "runner/sampling/exp_sum.h"
+#include "runner/sampling/id_bits.h"
 #include "runner/sampling/sampler.h"
 #include "test/cpu-runner/kernel_tables.h"
 #include "test/unit_test.h"
@@ -24,16 +25,17 @@ struct Case {
   uint32_t num_prompt_tokens = 0;
   SamplingParams params = {};
   std::vector<uint32_t> masked_ids = {};
+  std::vector<uint32_t> allowed_bits = {};
   bool wants_logits = false;
 
   HeadRow head_row() const {
     return {.row = 0,
-            .draw = Draw{token_ids, num_prompt_tokens, params, masked_ids},
+            .draw = Draw{token_ids, num_prompt_tokens, params, masked_ids, allowed_bits},
             .wants_logits = wants_logits};
   }
   std::optional<uint32_t> expected(Sampler& sampler) const {
     if (!all_finite(logits)) return std::nullopt;
-    return sampler.sample(logits, token_ids, num_prompt_tokens, params, masked_ids);
+    return sampler.sample(logits, token_ids, num_prompt_tokens, params, masked_ids, allowed_bits);
   }
 };
 
@@ -58,6 +60,7 @@ class RandomCases {
     std::erase(made.masked_ids, spared);
     std::vector<uint32_t> allowed = ids(one_of({0, 0, 0, 1, 5, 600}));
     if (!allowed.empty()) allowed.push_back(spared);
+    made.allowed_bits = bits(one_of({0, 0, 0, 0, 1, 40, vocab_size_ / 4, 3 * vocab_size_}), spared);
     std::vector<LogitBias> biases(one_of({0, 0, 1, 30}));
     for (LogitBias& bias : biases)
       bias = {static_cast<uint32_t>(below(vocab_size_)), of({-100, -1, 0.3, 5, 100})};
@@ -84,6 +87,16 @@ class RandomCases {
   std::vector<uint32_t> ids(size_t count) {
     std::vector<uint32_t> made(count);
     for (uint32_t& id : made) id = static_cast<uint32_t>(below(vocab_size_));
+    return made;
+  }
+  // Of that many ids and one more; empty if count is 0.
+  std::vector<uint32_t> bits(size_t count, uint32_t spared) {
+    if (count == 0) return {};
+    std::vector<uint32_t> made(num_id_words(vocab_size_));
+    // Nobody looks behind the last id.
+    made.back() = vocab_size_ % 32 == 0 ? 0 : ~uint32_t{0} << vocab_size_ % 32;
+    for (const uint32_t id : ids(count)) set_id(made, id, true);
+    set_id(made, spared, true);
     return made;
   }
   std::vector<float> logits() {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <random>
 
+#include "runner/sampling/id_bits.h"
 #include "runner/sampling/sampler.h"
 #include "test/unit_test.h"
 
@@ -18,6 +19,7 @@ struct Case {
   uint32_t num_prompt_tokens = 1;
   SamplingParams params;
   std::vector<uint32_t> masked_ids;
+  std::vector<uint32_t> allowed_bits;
 };
 
 using Ids = std::vector<std::optional<uint32_t>>;
@@ -29,8 +31,8 @@ Ids drawn_by_cpu(const std::vector<Case>& cases) {
     if (!all_finite(each.logits)) {
       ids.push_back(std::nullopt);
     } else {
-      ids.push_back(
-          sampler.sample(each.logits, each.token_ids, each.num_prompt_tokens, each.params, each.masked_ids));
+      ids.push_back(sampler.sample(each.logits, each.token_ids, each.num_prompt_tokens, each.params,
+                                   each.masked_ids, each.allowed_bits));
     }
   }
   return ids;
@@ -56,7 +58,8 @@ Ids drawn_by_device(const std::vector<Case>& cases) {
   for (uint32_t row = 0; row < cases.size(); ++row) {
     const Case& each = cases[row];
     std::ranges::copy(each.logits, host_logits.span().subspan(row * vocab_size).begin());
-    rows.push_back({row, Draw{each.token_ids, each.num_prompt_tokens, each.params, each.masked_ids}});
+    rows.push_back(
+        {row, Draw{each.token_ids, each.num_prompt_tokens, each.params, each.masked_ids, each.allowed_bits}});
     odd_rows.push_back(row % 2 == 1 ? rows.back() : HeadRow{row});
   }
   stream.upload(logits, 0, host_logits.part(0, logits.size()));
@@ -83,6 +86,7 @@ class RandomCases {
     std::vector<uint32_t> allowed = ids(one_of({0, 0, 0, 5, 1000}));
     if (!allowed.empty()) allowed.push_back(vocab_size_ - 1);
     made.masked_ids = maskable_ids(one_of({0, 0, 3}));
+    made.allowed_bits = bits(one_of({0, 0, 0, 1, 40, 2 * vocab_size_}));
     std::vector<LogitBias> biases(one_of({0, 0, 1, 40}));
     for (LogitBias& bias : biases)
       bias = {below(vocab_size_), static_cast<float>(real_of({-100, -1.7, 0.3, 5}))};
@@ -124,6 +128,14 @@ class RandomCases {
     for (uint32_t& id : all) id = below(vocab_size_);
     return all;
   }
+  // Of that many ids and the last one; empty if count is 0.
+  std::vector<uint32_t> bits(uint32_t count) {
+    if (count == 0) return {};
+    std::vector<uint32_t> made(num_id_words(vocab_size_));
+    for (const uint32_t id : ids(count)) set_id(made, id, true);
+    set_id(made, vocab_size_ - 1, true);
+    return made;
+  }
   std::vector<uint32_t> maskable_ids(uint32_t count) {
     std::vector<uint32_t> all(count);
     for (uint32_t& id : all) id = below(vocab_size_ - 1);
@@ -163,7 +175,8 @@ TEST_CASE("device sampler: draws what the CPU's draws, whatever the logits and p
 
 TEST_CASE("device sampler: rows whose logits are not all finite are told of, and the others drawn") {
   const float kNan = std::numeric_limits<float>::quiet_NaN();
-  std::vector<Case> cases(4, Case{.logits = {0, 3, 1}, .token_ids = {0}, .params = {}, .masked_ids = {}});
+  std::vector<Case> cases(
+      4, Case{.logits = {0, 3, 1}, .token_ids = {0}, .params = {}, .masked_ids = {}, .allowed_bits = {}});
   for (Case& each : cases) each.params.temperature = 0.0f;
   cases[1].logits[0] = kNan;
   cases[1].params.banned_ids = {0};
@@ -174,8 +187,11 @@ TEST_CASE("device sampler: rows whose logits are not all finite are told of, and
 TEST_CASE("device sampler: biases of one id are added in their order") {
   // In another order the small one is lost in the large ones.
   const SamplingParams params{.temperature = 0.0f, .logit_bias = {{0, 100.0f}, {0, -100.0f}, {0, 1e-17f}}};
-  const std::vector<Case> cases = {
-      {.logits = {1e-30f, 5e-18f, -1.0f}, .token_ids = {0}, .params = params, .masked_ids = {}}};
+  const std::vector<Case> cases = {{.logits = {1e-30f, 5e-18f, -1.0f},
+                                    .token_ids = {0},
+                                    .params = params,
+                                    .masked_ids = {},
+                                    .allowed_bits = {}}};
   CHECK(drawn_by_device(cases) == Ids{0});
   CHECK(drawn_by_cpu(cases) == Ids{0});
 }
@@ -195,6 +211,7 @@ TEST_CASE("device sampler: the longest lists that requests may have are obeyed")
       each.params.banned_ids.push_back(4095 - i);
     }
     each.masked_ids.assign(kMaxStopIds, 2);
+    each.allowed_bits.assign(num_id_words(4096), 0xfffffff7);
   }
   cases[1].params.temperature = 0.0f;
   CHECK(drawn_by_device(cases) == drawn_by_cpu(cases));

@@ -9,6 +9,7 @@
 
 #include "runner/sampling/exp_sum.h"
 #include "runner/sampling/gumbel.h"
+#include "runner/sampling/id_bits.h"
 #include "runner/sampling/philox.h"
 #include "test/unit_test.h"
 
@@ -160,6 +161,31 @@ TEST_CASE("sampler: draws what the definition draws, whatever the logits and par
     if (params.temperature < kGreedyTemperature) continue;
     CHECK(sampler.kept_ids() ==
           ids_of(reference_candidates(logits, token_ids, num_prompt_tokens, params, masked)));
+  }
+}
+
+TEST_CASE("sampler: bits allow what a list of the same ids does, behind banned ids and before all else") {
+  const uint64_t seed = std::random_device{}();
+  CAPTURE(seed);
+  std::mt19937_64 random(seed);
+  constexpr uint32_t kVocabSize = 300;
+  Sampler sampler(kVocabSize);
+  for (int i = 0; i < 300; ++i) {
+    const std::vector<float> logits = random_logits(random, kVocabSize, 3.0f);
+    SamplingParams params{
+        .temperature = 0.9f, .top_k = 20, .top_p = 0.9f, .repetition_penalty = 1.3f, .seed = random()};
+    params.logit_bias = {{7, 5.0f}, {8, 100.0f}};
+    params.banned_ids = {8, 9};
+    std::vector<uint32_t> bits(num_id_words(kVocabSize));
+    SamplingParams listed = params;
+    for (uint32_t id = 0; id < kVocabSize; ++id) {
+      if (id != 7 && random() % 10 > 0) continue;
+      set_id(bits, id, true);
+      listed.allowed_ids.push_back(id);
+    }
+    const std::vector<uint32_t> token_ids = {1, 7, 20};
+    CHECK(sampler.sample(logits, token_ids, 1, params, {}, bits) ==
+          sampler.sample(logits, token_ids, 1, listed));
   }
 }
 
