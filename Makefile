@@ -19,6 +19,11 @@ PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nloh
 TEST_PACKAGES = clang-format systemd
 RUNNEL = node gateway/runnel.js
 
+# What masks tokens by grammars, compiled with the runners.
+XGRAMMAR = $(BUILD)/xgrammar
+XGRAMMAR_REQUIREMENT = runner/grammar/xgrammar.txt
+WITH_XGRAMMAR = -DRUNNEL_XGRAMMAR=$(abspath $(XGRAMMAR))
+
 # NVIDIA's compiler: the system's, or one that is fetched.
 CUDA_TOOLKIT = $(BUILD)/cuda-toolkit
 CUDA_WHEELS = nvidia-cuda-nvcc==13.0.88 nvidia-nvvm==13.0.88 nvidia-cuda-crt==13.0.88 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cccl==13.0.85
@@ -67,7 +72,7 @@ MAKEFLAGS += --jobs=4
 endif
 STARTED := $(shell date +%s)
 
-.PHONY: run test check soak bench build binaries install uninstall model vocabularies all-vocabularies format clean
+.PHONY: run test check soak bench build xgrammar binaries install uninstall model vocabularies all-vocabularies format clean
 .PHONY: bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
@@ -78,7 +83,7 @@ run: build model
 
 build: binaries $(BUILD)/gateway/manifest.json
 
-binaries: $(BUILD)/build.ninja
+binaries: $(BUILD)/build.ninja $(BUILD)/LICENSES-runners.txt
 	@ninja -C $(BUILD) cpu-runner sd-notify
 
 # For machines with a GPU, and by hand: nothing else needs it.
@@ -114,8 +119,8 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
 check: build model all-vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
-	@cmake -S . -B $(BUILD)/threads -G Ninja -DRUNNEL_SANITIZE=thread >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
+	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
@@ -126,7 +131,7 @@ check: build model all-vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(
 # MINUTES=120 make soak
 soak: build model
 	@node --import tsx test/soak/soak.ts --minutes $(MINUTES) --out $(BUILD)
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja -DRUNNEL_SANITIZE=ON >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@ninja -C $(BUILD)/sanitize fuzz-gguf
 	@$(BUILD)/sanitize/fuzz-gguf --units 2000000
 
@@ -211,8 +216,26 @@ $(NVRTC_HEADER):
 	@mv $(NVRTC).part $(NVRTC)
 	@touch $@
 
-$(BUILD)/build.ninja: $(BUILD)/.packages CMakeLists.txt
-	$(call configure,-G Ninja)
+$(BUILD)/build.ninja: $(BUILD)/.packages $(XGRAMMAR)/.stamp CMakeLists.txt
+	$(call configure,-G Ninja $(WITH_XGRAMMAR))
+
+xgrammar: $(XGRAMMAR)/.stamp
+
+# Of what is fetched and linked into the runners: XGrammar, and what comes with it.
+$(BUILD)/LICENSES-runners.txt: $(XGRAMMAR)/.stamp
+	@{ echo "XGrammar 0.2.8: Apache-2.0"; cat $(XGRAMMAR)/NOTICE $(XGRAMMAR)/LICENSE; \
+	  echo; echo "DLPack, in XGrammar 0.2.8: Apache-2.0"; cat $(XGRAMMAR)/3rdparty/dlpack/LICENSE; \
+	  echo; echo "PicoJSON, in XGrammar 0.2.8: BSD-2-Clause"; \
+	  sed -n '1,/^ \*\//p' $(XGRAMMAR)/3rdparty/picojson/picojson.h; } >$@
+
+$(XGRAMMAR)/.stamp: $(XGRAMMAR_REQUIREMENT)
+	@echo "Fetching XGrammar 0.2.8 from PyPI (3 MB) into $(@D)"
+	@rm -rf $(@D) $(@D).part && mkdir -p $(@D).part
+	@python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary xgrammar --dest $(@D).part -r $<
+	@tar -xzf $(@D).part/xgrammar-*.tar.gz -C $(@D).part --strip-components=1
+	@rm $(@D).part/xgrammar-*.tar.gz
+	@mv $(@D).part $(@D)
+	@touch $@
 
 node_modules/.stamp: package-lock.json
 	@echo "Installing the gateway's packages"

@@ -35,7 +35,7 @@ install_files() {
   mkdir -p "$new/build" "$new/gateway" "${bin%/*}" "$units" "$etc"
   cp -R docs package.json README.md CHANGELOG.md LICENSE "$new"
   cp gateway/runnel.js gateway/bundle.js "$new/gateway"
-  cp -R "$BUILD/gateway" "$BUILD/cpu-runner" "$BUILD/sd-notify" "$new/build"
+  cp -R "$BUILD/gateway" "$BUILD/cpu-runner" "$BUILD/sd-notify" "$BUILD/LICENSES-runners.txt" "$new/build"
   [ ! -e "$BUILD/cuda-runner" ] || cp "$BUILD/cuda-runner" "$new/build"
   mkdir -p "$new/deploy"
   sed "$at_prefix" deploy/runnel-cuda.conf >"$new/deploy/runnel-cuda.conf"

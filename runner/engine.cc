@@ -9,7 +9,11 @@
 namespace runnel {
 
 Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now)
-    : model_(model), config_(config), now_(std::move(now)), scheduler_(config.scheduler) {}
+    : model_(model),
+      config_(config),
+      now_(std::move(now)),
+      scheduler_(config.scheduler),
+      masks_(model.config().vocab_size) {}
 
 std::optional<RequestError> Engine::add(Sequence sequence) {
   const uint32_t request_id = sequence.request_id;
@@ -17,7 +21,7 @@ std::optional<RequestError> Engine::add(Sequence sequence) {
   // An answer that fills the context ends as one that has all its tokens.
   sequence.max_tokens = std::min(sequence.max_tokens, config_.max_model_len - sequence.num_prompt_tokens);
   if (std::optional<RequestError> refusal = refusal_of(sequence)) return refusal;
-  sequence.accepted_at = now_();
+  if (sequence.accepted_at == std::chrono::steady_clock::time_point()) sequence.accepted_at = now_();
   scheduler_.add(sequences_.emplace(request_id, std::move(sequence)).first->second);
   return std::nullopt;
 }
@@ -92,12 +96,14 @@ Plan Engine::schedule() {
 StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   CHECK(step_began_at_);
   const std::vector<WantedRow> wanted = build_batch(plan);
+  masks_.start(masked_sequences(wanted));
   if (batch_.num_rows() > 0) {
     model_.forward(batch_, [&](Batch& batch) {
       during_step();
       cut_cancelled(batch);
     });
   }
+  masks_.wait();
   StepOutput output;
   for (size_t begin = 0; begin < wanted.size(); begin += kMaxHeadRows) {
     const size_t count = std::min<size_t>(kMaxHeadRows, wanted.size() - begin);
@@ -159,6 +165,13 @@ std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
   return wanted;
 }
 
+std::vector<Sequence*> Engine::masked_sequences(std::span<const WantedRow> wanted) {
+  std::vector<Sequence*> sequences;
+  for (const WantedRow& row : wanted)
+    if (row.draws() && row.sequence->mask) sequences.push_back(row.sequence);
+  return sequences;
+}
+
 void Engine::cut_cancelled(Batch& batch) const {
   while (!batch.sequences.empty() && batch_sequences_[batch.sequences.size() - 1]->is_cancelled) {
     batch.token_ids.resize(batch.sequences.back().first_row);
@@ -174,7 +187,7 @@ Draw draw_of(const Sequence& sequence, uint32_t num_tokens) {
   std::span<const uint32_t> masked_ids;
   if (num_tokens - sequence.num_prompt_tokens < sequence.min_tokens) masked_ids = sequence.stop_ids;
   return {std::span(sequence.token_ids).first(num_tokens), sequence.num_prompt_tokens, sequence.sampling,
-          masked_ids};
+          masked_ids, sequence.allowed_bits};
 }
 
 // By an earlier row of the step.
@@ -203,6 +216,11 @@ void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during
   std::vector<HeadRow> rows;
   for (const WantedRow& row : group) {
     if (row.sequence->is_cancelled || !row.counts()) continue;
+    if (row.draws() && !row.sequence->mask_failure.empty()) {
+      output.errors.push_back(
+          {row.sequence->request_id, ErrorCode::kGrammarFailed, row.sequence->mask_failure});
+      continue;
+    }
     wanted.push_back(row);
     rows.push_back(row.for_head());
   }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "runner/batch.h"
+#include "runner/mask_filler.h"
 #include "runner/models/model.h"
 #include "runner/request.h"
 #include "runner/sampling/logprobs.h"
@@ -105,6 +106,7 @@ class Engine {
       const Plan& plan, const DuringStep& during_step = [] {});
   StepOutput step() { return compute(schedule()); }
 
+  std::chrono::steady_clock::time_point now() const { return now_(); }
   bool contains(uint32_t request_id) const { return sequences_.contains(request_id); }
   uint32_t num_requests() const { return static_cast<uint32_t>(sequences_.size()); }
   uint32_t num_free_blocks() const { return scheduler_.blocks().num_free_blocks(); }
@@ -129,6 +131,8 @@ class Engine {
 
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;
   std::vector<WantedRow> build_batch(const Plan& plan);
+  // Those that draw by a mask: one row each, since they have no drafts.
+  static std::vector<Sequence*> masked_sequences(std::span<const WantedRow> wanted);
   void cut_cancelled(Batch& batch) const;
   // At most kMaxHeadRows of them.
   void use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output);
@@ -142,6 +146,7 @@ class Engine {
   SteadyClock now_;
   Scheduler scheduler_;
   std::unordered_map<uint32_t, Sequence> sequences_;
+  MaskFiller masks_;
   Batch batch_;
   std::vector<const Sequence*> batch_sequences_;                        // of batch_.sequences, one for one
   std::optional<std::chrono::steady_clock::time_point> step_began_at_;  // unset between two steps

@@ -100,6 +100,13 @@ Result<void> check_masks(const Sequence& sequence, uint32_t vocab_size) {
       "allow another token.");
 }
 
+// The end of an answer by a grammar is a stop id: what else could be drawn there?
+Result<void> check_request_grammar(const GrammarSource& grammar, std::span<const uint32_t> stop_ids) {
+  if (stop_ids.empty())
+    return refusal("A request with a grammar has no stop_ids; nothing could be drawn where its answer ends.");
+  return check_grammar(grammar);
+}
+
 // At most kMaxTopLogprobs.
 Result<void> check_logprobs(const std::string& field, std::optional<uint32_t> num_top) {
   if (num_top.value_or(0) <= kMaxTopLogprobs) return {};
@@ -159,6 +166,9 @@ Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
   if (const auto check = check_sampling(sequence.sampling, limits.vocab_size); !check.ok())
     return check.error();
   if (const auto check = check_masks(sequence, limits.vocab_size); !check.ok()) return check.error();
+  if (!request.grammar) return sequence;
+  if (const auto check = check_request_grammar(*request.grammar, sequence.stop_ids); !check.ok())
+    return check.error();
   return sequence;
 }
 

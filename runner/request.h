@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/grammar_source.h"
 #include "runner/result.h"
 #include "runner/sequence.h"
 
@@ -27,6 +28,7 @@ struct Request {
   std::optional<uint32_t> top_logprobs = {};     // unset: no log-probabilities
   std::optional<uint32_t> prompt_logprobs = {};  // the same for the prompt's own tokens
   std::string cache_salt = {};
+  std::optional<GrammarSource> grammar = {};  // unset: the answer may be anything
 };
 
 // What a request may be depends on the model and on how the runner was started.
@@ -36,7 +38,7 @@ struct RequestLimits {
 };
 
 // Why an engine refuses or ends a request.
-enum class ErrorCode { kOutOfMemory, kQueueFull, kInferenceFailed };
+enum class ErrorCode { kOutOfMemory, kQueueFull, kInferenceFailed, kGrammarFailed };
 
 // A request's end without a finish reason.
 struct RequestError {
@@ -45,8 +47,8 @@ struct RequestError {
   std::string message;
 };
 
-// The sequence that is asked for. Fails with kUsage and a sentence that names the field, its value and
-// the limit.
+// The sequence that is asked for, without a mask: its grammar is checked and not compiled. Fails with kUsage
+// and a sentence that names the field, its value and the limit.
 Result<Sequence> sequence_from(Request request, const RequestLimits& limits);
 
 }  // namespace runnel

@@ -118,6 +118,7 @@ void Scheduler::add_drafts(Plan& plan) {
   uint32_t num_left = num_draft_rows(plan.num_decoding);
   for (uint32_t i = 0; i < num_sequences; ++i) {
     Sequence& sequence = *plan.sequences[i];
+    if (sequence.mask) continue;  // what a mask allows after a draft is known when the draft has been drawn
     // What one leaves of its share is for those behind it. The last token is drawn and needs no row.
     const uint32_t share = num_left / (num_sequences - i);
     const uint32_t num_useful = sequence.max_tokens - sequence.num_generated() - 1;

@@ -4,11 +4,13 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runner/speculation.h"
+#include "runner/token_mask.h"
 
 namespace runnel {
 
@@ -61,8 +63,9 @@ struct Sequence {
   SamplingParams sampling;
   std::optional<uint32_t> top_logprobs;     // unset: no log-probabilities
   std::optional<uint32_t> prompt_logprobs;  // the same for the prompt's own tokens
-  uint32_t num_scored_tokens = 1;  // leading prompt tokens that were told of; of the first there is nothing
-  std::string cache_salt;          // shares blocks only with its like
+  uint32_t num_scored_tokens = 1;   // leading prompt tokens that were told of; of the first there is nothing
+  std::string cache_salt;           // shares blocks only with its like
+  std::shared_ptr<TokenMask> mask;  // by a grammar; none: all may be drawn
 
   SequenceStatus status = SequenceStatus::kWaiting;
   uint32_t num_cached_tokens = 0;     // leading tokens whose K and V are stored
@@ -71,6 +74,9 @@ struct Sequence {
   std::vector<uint32_t> block_table;  // KV block of each block_size tokens, or kNoBlock
   BlockChain chain;                   // of the blocks that its cached tokens fill
   Speculation speculation;
+  // What MaskFiller has found for the draw of this step. Empty: no mask; it has not failed.
+  std::vector<uint32_t> allowed_bits;
+  std::string mask_failure;
   bool has_begun = false;    // a step has computed a part of it
   bool was_resumed = false;  // after a pause
 

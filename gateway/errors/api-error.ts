@@ -55,6 +55,8 @@ const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code
   QUEUE_FULL: { status: 429, code: 'queue_full' },
   NOT_READY: { status: 503, code: 'worker_unhealthy' },
   INFERENCE_FAILED: { status: 500, code: 'inference_failed' },
+  // What it asks for cannot be had together: sending it again gives the same.
+  GRAMMAR_FAILED: { status: 400, code: 'grammar_failed' },
   RUNNER_CRASHED: { status: 500, code: 'runner_crashed' },
 };
 

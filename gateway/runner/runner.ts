@@ -40,6 +40,17 @@ export const neutralSampling: Omit<SamplingParams, 'seed'> = {
   bannedTokenIds: [],
 };
 
+export type GrammarKind = 'json_schema' | 'json_object' | 'regex' | 'ebnf' | 'structural_tag';
+
+/** All that an answer may be; docs/structured-output.md says in which languages. */
+export interface Grammar {
+  readonly kind: GrammarKind;
+  /** Empty for json_object. */
+  readonly source: string;
+  /** Of json_schema: nothing is allowed that the schema does not name. */
+  readonly strict: boolean;
+}
+
 /** Whatever API a request came by, it is turned into one of these. */
 export interface GenerateRequest {
   readonly promptIds: readonly number[];
@@ -57,6 +68,8 @@ export interface GenerateRequest {
   readonly promptLogprobs?: number;
   /** What was computed for a prompt is shared only among requests with the same salt: at most 32 bytes. */
   readonly cacheSalt: Uint8Array;
+  /** With one, stopIds are not empty, and the runner has the vocabulary; absent: the answer may be anything. */
+  readonly grammar?: Grammar;
   /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
 }
@@ -105,6 +118,7 @@ export type GenerationErrorCode =
   | 'QUEUE_FULL'
   | 'NOT_READY'
   | 'INFERENCE_FAILED'
+  | 'GRAMMAR_FAILED'
   | 'RUNNER_CRASHED';
 
 /** How a generation ends when it does not end well. */

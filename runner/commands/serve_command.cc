@@ -19,7 +19,7 @@
 namespace runnel {
 namespace {
 
-constexpr uint32_t kProtocolVersion = 1;
+constexpr uint32_t kProtocolVersion = 2;
 constexpr const char* kGpuObstacle = "a GPU's driver opens files and starts threads when it likes";
 constexpr std::chrono::milliseconds kLoadProgressInterval{100};
 
@@ -74,6 +74,7 @@ Result<bool> take_early_commands(Inbox& inbox) {
   bool is_draining = early.end.has_value();
   for (const wire::ToRunner& command : early.commands) {
     if (command.has_generate()) return Error{ExitCode::kProtocol, "A Generate came before Ready."};
+    if (command.has_vocabulary()) return Error{ExitCode::kProtocol, "A Vocabulary came before Ready."};
     is_draining |= command.has_drain();
   }
   if (early.end && !early.end->ok()) return early.end->error();

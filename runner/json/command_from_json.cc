@@ -32,6 +32,17 @@ void read_sampling(Fields& fields, wire::Sampling& sampling) {
   fields.objects("logit_bias", [&](Fields& entry) { read_logit_bias(entry, *sampling.add_logit_bias()); });
 }
 
+void read_grammar(Fields& fields, wire::Grammar& grammar) {
+  fields.enumeration("kind", [&](const std::string& name) {
+    wire::GrammarKind kind;
+    if (!wire::GrammarKind_Parse(name, &kind)) return false;
+    grammar.set_kind(kind);
+    return true;
+  });
+  fields.text("source", [&](const std::string& value) { grammar.set_source(value); });
+  fields.boolean("strict", [&](bool value) { grammar.set_strict(value); });
+}
+
 void read_generate(Fields& fields, wire::Generate& generate) {
   fields.whole32("request_id", [&](uint32_t value) { generate.set_request_id(value); });
   fields.whole32s("token_ids", [&](uint32_t value) { generate.add_token_ids(value); });
@@ -43,6 +54,15 @@ void read_generate(Fields& fields, wire::Generate& generate) {
   fields.whole32("prompt_logprobs", [&](uint32_t value) { generate.set_prompt_logprobs(value); });
   fields.whole32("min_tokens", [&](uint32_t value) { generate.set_min_tokens(value); });
   fields.bytes("cache_salt", [&](const std::string& value) { generate.set_cache_salt(value); });
+  fields.object("grammar", [&](Fields& grammar) { read_grammar(grammar, *generate.mutable_grammar()); });
+}
+
+void read_vocabulary(Fields& fields, wire::Vocabulary& vocabulary) {
+  fields.whole32("num_tokens", [&](uint32_t value) { vocabulary.set_num_tokens(value); });
+  fields.whole32("num_bytes", [&](uint32_t value) { vocabulary.set_num_bytes(value); });
+  fields.whole32("first_id", [&](uint32_t value) { vocabulary.set_first_id(value); });
+  fields.whole32s("lengths", [&](uint32_t value) { vocabulary.add_lengths(value); });
+  fields.bytes("spellings", [&](const std::string& value) { vocabulary.set_spellings(value); });
 }
 
 void read_request_id(Fields& fields, auto& message) {
@@ -55,6 +75,8 @@ void read_command(Fields& fields, wire::ToRunner& command) {
   fields.object("pause", [&](Fields& members) { read_request_id(members, *command.mutable_pause()); });
   fields.object("resume", [&](Fields& members) { read_request_id(members, *command.mutable_resume()); });
   fields.object("drain", [&](Fields&) { command.mutable_drain(); });
+  fields.object("vocabulary",
+                [&](Fields& members) { read_vocabulary(members, *command.mutable_vocabulary()); });
 }
 
 }  // namespace

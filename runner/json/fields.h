@@ -40,6 +40,28 @@ class Fields {
     if (!value->is_number()) return fail(path_of(name), "must be a number");
     set(static_cast<float>(value->get<double>()));
   }
+  template <typename Set>
+  void boolean(const std::string& name, Set set) {
+    const nlohmann::json* value = take(name);
+    if (value == nullptr) return;
+    if (!value->is_boolean()) return fail(path_of(name), "must be true or false");
+    set(value->get<bool>());
+  }
+  template <typename Set>
+  void text(const std::string& name, Set set) {
+    const nlohmann::json* value = take(name);
+    if (value == nullptr) return;
+    if (!value->is_string()) return fail(path_of(name), "must be a string");
+    set(value->get_ref<const std::string&>());
+  }
+  // parse: whether it took the name.
+  template <typename Parse>
+  void enumeration(const std::string& name, Parse parse) {
+    text(name, [&](const std::string& value) {
+      if (!parse(value))
+        fail(path_of(name), "is " + runnel::quoted(value) + ", which is no name of the protocol");
+    });
+  }
   // In hexadecimal digits, two a byte.
   template <typename Set>
   void bytes(const std::string& name, Set set) {

@@ -8,6 +8,8 @@ namespace runnel {
 
 size_t held_bytes(const wire::ToRunner& command) {
   const size_t num_bytes = sizeof(wire::ToRunner) + command.ByteSizeLong();
+  if (command.has_vocabulary())
+    return num_bytes + command.vocabulary().lengths().SpaceUsedExcludingSelfLong();
   if (!command.has_generate()) return num_bytes;
   const wire::Generate& generate = command.generate();
   const wire::Sampling& sampling = generate.sampling();
@@ -61,10 +63,17 @@ std::vector<wire::ToRunner> Inbox::take_cancels() {
   return cancels;
 }
 
-Inbox::Contents Inbox::wait() {
+Inbox::Contents Inbox::wait(std::chrono::milliseconds at_most) {
   std::unique_lock lock(mutex_);
-  has_news_.wait(lock, [&] { return end_ || !commands_.empty(); });
+  has_news_.wait_for(lock, at_most, [&] { return end_ || is_nudged_ || !commands_.empty(); });
+  is_nudged_ = false;
   return take_locked();
+}
+
+void Inbox::nudge() {
+  const std::lock_guard lock(mutex_);
+  is_nudged_ = true;
+  has_news_.notify_all();
 }
 
 Inbox::Contents Inbox::take_locked() {

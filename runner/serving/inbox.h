@@ -2,6 +2,7 @@
 // bytes: when it is full the reader stops reading, the pipe fills, and the gateway notices.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <mutex>
@@ -39,8 +40,11 @@ class Inbox {
   // The cancels that may be obeyed before what came before them: those whose Generate is not among that. What
   // else there is stays, in order.
   std::vector<wire::ToRunner> take_cancels();
-  // What is there now, but waits until there is something to take or the inbox is closed.
-  Contents wait();
+  // What is there now, but waits until there is something to take, the inbox is closed, or nudge() or so much
+  // time has come.
+  Contents wait(std::chrono::milliseconds at_most = std::chrono::hours(1));
+  // Ends a wait, the next one if there is none now.
+  void nudge();
 
  private:
   Contents take_locked();
@@ -50,6 +54,7 @@ class Inbox {
   std::condition_variable has_news_;
   std::vector<wire::ToRunner> commands_;
   size_t num_bytes_ = 0;
+  bool is_nudged_ = false;
   std::optional<Result<void>> end_;
 };
 

@@ -50,6 +50,12 @@ void Recorder::commands_end() {
   write(entry);
 }
 
+void Recorder::grammar_settled(const wire::GrammarSettled& settled) {
+  wire::RecordEntry entry;
+  *entry.mutable_grammar_settled() = settled;
+  write(entry);
+}
+
 void Recorder::event(const wire::FromRunner& event) {
   wire::RecordEntry entry;
   *entry.mutable_event() = event;

@@ -18,7 +18,7 @@
 namespace runnel {
 
 // Another one when what the entries say, or the steps that a scheduler plans, are no longer the same.
-constexpr uint32_t kRecordingVersion = 2;
+constexpr uint32_t kRecordingVersion = 3;
 
 class Recorder {
  public:
@@ -33,6 +33,8 @@ class Recorder {
   // Before it is obeyed: between two steps, or while the next one is computed.
   void command(const wire::ToRunner& command, bool during_step = false);
   void commands_end();
+  // Before it is done.
+  void grammar_settled(const wire::GrammarSettled& settled);
   // Before it is sent, from any thread.
   void event(const wire::FromRunner& event);
 

@@ -75,6 +75,10 @@ class Replay {
         if (session_.is_stepping()) return out_of_order(entry.step());
         session_.end_commands();
         return {};
+      case wire::RecordEntry::kGrammarSettled:
+        if (!computed_.empty()) return difference("nothing", event_to_json(computed_.front()));
+        if (entry.step() != num_steps() || session_.is_stepping()) return out_of_order(entry.step());
+        return session_.settle_again(entry.grammar_settled());
       case wire::RecordEntry::kEvent:
         return compare(entry.event());
       case wire::RecordEntry::kFull:

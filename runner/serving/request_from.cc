@@ -20,6 +20,23 @@ SamplingParams sampling_from(const wire::Sampling& sampling) {
   return params;
 }
 
+GrammarKind kind_from(wire::GrammarKind kind) {
+  switch (kind) {
+    case wire::GRAMMAR_KIND_JSON_SCHEMA:
+      return GrammarKind::kJsonSchema;
+    case wire::GRAMMAR_KIND_JSON_OBJECT:
+      return GrammarKind::kJsonObject;
+    case wire::GRAMMAR_KIND_REGEX:
+      return GrammarKind::kRegex;
+    case wire::GRAMMAR_KIND_EBNF:
+      return GrammarKind::kEbnf;
+    case wire::GRAMMAR_KIND_STRUCTURAL_TAG:
+      return GrammarKind::kStructuralTag;
+    default:
+      return GrammarKind::kUnknown;
+  }
+}
+
 }  // namespace
 
 Request request_from(const wire::Generate& generate) {
@@ -34,6 +51,11 @@ Request request_from(const wire::Generate& generate) {
   if (generate.has_top_logprobs()) request.top_logprobs = generate.top_logprobs();
   if (generate.has_prompt_logprobs()) request.prompt_logprobs = generate.prompt_logprobs();
   request.cache_salt = generate.cache_salt();
+  if (generate.has_grammar()) {
+    const wire::Grammar& grammar = generate.grammar();
+    request.grammar = {
+        .kind = kind_from(grammar.kind()), .strict = grammar.strict(), .text = grammar.source()};
+  }
   return request;
 }
 

@@ -7,11 +7,24 @@ namespace {
 
 Result<void> take_commands(Session& session, Inbox& inbox, Recorder* recorder) {
   if (!session.has_work()) session.show_idle();
-  const Inbox::Contents contents = session.has_work() ? inbox.take() : inbox.wait();
+  // A compilation that does not end is noticed by the clock.
+  constexpr std::chrono::milliseconds kLookForGrammars{1000};
+  Inbox::Contents contents;
+  if (session.has_work()) {
+    contents = inbox.take();
+  } else if (session.commands_ended()) {
+    session.wait_for_grammars();
+  } else {
+    contents = session.has_waiting() ? inbox.wait(kLookForGrammars) : inbox.wait();
+  }
   for (const wire::ToRunner& command : contents.commands) {
     if (recorder != nullptr) recorder->command(command);
     if (const auto obeyed = session.obey(command); !obeyed.ok()) return obeyed;
   }
+  const auto settled = session.settle_grammars([&](const wire::GrammarSettled& entry) {
+    if (recorder != nullptr) recorder->grammar_settled(entry);
+  });
+  if (!settled.ok()) return settled;
   if (!contents.end || session.commands_ended()) return {};
   if (!contents.end->ok()) return *contents.end;
   if (recorder != nullptr) recorder->commands_end();
@@ -31,7 +44,9 @@ Result<void> take_cancels(Session& session, Inbox& inbox, Recorder* recorder) {
 }  // namespace
 
 Result<void> serve(Engine& engine, Inbox& inbox, FrameWriter& writer, Vitals& vitals, Recorder* recorder) {
-  Session session(engine, vitals, [&](const wire::FromRunner& event) { return writer.send(event); });
+  Session session(
+      engine, vitals, [&](const wire::FromRunner& event) { return writer.send(event); },
+      [&] { inbox.nudge(); });
   while (!session.is_done()) {
     if (const auto taken = take_commands(session, inbox, recorder); !taken.ok()) return taken;
     if (!session.has_work()) continue;

@@ -23,6 +23,8 @@ wire::ErrorCode wire_code(ErrorCode code) {
       return wire::ERROR_CODE_QUEUE_FULL;
     case ErrorCode::kInferenceFailed:
       return wire::ERROR_CODE_INFERENCE_FAILED;
+    case ErrorCode::kGrammarFailed:
+      return wire::ERROR_CODE_GRAMMAR_FAILED;
   }
   CHECK(false);
 }
@@ -64,8 +66,12 @@ wire::Phase phase_of(const Plan& plan) {
 
 }  // namespace
 
-Session::Session(Engine& engine, Vitals& vitals, Send send)
-    : engine_(engine), vitals_(vitals), send_(std::move(send)) {
+Session::Session(Engine& engine, Vitals& vitals, Send send, std::function<void()> on_compiled)
+    : engine_(engine),
+      vitals_(vitals),
+      send_(std::move(send)),
+      on_compiled_(std::move(on_compiled)),
+      spellings_(engine.limits().vocab_size) {
   show_idle();
 }
 
@@ -77,14 +83,16 @@ Result<void> Session::obey(const wire::ToRunner& command) {
     case wire::ToRunner::kCancel:
       return cancel(command.cancel().request_id());
     case wire::ToRunner::kPause:
-      engine_.pause(command.pause().request_id());
+      set_paused(command.pause().request_id(), true);
       return {};
     case wire::ToRunner::kResume:
-      engine_.resume(command.resume().request_id());
+      set_paused(command.resume().request_id(), false);
       return {};
     case wire::ToRunner::kDrain:
       is_draining_ = true;
       return {};
+    case wire::ToRunner::kVocabulary:
+      return vocabulary(command.vocabulary());
     case wire::ToRunner::MESSAGE_NOT_SET:
       break;  // never: parse_message refuses it
   }
@@ -93,6 +101,7 @@ Result<void> Session::obey(const wire::ToRunner& command) {
 
 void Session::end_commands() {
   engine_.resume_all();
+  for (auto& [request_id, waiting] : waiting_) waiting.is_paused = false;
   commands_ended_ = true;
   is_draining_ = true;
 }
@@ -101,22 +110,125 @@ Result<void> Session::generate(const wire::Generate& generate) {
   const uint32_t request_id = generate.request_id();
   // These two could not be answered: the answer would name a request that is none, or another one.
   if (request_id == 0) return Error{ExitCode::kProtocol, "A Generate has no request_id."};
-  if (engine_.contains(request_id)) {
+  if (engine_.contains(request_id) || waiting_.contains(request_id)) {
     return Error{ExitCode::kProtocol,
                  "A Generate has request_id " + std::to_string(request_id) + ", which is in use."};
   }
   if (is_draining_)
     return send_error(request_id, wire::ERROR_CODE_DRAINING, "The runner takes no new requests.");
-  Result<Sequence> sequence = sequence_from(generate, engine_.limits());
+  Request request = request_from(generate);
+  Result<Sequence> sequence = sequence_from(request, engine_.limits());
   if (!sequence.ok())
     return send_error(request_id, wire::ERROR_CODE_INVALID_REQUEST, sequence.error().message);
-  const std::optional<RequestError> refusal = engine_.add(*std::move(sequence));
+  if (!request.grammar) return add(*std::move(sequence));
+  if (!compiler_) {
+    return send_error(request_id, wire::ERROR_CODE_INVALID_REQUEST,
+                      "A request has a grammar, and no whole Vocabulary came before it.");
+  }
+  if (engine_.num_requests() + waiting_.size() >= kMaxRequests) {
+    return send_error(request_id, wire::ERROR_CODE_QUEUE_FULL,
+                      "The runner holds " + std::to_string(kMaxRequests) + " requests, its limit.");
+  }
+  sequence->accepted_at = engine_.now();
+  waiting_.emplace(request_id, Waiting{*std::move(sequence)});
+  compiler_->submit(request_id, *request.grammar);
+  return {};
+}
+
+Result<void> Session::add(Sequence sequence) {
+  const std::optional<RequestError> refusal = engine_.add(std::move(sequence));
   if (!refusal) return {};
-  return send_error(request_id, wire_code(refusal->code), refusal->message);
+  return send_error(refusal->request_id, wire_code(refusal->code), refusal->message);
+}
+
+Result<void> Session::vocabulary(const wire::Vocabulary& vocabulary) {
+  const Result<void> added =
+      spellings_.add({.num_tokens = vocabulary.num_tokens(),
+                      .num_bytes = vocabulary.num_bytes(),
+                      .first_id = vocabulary.first_id(),
+                      .lengths = {vocabulary.lengths().begin(), vocabulary.lengths().end()},
+                      .bytes = vocabulary.spellings()});
+  if (!added.ok() || !spellings_.is_complete()) return added;
+  compiler_ = std::make_unique<GrammarCompiler>(spellings_.take(), engine_.limits().vocab_size, on_compiled_);
+  return {};
+}
+
+Result<void> Session::settle_grammars(const OnSettled& on_settled) {
+  if (!compiler_) return {};
+  for (const auto& [request_id, grammar] : compiler_->take()) {
+    wire::GrammarSettled settled;
+    settled.set_request_id(request_id);
+    CompileResult result = grammar;
+    if (result.ok()) {
+      // The stop ids are the request's, so this is of the request and not of the grammar.
+      Sequence& sequence = waiting_.at(request_id).sequence;
+      Result<std::shared_ptr<TokenMask>> mask = (*result)->mask(sequence.stop_ids);
+      if (mask.ok()) {
+        sequence.mask = *std::move(mask);
+      } else {
+        result = mask.error();
+      }
+    }
+    if (!result.ok()) {
+      const bool is_its_own = result.error().exit_code == ExitCode::kUsage;
+      settled.set_code(is_its_own ? wire::ERROR_CODE_INVALID_REQUEST : wire::ERROR_CODE_QUEUE_FULL);
+      settled.set_message(result.error().message);
+    }
+    on_settled(settled);
+    if (const auto done = settle(settled); !done.ok()) return done;
+  }
+  return {};
+}
+
+Result<void> Session::settle_again(const wire::GrammarSettled& settled) {
+  const auto found = waiting_.find(settled.request_id());
+  if (found == waiting_.end()) {
+    return Error{ExitCode::kProtocol, "Request " + std::to_string(settled.request_id()) +
+                                          " has no grammar that is being compiled."};
+  }
+  if (settled.code() != wire::ERROR_CODE_UNSPECIFIED) {
+    compiler_->forget(settled.request_id());
+    return settle(settled);
+  }
+  const CompileResult grammar = compiler_->wait_for(settled.request_id());
+  if (!grammar.ok()) return grammar.error();
+  Result<std::shared_ptr<TokenMask>> mask = (*grammar)->mask(found->second.sequence.stop_ids);
+  if (!mask.ok()) return mask.error();
+  found->second.sequence.mask = *std::move(mask);
+  return settle(settled);
+}
+
+Result<void> Session::settle(const wire::GrammarSettled& settled) {
+  const uint32_t request_id = settled.request_id();
+  Waiting waiting = std::move(waiting_.extract(request_id).mapped());
+  if (settled.code() != wire::ERROR_CODE_UNSPECIFIED)
+    return send_error(request_id, settled.code(), settled.message());
+  if (const auto added = add(std::move(waiting.sequence)); !added.ok()) return added;
+  if (waiting.is_paused) engine_.pause(request_id);
+  return {};
+}
+
+void Session::wait_for_grammars() {
+  constexpr std::chrono::milliseconds kAWhile{1000};
+  if (compiler_) compiler_->wait(kAWhile);
+}
+
+void Session::set_paused(uint32_t request_id, bool is_paused) {
+  if (const auto found = waiting_.find(request_id); found != waiting_.end()) {
+    found->second.is_paused = is_paused;
+  } else if (is_paused) {
+    engine_.pause(request_id);
+  } else {
+    engine_.resume(request_id);
+  }
 }
 
 Result<void> Session::cancel(uint32_t request_id) {
-  if (!engine_.cancel(request_id)) return {};
+  if (waiting_.erase(request_id) > 0) {
+    compiler_->forget(request_id);
+  } else if (!engine_.cancel(request_id)) {
+    return {};
+  }
   return send_error(request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled.");
 }
 
@@ -181,9 +293,12 @@ Result<void> Session::send_error(uint32_t request_id, wire::ErrorCode code, cons
 
 void Session::show(wire::Phase phase) {
   vitals_.phase = phase;
-  vitals_.num_requests = engine_.num_requests();
+  const auto num_waiting = static_cast<uint32_t>(waiting_.size());
+  vitals_.num_requests = engine_.num_requests() + num_waiting;
   vitals_.num_free_blocks = engine_.num_free_blocks();
-  vitals_.set_stats(stats_of(engine_));
+  wire::Stats stats = stats_of(engine_);
+  stats.set_num_waiting(stats.num_waiting() + num_waiting);
+  vitals_.set_stats(stats);
 }
 
 }  // namespace runnel

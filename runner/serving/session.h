@@ -3,11 +3,15 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
 #include "runner/engine.h"
+#include "runner/grammar/grammar_compiler.h"
+#include "runner/grammar/spellings.h"
 #include "runner/result.h"
 #include "runner/serving/heartbeat.h"
 #include "runner/serving/messages.h"
@@ -26,7 +30,9 @@ class Session {
   using DuringStep = std::function<Result<void>()>;
 
   // The vitals tell what the session is doing. An error of send ends the call in which it happens.
-  Session(Engine& engine, Vitals& vitals, Send send);
+  // on_compiled is called from another thread when settle_grammars has something to do.
+  Session(
+      Engine& engine, Vitals& vitals, Send send, std::function<void()> on_compiled = [] {});
 
   // Fails with kProtocol if the command breaks docs/protocol.md in a way that cannot be answered. During a
   // step only a Cancel may come.
@@ -34,6 +40,17 @@ class Session {
   // No command will follow: what is paused goes on, since nobody is left who could resume it.
   void end_commands();
   bool commands_ended() const { return commands_ended_; }
+
+  // Called with each request before it is settled: compiled and taken, or refused as it says.
+  using OnSettled = std::function<void(const wire::GrammarSettled&)>;
+  // Takes requests whose grammars are compiled, and refuses those whose are not. Not during a step.
+  Result<void> settle_grammars(const OnSettled& on_settled);
+  // Settles the one request as it was settled once, waiting until it is compiled. Fails with kProtocol if no
+  // such request waits.
+  Result<void> settle_again(const wire::GrammarSettled& settled);
+  bool has_waiting() const { return !waiting_.empty(); }
+  // Until settle_grammars has something to do, or a while.
+  void wait_for_grammars();
 
   bool has_work() const { return engine_.has_work(); }
   // One step of the engine, and the frames that tell of it. There must be work.
@@ -43,12 +60,23 @@ class Session {
   void begin_step();
   bool is_stepping() const { return plan_.has_value(); }
   // Whether everything accepted has ended and nothing will be accepted any more.
-  bool is_done() const { return is_draining_ && engine_.num_requests() == 0; }
-  // Tells in the vitals that there is nothing to do.
-  void show_idle() { show(wire::PHASE_IDLE); }
+  bool is_done() const { return is_draining_ && engine_.num_requests() == 0 && !has_waiting(); }
+  // Tells in the vitals that there is nothing to compute.
+  void show_idle() { show(has_waiting() ? wire::PHASE_COMPILING : wire::PHASE_IDLE); }
 
  private:
+  // A request whose grammar is being compiled.
+  struct Waiting {
+    Sequence sequence;
+    bool is_paused = false;
+  };
+
   Result<void> generate(const wire::Generate& generate);
+  Result<void> add(Sequence sequence);
+  Result<void> vocabulary(const wire::Vocabulary& vocabulary);
+  // As it says; if the request is taken, its sequence has its mask.
+  Result<void> settle(const wire::GrammarSettled& settled);
+  void set_paused(uint32_t request_id, bool is_paused);
   Result<void> cancel(uint32_t request_id);
   Result<void> send_scores(std::span<const ScoredToken> scored);
   Result<void> send_error(uint32_t request_id, wire::ErrorCode code, const std::string& sentence);
@@ -57,7 +85,11 @@ class Session {
   Engine& engine_;
   Vitals& vitals_;
   Send send_;
-  std::optional<Plan> plan_;  // of the step that is under way
+  std::function<void()> on_compiled_;
+  Spellings spellings_;
+  std::unique_ptr<GrammarCompiler> compiler_;  // once the spellings are complete
+  std::map<uint32_t, Waiting> waiting_;        // by request ids
+  std::optional<Plan> plan_;                   // of the step that is under way
   bool is_draining_ = false;
   bool commands_ended_ = false;
 };

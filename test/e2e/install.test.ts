@@ -21,7 +21,15 @@ import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 const test = suite('install');
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
-const PARTS = ['gateway', 'docs', 'deploy', 'build/gateway', 'build/cpu-runner', 'build/sd-notify'];
+const PARTS = [
+  'gateway',
+  'docs',
+  'deploy',
+  'build/gateway',
+  'build/cpu-runner',
+  'build/sd-notify',
+  'build/LICENSES-runners.txt',
+];
 const PAGES = ['package.json', 'package-lock.json', 'README.md', 'CHANGELOG.md', 'LICENSE'];
 const VERSION = (JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version;
 

@@ -45,6 +45,27 @@ inline wire::ToRunner full_generate(uint32_t request_id) {
   return command;
 }
 
+// Every id is spelled as a character.
+inline wire::ToRunner vocabulary() {
+  wire::ToRunner command;
+  wire::Vocabulary& vocabulary = *command.mutable_vocabulary();
+  vocabulary.set_num_tokens(kFakeVocabSize);
+  vocabulary.set_num_bytes(kFakeVocabSize);
+  for (uint32_t id = 0; id < kFakeVocabSize; ++id) {
+    vocabulary.add_lengths(1);
+    vocabulary.mutable_spellings()->push_back(static_cast<char>(' ' + id));
+  }
+  return command;
+}
+inline wire::ToRunner with_grammar(wire::ToRunner command, wire::GrammarKind kind, const char* source) {
+  wire::Generate& generate = *command.mutable_generate();
+  if (generate.stop_ids().empty()) generate.add_stop_ids(0);
+  generate.mutable_grammar()->set_kind(kind);
+  generate.mutable_grammar()->set_source(source);
+  generate.mutable_grammar()->set_strict(true);
+  return command;
+}
+
 inline wire::ToRunner cancel(uint32_t request_id) {
   wire::ToRunner command;
   command.mutable_cancel()->set_request_id(request_id);
@@ -76,6 +97,14 @@ inline std::vector<std::vector<wire::ToRunner>> command_streams() {
       {plain_generate(1, 90, 200), plain_generate(2, 90, 200), plain_generate(3, 60, 30), pause(1), resume(1),
        cancel(3), drain(), plain_generate(4, 2, 2)},
       crowd,
+      {vocabulary(), with_grammar(plain_generate(1, 9, 12), wire::GRAMMAR_KIND_REGEX, "[a-z]{2,5}(!|#)"),
+       with_grammar(plain_generate(2, 9, 30), wire::GRAMMAR_KIND_JSON_SCHEMA,
+                    R"({"type":"object","properties":{"a":{"enum":[1,"b"]}}})"),
+       with_grammar(plain_generate(3, 3, 9), wire::GRAMMAR_KIND_EBNF, R"(root ::= "a" root | "b")"), pause(2),
+       with_grammar(plain_generate(4, 3, 9), wire::GRAMMAR_KIND_JSON_OBJECT, ""), resume(2), cancel(3),
+       with_grammar(plain_generate(5, 3, 9), wire::GRAMMAR_KIND_STRUCTURAL_TAG,
+                    R"({"type":"structural_tag","format":{"type":"const_string","value":"ab"}})"),
+       with_grammar(full_generate(6), wire::GRAMMAR_KIND_REGEX, "a*"), drain()},
   };
 }
 

@@ -76,6 +76,7 @@ class FuzzedRunner {
     }
     (void)decoder_.finish();
     session_.end_commands();
+    settle();
     for (int i = 0; i < kMaxLastSteps && session_.has_work(); ++i) step();
     for (const uint32_t request_id : listener_.open_requests()) must(session_.obey(cancel(request_id)));
     if (!session_.is_done()) finding("Every request has ended, and the runner is not done.");
@@ -94,6 +95,8 @@ class FuzzedRunner {
       if (is_new) listener_.accepted(generate.request_id(), generate.num_emitted());
       if (const auto obeyed = session_.obey(**command); !obeyed.ok()) return refused(obeyed.error());
       tell_outcome(listener_.take_error());
+      // Half of the grammars are waited for, so that commands come to those that wait, too.
+      if (num_commands_++ % 2 == 0) settle();
       if (session_.has_work()) step();
     }
     return true;
@@ -105,6 +108,12 @@ class FuzzedRunner {
     return false;
   }
   void step() { must(session_.step()); }
+  void settle() {
+    while (session_.has_waiting()) {
+      session_.wait_for_grammars();
+      must(session_.settle_grammars([](const wire::GrammarSettled&) {}));
+    }
+  }
   static void must(const Result<void>& result) {
     if (!result.ok()) finding(result.error().message);
   }
@@ -118,6 +127,7 @@ class FuzzedRunner {
                      return Result<void>();
                    }};
   CommandDecoder decoder_{FrameForm::kBinary};
+  uint32_t num_commands_ = 0;
 };
 
 }  // namespace

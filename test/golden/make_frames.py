@@ -80,12 +80,16 @@ GENERATE_ZEROS = nested(1, number(1, 1) + numbers(2, [5]) + number(4, 1)
 GENERATE_MASKED = nested(1, number(1, 3) + numbers(2, [5, 6]) + number(4, 9) + numbers(5, [2])
                          + nested(6, numbers(10, [2, 300, 49151]) + numbers(11, [300])) + number(8, 20) + number(9, 4)
                          + nested(10, bytes([0x00, 0xFF, 0x5A])))
+GENERATE_GRAMMAR = nested(1, number(1, 4) + numbers(2, [5]) + number(4, 64) + numbers(5, [0])
+                          + nested(11, number(1, 1) + text(2, '{"type":"object"}') + number(3, 1)))
 CANCEL = nested(2, number(1, MAX_U32))
 PAUSE = nested(3, number(1, 8))
 RESUME = nested(4, number(1, 9))
 DRAIN = nested(5, b"")
+VOCABULARY = nested(6, number(1, 49152) + number(2, 300000) + number(3, 256) + numbers(4, [0, 3, 1])
+                    + nested(5, b"\x00\xffa\n"))
 
-HELLO = nested(1, number(1, 1) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1") +
+HELLO = nested(1, number(1, 2) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1") +
                text(5, "landlock+mdwe+seccomp"))
 HELLO_999 = nested(1, number(1, 999) + text(2, "cpu") + text(3, "99.0.0") + text(4, "cpu-f32-1"))
 LOAD_PROGRESS = nested(2, number(1, 1 << 33) + number(2, MAX_U64))
@@ -112,7 +116,8 @@ FAILURE_OF_MEMORY = nested(7, number(1, 71) + text(2, "The GPU's memory is too s
                            number(4, 1 << 40) + number(5, 0))
 
 TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("generate", GENERATE_MASKED),
-             ("cancel", CANCEL), ("pause", PAUSE), ("resume", RESUME), ("drain", DRAIN)]
+             ("generate", GENERATE_GRAMMAR), ("cancel", CANCEL), ("pause", PAUSE), ("resume", RESUME), ("drain", DRAIN),
+             ("vocabulary", VOCABULARY)]
 FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
                ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE),
                ("failure", FAILURE_OF_MEMORY),
@@ -136,11 +141,16 @@ JSON = {
         "request_id": 3, "token_ids": [5, 6], "max_tokens": 9, "stop_ids": [2],
         "sampling": {"allowed_token_ids": [2, 300, 49151], "banned_token_ids": [300]},
         "prompt_logprobs": 20, "min_tokens": 4, "cache_salt": "00ff5a"}},
+    GENERATE_GRAMMAR: {"generate": {
+        "request_id": 4, "token_ids": [5], "max_tokens": 64, "stop_ids": [0],
+        "grammar": {"kind": "GRAMMAR_KIND_JSON_SCHEMA", "source": "{\"type\":\"object\"}", "strict": True}}},
     CANCEL: {"cancel": {"request_id": MAX_U32}},
     PAUSE: {"pause": {"request_id": 8}},
     RESUME: {"resume": {"request_id": 9}},
     DRAIN: {"drain": {}},
-    HELLO: {"hello": {"protocol_version": 1, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1",
+    VOCABULARY: {"vocabulary": {"num_tokens": 49152, "num_bytes": 300000, "first_id": 256, "lengths": [0, 3, 1],
+                                "spellings": "00ff610a"}},
+    HELLO: {"hello": {"protocol_version": 2, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1",
                       "sandbox": "landlock+mdwe+seccomp"}},
     LOAD_PROGRESS: {"load_progress": {"loaded_bytes": 1 << 33, "total_bytes": str(MAX_U64)}},
     READY: {"ready": {
@@ -221,6 +231,7 @@ for direction, first, members, limit in (("to_runner", CANCEL, TO_RUNNER, TO_RUN
 for member, message in TO_RUNNER + FROM_RUNNER:
     direction = "to_runner" if (member, message) in TO_RUNNER else "from_runner"
     suffix = {GENERATE_ZEROS: " whose optional fields are zeros", GENERATE_MASKED: " with masks and prompt scores",
+              GENERATE_GRAMMAR: " with a grammar",
               STEP_EMPTY: " without outputs", FAILURE_OF_MEMORY: " for want of memory"}.get(message, "")
     add_messages(f"one {member}{suffix}", direction, [(member, message)])
     vectors[-1]["json"] = [JSON[message]]

@@ -2,10 +2,10 @@
  * The messages of proto/runner.proto as the gateway's own types. Names, units and limits are the schema's; wire.ts
  * turns them into bytes and back.
  */
-import type { FirstOutput, RunnerInfo, SamplingParams, TokenLogprobs } from '../runner.ts';
+import type { FirstOutput, Grammar, RunnerInfo, SamplingParams, TokenLogprobs } from '../runner.ts';
 import type { SchedulerStats } from './scheduler-stats.ts';
 
-export const protocolVersion = 1;
+export const protocolVersion = 2;
 
 export interface Generate {
   readonly requestId: number;
@@ -18,12 +18,23 @@ export interface Generate {
   readonly topLogprobs?: number;
   readonly promptLogprobs?: number;
   readonly cacheSalt: Uint8Array;
+  readonly grammar?: Grammar;
+}
+
+/** A part of how the model's tokens are spelled: those from firstId on. numTokens and numBytes are of all parts. */
+export interface Vocabulary {
+  readonly numTokens: number;
+  readonly numBytes: number;
+  readonly firstId: number;
+  readonly lengths: readonly number[];
+  readonly spellings: Uint8Array;
 }
 
 export type ToRunner =
   | ({ readonly type: 'generate' } & Generate)
   | { readonly type: 'cancel' | 'pause' | 'resume'; readonly requestId: number }
-  | { readonly type: 'drain' };
+  | { readonly type: 'drain' }
+  | ({ readonly type: 'vocabulary' } & Vocabulary);
 
 export interface Hello {
   readonly type: 'hello';
@@ -76,7 +87,7 @@ export interface PromptLogprobs {
 export type Stats = { readonly type: 'stats' } & SchedulerStats;
 
 /** What the stepping thread of a runner was last seen to begin. */
-export type Phase = 'loading' | 'idle' | 'prefill' | 'decode' | 'mixed';
+export type Phase = 'loading' | 'idle' | 'prefill' | 'decode' | 'mixed' | 'compiling';
 
 export interface Heartbeat {
   readonly type: 'heartbeat';
@@ -92,7 +103,8 @@ export type RequestErrorCode =
   | 'OUT_OF_MEMORY'
   | 'QUEUE_FULL'
   | 'DRAINING'
-  | 'INFERENCE_FAILED';
+  | 'INFERENCE_FAILED'
+  | 'GRAMMAR_FAILED';
 
 export interface RequestError {
   readonly type: 'request_error';

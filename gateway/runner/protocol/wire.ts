@@ -3,7 +3,7 @@
  * checks every limit that shows in one message alone; client.ts checks what needs memory.
  */
 import { Reader } from 'protobufjs/minimal.js';
-import type { FirstOutput, TokenLogprobs } from '../runner.ts';
+import type { FirstOutput, Grammar, GrammarKind, TokenLogprobs } from '../runner.ts';
 import { atLeast, check, counter, known, text, u32, u64 } from './message-fields.ts';
 import {
   type Failure,
@@ -21,6 +21,7 @@ import {
   type Stats,
   type Step,
   type ToRunner,
+  type Vocabulary,
 } from './messages.ts';
 import { runner } from './proto/runner.js';
 import { ProtocolError } from './protocol-error.ts';
@@ -35,6 +36,7 @@ const maxOutputTokens = 64;
 const maxTopLogprobs = 20;
 const maxPromptLogprobs = 256;
 const maxSaltBytes = 32;
+const maxGrammarBytes = 2 ** 18;
 const maxVocabSize = 2 ** 24;
 const maxSentenceBytes = 4096;
 
@@ -51,6 +53,7 @@ const phases: Readonly<Record<Exclude<runner.v1.Phase, runner.v1.Phase.PHASE_UNS
   [v1.Phase.PHASE_PREFILL]: 'prefill',
   [v1.Phase.PHASE_DECODE]: 'decode',
   [v1.Phase.PHASE_MIXED]: 'mixed',
+  [v1.Phase.PHASE_COMPILING]: 'compiling',
 };
 
 /** Likewise. */
@@ -63,6 +66,15 @@ const errorCodes: Readonly<
   [v1.ErrorCode.ERROR_CODE_QUEUE_FULL]: 'QUEUE_FULL',
   [v1.ErrorCode.ERROR_CODE_DRAINING]: 'DRAINING',
   [v1.ErrorCode.ERROR_CODE_INFERENCE_FAILED]: 'INFERENCE_FAILED',
+  [v1.ErrorCode.ERROR_CODE_GRAMMAR_FAILED]: 'GRAMMAR_FAILED',
+};
+
+const grammarKinds: Readonly<Record<GrammarKind, runner.v1.GrammarKind>> = {
+  json_schema: v1.GrammarKind.GRAMMAR_KIND_JSON_SCHEMA,
+  json_object: v1.GrammarKind.GRAMMAR_KIND_JSON_OBJECT,
+  regex: v1.GrammarKind.GRAMMAR_KIND_REGEX,
+  ebnf: v1.GrammarKind.GRAMMAR_KIND_EBNF,
+  structural_tag: v1.GrammarKind.GRAMMAR_KIND_STRUCTURAL_TAG,
 };
 
 /** RangeError for a number that its field cannot carry: protobufjs would wrap it silently. */
@@ -72,9 +84,10 @@ export function encodeToRunner(message: ToRunner): Uint8Array {
 
 function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
   if (message.type === 'drain') return { drain: {} };
+  if (message.type === 'vocabulary') return { vocabulary: vocabularyFields(message) };
   const requestId = u32('request_id', message.requestId);
   if (message.type !== 'generate') return { [message.type]: { requestId } };
-  const { sampling, topLogprobs, promptLogprobs, cacheSalt } = message;
+  const { sampling, topLogprobs, promptLogprobs, cacheSalt, grammar } = message;
   if (cacheSalt.length > maxSaltBytes) {
     throw new RangeError(`cache_salt must have at most ${maxSaltBytes} bytes, not ${cacheSalt.length}.`);
   }
@@ -105,7 +118,32 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
       ...(promptLogprobs === undefined ? {} : { promptLogprobs: u32('prompt_logprobs', promptLogprobs) }),
       minTokens: u32('min_tokens', message.minTokens),
       cacheSalt,
+      ...(grammar === undefined ? {} : { grammar: grammarFields(grammar) }),
     },
+  };
+}
+
+function grammarFields({ kind, source, strict }: Grammar): runner.v1.Grammar.$Properties {
+  // protobufjs would write halves of characters, which a runner takes for no message at all.
+  if (!isWellFormed(source))
+    throw new RangeError('The grammar must be text, and has half of a surrogate pair.');
+  const numBytes = Buffer.byteLength(source);
+  if (numBytes > maxGrammarBytes)
+    throw new RangeError(`The grammar must have at most ${maxGrammarBytes} bytes, not ${numBytes}.`);
+  return { kind: grammarKinds[kind], source, strict };
+}
+
+function isWellFormed(value: string): boolean {
+  return !/\p{Surrogate}/u.test(value);
+}
+
+function vocabularyFields(part: Vocabulary): runner.v1.Vocabulary.$Properties {
+  return {
+    numTokens: u32('num_tokens', part.numTokens),
+    numBytes: u32('num_bytes', part.numBytes),
+    firstId: u32('first_id', part.firstId),
+    lengths: ids('lengths', part.lengths),
+    spellings: part.spellings,
   };
 }
 

@@ -61,7 +61,8 @@ export class GenerationState {
    * one token, which is the one that would come anyway.
    */
   toGenerate(isTrial = false): Omit<Generate, 'requestId'> {
-    const { promptIds, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt } = this.#request;
+    const { promptIds, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt, grammar } =
+      this.#request;
     const isScored = this.#numScored >= promptIds.length - 1;
     const maxTokens = Math.min(
       this.#request.maxTokens,
@@ -77,6 +78,7 @@ export class GenerationState {
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(promptLogprobs === undefined || isScored ? {} : { promptLogprobs }),
       cacheSalt,
+      ...(grammar === undefined ? {} : { grammar }),
     };
   }
 }

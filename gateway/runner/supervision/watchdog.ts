@@ -40,6 +40,7 @@ const workOf: Readonly<Record<Phase, 'none' | 'one row each' | 'many rows'>> = {
   prefill: 'many rows',
   decode: 'one row each',
   mixed: 'many rows',
+  compiling: 'none',
 };
 
 export interface HungEvents {
@@ -112,7 +113,8 @@ export class Watchdog {
   }
 
   get #isResting(): boolean {
-    return !this.#isComputing && !this.#hasWork();
+    // For how long a request waits for its grammar is the runner's to bound: it answers without a step.
+    return this.#phase === 'compiling' || (!this.#isComputing && !this.#hasWork());
   }
 
   #arm(): void {

@@ -52,7 +52,7 @@ void read_messages(Decoded& decoded, std::vector<std::string>& members, auto&& n
 }
 
 std::string name_of_command(wire::ToRunner::MessageCase member) {
-  const char* names[] = {"", "generate", "cancel", "pause", "resume", "drain"};
+  const char* names[] = {"", "generate", "cancel", "pause", "resume", "drain", "vocabulary"};
   return names[member];
 }
 

@@ -385,4 +385,50 @@ TEST_CASE("replay: another model or other arithmetic is refused") {
   CHECK(other_numerics.end.error().message.find("numerics id is fake-1") != std::string::npos);
 }
 
+TEST_CASE(
+    "replay: requests with grammars are taken after the same steps, and refused with the same sentence") {
+  const RecordingPath file;
+  {
+    FakeEngine fake;
+    wire::RecordingStart start;
+    start.set_version(kRecordingVersion);
+    const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
+    RecordedSession session(fake, *recorder);
+    wire::ToRunner vocabulary;
+    vocabulary.mutable_vocabulary()->set_num_tokens(kFakeVocabSize);
+    vocabulary.mutable_vocabulary()->set_num_bytes(kFakeVocabSize);
+    for (uint32_t id = 0; id < kFakeVocabSize; ++id) {
+      vocabulary.mutable_vocabulary()->add_lengths(1);
+      vocabulary.mutable_vocabulary()->mutable_spellings()->push_back(static_cast<char>(' ' + id));
+    }
+    session.obey(vocabulary);
+    session.obey(generate_of(kFirst));
+    const auto with_regex = [](const Sequence& sequence, const std::string& regex) {
+      wire::ToRunner command = generate_of(sequence);
+      command.mutable_generate()->add_stop_ids(0);
+      command.mutable_generate()->mutable_grammar()->set_kind(wire::GRAMMAR_KIND_REGEX);
+      command.mutable_generate()->mutable_grammar()->set_source(regex);
+      return command;
+    };
+    session.obey(with_regex(kSecond, "[a-f]{3,9}"));
+    session.step(2);
+    session.settle();
+    session.step(3);
+    session.obey(with_regex(kRefused, "a("));
+    session.settle();
+    session.step(2);
+    session.end_commands();
+    session.step(1000);
+  }
+  const Replayed replayed = replay_it(file.path);
+  CAPTURE(replayed.said);
+  CHECK(replayed.end.ok());
+  CHECK(replayed.said.find("all equal") != std::string::npos);
+
+  std::vector<wire::RecordEntry> entries = entries_of(file.path);
+  uint32_t num_settled = 0;
+  for (const wire::RecordEntry& entry : entries) num_settled += entry.has_grammar_settled();
+  CHECK(num_settled == 2);
+}
+
 }  // namespace runnel

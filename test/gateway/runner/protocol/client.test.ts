@@ -38,7 +38,7 @@ client('names both versions when they differ', async () => {
   say({ hello: { protocolVersion: 999, kind: 'cpu', numericsId: 'x' } });
   const error = await closed();
   assert.is(error?.kind, 'version');
-  assert.match(error?.message ?? '', /version 999, the gateway version 1/);
+  assert.match(error?.message ?? '', /version 999, the gateway version 2/);
 });
 
 client('passes on outputs until the finish', () => {

@@ -36,7 +36,7 @@ const generate: Generate = {
   cacheSalt: new Uint8Array(),
 };
 
-const hello = { protocolVersion: 1, kind: 'cpu', numericsId: 'cpu-1' };
+const hello = { protocolVersion: 2, kind: 'cpu', numericsId: 'cpu-1' };
 const ready = {
   modelIdentity: 'm',
   architecture: 'llama',
@@ -75,6 +75,22 @@ wire('what the gateway sends is what the vectors say, to the byte', () => {
   assert.is(hex({ type: 'pause', requestId: 8 }), bytesOf('one pause'));
   assert.is(hex({ type: 'resume', requestId: 9 }), bytesOf('one resume'));
   assert.is(hex({ type: 'drain' }), bytesOf('one drain'));
+  const spellings = Uint8Array.from([0, 255, 97, 10]);
+  const part = { numTokens: 49152, numBytes: 300000, firstId: 256, lengths: [0, 3, 1], spellings };
+  assert.is(hex({ type: 'vocabulary', ...part }), bytesOf('one vocabulary'));
+});
+
+wire('a grammar arrives as it is', () => {
+  const kinds = ['json_schema', 'json_object', 'regex', 'ebnf', 'structural_tag'] as const;
+  for (const kind of kinds) {
+    const grammar = { kind, source: '"é"', strict: true };
+    const sent = v1.ToRunner.decode(encodeToRunner({ type: 'generate', ...generate, grammar })).generate;
+    const name = v1.GrammarKind[sent?.grammar?.kind ?? 0];
+    assert.equal(
+      [name, sent?.grammar?.source, sent?.grammar?.strict],
+      [`GRAMMAR_KIND_${kind.toUpperCase()}`, grammar.source, true],
+    );
+  }
 });
 
 wire('seeds of all 64 bits arrive unchanged', () => {
@@ -102,6 +118,14 @@ wire('a number that its field cannot carry is refused by name, not wrapped', () 
       /banned_token_ids must be an integer .* not 0\.5/,
     ],
     [{ minTokens: -1 }, /min_tokens .* not -1/],
+    [
+      { grammar: { kind: 'regex', source: 'é'.repeat(2 ** 17 + 1), strict: false } },
+      /The grammar must have at most 262144 bytes, not 262146/,
+    ],
+    [
+      { grammar: { kind: 'regex', source: 'a\ud800', strict: false } },
+      /The grammar must be text, and has half of a surrogate pair/,
+    ],
     [{ promptLogprobs: 1.5 }, /prompt_logprobs .* not 1\.5/],
     [{ maxTokens: 2 ** 32 }, /max_tokens .* not 4294967296/],
     [{ sampling }, /seed must be an integer from 0 to 18446744073709551615, not 18446744073709551616/],
@@ -141,8 +165,8 @@ wire('hello and ready name what is missing', () => {
 });
 
 wire('a hello of another version is readable whatever else it lacks', () => {
-  const message = decode({ hello: { protocolVersion: 2 } });
-  assert.is(message.type === 'hello' && message.protocolVersion, 2);
+  const message = decode({ hello: { protocolVersion: 3 } });
+  assert.is(message.type === 'hello' && message.protocolVersion, 3);
 });
 
 wire('outputs are held to their limits', () => {

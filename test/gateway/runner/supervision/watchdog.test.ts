@@ -88,6 +88,14 @@ test('a runner that says idle while requests are open is hung after ten seconds'
   }
 });
 
+test('a runner whose requests wait for their grammars is not hung, and one that stops beating there is silent', () => {
+  const { hung, beat, pass } = watch(50, () => true);
+  beat(600, 'compiling', () => 7);
+  assert.is(hung.length, 0);
+  pass(60_000);
+  assert.is(hung[0]?.kind, 'silent');
+});
+
 test('requests that come after a long rest are given their ten seconds', () => {
   let hasWork = false;
   const { hung, beat } = watch(50, () => hasWork);

@@ -1,0 +1,84 @@
+#include "runner/grammar/allocation_budget.h"
+
+#include <malloc.h>
+
+#include <cstdlib>
+#include <ctime>
+#include <new>
+
+#include "runner/check.h"
+
+namespace runnel {
+namespace {
+
+thread_local AllocationBudget* open_budget = nullptr;
+
+// Reading the clock costs as much as several allocations.
+constexpr uint32_t kAllocationsPerClock = 64;
+// After a refusal, so that what ends can say why; then the next one is refused.
+constexpr uint32_t kForgivenAllocations = 1024;
+constexpr size_t kForgivenBytes = 4096;
+
+std::chrono::nanoseconds thread_time() {
+  timespec now;
+  CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
+  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
+}
+
+}  // namespace
+
+AllocationBudget::Scope::Scope(AllocationBudget& budget, std::chrono::milliseconds max_time) {
+  CHECK(open_budget == nullptr);
+  budget.deadline_ = thread_time() + max_time;
+  budget.num_until_clock_ = kAllocationsPerClock;
+  open_budget = &budget;
+}
+
+AllocationBudget::Scope::~Scope() {
+  open_budget = nullptr;
+}
+
+void AllocationBudget::charge(size_t num_bytes) {
+  if (is_spent_ && num_bytes <= kForgivenBytes && num_forgiven_ < kForgivenAllocations) {
+    ++num_forgiven_;
+    return;
+  }
+  if (is_spent_ || num_bytes > static_cast<size_t>(max_bytes_) ||
+      num_bytes_ + static_cast<int64_t>(num_bytes) > max_bytes_)
+    return refuse();
+  if (--num_until_clock_ > 0) return;
+  num_until_clock_ = kAllocationsPerClock;
+  if (thread_time() < deadline_) return;
+  was_time_ = true;
+  refuse();
+}
+
+void AllocationBudget::refuse() {
+  is_spent_ = true;
+  num_forgiven_ = 0;
+  throw std::bad_alloc();
+}
+
+}  // namespace runnel
+
+// The other forms of the standard library's call these two; those for larger alignments are not counted.
+void* operator new(size_t num_bytes) {
+  runnel::AllocationBudget* const budget = runnel::open_budget;
+  if (budget != nullptr) [[unlikely]]
+    budget->charge(num_bytes);
+  void* const memory = std::malloc(num_bytes == 0 ? 1 : num_bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  if (budget != nullptr) [[unlikely]]
+    budget->add(static_cast<int64_t>(malloc_usable_size(memory)));
+  return memory;
+}
+
+void operator delete(void* memory) noexcept {
+  if (runnel::AllocationBudget* const budget = runnel::open_budget; budget != nullptr) [[unlikely]]
+    budget->add(-static_cast<int64_t>(malloc_usable_size(memory)));
+  std::free(memory);
+}
+
+void operator delete(void* memory, size_t) noexcept {
+  operator delete(memory);
+}

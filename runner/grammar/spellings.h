@@ -1,0 +1,46 @@
+// The spellings of a vocabulary as they come, in chunks. They come from the other side of the pipe: every
+// size is announced, checked and bounded.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "runner/result.h"
+
+namespace runnel {
+
+// Of all spellings together; the largest vocabularies have some four millions.
+constexpr uint32_t kMaxSpellingBytes = 32u << 20;
+// Of one.
+constexpr uint32_t kMaxTokenBytes = 4096;
+
+// A part of a vocabulary, unchecked: Vocabulary in proto/runner.proto, without its frame.
+struct SpellingChunk {
+  uint32_t num_tokens;  // of all chunks
+  uint32_t num_bytes;
+  uint32_t first_id;
+  std::vector<uint32_t> lengths;  // of each spelling, in bytes
+  std::string_view bytes;         // of all, one after the other
+};
+
+class Spellings {
+ public:
+  explicit Spellings(uint32_t vocab_size) : vocab_size_(vocab_size) {}
+
+  // Fails with kProtocol.
+  Result<void> add(const SpellingChunk& chunk);
+  bool is_complete() const { return num_tokens_ > 0 && spellings_.size() == num_tokens_; }
+  // Of ids from 0 on. They must be complete.
+  std::vector<std::string> take();
+
+ private:
+  uint32_t vocab_size_;
+  uint32_t num_tokens_ = 0;  // as announced; 0: nothing came
+  uint32_t num_bytes_ = 0;
+  uint64_t num_added_bytes_ = 0;
+  std::vector<std::string> spellings_;
+};
+
+}  // namespace runnel

@@ -1,0 +1,21 @@
+# XGrammar as a library, without its bindings: what `make xgrammar` has fetched.
+if(NOT EXISTS ${RUNNEL_XGRAMMAR}/include/xgrammar/xgrammar.h)
+  message(FATAL_ERROR "There is no XGrammar in ${RUNNEL_XGRAMMAR}. Fetch it by `make xgrammar`, name its folder by "
+    "-DRUNNEL_XGRAMMAR=PATH, or build runners without serve by -DRUNNEL_PROTOBUF=OFF.")
+endif()
+
+file(GLOB_RECURSE XGRAMMAR_SOURCES ${RUNNEL_XGRAMMAR}/cpp/*.cc)
+list(FILTER XGRAMMAR_SOURCES EXCLUDE REGEX /cpp/tvm_ffi/)
+add_library(xgrammar STATIC ${XGRAMMAR_SOURCES} ${CMAKE_CURRENT_LIST_DIR}/xgrammar/log.cc)
+target_include_directories(xgrammar SYSTEM PUBLIC
+  ${RUNNEL_XGRAMMAR}/include ${RUNNEL_XGRAMMAR}/3rdparty/dlpack/include ${RUNNEL_XGRAMMAR}/3rdparty/picojson)
+# What it says goes to xgrammar/log.cc.
+target_compile_definitions(xgrammar PRIVATE
+  XGRAMMAR_LOG_CUSTOMIZE=1 XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
+# Its code is not ours to warn about.
+target_compile_options(xgrammar PRIVATE -O2 -w)
+if(RUNNEL_SANITIZE STREQUAL "thread")
+  target_compile_options(xgrammar PRIVATE -O1 -fsanitize=thread)
+elseif(RUNNEL_SANITIZE)
+  target_compile_options(xgrammar PRIVATE -O1 -fsanitize=address -fno-omit-frame-pointer)
+endif()

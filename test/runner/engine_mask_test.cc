@@ -1,0 +1,152 @@
+// Sequences with a mask in the engine: what is drawn, when it is filled, and how it ends.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runner/sampling/id_bits.h"
+#include "test/fixtures/engine_fixture.h"
+
+namespace runnel {
+namespace {
+
+// Allows the ids of which id + the sum of those generated is divisible by three, and the stop id at the end.
+class EveryThird final : public TokenMask {
+ public:
+  explicit EveryThird(uint32_t fails_at = ~0u) : fails_at_(fails_at) {}
+
+  Result<void> fill(std::span<const uint32_t> generated_ids, std::span<uint32_t> allowed_bits) override {
+    CHECK(generated_ids.size() >= last_size_);
+    last_size_ = generated_ids.size();
+    if (generated_ids.size() == fails_at_) return Error{ExitCode::kUsage, "It fails here."};
+    uint32_t sum = 0;
+    for (const uint32_t id : generated_ids) sum += id;
+    // Bits behind the last id are there, too.
+    for (uint32_t id = 0; id < 32 * allowed_bits.size(); ++id)
+      set_id(allowed_bits, id, (id + sum) % 3 == 0 || id >= kFakeVocabSize);
+    return {};
+  }
+
+ private:
+  uint32_t fails_at_;
+  size_t last_size_ = 0;
+};
+
+Sequence masked(uint32_t request_id, uint32_t max_tokens = 30, std::vector<uint32_t> emitted = {}) {
+  Sequence sequence = sampled(request_id, count_from(1, 10), max_tokens);
+  sequence.token_ids.insert(sequence.token_ids.end(), emitted.begin(), emitted.end());
+  sequence.mask = std::make_shared<EveryThird>();
+  return sequence;
+}
+
+// What such a sequence must get.
+std::vector<uint32_t> masked_answer(const Sequence& request) {
+  Sequence sequence = request;
+  EveryThird mask;
+  Sampler sampler(kFakeVocabSize);
+  while (sequence.num_generated() < sequence.max_tokens) {
+    std::vector<uint32_t> bits(num_id_words(kFakeVocabSize));
+    const auto generated = std::span(sequence.token_ids).subspan(sequence.num_prompt_tokens);
+    CHECK(mask.fill(generated, bits).ok());
+    sequence.token_ids.push_back(sampler.sample(fake_logits(sequence.token_ids), sequence.token_ids,
+                                                sequence.num_prompt_tokens, sequence.sampling, {}, bits));
+  }
+  return {sequence.token_ids.begin() + sequence.num_prompt_tokens, sequence.token_ids.end()};
+}
+
+RequestError only_error(Engine& engine) {
+  while (engine.has_work()) {
+    const StepOutput output = engine.step();
+    if (!output.errors.empty()) return output.errors.at(0);
+  }
+  return {0, ErrorCode::kQueueFull, "none"};
+}
+
+TEST_CASE("engine masks: each token is one that the mask allows after those before it") {
+  EngineFixture fixture(roomy());
+  Answers expected;
+  for (uint32_t id = 1; id <= 6; ++id) {
+    Sequence sequence = id % 3 == 0 ? sampled(id, count_from(1, 10), 30) : masked(id);
+    expected[id] = sequence.mask ? masked_answer(sequence) : fake_answer(sequence);
+    CHECK_FALSE(fixture.engine.add(std::move(sequence)));
+  }
+  CHECK(run(fixture.engine) == expected);
+}
+
+TEST_CASE("engine masks: an answer that is continued anywhere gets the tokens that it would have got") {
+  const std::vector<uint32_t> whole = masked_answer(masked(1));
+  for (uint32_t num_emitted = 0; num_emitted < whole.size(); ++num_emitted) {
+    EngineFixture fixture(roomy());
+    CHECK_FALSE(fixture.engine.add(masked(1, 30, {whole.begin(), whole.begin() + num_emitted})));
+    std::vector<uint32_t> rest;
+    while (fixture.engine.has_work())
+      for (const NewToken& token : fixture.engine.step().tokens) rest.push_back(token.token_id);
+    CHECK(rest == std::vector<uint32_t>(whole.begin() + num_emitted, whole.end()));
+  }
+}
+
+TEST_CASE("engine masks: one that loses its blocks to others goes on as it would have") {
+  SchedulerConfig tight{.max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 8};
+  EngineFixture fixture(tight);
+  Answers expected;
+  for (uint32_t id = 1; id <= 4; ++id) {
+    expected[id] = masked_answer(masked(id));
+    CHECK_FALSE(fixture.engine.add(masked(id)));
+  }
+  CHECK(run(fixture.engine) == expected);
+  CHECK(fixture.engine.scheduler().counts().num_preemptions > 0);
+}
+
+TEST_CASE("engine masks: no drafts are made for a sequence with one, and those beside it have theirs") {
+  SchedulerConfig scheduler = roomy();
+  scheduler.speculation = true;
+  EngineFixture fixture(scheduler);
+  Sequence sequence = masked(1, 60);
+  sequence.sampling.allowed_ids = {0, 3};
+  const std::vector<uint32_t> expected = masked_answer(sequence);
+  CHECK_FALSE(fixture.engine.add(std::move(sequence)));
+  CHECK(run(fixture.engine)[1] == expected);
+  CHECK(fixture.engine.scheduler().counts().num_drafts == 0);
+}
+
+TEST_CASE(
+    "engine masks: what lists and min_tokens exclude is not drawn, and where nothing is left it is said") {
+  EngineFixture fixture(roomy());
+  Sequence sequence = masked(1);
+  sequence.sampling.allowed_ids = {0, 1, 3};
+  sequence.sampling.banned_ids = {0};
+  sequence.stop_ids = {3};
+  sequence.min_tokens = 5;
+  CHECK_FALSE(fixture.engine.add(std::move(sequence)));
+  const RequestError error = only_error(fixture.engine);
+  CHECK(error.code == ErrorCode::kGrammarFailed);
+  CHECK(error.message ==
+        "After 0 tokens of the answer the grammar allows nothing that may be drawn. Spellings of the "
+        "vocabulary, "
+        "banned_token_ids, allowed_token_ids or min_tokens exclude it.");
+  CHECK(fixture.engine.num_requests() == 0);
+}
+
+TEST_CASE("engine masks: one that fails ends its request and no other") {
+  EngineFixture fixture(roomy());
+  Sequence failing = masked(1);
+  failing.mask = std::make_shared<EveryThird>(7);
+  CHECK_FALSE(fixture.engine.add(std::move(failing)));
+  const std::vector<uint32_t> expected = masked_answer(masked(2));
+  CHECK_FALSE(fixture.engine.add(masked(2)));
+  Answers answers;
+  std::vector<RequestError> errors;
+  while (fixture.engine.has_work()) {
+    const StepOutput output = fixture.engine.step();
+    collect(output, answers);
+    errors.insert(errors.end(), output.errors.begin(), output.errors.end());
+  }
+  REQUIRE(errors.size() == 1);
+  CHECK(errors[0].request_id == 1);
+  CHECK(errors[0].message == "It fails here.");
+  CHECK(answers[1].size() == 7);
+  CHECK(answers[2] == expected);
+}
+
+}  // namespace
+}  // namespace runnel

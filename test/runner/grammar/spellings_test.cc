@@ -1,0 +1,55 @@
+#include "runner/grammar/spellings.h"
+
+#include <string>
+
+#include "test/unit_test.h"
+
+namespace runnel {
+namespace {
+
+// What is said about the last of the chunks; those before it are taken.
+std::string refusal_of(const std::vector<SpellingChunk>& chunks) {
+  Spellings spellings(10);
+  for (size_t i = 0; i + 1 < chunks.size(); ++i) REQUIRE(spellings.add(chunks[i]).ok());
+  const Result<void> added = spellings.add(chunks.back());
+  if (added.ok()) return "";
+  CHECK(added.error().exit_code == ExitCode::kProtocol);
+  return added.error().message;
+}
+
+TEST_CASE("spellings: come in chunks, with empty ones and any bytes") {
+  Spellings spellings(10);
+  CHECK(spellings.add({3, 4, 0, {0, 3}, {"\0\xff\n", 3}}).ok());
+  CHECK_FALSE(spellings.is_complete());
+  CHECK(spellings.add({3, 4, 2, {1}, "a"}).ok());
+  REQUIRE(spellings.is_complete());
+  CHECK(spellings.take() == std::vector<std::string>{"", std::string("\0\xff\n", 3), "a"});
+}
+
+TEST_CASE("spellings: what was not announced, or is over a limit, is refused by name") {
+  CHECK(refusal_of({{0, 0, 0, {0}, ""}}) ==
+        "A Vocabulary has num_tokens 0; the limit is 10. It is at least 1.");
+  CHECK(refusal_of({{11, 0, 0, {0}, ""}}) ==
+        "A Vocabulary has num_tokens 11; the limit is 10. It is at least 1.");
+  CHECK(refusal_of({{1, kMaxSpellingBytes + 1, 0, {0}, ""}}) ==
+        "A Vocabulary has num_bytes 33554433; the limit is 33554432.");
+  CHECK(refusal_of({{2, 2, 0, {1}, "a"}, {3, 2, 1, {1}, "b"}}) ==
+        "A Vocabulary announces other sizes than the first.");
+  CHECK(refusal_of({{2, 2, 0, {1}, "a"}, {2, 2, 0, {1}, "b"}}) ==
+        "A Vocabulary has first_id 0; the next is 1.");
+  CHECK(refusal_of({{2, 2, 0, {}, ""}}) == "A Vocabulary has 0 lengths; 2 tokens are left to tell of.");
+  CHECK(refusal_of({{2, 3, 0, {1, 1, 1}, "abc"}}) ==
+        "A Vocabulary has 3 lengths; 2 tokens are left to tell of.");
+  CHECK(refusal_of({{2, 2, 0, {1, 2}, "ab"}}) == "A Vocabulary has fewer bytes than its lengths say.");
+  CHECK(refusal_of({{2, 2, 0, {1}, "ab"}}) == "A Vocabulary has more bytes than its lengths say.");
+  CHECK(refusal_of({{1, 1, 0, {0}, ""}}) == "A Vocabulary brings other bytes than the 1 announced.");
+  CHECK(refusal_of({{3, 1, 0, {1, 1}, "ab"}}) == "A Vocabulary brings other bytes than the 1 announced.");
+  const std::string longest(kMaxTokenBytes + 1, 'a');
+  CHECK(refusal_of({{1, kMaxTokenBytes + 1, 0, {kMaxTokenBytes + 1}, longest}}) ==
+        "A Vocabulary has a length 4097; the limit is 4096.");
+  CHECK(refusal_of({{1, 1, 0, {1}, "a"}, {1, 1, 1, {1}, "a"}}) ==
+        "A Vocabulary came after all 1 tokens were told of.");
+}
+
+}  // namespace
+}  // namespace runnel
