@@ -153,7 +153,7 @@ export function cancelled(): GenerationError {
  */
 export type RunnerState = 'starting' | 'ready' | 'recovering' | 'failed' | 'stopping';
 
-/** Facts of the runner that is ready now, or was last. */
+/** Facts of the runner that is ready now, or was last. In the status of several, blocks and bytes are those of all together. */
 export interface RunnerInfo {
   readonly kind: string;
   readonly build: string;
@@ -194,13 +194,32 @@ export interface BackendStatus {
   readonly looksAgainInMs?: number;
 }
 
+/** One of several runners of a model. */
+export interface SingleRunnerStatus {
+  readonly state: Exclude<RunnerState, 'stopping'>;
+  /** A sentence, when the state is not ready. */
+  readonly reason: string | undefined;
+  readonly pid: number | undefined;
+  /** Processes started in its place after the first. */
+  readonly restarts: number;
+  /** Those that it has. */
+  readonly openRequests: number;
+  /** 0 to 1 while its model loads. */
+  readonly loadProgress: number | undefined;
+  readonly numFreeBlocks: number | undefined;
+  /** Its own memory and blocks. */
+  readonly info: RunnerInfo | undefined;
+}
+
+/** Of all runners of the model together. */
 export interface RunnerStatus {
+  /** Ready as long as one of them is. */
   readonly state: RunnerState;
   /** A sentence, when the state is not ready. */
   readonly reason: string | undefined;
-  /** Process id of the runner, while there is one. */
+  /** Process id of the runner, while there is one; of several, of one that serves. */
   readonly pid: number | undefined;
-  /** Runner processes started after the first. */
+  /** Runner processes started after the first ones. */
   readonly restarts: number;
   readonly openRequests: number;
   /** Absent while no other model takes over. */
@@ -220,6 +239,8 @@ export interface RunnerStatus {
   readonly stats: SchedulerStats | undefined;
   /** Over all runners there were. */
   readonly counters: SchedulerCounters;
+  /** Each by itself, by its index; absent where there is one. */
+  readonly runners?: readonly SingleRunnerStatus[];
 }
 
 /** Hears what comes of a request, in the turn of the event loop in which it comes, and never before generate has returned. */

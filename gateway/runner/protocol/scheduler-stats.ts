@@ -20,15 +20,24 @@ export const schedulerCounters = [
 
 export type SchedulerCounters = Readonly<Record<(typeof schedulerCounters)[number], number>>;
 
-export interface SchedulerStats extends SchedulerCounters {
-  readonly numWaiting: number;
-  readonly numRunning: number;
-  readonly numPaused: number;
-  readonly numFreeBlocks: number;
-  /** Free ones whose content is still known. */
-  readonly numReusableBlocks: number;
-  /** Of the process, without files; 0: unknown. */
-  readonly memoryBytes: number;
+/** As they are now. numReusableBlocks: free ones whose content is still known. memoryBytes: of the process, without files; 0: unknown. */
+export const schedulerGauges = [
+  'numWaiting',
+  'numRunning',
+  'numPaused',
+  'numFreeBlocks',
+  'numReusableBlocks',
+  'memoryBytes',
+] as const;
+
+export type SchedulerStats = SchedulerCounters & Readonly<Record<(typeof schedulerGauges)[number], number>>;
+
+export function statsOf(value: (name: keyof SchedulerStats) => number): SchedulerStats {
+  const gauges = schedulerGauges.map((name) => [name, value(name)] as const);
+  return {
+    ...countersOf(value),
+    ...(Object.fromEntries(gauges) as Record<(typeof schedulerGauges)[number], number>),
+  };
 }
 
 /** The counters of all runners there were, so that what is shown of them never goes back. */

@@ -25,8 +25,10 @@ export interface RequestInFlight {
 
 /** A death that nobody asked for. */
 export interface RunnerCrash {
+  /** Which of several runners, from 0; absent: there is one. */
+  readonly runner?: number;
   readonly pid: number | undefined;
-  /** 1 for the first runner of this gateway. */
+  /** 1 for the first runner of this gateway, or the first in this one's place. */
   readonly start: number;
   readonly command: RunnerCommand;
   readonly death: Death;

@@ -1,41 +1,45 @@
 /**
- * Who of the open requests is with the runner: all of them, but for trials. A request that a runner died with is a suspect
- * until it has a new token, and gets it alone: while everybody else waits, the runner is asked for that one token. If the runner
- * dies again it was this request, which is failed and refused from then on. The others lose nothing but time.
+ * Which runner has which of the open requests. A request that a runner died with is a suspect until it has a new token, and gets
+ * that in an isolation run: alone with a runner, which is asked for one token. If the runner dies again it was this request, which
+ * is failed and refused from then on. Of several runners one computes suspects, one after another, while the others serve on;
+ * a runner that is alone does nothing else meanwhile. Nobody loses anything but time.
  */
 import type { RunnerClient } from '../protocol/client.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
 import type { RequestInFlight } from './crash.ts';
+import { bestRunner, prefixHashes } from './known-prefixes.ts';
 import { OpenRequest } from './open-request.ts';
 import { fingerprintOf, type Quarantine } from './quarantine.ts';
+import { ScheduledRunner } from './scheduled-runner.ts';
 
 /** Deaths without a new token in between, the last of them alone with the runner. */
-export const maxStrikes = 2;
+export const maxCrashCount = 2;
 
 export interface RequestSchedulerEvents {
   /** The last open request has ended. */
   onIdle(): void;
   /** A runner on probation has given somebody a token. */
-  onProven(): void;
+  onProven(index: number): void;
   onQuarantined(numPromptIds: number, numEmitted: number): void;
+  /** Whether this runner, which takes no requests now, is about to. */
+  isComing(index: number): boolean;
 }
 
 export class RequestScheduler {
   readonly #quarantine: Quarantine;
   readonly #events: RequestSchedulerEvents;
-  /** In the order of their admission, which is the order in which a new runner gets them. */
+  readonly #runners: readonly ScheduledRunner[];
+  /** In the order of their admission. */
   readonly #open = new Set<OpenRequest>();
-  /** While a runner takes requests. */
-  #client: RunnerClient | undefined;
-  #trial: OpenRequest | undefined;
+  /** Those of them that no runner has, in the same order, which is that in which runners get them. */
+  #pending = new Set<OpenRequest>();
   #numOpenTokens = 0;
-  /** A trial has ended, perhaps by a Cancel that the runner has not obeyed yet. */
-  #isClearing = false;
-  #isOnProbation = false;
   #isDraining = false;
-  #isEndingAll = false;
+  /** More than one thing changes: runners get nothing before all of it has. */
+  #isChanging = false;
 
-  constructor(quarantine: Quarantine, events: RequestSchedulerEvents) {
+  constructor(numRunners: number, quarantine: Quarantine, events: RequestSchedulerEvents) {
+    this.#runners = Array.from({ length: numRunners }, (_, index) => new ScheduledRunner(index));
     this.#quarantine = quarantine;
     this.#events = events;
   }
@@ -44,9 +48,9 @@ export class RequestScheduler {
     return this.#open.size;
   }
 
-  /** The open ones, and the cancelled ones that the runner has not let go of. */
+  /** The open ones, and the cancelled ones that a runner has not let go of. */
   get numHeld(): number {
-    return this.#open.size + (this.#client?.numCancelled ?? 0);
+    return this.#runners.reduce((sum, { client }) => sum + (client?.numCancelled ?? 0), this.#open.size);
   }
 
   /** Of the prompts of the open ones. */
@@ -56,10 +60,21 @@ export class RequestScheduler {
 
   /** Of those that are held. */
   get numHeldTokens(): number {
-    return this.#numOpenTokens + (this.#client?.numCancelledTokens ?? 0);
+    const add = (sum: number, { client }: ScheduledRunner) => sum + (client?.numCancelledTokens ?? 0);
+    return this.#runners.reduce(add, this.#numOpenTokens);
   }
 
-  /** GenerationError for one that has been found to kill runners. */
+  /** Requests that this runner has, or had when it was lost. */
+  numWith(index: number): number {
+    return this.#runner(index).requests.size;
+  }
+
+  /** Whether there is, or may be, something for this runner to compute. */
+  isWanted(index: number): boolean {
+    return this.numWith(index) > 0 || this.#pending.size > 0;
+  }
+
+  /** GenerationError for one that has been found to crash runners. */
   assertNotQuarantined(request: GenerateRequest): void {
     if (this.#quarantine.has(request)) throw runnerCrashed();
   }
@@ -67,77 +82,104 @@ export class RequestScheduler {
   admit(request: GenerateRequest, sink: TokenSink): OpenRequest {
     const open = new OpenRequest(request, sink, {
       onEnd: (ended) => this.#onEnd(ended),
-      onTrialPassed: () => this.#endTrial(),
+      onTrialPassed: (passed) => this.#onIsolationPassed(passed),
     });
     this.#open.add(open);
+    this.#pending.add(open);
     this.#numOpenTokens += open.numPromptTokens;
-    this.#pump();
+    this.#submitPending();
     return open;
   }
 
   /** A runner takes requests. isOnProbation: one of them must get a token before it gets the others. */
-  onReady(client: RunnerClient, modelIdentity: string, isOnProbation: boolean): void {
-    const message = 'The model file was replaced while the request was open.';
-    for (const open of this.#open) {
-      if (open.request.modelIdentity === modelIdentity) continue;
-      open.fail(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
-    }
-    this.#client = client;
-    this.#isOnProbation = isOnProbation;
-    this.#pump();
+  onReady(index: number, client: RunnerClient, modelIdentity: string, isOnProbation: boolean): void {
+    this.#change(() => {
+      this.#runner(index).onReady(client, modelIdentity, isOnProbation);
+      this.#failOfOtherModels();
+    });
   }
 
-  /** The runner holds a cancelled request no longer. */
+  /** A runner holds a cancelled request no longer. */
   onLetGo(): void {
-    this.#pump();
+    if (this.#pending.size > 0) this.#submitPending();
   }
 
-  /** Nothing can be asked of the runner any more. */
-  onLost(): void {
-    this.#client = undefined;
+  /** Nothing can be asked of this runner any more. */
+  onLost(index: number): void {
+    this.#runner(index).client = undefined;
   }
 
-  /** The runner is about to be ended: it has nobody's request any more, and another one will get them. */
-  takeBack(): void {
-    this.#client = undefined;
-    this.#trial = undefined;
-    for (const open of this.#open) open.takeBack();
+  /** This runner is about to be ended: it has nobody's request any more, and others get them. */
+  takeBack(index: number): void {
+    const runner = this.#runner(index);
+    this.#change(() => {
+      this.#takeBackAll(runner);
+      runner.client = undefined;
+      this.#failOfOtherModels();
+    });
   }
 
-  /** What the runner has, or had when it was lost. */
-  inFlight(): RequestInFlight[] {
-    return [...this.#open].flatMap((open) => open.inFlight ?? []);
+  /** What this runner has, or had when it was lost. */
+  inFlight(index: number): RequestInFlight[] {
+    return [...this.#runner(index).requests].flatMap((open) => open.inFlight ?? []);
   }
 
-  /** isStrike: what the runner computed may be the cause. */
-  onDied(isStrike: boolean): void {
-    this.#trial = undefined;
-    for (const open of this.#open) open.onRunnerDied(isStrike);
-    for (const open of this.#open) if (open.strikes >= maxStrikes) this.#convict(open);
+  /** areSuspects: what the runner computed may be the cause. ending: with which what it had ends, if no other may have that. */
+  onDied(index: number, areSuspects: boolean, ending?: GenerationError): void {
+    const runner = this.#runner(index);
+    this.#change(() => {
+      const had = [...runner.requests];
+      runner.onDied();
+      for (const open of had) open.onRunnerDied(areSuspects);
+      this.#sortPending();
+      for (const open of had) if (open.strikes >= maxCrashCount) this.#putInQuarantine(open);
+      if (ending !== undefined) for (const open of had) if (this.#open.has(open)) open.fail(ending);
+      this.#failOfOtherModels();
+    });
   }
 
-  /** No more requests will be admitted: a runner that has been given all of them is told so. */
+  /** A runner that was waited for does not come. */
+  onGivenUp(): void {
+    this.#submitPending();
+  }
+
+  /** No more requests will be admitted: runners that have been given all of them are told so. */
   drain(): void {
     this.#isDraining = true;
-    this.#pump();
+    this.#submitPending();
   }
 
-  /** Ends all of them, with the runner too: it would compute on for nobody. */
+  /** Ends all of them, with the runners too: they would compute on for nobody. */
   failAll(error: GenerationError): void {
-    // While they end one by one, none that is still there takes the place of one that has gone.
-    this.#isEndingAll = true;
-    for (const open of this.#open) {
-      open.takeBack();
-      open.fail(error);
-    }
-    this.#isEndingAll = false;
-    this.#pump();
+    this.#change(() => {
+      for (const open of this.#open) {
+        open.takeBack();
+        open.fail(error);
+      }
+    });
   }
 
-  #convict(culprit: OpenRequest): void {
+  #change(action: () => void): void {
+    const isPart = this.#isChanging;
+    this.#isChanging = true;
+    try {
+      action();
+    } finally {
+      this.#isChanging = isPart;
+    }
+    if (!isPart) this.#submitPending();
+  }
+
+  #runner(index: number): ScheduledRunner {
+    const runner = this.#runners[index];
+    if (runner === undefined) throw new Error(`There is no runner ${index}.`);
+    return runner;
+  }
+
+  #putInQuarantine(culprit: OpenRequest): void {
     const { request } = culprit;
     this.#quarantine.add(request);
-    // The other choices of the same request would kill one runner each.
+    // The other choices of the same request would crash one runner each.
     const fingerprint = fingerprintOf(request);
     for (const open of this.#open) {
       const isSame = open === culprit || (open.strikes > 0 && fingerprintOf(open.request) === fingerprint);
@@ -149,43 +191,134 @@ export class RequestScheduler {
 
   #onEnd(ended: OpenRequest): void {
     this.#open.delete(ended);
+    this.#pending.delete(ended);
     this.#numOpenTokens -= ended.numPromptTokens;
-    if (ended === this.#trial) this.#endTrial();
+    const runner = this.#runners.find(({ requests }) => requests.delete(ended));
+    if (runner?.isolationRun === ended) this.#endIsolationRun(runner, ended);
+    // A runner that has nothing now can compute a suspect.
+    else if (this.#pending.size > 0) this.#submitPending();
     if (this.#open.size === 0) this.#events.onIdle();
   }
 
-  #endTrial(): void {
-    const isProof = this.#isOnProbation && (this.#trial?.numEmitted ?? 0) > 0;
-    this.#trial = undefined;
-    this.#isClearing = true;
+  /** It has its token and goes on beside others. */
+  #onIsolationPassed(passed: OpenRequest): void {
+    const runner = this.#runners.find(({ isolationRun }) => isolationRun === passed);
+    if (runner === undefined) return;
+    runner.requests.delete(passed);
+    this.#sortPending();
+    this.#endIsolationRun(runner, passed);
+  }
+
+  #endIsolationRun(runner: ScheduledRunner, ended: OpenRequest): void {
+    const isProof = runner.isOnProbation && ended.numEmitted > 0;
+    runner.isolationRun = undefined;
+    runner.isClearing = true;
     if (isProof) {
-      this.#isOnProbation = false;
-      this.#events.onProven();
+      runner.isOnProbation = false;
+      this.#events.onProven(runner.index);
     }
-    this.#pump();
+    this.#submitPending();
   }
 
-  /** Gives the runner what it may have now. */
-  #pump(): void {
-    const client = this.#client;
-    if (client === undefined || this.#trial !== undefined || this.#isEndingAll) return;
-    if (this.#isClearing && client.numCancelled > 0) return;
-    this.#isClearing = false;
-    const candidate = this.#nextTrial();
-    if (candidate === undefined) {
-      for (const open of this.#open) if (!open.isSent) open.submit(client, { isTrial: false });
-      if (this.#isDraining) client.drain();
-    } else {
-      // Set first: the request may end within submit.
-      this.#trial = candidate;
-      candidate.submit(client, { isTrial: true });
+  #takeBackAll(runner: ScheduledRunner): void {
+    runner.isolationRun = undefined;
+    for (const open of runner.requests) open.takeBack();
+    runner.requests.clear();
+    this.#sortPending();
+  }
+
+  /** Requests that were with a runner come again where they were admitted. */
+  #sortPending(): void {
+    this.#pending = new Set([...this.#open].filter((open) => !open.isSent));
+  }
+
+  /** Ids of one model's vocabulary mean other text to another's: no runner that is ready can go on with these. */
+  #failOfOtherModels(): void {
+    const models = new Set(this.#runners.flatMap((runner) => (runner.client ? [runner.modelIdentity] : [])));
+    if (models.size === 0) return;
+    const message = 'The model file was replaced while the request was open.';
+    for (const open of this.#pending) {
+      if (models.has(open.request.modelIdentity)) continue;
+      open.fail(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     }
   }
 
-  /** Suspects come from deaths only: as long as there is one, the runner has nobody's request. */
-  #nextTrial(): OpenRequest | undefined {
-    for (const open of this.#open) if (open.strikes > 0 || this.#isOnProbation) return open;
+  /** Gives the runners what they may have now. */
+  #submitPending(): void {
+    if (this.#isChanging) return;
+    for (const runner of this.#runners) if (runner.client?.numCancelled === 0) runner.isClearing = false;
+    this.#reserveForIsolation();
+    for (const runner of this.#runners) {
+      const open = runner.canIsolate ? this.#nextIsolationRun(runner) : undefined;
+      if (open !== undefined) this.#submit(open, runner, true);
+    }
+    for (const open of [...this.#pending]) {
+      // It may have ended, or been given away, since the one before it was.
+      if (open.strikes > 0 || !this.#pending.has(open)) continue;
+      const runner = this.#runnerFor(open.request);
+      if (runner !== undefined) this.#submit(open, runner, false);
+    }
+    if (this.#isDraining && this.#pending.size === 0) this.#drainRunners();
+  }
+
+  #submit(open: OpenRequest, runner: ScheduledRunner, isAlone: boolean): void {
+    const { client } = runner;
+    if (client === undefined) throw new Error(`Runner ${runner.index} takes no requests.`);
+    this.#pending.delete(open);
+    // First: the request may end within submit.
+    runner.requests.add(open);
+    if (isAlone) runner.isolationRun = open;
+    if (this.#runners.length > 1) runner.prefixes.add(prefixHashes(open.request));
+    open.submit(client, { isTrial: isAlone });
+  }
+
+  #runnerFor(request: GenerateRequest): ScheduledRunner | undefined {
+    const { modelIdentity } = request;
+    const able = this.#runners.filter((runner) => runner.canServe && runner.modelIdentity === modelIdentity);
+    return able.length < 2 ? able[0] : bestRunner(able, prefixHashes(request));
+  }
+
+  get #isIsolatingSuspect(): boolean {
+    return this.#runners.some(({ isolationRun }) => isolationRun !== undefined && isolationRun.strikes > 0);
+  }
+
+  #nextIsolationRun({ isOnProbation, modelIdentity }: ScheduledRunner): OpenRequest | undefined {
+    const isTakingSuspects = !this.#isIsolatingSuspect;
+    for (const open of this.#pending) {
+      if (open.request.modelIdentity !== modelIdentity) continue;
+      if (open.strikes > 0 ? isTakingSuspects : isOnProbation) return open;
+    }
     return undefined;
+  }
+
+  /** Frees a runner for suspects where none is free and none that would be is coming. */
+  #reserveForIsolation(): void {
+    const hasSuspect = [...this.#pending].some(({ strikes }) => strikes > 0);
+    if (!hasSuspect) {
+      for (const runner of this.#runners) runner.isReserved = false;
+      return;
+    }
+    if (this.#isIsolatingSuspect) return;
+    const isOneFree = this.#runners.some(({ isReserved, canIsolate }) => isReserved || canIsolate);
+    const isOneComing = this.#runners.some(
+      ({ client, index }) => client === undefined && this.#events.isComing(index),
+    );
+    if (isOneFree || isOneComing) return;
+    const serving = this.#runners.filter(({ canServe }) => canServe);
+    const [first, ...others] = serving;
+    if (first === undefined) return;
+    const least = others.reduce((best, runner) => (runner.load < best.load ? runner : best), first);
+    least.isReserved = true;
+    this.#takeBackAll(least);
+  }
+
+  #drainRunners(): void {
+    if (this.#runners.some(({ isolationRun }) => isolationRun !== undefined)) return;
+    for (const runner of this.#runners) {
+      if (runner.client === undefined || runner.isDraining) continue;
+      runner.isDraining = true;
+      runner.client.drain();
+    }
   }
 }
 

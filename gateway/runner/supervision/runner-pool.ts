@@ -1,6 +1,7 @@
 /**
- * The runner as the rest of the gateway sees it: always there. Admits requests, shows how it is, and ends in order; who computes
- * (succession.ts) and what is given to it (dispatch.ts) are behind it.
+ * The runner as the rest of the gateway sees it: always there. It is one process or several, each with a supervisor that starts
+ * the next one (supervisor.ts); who gets which request says the scheduler (request-scheduler.ts). The pool admits requests, shows
+ * how runners are, replaces them one after the other, and ends in order.
  */
 import { systemClock } from '../../system/clock.ts';
 import { settlesWithin } from '../../system/settles-within.ts';
@@ -14,13 +15,18 @@ import {
   type TokenSink,
 } from '../runner.ts';
 import type { RunnerCrash } from './crash.ts';
+import { poolStatus } from './pool-status.ts';
 import { Quarantine } from './quarantine.ts';
 import { RequestScheduler } from './request-scheduler.ts';
+import { RollingReplacement } from './rolling-replacement.ts';
+import type { RunnerEvent } from './runner-event.ts';
 import type { RunnerSpec } from './runner-spec.ts';
 import { RunnerSupervisor, type RunnerSupervisorOptions, retryAfterSec } from './supervisor.ts';
 import type { Failing } from './supervisor-events.ts';
 
 export interface RunnerPoolOptions extends RunnerSupervisorOptions {
+  /** Runners at once, each with the whole model; 1 when left out. */
+  readonly numRunners?: number;
   /** Requests that are generating or waiting, cancelled ones included until the runner lets go of them. */
   readonly maxOpenRequests: number;
   /** Prompt tokens of these. */
@@ -33,8 +39,11 @@ export const MODEL_REPLACED = 'The model was replaced while the request was bein
 
 export class RunnerPool implements Runner {
   readonly #options: RunnerPoolOptions;
-  readonly #dispatch: RequestScheduler;
-  readonly #succession: RunnerSupervisor;
+  readonly #scheduler: RequestScheduler;
+  readonly #supervisors: readonly RunnerSupervisor[];
+  readonly #replacement: RollingReplacement;
+  /** Of the runners, the one that became ready last. */
+  #newest: RunnerSupervisor;
   #stopped: Promise<void> | undefined;
   /** Resolves when no request is open; there while somebody waits for that. */
   #idle: { readonly promise: Promise<void>; readonly resolve: () => void } | undefined;
@@ -42,49 +51,80 @@ export class RunnerPool implements Runner {
   constructor(options: RunnerPoolOptions) {
     const { clock = systemClock } = options;
     this.#options = options;
-    this.#dispatch = new RequestScheduler(new Quarantine(() => clock.now()), {
+    const { numRunners = 1 } = options;
+    this.#scheduler = new RequestScheduler(numRunners, new Quarantine(() => clock.now()), {
       onIdle: () => {
         this.#idle?.resolve();
         this.#idle = undefined;
       },
-      onProven: () => this.#succession.onProven(),
+      onProven: (index) => this.#supervisors[index]?.onProven(),
       onQuarantined: (numPromptIds, numEmitted) => {
         options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
       },
+      isComing: (index) => this.#supervisors[index]?.isComing ?? false,
     });
-    this.#succession = new RunnerSupervisor(options, {
-      onReady: (client, info, isOnTrial) => {
-        this.#dispatch.onReady(client, info.modelIdentity, isOnTrial);
-      },
-      onLetGo: () => this.#dispatch.onLetGo(),
-      onReplacing: () => this.#dispatch.takeBack(),
-      onLost: () => this.#dispatch.onLost(),
-      onDied: (isStrike, crash) => {
-        options.onCrash?.({ ...crash, requests: this.#dispatch.inFlight() });
-        this.#dispatch.onDied(isStrike);
-      },
-      onFailed: (failing) => this.#dispatch.failAll(errorOf(failing)),
-      isWanted: () => this.#stopped === undefined || this.#dispatch.numOpen > 0,
-    });
+    this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
+    this.#replacement = new RollingReplacement(this.#supervisors, options);
+    this.#newest = this.#supervisors[0] as RunnerSupervisor;
   }
 
-  /** Starts the first runner. To be called once. */
+  #supervisorOf(index: number): RunnerSupervisor {
+    const { numRunners = 1, log, onCrash } = this.#options;
+    // Where there is one, it needs no number.
+    const numbered = numRunners === 1 ? {} : { runner: index };
+    const options = { ...this.#options, log: (event: RunnerEvent) => log({ ...event, ...numbered }) };
+    const supervisor: RunnerSupervisor = new RunnerSupervisor(options, {
+      onReady: (client, info, isOnProbation) => {
+        this.#newest = supervisor;
+        this.#scheduler.onReady(index, client, info.modelIdentity, isOnProbation);
+        this.#replaceOthers(supervisor, info);
+      },
+      onLetGo: () => this.#scheduler.onLetGo(),
+      onReplacing: () => this.#scheduler.takeBack(index),
+      onLost: () => this.#scheduler.onLost(index),
+      onDied: (areSuspects, crash, ending) => {
+        onCrash?.({ ...crash, ...numbered, requests: this.#scheduler.inFlight(index) });
+        this.#scheduler.onDied(index, areSuspects, ending && errorOf(ending));
+      },
+      onFailed: (failing) => {
+        // Others go on with what is open.
+        if (this.#takesRequests) this.#scheduler.onGivenUp();
+        else this.#scheduler.failAll(errorOf(failing));
+      },
+      isWanted: () => this.#stopped === undefined || this.#scheduler.isWanted(index),
+    });
+    return supervisor;
+  }
+
+  /** The file is another one since the others have loaded it: what is tokenized from now on is for the new one. */
+  #replaceOthers(newest: RunnerSupervisor, { modelIdentity }: RunnerInfo): void {
+    for (const supervisor of this.#supervisors) {
+      const isOther = supervisor !== newest && supervisor.heard.info?.modelIdentity !== modelIdentity;
+      if (isOther && supervisor.state === 'ready') void supervisor.replace({});
+    }
+  }
+
+  get #takesRequests(): boolean {
+    return this.#supervisors.some(({ takesRequests }) => takesRequests);
+  }
+
+  /** Starts the first runners. To be called once. */
   start(): void {
-    this.#succession.start();
+    for (const supervisor of this.#supervisors) supervisor.start();
   }
 
   /**
-   * Another runner in place of the one there is, by the plan with this change; open requests go on with it, if it has
-   * the same model. Resolves when it is ready, or with the reason why it is not: then one by the plan of before is
-   * started again.
+   * Other runners in place of those there are, by the spec with this change; open requests go on with them, if they have
+   * the same model. Of several runners of one model, one is replaced after the other. Resolves when all are ready, or with
+   * the reason why one is not: then those by the spec of before are started again.
    */
   replaceRunner(change: Partial<RunnerSpec>): Promise<string | undefined> {
-    return this.#succession.replace(change);
+    return this.#replacement.replace(change);
   }
 
   /** Resolves when no request is open. */
   whenIdle(): Promise<void> {
-    if (this.#dispatch.numOpen === 0) return Promise.resolve();
+    if (this.#scheduler.numOpen === 0) return Promise.resolve();
     if (this.#idle === undefined) {
       let resolve = (): void => {};
       const promise = new Promise<void>((settle) => (resolve = settle));
@@ -95,32 +135,18 @@ export class RunnerPool implements Runner {
 
   /** Ends all open requests; others may come. */
   failOpen(error: GenerationError): void {
-    this.#dispatch.failAll(error);
+    this.#scheduler.failAll(error);
   }
 
   status(): RunnerStatus {
-    const isStopping = this.#stopped !== undefined;
-    const { state, reason, pid, restarts, heard } = this.#succession;
-    const { loadProgress, info, numFreeBlocks, stats, counters } = heard;
-    return {
-      state: isStopping ? 'stopping' : state,
-      reason: isStopping ? 'The server is stopping.' : reason,
-      pid,
-      restarts,
-      openRequests: this.#dispatch.numOpen,
-      openTokens: this.#dispatch.numOpenTokens,
-      loadProgress,
-      retryAfterSec: isStopping ? retryAfterSec : this.#succession.retryAfterSec,
-      info,
-      numFreeBlocks,
-      stats,
-      counters,
-    };
+    const status = poolStatus(this.#supervisors, this.#newest.heard.info, this.#scheduler);
+    if (this.#stopped === undefined) return status;
+    return { ...status, state: 'stopping', reason: 'The server is stopping.', retryAfterSec };
   }
 
   generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
     this.assertCapacity([request]);
-    return this.#dispatch.admit(request, sink);
+    return this.#scheduler.admit(request, sink);
   }
 
   /**
@@ -133,13 +159,14 @@ export class RunnerPool implements Runner {
   }
 
   async #drainAndEnd(drainMs: number): Promise<void> {
-    this.#succession.stop();
-    this.#dispatch.drain();
-    this.#options.log({ level: 'info', event: 'runner_draining', openRequests: this.#dispatch.numOpen });
+    this.#replacement.stop();
+    for (const supervisor of this.#supervisors) supervisor.stop();
+    this.#scheduler.drain();
+    this.#options.log({ level: 'info', event: 'runner_draining', openRequests: this.#scheduler.numOpen });
     await settlesWithin(this.whenIdle(), drainMs, this.#options.clock ?? systemClock);
     const message = 'The server stopped before the request was finished.';
     this.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
-    await this.#succession.end();
+    await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
   }
 
   assertAcceptsRequests(): void {
@@ -152,21 +179,21 @@ export class RunnerPool implements Runner {
     if (requests.some(({ modelIdentity }) => modelIdentity !== info.modelIdentity)) {
       throw this.#notReady(MODEL_REPLACED);
     }
-    for (const request of requests) this.#dispatch.assertNotQuarantined(request);
+    for (const request of requests) this.#scheduler.assertNotQuarantined(request);
     const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
     this.#assertCapacityFor(requests.length, numTokens);
   }
 
   #requireReady(): RunnerInfo {
-    const { reason, info } = this.status();
-    if (info !== undefined && this.#stopped === undefined && this.#succession.takesRequests) return info;
-    throw this.#notReady(reason ?? 'The runner is not ready.');
+    const { info } = this.#newest.heard;
+    if (info !== undefined && this.#stopped === undefined && this.#takesRequests) return info;
+    throw this.#notReady(this.status().reason ?? 'The runner is not ready.');
   }
 
   #assertCapacityFor(numAnswers: number, numTokens: number): void {
     const { maxOpenRequests, maxQueuedTokens } = this.#options;
-    assertCapacityFor('answers', numAnswers, this.#dispatch.numHeld, maxOpenRequests);
-    assertCapacityFor('prompt tokens', numTokens, this.#dispatch.numHeldTokens, maxQueuedTokens);
+    assertCapacityFor('answers', numAnswers, this.#scheduler.numHeld, maxOpenRequests);
+    assertCapacityFor('prompt tokens', numTokens, this.#scheduler.numHeldTokens, maxQueuedTokens);
   }
 
   #notReady(message: string): GenerationError {

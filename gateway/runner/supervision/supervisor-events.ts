@@ -11,14 +11,18 @@ export interface Failing {
 }
 
 export interface SupervisorEvents {
-  /** A runner takes requests. isOnTrial: only one of them until onProven() is called. */
-  onReady(client: RunnerClient, info: RunnerInfo, isOnTrial: boolean): void;
+  /** A runner takes requests. isOnProbation: only one of them until onProven() is called. */
+  onReady(client: RunnerClient, info: RunnerInfo, isOnProbation: boolean): void;
   onLetGo(): void;
   /** The runner is about to be ended, at the end of its step, to make room for another one. */
   onReplacing(): void;
   onLost(): void;
-  /** Before anything comes of it. isStrike: what the runner computed may be the cause. */
-  onDied(isStrike: boolean, crash: Omit<RunnerCrash, 'requests'>): void;
+  /**
+   * Before anything comes of it. areSuspects: what the runner computed may be the cause. ending: none that would do the same may
+   * come, and why.
+   */
+  onDied(areSuspects: boolean, crash: Omit<RunnerCrash, 'requests'>, ending: Failing | undefined): void;
+  /** No runner comes, or none soon. */
   onFailed(failing: Failing): void;
   /** Whether anybody still wants a runner. */
   isWanted(): boolean;

@@ -96,6 +96,11 @@ export class RunnerSupervisor {
     return this.#state === 'ready' || (this.#state === 'recovering' && !this.#isRefusing);
   }
 
+  /** Whether it is worth waiting for a runner that is not ready. */
+  get isComing(): boolean {
+    return (this.#state === 'starting' || this.#state === 'recovering') && !this.#isRefusing;
+  }
+
   get pid(): number | undefined {
     return this.#life?.pid;
   }
@@ -293,7 +298,7 @@ export class RunnerSupervisor {
       this.start();
       return;
     }
-    this.#events.onDied(policy.countsForRequests, {
+    const crash = {
       pid: life.pid,
       start: this.#numStarts,
       command,
@@ -302,7 +307,8 @@ export class RunnerSupervisor {
       build: this.heard.hello?.build,
       numericsId: this.heard.hello?.numericsId,
       modelIdentity: this.heard.info?.modelIdentity,
-    });
+    };
+    this.#events.onDied(policy.countsForRequests, crash, endingOf(policy));
     if (policy.isOfDevice && this.#fallBack(policy, death)) return;
     const isLastTry = this.#fruitlessStarts + 1 >= maxFruitlessStarts;
     if (this.#replacement !== undefined && (!policy.isTriedAgain || isLastTry))
@@ -413,4 +419,9 @@ export class RunnerSupervisor {
   #log(level: RunnerEvent['level'], event: RunnerEventName, fields: Record<string, unknown>): void {
     this.#options.log({ level, event, ...fields });
   }
+}
+
+/** Why what the runner had may not go on with another one of the same; undefined: it may. */
+function endingOf({ action, reason }: ExitPolicy): Failing | undefined {
+  return action === 'restart' ? undefined : { reason, isRetriable: action === 'wait_for_file' };
 }

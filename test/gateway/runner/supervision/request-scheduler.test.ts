@@ -11,12 +11,14 @@ import { requestOf } from '../../../fixtures/requests.ts';
 const { v1 } = runner;
 const modelIdentity = 'm';
 
-function dispatching() {
+function dispatching(numRunners = 1) {
   const told: string[] = [];
-  const dispatch = new RequestScheduler(new Quarantine(() => 0), {
+  const coming = new Set<number>();
+  const dispatch = new RequestScheduler(numRunners, new Quarantine(() => 0), {
     onIdle: () => told.push('idle'),
     onProven: () => told.push('proven'),
     onQuarantined: () => told.push('quarantined'),
+    isComing: (index) => coming.has(index),
   });
   const ends: (string | undefined)[] = [];
   const admit = (request: GenerateRequest) =>
@@ -29,16 +31,17 @@ function dispatching() {
   return {
     dispatch,
     told,
+    coming,
     admit: (...promptIds: number[]) => admit(requestOf(promptIds, 5, { modelIdentity })),
     admitRequest: admit,
     /** How requests ended, by what their consumers heard. */
     ends,
     /** Another runner, which is ready. */
-    connectRunner: (isOnProbation = false) => {
+    connectRunner: (isOnProbation = false, index = 0) => {
       const connection = connect();
       connection.listener.onLetGo = () => dispatch.onLetGo();
       connection.say(hello, ready);
-      dispatch.onReady(connection.client, modelIdentity, isOnProbation);
+      dispatch.onReady(index, connection.client, modelIdentity, isOnProbation);
       return {
         heard: connection.heard,
         say: connection.say,
@@ -46,8 +49,8 @@ function dispatching() {
           connection.say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } }),
         /** The runner dies of what it computes. */
         crash: () => {
-          dispatch.onLost();
-          dispatch.onDied(true);
+          dispatch.onLost(index);
+          dispatch.onDied(index, true);
         },
       };
     },
@@ -64,10 +67,10 @@ test('a replacement while a suspect is alone begins anew: the suspect alone, the
   first.crash();
   const second = connectRunner();
   assert.equal(second.heard, ['generate 1'], 'a suspect is alone');
-  dispatch.takeBack();
+  dispatch.takeBack(0);
   assert.equal(second.heard, ['generate 1', 'cancel 1']);
   // Its end was asked for: nobody is told of a death.
-  dispatch.onLost();
+  dispatch.onLost(0);
   const third = connectRunner();
   assert.equal(third.heard, ['generate 1'], 'and alone again with the one that takes over');
   third.say(step(1, { requestId: 1, tokenIds: [7], finishReason: finishMax }));

@@ -1,0 +1,71 @@
+import { countersOf, type SchedulerStats, statsOf } from '../protocol/scheduler-stats.ts';
+import type { RunnerInfo, RunnerState, RunnerStatus } from '../runner.ts';
+import type { RequestScheduler } from './request-scheduler.ts';
+import type { RunnerSupervisor } from './supervisor.ts';
+
+type PoolState = Exclude<RunnerState, 'stopping'>;
+
+/** The pool is in the first of these that one of its runners is in. */
+const bestFirst: readonly PoolState[] = ['ready', 'recovering', 'starting', 'failed'];
+
+/** The runners as one: what they have is added up, and one that serves is enough to be ready. newest: of the one that became ready last. */
+export function poolStatus(
+  supervisors: readonly RunnerSupervisor[],
+  newest: RunnerInfo | undefined,
+  scheduler: RequestScheduler,
+): RunnerStatus {
+  const state = bestFirst.find((each) => supervisors.some((supervisor) => supervisor.state === each));
+  const best = supervisors.find((supervisor) => supervisor.state === state);
+  if (state === undefined || best === undefined) throw new Error('A pool has a runner at least.');
+  const heard = supervisors.map((supervisor) => supervisor.heard);
+  const stats = heard.flatMap((each) => each.stats ?? []);
+  const freeBlocks = heard.flatMap((each) => each.numFreeBlocks ?? []);
+  return {
+    state,
+    reason: best.reason,
+    pid: best.pid,
+    restarts: supervisors.reduce((sum, { restarts }) => sum + restarts, 0),
+    openRequests: scheduler.numOpen,
+    openTokens: scheduler.numOpenTokens,
+    loadProgress: best.heard.loadProgress,
+    retryAfterSec: best.retryAfterSec,
+    info: newest === undefined ? undefined : sumOfInfo(supervisors, newest),
+    numFreeBlocks: freeBlocks.length === 0 ? undefined : sum(freeBlocks),
+    stats: stats.length === 0 ? undefined : sumOfStats(stats),
+    counters: countersOf((name) => sum(heard.map(({ counters }) => counters[name]))),
+    ...(supervisors.length === 1 ? {} : { runners: supervisors.map(runnerStatus(scheduler)) }),
+  };
+}
+
+function runnerStatus(scheduler: RequestScheduler) {
+  return ({ state, reason, pid, restarts, heard }: RunnerSupervisor, index: number) => ({
+    state,
+    reason,
+    pid,
+    restarts,
+    openRequests: scheduler.numWith(index),
+    loadProgress: heard.loadProgress,
+    numFreeBlocks: heard.numFreeBlocks,
+    info: heard.info,
+  });
+}
+
+/** Memory is that of all runners that have been ready: one that is dead is coming again. */
+function sumOfInfo(supervisors: readonly RunnerSupervisor[], newest: RunnerInfo): RunnerInfo {
+  if (supervisors.length === 1) return newest;
+  const infos = supervisors.flatMap(({ heard }) => heard.info ?? []);
+  return {
+    ...newest,
+    numBlocks: sum(infos.map(({ numBlocks }) => numBlocks)),
+    weightsBytes: sum(infos.map(({ weightsBytes }) => weightsBytes)),
+    kvCacheBytes: sum(infos.map(({ kvCacheBytes }) => kvCacheBytes)),
+  };
+}
+
+function sumOfStats(stats: readonly SchedulerStats[]): SchedulerStats {
+  return statsOf((name) => sum(stats.map((each) => each[name])));
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, number) => total + number, 0);
+}
