@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Config } from '../config/config.ts';
+import { type Config, manyRunnersFaults } from '../config/config.ts';
+import { refuse } from '../errors/exit-code.ts';
 import type { KeyFiles } from '../server/guard/api-keys.ts';
 import type { Notifier } from '../system/systemd/notifier.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -22,13 +23,16 @@ export interface Reloaded {
   readonly notApplied: readonly string[];
 }
 
-/** The settings of now with those of the runner as they are said to be next. */
+/** The settings of now with those of the runner as they are said to be next. UsageError if the runners there are cannot have them. */
 export function reload(now: Config, next: Config): Reloaded {
   const names = Object.keys({ ...now, ...next }) as (keyof Config)[];
   const changed = names.filter((name) => !isDeepStrictEqual(now[name], next[name]));
   const applied = Object.fromEntries(APPLIED.map((name) => [name, next[name]]));
+  const config: Config = { ...now, ...applied };
+  // As many runners as before, with other settings beside them.
+  refuse(manyRunnersFaults(config, (name) => `--${name}`));
   return {
-    config: { ...now, ...applied },
+    config,
     notApplied: changed.filter((name) => !APPLIED.includes(name)),
   };
 }

@@ -122,6 +122,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   const serving: ModelService = new ModelService(about.model, launchOf(config), {
     gate,
     drainMs: config['drain-timeout-sec'] * 1000,
+    numRunners: config.runners,
     maxOpenRequests: config['max-open-requests'],
     maxQueuedTokens: config['max-queued-tokens'],
     limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },

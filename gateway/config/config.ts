@@ -24,6 +24,11 @@ import { type ConfigOf, type Merged, mergeSettings, type SettingTable, settingsH
 
 const settings = {
   ...runnerSettings,
+  runners: {
+    schema: whole(1, RUNNER_LIMITS.runners),
+    fallback: 1,
+    help: 'runners of the CPU with the model, each with memory of its own; they share the processors unless --threads says how many each has',
+  },
   'worker-id': {
     schema: z
       .string()
@@ -171,14 +176,31 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
   const { config, sourceOf } = merged;
   refuse([
     ...runnerFaults(config, sourceOf),
+    ...manyRunnersFaults(config, sourceOf),
     ...placeFaults(merged, env),
     ...callbackFaults(merged),
     ...orderFaults(merged),
   ]);
-  return config;
+  if (sourceOf('threads') !== undefined) return config;
+  return { ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) };
 }
 
 type MergedConfig = Merged<typeof settings>;
+
+/** Sentences about what several runners cannot do. */
+export function manyRunnersFaults(config: Config, sourceOf: MergedConfig['sourceOf']): string[] {
+  const { runners, record } = config;
+  if (runners === 1) return [];
+  const wanted = `${sourceOf('runners')} ${runners}`;
+  const faults: string[] = [];
+  if (backendOf(config) !== 'cpu')
+    faults.push(`${wanted} is what the CPU alone can be asked for: say --backend cpu too.`);
+  if (record !== undefined)
+    faults.push(
+      `${wanted} and ${sourceOf('record')} cannot be obeyed together, since all would record to one file: leave one of them out.`,
+    );
+  return faults;
+}
 
 /** Where it is to listen. */
 function placeFaults({ config, sourceOf }: MergedConfig, env: NodeJS.ProcessEnv): string[] {

@@ -7,6 +7,7 @@ import type { ConfigOf, SettingTable } from './settings.ts';
 /** What the runner binaries accept; they check again. `requests` and `promptTokens` are what one holds at once. */
 export const RUNNER_LIMITS = {
   threads: 256,
+  runners: 16,
   maxModelLen: 2 ** 20,
   maxNumSeqs: 1024,
   maxNumBatchedTokens: 65_536,
@@ -71,7 +72,7 @@ export const runnerSettings = {
     schema: whole(1, RUNNER_LIMITS.threads),
     fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
     fallbackHelp: 'one for each processor',
-    help: 'threads the CPU computes with',
+    help: 'threads the CPU computes with, of each runner',
   },
   isa: {
     schema: z.enum(ISAS, `must be one of ${ISAS.join(', ')}`).optional(),

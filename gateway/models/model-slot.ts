@@ -12,6 +12,8 @@ export class ModelSlot {
   #model: Model | undefined;
   /** Of the files before they were read. */
   #identity = '';
+  /** Several runners that start at once have it read once. */
+  #refreshed: Promise<void> | undefined;
 
   constructor(path: string) {
     this.path = path;
@@ -23,7 +25,12 @@ export class ModelSlot {
   }
 
   /** Called before each start of a runner. Throws ModelFileError when the file cannot be used. */
-  async refresh(): Promise<void> {
+  refresh(): Promise<void> {
+    this.#refreshed ??= this.#refresh().finally(() => (this.#refreshed = undefined));
+    return this.#refreshed;
+  }
+
+  async #refresh(): Promise<void> {
     if (await this.holds(this.path)) return;
     this.close();
     this.#identity = await modelIdentity(this.path);

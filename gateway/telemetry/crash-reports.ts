@@ -23,6 +23,8 @@ export interface CrashReport {
   readonly reason: string;
   readonly message: string;
   readonly pid: number | null;
+  /** Which of several, from 0; null: there is one. */
+  readonly runner: number | null;
   readonly start: number;
   readonly exit_code: number | null;
   readonly signal: string | null;
@@ -115,6 +117,7 @@ function reportOf(crash: RunnerCrash, time: string): CrashReport {
     reason: crashKind(crash),
     message: crash.message,
     pid: crash.pid ?? null,
+    runner: crash.runner ?? null,
     start: crash.start,
     exit_code: death.exit.code ?? null,
     signal: death.exit.signal ?? null,

@@ -123,6 +123,7 @@ export class Metrics {
     );
     this.#runnerRestarts(status);
     this.#runnerState(status);
+    this.#runners(status);
     addSchedulerMetrics(this.#registry, status);
   }
 
@@ -202,6 +203,21 @@ export class Metrics {
       collect() {
         this.reset();
         this.inc(status().restarts);
+      },
+    });
+  }
+
+  #runners(status: () => RunnerStatus): void {
+    new Gauge({
+      name: 'runnel_runners',
+      help: 'Runners of the model, by the state each is in',
+      labelNames: ['state'],
+      registers: [this.#registry],
+      collect() {
+        const { state: ofAll, runners = [{ state: ofAll }] } = status();
+        for (const state of STATES) {
+          this.set({ state }, runners.filter((runner) => runner.state === state).length);
+        }
       },
     });
   }

@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 import { isResident, memoryInUse, memoryOf } from '../../runner/process/memory.ts';
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
-import type { RunnerInfo, RunnerState, RunnerStatus } from '../../runner/runner.ts';
+import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { notReady } from '../prompt.ts';
 
@@ -70,6 +70,24 @@ function backendOf({ backend, info }: RunnerStatus): object | null {
   };
 }
 
+/** One of several runners. */
+function singleRunner(runner: SingleRunnerStatus, index: number): object {
+  const { info } = runner;
+  return {
+    runner: index,
+    state: runner.state,
+    reason: runner.reason ?? null,
+    pid: runner.pid ?? null,
+    restarts: runner.restarts,
+    open_requests: runner.openRequests,
+    load_progress: runner.loadProgress ?? null,
+    kv_blocks: info?.numBlocks ?? null,
+    kv_blocks_free: runner.numFreeBlocks ?? null,
+    weights_bytes: info?.weightsBytes ?? null,
+    kv_cache_bytes: info?.kvCacheBytes ?? null,
+  };
+}
+
 /** /health answers 200 as long as the gateway lives and says the rest in the body; /ready tells a load balancer. */
 export function healthRoutes(deps: AppDeps): Hono {
   const app = new Hono();
@@ -121,6 +139,7 @@ export function healthRoutes(deps: AppDeps): Hono {
         kv_cache_bytes_used: inUse.cacheUsedBytes,
         kv_cache_bytes_reusable: inUse.cacheReusableBytes,
       },
+      ...(runner.runners === undefined ? {} : { runners: runner.runners.map(singleRunner) }),
       backend: backendOf(runner),
       model_change: runner.modelChange ?? null,
       scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),

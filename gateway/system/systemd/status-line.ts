@@ -12,12 +12,18 @@ export function statusLine(
     loadProgress,
     reason,
     backend,
-  }: Pick<RunnerStatus, 'state' | 'openRequests' | 'loadProgress' | 'reason' | 'backend'>,
+    runners,
+  }: Pick<RunnerStatus, 'state' | 'openRequests' | 'loadProgress' | 'reason' | 'backend' | 'runners'>,
   model: string,
 ): string {
   const streams = `${openRequests} ${openRequests === 1 ? 'stream' : 'streams'}`;
   const loaded = loadProgress === undefined ? '' : ` (${Math.floor(loadProgress * 100)} % loaded)`;
   const place = backend?.isFallback ? ', on the CPU instead of CUDA' : '';
+  const numReady = runners?.filter((runner) => runner.state === 'ready').length;
+  const serving = runners === undefined ? '' : `, ${numReady} of ${runners.length} runners`;
   const why = reason === undefined ? '' : `: ${reason}`;
-  return escapeControls(`${state}, ${streams}, ${model}${place}${loaded}${why}`).slice(0, MAX_CHARACTERS);
+  return escapeControls(`${state}, ${streams}, ${model}${serving}${place}${loaded}${why}`).slice(
+    0,
+    MAX_CHARACTERS,
+  );
 }
