@@ -65,6 +65,11 @@ export const alone: readonly AdmissionGate[] = [
   // A minute of each flood.
   testFile('test/e2e/hostile-runner.test.ts', { FLOOD_SECONDS: 60 }, { 'seconds of': 3 * 60 }),
   testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
+  testFile(
+    'test/e2e/many-runners.test.ts',
+    { RUNNER_KILLS: 1000 },
+    { 'kills with two runners': 1000, 'kills with one runner': 50 },
+  ),
   testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
   testFile('test/e2e/deaths.test.ts', { ROUNDS: 100 }, { rounds: 700 }),
   testFile(

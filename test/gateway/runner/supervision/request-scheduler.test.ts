@@ -3,6 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { type GenerateRequest, GenerationError } from '../../../../gateway/runner/runner.ts';
+import { affinityBlockTokens } from '../../../../gateway/runner/supervision/known-prefixes.ts';
 import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
 import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
 import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
@@ -51,6 +52,11 @@ function dispatching(numRunners = 1) {
         crash: () => {
           dispatch.onLost(index);
           dispatch.onDied(index, true);
+        },
+        /** Somebody ends it. */
+        kill: () => {
+          dispatch.onLost(index);
+          dispatch.onDied(index, false);
         },
       };
     },
@@ -146,6 +152,95 @@ test('the last token of an answer ends it, although it was asked for alone', () 
   second.say(step(1, { requestId: 1, tokenIds: [7], finishReason: finishMax }));
   assert.equal(ends, ['max_tokens']);
   assert.equal([second.heard, told], [['generate 1'], ['idle']]);
+});
+
+test('of two runners the less loaded one gets a request, and the one that knows its prompt as long as it has no more than its share', () => {
+  const { admit, connectRunner } = dispatching(2);
+  const first = connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  const prompt = Array.from({ length: 2 * affinityBlockTokens }, (_, index) => index);
+  admit(...prompt);
+  admit(1);
+  assert.equal([first.heard, second.heard], [['generate 1'], ['generate 1']]);
+  admit(...prompt, 7);
+  assert.equal(first.heard, ['generate 1', 'generate 2'], 'it has the prefix');
+  admit(...prompt, 8);
+  admit(...prompt, 9);
+  admit(...prompt, 10);
+  assert.equal(
+    [first.heard.length, second.heard.length],
+    [4, 2],
+    'of six, four are the most that one may have',
+  );
+});
+
+test('requests of a runner that is killed go on at once on the other one', () => {
+  const { admit, connectRunner } = dispatching(2);
+  const first = connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  admit(1);
+  admit(2);
+  admit(3);
+  assert.equal([first.heard, second.heard], [['generate 1', 'generate 2'], ['generate 1']]);
+  first.kill();
+  assert.equal(second.heard, ['generate 1', 'generate 2', 'generate 3']);
+});
+
+test('suspects wait for the runner that is coming, one alone with it after the other, while the other runner serves on', () => {
+  const { admit, coming, connectRunner } = dispatching(2);
+  const first = connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  for (const id of [1, 2, 3]) admit(id);
+  coming.add(0);
+  first.crash();
+  assert.equal(second.heard, ['generate 1'], 'innocents are not endangered');
+  admit(4);
+  assert.equal(second.heard, ['generate 1', 'generate 2'], 'who comes meanwhile is served');
+  coming.delete(0);
+  const third = connectRunner(false, 0);
+  assert.equal(third.heard, ['generate 1'], 'one suspect alone');
+  third.say(step(1, { requestId: 1, tokenIds: [7], finishReason: finishMax }));
+  assert.equal(third.heard, ['generate 1', 'generate 2'], 'then the other');
+  assert.equal(
+    second.heard,
+    ['generate 1', 'generate 2', 'generate 3'],
+    'the first one goes on beside others',
+  );
+});
+
+test('where no other runner comes, the one there is is freed for suspects, and its requests wait', () => {
+  const { admit, connectRunner } = dispatching(2);
+  const first = connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  admit(1);
+  admit(2);
+  first.crash();
+  assert.equal(second.heard, ['generate 1', 'cancel 1']);
+  second.obeyCancel(1);
+  assert.equal(second.heard.slice(2), ['generate 2'], 'the suspect, alone');
+  second.say(step(1, { requestId: 2, tokenIds: [7], finishReason: finishMax }));
+  assert.equal(second.heard.slice(3), ['generate 3', 'generate 4'], 'then both');
+});
+
+test('a runner that is replaced gives its requests to the other one', () => {
+  const { admit, connectRunner, dispatch } = dispatching(2);
+  const first = connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  admit(1);
+  dispatch.takeBack(0);
+  assert.equal([first.heard, second.heard], [['generate 1', 'cancel 1'], ['generate 1']]);
+});
+
+test('what a runner had that did what no other may do ends, and the other one serves on', () => {
+  const { admit, connectRunner, dispatch, ends } = dispatching(2);
+  connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  admit(1);
+  admit(2);
+  dispatch.onLost(0);
+  dispatch.onDied(0, true, new GenerationError('INFERENCE_FAILED', 'It broke out.', { retriable: true }));
+  assert.equal(ends, ['INFERENCE_FAILED']);
+  assert.equal([second.heard, dispatch.numOpen], [['generate 1'], 1]);
 });
 
 test.run();
