@@ -182,7 +182,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     ...orderFaults(merged),
   ]);
   if (sourceOf('threads') !== undefined) return config;
-  return { ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) };
+  return Object.freeze({ ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) });
 }
 
 type MergedConfig = Merged<typeof settings>;

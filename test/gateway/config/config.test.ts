@@ -284,6 +284,22 @@ test('what is printed is read back as the same configuration', () => {
   }
 });
 
+test('several runners share the processors, and are of the CPU', async () => {
+  const threads = (...args: string[]) =>
+    readConfig(['--model', 'm', '--backend', 'cpu', ...args], {}).threads;
+  const all = threads();
+  assert.is(threads('--runners', '2'), Math.max(1, Math.floor(all / 2)));
+  assert.is(threads('--runners', '16', '--threads', '3'), 3, 'of each');
+  assert.is(
+    await faultOf(['--model', 'm', '--runners', '2']),
+    '--runners 2 is what the CPU alone can be asked for: say --backend cpu too.',
+  );
+  assert.is(
+    await faultOf(['--model', 'm', '--runners', '2', '--backend', 'cpu', '--record', 'r']),
+    '--runners 2 and --record cannot be obeyed together, since all would record to one file: leave one of them out.',
+  );
+});
+
 test('a body of the most tokens has room among the answers', async () => {
   assert.match(
     await faultOf(['--model', 'm', '--max-answer-bytes-in-flight', '4194303']),
