@@ -134,7 +134,7 @@ function reportOf(crash: RunnerCrash, time: string): CrashReport {
       request_id: request.requestId,
       prompt_tokens: request.numPromptTokens,
       emitted_tokens: request.numEmitted,
-      strikes: request.strikes,
+      strikes: request.crashCount,
       max_tokens: request.maxTokens,
       temperature: request.temperature,
       top_k: request.topK,

@@ -32,7 +32,7 @@ export class AutoBackend {
   readonly cuda: RunnerLauncher;
   readonly cpu: RunnerLauncher;
   readonly #options: AutoOptions;
-  readonly #lookout: DeviceProbe;
+  readonly #probe: DeviceProbe;
   readonly #now: () => number;
   /** Why the CPU computes. */
   #reason: string | undefined;
@@ -60,19 +60,19 @@ export class AutoBackend {
       command: options.cpuCommand,
       status,
       onReady: () => {
-        if (moveBack !== undefined) this.#lookout.start();
+        if (moveBack !== undefined) this.#probe.start();
       },
-      leave: () => this.#lookout.stop(),
+      leave: () => this.#probe.stop(),
     };
-    this.#lookout = new DeviceProbe({
-      look: (signal) => this.#look(signal),
+    this.#probe = new DeviceProbe({
+      probe: (signal) => this.#askDevice(signal),
       onFound: () => moveBack?.(this.cuda) ?? false,
       clock,
     });
   }
 
   #status(): BackendStatus {
-    const { nextInMs } = this.#lookout;
+    const { nextInMs } = this.#probe;
     return {
       requested: 'auto',
       isFallback: this.#reason !== undefined,
@@ -83,7 +83,7 @@ export class AutoBackend {
 
   #fallBack({ reason, death }: RunnerFailure): RunnerLauncher {
     this.#misfit = death.exit.code === 71 ? { freeBytes: undefined } : undefined;
-    if ((death.readyForMs ?? 0) >= lossWindowMs) this.#lookout.reset();
+    if ((death.readyForMs ?? 0) >= lossWindowMs) this.#probe.reset();
     if (death.readyForMs !== undefined) this.#countLoss();
     return this.#useCpu(reason);
   }
@@ -98,11 +98,11 @@ export class AutoBackend {
     const now = this.#now();
     this.#losses = [...this.#losses.filter((time) => now - time < lossWindowMs), now];
     if (this.#losses.length < 2) return;
-    this.#lookout.holdOff(quarantineMs);
+    this.#probe.holdOff(quarantineMs);
     this.#options.log({ level: 'error', event: 'device_quarantined', quarantine_ms: quarantineMs });
   }
 
-  async #look(signal: AbortSignal): Promise<boolean> {
+  async #askDevice(signal: AbortSignal): Promise<boolean> {
     const { inquiry, gpuDevice } = this.#options;
     const device = usableDevice(await inquiry.ask(signal), gpuDevice);
     if (signal.aborted) return false;

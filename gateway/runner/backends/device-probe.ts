@@ -6,8 +6,8 @@ export const maxProbeMs = 5 * 60_000;
 
 export interface DeviceProbeOptions {
   /** Whether it is there. Must not reject. */
-  readonly look: (signal: AbortSignal) => Promise<boolean>;
-  /** It is. The lookout is over then, but for a false, which says that now is not the time. */
+  readonly probe: (signal: AbortSignal) => Promise<boolean>;
+  /** It is. The probe is over then, but for a false, which says that now is not the time. */
   readonly onFound: () => boolean;
   readonly clock: Clock;
 }
@@ -18,7 +18,7 @@ export class DeviceProbe {
   #notBefore = 0;
   #nextAt: number | undefined;
   #timer: Timer | undefined;
-  #looking: AbortController | undefined;
+  #probing: AbortController | undefined;
 
   constructor(options: DeviceProbeOptions) {
     this.#options = options;
@@ -26,26 +26,26 @@ export class DeviceProbe {
 
   /** Until the next look; 0 while it looks; undefined when none is to come. */
   get nextInMs(): number | undefined {
-    if (this.#looking !== undefined) return 0;
+    if (this.#probing !== undefined) return 0;
     return this.#nextAt === undefined ? undefined : Math.max(0, this.#nextAt - this.#options.clock.now());
   }
 
   /** Does nothing when it is on already. */
   start(): void {
-    if (this.#timer !== undefined || this.#looking !== undefined) return;
+    if (this.#timer !== undefined || this.#probing !== undefined) return;
     const { clock } = this.#options;
     const delayMs = Math.max(this.#delayMs, this.#notBefore - clock.now());
     // What is found and does not last was no find: only reset() makes looks more frequent again.
     this.#delayMs = Math.min(maxProbeMs, this.#delayMs * 2);
     this.#nextAt = clock.now() + delayMs;
-    this.#timer = clock.after(delayMs, () => void this.#look());
+    this.#timer = clock.after(delayMs, () => void this.#probeNow());
   }
 
   stop(): void {
     this.#timer?.cancel();
-    this.#looking?.abort();
+    this.#probing?.abort();
     this.#timer = undefined;
-    this.#looking = undefined;
+    this.#probing = undefined;
     this.#nextAt = undefined;
   }
 
@@ -59,14 +59,14 @@ export class DeviceProbe {
     this.#notBefore = this.#options.clock.now() + delayMs;
   }
 
-  async #look(): Promise<void> {
+  async #probeNow(): Promise<void> {
     this.#timer = undefined;
     this.#nextAt = undefined;
-    const looking = new AbortController();
-    this.#looking = looking;
-    const isThere = await this.#options.look(looking.signal);
-    if (looking.signal.aborted) return;
-    this.#looking = undefined;
+    const probing = new AbortController();
+    this.#probing = probing;
+    const isThere = await this.#options.probe(probing.signal);
+    if (probing.signal.aborted) return;
+    this.#probing = undefined;
     if (!isThere || !this.#options.onFound()) this.start();
   }
 }

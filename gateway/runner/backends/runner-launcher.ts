@@ -23,14 +23,14 @@ export interface SpecEvents {
   onReady(info: RunnerInfo, launch: RunnerLauncher): void;
 }
 
-/** The plan of runners that are started so for this model. */
+/** The spec of runners that are started so for this model. */
 export function specOf(slot: ModelSlot, launch: RunnerLauncher, events: SpecEvents): Required<RunnerSpec> {
-  const planBy = (next: RunnerLauncher | undefined) => next && specOf(slot, next, events);
+  const specBy = (next: RunnerLauncher | undefined) => next && specOf(slot, next, events);
   return {
     prepare: async () => {
       await slot.refresh();
       events.onRead?.();
-      return planBy(await launch.prepare?.());
+      return specBy(await launch.prepare?.());
     },
     command: () => launch.command(slot),
     modelPath: slot.path,
@@ -39,6 +39,6 @@ export function specOf(slot: ModelSlot, launch: RunnerLauncher, events: SpecEven
       events.onReady(info, launch);
       launch.onReady?.(info);
     },
-    fallback: (failure) => planBy(launch.fallback?.(failure)),
+    fallback: (failure) => specBy(launch.fallback?.(failure)),
   };
 }

@@ -1,5 +1,5 @@
 /**
- * Stops a crash loop: after too many crashes no runner is started for a while; then one is, on trial, and one request
+ * Stops a crash loop: after too many crashes no runner is started for a while; then one is, on probation, and one request
  * must get a token before all do. The pattern is the circuit breaker's: closed, open, half open.
  */
 
@@ -8,7 +8,7 @@ export const maxCrashes = 5;
 export const crashWindowMs = 5 * 60_000;
 /** Kinds that have a limit of their own are counted longer. */
 export const kindWindowMs = 10 * 60_000;
-/** Doubles with each trial that fails. */
+/** Doubles with each probation that fails. */
 export const firstOpenMs = 30_000;
 export const maxOpenMs = 5 * 60_000;
 
@@ -24,7 +24,7 @@ export class Breaker {
   #state: 'closed' | 'open' | 'half_open' = 'closed';
   #crashes: { readonly kind: string; readonly time: number }[] = [];
   #openMs = firstOpenMs;
-  #trialAt = 0;
+  #probationAt = 0;
 
   /** now: milliseconds that only grow. */
   constructor(now: () => number) {
@@ -39,9 +39,9 @@ export class Breaker {
     return this.#state === 'half_open';
   }
 
-  /** Until the next trial, while it is open. */
+  /** Until the next probation, while it is open. */
   get trialInMs(): number {
-    return Math.max(0, this.#trialAt - this.#now());
+    return Math.max(0, this.#probationAt - this.#now());
   }
 
   count({ kind, maxOfKind = Number.POSITIVE_INFINITY }: Crash): void {
@@ -58,12 +58,12 @@ export class Breaker {
     if (numRecent > maxCrashes || numOfKind > maxOfKind) this.#open();
   }
 
-  /** The time has come for a trial. */
+  /** The time has come for a probation. */
   halfOpen(): void {
     this.#state = 'half_open';
   }
 
-  /** The trial went well, or what kept crashing is another one now: nothing is held against it. */
+  /** The probation went well, or what kept crashing is another one now: nothing is held against it. */
   close(): void {
     this.#state = 'closed';
     this.#openMs = firstOpenMs;
@@ -72,6 +72,6 @@ export class Breaker {
 
   #open(): void {
     this.#state = 'open';
-    this.#trialAt = this.#now() + this.#openMs;
+    this.#probationAt = this.#now() + this.#openMs;
   }
 }

@@ -8,7 +8,7 @@ export interface RequestInFlight {
   readonly numPromptTokens: number;
   readonly numEmitted: number;
   /** Runners that died on it before, without a token in between. */
-  readonly strikes: number;
+  readonly crashCount: number;
   readonly maxTokens: number;
   readonly temperature: number;
   readonly topK: number;

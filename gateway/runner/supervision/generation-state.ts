@@ -57,16 +57,16 @@ export class GenerationState {
   }
 
   /**
-   * The request as the next runner must see it: for the first one, and for each that comes after a death. isTrial: it ends after
+   * The request as the next runner must see it: for the first one, and for each that comes after a death. isIsolationRun: it ends after
    * one token, which is the one that would come anyway.
    */
-  toGenerate(isTrial = false): Omit<Generate, 'requestId'> {
+  toGenerate(isIsolationRun = false): Omit<Generate, 'requestId'> {
     const { promptIds, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt, grammar } =
       this.#request;
     const isScored = this.#numScored >= promptIds.length - 1;
     const maxTokens = Math.min(
       this.#request.maxTokens,
-      isTrial ? this.numEmitted + 1 : Number.POSITIVE_INFINITY,
+      isIsolationRun ? this.numEmitted + 1 : Number.POSITIVE_INFINITY,
     );
     return {
       tokenIds: this.#emittedIds.length === 0 ? promptIds : promptIds.concat(this.#emittedIds),

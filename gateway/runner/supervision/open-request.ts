@@ -1,5 +1,5 @@
 /**
- * One request from its admission to its end, across as many runners as it takes: what was asked (journal), its way to the
+ * One request from its admission to its end, across as many runners as it takes: what was asked (state), its way to the
  * consumer (stream), and the runner that works on it now, if one does.
  */
 import type { RequestSink, RunnerClient } from '../protocol/client.ts';
@@ -12,27 +12,29 @@ import { TokenStream } from './token-stream.ts';
 export interface OpenRequestEvents {
   /** Once, as soon as nothing more is wanted from a runner. */
   onEnd(request: OpenRequest): void;
-  /** The token of a trial has come and the request goes on; no runner has it. */
-  onTrialPassed(request: OpenRequest): void;
+  /** The token of an isolation run has come and the request goes on; no runner has it. */
+  onIsolationPassed(request: OpenRequest): void;
 }
 
 export class OpenRequest implements RequestSink, GenerationHandle {
-  readonly #journal: GenerationState;
+  readonly #state: GenerationState;
   readonly #stream: TokenStream;
   readonly #events: OpenRequestEvents;
-  #sent: { readonly client: RunnerClient; readonly requestId: number; readonly isTrial: boolean } | undefined;
+  #sent:
+    | { readonly client: RunnerClient; readonly requestId: number; readonly isIsolationRun: boolean }
+    | undefined;
   /** Of the runner that had it last. */
   #numericsId: string | undefined;
   #isOpen = true;
 
   constructor(request: GenerateRequest, sink: TokenSink, events: OpenRequestEvents) {
-    this.#journal = new GenerationState(request);
+    this.#state = new GenerationState(request);
     this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow));
     this.#events = events;
   }
 
   get request(): GenerateRequest {
-    return this.#journal.request;
+    return this.#state.request;
   }
 
   /** Whether a runner has it. */
@@ -49,7 +51,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
       requestId: this.#sent.requestId,
       numPromptTokens: this.numPromptTokens,
       numEmitted: this.numEmitted,
-      strikes: this.strikes,
+      crashCount: this.crashCount,
       maxTokens,
       ...numbers,
       numBiases: logitBias.size,
@@ -59,23 +61,27 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   }
 
   get numEmitted(): number {
-    return this.#journal.numEmitted;
+    return this.#state.numEmitted;
   }
 
   /** Runners that it may have killed since its last token. */
-  get strikes(): number {
-    return this.#journal.fruitlessDeaths;
+  get crashCount(): number {
+    return this.#state.fruitlessDeaths;
   }
 
   get numPromptTokens(): number {
-    return this.#journal.numPromptTokens;
+    return this.#state.numPromptTokens;
   }
 
-  /** Gives the request to a runner that is ready: for the first time, or from where it stands; isTrial: for one token. */
-  submit(client: RunnerClient, { isTrial }: { isTrial: boolean }): void {
+  /** Gives the request to a runner that is ready: for the first time, or from where it stands; isIsolationRun: for one token. */
+  submit(client: RunnerClient, { isIsolationRun }: { isIsolationRun: boolean }): void {
     if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
     try {
-      this.#sent = { client, requestId: client.generate(this.#journal.toGenerate(isTrial), this), isTrial };
+      this.#sent = {
+        client,
+        requestId: client.generate(this.#state.toGenerate(isIsolationRun), this),
+        isIsolationRun,
+      };
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       const { message } = error;
@@ -91,9 +97,9 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     if (this.#stream.isPaused) this.#sendFlow('pause');
   }
 
-  /** The runner is dead; if it had this request, another one will get it. isStrike: the request may be the cause. */
-  onRunnerDied(isStrike: boolean): void {
-    if (this.#sent !== undefined && isStrike) this.#journal.countDeath();
+  /** The runner is dead; if it had this request, another one will get it. isSuspect: the request may be the cause. */
+  onRunnerDied(isSuspect: boolean): void {
+    if (this.#sent !== undefined && isSuspect) this.#state.countDeath();
     this.#sent = undefined;
   }
 
@@ -124,11 +130,11 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   }
 
   onPromptLogprobs(frame: PromptLogprobs): void {
-    this.#stream.pushPromptLogprobs(this.#journal.takeNew(frame));
+    this.#stream.pushPromptLogprobs(this.#state.takeNew(frame));
   }
 
   onOutput(output: Output): void {
-    this.#journal.append(output);
+    this.#state.append(output);
     if (output.finish === undefined) this.#stream.push(output);
     else this.#onLastOutput(output);
   }
@@ -137,12 +143,12 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     const { finish, ...goingOn } = output;
     if (
       finish === 'max_tokens' &&
-      this.#sent?.isTrial &&
-      !this.#journal.isFull(this.#sent.client.maxModelLen)
+      this.#sent?.isIsolationRun &&
+      !this.#state.isFull(this.#sent.client.maxModelLen)
     ) {
       this.#sent = undefined;
       this.#stream.push(goingOn);
-      this.#events.onTrialPassed(this);
+      this.#events.onIsolationPassed(this);
       return;
     }
     this.#end();
@@ -154,8 +160,8 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   }
 
   #sendFlow(flow: 'pause' | 'resume'): void {
-    // A consumer that does not read must not hold up a trial, for which all others wait; it buffers one token more.
-    if (this.#sent === undefined || this.#sent.isTrial) return;
+    // A consumer that does not read must not hold up an isolation run, for which all others wait; it buffers one token more.
+    if (this.#sent === undefined || this.#sent.isIsolationRun) return;
     this.#sent.client[flow](this.#sent.requestId);
   }
 

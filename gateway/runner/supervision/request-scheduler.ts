@@ -82,7 +82,7 @@ export class RequestScheduler {
   admit(request: GenerateRequest, sink: TokenSink): OpenRequest {
     const open = new OpenRequest(request, sink, {
       onEnd: (ended) => this.#onEnd(ended),
-      onTrialPassed: (passed) => this.#onIsolationPassed(passed),
+      onIsolationPassed: (passed) => this.#onIsolationPassed(passed),
     });
     this.#open.add(open);
     this.#pending.add(open);
@@ -132,7 +132,7 @@ export class RequestScheduler {
       runner.onDied();
       for (const open of had) open.onRunnerDied(areSuspects);
       this.#sortPending();
-      for (const open of had) if (open.strikes >= maxCrashCount) this.#putInQuarantine(open);
+      for (const open of had) if (open.crashCount >= maxCrashCount) this.#putInQuarantine(open);
       if (ending !== undefined) for (const open of had) if (this.#open.has(open)) open.fail(ending);
       this.#failOfOtherModels();
     });
@@ -182,7 +182,7 @@ export class RequestScheduler {
     // The other choices of the same request would crash one runner each.
     const fingerprint = fingerprintOf(request);
     for (const open of this.#open) {
-      const isSame = open === culprit || (open.strikes > 0 && fingerprintOf(open.request) === fingerprint);
+      const isSame = open === culprit || (open.crashCount > 0 && fingerprintOf(open.request) === fingerprint);
       if (!isSame) continue;
       this.#events.onQuarantined(open.numPromptTokens, open.numEmitted);
       open.fail(runnerCrashed());
@@ -254,7 +254,7 @@ export class RequestScheduler {
     }
     for (const open of [...this.#pending]) {
       // It may have ended, or been given away, since the one before it was.
-      if (open.strikes > 0 || !this.#pending.has(open)) continue;
+      if (open.crashCount > 0 || !this.#pending.has(open)) continue;
       const runner = this.#runnerFor(open.request);
       if (runner !== undefined) this.#submit(open, runner, false);
     }
@@ -269,7 +269,7 @@ export class RequestScheduler {
     runner.requests.add(open);
     if (isAlone) runner.isolationRun = open;
     if (this.#runners.length > 1) runner.prefixes.add(prefixHashes(open.request));
-    open.submit(client, { isTrial: isAlone });
+    open.submit(client, { isIsolationRun: isAlone });
   }
 
   #runnerFor(request: GenerateRequest): ScheduledRunner | undefined {
@@ -279,21 +279,23 @@ export class RequestScheduler {
   }
 
   get #isIsolatingSuspect(): boolean {
-    return this.#runners.some(({ isolationRun }) => isolationRun !== undefined && isolationRun.strikes > 0);
+    return this.#runners.some(
+      ({ isolationRun }) => isolationRun !== undefined && isolationRun.crashCount > 0,
+    );
   }
 
   #nextIsolationRun({ isOnProbation, modelIdentity }: ScheduledRunner): OpenRequest | undefined {
     const isTakingSuspects = !this.#isIsolatingSuspect;
     for (const open of this.#pending) {
       if (open.request.modelIdentity !== modelIdentity) continue;
-      if (open.strikes > 0 ? isTakingSuspects : isOnProbation) return open;
+      if (open.crashCount > 0 ? isTakingSuspects : isOnProbation) return open;
     }
     return undefined;
   }
 
   /** Frees a runner for suspects where none is free and none that would be is coming. */
   #reserveForIsolation(): void {
-    const hasSuspect = [...this.#pending].some(({ strikes }) => strikes > 0);
+    const hasSuspect = [...this.#pending].some(({ crashCount }) => crashCount > 0);
     if (!hasSuspect) {
       for (const runner of this.#runners) runner.isReserved = false;
       return;

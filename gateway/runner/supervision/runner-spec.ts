@@ -2,7 +2,7 @@ import type { RunnerCommand } from '../process/process.ts';
 import type { RunnerInfo } from '../runner.ts';
 import type { Death } from './exit-policy.ts';
 
-/** Why runners of a plan are no use any more. */
+/** Why runners of a spec are no use any more. */
 export interface RunnerFailure {
   readonly reason: string;
   readonly death: Death;
@@ -12,7 +12,7 @@ export interface RunnerFailure {
 export interface RunnerSpec {
   /**
    * Awaited before each start of a runner. If it rejects, no runner is started until the model file changes, and the
-   * error's message is the reason, its exitCode, if it has one, the status: the same as when the runner itself refuses the file. If it resolves with a plan, that one is
+   * error's message is the reason, its exitCode, if it has one, the status: the same as when the runner itself refuses the file. If it resolves with a spec, that one is
    * followed instead.
    */
   readonly prepare?: () => Promise<RunnerSpec | undefined>;
@@ -22,7 +22,7 @@ export interface RunnerSpec {
   readonly modelPath: string;
   /** Tokens that the model's context holds, by its file as it was last read: a runner that claims more is not believed. */
   readonly contextLength?: () => number | undefined;
-  /** Called for every runner of this plan that becomes ready, also when its model file is not the one before. */
+  /** Called for every runner of this spec that becomes ready, also when its model file is not the one before. */
   readonly onReady?: (info: RunnerInfo) => void;
   /**
    * What is started instead when the device of such a runner failed, or they crash too often; nothing of that is held against

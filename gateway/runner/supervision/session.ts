@@ -42,7 +42,7 @@ export const defaultSessionLimits: SessionLimits = {
   terminateAfterMs: 2_000,
 };
 
-/** What a life needs of the world. */
+/** What a session needs of the world. */
 export interface SessionSupport {
   readonly spawn: Spawn;
   readonly clock: Clock;

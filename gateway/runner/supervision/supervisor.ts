@@ -33,7 +33,7 @@ interface FailureFacts extends LoadFacts {
   readonly exitCode?: number | undefined;
 }
 
-/** The plan is that of the first runners, until replace() changes it. */
+/** The spec is that of the first runners, until replace() changes it. */
 export interface RunnerSupervisorOptions extends RunnerSpec {
   readonly log: (event: RunnerEvent) => void;
   readonly limits?: Partial<SessionLimits>;
@@ -55,7 +55,7 @@ export class RunnerSupervisor {
   #stepTimes = new StepTimes();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
-  #life: RunnerSession | undefined;
+  #session: RunnerSession | undefined;
   #modelBefore = Promise.resolve('');
   #numStarts = 0;
   /** Runners in a row that died before they were ready. */
@@ -69,13 +69,13 @@ export class RunnerSupervisor {
   #isPreparing = false;
   /** Too many attempts have failed for anybody to wait for the next. */
   #isRefusing = false;
-  #plan: RunnerSpec;
-  /** Until the runner of a new plan is ready, or dead. */
+  #spec: RunnerSpec;
+  /** Until the runner of a new spec is ready, or dead. */
   #replacement: Replacement | undefined;
 
   constructor(options: RunnerSupervisorOptions, events: SupervisorEvents) {
     this.#options = options;
-    this.#plan = options;
+    this.#spec = options;
     this.#events = events;
     this.#clock = options.clock ?? systemClock;
     this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
@@ -102,7 +102,7 @@ export class RunnerSupervisor {
   }
 
   get pid(): number | undefined {
-    return this.#life?.pid;
+    return this.#session?.pid;
   }
 
   get restarts(): number {
@@ -117,32 +117,32 @@ export class RunnerSupervisor {
   }
 
   start(): void {
-    const plan = this.#plan;
+    const spec = this.#spec;
     this.#watch?.stop();
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
-    this.#modelBefore = modelIdentity(plan.modelPath);
-    const prepared = plan.prepare?.() ?? Promise.resolve(undefined);
+    this.#modelBefore = modelIdentity(spec.modelPath);
+    const prepared = spec.prepare?.() ?? Promise.resolve(undefined);
     this.#isPreparing = true;
     prepared.then(
-      (instead) => this.#onPrepared(plan, instead),
-      (error: unknown) => this.#onPrepared(plan, error instanceof Error ? error : new Error(String(error))),
+      (instead) => this.#onPrepared(spec, instead),
+      (error: unknown) => this.#onPrepared(spec, error instanceof Error ? error : new Error(String(error))),
     );
   }
 
-  /** outcome: why the file is of no use, or the plan to follow instead. */
-  #onPrepared(plan: RunnerSpec, outcome: UnusableFile | RunnerSpec | undefined): void {
+  /** outcome: why the file is of no use, or the spec to follow instead. */
+  #onPrepared(spec: RunnerSpec, outcome: UnusableFile | RunnerSpec | undefined): void {
     this.#isPreparing = false;
     // Another one has come meanwhile, whose file is another perhaps.
-    if (plan !== this.#plan) this.start();
+    if (spec !== this.#spec) this.start();
     else if (outcome === undefined) this.#spawn();
     else if (!(outcome instanceof Error)) this.#startBy(outcome);
     else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome.message);
     else this.#waitForFile(outcome.message, { exitCode: outcome.exitCode });
   }
 
-  #startBy(plan: RunnerSpec): void {
-    this.#follow(plan);
+  #startBy(spec: RunnerSpec): void {
+    this.#follow(spec);
     this.start();
   }
 
@@ -151,10 +151,10 @@ export class RunnerSupervisor {
     if (this.#isStopping) return Promise.resolve('The server is stopping.');
     this.#log('info', 'runner_replacing', { pid: this.pid });
     // Of several replacements at once the last one counts, and what ran before the first is what is known to run.
-    this.#replacement ??= new Replacement(this.#plan);
+    this.#replacement ??= new Replacement(this.#spec);
     const settled = this.#replacement.settled();
-    this.#follow({ ...this.#plan, ...change });
-    if (this.#life !== undefined) this.#endForReplacement(this.#life, this.#replacement);
+    this.#follow({ ...this.#spec, ...change });
+    if (this.#session !== undefined) this.#endForReplacement(this.#session, this.#replacement);
     else if (!this.#isPreparing) {
       this.#startTimer?.cancel();
       if (this.#state === 'failed') this.#refuseUntilReady();
@@ -163,15 +163,15 @@ export class RunnerSupervisor {
     return settled;
   }
 
-  /** What another plan's runners do is not measured by what those of this one did. */
-  #follow(plan: RunnerSpec): void {
-    this.#plan = plan;
+  /** What another spec's runners do is not measured by what those of this one did. */
+  #follow(spec: RunnerSpec): void {
+    this.#spec = spec;
     this.#stepTimes = new StepTimes();
     this.#breaker.close();
     this.#fruitlessStarts = 0;
   }
 
-  #endForReplacement(life: RunnerSession, replacement: Replacement): void {
+  #endForReplacement(session: RunnerSession, replacement: Replacement): void {
     if (replacement.isEnding) return;
     replacement.isEnding = true;
     if (this.#state === 'ready') {
@@ -179,7 +179,7 @@ export class RunnerSupervisor {
       this.#reason = 'The runner is being replaced.';
     }
     this.#events.onReplacing();
-    void life.end();
+    void session.end();
   }
 
   #settleReplacement(failure: string | undefined): void {
@@ -187,7 +187,7 @@ export class RunnerSupervisor {
     this.#replacement = undefined;
   }
 
-  /** The runner on trial has done it. */
+  /** The runner on probation has done it. */
   onProven(): void {
     this.#breaker.close();
     this.#log('info', 'breaker_closed', {});
@@ -203,13 +203,13 @@ export class RunnerSupervisor {
   /** Settles when nothing is left: no process, no timer. */
   async end(): Promise<void> {
     this.#startTimer?.cancel();
-    await this.#life?.end();
+    await this.#session?.end();
   }
 
   #spawn(): void {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
-    const plan = this.#plan;
+    const spec = this.#spec;
     this.#numStarts += 1;
     this.heard.onSpawned();
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
@@ -219,10 +219,10 @@ export class RunnerSupervisor {
       clock: this.#clock,
       stepTimes: this.#stepTimes,
       limits: { ...defaultSessionLimits, ...limits },
-      contextLength: () => plan.contextLength?.(),
+      contextLength: () => spec.contextLength?.(),
     };
-    const used = plan.command();
-    const life = new RunnerSession(used, this.#needsCanary, support, {
+    const used = spec.command();
+    const session = new RunnerSession(used, this.#needsCanary, support, {
       onHello: (hello) => this.heard.onHello(hello),
       onLoadProgress: (fraction) => {
         this.heard.loadProgress = fraction;
@@ -231,7 +231,7 @@ export class RunnerSupervisor {
       },
       onReady: (ready) => {
         loadLog.reached(1);
-        this.#onReady(life, plan, ready);
+        this.#onReady(session, spec, ready);
       },
       onHeartbeat: ({ numFreeBlocks }) => {
         this.heard.numFreeBlocks = numFreeBlocks;
@@ -239,16 +239,16 @@ export class RunnerSupervisor {
       onStats: (stats) => this.heard.onStats(stats),
       onLetGo: () => this.#events.onLetGo(),
       onLost: () => this.#onLost(),
-      onDied: (death) => this.#onDied(life, used, death),
-      onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: life.pid, line }),
-      onInternalError: (err) => this.#log('error', 'internal_error', { pid: life.pid, err }),
+      onDied: (death) => this.#onDied(session, used, death),
+      onStderrLine: (line) => this.#log('info', 'runner_stderr', { pid: session.pid, line }),
+      onInternalError: (err) => this.#log('error', 'internal_error', { pid: session.pid, err }),
     });
-    this.#life = life;
-    this.#log('info', 'model_load_start', { pid: life.pid, start: this.#numStarts });
+    this.#session = session;
+    this.#log('info', 'model_load_start', { pid: session.pid, start: this.#numStarts });
     loadLog.reached(0);
   }
 
-  #onReady(life: RunnerSession, plan: RunnerSpec, ready: Ready): void {
+  #onReady(session: RunnerSession, spec: RunnerSpec, ready: Ready): void {
     // It was told to end while it loaded, and what it wrote before has come only now.
     if (this.#replacement?.isEnding) return;
     const before = this.heard.info;
@@ -259,7 +259,7 @@ export class RunnerSupervisor {
     this.#fruitlessStarts = 0;
     this.#reason = undefined;
     this.#log('info', 'model_load_complete', {
-      pid: life.pid,
+      pid: session.pid,
       msg: `Model loaded to ${info.kind.toUpperCase()} memory`,
       memory_bytes: info.weightsBytes + info.kvCacheBytes,
       ...info,
@@ -267,8 +267,8 @@ export class RunnerSupervisor {
     if (before !== undefined && before.numericsId !== info.numericsId) {
       this.#log('warn', 'numerics_changed', { from: before.numericsId, to: info.numericsId });
     }
-    this.#events.onReady(life.client, info, this.#breaker.isHalfOpen);
-    plan.onReady?.(info);
+    this.#events.onReady(session.client, info, this.#breaker.isHalfOpen);
+    spec.onReady?.(info);
   }
 
   #onLost(): void {
@@ -279,18 +279,18 @@ export class RunnerSupervisor {
     this.#reason = 'The runner ended unexpectedly; another one is coming.';
   }
 
-  #onDied(life: RunnerSession, command: RunnerCommand, death: Death): void {
+  #onDied(session: RunnerSession, command: RunnerCommand, death: Death): void {
     this.#onLost();
-    this.#life = undefined;
+    this.#session = undefined;
     const policy = exitPolicy(death);
     const isWanted = this.#events.isWanted();
     const isPlanned = this.#replacement?.isEnding ?? false;
     const level = isWanted && !isPlanned ? (policy.action === 'restart' ? 'warn' : 'error') : 'info';
     this.#log(level, 'runner_exited', {
-      pid: life.pid,
+      pid: session.pid,
       ...death.exit,
       ...loadFacts(death),
-      ...(isWanted && !isPlanned ? { reason: policy.reason, stderrTail: life.stderrTail } : {}),
+      ...(isWanted && !isPlanned ? { reason: policy.reason, stderrTail: session.stderrTail } : {}),
     });
     if (!isWanted) return;
     if (this.#replacement !== undefined && isPlanned) {
@@ -299,7 +299,7 @@ export class RunnerSupervisor {
       return;
     }
     const crash = {
-      pid: life.pid,
+      pid: session.pid,
       start: this.#numStarts,
       command,
       death,
@@ -321,9 +321,9 @@ export class RunnerSupervisor {
     }
   }
 
-  /** Whether runners of another plan go on where this one's cannot. */
+  /** Whether runners of another spec go on where this one's cannot. */
   #fallBack({ reason, crash }: ExitPolicy, death: Death): boolean {
-    const next = this.#plan.fallback?.({ reason, death });
+    const next = this.#spec.fallback?.({ reason, death });
     if (next === undefined) return false;
     this.#reason = reason;
     if (crash !== undefined) this.#needsCanary = true;
@@ -331,11 +331,11 @@ export class RunnerSupervisor {
     return true;
   }
 
-  /** The new plan's runner was never ready: one of the plan before will be. */
+  /** The new spec's runner was never ready: one of the spec before will be. */
   #goBack({ before }: Replacement, failure: string): void {
     this.#log('error', 'runner_replacement_failed', { reason: failure });
     this.#reason = failure;
-    this.#plan = before;
+    this.#spec = before;
     this.#settleReplacement(failure);
     this.start();
   }
@@ -362,7 +362,7 @@ export class RunnerSupervisor {
     this.#startTimer = this.#clock.after(delayMs, () => this.start());
   }
 
-  /** Too many crashes: no runner for a while, and then one on trial. */
+  /** Too many crashes: no runner for a while, and then one on probation. */
   #holdBack(reason: string): void {
     const { trialInMs } = this.#breaker;
     const seconds = Math.ceil(trialInMs / 1000);
@@ -385,7 +385,7 @@ export class RunnerSupervisor {
   #waitForFile(reason: string, facts: FailureFacts): void {
     this.#fail({ reason, isRetriable: true }, facts);
     if (this.#isStopping) return;
-    const { modelPath } = this.#plan;
+    const { modelPath } = this.#spec;
     const { modelPollMs = 1000 } = this.#options;
     const onChange = () => {
       this.#refuseUntilReady();
