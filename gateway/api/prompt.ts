@@ -1,21 +1,27 @@
 import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
-import type { RunnerInfo } from '../runner/runner.ts';
-import type { AppDeps } from '../server/app.ts';
+import type { ServedModel } from '../models/served-model.ts';
+import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { Task } from '../system/cooperative-scheduler.ts';
 
 /** The model and the limits of its runner, or a 503 that says why there are none yet. */
-export function requireReady(deps: AppDeps): { model: Model; info: RunnerInfo } {
-  const model = deps.model();
-  const { info, state } = deps.runner.status();
+export function requireReady(served: Pick<ServedModel, 'model' | 'runner'>): {
+  model: Model;
+  info: RunnerInfo;
+} {
+  const { model, runner } = served;
+  const { info, state } = runner.status();
   const taken = state === 'ready' || state === 'recovering';
-  if (model === undefined || info === undefined || !taken) throw notReady(deps);
+  if (model === undefined || info === undefined || !taken) throw notReady(runner.status());
   return { model, info };
 }
 
 /** A 503 that says why no request is taken, and whether waiting helps. */
-export function notReady(deps: AppDeps): ApiError {
-  const { state, reason, retryAfterSec } = deps.runner.status();
+export function notReady({
+  state,
+  reason,
+  retryAfterSec,
+}: Pick<RunnerStatus, 'state' | 'reason' | 'retryAfterSec'>): ApiError {
   return new ApiError({
     status: 503,
     code: 'worker_unhealthy',

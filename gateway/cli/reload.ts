@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util';
-import { type Config, manyRunnersFaults } from '../config/config.ts';
+import { type Config, hasSeveralModels, manyRunnersFaults } from '../config/config.ts';
 import { refuse } from '../errors/exit-code.ts';
 import type { KeyFiles } from '../server/guard/api-keys.ts';
 import type { Notifier } from '../system/systemd/notifier.ts';
@@ -9,6 +9,7 @@ import { PASSED_ON, PASSED_ON_TO_CPU, PASSED_ON_TO_CUDA } from './runner-command
 /** What a runner started anew can be given; everything else is the gateway's, until that is started anew. */
 const APPLIED: readonly (keyof Config)[] = [
   'model',
+  'models-dir',
   'runner',
   'backend',
   'cuda-runner',
@@ -27,13 +28,18 @@ export interface Reloaded {
 export function reload(now: Config, next: Config): Reloaded {
   const names = Object.keys({ ...now, ...next }) as (keyof Config)[];
   const changed = names.filter((name) => !isDeepStrictEqual(now[name], next[name]));
-  const applied = Object.fromEntries(APPLIED.map((name) => [name, next[name]]));
+  // One model is served in another way than several, from the start on.
+  const isOtherKind = hasSeveralModels(now) !== hasSeveralModels(next);
+  const appliedNames = isOtherKind
+    ? APPLIED.filter((name) => name !== 'model' && name !== 'models-dir')
+    : APPLIED;
+  const applied = Object.fromEntries(appliedNames.map((name) => [name, next[name]]));
   const config: Config = { ...now, ...applied };
   // As many runners as before, with other settings beside them.
   refuse(manyRunnersFaults(config, (name) => `--${name}`));
   return {
     config,
-    notApplied: changed.filter((name) => !APPLIED.includes(name)),
+    notApplied: changed.filter((name) => !appliedNames.includes(name)),
   };
 }
 

@@ -1,17 +1,12 @@
 import { randomUUID } from 'node:crypto';
 import { CAPABILITIES } from '../api/operator/health.ts';
-import { type Config, configHelp, printConfig, readConfig } from '../config/config.ts';
+import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
 import { ExitCode } from '../errors/exit-code.ts';
-import { AdmissionGate } from '../generation/admission-gate.ts';
-import { MeteredRunner } from '../generation/metered-runner.ts';
-import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
 import { modelIdOf } from '../models/model.ts';
-import { resolveModel } from '../models/model-cache.ts';
-import { ModelService } from '../models/model-service.ts';
-import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
+import type { ModelRegistry } from '../models/model-registry.ts';
+import { workerStatus } from '../models/worker-status.ts';
 import { memoryOf } from '../runner/process/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
-import { crashKind } from '../runner/supervision/crash.ts';
 import { answerOutside, answerUnreadable, createApp } from '../server/app.ts';
 import { ownDescriptors } from '../server/descriptor-budget.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../server/http-server.ts';
@@ -23,13 +18,16 @@ import { passedSocket } from '../system/systemd/passed-socket.ts';
 import { statusLine } from '../system/systemd/status-line.ts';
 import { CrashReports } from '../telemetry/crash-reports.ts';
 import { createLog, type Log } from '../telemetry/log.ts';
-import { Metrics } from '../telemetry/metrics.ts';
-import { inSnakeCase, runnerLog } from '../telemetry/runner-log.ts';
-import { chooseLauncher, firstKind } from './choose-launcher.ts';
+import { inSnakeCase } from '../telemetry/runner-log.ts';
+import { firstKind } from './choose-launcher.ts';
 import { FirstLoad, type LoadFailure } from './first-load.ts';
+import { theModelOf } from './model-list.ts';
+import { serveOne } from './one-model.ts';
 import { announced, reload, reloadKeys } from './reload.ts';
 import { reporting, tellStderr } from './report.ts';
 import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
+import type { Serving, ServingEvents } from './serving.ts';
+import { serveSeveral } from './several-models.ts';
 import { curlLine, formatAddress, startupBanner } from './startup-banner.ts';
 
 export function serveUsage(): string {
@@ -61,7 +59,7 @@ const PRINT_CONFIG = '--print-config';
 function serve(config: Config, readAgain: () => Config): Promise<number> {
   const about: LogFields = {
     worker_id: config['worker-id'] ?? randomUUID(),
-    model: resolveModel(config.model),
+    model: hasSeveralModels(config) ? undefined : theModelOf(config).path,
     port: config.port,
   };
   const guard = guardRules(config);
@@ -81,8 +79,8 @@ type Tell = (sentence: string, facts?: object) => void;
 /** What every line of the log has. */
 interface LogFields {
   readonly worker_id: string;
-  /** Path of what is served. */
-  model: string;
+  /** Path of what is served, where it is one model. */
+  model: string | undefined;
   port: number;
 }
 
@@ -105,53 +103,38 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     now: Date.now,
   });
   const callback = new ReadyCallback(config['callback-url'], log);
-  const gate = new AdmissionGate({
-    maxWaiting: config['max-open-requests'],
-    maxWaitMs: config['inference-timeout-sec'] * 1000,
-    now: Date.now,
-    onRefused: ({ code }) => metrics.refused(code.toLowerCase()),
-  });
   const firstLoad = new FirstLoad();
-  const toLog = runnerLog(log);
-  const launchOf = (settings: Config): RunnerLauncher =>
-    chooseLauncher(settings, {
-      log: toLog,
-      moveBack: (cuda) => serving.relaunch(cuda),
-    });
   let isGreeted = false;
-  const serving: ModelService = new ModelService(about.model, launchOf(config), {
-    gate,
-    drainMs: config['drain-timeout-sec'] * 1000,
-    numRunners: config.runners,
-    maxOpenRequests: config['max-open-requests'],
-    maxQueuedTokens: config['max-queued-tokens'],
-    limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
-    log: (event) => {
-      toLog(event);
-      firstLoad.observe(event);
-    },
+  const events: ServingEvents = {
+    log,
+    onEvent: (event) => firstLoad.observe(event),
     onServed: (info, model) => {
-      about.model = model.path;
-      log.info({ event: 'ready', uri: place, ...memoryOf(info) });
-      if (!isGreeted) console.log(startupBanner(place, curl, config['served-model-name'][0] ?? model.id));
+      if (!isSeveral) about.model = model.path;
+      log.info({
+        event: 'ready',
+        uri: place,
+        ...(isSeveral ? { model: model.path } : {}),
+        ...memoryOf(info),
+      });
+      if (!isGreeted) console.log(startupBanner(place, curl, serving.models.default.names[0] ?? model.id));
       isGreeted = true;
       void callback.send(readyMessage(about.worker_id, config['advertise-url'] ?? place, model.id, info));
     },
-    onCrash: (crash) => {
-      metrics.crashed(crashKind(crash));
-      crashes.add(crash);
-    },
-  });
-  const reloadAll = (): Promise<string | undefined> => {
+    onCrash: (crash, model) => crashes.add(crash, model),
+  };
+  const isSeveral = hasSeveralModels(config);
+  const serving: Serving = isSeveral ? serveSeveral(config, events) : serveOne(config, events);
+  const { models } = serving;
+  const reloadAll = (only: string | undefined): Promise<string | undefined> => {
     // First: that a key is taken back does not wait for settings that can be used.
     reloadKeys(guard.apiKeys, log);
     const { config: next, notApplied } = reload(config, readAgain());
-    const path = resolveModel(next.model);
-    const launch = launchOf(next);
+    const reloaded = serving.reload(next, only);
     if (notApplied.length > 0) log.warn({ event: 'settings_not_applied', settings: notApplied });
-    return serving.change(path, launch);
+    return reloaded;
   };
-  const restartRunner = (): Promise<string | undefined> => announced(notifier, reloadAll);
+  const restartRunner = (only?: string): Promise<string | undefined> =>
+    announced(notifier, () => reloadAll(only));
   process.on('SIGHUP', () => {
     try {
       void restartRunner();
@@ -159,15 +142,10 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       log.error({ event: 'settings_unusable', msg: (error as Error).message });
     }
   });
-  const metrics = new Metrics(() => serving.status(), systemClock.now);
-  const limited = new TimeLimitedRunner(serving, config['inference-timeout-sec'] * 1000, Date.now);
   const app = createApp({
-    model: () => serving.model,
-    modelNames: config['served-model-name'],
-    runner: new MeteredRunner(limited, metrics),
-    gate,
+    models,
     log,
-    metrics,
+    metrics: serving.metrics,
     crashes: () => crashes.newest,
     restartRunner,
     now: Date.now,
@@ -179,7 +157,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   });
 
   const notifier = createNotifier(process.env, {
-    status: () => statusLine(serving.status(), modelIdOf(about.model)),
+    status: () => statusLine(workerStatus(models), modelsText(models, about.model)),
     log,
   });
   const limits = httpLimits(config, ownDescriptors());
@@ -210,7 +188,9 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   about.port = 'port' in address ? address.port : 0;
   place = formatAddress(address);
   curl = curlLine(address, guard.apiKeys !== undefined);
-  console.log(`Runnel listens on ${place} and loads ${about.model}`);
+  console.log(
+    `Runnel listens on ${place} and ${about.model === undefined ? `serves ${models.all.length} models` : `loads ${about.model}`}`,
+  );
   log.info({ event: 'listening', url: place });
   serving.start();
   notifier?.ready();
@@ -229,7 +209,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   log.info({
     event: 'shutdown',
     reason: isFailure ? end.reason : end,
-    open_requests: serving.status().openRequests,
+    open_requests: workerStatus(models).openRequests,
   });
   await serving.stop(isFailure ? 0 : config['drain-timeout-sec'] * 1000);
   await close(server, closed);
@@ -255,6 +235,13 @@ function callbackFailure({ message }: CallbackError): End {
 function modelFailure({ reason, exitCode, ...facts }: LoadFailure): End {
   const code = 'MODEL_LOAD_FAILED';
   return { reason: 'model', code, message: reason, exitCode, facts: inSnakeCase(facts) };
+}
+
+/** What is served, in a few words. */
+function modelsText(models: ModelRegistry, path: string | undefined): string {
+  if (path !== undefined) return modelIdOf(path);
+  const numLoaded = models.all.filter(({ residency }) => residency.state === 'loaded').length;
+  return `${numLoaded} of ${models.all.length} models loaded`;
 }
 
 function readyMessage(workerId: string, uri: string, modelId: string, info: RunnerInfo): ReadyMessage {

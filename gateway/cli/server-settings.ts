@@ -1,6 +1,8 @@
 import type { Config } from '../config/config.ts';
 import { isLoopback, isUnspecified } from '../config/kinds.ts';
 import { refuse } from '../errors/exit-code.ts';
+import type { AdmissionGateOptions } from '../generation/admission-gate.ts';
+import type { ModelServiceOptions } from '../models/model-service.ts';
 import {
   connectionsWithin,
   type Descriptors,
@@ -35,6 +37,32 @@ export function requireUsableAddress(address: Address, config: Config): void {
       `--callback-url needs --advertise-url beside a socket of the address ${host}: nobody elsewhere can reach this worker by it.`,
     );
   refuse(faults);
+}
+
+/** Of a model's gate. */
+export function gateOptions(
+  config: Config,
+  onRefused: AdmissionGateOptions['onRefused'],
+): AdmissionGateOptions {
+  return {
+    maxWaiting: config['max-open-requests'],
+    maxWaitMs: config['inference-timeout-sec'] * 1000,
+    now: Date.now,
+    onRefused,
+  };
+}
+
+/** Of a model's service. */
+export function serviceOptions(
+  config: Config,
+): Pick<ModelServiceOptions, 'drainMs' | 'numRunners' | 'maxOpenRequests' | 'maxQueuedTokens' | 'limits'> {
+  return {
+    drainMs: config['drain-timeout-sec'] * 1000,
+    numRunners: config.runners,
+    maxOpenRequests: config['max-open-requests'],
+    maxQueuedTokens: config['max-queued-tokens'],
+    limits: { wedgeMs: config['wedge-timeout-sec'] * 1000 },
+  };
 }
 
 /** Reads the keys. */

@@ -12,12 +12,20 @@ import {
   isLoopback,
   isUnspecified,
   modelNames,
+  models,
   origins,
   socketPath,
   text,
   whole,
 } from './kinds.ts';
-import { backendOf, RUNNER_LIMITS, runnerFaults, runnerSettings, UNKNOWN_TO } from './runner-settings.ts';
+import {
+  backendOf,
+  MODEL_MISSING,
+  RUNNER_LIMITS,
+  runnerFaults,
+  runnerSettings,
+  UNKNOWN_TO,
+} from './runner-settings.ts';
 import { type ConfigOf, type Merged, mergeSettings, type SettingTable, settingsHelp } from './settings.ts';
 
 /** What can be set of `runnel serve`. How it is read, and what other commands take, is in config/. */
@@ -28,6 +36,29 @@ const settings = {
     schema: whole(1, RUNNER_LIMITS.runners),
     fallback: 1,
     help: 'runners of the CPU with the model, each with memory of its own; they share the processors unless --threads says how many each has',
+  },
+  model: {
+    schema: models(MODEL_MISSING),
+    unless: 'models-dir',
+    isList: true,
+    help: 'model file (.gguf), or the name of a pulled model; NAME=MODEL gives it another name; repeated: several models',
+  },
+  'models-dir': {
+    schema: text().optional(),
+    help: 'folder of models: each GGUF file and each Hugging Face folder in it is served by its name',
+  },
+  'pinned-models': {
+    schema: modelNames(),
+    fallback: [],
+    help: 'of several models, the names of those that are loaded at the start and never unloaded',
+  },
+  'memory-budget-bytes': {
+    schema: whole(1, 2 ** 50).optional(),
+    help: 'memory of all loaded models together; default: what is free at the start',
+  },
+  'model-keep-alive-sec': {
+    schema: whole(0, 31_536_000).optional(),
+    help: 'time after which one of several models that nobody asks for is unloaded; 0: it stays (default 300)',
   },
   'worker-id': {
     schema: z
@@ -180,6 +211,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     ...placeFaults(merged, env),
     ...callbackFaults(merged),
     ...orderFaults(merged),
+    ...modelFaults(merged),
   ]);
   if (sourceOf('threads') !== undefined) return config;
   return Object.freeze({ ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) });
@@ -239,6 +271,33 @@ function callbackFaults({ config, sourceOf }: MergedConfig): string[] {
   ];
 }
 
+/** Whether models are loaded when they are asked for: one alone is there from the start. */
+export function hasSeveralModels(config: Pick<Config, 'model' | 'models-dir'>): boolean {
+  return typeof config.model !== 'string' || config['models-dir'] !== undefined;
+}
+
+/** Settings of one model beside several, and the other way round. */
+function modelFaults({ config, sourceOf }: MergedConfig): string[] {
+  const isSeveral = hasSeveralModels(config);
+  const unknown = isSeveral ? OF_ONE_MODEL : OF_SEVERAL_MODELS;
+  return unknown.flatMap((name) => {
+    const source = sourceOf(name);
+    if (source === undefined) return [];
+    if (!isSeveral) return [`${source} means nothing with one model: leave it out.`];
+    return [`${source} ${OF_ONE_MODEL_WHY[name as (typeof OF_ONE_MODEL)[number]]}.`];
+  });
+}
+
+const OF_SEVERAL_MODELS = ['pinned-models', 'memory-budget-bytes', 'model-keep-alive-sec'] as const;
+const OF_ONE_MODEL_WHY = {
+  'served-model-name': 'names one model, and there are several: write --model NAME=MODEL for each',
+  record: 'records the runner of one model, and there are several: leave it out',
+} as const;
+const OF_ONE_MODEL = [
+  'served-model-name',
+  'record',
+] as const satisfies readonly (keyof typeof OF_ONE_MODEL_WHY)[];
+
 /** Pairs of which the first must not be more than the second. */
 const ORDERED = [
   ['max-body-bytes', 'max-body-bytes-in-flight'],
@@ -261,6 +320,8 @@ export function printConfig(config: Config): string {
   const unknown: readonly string[] = [
     ...UNKNOWN_TO[backendOf(config)],
     ...(config.uds === undefined ? [] : ['host', 'port']),
+    ...(hasSeveralModels(config) ? OF_ONE_MODEL : OF_SEVERAL_MODELS),
+    ...(config.model.length === 0 ? ['model'] : []),
   ];
   const { host, port, ...others } = config;
   const printed = Object.entries({ host, port, ...others }).filter(

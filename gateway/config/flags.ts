@@ -53,8 +53,8 @@ function parseRest(args: readonly string[], options: FlagOptions, error: Error):
 }
 
 function optionsOf(table: SettingTable): FlagOptions {
-  const options = Object.entries(table).flatMap(([name, { fallback, aliases = {} }]) => [
-    [name, { type: 'string' as const, multiple: Array.isArray(fallback) }] as const,
+  const options = Object.entries(table).flatMap(([name, { fallback, isList = false, aliases = {} }]) => [
+    [name, { type: 'string' as const, multiple: isList || Array.isArray(fallback) }] as const,
     ...Object.entries(aliases).map(
       ([alias, { isSwitch }]) => [alias, { type: isSwitch ? 'boolean' : 'string' } as const] as const,
     ),

@@ -69,6 +69,22 @@ function listOf<Item extends z.ZodType>(item: Item) {
   }, z.array(item, 'must be a list of texts').readonly());
 }
 
+/** A model, or several: one text is one, whatever characters it has. `missing`: what is said where there is none. */
+export function models(missing: string) {
+  const one = z.string('must be text').min(1, 'must not be empty');
+  return z.preprocess(
+    (value) => (Array.isArray(value) && value.length === 1 ? value[0] : value),
+    z.unknown().transform((value, context): string | readonly string[] => {
+      const { success, data, error } = (Array.isArray(value) ? z.array(one).readonly() : one).safeParse(
+        value,
+      );
+      if (success) return data;
+      context.addIssue(value === undefined ? missing : (error.issues[0]?.message ?? 'must be text'));
+      return z.NEVER;
+    }),
+  );
+}
+
 /** Names of a model: whatever clients are set to. */
 export function modelNames() {
   const fault = 'must be names of 1 to 256 characters, such as org/model';

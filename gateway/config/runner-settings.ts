@@ -25,7 +25,7 @@ const KV_CACHE_TYPES = ['f16', 'f32', 'q8_0'] as const;
 /** What floats can be quantised to as they are loaded. */
 const QUANTIZE_TYPES = ['q8_0', 'q4_0'] as const;
 
-const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
+export const MODEL_MISSING = 'is missing: name a model file, or a model that `runnel pull` has fetched';
 
 /** Of every command that starts a runner. */
 export const runnerSettings = {
@@ -149,7 +149,8 @@ export const runnerSettings = {
   },
 } as const satisfies SettingTable;
 
-export type RunnerConfig = ConfigOf<typeof runnerSettings>;
+/** Of any model. */
+export type RunnerConfig = Omit<ConfigOf<typeof runnerSettings>, 'model'>;
 
 /** What is asked to compute. */
 export function backendOf(config: Pick<RunnerConfig, 'backend' | 'gpu-device'>): (typeof BACKENDS)[number] {

@@ -17,6 +17,10 @@ export interface Setting {
   /** In the help instead of a default that depends on the machine. */
   readonly fallbackHelp?: string;
   readonly help: string;
+  /** Another setting: where that one is given, this one may be left out, which is an empty list. */
+  readonly unless?: string;
+  /** Repeated flags are a list, though it has no default. */
+  readonly isList?: true;
   /** Names that it has elsewhere. */
   readonly aliases?: Readonly<Record<string, Alias>>;
 }
@@ -71,7 +75,9 @@ export function mergeSettings<Table extends SettingTable>(
       faults.push(`${first.source} ${faultOf(parsed.error)}, got ${shown(first.value)}.`);
       return [name, undefined];
     }
-    const byDefault = setting.schema.safeParse(setting.fallback);
+    const byDefault = setting.schema.safeParse(
+      isLeftOut(table, setting, flags.values, env, file) ? [] : setting.fallback,
+    );
     if (!byDefault.success) faults.push(`--${name} ${faultOf(byDefault.error)}.`);
     return [name, byDefault.data];
   });
@@ -80,6 +86,18 @@ export function mergeSettings<Table extends SettingTable>(
     config: Object.freeze(Object.fromEntries(entries)) as ConfigOf<Table>,
     sourceOf: (name) => given.get(name)?.source,
   };
+}
+
+/** Whether another setting stands in its place. */
+function isLeftOut(
+  table: SettingTable,
+  { unless }: Setting,
+  flags: FlagValues,
+  env: NodeJS.ProcessEnv,
+  file: ConfigFile,
+): boolean {
+  const other = unless === undefined ? undefined : table[unless];
+  return other !== undefined && givenOf(unless as string, other, flags, env, file).length > 0;
 }
 
 function faultOf(error: z.ZodError): string {

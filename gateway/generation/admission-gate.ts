@@ -44,6 +44,11 @@ export class AdmissionGate {
     return this.#waiting.size;
   }
 
+  /** Requests that are let in and not prepared yet. */
+  get numInside(): number {
+    return this.#numInside;
+  }
+
   /** Gives a function that must be called when the request is prepared, or is not going to be. Throws GenerationError. */
   async enter({ deadlineMs = Number.POSITIVE_INFINITY, signal }: Waiter): Promise<() => void> {
     const { now, maxWaitMs } = this.#options;

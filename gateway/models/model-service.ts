@@ -168,6 +168,11 @@ export class ModelService implements Runner {
     this.#supervisor.assertCapacity(requests);
   }
 
+  /** Resolves when nobody is inside the gate, and then no request is open. */
+  whenIdle(): Promise<void> {
+    return this.#options.gate.emptied().then(() => this.#supervisor.whenIdle());
+  }
+
   /** As RunnerPool.stop(); who waits for another model is let in, to be refused. */
   async stop(drainMs: number): Promise<void> {
     this.#isStopping = true;
@@ -177,6 +182,7 @@ export class ModelService implements Runner {
     await stopped;
     // A runner for what was open may have been ready meanwhile.
     this.#launch.leave?.();
+    this.#slot.close();
   }
 
   /** A file that cannot be the model of a runner is found out before anything is given up for it. */
@@ -215,7 +221,7 @@ export class ModelService implements Runner {
     this.#change = change;
     gate.close();
     this.#logChange('info', 'draining', change, before, this.#numOpen());
-    const drained = gate.emptied().then(() => this.#supervisor.whenIdle());
+    const drained = this.whenIdle();
     await settlesWithin(Promise.race([drained, drainingStopped]), drainMs, systemClock);
     if (change.replaced === undefined) this.#load(change, before);
     const failure = await lastOf(change);

@@ -3,7 +3,7 @@ import { RequestError } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { nativeErrorBody } from '../api/native/errors.ts';
 import { executeRoutes } from '../api/native/execute.ts';
-import { CORRELATION_HEADER, correlation, DEADLINE_HEADER, parseDeadline } from '../api/native/headers.ts';
+import { CORRELATION_HEADER, correlation } from '../api/native/headers.ts';
 import { tokenizeRoutes } from '../api/native/tokenize.ts';
 import { chatRoutes } from '../api/openai/chat-completions.ts';
 import { completionRoutes } from '../api/openai/completions.ts';
@@ -15,9 +15,8 @@ import { metricsRoutes } from '../api/operator/metrics.ts';
 import { runnerRoutes } from '../api/operator/runner.ts';
 import { ApiError, toApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
-import type { AdmissionGate } from '../generation/admission-gate.ts';
-import type { Model } from '../models/model.ts';
-import type { Runner } from '../runner/runner.ts';
+import type { ModelRegistry } from '../models/model-registry.ts';
+import type { Clock } from '../system/clock.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -29,15 +28,9 @@ import type { AnswerUnreadable } from './unreadable-requests.ts';
 
 /** What the routes need from the outside; tests pass fakes. */
 export interface AppDeps extends BodyLimits {
-  /** The model being served; undefined until it is loaded, and while it cannot be. */
-  readonly model: () => Model | undefined;
-  /** What clients call it; its file's name when there are none. */
-  readonly modelNames?: readonly string[];
-  readonly runner: Runner;
-  /** Where requests wait while another model takes over. */
-  readonly gate: AdmissionGate;
+  readonly models: ModelRegistry;
   readonly log: Log;
-  readonly metrics: Metrics;
+  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
   /** Of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
   /** Of all answers that are many times as long as their requests: what they are made from, until they are taken. */
@@ -45,13 +38,15 @@ export interface AppDeps extends BodyLimits {
   /**
    * Reads the settings again and puts a new runner in place of the old one, of another model if they name one. Resolves when
    * it is ready, or with the reason why what was there before serves on. Throws UsageError or ModelFileError for settings
-   * that cannot be used.
+   * that cannot be used. model: of several models the name of one, for a new runner of that one alone.
    */
-  readonly restartRunner: () => Promise<string | undefined>;
+  readonly restartRunner: (model?: string) => Promise<string | undefined>;
   /** Milliseconds since 1970: what time it is, and never how long something took. */
   readonly now: () => number;
   /** Milliseconds that only grow: for durations. */
   readonly monotonicNow: () => number;
+  /** How long what waits has waited; the system's when left out. */
+  readonly clock?: Clock;
   /** Who may ask; loopbackOnly when left out. */
   readonly guard?: GuardRules;
 }
@@ -74,13 +69,13 @@ export function createApp(deps: AppDeps): Hono {
   for (const path of GENERATING) {
     // A full queue reads no bodies.
     app.post(path, async (_, next) => {
-      deps.runner.assertAcceptsRequests();
+      // Which of several models it is for, the body says.
+      if (!deps.models.isOnDemand) deps.models.default.runner.assertAcceptsRequests();
       await next();
     });
   }
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
-  for (const path of GENERATING) app.post(path, throughGate(deps.gate));
   const families = [
     healthRoutes,
     metricsRoutes,
@@ -163,21 +158,6 @@ function nothingHere(app: Hono, c: Context): ApiError {
 
 function isOpenAi(path: string): boolean {
   return path.startsWith('/v1/');
-}
-
-/** A request is inside until it is with the runner, or answered. */
-function throughGate(gate: AdmissionGate): MiddlewareHandler {
-  return async (c, next) => {
-    // One whose body is still under way would be taken for a client that never sends it.
-    if (gate.isClosed) await c.req.arrayBuffer();
-    const deadline = c.req.path === '/execute' ? c.req.header(DEADLINE_HEADER) : undefined;
-    const leave = await gate.enter({ deadlineMs: parseDeadline(deadline), signal: c.req.raw.signal });
-    try {
-      await next();
-    } finally {
-      leave();
-    }
-  };
 }
 
 function answerError(c: Context, error: ApiError): Response {

@@ -19,6 +19,8 @@ const OURS = /^crash-[\dTZ.-]+-\d+\.(json|frames)$/;
 
 /** Under the names that clients see. */
 export interface CrashReport {
+  /** The name of the model, where there are several. */
+  readonly model?: string;
   readonly time: string;
   readonly reason: string;
   readonly message: string;
@@ -65,10 +67,11 @@ export class CrashReports {
     return this.#newest;
   }
 
-  add(crash: RunnerCrash): void {
+  /** model: the name of one of several. */
+  add(crash: RunnerCrash, model?: string): void {
     const { folder, now, log } = this.#options;
     const time = new Date(now()).toISOString();
-    let report = reportOf(crash, time);
+    let report: CrashReport = { ...(model === undefined ? {} : { model }), ...reportOf(crash, time) };
     if (folder !== undefined) {
       const path = join(folder, `crash-${time.replaceAll(':', '-')}-${crash.pid ?? 0}`);
       try {

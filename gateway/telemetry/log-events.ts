@@ -22,6 +22,7 @@ export const LOG_EVENTS = [
   'callback_sent',
   'callback_skipped',
   'systemd_notify_failed',
+  'model_unloaded',
   'crash_report_failed',
   'recording_not_kept',
   'log_lines_dropped',

@@ -72,9 +72,10 @@ export class Metrics {
     INTER_TOKEN_BUCKETS_SEC,
   );
 
-  /** now: milliseconds that only grow. */
-  constructor(status: () => RunnerStatus, now: () => number) {
+  /** now: milliseconds that only grow. model: the name of one of several, as a label of each sample. */
+  constructor(status: () => RunnerStatus, now: () => number, model?: string) {
     this.#now = now;
+    if (model !== undefined) this.#registry.setDefaultLabels({ model });
     const startedMs = now();
     this.#gauge(
       'worker_uptime_seconds',

@@ -9,11 +9,13 @@ import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { executeLog } from '../../telemetry/execute-log.ts';
 import * as fields from '../fields.ts';
-import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
+import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { useModel } from '../use-model.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents } from './events.ts';
 import { type ExecuteRequest, parseExecuteRequest, readBody, unusualSampling } from './execute-request.ts';
+import { failureEventFor } from './failure-event.ts';
 import { correlationIdOf, DEADLINE_HEADER, parseDeadline } from './headers.ts';
 import { Jobs } from './jobs.ts';
 
@@ -27,64 +29,66 @@ export function executeRoutes(deps: AppDeps): Hono {
   app.post('/execute', async (c) => {
     const request = parseExecuteRequest(await readBody(c));
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
-    const { model, info } = requireReady(deps);
-    const { promptIds, field } = await promptOf(request, model, info, c.req.raw.signal);
-    const stopIds = stopIdsOf(request, model, info.vocabSize);
-    const left = tokensLeft(promptIds, info, field);
-    const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
-    const seed = request.seed ?? randomSeed();
+    const wish = { deadlineMs, failureEvent: failureEventFor(c) };
+    return useModel(c, deps, wish, async ({ model, info, runner }) => {
+      const { promptIds, field } = await promptOf(request, model, info, c.req.raw.signal);
+      const stopIds = stopIdsOf(request, model, info.vocabSize);
+      const left = tokensLeft(promptIds, info, field);
+      const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
+      const seed = request.seed ?? randomSeed();
 
-    const job = jobs.start(callerOf(c), request.job_id);
-    try {
-      const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
-      const { stream, encoder } = nativeStream(c);
-      const started_at = new Date(deps.now()).toISOString();
-      const events = new ExecuteEvents(
-        { job_id: request.job_id, model: model.id, started_at, seed },
-        {
-          tokenIds: request.token_ids,
-          vramBytes: request.metrics ? () => memoryOf(deps.runner.status().info).vram_bytes : undefined,
-          now: deps.monotonicNow,
-          onLast: log.last,
-        },
-        encoder,
-        stream,
-      );
-      const text = new TextStream(
-        deps.runner,
-        {
-          promptIds,
-          modelIdentity: info.modelIdentity,
-          maxTokens,
-          minTokens: request.min_tokens,
-          stopIds,
-          sampling: {
-            ...neutralSampling,
-            temperature: request.temperature,
-            topK: request.top_k,
-            topP: request.top_p,
-            minP: request.min_p,
-            repetitionPenalty: request.repetition_penalty,
-            allowedTokenIds: request.allowed_token_ids,
-            bannedTokenIds: request.banned_token_ids,
-            seed,
+      const job = jobs.start(callerOf(c), request.job_id);
+      try {
+        const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
+        const { stream, encoder } = nativeStream(c);
+        const started_at = new Date(deps.now()).toISOString();
+        const events = new ExecuteEvents(
+          { job_id: request.job_id, model: model.id, started_at, seed },
+          {
+            tokenIds: request.token_ids,
+            vramBytes: request.metrics ? () => memoryOf(runner.status().info).vram_bytes : undefined,
+            now: deps.monotonicNow,
+            onLast: log.last,
           },
-          cacheSalt: cacheSalt(c),
-          ...(deadlineMs === undefined ? {} : { deadlineMs }),
-        },
-        { tokenizer: model.tokenizer, stop: request.stop, minTokens: request.min_tokens },
-        events,
-      );
-      log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
-      job.onCancel(() => text.abort(cancelled()));
-      return stream.respond(text, () => {
+          encoder,
+          stream,
+        );
+        const text = new TextStream(
+          runner,
+          {
+            promptIds,
+            modelIdentity: info.modelIdentity,
+            maxTokens,
+            minTokens: request.min_tokens,
+            stopIds,
+            sampling: {
+              ...neutralSampling,
+              temperature: request.temperature,
+              topK: request.top_k,
+              topP: request.top_p,
+              minP: request.min_p,
+              repetitionPenalty: request.repetition_penalty,
+              allowedTokenIds: request.allowed_token_ids,
+              bannedTokenIds: request.banned_token_ids,
+              seed,
+            },
+            cacheSalt: cacheSalt(c),
+            ...(deadlineMs === undefined ? {} : { deadlineMs }),
+          },
+          { tokenizer: model.tokenizer, stop: request.stop, minTokens: request.min_tokens },
+          events,
+        );
+        log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
+        job.onCancel(() => text.abort(cancelled()));
+        return stream.respond(text, () => {
+          job.finish();
+          log.end();
+        });
+      } catch (error) {
         job.finish();
-        log.end();
-      });
-    } catch (error) {
-      job.finish();
-      throw error;
-    }
+        throw error;
+      }
+    });
   });
 
   app.post('/cancel', async (c) => {

@@ -11,15 +11,20 @@ import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
 import { notReady } from '../prompt.ts';
 import { requireKnownIds } from '../token-ids.ts';
+import { findModel } from '../use-model.ts';
 
 const tokenizeSchema = z.strictObject({
   content: z.string(),
   add_special: z.boolean().default(false),
   parse_special: z.boolean().default(true),
   with_pieces: z.boolean().default(false),
+  model: z.string().optional(),
 });
 
-const detokenizeSchema = z.strictObject({ tokens: fields.tokenIds('tokens', 0, Number.POSITIVE_INFINITY) });
+const detokenizeSchema = z.strictObject({
+  tokens: fields.tokenIds('tokens', 0, Number.POSITIVE_INFINITY),
+  model: z.string().optional(),
+});
 
 /** A piece is made of so many ids at most. */
 const PIECE_TOKENS = 1024;
@@ -31,7 +36,7 @@ export function tokenizeRoutes(deps: AppDeps): Hono {
 
   app.post('/tokenize', async (c) => {
     const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));
-    const { tokenizer } = requireModel(deps);
+    const { tokenizer } = await requireModel(request.model, deps);
     const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
     const steps = tokenizer.encodeInSteps(content, options);
     const ids = new Uint32Array(await cooperativeScheduler.run(content.length, steps, c.req.raw.signal));
@@ -39,8 +44,8 @@ export function tokenizeRoutes(deps: AppDeps): Hono {
   });
 
   app.post('/detokenize', async (c) => {
-    const { tokens } = fields.parseBody(detokenizeSchema, await readJson(c));
-    const { tokenizer } = requireModel(deps);
+    const { tokens, model } = fields.parseBody(detokenizeSchema, await readJson(c));
+    const { tokenizer } = await requireModel(model, deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const ids = new Uint32Array(tokens);
     return longAnswer(c, budget, ids.byteLength, detokenized(ids, tokenizer));
@@ -86,8 +91,9 @@ function piece(tokenizer: Tokenizer, id: number): string | number[] {
   return isText ? text : [...bytes];
 }
 
-function requireModel(deps: AppDeps): Model {
-  const model = deps.model();
+async function requireModel(name: string | undefined, deps: AppDeps): Promise<Model> {
+  const served = findModel(name, deps);
+  const model = await served.read();
   if (model !== undefined) return model;
-  throw notReady(deps);
+  throw notReady(served.runner.status());
 }

@@ -1,18 +1,22 @@
 import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
+import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
-import { cancelled, type GenerateRequest } from '../../runner/runner.ts';
+import { cancelled, type GenerateRequest, type Runner } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
-import { eventStream } from '../../server/streams/sse.ts';
+import { dataEvent, eventStream } from '../../server/streams/sse.ts';
 import { logFailure } from '../../telemetry/request-log.ts';
+import type { ModelWish } from '../use-model.ts';
 import { type ChoiceFormat, type Completion, WholeCompletion } from './completion.ts';
 import { CompletionEvents } from './completion-events.ts';
 import { type EchoOptions, withPrompts } from './echo.ts';
+import { openAiErrorBody } from './errors.ts';
 import type { SharedFields } from './shared-fields.ts';
 
 interface CompletionJob {
+  readonly runner: Runner;
   readonly idPrefix: string;
   readonly model: Model;
   readonly shape: ChoiceFormat;
@@ -24,6 +28,13 @@ interface CompletionJob {
   readonly echo?: Pick<EchoOptions, 'isPromptOnly'> | undefined;
 }
 
+/** The model that a request names, and how its stream says that it failed before its answer began. */
+export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'stream'>): ModelWish {
+  const failureEvent = (error: ApiError): string =>
+    `${dataEvent(JSON.stringify(openAiErrorBody(error)))}${dataEvent('[DONE]')}`;
+  return { name: model, ...(stream ? { failureEvent } : {}) };
+}
+
 /** The last part of the way of OpenAI's generating routes: generate, and answer whole or as a stream. */
 export async function answerCompletion(c: Context, deps: AppDeps, job: CompletionJob): Promise<Response> {
   const { model, shape, requests, request, echo } = job;
@@ -32,7 +43,7 @@ export async function answerCompletion(c: Context, deps: AppDeps, job: Completio
   const promptIds = requests.map((each) => each.promptIds);
   const begin = (sink: MergedSink): OpenText => {
     const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });
-    return mergeStreams(endingAtTimeLimit(deps.runner), requests, options, heard);
+    return mergeStreams(endingAtTimeLimit(job.runner), requests, options, heard);
   };
   const completion: Completion = {
     id: job.idPrefix + randomUUID(),

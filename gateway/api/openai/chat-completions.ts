@@ -11,14 +11,14 @@ import type { RunnerInfo } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { readJson } from '../json.ts';
-import { contextExceeded, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
+import { contextExceeded, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, stopIdsOf } from '../token-ids.ts';
-import { answerCompletion } from './answer-completion.ts';
+import { useModel } from '../use-model.ts';
+import { answerCompletion, modelWish } from './answer-completion.ts';
 import { chatFormat } from './chat-format.ts';
 import { ignoredByChat, parseChatRequest } from './chat-request.ts';
 import { generateRequests } from './generate-requests.ts';
 import { tellIgnored } from './inert-fields.ts';
-import { requireModelName } from './models.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
 export function chatRoutes(deps: AppDeps): Hono {
@@ -28,32 +28,33 @@ export function chatRoutes(deps: AppDeps): Hono {
     const body = await readJson(c);
     const request = parseChatRequest(body);
     tellIgnored(c, deps.log, ignoredByChat(body, request));
-    const { model, info } = requireReady(deps);
-    requireModelName(request.model, model, deps);
-    requireKnownBiases(request.logit_bias, info.vocabSize);
-    const stopIds = stopIdsOf(request, model, info.vocabSize);
-    const messages = request.messages.map(({ role, content }): ChatMessage => {
-      return { role: role === 'developer' ? 'system' : role, content };
-    });
-    const promptIds = await renderChat(model, info, messages);
-    const left = tokensLeft(promptIds, info, 'messages');
-    const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? left;
-    const requests = generateRequests(request, request.seed ?? randomSeed(), {
-      promptIds,
-      modelIdentity: info.modelIdentity,
-      maxTokens: maxTokensWithin(left, info, request.min_tokens, maxTokens),
-      minTokens: request.min_tokens,
-      stopIds,
-      cacheSalt: cacheSalt(c),
-      ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
-    });
-    return answerCompletion(c, deps, {
-      idPrefix: 'chatcmpl-',
-      model,
-      shape: chatFormat(model.tokenizer),
-      numPromptTokens: promptIds.length,
-      requests,
-      request,
+    return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
+      requireKnownBiases(request.logit_bias, info.vocabSize);
+      const stopIds = stopIdsOf(request, model, info.vocabSize);
+      const messages = request.messages.map(({ role, content }): ChatMessage => {
+        return { role: role === 'developer' ? 'system' : role, content };
+      });
+      const promptIds = await renderChat(model, info, messages);
+      const left = tokensLeft(promptIds, info, 'messages');
+      const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? left;
+      const requests = generateRequests(request, request.seed ?? randomSeed(), {
+        promptIds,
+        modelIdentity: info.modelIdentity,
+        maxTokens: maxTokensWithin(left, info, request.min_tokens, maxTokens),
+        minTokens: request.min_tokens,
+        stopIds,
+        cacheSalt: cacheSalt(c),
+        ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
+      });
+      return answerCompletion(c, deps, {
+        runner,
+        idPrefix: 'chatcmpl-',
+        model,
+        shape: chatFormat(model.tokenizer),
+        numPromptTokens: promptIds.length,
+        requests,
+        request,
+      });
     });
   });
 

@@ -5,14 +5,14 @@ import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
 import { readJson } from '../json.ts';
-import { encodePrompt, maxTokensWithin, requireReady, tokensLeft } from '../prompt.ts';
+import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
-import { answerCompletion } from './answer-completion.ts';
+import { useModel } from '../use-model.ts';
+import { answerCompletion, modelWish } from './answer-completion.ts';
 import { completionFormat } from './completion-format.ts';
 import { ignoredByCompletions, parseCompletionRequest } from './completion-request.ts';
 import { generateRequests } from './generate-requests.ts';
 import { tellIgnored } from './inert-fields.ts';
-import { requireModelName } from './models.ts';
 import type { Prompt } from './prompts.ts';
 
 /** OpenAI's completions: plain prompts, one or several, whole and streamed. */
@@ -23,39 +23,40 @@ export function completionRoutes(deps: AppDeps): Hono {
     const body = await readJson(c);
     const request = parseCompletionRequest(body);
     tellIgnored(c, deps.log, ignoredByCompletions(body, request));
-    const { model, info } = requireReady(deps);
-    requireModelName(request.model, model, deps);
-    requireKnownBiases(request.logit_bias, info.vocabSize);
-    const stopIds = stopIdsOf(request, model, info.vocabSize);
-    const seed = request.seed ?? randomSeed();
-    const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
-    const prompts = await cooperativeScheduler.run(
-      length,
-      promptsOf(request.prompt, model, info),
-      c.req.raw.signal,
-    );
-    // The choices of the first prompt come first: choice = prompt * n + sample.
-    const requests = prompts.flatMap(({ promptIds, left }) =>
-      generateRequests(request, seed, {
-        promptIds,
-        modelIdentity: info.modelIdentity,
-        // None cannot be asked of a runner; what it makes then is dropped where the prompt is echoed.
-        maxTokens: Math.max(1, maxTokensWithin(left, info, request.min_tokens, request.max_tokens)),
-        minTokens: request.min_tokens,
-        stopIds,
-        cacheSalt: cacheSalt(c),
-        ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
-        ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),
-      }),
-    );
-    return answerCompletion(c, deps, {
-      idPrefix: 'cmpl-',
-      model,
-      shape: completionFormat(model.tokenizer),
-      numPromptTokens: prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0),
-      requests,
-      request,
-      echo: request.echo ? { isPromptOnly: request.max_tokens === 0 } : undefined,
+    return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
+      requireKnownBiases(request.logit_bias, info.vocabSize);
+      const stopIds = stopIdsOf(request, model, info.vocabSize);
+      const seed = request.seed ?? randomSeed();
+      const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
+      const prompts = await cooperativeScheduler.run(
+        length,
+        promptsOf(request.prompt, model, info),
+        c.req.raw.signal,
+      );
+      // The choices of the first prompt come first: choice = prompt * n + sample.
+      const requests = prompts.flatMap(({ promptIds, left }) =>
+        generateRequests(request, seed, {
+          promptIds,
+          modelIdentity: info.modelIdentity,
+          // None cannot be asked of a runner; what it makes then is dropped where the prompt is echoed.
+          maxTokens: Math.max(1, maxTokensWithin(left, info, request.min_tokens, request.max_tokens)),
+          minTokens: request.min_tokens,
+          stopIds,
+          cacheSalt: cacheSalt(c),
+          ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
+          ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),
+        }),
+      );
+      return answerCompletion(c, deps, {
+        runner,
+        idPrefix: 'cmpl-',
+        model,
+        shape: completionFormat(model.tokenizer),
+        numPromptTokens: prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0),
+        requests,
+        request,
+        echo: request.echo ? { isPromptOnly: request.max_tokens === 0 } : undefined,
+      });
     });
   });
 

@@ -1,4 +1,6 @@
 import { Hono } from 'hono';
+import type { ServedModel } from '../../models/served-model.ts';
+import { workerMemory, workerStatus } from '../../models/worker-status.ts';
 import { isResident, memoryInUse, memoryOf } from '../../runner/process/memory.ts';
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
@@ -53,6 +55,22 @@ function schedulerOf(stats: SchedulerStats, info: RunnerInfo | undefined): objec
   };
 }
 
+/** Each of the models that are served. */
+function modelState({ names, residency, runner }: ServedModel): object {
+  const { state, progress, reason } = residency;
+  const { pid, restarts, openRequests, info } = runner.status();
+  return {
+    name: names[0] ?? null,
+    state,
+    load_progress: progress ?? null,
+    reason: reason ?? null,
+    pid: pid ?? null,
+    restarts,
+    open_requests: openRequests,
+    memory_bytes: memoryOf(info).memory_bytes,
+  };
+}
+
 function mean(sum: number, count: number): number {
   return count === 0 ? 0 : sum / count;
 }
@@ -95,22 +113,24 @@ export function healthRoutes(deps: AppDeps): Hono {
 
   // Keys are only ever added: the first four are what the oldest clients read.
   app.get('/health', (c) => {
-    const model = deps.model();
-    const runner = deps.runner.status();
+    const { models } = deps;
+    const worker = workerStatus(models);
+    const { model } = models.default;
+    const runner = models.default.runner.status();
     const { info } = runner;
-    const memory = memoryOf(info);
+    const memory = workerMemory(models);
     const inUse = memoryInUse(runner);
     return c.json({
-      status: HEALTH[runner.state],
+      status: HEALTH[worker.state],
       model_loaded: runner.state === 'ready',
-      vram_bytes: memory.vram_bytes,
-      memory_type: memory.memory_type,
-      memory_bytes: memory.memory_bytes,
-      memory_architecture: memory.memory_type,
+      vram_bytes: memory.vramBytes,
+      memory_type: memory.type,
+      memory_bytes: memory.memoryBytes,
+      memory_architecture: memory.type,
       resident: isResident(runner),
-      vram_bytes_used: inUse.vramBytes,
-      memory_bytes_used: inUse.memoryBytes,
-      state: workerState(runner),
+      vram_bytes_used: memory.inUse.vramBytes,
+      memory_bytes_used: memory.inUse.memoryBytes,
+      state: workerState(worker),
       model: model?.id ?? null,
       quant_kind: model?.quantKind ?? null,
       tokenizer_kind: model?.tokenizer.kind ?? null,
@@ -142,14 +162,21 @@ export function healthRoutes(deps: AppDeps): Hono {
       ...(runner.runners === undefined ? {} : { runners: runner.runners.map(singleRunner) }),
       backend: backendOf(runner),
       model_change: runner.modelChange ?? null,
+      models: models.all.map(modelState),
       scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),
     });
   });
 
   app.get('/ready', (c) => {
-    const { state, backend } = deps.runner.status();
-    if (state !== 'ready') throw notReady(deps);
-    return c.json({ status: 'ready', ...(backend?.isFallback ? { fallback: backend.reason } : {}) });
+    const { models } = deps;
+    const worker = workerStatus(models);
+    const { state, backend } = worker;
+    if (state !== 'ready') throw notReady(worker);
+    return c.json({
+      status: 'ready',
+      ...(backend?.isFallback ? { fallback: backend.reason } : {}),
+      ...(models.isOnDemand ? { models: models.all.map(modelState) } : {}),
+    });
   });
 
   return app;

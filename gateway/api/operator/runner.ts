@@ -7,18 +7,22 @@ import type { AppDeps } from '../../server/app.ts';
 import { jsonOf } from '../../telemetry/crash-reports.ts';
 import * as fields from '../fields.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
+import { findModel } from '../use-model.ts';
 
 const restartSchema = z.strictObject({ wait: z.boolean().default(false) });
+/** Of one of several models. */
+const restartOneSchema = restartSchema.extend({ model: z.string().optional() });
 
 /** A body is not needed. */
-async function bodyOf(c: Context): Promise<z.infer<typeof restartSchema>> {
+async function bodyOf(c: Context, isOneOfSeveral: boolean): Promise<z.infer<typeof restartOneSchema>> {
   if (c.req.header('content-type') === undefined) return restartSchema.parse({});
-  return fields.parseBody(restartSchema, await readJson(c));
+  return fields.parseBody(isOneOfSeveral ? restartOneSchema : restartSchema, await readJson(c));
 }
 
-function restart(deps: AppDeps): Promise<string | undefined> {
+function restart(deps: AppDeps, model: string | undefined): Promise<string | undefined> {
+  if (model !== undefined) findModel(model, deps);
   try {
-    return deps.restartRunner();
+    return deps.restartRunner(model);
   } catch (error) {
     if (!(error instanceof UsageError || error instanceof ModelFileError)) throw error;
     throw new ApiError({ status: 409, code: 'settings_unusable', message: error.message, cause: error });
@@ -35,8 +39,8 @@ export function runnerRoutes(deps: AppDeps): Hono {
   );
 
   app.post('/runner/restart', async (c) => {
-    const { wait } = await bodyOf(c);
-    const restarted = restart(deps);
+    const { wait, model } = await bodyOf(c, deps.models.isOnDemand);
+    const restarted = restart(deps, model);
     if (!wait) return c.json({ status: 'restarting' }, 202);
     const failure = await restarted;
     if (failure === undefined) return c.json({ status: 'restarted' });

@@ -65,6 +65,14 @@ export async function inspectBy(
   args.push('--kv-cache-bytes', UNBOUNDED_BYTES);
   if (context !== undefined) args.push('--max-model-len', String(context));
   if (gpuDevice !== undefined) args.push('--gpu-device', String(gpuDevice));
+  return inspection(runner, args);
+}
+
+/** What a runner says that is started with these arguments. A sentence when it does not say. */
+export async function inspection(
+  runner: string,
+  args: readonly string[],
+): Promise<RunnerInspection | string> {
   const { stdout, stderr, fault } = await programOutput(runner, args, ANSWER_LIMITS);
   if (fault !== undefined)
     return escapeControls(stderr.trimEnd().split('\n').at(-1) || `${runner}: ${fault}.`);

@@ -38,6 +38,7 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
   #pending = '';
   #writtenMs = Number.NEGATIVE_INFINITY;
   #source: OpenText | undefined;
+  #hasResponded = false;
   #onEnd: () => void = () => {};
   /** Undefined until the answer has begun, and after its end. */
   #outlet: Outlet | undefined;
@@ -72,6 +73,8 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
 
   /** The response, for the route to return. onEnd: once, when nothing more will be sent, or the client has left, which cancels the source. */
   respond(source: OpenText, onEnd: () => void = () => {}): Response {
+    if (this.#hasResponded) return this.#goOn(source, onEnd);
+    this.#hasResponded = true;
     const c = this.#context;
     const { signal } = c.req.raw;
     const leave = (): void => this.#leave();
@@ -101,6 +104,23 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
     if (this.#state !== 'over') this.#outlet = outlet;
     else outlet.end();
     return c.body(body, 200, headers);
+  }
+
+  /** Another source for what has begun; there is no other response. */
+  #goOn(source: OpenText, onEnd: () => void): Response {
+    if (this.#state === 'over') {
+      source.cancel();
+      onEnd();
+    } else {
+      const onEndBefore = this.#onEnd;
+      this.#onEnd = () => {
+        onEndBefore();
+        onEnd();
+      };
+      this.#source = source;
+      if (this.#isFull) source.pause();
+    }
+    return new Response(null);
   }
 
   /** Writes the header of this response, which the application has made of ours, and what is pending. */

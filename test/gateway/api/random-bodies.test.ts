@@ -6,7 +6,7 @@ import { GenerationState } from '../../../gateway/runner/supervision/generation-
 import { createApp } from '../../../gateway/server/app.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
-import { openGate } from '../../fixtures/app.ts';
+import { oneModel } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
 import { Random } from '../../fixtures/random.ts';
 import { type RandomBody, ROUTE_PATHS, randomBody } from '../../fixtures/random-bodies.ts';
@@ -27,15 +27,13 @@ const runner = new ScriptedRunner();
 runner.script = [[72, 105], [EOS_ID], ...new Array<number[]>(600).fill([97])];
 const errorLines: string[] = [];
 const app = createApp({
-  model: () => byteModel,
-  runner,
+  models: oneModel(() => byteModel, runner),
   log: createLog('error', undefined, { write: (line) => void errorLines.push(line) }),
   metrics: new Metrics(() => runner.status(), Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
   crashes: () => [],
   restartRunner: async () => undefined,
-  gate: openGate(),
   maxBodyBytes: 2 ** 20,
   maxBodyBytesInFlight: 2 ** 22,
   maxAnswerBytesInFlight: 2 ** 26,

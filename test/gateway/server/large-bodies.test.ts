@@ -11,7 +11,7 @@ import { close, createHttpServer, listen } from '../../../gateway/server/http-se
 import { cooperativeLimits } from '../../../gateway/system/cooperative-scheduler.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
-import { openGate } from '../../fixtures/app.ts';
+import { oneModel } from '../../fixtures/app.ts';
 import { DEFAULT_MODEL } from '../../fixtures/default-model.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
 import { programFile } from '../../fixtures/programs.ts';
@@ -38,15 +38,13 @@ runner.current = {
 };
 runner.script = [[100], ...new Array<number[]>(20).fill([101])];
 const app = createApp({
-  model: () => model,
-  runner,
+  models: oneModel(() => model, runner),
   log: createLog('silent'),
   metrics: new Metrics(() => runner.status(), Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
   crashes: () => [],
   restartRunner: async () => undefined,
-  gate: openGate(),
   maxBodyBytes: 2 ** 20,
   // In the second test each counts as a whole megabyte.
   maxBodyBytesInFlight: 2 ** 30,

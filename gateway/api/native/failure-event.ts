@@ -1,0 +1,20 @@
+import type { Context } from 'hono';
+import { accepts } from 'hono/accepts';
+import type { ApiError } from '../../errors/api-error.ts';
+import { namedEvent } from '../../server/streams/sse.ts';
+import { MSGPACK_TYPE } from '../msgpack.ts';
+import type { NativeErrorCode } from './events.ts';
+
+/** How a native stream says that it failed before its job began; undefined where the client accepts no server-sent events. */
+export function failureEventFor(c: Context): ((error: ApiError) => string) | undefined {
+  const supports = ['text/event-stream', MSGPACK_TYPE];
+  const type = accepts(c, { header: 'Accept', supports, default: 'text/event-stream' });
+  if (type === MSGPACK_TYPE) return undefined;
+  return ({ status, message, retriable }) =>
+    namedEvent('error', JSON.stringify({ code: codeOf(status), message, retriable }));
+}
+
+function codeOf(status: number): NativeErrorCode {
+  if (status === 504) return 'TIMEOUT';
+  return status < 500 ? 'INVALID_REQUEST' : 'INFERENCE_FAILED';
+}

@@ -1,0 +1,48 @@
+/** How much memory a model takes when it is served with these settings, as its runner works it out. */
+import type { Config } from '../config/config.ts';
+import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
+import type { MemoryNeed } from '../models/on-demand-model.ts';
+import { DeviceInquiry, notRunnable, usableDevice } from '../runner/backends/devices.ts';
+import { inspection } from '../runner/backends/model-memory.ts';
+
+/** Settings on which the memory depends, and that inspect takes as serve does. */
+const ASKED = [
+  'max-model-len',
+  'max-num-seqs',
+  'max-num-batched-tokens',
+  'mixed-batches',
+  'mixed-prefill-tokens',
+  'block-size',
+  'kv-cache-bytes',
+  'kv-cache-type',
+  'quantize',
+] as const satisfies (keyof RunnerConfig)[];
+
+/** A sentence when it cannot be loaded, whatever the memory there is. */
+export async function memoryNeedOf(
+  path: string,
+  config: RunnerConfig & Pick<Config, 'runners'>,
+): Promise<MemoryNeed | string> {
+  const kind = await kindOf(config);
+  const args = ['inspect', '--json', '--model', path];
+  for (const name of ASKED) if (config[name] !== undefined) args.push(`--${name}`, String(config[name]));
+  if (kind === 'cuda') args.push('--gpu-device', String(config['gpu-device'] ?? 0));
+  const told = await inspection(kind === 'cuda' ? config['cuda-runner'] : config.runner, args);
+  if (typeof told === 'string') return told;
+  const { memory_bytes, available_bytes, obstacle } = told;
+  // Too little memory now is no obstacle: others may leave.
+  if (memory_bytes === undefined) return obstacle ?? `The runner does not say what memory ${path} takes.`;
+  const bytes = kind === 'cpu' ? (config['memory-bytes'] ?? memory_bytes) : memory_bytes;
+  return { kind, bytes: bytes * config.runners, availableBytes: available_bytes };
+}
+
+/** The runner that will be tried first. */
+async function kindOf(config: RunnerConfig): Promise<'cpu' | 'cuda'> {
+  const requested = backendOf(config);
+  if (requested === 'cpu') return 'cpu';
+  if (requested === 'cuda') return 'cuda';
+  const file = config['cuda-runner'];
+  if (notRunnable(file) !== undefined) return 'cpu';
+  const devices = await new DeviceInquiry(file).ask(new AbortController().signal);
+  return typeof usableDevice(devices, config['gpu-device'] ?? 0) === 'string' ? 'cpu' : 'cuda';
+}

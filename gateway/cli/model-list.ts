@@ -1,0 +1,85 @@
+/** Which models the settings of `runnel serve` name, and what clients call them. */
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Config } from '../config/config.ts';
+import { refuse, UsageError } from '../errors/exit-code.ts';
+import { requiredFiles } from '../models/huggingface/folder-files.ts';
+import { modelIdOf } from '../models/model.ts';
+import { resolveModel } from '../models/model-cache.ts';
+
+export interface NamedModel {
+  readonly path: string;
+  /** Of several models each has at least one. */
+  readonly names: readonly string[];
+}
+
+/** More would be a folder that was not meant. */
+export const maxModels = 1024;
+
+/** A name before the first "=", where it is no part of a path. */
+const NAMED = /^([^=/\\]{1,256})=(.+)$/s;
+
+/** The first one is the default. UsageError where two have one name; ModelFileError for a name that has not been pulled. */
+export function modelsOf(config: Pick<Config, 'model' | 'models-dir'>): NamedModel[] {
+  const named = typeof config.model === 'string' ? [config.model] : config.model;
+  const byPath = new Map<string, string[]>();
+  for (const text of named) {
+    const [, name, model = text] = existsSync(text) ? [] : (NAMED.exec(text) ?? []);
+    const path = resolveModel(model);
+    byPath.set(path, [...(byPath.get(path) ?? []), ...(name === undefined ? [] : [name])]);
+  }
+  const folder = config['models-dir'];
+  // What is named by itself has the names that it is given there.
+  if (folder !== undefined) for (const path of modelsIn(folder)) byPath.set(path, byPath.get(path) ?? []);
+  const models = [...byPath].map(([path, names]) => {
+    return { path, names: names.length > 0 ? [...new Set(names)] : [modelIdOf(path)] };
+  });
+  if (models.length > maxModels)
+    throw new UsageError(`There are ${models.length} models; at most ${maxModels} are served.`);
+  refuse(nameFaults(models));
+  return models;
+}
+
+/** The only one. Without names it has its file's. */
+export function theModelOf(config: Pick<Config, 'model' | 'served-model-name'>): NamedModel {
+  const text = String(config.model);
+  const [, name, model = text] = existsSync(text) ? [] : (NAMED.exec(text) ?? []);
+  return {
+    path: resolveModel(model),
+    names: [...(name === undefined ? [] : [name]), ...config['served-model-name']],
+  };
+}
+
+/** Two models of one name: a request could not say which it means. */
+function nameFaults(models: readonly NamedModel[]): string[] {
+  const pathOf = new Map<string, string>();
+  return models.flatMap(({ path, names }) =>
+    names.flatMap((name) => {
+      const other = pathOf.get(name);
+      pathOf.set(name, path);
+      return other === undefined
+        ? []
+        : [
+            `The models ${other} and ${path} are both called ${JSON.stringify(name)}: write --model NAME=${path}.`,
+          ];
+    }),
+  );
+}
+
+/** Later parts of a model that is split. */
+const LATER_PART = /-(?!00001)\d{5}-of-\d{5}\.gguf$/;
+
+/** The GGUF files and Hugging Face folders in it, by name. UsageError where there are none. */
+function modelsIn(folder: string): string[] {
+  let names: string[];
+  try {
+    names = readdirSync(folder).sort();
+  } catch (error) {
+    throw new UsageError(`--models-dir ${folder} cannot be read: ${(error as Error).message}.`);
+  }
+  const isModel = (name: string): boolean =>
+    (name.endsWith('.gguf') && !LATER_PART.test(name)) || existsSync(join(folder, name, requiredFiles[0]));
+  const models = names.filter(isModel).map((name) => join(folder, name));
+  if (models.length > 0) return models;
+  throw new UsageError(`--models-dir ${folder} has no GGUF file and no Hugging Face folder in it.`);
+}

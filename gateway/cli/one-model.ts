@@ -1,0 +1,48 @@
+import type { Config } from '../config/config.ts';
+import { AdmissionGate } from '../generation/admission-gate.ts';
+import { MeteredRunner } from '../generation/metered-runner.ts';
+import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
+import { ModelRegistry } from '../models/model-registry.ts';
+import { ModelService } from '../models/model-service.ts';
+import { soleModel } from '../models/sole-model.ts';
+import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
+import { crashKind } from '../runner/supervision/crash.ts';
+import { systemClock } from '../system/clock.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import { runnerLog } from '../telemetry/runner-log.ts';
+import { chooseLauncher } from './choose-launcher.ts';
+import { theModelOf } from './model-list.ts';
+import { gateOptions, serviceOptions } from './server-settings.ts';
+import type { Serving, ServingEvents } from './serving.ts';
+
+/** A model that is loaded at the start and stays; another one takes over when the settings name it. */
+export function serveOne(config: Config, events: ServingEvents): Serving {
+  const toLog = runnerLog(events.log);
+  const { path, names } = theModelOf(config);
+  const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.refused(code.toLowerCase())));
+  const launchOf = (settings: Config): RunnerLauncher =>
+    chooseLauncher(settings, { log: toLog, moveBack: (cuda) => service.relaunch(cuda) });
+  const service: ModelService = new ModelService(path, launchOf(config), {
+    ...serviceOptions(config),
+    gate,
+    log: (event) => {
+      toLog(event);
+      events.onEvent(event);
+    },
+    onServed: (info, model) => events.onServed(info, model),
+    onCrash: (crash) => {
+      metrics.crashed(crashKind(crash));
+      events.onCrash(crash);
+    },
+  });
+  const metrics = new Metrics(() => service.status(), systemClock.now);
+  const limited = new TimeLimitedRunner(service, config['inference-timeout-sec'] * 1000, Date.now);
+  const runner = new MeteredRunner(limited, metrics);
+  return {
+    models: new ModelRegistry([soleModel({ model: () => service.model, names, runner, gate })]),
+    metrics,
+    start: () => service.start(),
+    reload: (next) => service.change(theModelOf(next).path, launchOf(next)),
+    stop: (drainMs) => service.stop(drainMs),
+  };
+}

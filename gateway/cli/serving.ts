@@ -1,0 +1,32 @@
+import type { Config } from '../config/config.ts';
+import type { Model } from '../models/model.ts';
+import type { ModelRegistry } from '../models/model-registry.ts';
+import type { RunnerInfo } from '../runner/runner.ts';
+import type { RunnerCrash } from '../runner/supervision/crash.ts';
+import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+
+/** What `runnel serve` serves: one model, or several (one-model.ts, several-models.ts). */
+export interface Serving {
+  readonly models: ModelRegistry;
+  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
+  /** Once HTTP listens. */
+  start(): void;
+  /**
+   * Serves by these settings; only: the name of the only model that gets a new runner. Resolves when it does, or with the
+   * reason why it does not. Throws UsageError or ModelFileError for settings that cannot be used.
+   */
+  reload(next: Config, only: string | undefined): Promise<string | undefined>;
+  stop(drainMs: number): Promise<void>;
+}
+
+/** What is heard of it. model: the name of one of several. */
+export interface ServingEvents {
+  readonly log: Log;
+  /** A runner is ready. */
+  onServed(info: RunnerInfo, model: Model): void;
+  onCrash(crash: RunnerCrash, model?: string): void;
+  /** Of the only model, or of the default one. */
+  onEvent(event: RunnerEvent): void;
+}

@@ -1,0 +1,80 @@
+/** Which models leave memory to another one. It knows of no runner, no file and no clock. */
+
+/** A model that takes memory, or is about to. */
+export interface Resident {
+  readonly name: string;
+  readonly bytes: number;
+  /** When it was last asked for, or had a request open; by any clock that only grows. */
+  readonly lastUsedMs: number;
+  /** It is being loaded, or has requests: its memory is there when they are done. */
+  readonly isBusy: boolean;
+  /** It is being unloaded, or will be when its requests are done. */
+  readonly isLeaving: boolean;
+  /** It stays, whatever is wanted. */
+  readonly isPinned: boolean;
+}
+
+export interface Wanted {
+  readonly name: string;
+  readonly bytes: number;
+}
+
+/** A sentence: it will never fit. Else what has to leave first; nothing: it fits now. */
+export type Room<R extends Resident> = string | readonly R[];
+
+/**
+ * What has to leave so that the model fits: first what leaves anyway, then what nobody uses, then what is used, of each the
+ * least recently used first, and none that need not. A sentence with figures where even that is not enough.
+ */
+export function roomFor<R extends Resident>(
+  wanted: Wanted,
+  budgetBytes: number,
+  residents: readonly R[],
+): Room<R> {
+  const pinnedBytes = sumOf(residents.filter(({ isPinned }) => isPinned));
+  if (wanted.bytes > budgetBytes - pinnedBytes) return refusalOf(wanted, budgetBytes, pinnedBytes);
+  let missingBytes = wanted.bytes - (budgetBytes - sumOf(residents));
+  if (missingBytes <= 0) return [];
+  const leaving: R[] = [];
+  for (const resident of residents.filter(({ isPinned }) => !isPinned).sort(inOrderOfLeaving)) {
+    if (missingBytes <= 0) break;
+    leaving.push(resident);
+    missingBytes -= resident.bytes;
+  }
+  // A small one that came first is of no use where a larger one leaves too.
+  let spareBytes = -missingBytes;
+  return leaving.filter(({ bytes, isLeaving }) => {
+    if (isLeaving || bytes > spareBytes) return true;
+    spareBytes -= bytes;
+    return false;
+  });
+}
+
+/** Those that nobody has used for so long. */
+export function idleFor<R extends Resident>(
+  residents: readonly R[],
+  keepAliveMs: number,
+  nowMs: number,
+): readonly R[] {
+  return residents.filter(
+    ({ isPinned, isBusy, isLeaving, lastUsedMs }) =>
+      !isPinned && !isBusy && !isLeaving && nowMs - lastUsedMs >= keepAliveMs,
+  );
+}
+
+function inOrderOfLeaving(one: Resident, other: Resident): number {
+  return (
+    Number(other.isLeaving) - Number(one.isLeaving) ||
+    Number(one.isBusy) - Number(other.isBusy) ||
+    one.lastUsedMs - other.lastUsedMs
+  );
+}
+
+function refusalOf({ name, bytes }: Wanted, budgetBytes: number, pinnedBytes: number): string {
+  const pinned = pinnedBytes === 0 ? '' : `, of which models that are pinned have ${pinnedBytes}`;
+  return `The model ${name} takes ${bytes} bytes of memory, and models have ${budgetBytes} together${pinned}; raise --memory-budget-bytes where there is more, or lower --kv-cache-bytes or --max-model-len.`;
+}
+
+function sumOf(residents: readonly Resident[]): number {
+  return residents.reduce((sum, { bytes }) => sum + bytes, 0);
+}

@@ -1,0 +1,125 @@
+/**
+ * Says which of several models are in memory: loads what is asked for, in that order, and unloads for it what was not used for
+ * longest. A stream is never cut for another model: one that is in use is unloaded when its requests are done, and takes no
+ * others before it is loaded again.
+ */
+import { type Clock, systemClock, type Timer } from '../system/clock.ts';
+import { idleFor, roomFor } from './memory-budget.ts';
+import type { LoadQueue, MemoryNeed, OnDemandModel } from './on-demand-model.ts';
+
+/** How often it is looked which models nobody uses. */
+export const lookMs = 1000;
+
+export interface ModelLoaderOptions {
+  /** Of all models together, on each kind of device; undefined: what is there before the first one is loaded. */
+  readonly budgetBytes: number | undefined;
+  /** How long a model stays that nobody asks for; 0: until its memory is needed. */
+  readonly keepAliveMs: number;
+  readonly onUnload?: (model: OnDemandModel, reason: 'memory' | 'idle') => void;
+  readonly clock?: Clock;
+}
+
+interface Queued {
+  readonly model: OnDemandModel;
+  readonly need: MemoryNeed;
+}
+
+export class ModelLoader implements LoadQueue {
+  readonly #options: ModelLoaderOptions;
+  readonly #clock: Clock;
+  readonly #models = new Set<OnDemandModel>();
+  /** Each model at most once. */
+  #queued: Queued[] = [];
+  /** Of each kind of device, once a model is to be loaded there. */
+  readonly #budgets = new Map<string, number>();
+  #timer: Timer | undefined;
+  #isStopped = false;
+
+  constructor(options: ModelLoaderOptions) {
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+  }
+
+  add(model: OnDemandModel): void {
+    this.#models.add(model);
+    this.#timer ??= this.#clock.after(lookMs, () => this.#look());
+  }
+
+  /** It takes no requests any more, and is unloaded when it has none. */
+  async remove(model: OnDemandModel, drainMs: number): Promise<void> {
+    await model.stop(drainMs);
+    this.#models.delete(model);
+    this.onChange();
+  }
+
+  enqueue(model: OnDemandModel): void {
+    void this.#enqueue(model);
+  }
+
+  onChange(): void {
+    if (this.#isStopped) return;
+    for (const queued of [...this.#queued]) this.#place(queued);
+  }
+
+  /** Ends all of them. */
+  async stop(drainMs: number): Promise<void> {
+    this.#isStopped = true;
+    this.#timer?.cancel();
+    this.#queued = [];
+    await Promise.all([...this.#models].map((model) => model.stop(drainMs)));
+  }
+
+  async #enqueue(model: OnDemandModel): Promise<void> {
+    const need = await model.memoryNeed();
+    if (this.#isStopped) return;
+    if (typeof need === 'string') {
+      model.fail(need);
+      return;
+    }
+    this.#queued.push({ model, need });
+    this.onChange();
+  }
+
+  /** Loads it if it fits; else what has to leave for it begins to. */
+  #place(queued: Queued): void {
+    const { model, need } = queued;
+    const residents = this.#residents().filter(({ kind }) => kind === need.kind);
+    const room = roomFor({ name: model.name, bytes: need.bytes }, this.#budgetOf(need), residents);
+    if (typeof room !== 'string' && room.length > 0) {
+      for (const { model: other, isBusy } of room) this.#unload(other, isBusy, 'memory');
+      return;
+    }
+    this.#queued = this.#queued.filter((each) => each !== queued);
+    if (typeof room === 'string') model.fail(room);
+    else model.load(need);
+  }
+
+  #residents() {
+    return [...this.#models].flatMap((model) => {
+      const { resident } = model;
+      return resident === undefined ? [] : [{ ...resident, model }];
+    });
+  }
+
+  #unload(model: OnDemandModel, isBusy: boolean, reason: 'memory' | 'idle'): void {
+    const isBegun = isBusy ? model.drain() : model.unload();
+    if (isBegun) this.#options.onUnload?.(model, reason);
+  }
+
+  #budgetOf({ kind, availableBytes }: MemoryNeed): number {
+    const budget = this.#options.budgetBytes ?? this.#budgets.get(kind) ?? availableBytes;
+    // Where nobody knows what there is, nothing is kept back; a runner says itself what it lacks.
+    if (budget === undefined) return Number.POSITIVE_INFINITY;
+    this.#budgets.set(kind, budget);
+    return budget;
+  }
+
+  #look(): void {
+    const { keepAliveMs } = this.#options;
+    const patienceMs = keepAliveMs === 0 ? Number.POSITIVE_INFINITY : keepAliveMs;
+    for (const model of this.#models) model.look(patienceMs);
+    const idle = idleFor(this.#residents(), patienceMs, this.#clock.now());
+    for (const { model } of idle) this.#unload(model, false, 'idle');
+    this.#timer = this.#clock.after(lookMs, () => this.#look());
+  }
+}

@@ -1,0 +1,52 @@
+import { type MemoryInUse, memoryInUse, memoryOf } from '../runner/process/memory.ts';
+import type { RunnerStatus } from '../runner/runner.ts';
+import type { ModelRegistry } from './model-registry.ts';
+
+/**
+ * How the worker is as a whole: as its only runner is; of several models it takes requests as long as one is loaded or could
+ * be, and has begun when the default has been loaded, or could not be.
+ */
+export function workerStatus(models: ModelRegistry): RunnerStatus {
+  const first = models.default.runner.status();
+  if (!models.isOnDemand) return first;
+  const statuses = models.all.map(({ runner }) => runner.status());
+  const sum = (count: (status: RunnerStatus) => number): number =>
+    statuses.reduce((total, status) => total + count(status), 0);
+  const together = {
+    ...first,
+    openRequests: sum(({ openRequests }) => openRequests),
+    openTokens: sum(({ openTokens }) => openTokens),
+    restarts: sum(({ restarts }) => restarts),
+  };
+  if (first.state === 'stopping') return together;
+  const states = models.all.map(({ residency }) => residency.state);
+  const isAnyLoaded = states.includes('loaded');
+  const isBeginning = models.default.residency.state === 'loading' && !isAnyLoaded;
+  if (isBeginning || states.every((state) => state === 'failed')) return together;
+  return { ...together, state: 'ready', reason: undefined, retryAfterSec: undefined };
+}
+
+/** What is set aside on devices and in all, for all models that are loaded, and what of it is in use. */
+export function workerMemory(models: ModelRegistry) {
+  const statuses = models.all.map(({ runner }) => runner.status());
+  const sum = (bytes: (status: RunnerStatus) => number): number =>
+    statuses.reduce((total, status) => total + bytes(status), 0);
+  const first = models.default.runner.status();
+  return {
+    vramBytes: sum(({ info }) => memoryOf(info).vram_bytes),
+    memoryBytes: sum(({ info }) => memoryOf(info).memory_bytes),
+    type: memoryOf(first.info).memory_type,
+    inUse: inUseOf(sum),
+  };
+}
+
+function inUseOf(sum: (bytes: (status: RunnerStatus) => number) => number): MemoryInUse {
+  const of = (name: keyof MemoryInUse) => sum((status) => memoryInUse(status)[name]);
+  return {
+    weightsBytes: of('weightsBytes'),
+    cacheUsedBytes: of('cacheUsedBytes'),
+    cacheReusableBytes: of('cacheReusableBytes'),
+    memoryBytes: of('memoryBytes'),
+    vramBytes: of('vramBytes'),
+  };
+}
