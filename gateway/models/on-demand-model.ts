@@ -239,7 +239,10 @@ export class OnDemandModel implements ServedModel, Runner {
     if (this.#phase !== 'loaded' || service === undefined) return false;
     this.#phase = 'draining';
     this.gate.close();
-    void service.whenIdle().then(() => this.unload());
+    void this.gate
+      .emptied()
+      .then(() => service.whenIdle())
+      .then(() => this.unload());
     return true;
   }
 

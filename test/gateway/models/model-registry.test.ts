@@ -1,0 +1,204 @@
+/** Several models in a memory that has not room for all of them, in a time of the test's own. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { UnknownModelError } from '../../../gateway/models/model-registry.ts';
+import { failedLoadRetryMs } from '../../../gateway/models/on-demand-model.ts';
+import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import { errorOf } from '../../fixtures/errors.ts';
+import { ScriptedModels, settled } from '../../fixtures/scripted-service.ts';
+
+const test = suite('model registry');
+
+test('a model is loaded when it is asked for, and its requests wait at its gate until it is', async () => {
+  const models = new ScriptedModels({ a: 60, b: 30 });
+  assert.is(models.states, 'a unloaded, b unloaded');
+  const first = models.acquire('b');
+  await settled();
+  assert.is(models.states, 'a unloaded, b loading');
+  const second = models.acquire('b');
+  await settled();
+  assert.is(models.of('b').model.gate.numWaiting, 2);
+  assert.is(models.of('b').services.length, 1);
+  models.serviceOf('b').ready();
+  for (const acquired of await Promise.all([first, second])) {
+    assert.is(acquired.runner.status().state, 'ready');
+    acquired.release();
+  }
+  assert.is(models.states, 'a unloaded, b loaded');
+  assert.equal(models.of('a').services, []);
+});
+
+test('a name that no model has is refused, and none is loaded for it', async () => {
+  const models = new ScriptedModels({ a: 60 });
+  assert.instance(await errorOf(() => models.acquire('c')), UnknownModelError);
+  assert.is(models.states, 'a unloaded');
+  assert.is(models.registry.default.names[0], 'a');
+});
+
+test('the least recently used leaves for one that has no room, and is loaded again when it is asked for', async () => {
+  const models = new ScriptedModels({ a: 40, b: 40, c: 40 });
+  await models.use('a');
+  await models.pass(5);
+  await models.use('b');
+  await models.pass(5);
+  await models.use('a');
+  await models.use('c');
+  assert.is(models.states, 'a loaded, b unloaded, c loaded');
+  assert.equal(models.unloaded, ['b: memory']);
+  assert.ok(models.serviceOf('b').isStopped);
+  await models.use('b');
+  assert.is(models.states, 'a unloaded, b loaded, c loaded');
+  assert.is(models.of('b').services.length, 2);
+});
+
+test('no stream is cut: one that is in use leaves when its requests are done, and who asks for it meanwhile waits', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  await models.use('a');
+  const stream = models.serviceOf('a');
+  stream.numOpen = 1;
+  const wanted = models.acquire('b');
+  await settled();
+  const again = models.acquire('a');
+  await models.pass(60_000);
+  assert.not.ok(stream.isStopped);
+  assert.is(models.states, 'a loaded, b loading');
+  stream.numOpen = 0;
+  await settled();
+  assert.ok(stream.isStopped);
+  models.serviceOf('b').ready();
+  (await wanted).release();
+  await models.pass(1);
+  // Now it is the other way round.
+  assert.is(models.states, 'a loading, b unloaded');
+  models.serviceOf('a').ready();
+  (await again).release();
+  assert.equal(models.unloaded, ['a: memory', 'b: memory']);
+});
+
+test('one that is being prepared is in use, too', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  await models.use('a');
+  const inside = await models.acquire('a');
+  void models.acquire('b').catch(() => {});
+  await models.pass(10_000);
+  assert.not.ok(models.serviceOf('a').isStopped);
+  inside.release();
+  await settled();
+  assert.ok(models.serviceOf('a').isStopped);
+});
+
+test('what nobody asks for is unloaded after its time, and what is pinned never', async () => {
+  const models = new ScriptedModels({ a: 40, b: 40 }, { keepAliveMs: 10_000, pinned: 'b' });
+  await models.use('a');
+  await models.use('b');
+  models.serviceOf('a').numOpen = 1;
+  await models.pass(60_000);
+  assert.is(models.states, 'a loaded, b loaded');
+  models.serviceOf('a').numOpen = 0;
+  await models.pass(8000);
+  assert.is(models.states, 'a loaded, b loaded');
+  await models.pass(4000);
+  assert.is(models.states, 'a unloaded, b loaded');
+  assert.equal(models.unloaded, ['a: idle']);
+});
+
+test('what cannot fit is refused with figures, and leaves the others where they are', async () => {
+  const models = new ScriptedModels({ a: 40, huge: 101 });
+  await models.use('a');
+  const { runner, release } = await models.acquire('huge');
+  assert.is(runner.status().state, 'failed');
+  assert.match(
+    String(runner.status().reason),
+    'The model huge takes 101 bytes of memory, and models have 100',
+  );
+  release();
+  assert.is(models.states, 'a loaded, huge failed');
+});
+
+test('a model that cannot be loaded harms no other, says why, and is tried again later', async () => {
+  const models = new ScriptedModels({ a: 40, b: 40 });
+  models.of('b').need = 'b is no model.';
+  await models.use('a');
+  (await models.acquire('b')).release();
+  assert.is(models.states, 'a loaded, b failed');
+  assert.is(models.of('b').model.residency.reason, 'b is no model.');
+  const { message, retriable } = (await errorOf(async () =>
+    models.of('b').model.assertAcceptsRequests(),
+  )) as GenerationError;
+  assert.equal([message, retriable], ['b is no model.', true]);
+  models.of('b').need = { kind: 'cpu', bytes: 40, availableBytes: undefined };
+  await models.pass(failedLoadRetryMs - 100);
+  (await models.acquire('b')).release();
+  assert.is(models.states, 'a loaded, b failed');
+  await models.pass(200);
+  await models.use('b');
+  assert.is(models.states, 'a loaded, b loaded');
+});
+
+test('a runner that does not get ready gives its memory back, and who waits is told', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  const waiting = models.acquire('a');
+  await settled();
+  const service = models.serviceOf('a');
+  const next = models.acquire('b');
+  await settled();
+  service.hooks.onEvent({ level: 'error', event: 'model_failed', reason: 'Its file is cut.' });
+  const { runner, release } = await waiting;
+  assert.is(runner.status().reason, 'Its file is cut.');
+  release();
+  await settled();
+  assert.ok(service.isStopped);
+  models.serviceOf('b').ready();
+  (await next).release();
+  assert.is(models.states, 'a failed, b loaded');
+});
+
+test('runners that die one after the other before they are ready are waited for three times', async () => {
+  const models = new ScriptedModels({ a: 60 });
+  const waiting = models.acquire('a');
+  await settled();
+  for (let death = 1; death <= 3; death += 1) {
+    assert.is(models.states, 'a loading');
+    models.serviceOf('a').hooks.onEvent({ level: 'warn', event: 'runner_exited', reason: `Death ${death}.` });
+    await settled();
+  }
+  (await waiting).release();
+  assert.is(models.of('a').model.residency.reason, 'Death 3.');
+});
+
+test('who waits keeps its deadline, and no more wait than may', async () => {
+  const models = new ScriptedModels({ a: 60 }, { maxWaiting: 1 });
+  const late = errorOf(() => models.acquire('a', Date.now() + 5)) as Promise<GenerationError>;
+  const full = (await errorOf(() => models.acquire('a'))) as GenerationError;
+  assert.is(full.code, 'QUEUE_FULL');
+  assert.is((await late).code, 'TIMEOUT');
+});
+
+test('counters go on over the loads of a model', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  await models.use('a');
+  const service = models.serviceOf('a');
+  service.current = {
+    ...service.current,
+    restarts: 2,
+    counters: { ...service.current.counters, numFinished: 5 },
+  };
+  await models.use('b');
+  const { restarts, counters, info } = models.of('a').model.status();
+  assert.equal([restarts, counters.numFinished, info], [2, 5, undefined]);
+});
+
+test('the end of all of them lets who waits in, to be refused, and leaves no timer', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  await models.use('a');
+  const waiting = models.acquire('b');
+  await settled();
+  await models.loader.stop(0);
+  const { runner, release } = await waiting;
+  assert.is(runner.status().state, 'stopping');
+  release();
+  assert.ok(models.serviceOf('a').isStopped);
+  assert.is(models.clock.numTimers, 0);
+});
+
+test.run();
