@@ -16,50 +16,34 @@ namespace runnel::RUNNEL_KERNELS {
 
 #if defined(RUNNEL_PAIRS_OF_AVX2)
 
-// There is an instruction for pairs, u8[0] * s8[0] + u8[1] * s8[1], which it cuts off at 16 bits.
-RUNNEL_INLINE __m256i pairs(__m256i u8, __m256i s8) {
-  return _mm256_maddubs_epi16(u8, s8);
-}
-RUNNEL_INLINE __m256i pair_sums(__m256i pairs) {
-  return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
-}
+constexpr bool kAddsPairs = true;
 
-// Weights of at least 0, and so small that the sums of all pairs fit 16 bits: of 4 bits, eight are at most
-// 8 * 2 * 15 * 127 = 30,480.
-struct DotsSmall {
-  using Sum = __m256i;
-  static constexpr int32_t kExcess = 0;
-  RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
-  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) {
-    sum = _mm256_add_epi16(sum, pairs((__m256i)weights, (__m256i)x));
-  }
-  RUNNEL_INLINE Ints total(Sum sum) { return (Ints)pair_sums(sum); }
-};
+// There is an instruction for pairs, u8[0] * s8[0] + u8[1] * s8[1], which it cuts off at 16 bits, and one
+// that adds two numbers of 16 bits, each times another.
+RUNNEL_INLINE __m256i pairs_of(Ints u8, Ints s8) {
+  return _mm256_maddubs_epi16((__m256i)u8, (__m256i)s8);
+}
 
 // Weights of 0 to 127: a pair is at most 2 * 127 * 127 = 32,258.
 struct DotsUnsigned {
-  using Sum = Ints;
   static constexpr int32_t kExcess = 0;
   RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
-  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) {
-    sum += (Ints)pair_sums(pairs((__m256i)weights, (__m256i)x));
-  }
-  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
+  RUNNEL_INLINE __m256i pairs(Ints weights, Ints x) { return pairs_of(weights, x); }
 };
 
 // Weights of -128 to 127, their signs given to the activations: a pair is at most 2 * 128 * 127 = 32,512.
 struct DotsSigned {
-  using Sum = Ints;
   static constexpr int32_t kExcess = 0;
   RUNNEL_INLINE Ints weights(Ints bytes) { return bytes; }
-  RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) {
-    const __m256i signed_x = _mm256_sign_epi8((__m256i)x, (__m256i)weights);
-    sum += (Ints)pair_sums(pairs(_mm256_abs_epi8((__m256i)weights), signed_x));
+  RUNNEL_INLINE __m256i pairs(Ints weights, Ints x) {
+    const Ints signed_x = (Ints)_mm256_sign_epi8((__m256i)x, (__m256i)weights);
+    return pairs_of((Ints)_mm256_abs_epi8((__m256i)weights), signed_x);
   }
-  RUNNEL_INLINE Ints total(Sum sum) { return sum; }
 };
 
 #else
+
+constexpr bool kAddsPairs = false;
 
 // acc + the sum of the four u8[i] * s8[i].
 RUNNEL_INLINE Ints dot4(Ints acc, Ints u8, Ints s8) {
@@ -84,8 +68,6 @@ struct DotsUnsigned {
   RUNNEL_INLINE void add(Sum& sum, Ints weights, Ints x) { sum = dot4(sum, weights, x); }
   RUNNEL_INLINE Ints total(Sum sum) { return sum; }
 };
-
-using DotsSmall = DotsUnsigned;
 
 // Weights of -128 to 127 and 128 more, so that they have no sign.
 struct DotsSigned {

@@ -9,6 +9,8 @@ namespace runnel::RUNNEL_KERNELS {
 template <size_t kValueBytes>
 struct FloatLayout {
   static constexpr size_t kRowBytes = kValueBytes;
+  static constexpr bool kIsFloat = true;
+  static constexpr bool kTakesEightColumns = false;
   RUNNEL_INLINE WeightSegment segment(const std::byte* tile, uint32_t first_column, uint32_t num_columns) {
     return {nullptr,    nullptr, nullptr, nullptr, tile + size_t{first_column} * kTileRows * kValueBytes,
             num_columns};

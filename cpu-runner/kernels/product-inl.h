@@ -12,9 +12,12 @@ namespace runnel::RUNNEL_KERNELS {
 
 // Four columns times two vectors of 16 rows take 24 of 32 registers; times one vector of 8, 12 of 16.
 constexpr uint32_t kColumnGroup = 4;
+template <typename Format>
 constexpr int vectors_for(int num_columns) {
   if (kVectorRows == 16) return 2;
-  return num_columns == 1 ? 4 : num_columns == 2 ? 2 : 1;
+  if (num_columns == 1) return 4;
+  // A sum of floats waits for the one before it: eight have to be under way.
+  return num_columns == 2 || Format::kIsFloat ? 2 : 1;
 }
 
 // Register blocks of two and three columns too. Where vectors are made of small ones they would mostly take
@@ -22,7 +25,9 @@ constexpr int vectors_for(int num_columns) {
 constexpr bool kHasNarrowGroups = RUNNEL_HAS_AVX2;
 
 // Columns of the next register block, of so many that are left.
+template <typename Format>
 RUNNEL_INLINE uint32_t group_of(uint32_t num_columns) {
+  if (Format::kTakesEightColumns && num_columns >= 2 * kColumnGroup) return 2 * kColumnGroup;
   if (num_columns >= kColumnGroup) return kColumnGroup;
   return kHasNarrowGroups ? num_columns : 1;
 }
@@ -31,11 +36,11 @@ RUNNEL_INLINE uint32_t group_of(uint32_t num_columns) {
 template <typename Format, int kColumns>
 static void multiply_group(const WeightSegment& segment, const Columns& x, bool is_first, float* out,
                            size_t out_stride) {
-  constexpr int kVectors = vectors_for(kColumns);
+  constexpr int kVectors = vectors_for<Format>(kColumns);
   for (uint32_t first = 0; first < kTileVectors; first += kVectors) {
     Floats acc[kColumns][kVectors] = {};
     add_segment<Format>(Format::from_row(segment, first * kVectorRows), x, acc);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int c = 0; c < kColumns; ++c) {
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) {
@@ -70,12 +75,18 @@ static void multiply_tile(const TiledWeights& weights, const std::byte* tile, co
     for (uint32_t column = 0; column < columns.num_columns; column += group) {
       const Columns x = from_column(columns, column, first);
       float* const to = out + column * out_stride;
-      group = group_of(x.num_columns);
+      group = group_of<Format>(x.num_columns);
       if (group == kColumnGroup) {
         multiply_group<Format, kColumnGroup>(segment, x, first == 0, to, out_stride);
       } else if (group == 1) {
         multiply_group<Format, 1>(segment, x, first == 0, to, out_stride);
       } else if constexpr (kHasNarrowGroups) {
+        if constexpr (Format::kTakesEightColumns) {
+          if (group == 2 * kColumnGroup) {
+            multiply_group<Format, 2 * kColumnGroup>(segment, x, first == 0, to, out_stride);
+            continue;
+          }
+        }
         if (group == 2) {
           multiply_group<Format, 2>(segment, x, first == 0, to, out_stride);
         } else {

@@ -17,6 +17,8 @@ static consteval ByteTable value_table(int32_t more) {
 
 template <TensorType kType>
 struct QuantLayout {
+  static constexpr bool kIsFloat = false;
+  static constexpr bool kTakesEightColumns = false;
   static constexpr QuantFormat kFormat = quant_format(kType);
   static constexpr SegmentLayout kLayout = segment_layout(kFormat);
   static constexpr uint32_t kBlockBytes = kLayout.block;
@@ -63,19 +65,18 @@ struct QuantLayout {
   RUNNEL_INLINE Ints sub_scales_of(const WeightSegment& segment, uint32_t block, uint32_t v, uint32_t half) {
     return (sub_scale_pairs(segment, block, v) << static_cast<int32_t>(16 - 16 * half)) >> 16;
   }
-
   RUNNEL_INLINE Ints sub_minima_of(const WeightSegment& segment, uint32_t block, uint32_t v, uint32_t half) {
     return (sub_minimum_pairs(segment, block, v) << static_cast<int32_t>(16 - 16 * half)) >> 16;
   }
 
   // The codes of part p of a word of low bits, four bytes a lane. high: the word of high bits, shifted so
-  // that its lowest belong to part 0.
-  RUNNEL_INLINE Ints codes(Ints low, Ints high, uint32_t p) {
+  // that its lowest belong to part 0 of the word that is w words before it.
+  RUNNEL_INLINE Ints codes(Ints low, Ints high, uint32_t p, uint32_t w = 0) {
     if (kFormat.low_bits() == 8) return low;
     const Ints codes = (low >> static_cast<int32_t>(p * kFormat.low_bits())) & lanes_of(kFormat.low_mask());
     if (kHighBits == 0) return codes;
     constexpr uint32_t kTo = kFormat.low_bits();
-    const uint32_t at = kHighBits * kSumWords * p;
+    const uint32_t at = kHighBits * (kSumWords * p + w);
     const Ints bits =
         at < kTo ? high << static_cast<int32_t>(kTo - at) : high >> static_cast<int32_t>(at - kTo);
     return codes | (bits & lanes_of(kFormat.high_mask() << kTo));

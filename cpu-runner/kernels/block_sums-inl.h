@@ -1,0 +1,161 @@
+// The sums of a block of quantised weights times activations: of whole numbers, which are exact, so that each
+// instruction set may find them in its own way.
+#pragma once
+
+#include "cpu-runner/kernels/dots-inl.h"
+#include "cpu-runner/kernels/quant_layout-inl.h"
+
+namespace runnel::RUNNEL_KERNELS {
+
+#if defined(RUNNEL_PAIRS_OF_AVX2)
+
+// So many fours of weights are unpacked, then multiplied with all columns: for each column their pairs are
+// added up in 16 bits, as far as they fit, and widened with the sub-scale, where there are two, in place
+// of 1. So nothing but the sums is held from one four to the next.
+constexpr uint32_t kGroupFours = 4;
+
+// GCC would otherwise find all products first and add them up in an order of its own, more than there are
+// registers for.
+RUNNEL_INLINE __m256i added_here(__m256i sum) {
+  asm("" : "+x"(sum));
+  return sum;
+}
+
+template <typename Format>
+struct PairSums {
+  // Fours whose pairs fit 16 bits together: of 4 bits all eight of a block, 8 * 2 * 15 * 127 = 30,480.
+  static constexpr uint32_t kFitting = Format::kHasSign ? 1 : 32767 / (2 * 127 * Format::kLargestWeight);
+  static constexpr bool kWidensLast = Format::kFormat.num_sums() == 1 && kFitting >= 8;
+
+  RUNNEL_INLINE __m256i added_to(__m256i sum, const Ints (&weights)[kGroupFours],
+                                 const Ints (&x)[kGroupFours], __m256i factors) {
+    constexpr uint32_t kTogether = kFitting >= 4 ? 4 : kFitting >= 2 ? 2 : 1;
+#pragma GCC unroll 4
+    for (uint32_t first = 0; first < kGroupFours; first += kTogether) {
+      __m256i pairs = Format::Dots::pairs(weights[first], x[first]);
+#pragma GCC unroll 4
+      for (uint32_t i = 1; i < kTogether; ++i)
+        pairs = added_here(_mm256_add_epi16(pairs, Format::Dots::pairs(weights[first + i], x[first + i])));
+      sum = added_here(kWidensLast ? _mm256_add_epi16(sum, pairs)
+                                   : _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, factors)));
+    }
+    return sum;
+  }
+};
+
+// One of the two numbers of 16 bits in each lane, in place of both.
+alignas(32) static constexpr uint8_t kOneOfPairs[2][32] = {
+    {0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13, 0, 1, 0, 1, 4, 5, 4, 5, 8, 9, 8, 9, 12, 13, 12, 13},
+    {2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15,
+     2, 3, 2, 3, 6, 7, 6, 7, 10, 11, 10, 11, 14, 15, 14, 15}};
+RUNNEL_INLINE __m256i one_of_pairs(Ints pairs, uint32_t half) {
+  return _mm256_shuffle_epi8((__m256i)pairs, *reinterpret_cast<const __m256i*>(kOneOfPairs[half]));
+}
+
+// sums[c][v] = Σ q_w q, too large by kExcess times the sum of q, or times the sums of q times sub-scales.
+template <typename Format, int kVectors, int kColumns>
+RUNNEL_INLINE void add_up_block(const WeightSegment& segment, uint32_t block, const int8_t* x,
+                                size_t x_stride, Ints (&sums)[kColumns][kVectors]) {
+  constexpr uint32_t kGroupWords = kGroupFours / Format::kParts;
+  constexpr uint32_t kGroups = kBlockColumns / 4 / kGroupFours;
+  constexpr bool kHasTwoSums = Format::kFormat.num_sums() == 2;
+  static_assert(!kHasTwoSums || kGroupWords == Format::kSumWords);
+  const std::byte* words = segment.weights + block * Format::kBlockBytes;
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i all[kColumns][kVectors] = {};
+  Ints high[kVectors] = {};
+#pragma GCC unroll 1
+  for (uint32_t group = 0; group < kGroups; ++group) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const std::byte* from = words + v * sizeof(Ints);
+      if (group == 0 || kHasTwoSums) high[v] = Format::high_word(from, kHasTwoSums ? group : 0);
+      Ints weights[kGroupFours];
+#pragma GCC unroll 4
+      for (uint32_t i = 0; i < kGroupFours; ++i) {
+        const uint32_t w = i / Format::kParts;
+        const Ints low = load_ints(from + (group * kGroupWords + w) * kWordRowBytes);
+        weights[i] = Format::bytes(low, high[v], i % Format::kParts, w);
+      }
+      if (Format::kHighBits > 0) high[v] >>= static_cast<int32_t>(kGroupWords * Format::kHighBits);
+      const __m256i factors =
+          kHasTwoSums ? one_of_pairs(Format::sub_scale_pairs(segment, block, v), group) : ones;
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        Ints fours[kGroupFours];
+#pragma GCC unroll 4
+        for (uint32_t i = 0; i < kGroupFours; ++i) {
+          const uint32_t four =
+              four_of<Format::kFormat>(group * kGroupWords + i / Format::kParts, i % Format::kParts);
+          fours[i] = four_in_all_lanes(x + c * x_stride + 4 * four);
+        }
+        all[c][v] = PairSums<Format>::added_to(all[c][v], weights, fours, factors);
+      }
+    }
+  }
+#pragma GCC unroll 8
+  for (int c = 0; c < kColumns; ++c) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      sums[c][v] = (Ints)(PairSums<Format>::kWidensLast ? _mm256_madd_epi16(all[c][v], ones) : all[c][v]);
+  }
+}
+
+#else
+
+// sums[c][v] = Σ q_w q of the weights of a block that have a sum of their own: all, or half of them.
+template <typename Format, int kVectors, int kColumns>
+RUNNEL_INLINE void add_up(const std::byte* words, uint32_t half, const int8_t* x, size_t x_stride,
+                          Ints (&sums)[kColumns][kVectors]) {
+  Ints high[kVectors] = {};
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) high[v] = Format::high_word(words + v * sizeof(Ints), half);
+    // Unrolled, GCC would load what is for later words and spill the sums.
+#pragma GCC unroll 1
+  for (uint32_t i = 0; i < Format::kSumWords; ++i) {
+    const uint32_t w = half * Format::kSumWords + i;
+#pragma GCC unroll 4
+    for (uint32_t p = 0; p < Format::kParts; ++p) {
+      Ints weights[kVectors];
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v)
+        weights[v] = Format::bytes(load_ints(words + w * kWordRowBytes + v * sizeof(Ints)), high[v], p);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) {
+        const Ints four = four_in_all_lanes(x + c * x_stride + 4 * four_of<Format::kFormat>(w, p));
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) Format::Dots::add(sums[c][v], weights[v], four);
+      }
+    }
+    if (Format::kHighBits > 0) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) high[v] >>= Format::kHighBits;
+    }
+  }
+}
+
+// sums[c][v] = Σ q_w q, too large by kExcess times the sum of q, or times the sums of q times sub-scales.
+template <typename Format, int kVectors, int kColumns>
+RUNNEL_INLINE void add_up_block(const WeightSegment& segment, uint32_t block, const int8_t* x,
+                                size_t x_stride, Ints (&sums)[kColumns][kVectors]) {
+  const std::byte* words = segment.weights + block * Format::kBlockBytes;
+  if constexpr (Format::kFormat.num_sums() == 1) {
+    add_up<Format>(words, 0, x, x_stride, sums);
+    return;
+  }
+#pragma GCC unroll 2
+  for (uint32_t half = 0; half < 2; ++half) {
+    Ints sums_of_half[kColumns][kVectors] = {};
+    add_up<Format>(words, half, x, x_stride, sums_of_half);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const Ints sub_scales = Format::sub_scales_of(segment, block, v, half);
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) sums[c][v] += sums_of_half[c][v] * sub_scales;
+    }
+  }
+}
+
+#endif
+
+}  // namespace runnel::RUNNEL_KERNELS
