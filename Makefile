@@ -73,7 +73,7 @@ endif
 STARTED := $(shell date +%s)
 
 .PHONY: run test check soak bench build xgrammar binaries install uninstall model vocabularies all-vocabularies format clean
-.PHONY: bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -139,6 +139,10 @@ soak: build model
 bench: build model
 	@ninja -C $(BUILD) machine-peak
 	@node --import tsx test/bench/bench.ts --model $(MODEL) --build $(BUILD) $(BENCH)
+
+# How fast weights of each type are, by random models that it writes into BUILD: 2 GB. With PEER_BIN=DIR beside llama-bench.
+bench-types: build
+	@node --import tsx test/bench/types.ts --build $(BUILD) $(BENCH)
 
 # How fast a vocabulary is read and text becomes ids.
 bench-tokenizer: $(BUILD)/gateway/manifest.json vocabularies

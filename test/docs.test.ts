@@ -147,6 +147,7 @@ const FLAGS_OF_OTHERS: readonly string[] = [
   'docs/performance.md --rounds',
   'docs/performance.md --seconds',
   'docs/performance.md --test-case',
+  'docs/performance.md --types',
   'docs/performance.md --write-docs',
   'docs/reliability.md --fake-runner',
   'docs/reliability.md --import',

@@ -282,7 +282,9 @@ void add_synth_flags(CLI::App& command, SynthFlags& flags) {
   command.add_option("--arch", flags.architecture, "Architecture: llama")
       ->required()
       ->check(CLI::IsMember({"llama"}).description(""));
-  command.add_option("--shape", flags.shape, "Of Llama 3.2 1B or Llama 3.1 8B: " + llama_shape_names())
+  command
+      .add_option("--shape", flags.shape,
+                  "Of llama-160m, Llama 3.2 1B or Llama 3.1 8B: " + llama_shape_names())
       ->required();
   command
       .add_option_function<std::string>(

@@ -15,9 +15,19 @@ struct Shape {
   LlamaSizes sizes;
 };
 
-// Both are published with scaled rope, which changes angles and costs nothing: without it the runner takes
-// the file.
+// The larger ones are published with scaled rope, which changes angles and costs nothing: without it the
+// runner takes the file.
 constexpr Shape kShapes[] = {
+    {"160m",
+     {.num_layers = 12,
+      .hidden_size = 768,
+      .num_heads = 12,
+      .num_kv_heads = 12,
+      .ffn_size = 3072,
+      .vocab_size = 32'000,
+      .context_length = 2048,
+      .rope_theta = 10'000.0f,
+      .ties_embedding = false}},
     {"1b",
      {.num_layers = 16,
       .hidden_size = 2048,
@@ -50,7 +60,10 @@ std::string file_head(const LlamaSizes& sizes, const std::vector<RandomTensor>& 
     rows.push_back({tensor.name, tensor.dims, static_cast<uint32_t>(tensor.type), offset});
     offset = aligned(offset + tensor.num_bytes(), kGgufDefaultAlignment);
   }
-  const GgufMetadata metadata = llama_metadata(sizes);
+  GgufMetadata metadata = llama_metadata(sizes);
+  // llama.cpp takes no file that does not say so.
+  metadata.text("tokenizer.ggml.model", "none");
+  metadata.u32("llama.vocab_size", sizes.vocab_size);
   std::string head =
       gguf_header(rows.size(), metadata.num_entries()) + metadata.bytes() + gguf_tensor_table(rows);
   head.resize(aligned(head.size(), kGgufDefaultAlignment));

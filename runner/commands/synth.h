@@ -22,9 +22,9 @@ struct SynthFlags {
   std::string file;
 };
 
-// "1b" is Llama 3.2 1B, "8b" Llama 3.1 8B. nullptr: there is none of that name.
+// "160m" is JackFram/llama-160m, "1b" Llama 3.2 1B, "8b" Llama 3.1 8B. nullptr: there is none of that name.
 const LlamaSizes* llama_shape_named(std::string_view name);
-// "1b, 8b", for messages.
+// "160m, 1b, 8b", for messages.
 std::string llama_shape_names();
 
 // Writes the file piece by piece; every matrix is of this type. The same seed gives the same bytes. Returns

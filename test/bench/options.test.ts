@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { HELP, PARTS, parseOptions } from './options.ts';
+import { HELP, PARTS, parseOptions, TYPES } from './options.ts';
 import { loadOf } from './parts.ts';
 
 const test = suite('bench options');
@@ -24,6 +24,12 @@ test('flags of the engine stand behind --', () => {
   const options = parseOptions(['--only', 'alone,start', '--', '--isa', 'avx2'], {});
   assert.equal(options?.only, ['alone', 'start']);
   assert.equal(options?.engineFlags, ['--isa', 'avx2']);
+});
+
+test('types of weights are those that synth writes, all of them without any', () => {
+  assert.equal(parseOptions([], {})?.types, [...TYPES]);
+  assert.equal(parseOptions(['--types', 'q6_k,bf16'], {})?.types, ['q6_k', 'bf16']);
+  assert.throws(() => parseOptions(['--types', 'q7_k'], {}), '--types.0: ');
 });
 
 test('lengths of prompts are a range', () => {

@@ -31,6 +31,7 @@ The options of test/bench/bench.ts, with what they are for:
 --long-prompt N        tokens of a prompt that comes while streams run: 4000
 --streams N            that run meanwhile: 8
 --seed N               of the prompts: 1
+--types TYPE,…         of weights, of make bench-types: all but f32
 --write-docs           the tables into docs/performance.md
 -- FLAG…               more flags of Runnel's engine
 
@@ -39,6 +40,25 @@ PEER_BIN: folders of llama-bench, llama-batched-bench and llama-server, to measu
 
 export const PARTS = ['accuracy', 'alone', 'together', 'serve', 'long-prompt', 'start'] as const;
 export type PartName = (typeof PARTS)[number];
+
+/** As synth spells them. */
+export const TYPES = [
+  'bf16',
+  'f16',
+  'q4_0',
+  'q4_1',
+  'q5_0',
+  'q5_1',
+  'q8_0',
+  'q2_k',
+  'q3_k',
+  'q4_k',
+  'q5_k',
+  'q6_k',
+  'iq4_nl',
+  'iq4_xs',
+  'mxfp4',
+] as const;
 
 const COMPARED_ROUNDS = 5;
 
@@ -75,6 +95,11 @@ const schema = z.strictObject({
   'long-prompt': whole(1, 100_000).default(4000),
   streams: whole(1, 511).default(8),
   seed: z.coerce.number().int().default(1),
+  types: z
+    .string()
+    .transform((text) => text.split(','))
+    .pipe(z.array(z.enum(TYPES)))
+    .default([...TYPES]),
   'write-docs': z.boolean().default(false),
 });
 

@@ -8,6 +8,11 @@ import { figuresOf, type Report, sharesOf } from './report.ts';
 
 /** The report as tables: what a person reads, and what docs/performance.md has. */
 
+export interface TypeFigures {
+  readonly type: string;
+  readonly results: readonly Measured[];
+}
+
 /** More than this, and figures are of a machine that did something else as well. */
 const QUIET_LOAD = 0.3;
 const QUIET_STOLEN = 0.01;
@@ -58,6 +63,33 @@ function partText({ title, results }: Part): string {
   });
   const head = ['', ours, ...others.flatMap((engine) => [engine, `${ours} / ${engine}`])];
   return [`**${title}.**`, ...(rows.length === 0 ? [] : [table(head, rows)]), ...notes(results)].join('\n\n');
+}
+
+/** A row for each type of weights, and the same columns of each metric. */
+export function typesTable(types: readonly TypeFigures[]): string {
+  const engines = [...new Set(types.flatMap(({ results }) => results.map(({ engine }) => engine)))];
+  const [ours = RUNNEL, ...others] = engines;
+  const ids = ['prefill', 'decode1'] as const;
+  const rows = types.map(({ type, results }) => {
+    const figureOf = (engine: string, id: MetricId) =>
+      results.find((result) => result.engine === engine)?.metrics[id];
+    const cells = ids.flatMap((id) => [
+      spreadText(id, figureOf(ours, id)),
+      ...others.flatMap((engine) => [
+        spreadText(id, figureOf(engine, id)),
+        ratioText(figureOf(ours, id), figureOf(engine, id)),
+      ]),
+    ]);
+    return [type, ...cells];
+  });
+  const head = ids.flatMap((id) => [
+    `${metrics[id].name}: ${ours}`,
+    ...others.flatMap((engine) => [engine, 'ratio']),
+  ]);
+  const failures = types.flatMap(({ type, results }) =>
+    results.flatMap(({ failures: all }) => all.map((failure) => `* No figures of ${type}, ${failure}.`)),
+  );
+  return [table(['', ...head], rows), ...(failures.length === 0 ? [] : [failures.join('\n')])].join('\n\n');
 }
 
 function spreadText(id: MetricId, figure: MeasuredMetric | undefined): string {

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { markdown } from './markdown.ts';
+import { markdown, typesTable } from './markdown.ts';
 import { instructionSetOf, passed, type Report, sharesOf } from './report.ts';
 
 const test = suite('bench report');
@@ -135,6 +135,24 @@ test('the report is tables of medians, spreads and ratios, and says what has no 
 | arithmetic | most likely token the same | wanted | mean difference of log-probability | wanted |  |
 |---|---|---|---|---|---|
 | the default | 95.62 % of 616 | 95.0 % | 0.03910 | 0.04 | reached |`,
+  );
+});
+
+test('types of weights are rows of one table, with the ratio of each figure', () => {
+  const [{ results }] = REPORT.parts as [Report['parts'][number]];
+  const missing = { engine: 'llama.cpp', metrics: {}, failures: ['llama.cpp -fa 0: ended with 1'] };
+  assert.is(
+    typesTable([
+      { type: 'q4_k', results },
+      { type: 'bf16', results: [...results.slice(0, 1), missing] },
+    ]),
+    `|  | prefill: Runnel | llama.cpp | ratio | decode, 1 stream: Runnel | llama.cpp | ratio |
+|---|---|---|---|---|---|---|
+| q4_k | 5,000 (4,500 to 5,500) | 500 (500 to 500) | **10.00** (9.00 to 11.00) | 350 (300 to 360) | 175 (150 to 180) | **2.00** (2.00 to 2.00) |
+| bf16 | 5,000 (4,500 to 5,500) | – | – | 350 (300 to 360) | – | – |
+
+* No figures of q4_k, llama.cpp -fa 2: ended with 1.
+* No figures of bf16, llama.cpp -fa 0: ended with 1.`,
   );
 });
 

@@ -65,6 +65,7 @@ TEST_CASE("synth: the shapes have as many weights as the models they are named a
       sum += tensor.num_weights();
     return sum;
   };
+  CHECK(num_weights("160m") == 162'417'408);
   CHECK(num_weights("1b") == 1'235'814'400);
   CHECK(num_weights("8b") == 8'030'261'248);
   CHECK(llama_shape_named("1B") == nullptr);
@@ -152,7 +153,7 @@ TEST_CASE_FIXTURE(Fixture, "synth: progress is told, a shape there is not is ref
   std::ostringstream out;
   const Result<void> refused = synth({.architecture = "llama", .shape = "70b", .file = path}, out, out);
   CHECK(refused.error().exit_code == ExitCode::kUsage);
-  CHECK(refused.error().message == "--shape is 70b, which is none of 1b, 8b.");
+  CHECK(refused.error().message == "--shape is 70b, which is none of 160m, 1b, 8b.");
   CHECK(out.str() == "");
 }
 
