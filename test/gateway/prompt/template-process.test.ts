@@ -187,7 +187,7 @@ test('without descriptors for another process the client is told to come again, 
   const script = `
     import { closeSync, openSync } from 'node:fs';
     import { setTimeout as elapsed } from 'node:timers/promises';
-    import { TemplateProcess } from ${url('chat/template-process.ts')};
+    import { TemplateProcess } from ${url('prompt/template-process.ts')};
     const variables = ${JSON.stringify(conversation('hello'))};
     const fds = [];
     const template = new TemplateProcess(${JSON.stringify(echo)}, { startPauseMs: 50 });
