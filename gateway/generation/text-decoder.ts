@@ -11,8 +11,24 @@ type Decodable = Pick<Tokenizer, 'bytes' | 'isControl' | 'addsSpace'>;
 
 const space = 0x20;
 
+/** Longer tokens are rare, and decoded each time. */
+const MAX_KEPT_BYTES = 64;
+
+/** Texts of tokens that are whole characters, by id, once they were decoded: at most one for each token of a vocabulary. */
+const textsOf = new WeakMap<Decodable, Map<number, string>>();
+
+function keptTexts(tokenizer: Decodable): Map<number, string> {
+  let texts = textsOf.get(tokenizer);
+  if (texts === undefined) {
+    texts = new Map();
+    textsOf.set(tokenizer, texts);
+  }
+  return texts;
+}
+
 export class StreamingDecoder {
   readonly #tokenizer: Decodable;
+  readonly #texts: Map<number, string>;
   /** A text begins, and none of it has come. */
   #isAtStart: boolean;
   /** At most 3 bytes: the beginning of a character. */
@@ -21,6 +37,7 @@ export class StreamingDecoder {
   /** isAtStart: the first token is the first of a text, not one of an answer that goes on from a prompt. */
   constructor(tokenizer: Decodable, isAtStart = false) {
     this.#tokenizer = tokenizer;
+    this.#texts = keptTexts(tokenizer);
     this.#isAtStart = isAtStart;
   }
 
@@ -31,14 +48,22 @@ export class StreamingDecoder {
 
   /** Text that is complete with this token; often empty. RangeError for an id outside the vocabulary. */
   decode(id: number): string {
+    const text = this.#pending.length === 0 && !this.#isAtStart ? this.#texts.get(id) : undefined;
+    return text ?? this.#decode(id);
+  }
+
+  #decode(id: number): string {
     const tokenBytes = this.#tokenizer.bytes(id);
     if (this.#tokenizer.isControl(id)) return '';
     const isPrefix = this.#isAtStart && this.#tokenizer.addsSpace && tokenBytes[0] === space;
     if (tokenBytes.length > 0) this.#isAtStart = false;
     const bytes = Buffer.concat([this.#pending, isPrefix ? tokenBytes.subarray(1) : tokenBytes]);
     const completeBytes = bytes.length - incompleteTailBytes(bytes);
+    const isAlone = this.#pending.length === 0 && completeBytes === bytes.length && !isPrefix;
     this.#pending = bytes.subarray(completeBytes);
-    return bytes.toString('utf8', 0, completeBytes);
+    const text = bytes.toString('utf8', 0, completeBytes);
+    if (isAlone && bytes.length <= MAX_KEPT_BYTES) this.#texts.set(id, text);
+    return text;
   }
 
   /** The end of the stream: an incomplete character is dropped, and the decoder starts afresh. */

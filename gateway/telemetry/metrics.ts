@@ -2,6 +2,7 @@ import { Counter, Gauge, Histogram, Registry } from 'prom-client';
 import { type MemoryInUse, memoryInUse, memoryOf } from '../runner/process/memory.ts';
 import type { FirstOutput, RunnerState, RunnerStatus } from '../runner/runner.ts';
 import { addSchedulerMetrics } from './scheduler-metrics.ts';
+import { TokenTimes } from './token-times.ts';
 
 /** What GET /metrics shows, in Prometheus' text format. Counted in the gateway, so that it outlives every runner. */
 
@@ -66,11 +67,14 @@ export class Metrics {
     'Both together',
     FIRST_TOKEN_BUCKETS_SEC,
   );
-  readonly #interTokenSec = this.#histogram(
+  readonly #interTokenSec = new TokenTimes(
     'runnel_inter_token_latency_seconds',
     'Seconds between tokens of one answer; of tokens that came together, their mean',
     INTER_TOKEN_BUCKETS_SEC,
+    this.#registry,
   );
+  /** Not yet in #tokens. */
+  #numNewTokens = 0;
 
   /** now: milliseconds that only grow. model: the name of one of several, as a label of each sample. */
   constructor(status: () => RunnerStatus, now: () => number, model?: string) {
@@ -133,6 +137,8 @@ export class Metrics {
   }
 
   text(): Promise<string> {
+    this.#tokens.inc(this.#numNewTokens);
+    this.#numNewTokens = 0;
     return this.#registry.metrics();
   }
 
@@ -160,9 +166,9 @@ export class Metrics {
       tokens: (count) => {
         if (count === 0) return;
         const nowMs = this.#now();
-        this.#tokens.inc(count);
+        this.#numNewTokens += count;
         if (lastMs === undefined) this.#firstTokenSec.observe((nowMs - startMs) / 1000);
-        else for (let i = 0; i < count; i++) this.#interTokenSec.observe((nowMs - lastMs) / 1000 / count);
+        else this.#interTokenSec.observe((nowMs - lastMs) / 1000 / count, count);
         lastMs = nowMs;
       },
       end: (outcome) => {

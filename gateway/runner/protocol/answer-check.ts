@@ -111,6 +111,8 @@ export class AnswerCheck {
   }
 
   #checkMasks(ids: readonly number[]): void {
+    const isBelowMin = this.#nextIndex < this.#minTokens;
+    if (this.#bannedIds.size === 0 && this.#allowedIds.size === 0 && !isBelowMin) return;
     const isMasked = (id: number, offset: number): boolean =>
       this.#bannedIds.has(id) ||
       (this.#allowedIds.size > 0 && !this.#allowedIds.has(id)) ||
@@ -128,7 +130,9 @@ export class AnswerCheck {
   }
 
   #checkEnd(ids: readonly number[], finish: Output['finish'], roomLeft: number): void {
-    const stopIndex = ids.findIndex((id) => this.#stopIds.has(id));
+    let stopIndex = 0;
+    while (stopIndex < ids.length && !this.#stopIds.has(ids[stopIndex] as number)) stopIndex++;
+    if (stopIndex === ids.length) stopIndex = -1;
     if (stopIndex !== -1 && (stopIndex !== ids.length - 1 || finish === undefined)) {
       throw this.#violation('order', `goes on behind its stop id ${ids[stopIndex]}`);
     }
@@ -144,6 +148,7 @@ export class AnswerCheck {
   }
 
   #checkLogprobs(output: Output): void {
+    if (output.logprobs === undefined && this.#topLogprobs === undefined) return;
     const entries = output.logprobs ?? [];
     const expected = this.#topLogprobs === undefined ? 0 : output.tokenIds.length;
     if (entries.length !== expected) {

@@ -276,10 +276,10 @@ function readOutput(output: runner.v1.Output.$Properties, firsts: Map<number, Fi
   check(isGood, 'the number of Output.token_ids', tokenIds.length, `1 to ${maxOutputTokens}`);
   check(finishReasons.has(reason), 'Output.finish_reason', reason, 'a known reason');
   const finish = finishReasons.get(reason);
+  const plain = { requestId, firstIndex: output.firstIndex ?? 0, tokenIds };
+  if (first === undefined && finish === undefined && logprobs.length === 0) return plain;
   return {
-    requestId,
-    firstIndex: output.firstIndex ?? 0,
-    tokenIds,
+    ...plain,
     ...(first === undefined ? {} : { first }),
     ...(finish === undefined ? {} : { finish }),
     ...(logprobs.length === 0 ? {} : { logprobs: logprobs.map(readLogprobs) }),

@@ -83,7 +83,6 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
       signal.removeEventListener('abort', leave);
       onEnd();
     };
-    if (this.#isKeptAlive) this.#times.keepAlive(this);
     if (signal.aborted) leave();
     else signal.addEventListener('abort', leave);
     const headers = {
@@ -130,6 +129,7 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
     outgoing.writeHead(status, Object.fromEntries(headers));
     this.#outlet = socketOutlet(outgoing, () => this.#onDrain());
     if (this.#pending === '') outgoing.flushHeaders();
+    if (this.#isKeptAlive) this.#times.keepAlive(this);
     this.onTurnEnd();
   }
 
@@ -155,8 +155,6 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
   }
 
   keepAlive(): void {
-    // One who does not read need not be told that there is nothing to read.
-    if (this.#outlet === undefined || this.#isFull) return;
     this.#pending += KEEP_ALIVE;
     this.flush();
   }
@@ -167,12 +165,15 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
     this.#writtenMs = nowMs;
     if (this.#outlet?.write(text, this.#encoding) !== false) return;
     this.#isFull = true;
+    // One who does not read need not be told that there is nothing to read.
+    this.#times.forget(this);
     this.#source?.pause();
   }
 
   #onDrain(): void {
     if (!this.#isFull || this.#state === 'over') return;
     this.#isFull = false;
+    if (this.#isKeptAlive) this.#times.keepAlive(this);
     if (this.#pending !== '' || this.#state === 'ending') this.onTurnEnd();
     if (!this.#isFull) this.#source?.resume();
   }

@@ -45,7 +45,7 @@ export class StreamTimes {
     this.#timer ??= this.clock.after(delayMs, () => this.#flush());
   }
 
-  /** The stream has ended: no timer is left for it. */
+  /** The stream has ended, or its client is behind: no timer is left for it. */
   forget(stream: TimedStream): void {
     this.#silent.delete(stream);
     this.#gathering.delete(stream);

@@ -1,0 +1,156 @@
+/**
+ * What a streamed token costs the gateway: the gateway, a runner that only counts, and the clients are a process each, over real
+ * pipes and sockets. Ends with a table. --cpu-prof FOLDER writes a profile of each gateway there. --seconds N for each row.
+ */
+import { fork } from 'node:child_process';
+import { rmSync } from 'node:fs';
+import { cpus } from 'node:os';
+import { join } from 'node:path';
+import { parseArgs } from 'node:util';
+import { bundleTests, TEST_BUNDLES } from '../../bundle.ts';
+import { pollHealth } from '../../fixtures/health-poller.ts';
+import { openStream, type StreamClient } from './stream-client.ts';
+
+const { values } = parseArgs({
+  options: {
+    'cpu-prof': { type: 'string' },
+    seconds: { type: 'string', default: '4' },
+    only: { type: 'string' },
+  },
+});
+const measuredMs = Number(values.seconds) * 1000;
+
+interface Load {
+  readonly name: string;
+  readonly numStreams: number;
+  /** Of the runner; undefined: as many as it can. */
+  readonly stepsPerSec?: number;
+}
+
+const loads: readonly Load[] = [
+  { name: '1 at reading speed', numStreams: 1, stepsPerSec: 50 },
+  { name: '32 at reading speed', numStreams: 32, stepsPerSec: 50 },
+  { name: '256 at reading speed', numStreams: 256, stepsPerSec: 50 },
+  { name: '1 flood', numStreams: 1 },
+  { name: '32 flood', numStreams: 32 },
+  { name: '256 flood', numStreams: 256 },
+];
+
+interface Gateway {
+  readonly port: number;
+  processorUs(): Promise<number>;
+  stop(): Promise<void>;
+}
+
+async function startGateway({ name, stepsPerSec }: Load): Promise<Gateway> {
+  const program = (file: string) => join(TEST_BUNDLES, `test/bench/gateway/${file}.js`);
+  const pace = stepsPerSec === undefined ? [] : ['--steps-per-sec', String(stepsPerSec)];
+  const profile = values['cpu-prof'];
+  const execArgv =
+    profile === undefined
+      ? []
+      : [
+          '--cpu-prof',
+          `--cpu-prof-dir=${profile}`,
+          `--cpu-prof-name=${name.replaceAll(' ', '-')}.cpuprofile`,
+        ];
+  const child = fork(program('gateway-process'), [process.execPath, program('flood-runner'), ...pace], {
+    execArgv,
+  });
+  const told = <Message>() =>
+    new Promise<Message>((resolve) => child.once('message', (m) => resolve(m as Message)));
+  const { port } = await told<{ port: number }>();
+  return {
+    port,
+    processorUs: async () => {
+      const answer = told<{ processorUs: number }>();
+      child.send('time');
+      return (await answer).processorUs;
+    },
+    stop: async () => {
+      const gone = new Promise((resolve) => child.once('exit', resolve));
+      child.send('stop');
+      await gone;
+    },
+  };
+}
+
+const passed = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+const sumOf = (clients: readonly StreamClient[]) =>
+  clients.reduce((sum, { numTokens }) => sum + numTokens, 0);
+
+interface Row {
+  readonly tokensPerSec: number;
+  readonly usPerToken: number;
+  readonly healthP50Ms: number;
+  readonly healthP99Ms: number;
+}
+
+async function measure(load: Load): Promise<Row> {
+  const gateway = await startGateway(load);
+  const clients = Array.from({ length: load.numStreams }, () => openStream(gateway.port, 2 ** 24));
+  // Until the code is compiled.
+  await passed(2000);
+  const endPolling = pollHealth(`http://127.0.0.1:${gateway.port}`);
+  const [beginMs, beginUs, beginTokens] = [performance.now(), await gateway.processorUs(), sumOf(clients)];
+  await passed(measuredMs);
+  const [endUs, endTokens, endMs] = [await gateway.processorUs(), sumOf(clients), performance.now()];
+  const health = await endPolling();
+  for (const client of clients) client.close();
+  await gateway.stop();
+  const numTokens = endTokens - beginTokens;
+  return {
+    tokensPerSec: (numTokens * 1000) / (endMs - beginMs),
+    usPerToken: (endUs - beginUs) / numTokens,
+    healthP50Ms: health.p50Ms,
+    healthP99Ms: health.p99Ms,
+  };
+}
+
+/** From a request, sent on a connection that is there, to its first token, of a runner that takes no time for it. */
+async function firstTokens(): Promise<readonly number[]> {
+  const gateway = await startGateway({ name: 'first token', numStreams: 1 });
+  const times: number[] = [];
+  for (let count = 0; count < 600; count++) {
+    const client = openStream(gateway.port, 1);
+    await client.ended;
+    client.close();
+    if (count >= 300) times.push(client.firstTokenMs ?? Number.NaN);
+  }
+  await gateway.stop();
+  return times.sort((a, b) => a - b);
+}
+
+/** Whether each of 256 answers has all its tokens. */
+async function allArrive(): Promise<boolean> {
+  const gateway = await startGateway({ name: 'whole answers', numStreams: 256 });
+  const clients = Array.from({ length: 256 }, () => openStream(gateway.port, 2000));
+  await Promise.all(clients.map(({ ended }) => ended));
+  await gateway.stop();
+  return clients.every(({ numTokens }) => numTokens === 2000);
+}
+
+try {
+  await bundleTests(['test/bench/gateway/gateway-process.ts', 'test/bench/gateway/flood-runner.ts']);
+  console.log(`${cpus()[0]?.model}, ${cpus().length} processors, Node ${process.version}`);
+  console.log('| streams | tokens/s | processor time a token | /health p50 | /health p99 |');
+  console.log('|---|---:|---:|---:|---:|');
+  for (const load of loads.filter(({ name }) => values.only === undefined || name === values.only)) {
+    const row = await measure(load);
+    const cells = [
+      Math.round(row.tokensPerSec),
+      `${row.usPerToken.toFixed(2)} µs`,
+      `${row.healthP50Ms.toFixed(1)} ms`,
+      `${row.healthP99Ms.toFixed(1)} ms`,
+    ];
+    console.log(`| ${load.name} | ${cells.join(' | ')} |`);
+  }
+  if (values.only === undefined) {
+    const times = await firstTokens();
+    const at = (share: number) => times[Math.floor(times.length * share)]?.toFixed(2);
+    console.log(`first token: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`);
+    console.log(`256 answers of 2000 tokens: ${(await allArrive()) ? 'all are whole' : 'NOT ALL ARE WHOLE'}`);
+  }
+} finally {
+  rmSync(TEST_BUNDLES, { recursive: true, force: true });
+}

@@ -1,0 +1,48 @@
+/** The gateway over a flood runner, as `runnel serve` puts it together. Its arguments are the runner's command. Tells its parent its port, and when asked its processor time in microseconds. */
+import { AdmissionGate } from '../../../gateway/generation/admission-gate.ts';
+import { MeteredRunner } from '../../../gateway/generation/metered-runner.ts';
+import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
+import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
+import { createApp } from '../../../gateway/server/app.ts';
+import { createHttpServer, listen } from '../../../gateway/server/http-server.ts';
+import { systemClock } from '../../../gateway/system/clock.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { Metrics } from '../../../gateway/telemetry/metrics.ts';
+import { httpLimits } from '../../fixtures/http-limits.ts';
+import { benchModel } from './bench-model.ts';
+
+const [file = '', ...args] = process.argv.slice(2);
+const pool = new RunnerPool({
+  command: () => ({ file, args }),
+  modelPath: '/dev/null',
+  maxOpenRequests: 1024,
+  maxQueuedTokens: 2 ** 20,
+  log: (event) => {
+    if (event.level !== 'info') process.stderr.write(`${JSON.stringify(event)}\n`);
+  },
+});
+const metrics = new Metrics(() => pool.status(), systemClock.now);
+const app = createApp({
+  model: () => benchModel,
+  runner: new MeteredRunner(new TimeLimitedRunner(pool, 300_000, Date.now), metrics),
+  gate: new AdmissionGate({ maxWaiting: 0, maxWaitMs: 0, now: Date.now, onRefused: () => {} }),
+  log: createLog('silent'),
+  metrics,
+  now: Date.now,
+  monotonicNow: systemClock.now,
+  crashes: () => [],
+  restartRunner: async () => undefined,
+  maxBodyBytes: 2 ** 20,
+  maxBodyBytesInFlight: 2 ** 26,
+  maxAnswerBytesInFlight: 2 ** 26,
+});
+const server = createHttpServer(app.fetch, { ...httpLimits, maxConnections: 2000 });
+const address = await listen(server, { host: '127.0.0.1', port: 0 });
+pool.start();
+process.on('message', (what) => {
+  if (what === 'stop') void pool.stop(0).then(() => process.exit(0));
+  const { user, system } = process.cpuUsage();
+  if (what === 'time') process.send?.({ processorUs: user + system });
+});
+while (pool.status().state !== 'ready') await new Promise((resolve) => setTimeout(resolve, 5));
+process.send?.({ port: 'port' in address ? address.port : 0 });
