@@ -73,7 +73,7 @@ endif
 STARTED := $(shell date +%s)
 
 .PHONY: run test check soak bench build xgrammar binaries install uninstall model vocabularies all-vocabularies format clean
-.PHONY: bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -143,6 +143,10 @@ bench: build model
 # How fast weights of each type are, by random models that it writes into BUILD: 2 GB. With PEER_BIN=DIR beside llama-bench.
 bench-types: build
 	@node --import tsx test/bench/types.ts --build $(BUILD) $(BENCH)
+
+# What a streamed token costs the gateway, in about a minute. BENCH='--cpu-prof FOLDER' keeps a profile of each row.
+bench-gateway: node_modules/.stamp gateway/runner/protocol/proto/runner.js
+	@node --import tsx test/bench/gateway/bench-gateway.ts $(BENCH)
 
 # How fast a vocabulary is read and text becomes ids.
 bench-tokenizer: $(BUILD)/gateway/manifest.json vocabularies

@@ -96,7 +96,10 @@ class MergedStreams implements OpenText {
   }
 
   #onPart(index: number, part: AnswerPart): void {
-    if (this.#streams.length === 1 && !this.#isPaused) return this.#sink.onPart(index, part);
+    if (this.#streams.length === 1 && !this.#isPaused) {
+      this.#sink.onPart(index, part);
+      return;
+    }
     this.#arrived.push({ index, part });
     turnEnd.add(this);
   }

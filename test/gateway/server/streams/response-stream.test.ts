@@ -1,4 +1,3 @@
-import { once } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Hono } from 'hono';
 import { suite } from 'uvu';
@@ -11,7 +10,7 @@ import {
   KEEP_ALIVE_INTERVAL_MS,
   StreamTimes,
 } from '../../../../gateway/server/streams/stream-times.ts';
-import type { Clock } from '../../../../gateway/system/clock.ts';
+import { HandClock } from '../../../fixtures/hand-clock.ts';
 import { httpLimits } from '../../../fixtures/http-limits.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
 import { until, within } from '../../../fixtures/within.ts';
@@ -19,35 +18,6 @@ import { until, within } from '../../../fixtures/within.ts';
 const test = suite('response stream');
 
 const PATIENCE_MS = 5000;
-
-/** A clock that stands still until the test moves it. */
-class HandClock implements Clock {
-  nowMs = 1000;
-  readonly timers = new Set<{ readonly dueMs: number; readonly ring: () => void }>();
-
-  now(): number {
-    return this.nowMs;
-  }
-
-  after(delayMs: number, ring: () => void) {
-    const timer = { dueMs: this.nowMs + delayMs, ring };
-    this.timers.add(timer);
-    return { cancel: () => this.timers.delete(timer) };
-  }
-
-  /** What is due by then rings, each at its time. */
-  pass(ms: number): void {
-    const endMs = this.nowMs + ms;
-    for (;;) {
-      const [next] = [...this.timers].sort((a, b) => a.dueMs - b.dueMs);
-      if (next === undefined || next.dueMs > endMs) break;
-      this.timers.delete(next);
-      this.nowMs = next.dueMs;
-      next.ring();
-    }
-    this.nowMs = endMs;
-  }
-}
 
 /** What is asked of the source of a stream. */
 function sourceOf() {

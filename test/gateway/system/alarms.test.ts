@@ -1,0 +1,69 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { Alarms } from '../../../gateway/system/alarms.ts';
+import { HandClock } from '../../fixtures/hand-clock.ts';
+
+const test = suite('alarms');
+
+function set() {
+  const clock = new HandClock();
+  const rung: string[] = [];
+  const begin = clock.now();
+  const alarms = new Alarms<string>(clock, (key, nowMs) => rung.push(`${key} ${nowMs - begin}`));
+  return { clock, rung, alarms, at: (key: string, ms: number) => alarms.set(key, begin + ms) };
+}
+
+test('each rings once, at its time, by one timer', () => {
+  const { clock, rung, at } = set();
+  at('c', 30);
+  at('a', 10);
+  at('b', 20);
+  assert.is(clock.timers.size, 1);
+  clock.pass(9);
+  assert.equal(rung, []);
+  clock.pass(11);
+  assert.equal(rung, ['a 10', 'b 20']);
+  clock.pass(1000);
+  assert.equal(rung, ['a 10', 'b 20', 'c 30']);
+  assert.is(clock.timers.size, 0, 'no timer is left');
+});
+
+test('one that is set anew rings at its new time, one that is deleted does not, and the last takes the timer away', () => {
+  const { clock, rung, alarms, at } = set();
+  at('a', 10);
+  at('b', 20);
+  at('a', 30);
+  alarms.delete('b');
+  clock.pass(25);
+  assert.equal(rung, []);
+  clock.pass(5);
+  assert.equal(rung, ['a 30']);
+  at('c', 100);
+  alarms.delete('c');
+  assert.equal([alarms.size, clock.timers.size], [0, 0]);
+});
+
+test('one that is due at the same time may take another away, and set itself again', () => {
+  const clock = new HandClock();
+  const rung: string[] = [];
+  const alarms: Alarms<string> = new Alarms(clock, (key, nowMs) => {
+    rung.push(key);
+    alarms.delete('b');
+    if (rung.length < 3) alarms.set('a', nowMs + 10);
+  });
+  for (const key of ['a', 'b']) alarms.set(key, clock.now() + 10);
+  clock.pass(100);
+  assert.equal(rung, ['a', 'a', 'a']);
+});
+
+test('a moment further away than a timer of Node reaches is waited for in parts', () => {
+  const { clock, rung, at } = set();
+  at('a', 2 ** 32);
+  for (const { dueMs } of clock.timers) assert.ok(dueMs - clock.now() < 2 ** 31);
+  clock.pass(2 ** 32 - 1);
+  assert.equal(rung, []);
+  clock.pass(1);
+  assert.equal(rung, [`a ${2 ** 32}`]);
+});
+
+test.run();
