@@ -3,9 +3,10 @@ import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { BUNDLE, digestOf, isBundleCurrent, MANIFEST, sourceAt } from '../gateway/bundle.js';
+import { bundlePlayground } from './bundle-playground.ts';
 import { bundleOptions, ROOT, sourceUrls } from './source-urls.ts';
 
-/** The bundle of gateway/bundle.js, with the licences of the packages in it. */
+/** The bundle of gateway/bundle.js and the page of the playground, with the licences of the packages in them. */
 
 const OUTDIR = fileURLToPath(BUNDLE);
 const PROGRAMS = [
@@ -15,7 +16,13 @@ const PROGRAMS = [
   'gateway/tokenizer/text-encoder.ts',
 ];
 /** What decides what a bundle is, beside the sources in it. */
-const RECIPE = ['deploy/bundle-gateway.ts', 'deploy/source-urls.ts', 'package-lock.json'];
+const RECIPE = [
+  'deploy/bundle-gateway.ts',
+  'deploy/bundle-playground.ts',
+  'deploy/source-urls.ts',
+  'package-lock.json',
+];
+const PLAYGROUND = 'playground';
 
 /** Does nothing if the bundle is that of the sources. */
 export async function bundleGateway(): Promise<void> {
@@ -28,15 +35,21 @@ export async function bundleGateway(): Promise<void> {
     plugins: [sourceUrls(OUTDIR)],
     write: false,
   });
-  const inputs = Object.keys(metafile.inputs).sort();
+  const page = await bundlePlayground();
+  const inputs = [...new Set([...Object.keys(metafile.inputs), ...page.inputs])].sort();
   const isPackage = (path: string) => path.startsWith('node_modules/');
   const paths = [...inputs.filter((path) => !isPackage(path)), ...RECIPE];
   const sources = paths.map(sourceAt);
   const digest = digestOf(paths);
 
-  mkdirSync(OUTDIR, { recursive: true });
+  mkdirSync(join(OUTDIR, PLAYGROUND), { recursive: true });
   rmSync(join(OUTDIR, MANIFEST), { force: true });
   for (const { path, text } of outputFiles) replace(relative(OUTDIR, path), text);
+  // index.html last: what it names is there.
+  for (const { name, text } of page.files.toReversed()) replace(join(PLAYGROUND, name), text);
+  const names = page.files.map(({ name }) => name);
+  for (const name of readdirSync(join(OUTDIR, PLAYGROUND)))
+    if (!names.includes(name)) rmSync(join(OUTDIR, PLAYGROUND, name));
   replace('LICENSES.txt', licencesOf(inputs.filter(isPackage)));
   replace(MANIFEST, JSON.stringify({ sources, digest }));
 }

@@ -88,6 +88,21 @@ test('what both runners share knows neither a device nor an instruction set', ()
   requireOnly(sourcesOf('cpu-runner/*.cc', 'cpu-runner/*.h'), INCLUDE, (name) => !/cuda/.test(name));
 });
 
+test('the page knows nothing of the gateway but its routes, and the gateway nothing of the page', () => {
+  const inPage = /^gateway\/playground\/page\//;
+  const sources = sourcesOf('gateway/*.ts', 'deploy/*.ts');
+  const page = sources.filter(({ path }) => inPage.test(path));
+  assert.ok(page.length > 10);
+  requireOnly(page, IMPORT, (name) =>
+    /^(\.{1,2}\/[\w-]+\.ts|\.\/view\/app\.ts|preact|htm\/preact|uplot)$/.test(name),
+  );
+  requireOnly(
+    sources.filter(({ path }) => !inPage.test(path)),
+    IMPORT,
+    (name) => !/playground\/page|^(preact|htm|uplot)\b/.test(name),
+  );
+});
+
 test('a model sees of what computes it the seam and nothing else', () => {
   const models = sourcesOf('runner/models/*.cc', 'runner/models/*.h');
   const seam =

@@ -5,6 +5,7 @@ import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import { workerStatus } from '../models/worker-status.ts';
+import { playgroundOf } from '../playground/playground-of.ts';
 import { memoryOf } from '../runner/process/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { answerOutside, answerUnreadable, createApp } from '../server/app.ts';
@@ -103,12 +104,14 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     now: Date.now,
   });
   const callback = new ReadyCallback(config['callback-url'], log);
+  const playground = playgroundOf(config, () => serving.models.all.map(({ runner }) => runner.status()));
   const firstLoad = new FirstLoad();
   let isGreeted = false;
   const events: ServingEvents = {
     log,
     onEvent: (event) => firstLoad.observe(event),
     onServed: (info, model) => {
+      const hasPage = config.uds === undefined && playground?.page !== undefined;
       if (!isSeveral) about.model = model.path;
       log.info({
         event: 'ready',
@@ -116,7 +119,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
         ...(isSeveral ? { model: model.path } : {}),
         ...memoryOf(info),
       });
-      if (!isGreeted) console.log(startupBanner(place, curl, serving.models.default.names[0] ?? model.id));
+      const name = serving.models.default.names[0] ?? model.id;
+      if (!isGreeted) console.log(startupBanner(place, curl, name, hasPage));
       isGreeted = true;
       void callback.send(readyMessage(about.worker_id, config['advertise-url'] ?? place, model.id, info));
     },
@@ -154,6 +158,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
     maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
     guard,
+    playground,
   });
 
   const notifier = createNotifier(process.env, {

@@ -12,6 +12,7 @@ import {
 import { KeyFiles } from '../server/guard/api-keys.ts';
 import type { GuardRules } from '../server/guard/guard.ts';
 import type { Address, HttpLimits } from '../server/http-server.ts';
+import { formatAddress } from './startup-banner.ts';
 
 /** The settings of `runnel serve` in the terms of its parts. */
 
@@ -21,6 +22,10 @@ export function addressOf({ uds, host, port }: Config): Address {
 
 /** What the settings alone could not tell of the socket that systemd passes on. UsageError if it goes against them. */
 export function requireUsableAddress(address: Address, config: Config): void {
+  if (config.playground === 'dev' && ('path' in address || !isLoopback(address.host)))
+    refuse([
+      `--playground dev lets who reaches the page kill the runner: the socket that systemd passes on must be of a loopback address, got ${formatAddress(address)}.`,
+    ]);
   if ('path' in address) return;
   const host = JSON.stringify(address.host);
   const faults: string[] = [];

@@ -16,7 +16,7 @@ export function curlLine(address: Address, needsKey: boolean): string {
 }
 
 /** What a person who started the server by hand can do next. */
-export function startupBanner(place: string, curl: string, model: string): string {
+export function startupBanner(place: string, curl: string, model: string, hasPage: boolean): string {
   const request = {
     model,
     stream: true,
@@ -25,7 +25,7 @@ export function startupBanner(place: string, curl: string, model: string): strin
     messages: [{ role: 'user', content: 'Tell me about lighthouses.' }],
   };
   return [
-    `Ready: ${model} at ${place}. Try:`,
+    `Ready: ${model} at ${place}. ${hasPage ? 'Open it in a browser, or try:' : 'Try:'}`,
     `  ${curl}/v1/chat/completions -H 'Content-Type: application/json' -d '${JSON.stringify(request).replaceAll("'", "'\\''")}'`,
     'and while it streams, kill the process that computes; the stream goes on:',
     `  kill -9 $(${curl}/health | grep -o '"pid":[0-9]*' | cut -d: -f2)`,

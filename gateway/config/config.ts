@@ -28,6 +28,8 @@ import {
 } from './runner-settings.ts';
 import { type ConfigOf, type Merged, mergeSettings, type SettingTable, settingsHelp } from './settings.ts';
 
+const PLAYGROUNDS = ['on', 'off', 'dev'] as const;
+
 /** What can be set of `runnel serve`. How it is read, and what other commands take, is in config/. */
 
 const settings = {
@@ -186,6 +188,11 @@ const settings = {
     fallback: 30,
     help: 'time open streams get to finish after SIGTERM',
   },
+  playground: {
+    schema: z.enum(PLAYGROUNDS, `must be one of ${PLAYGROUNDS.join(', ')}`),
+    fallback: 'on',
+    help: 'the page at / for people with a browser: on, off; dev: with a button that kills the runner, on loopback alone',
+  },
   'crash-reports-dir': {
     schema: text().optional(),
     help: 'folder for reports of runners that died, and their recordings; none unless set',
@@ -249,6 +256,10 @@ function placeFaults({ config, sourceOf }: MergedConfig, env: NodeJS.ProcessEnv)
   if (!isLoopback(config.host) && config['api-keys-file'] === undefined)
     faults.push(
       `${sourceOf('host')} must be a loopback address, got ${JSON.stringify(config.host)}; to let others in, set --api-keys-file as well.`,
+    );
+  if (config.playground === 'dev' && (uds !== undefined || !isLoopback(config.host)))
+    faults.push(
+      `${sourceOf('playground')} dev lets who reaches the page kill the runner, and needs a loopback address: it cannot be obeyed together with ${uds ?? sourceOf('host')}.`,
     );
   if (config['admin-keys-file'] !== undefined && config['api-keys-file'] === undefined)
     faults.push(

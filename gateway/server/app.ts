@@ -16,6 +16,7 @@ import { runnerRoutes } from '../api/operator/runner.ts';
 import { ApiError, toApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
+import { type Playground, pathsOfPage, playgroundRoutes } from '../playground/routes.ts';
 import type { Clock } from '../system/clock.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -49,6 +50,8 @@ export interface AppDeps extends BodyLimits {
   readonly clock?: Clock;
   /** Who may ask; loopbackOnly when left out. */
   readonly guard?: GuardRules;
+  /** The page at /; undefined: there is none. */
+  readonly playground?: Playground | undefined;
 }
 
 /** Paths whose requests go to the runner. */
@@ -65,7 +68,8 @@ export function createApp(deps: AppDeps): Hono {
     c.set('onBroken', failureLog(deps.log, c));
     await next();
   });
-  addGuard(app, deps.guard ?? loopbackOnly);
+  const { playground } = deps;
+  addGuard(app, deps.guard ?? loopbackOnly, playground === undefined ? [] : pathsOfPage(playground));
   for (const path of GENERATING) {
     // A full queue reads no bodies.
     app.post(path, async (_, next) => {
@@ -87,6 +91,7 @@ export function createApp(deps: AppDeps): Hono {
     runnerRoutes,
   ];
   for (const routes of families) app.route('/', routes(deps));
+  if (playground !== undefined) app.route('/', playgroundRoutes(playground));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
     failureLog(deps.log, c)(thrown);

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, cpSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
+import { appendFileSync, cpSync, readdirSync, readFileSync, rmSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
@@ -53,6 +53,7 @@ test('a start takes the sources when one of them, or a package, is another than 
   for (const [source, change] of [
     ['gateway/server/streams/sse.ts', '// edited\n'],
     ['gateway/runner/protocol/proto/runner.js', '// edited\n'],
+    ['gateway/playground/page/page.css', '/* edited */\n'],
     ['deploy/source-urls.ts', '// edited\n'],
     ['package-lock.json', '\n'],
   ] as const) {
@@ -83,7 +84,24 @@ test('the licence of every package in the bundle lies beside it', () => {
     [...code.matchAll(/^\s*\/\/ node_modules\/((?:@[^/\n]+\/)?[^/\n]+)/gm)].map(([, name]) => name as string),
   );
   assert.ok(packages.size > 10);
+  for (const name of ['preact', 'htm', 'uplot']) packages.add(name);
   for (const name of packages) assert.match(licences, new RegExp(`^${name} \\d\\S+: \\S`, 'm'), name);
+});
+
+test('the page is bundled with the gateway, under names that say what is in it, and old files go', () => {
+  rmSync(join(tree, 'build'), { recursive: true });
+  bundle();
+  const folder = join(tree, 'build/gateway/playground');
+  const before = readdirSync(folder).sort();
+  assert.match(before.join(' '), /^icon-\w+\.svg index\.html main-\w+\.js page-\w+\.css$/);
+  appendFileSync(join(tree, 'gateway/playground/page/page.css'), 'p { margin: 1px }\n');
+  bundle();
+  const after = readdirSync(folder).sort();
+  assert.equal(
+    after.map((name, index) => name === before[index]),
+    [true, true, true, false],
+  );
+  assert.match(readFileSync(join(folder, 'index.html'), 'utf8'), `"playground/${after.at(-1)}"`);
 });
 
 test.run();

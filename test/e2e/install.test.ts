@@ -87,7 +87,12 @@ test('what is installed is there, again changes nothing, and a configuration of 
   const installed = filesIn(root);
   for (const name of ['bin/runnel', 'lib/systemd/system/runnel.service', 'lib/systemd/system/runnel.socket'])
     assert.ok(installed.includes(join(prefix, name)), name);
-  for (const name of ['gateway/runnel.js', 'build/gateway/main.js', 'build/gateway/LICENSES.txt'])
+  for (const name of [
+    'gateway/runnel.js',
+    'build/gateway/main.js',
+    'build/gateway/playground/index.html',
+    'build/gateway/LICENSES.txt',
+  ])
     assert.ok(installed.includes(join(prefix, 'lib/runnel', name)), name);
   const isSource = (file: string) => /\.ts$|\/node_modules\//.test(file);
   assert.equal(installed.filter(isSource), [], 'the bundle is all there is of the gateway');

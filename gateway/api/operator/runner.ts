@@ -9,6 +9,8 @@ import * as fields from '../fields.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
 import { findModel } from '../use-model.ts';
 
+const killSchema = z.strictObject({ pid: z.int() });
+
 const restartSchema = z.strictObject({ wait: z.boolean().default(false) });
 /** Of one of several models. */
 const restartOneSchema = restartSchema.extend({ model: z.string().optional() });
@@ -47,6 +49,16 @@ export function runnerRoutes(deps: AppDeps): Hono {
     const message = `The new settings could not be put to use, and those of before hold: ${failure}`;
     throw new ApiError({ status: 500, code: 'restart_failed', message });
   });
+
+  const killRunner = deps.playground?.killRunner;
+  if (killRunner !== undefined) {
+    app.post('/runner/kill', async (c) => {
+      const { pid } = fields.parseBody(killSchema, await readJson(c));
+      if (killRunner(pid)) return c.json({ status: 'killed' });
+      const message = `No runner of this server has the process id ${pid}.`;
+      throw new ApiError({ status: 404, code: 'not_found', message });
+    });
+  }
 
   return app;
 }

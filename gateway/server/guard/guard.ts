@@ -27,7 +27,7 @@ export const loopbackOnly: GuardRules = {
 };
 
 /** For probes, which have no key. */
-const WITHOUT_KEY: ReadonlySet<string> = new Set(['/health', '/ready']);
+const FOR_PROBES = ['/health', '/ready'];
 
 /** For operators: what tells of other clients' requests, and what all of them would notice. */
 const FOR_ADMINS = ['/runner/*', '/metrics'];
@@ -35,8 +35,11 @@ const FOR_ADMINS = ['/runner/*', '/metrics'];
 /** How long a browser may remember the answer to a preflight. */
 const PREFLIGHT_MAX_AGE_SEC = 600;
 
-/** Puts the checks in front of everything that is added to the app later: the body is not looked at before them. */
-export function addGuard(app: Hono, rules: GuardRules): void {
+/**
+ * Puts the checks in front of everything that is added to the app later: the body is not looked at before them. openPaths:
+ * further ones that want no key.
+ */
+export function addGuard(app: Hono, rules: GuardRules, openPaths: readonly string[]): void {
   app.use(checkHost(new HostNames(rules.hosts)));
   const origins = new Origins(rules.corsOrigins);
   app.use(checkOrigin(origins));
@@ -58,7 +61,7 @@ export function addGuard(app: Hono, rules: GuardRules): void {
     );
   }
   if (rules.apiKeys === undefined) return;
-  app.use(checkKey(rules.apiKeys, rules.cacheSharing));
+  app.use(checkKey(rules.apiKeys, rules.cacheSharing, new Set([...FOR_PROBES, ...openPaths])));
   for (const path of FOR_ADMINS) app.use(path, requireAdmin);
 }
 
@@ -88,9 +91,9 @@ function checkOrigin(allowed: Origins): MiddlewareHandler {
   };
 }
 
-function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
+function checkKey(keys: KeyCheck, sharing: CacheSharing, withoutKey: ReadonlySet<string>): MiddlewareHandler {
   return async (c, next) => {
-    if (!WITHOUT_KEY.has(c.req.path)) {
+    if (!withoutKey.has(c.req.path)) {
       const key = keyOf(c);
       const right = key === undefined ? undefined : keys.rightOf(key);
       if (key === undefined || right === undefined) {

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { reporting } from '../../../gateway/cli/report.ts';
-import { httpLimits } from '../../../gateway/cli/server-settings.ts';
+import { httpLimits, requireUsableAddress } from '../../../gateway/cli/server-settings.ts';
 import { readConfig } from '../../../gateway/config/config.ts';
 
 const config = readConfig(['--model', 'model.gguf', '--max-connections', '100'], {});
@@ -19,6 +19,17 @@ test('too few descriptors to serve at all are said, with what to do, and status 
     /limit of open files is 48: 30 are open, 24 are kept for runners and files, .* raise it \(ulimit -n, LimitNOFILE=\)/;
   assert.throws(() => httpLimits(config, { limit: 48, inUse: 30 }), sentence);
   assert.is(await reporting(serve), 71);
+});
+
+test('the button that kills runners wants a socket of loopback from systemd too', () => {
+  const dev = readConfig(['--model', 'model.gguf', '--playground', 'dev', '--api-keys-file', 'keys'], {});
+  requireUsableAddress({ host: '127.0.0.1', port: 80 }, dev);
+  requireUsableAddress({ path: '/run/runnel.sock' }, config);
+  for (const address of [{ path: '/run/runnel.sock' }, { host: '10.0.0.1', port: 80 }])
+    assert.throws(
+      () => requireUsableAddress(address, dev),
+      /^--playground dev lets who reaches the page kill the runner: the socket that systemd passes on must be of a loopback address, got /,
+    );
 });
 
 test.run();

@@ -412,6 +412,17 @@ test('settings that contradict each other are refused by their names', async () 
     await faultOf(socket, { RUNNEL_HOST: '::1' }),
     '--uds and RUNNEL_HOST cannot be obeyed together',
   );
+  const kill = 'dev lets who reaches the page kill the runner, and needs a loopback address';
+  const byFile = file({ model: 'm', playground: 'dev' });
+  for (const [args, message] of [
+    [[...socket, '--playground', 'dev'], `--playground ${kill}: it cannot be obeyed together with --uds`],
+    [
+      ['--config', byFile, '--host', '0.0.0.0', '--api-keys-file', 'keys'],
+      `"playground" in ${byFile} ${kill}: it cannot be obeyed together with --host`,
+    ],
+  ] as const)
+    assert.match(await faultOf([...args]), message);
+  assert.is(readConfig(['--config', byFile, '--host', '127.0.0.2'], {}).playground, 'dev');
   assert.is(
     await faultOf(['--model', 'm', '--max-body-bytes-in-flight', '1048575']),
     '--max-body-bytes must be at most --max-body-bytes-in-flight, got 1048576 and 1048575.',

@@ -77,7 +77,10 @@ test('a key is taken as a bearer token or as x-api-key', async () => {
 
 test('what is for operators wants an admin key, and every other route any key', async () => {
   const admin = 'a-key-of-an-admin';
-  const { app } = testApp({ guard: { ...loopbackOnly, apiKeys: new ApiKeys([KEY], [admin]) } });
+  const { app } = testApp({
+    guard: { ...loopbackOnly, apiKeys: new ApiKeys([KEY], [admin]) },
+    playground: { page: new Map(), killRunner: () => true },
+  });
   const routes = new Map(
     app.routes
       .filter(({ method }) => method !== 'ALL')
@@ -92,7 +95,12 @@ test('what is for operators wants an admin key, and every other route any key', 
     assert.is.not(status, 401, name);
     if (status === 403) refused.push(name);
   }
-  assert.equal(refused.sort(), ['GET /metrics', 'GET /runner/crashes', 'POST /runner/restart']);
+  assert.equal(refused.sort(), [
+    'GET /metrics',
+    'GET /runner/crashes',
+    'POST /runner/kill',
+    'POST /runner/restart',
+  ]);
   for (const path of ['/runner/nowhere', '/runner', '/metrics']) {
     const response = await app.request(path, { headers: { 'x-api-key': KEY } });
     assert.is(response.status, 403, path);

@@ -1,0 +1,55 @@
+import { readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { build } from 'esbuild';
+import { ROOT } from './source-urls.ts';
+
+/** The page of gateway/playground as browsers get it. */
+
+const PAGE = 'gateway/playground/page';
+const HTML = join(PAGE, 'index.html');
+/** What index.html names: bundled or copied, and called by a hash of what is in it, so that it may be kept for ever. */
+const ENTRIES = ['main.ts', 'page.css', 'icon.svg'].map((name) => join(PAGE, name));
+
+export interface PlaygroundBundle {
+  /** Files of the tree that it was made of, from the root. */
+  readonly inputs: readonly string[];
+  readonly files: readonly { readonly name: string; readonly text: string }[];
+}
+
+export async function bundlePlayground(): Promise<PlaygroundBundle> {
+  const { metafile, outputFiles } = await build({
+    absWorkingDir: ROOT,
+    entryPoints: ENTRIES,
+    entryNames: '[name]-[hash]',
+    // Nothing is written; the paths of what comes out are told beneath it.
+    outdir: 'playground',
+    bundle: true,
+    minify: true,
+    platform: 'browser',
+    // light-dark() came to browsers after these, and CSS keeps what it knows.
+    target: ['chrome123', 'firefox120', 'safari17.5'],
+    format: 'iife',
+    charset: 'utf8',
+    legalComments: 'none',
+    loader: { '.svg': 'copy' },
+    metafile: true,
+    write: false,
+    logLevel: 'warning',
+  });
+  const files = outputFiles.map(({ path, text }) => ({ name: basename(path), text }));
+  const nameOf = (entry: string): string => {
+    const output = Object.entries(metafile.outputs).find(([, { entryPoint }]) => entryPoint === entry);
+    if (output === undefined) throw new Error(`esbuild made nothing of ${entry}.`);
+    return basename(output[0]);
+  };
+  let html = readFileSync(join(ROOT, HTML), 'utf8');
+  for (const entry of ENTRIES) {
+    const named = `"${basename(entry).replace(/\.ts$/, '.js')}"`;
+    if (!html.includes(named)) throw new Error(`${HTML} does not name ${named}.`);
+    html = html.replace(named, `"playground/${nameOf(entry)}"`);
+  }
+  return {
+    inputs: [...Object.keys(metafile.inputs), HTML].sort(),
+    files: [{ name: 'index.html', text: html }, ...files],
+  };
+}

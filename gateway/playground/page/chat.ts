@@ -1,0 +1,114 @@
+import { type Ask, ask, ServerError } from './server.ts';
+import { SseParser } from './sse.ts';
+import { type LogprobEntry, type Span, spansOf } from './tokens.ts';
+
+/** POST /v1/chat/completions, streamed. */
+
+export interface ChatMessage {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string;
+}
+
+export interface Usage {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly completionTokens: number;
+}
+
+export type ChatEvent =
+  | { readonly type: 'text'; readonly spans: readonly Span[] }
+  | { readonly type: 'finish'; readonly ending: string }
+  | { readonly type: 'usage'; readonly usage: Usage };
+
+interface Chunk {
+  readonly error?: { readonly message: string };
+  readonly choices?: readonly {
+    readonly delta: { readonly content?: string };
+    readonly logprobs?: { readonly content: readonly LogprobEntry[] | null } | null;
+    readonly finish_reason?: string | null;
+    readonly ended_by?: string;
+  }[];
+  readonly continued_by?: string;
+  readonly usage?: {
+    readonly prompt_tokens: number;
+    readonly completion_tokens: number;
+    readonly prompt_tokens_details?: { readonly cached_tokens?: number };
+  } | null;
+}
+
+/** ServerError for what the server refuses, for a failure in the stream, and for a stream that is cut. */
+export async function* streamChat(
+  parameters: Readonly<Record<string, unknown>>,
+  { key, signal }: Pick<Ask, 'key' | 'signal'>,
+): AsyncGenerator<ChatEvent> {
+  const body = { ...parameters, stream: true, stream_options: { include_usage: true } };
+  const options = signal === undefined ? { key, body } : { key, signal, body };
+  const response = await ask('v1/chat/completions', options);
+  const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
+  if (reader === undefined) throw new ServerError('The server sent no stream.');
+  const parser = new SseParser();
+  let isWhole = false;
+  try {
+    for (let part = await read(reader, signal); !part.done; part = await read(reader, signal)) {
+      for (const data of parser.push(part.value)) {
+        // To the end of the answer: a client that leaves before it looks like one that has gone.
+        if (data === '[DONE]') isWhole = true;
+        else yield* eventsOf(JSON.parse(data) as Chunk);
+      }
+    }
+  } finally {
+    void reader.cancel().catch(() => {});
+  }
+  if (!isWhole) throw new ServerError('The stream was cut before its end.');
+}
+
+async function read(
+  reader: ReadableStreamDefaultReader<string>,
+  signal: AbortSignal | undefined,
+): Promise<ReadableStreamReadResult<string>> {
+  try {
+    return await reader.read();
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ServerError('The connection to the server was lost in the middle of the answer.');
+  }
+}
+
+/** What a chunk tells. ServerError if it is one. */
+export function* eventsOf(chunk: Chunk): Generator<ChatEvent> {
+  if (chunk.error !== undefined) throw new ServerError(chunk.error.message, 200);
+  for (const choice of chunk.choices ?? []) {
+    const text = choice.delta.content ?? '';
+    const entries = choice.logprobs?.content ?? [];
+    if (text !== '') yield { type: 'text', spans: spansOf(text, entries) };
+    if (choice.finish_reason != null) yield { type: 'finish', ending: endingOf(choice, chunk.continued_by) };
+  }
+  if (chunk.usage != null) {
+    const { prompt_tokens, completion_tokens, prompt_tokens_details } = chunk.usage;
+    yield {
+      type: 'usage',
+      usage: {
+        promptTokens: prompt_tokens,
+        completionTokens: completion_tokens,
+        cachedTokens: prompt_tokens_details?.cached_tokens ?? 0,
+      },
+    };
+  }
+}
+
+const ENDINGS: Readonly<Record<string, string>> = {
+  stop: '',
+  length: 'ended at the limit of tokens',
+};
+
+/** For people; empty where there is nothing to tell. */
+function endingOf(
+  choice: { readonly finish_reason?: string | null; readonly ended_by?: string },
+  continuedBy: string | undefined,
+): string {
+  const reason = choice.finish_reason ?? '';
+  const ending =
+    choice.ended_by === 'time_limit' ? 'ended by the time limit of the server' : (ENDINGS[reason] ?? reason);
+  const moved = continuedBy === undefined ? '' : `went on by other arithmetic, ${continuedBy}`;
+  return [ending, moved].filter((part) => part !== '').join(' · ');
+}

@@ -1,0 +1,238 @@
+import { Answer, MIN_PAUSE_MS } from './answer.ts';
+import { type ChatMessage, streamChat } from './chat.ts';
+import { type Parameters, requestFields, storedParameters, storeParameters } from './parameters.ts';
+import { Poller } from './poller.ts';
+import { ask, askJson, ServerError } from './server.ts';
+import { SAMPLE_MS, SpeedHistory } from './speed.ts';
+import { type Health, type Status, statusOf } from './status.ts';
+
+/** All that the page knows and does; the views show it and call it. */
+
+export interface UserTurn {
+  readonly role: 'user';
+  readonly text: string;
+}
+
+export type Turn = UserTurn | Answer;
+
+/** Of a runner that died; what the page shows of GET /runner/crashes. */
+export interface Crash {
+  readonly time: string;
+  readonly reason: string;
+  readonly message: string;
+  readonly num_requests: number;
+}
+
+const STORED_KEY = 'runnel.key';
+const HEALTH_TIMEOUT_MS = 5000;
+
+export class Playground {
+  readonly speed = new SpeedHistory();
+  /** Whether this server lets the page kill runners. */
+  readonly canKill = document.documentElement.dataset.kill === 'on';
+  turns: readonly Turn[] = [];
+  parameters: Parameters = storedParameters();
+  status: Status | undefined;
+  /** The gateway itself did not answer the last time. */
+  isLost = false;
+  /** Names as GET /v1/models has them. */
+  modelNames: readonly string[] = [];
+  model = '';
+  crashes: readonly Crash[] = [];
+  /** Why it is not told how runners died. */
+  crashesRefused: string | undefined;
+  key = sessionStorage.getItem(STORED_KEY) ?? '';
+  /** Why a key is asked for: the server's sentence, or an empty one when the person asked; undefined: it is not. */
+  keyWanted: string | undefined;
+  /** What a person did that failed, and has no answer to be shown in. */
+  notice: string | undefined;
+  readonly #changed: () => void;
+  readonly #poller: Poller;
+  #abort: AbortController | undefined;
+
+  /** changed: called whenever something is to be shown anew, maybe often. */
+  constructor(changed: () => void) {
+    this.#changed = changed;
+    this.#poller = new Poller(
+      () => this.#poll(),
+      () => this.#isRunnerAway,
+    );
+  }
+
+  start(): void {
+    this.#poller.start();
+    setInterval(() => this.#tick(), SAMPLE_MS);
+  }
+
+  /** The answer that is coming. */
+  get openAnswer(): Answer | undefined {
+    const last = this.turns.at(-1);
+    return last?.role === 'assistant' && last.isOpen ? last : undefined;
+  }
+
+  /** Tokens are due and no runner is there to make them. */
+  get isPaused(): boolean {
+    const answer = this.openAnswer;
+    return answer !== undefined && this.#isRunnerAway && answer.silenceMs(performance.now()) >= MIN_PAUSE_MS;
+  }
+
+  async send(text: string): Promise<void> {
+    if (this.openAnswer !== undefined || text.trim() === '') return;
+    this.turns = [...this.turns, { role: 'user', text }];
+    await this.#answer();
+  }
+
+  /** Another answer in place of the last one. */
+  async again(): Promise<void> {
+    if (this.openAnswer !== undefined || this.turns.at(-1)?.role !== 'assistant') return;
+    this.turns = this.turns.slice(0, -1);
+    await this.#answer();
+  }
+
+  stop(): void {
+    this.#abort?.abort();
+  }
+
+  clear(): void {
+    this.stop();
+    this.turns = [];
+    this.#changed();
+  }
+
+  setParameters(changes: Partial<Parameters>): void {
+    this.parameters = { ...this.parameters, ...changes };
+    storeParameters(this.parameters);
+    this.#changed();
+  }
+
+  setModel(name: string): void {
+    this.model = name;
+    this.#changed();
+  }
+
+  wantKey(why: string | undefined): void {
+    this.keyWanted = why;
+    this.#changed();
+  }
+
+  setKey(key: string): void {
+    this.key = key;
+    if (key === '') sessionStorage.removeItem(STORED_KEY);
+    else sessionStorage.setItem(STORED_KEY, key);
+    this.wantKey(undefined);
+    void this.#askModels();
+    void this.#askCrashes();
+  }
+
+  async killRunner(pid: number): Promise<void> {
+    try {
+      await ask('runner/kill', { key: this.key, body: { pid } });
+      this.#tell(undefined);
+    } catch (error) {
+      this.#tell((error as Error).message);
+    }
+    void this.#poller.now();
+  }
+
+  #tell(notice: string | undefined): void {
+    this.notice = notice;
+    this.#changed();
+  }
+
+  async #answer(): Promise<void> {
+    const answer = new Answer(this.model, performance.now());
+    const messages = this.#messages();
+    this.turns = [...this.turns, answer];
+    this.notice = undefined;
+    this.#abort = new AbortController();
+    this.#changed();
+    const { signal } = this.#abort;
+    const fields = { model: this.model, messages, ...requestFields(this.parameters) };
+    try {
+      for await (const event of streamChat(fields, { key: this.key, signal })) {
+        const before = answer.numTokens;
+        answer.take(event, performance.now());
+        if (event.type === 'text') this.speed.countOwn(answer.numTokens - before);
+        this.#changed();
+      }
+      answer.end('done');
+    } catch (error) {
+      if (signal.aborted) answer.end('stopped');
+      else answer.end('failed', (error as Error).message);
+      if (error instanceof ServerError && error.needsKey) this.wantKey(error.message);
+    }
+    this.#changed();
+  }
+
+  #messages(): ChatMessage[] {
+    const { system } = this.parameters;
+    // A question that got no answer is not asked again with the next one.
+    const said = this.turns.filter(({ text }, index) => text !== '' && this.turns[index + 1]?.text !== '');
+    const messages = said.map(({ role, text }): ChatMessage => ({ role, content: text }));
+    return system.trim() === '' ? messages : [{ role: 'system', content: system }, ...messages];
+  }
+
+  get #isRunnerAway(): boolean {
+    const state = this.status?.state;
+    return state === 'recovering' || state === 'starting';
+  }
+
+  #tick(): void {
+    if (document.hidden) return;
+    const now = performance.now();
+    this.speed.sample(now);
+    const answer = this.openAnswer;
+    if (answer?.state === 'streaming' && answer.silenceMs(now) >= MIN_PAUSE_MS) void this.#poller.now();
+    this.#changed();
+  }
+
+  async #poll(): Promise<void> {
+    const before = this.status;
+    try {
+      const signal = AbortSignal.timeout(HEALTH_TIMEOUT_MS);
+      this.status = statusOf(await askJson<Health>('health', { key: '', signal }));
+      this.isLost = false;
+    } catch {
+      this.isLost = true;
+      this.#changed();
+      return;
+    }
+    const now = performance.now();
+    this.speed.countServer(this.status.generatedTokens, now);
+    const numRestarts = before === undefined ? 0 : this.status.restarts - before.restarts;
+    if (numRestarts > 0) {
+      this.speed.noteRestart(now);
+      this.openAnswer?.noteRestart(now);
+    }
+    if (before === undefined || numRestarts !== 0) void this.#askCrashes();
+    if (before === undefined || namesOf(before) !== namesOf(this.status)) void this.#askModels();
+    this.#changed();
+  }
+
+  async #askModels(): Promise<void> {
+    try {
+      const { data } = await askJson<{ data: { id: string }[] }>('v1/models', { key: this.key });
+      this.modelNames = data.map(({ id }) => id);
+      if (!this.modelNames.includes(this.model)) this.model = this.modelNames[0] ?? '';
+    } catch (error) {
+      if (error instanceof ServerError && error.needsKey) this.wantKey(error.message);
+      else this.#tell((error as Error).message);
+    }
+    this.#changed();
+  }
+
+  async #askCrashes(): Promise<void> {
+    try {
+      const { crashes } = await askJson<{ crashes: Crash[] }>('runner/crashes', { key: this.key });
+      this.crashes = crashes;
+      this.crashesRefused = undefined;
+    } catch (error) {
+      this.crashesRefused = (error as Error).message;
+    }
+    this.#changed();
+  }
+}
+
+function namesOf({ models }: Status): string {
+  return JSON.stringify(models.map(({ name }) => name));
+}

@@ -1,0 +1,64 @@
+/** Requests to the server that this page came from. Its answers are its own, and are taken as they are. */
+
+/** What the server said, or that it said nothing. */
+export class ServerError extends Error {
+  override readonly name = 'ServerError';
+  /** Undefined: there was no answer. */
+  readonly status: number | undefined;
+
+  constructor(message: string, status?: number) {
+    super(message);
+    this.status = status;
+  }
+
+  get needsKey(): boolean {
+    return this.status === 401;
+  }
+}
+
+export const NO_ANSWER = 'The server does not answer. Is the gateway running?';
+
+export interface Ask {
+  readonly key: string;
+  readonly signal?: AbortSignal;
+  /** Sent as JSON, by POST. */
+  readonly body?: unknown;
+}
+
+/** The answer of a path, which is taken from where the page is; ServerError if it is none, or not 2xx. */
+export async function ask(path: string, { key, signal, body }: Ask): Promise<Response> {
+  const headers = new Headers(key === '' ? {} : { authorization: `Bearer ${key}` });
+  if (body !== undefined) headers.set('content-type', 'application/json');
+  let response: Response;
+  try {
+    response = await fetch(path, {
+      method: body === undefined ? 'GET' : 'POST',
+      headers,
+      cache: 'no-store',
+      credentials: 'omit',
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ServerError(NO_ANSWER);
+  }
+  if (response.ok) return response;
+  throw new ServerError(sentenceOf(await response.text(), response.status), response.status);
+}
+
+export async function askJson<Answer>(path: string, options: Ask): Promise<Answer> {
+  return (await ask(path, options)).json() as Promise<Answer>;
+}
+
+/** Of an error in the form of either API; what is none is shown as it is. */
+function sentenceOf(text: string, status: number): string {
+  try {
+    const { message, error, errors } = JSON.parse(text);
+    const sentence = error?.message ?? message ?? errors?.[0]?.message;
+    if (typeof sentence === 'string') return sentence;
+  } catch {
+    // It came from something in between.
+  }
+  return `The server answered ${status}: ${text.slice(0, 300)}`;
+}

@@ -1,0 +1,24 @@
+/** Light, dark, or as the system has it; kept for the next visit. */
+
+const STORED = 'runnel.theme';
+export const THEMES = ['auto', 'light', 'dark'] as const;
+export type Theme = (typeof THEMES)[number];
+
+export function currentTheme(): Theme {
+  const stored = localStorage.getItem(STORED);
+  return THEMES.find((theme) => theme === stored) ?? 'auto';
+}
+
+export function setTheme(theme: Theme): void {
+  localStorage.setItem(STORED, theme);
+  applyTheme();
+}
+
+/** To be called before the page is painted. */
+export function applyTheme(): void {
+  document.documentElement.dataset.theme = currentTheme();
+}
+
+export function nextTheme(): Theme {
+  return THEMES[(THEMES.indexOf(currentTheme()) + 1) % THEMES.length] as Theme;
+}

@@ -1,0 +1,35 @@
+import { html } from 'htm/preact';
+import { Component, createRef, type VNode } from 'preact';
+import type { Playground } from '../playground.ts';
+
+/** Asks for the key that requests are sent with. It is forgotten with the tab. */
+export class KeyDialog extends Component<{ readonly playground: Playground }> {
+  readonly #dialog = createRef<HTMLDialogElement>();
+  readonly #input = createRef<HTMLInputElement>();
+
+  override componentDidMount(): void {
+    this.#dialog.current?.showModal();
+  }
+
+  override render(): VNode {
+    const { playground } = this.props;
+    const take = (event: Event): void => {
+      event.preventDefault();
+      playground.setKey(this.#input.current?.value.trim() ?? '');
+    };
+    return html`
+      <dialog ref=${this.#dialog} aria-labelledby="key-title" onClose=${() => playground.wantKey(undefined)}>
+        <form onSubmit=${take}>
+          <h2 id="key-title">API key</h2>
+          ${playground.keyWanted !== '' && html`<p class="failure" role="alert">${playground.keyWanted}</p>`}
+          <label for="key">One of the keys of this server. It stays in this tab and is sent to this server alone.</label>
+          <input id="key" ref=${this.#input} type="password" value=${playground.key} autocomplete="off" spellcheck=${false} />
+          <div class="buttons">
+            <button type="button" class="quiet" onClick=${() => this.#dialog.current?.close()}>Cancel</button>
+            <button class="act wide">Use this key</button>
+          </div>
+        </form>
+      </dialog>
+    `;
+  }
+}

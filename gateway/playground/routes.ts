@@ -1,0 +1,54 @@
+import { type Context, Hono } from 'hono';
+import { ApiError } from '../errors/api-error.ts';
+import type { BuiltPage, PageFile } from './built-page.ts';
+
+/** What the server has for people with a browser. */
+export interface Playground {
+  /** Undefined: it was not built. */
+  readonly page: BuiltPage | undefined;
+  /** Kills the runner that has this process id; false if none has. Undefined: nobody may. */
+  readonly killRunner: ((pid: number) => boolean) | undefined;
+}
+
+/** Scripts, styles and requests of this server alone, nothing written into the page, and in nobody's frame. */
+const POLICY = [
+  "default-src 'none'",
+  ...['script-src', 'style-src', 'img-src', 'connect-src'].map((kind) => `${kind} 'self'`),
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+const YEAR_SEC = 31_536_000;
+
+/** Paths that want no key: the page tells nothing that is not in the sources, and asks for the key itself. */
+export function pathsOfPage({ page }: Playground): readonly string[] {
+  return ['/', ...(page?.keys() ?? [])];
+}
+
+export function playgroundRoutes({ page }: Playground): Hono {
+  const app = new Hono();
+  if (page === undefined) {
+    app.get('/', () => {
+      const message = 'The playground was not built: run make.';
+      throw new ApiError({ status: 404, code: 'not_found', message });
+    });
+  }
+  for (const [path, file] of page ?? []) app.get(path, (c) => answerFile(c, file));
+  return app;
+}
+
+function answerFile(c: Context, { content, type, etag, isImmutable }: PageFile): Response {
+  const headers = {
+    'content-type': type,
+    'content-security-policy': POLICY,
+    'x-content-type-options': 'nosniff',
+    'referrer-policy': 'no-referrer',
+    'cross-origin-resource-policy': 'same-origin',
+    'cache-control': isImmutable ? `public, max-age=${YEAR_SEC}, immutable` : 'no-cache',
+    etag,
+  };
+  const known = c.req.header('if-none-match')?.split(',') ?? [];
+  if (known.some((tag) => tag.trim().replace(/^W\//, '') === etag)) return c.body(null, 304, headers);
+  return c.body(content, 200, { ...headers, 'content-length': String(content.length) });
+}

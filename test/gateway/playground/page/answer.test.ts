@@ -1,0 +1,95 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { Answer } from '../../../../gateway/playground/page/answer.ts';
+import { eventsOf } from '../../../../gateway/playground/page/chat.ts';
+import type { Span } from '../../../../gateway/playground/page/tokens.ts';
+
+const test = suite('playground answer');
+
+const token = { text: 'x', probability: 1, alternatives: [] };
+
+/** An answer that was asked for at 0, with a span at each of these times. */
+function answerWith(...times: number[]): Answer {
+  const answer = new Answer('model', 0);
+  for (const time of times) say(answer, time);
+  return answer;
+}
+
+function say(answer: Answer, time: number): void {
+  answer.take({ type: 'text', spans: [{ text: `${time} `, tokens: [token] }] }, time);
+}
+
+function pausesOf(answer: Answer): [string, number][] {
+  const spans: Span[] = answer.chunks.flat();
+  return spans.flatMap(({ text, pauseMs }) => (pauseMs === undefined ? [] : [[text, pauseMs]]));
+}
+
+test('times are those of the first token and of the ones behind it', () => {
+  const answer = answerWith();
+  assert.is(answer.timeToFirstTokenMs, undefined);
+  say(answer, 200);
+  assert.equal([answer.timeToFirstTokenMs, answer.tokensPerSecond, answer.numTokens], [200, undefined, 1]);
+  for (const time of [300, 400, 500]) say(answer, time);
+  assert.is(answer.tokensPerSecond, 10);
+  answer.take({ type: 'usage', usage: { promptTokens: 5, cachedTokens: 0, completionTokens: 7 } }, 500);
+  assert.equal([answer.numTokens, answer.tokensPerSecond], [7, 20], 'as the server counts them');
+});
+
+test('a restart that is heard of during the silence marks the token behind it', () => {
+  const answer = answerWith(100, 120);
+  answer.noteRestart(500);
+  say(answer, 820);
+  say(answer, 840);
+  assert.equal(pausesOf(answer), [['820 ', 700]]);
+  assert.is(answer.numRestarts, 1);
+});
+
+test('one that is heard of when text comes again marks the last silence', () => {
+  const answer = answerWith(100, 120, 720, 740);
+  assert.equal(pausesOf(answer), [], 'a silence alone is no restart');
+  answer.noteRestart(760);
+  assert.equal(pausesOf(answer), [['720 ', 600]]);
+  answer.noteRestart(780);
+  assert.equal(pausesOf(answer), [['720 ', 600]], 'one silence, one mark');
+});
+
+test('a restart before the first token marks nothing', () => {
+  const answer = answerWith();
+  answer.noteRestart(500);
+  say(answer, 900);
+  assert.equal(pausesOf(answer), []);
+});
+
+test('a long answer is kept in parts, of which only the last changes', () => {
+  const answer = answerWith(...Array.from({ length: 200 }, (_, index) => index));
+  assert.equal(
+    answer.chunks.map(({ length }) => length),
+    [64, 64, 64, 8],
+  );
+  const before = [...answer.chunks];
+  say(answer, 200);
+  assert.equal(
+    answer.chunks.map((chunk, index) => chunk === before[index]),
+    [true, true, true, false],
+  );
+  assert.is(answer.text, Array.from({ length: 201 }, (_, index) => `${index} `).join(''));
+});
+
+test('how an answer ends is told in words, and a failure in the stream is the server’s sentence', () => {
+  const ending = (choice: object, more: object = {}): string[] =>
+    [...eventsOf({ choices: [{ delta: {}, ...choice }], ...more })].map((event) =>
+      event.type === 'finish' ? event.ending : event.type,
+    );
+  assert.equal(ending({ finish_reason: null }), []);
+  assert.equal(ending({ finish_reason: 'stop' }), ['']);
+  assert.equal(ending({ finish_reason: 'length' }), ['ended at the limit of tokens']);
+  assert.equal(ending({ finish_reason: 'length', ended_by: 'time_limit' }), [
+    'ended by the time limit of the server',
+  ]);
+  assert.equal(ending({ finish_reason: 'stop' }, { continued_by: 'x-1' }), [
+    'went on by other arithmetic, x-1',
+  ]);
+  assert.throws(() => [...eventsOf({ error: { message: 'It broke.' } })], /^It broke\.$/);
+});
+
+test.run();
