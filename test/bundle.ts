@@ -15,7 +15,7 @@ export async function bundleTests(files: readonly string[]): Promise<void> {
     plugins: [sourceUrls()],
     splitting: true,
     sourcemap: 'linked',
-    // It looks for its own files.
-    external: ['esbuild'],
+    // They look for their own files.
+    external: ['esbuild', 'playwright-core'],
   });
 }

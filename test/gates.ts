@@ -49,6 +49,7 @@ export function sideBySide(sanitized: string): readonly AdmissionGate[] {
     testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/gateway/runner/supervision/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
+    testFile('test/e2e/playground.test.ts', {}, { 'walks of the playground': 7 }),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
     testFile('test/gateway/api/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
     testFile('test/gateway/server/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),
