@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { chatCommand, chatUsage } from './cli/chat/chat.ts';
 import { doctorCommand, doctorUsage } from './cli/doctor.ts';
 import { framesCommand, framesUsage } from './cli/frames.ts';
 import { generateCommand, generateUsage } from './cli/generate.ts';
@@ -21,6 +22,7 @@ interface Command {
 
 const commands: Record<string, Command> = {
   serve: { run: serveCommand, usage: serveUsage, help: 'serve a model over HTTP' },
+  chat: { run: chatCommand, usage: chatUsage, help: 'a conversation with the model of a server' },
   generate: { run: generateCommand, usage: generateUsage, help: 'answer prompts without a server' },
   pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },
   list: { run: listCommand, usage: listUsage, help: 'the models that have been fetched' },

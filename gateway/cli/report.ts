@@ -1,5 +1,6 @@
 /** How commands fail: a sentence on stderr, or one for each thing that a command line has wrong, and an exit status. */
 
+import { RefusedError } from '../client/refused-error.ts';
 import { ExitCode, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { PullError } from '../models/pull-error.ts';
@@ -28,7 +29,8 @@ export function tellStderr(sentence: string): void {
 }
 
 function exitCodeOf(error: unknown): number | undefined {
-  if (error instanceof ModelFileError || error instanceof PullError) return error.exitCode;
+  if (error instanceof ModelFileError || error instanceof PullError || error instanceof RefusedError)
+    return error.exitCode;
   if (error instanceof UsageError) return ExitCode.usage;
   if (error instanceof UnavailableError) return ExitCode.unavailable;
   if (error instanceof DescriptorsError) return ExitCode.system;

@@ -8,3 +8,10 @@ const controls = /[\p{Cc}\u2028\u2029\u202a-\u202e\u2066-\u2069]/gu;
 export function escapeControls(text: string): string {
   return text.replace(controls, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
+
+/** Makes a model's text fit for a terminal: its lines and tabs stay, what could move the cursor or forge colours does not. */
+export function terminalText(text: string): string {
+  return text.replace(controls, (character) =>
+    '\n\t'.includes(character) ? character : escapeControls(character),
+  );
+}

@@ -1,0 +1,38 @@
+import type { AnswerEvent, Usage } from '../../client/answer-stream.ts';
+
+/** How fast an answer comes. */
+export class AnswerPace {
+  readonly #now: () => number;
+  readonly #startedMs: number;
+  #firstMs: number | undefined;
+  #lastMs = 0;
+  #numEvents = 0;
+  usage: Usage | undefined;
+  finish: string | undefined;
+
+  /** now: in milliseconds. */
+  constructor(now: () => number) {
+    this.#now = now;
+    this.#startedMs = now();
+  }
+
+  observe({ text, usage, finish }: AnswerEvent): void {
+    this.usage = usage ?? this.usage;
+    this.finish = finish ?? this.finish;
+    if (text === '') return;
+    this.#numEvents++;
+    this.#lastMs = this.#now();
+    this.#firstMs ??= this.#lastMs;
+  }
+
+  /** One line; tokens are the server's where it tells them, else events with text. */
+  toString(): string {
+    const numTokens = this.usage?.completion_tokens ?? this.#numEvents;
+    const firstMs = this.#firstMs ?? this.#now();
+    const seconds = (this.#lastMs - firstMs) / 1000;
+    const rate = numTokens > 1 && seconds > 0 ? [`${((numTokens - 1) / seconds).toFixed(1)} tokens/s`] : [];
+    const first = `first after ${((firstMs - this.#startedMs) / 1000).toFixed(2)} s`;
+    const cut = this.finish === 'length' ? ['cut off by its length'] : [];
+    return [`${numTokens} tokens`, ...rate, first, ...cut].join(', ');
+  }
+}

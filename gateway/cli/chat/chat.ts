@@ -1,0 +1,68 @@
+/** `runnel chat`: a conversation with a server's model, on a terminal or by lines. */
+
+import { firstModel } from '../../client/served-model.ts';
+import { Server } from '../../client/server.ts';
+import { type ChatConfig, chatHelp, chatSettings } from '../../config/chat-settings.ts';
+import { serverOptions } from '../../config/client-settings.ts';
+import { parseFlags } from '../../config/flags.ts';
+import { mergeSettings } from '../../config/settings.ts';
+import { ExitCode } from '../../errors/exit-code.ts';
+import { reporting } from '../report.ts';
+import { COMMANDS_HELP } from './commands.ts';
+import { ChatSession } from './session.ts';
+
+export function chatUsage(): string {
+  return [
+    'Usage: runnel chat [--url URL] [options]',
+    '',
+    'A conversation with the model of a server, any with /v1/chat/completions. Ctrl-C stops an answer, a second one',
+    'leaves. Without a terminal each line of stdin is a message, and the answers are printed, each with a line feed.',
+    '',
+    'Lines that begin with a slash are for the chat itself:',
+    COMMANDS_HELP,
+    '',
+    `  --${'json'.padEnd(31)}prints a line of JSON for each answer: {"text", "finish", "usage"}`,
+    chatHelp(),
+    '',
+    'Examples:',
+    '  runnel chat',
+    '  runnel chat --url http://10.0.0.7:8080 --api-key-file ~/key --system "Answer in one sentence."',
+    '  echo "What is a lighthouse?" | runnel chat --temperature 0 --max-tokens 60',
+  ].join('\n');
+}
+
+/** Returns the exit code. */
+export function chatCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const flags = parseFlags(chatSettings, args, { options: { json: { type: 'boolean' } } });
+    const { config } = mergeSettings(chatSettings, flags, process.env);
+    const isJson = flags.values.json === true;
+    const server = new Server(serverOptions(config, process.env));
+    try {
+      const model = config.model ?? (await firstModel(server));
+      const isTerminal = !isJson && process.stdin.isTTY === true && process.stdout.isTTY === true;
+      if (isTerminal)
+        process.stdout.write(`${model} at ${server.url}. /help shows what there is, /exit leaves.\n`);
+      const session = new ChatSession({
+        input: process.stdin,
+        output: process.stdout,
+        isTerminal,
+        isJson,
+        hasColours: !process.env.NO_COLOR,
+        server,
+        system: config.system,
+        fields: fieldsOf(model, config),
+      });
+      await session.run();
+    } finally {
+      server.close();
+    }
+    return ExitCode.ok;
+  });
+}
+
+function fieldsOf(model: string, config: ChatConfig): object {
+  const { temperature, seed } = config;
+  // What is undefined, JSON leaves out.
+  return { model, temperature, top_p: config['top-p'], max_tokens: config['max-tokens'], seed };
+}

@@ -1,0 +1,126 @@
+import { createInterface, type Interface } from 'node:readline';
+import type { Readable, Writable } from 'node:stream';
+import { streamAnswer } from '../../client/answer-stream.ts';
+import { RefusedError } from '../../client/refused-error.ts';
+import type { Server } from '../../client/server.ts';
+import { UnavailableError } from '../../errors/exit-code.ts';
+import { terminalText } from '../../system/printable.ts';
+import { AnswerPace } from './answer-pace.ts';
+import { obey } from './commands.ts';
+import { Conversation } from './conversation.ts';
+import { MessageReader } from './message-reader.ts';
+
+/** Lines that the arrow keys go back to. */
+const MAX_HISTORY_LINES = 1000;
+
+export interface SessionOptions {
+  readonly input: Readable;
+  readonly output: Writable;
+  /** A person sits there: a prompt, pace, and failures that end the answer alone. */
+  readonly isTerminal: boolean;
+  /** A JSON object a line for each answer. */
+  readonly isJson: boolean;
+  readonly hasColours: boolean;
+  readonly server: Server;
+  readonly system: string | undefined;
+  /** Model and sampling, as the body of a request has them. */
+  readonly fields: object;
+}
+
+/** A conversation by lines of text. Rejects with what the server fails with, unless a person sits there. */
+export class ChatSession {
+  readonly #options: SessionOptions;
+  readonly #conversation: Conversation;
+  readonly #lines: Interface;
+  readonly #reader: MessageReader;
+  /** Of the answer that is under way. */
+  #stop: AbortController | undefined;
+  #isAboutToLeave = false;
+
+  constructor(options: SessionOptions) {
+    const { input, output, isTerminal } = options;
+    this.#options = options;
+    this.#conversation = new Conversation(options.system);
+    this.#lines = createInterface({
+      input,
+      ...(isTerminal ? { output } : {}),
+      terminal: isTerminal,
+      historySize: MAX_HISTORY_LINES,
+    });
+    this.#lines.on('SIGINT', () => this.#interrupt());
+    this.#reader = new MessageReader(this.#lines[Symbol.asyncIterator](), (isInside) =>
+      this.#prompt(isInside),
+    );
+  }
+
+  async run(): Promise<void> {
+    try {
+      for (let said = await this.#reader.next(); said !== undefined; said = await this.#reader.next()) {
+        const { text, isFenced } = said;
+        if (text.trim() === '') continue;
+        if (isFenced || !text.startsWith('/')) {
+          await this.#answer(text);
+          continue;
+        }
+        const reply = obey(text, this.#conversation);
+        if (reply === undefined) break;
+        if (this.#options.isTerminal) this.#options.output.write(`${terminalText(reply)}\n`);
+      }
+    } finally {
+      this.#lines.close();
+    }
+  }
+
+  async #answer(question: string): Promise<void> {
+    const { output, isTerminal, isJson, server, fields } = this.#options;
+    this.#conversation.ask(question);
+    this.#isAboutToLeave = false;
+    this.#stop = new AbortController();
+    const pace = new AnswerPace(() => performance.now());
+    let answer = '';
+    try {
+      const body = { ...fields, messages: this.#conversation.messages };
+      for await (const event of streamAnswer(server, '/v1/chat/completions', body, this.#stop.signal)) {
+        pace.observe(event);
+        answer += event.text;
+        if (!isJson) output.write(isTerminal ? terminalText(event.text) : event.text);
+      }
+    } catch (error) {
+      const isExpected = error instanceof UnavailableError || error instanceof RefusedError;
+      if (!isTerminal || !isExpected) throw error;
+      // What has come may be half a sentence: it is shown, and no part of the conversation.
+      this.#conversation.answer('');
+      output.write(`${answer === '' ? '' : '\n'}${error.message}\n`);
+      return;
+    } finally {
+      this.#stop = undefined;
+    }
+    this.#conversation.answer(answer);
+    const { finish = null, usage = null } = pace;
+    output.write(isJson ? `${JSON.stringify({ text: answer, finish, usage })}\n` : '\n');
+    if (isTerminal) output.write(`${this.#dim(`[${pace}]`)}\n`);
+  }
+
+  #prompt(isInside: boolean): void {
+    if (!this.#options.isTerminal) return;
+    this.#lines.setPrompt(isInside ? '... ' : '> ');
+    this.#lines.prompt();
+  }
+
+  /** Ctrl-C: first the answer, then the hint, then the end. */
+  #interrupt(): void {
+    if (this.#stop !== undefined) this.#stop.abort();
+    else if (this.#isAboutToLeave) this.#lines.close();
+    else {
+      this.#lines.write(null, { ctrl: true, name: 'e' });
+      this.#lines.write(null, { ctrl: true, name: 'u' });
+      this.#options.output.write('\nCtrl-C again leaves.\n');
+      this.#lines.prompt();
+    }
+    this.#isAboutToLeave = true;
+  }
+
+  #dim(text: string): string {
+    return this.#options.hasColours ? `\x1b[2m${text}\x1b[22m` : text;
+  }
+}

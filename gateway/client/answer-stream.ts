@@ -1,0 +1,89 @@
+import * as z from 'zod';
+import { UnavailableError } from '../errors/exit-code.ts';
+import { escapeControls } from '../system/printable.ts';
+import { eventData } from './event-data.ts';
+import { reasonOf, type Server } from './server.ts';
+
+export interface Usage {
+  readonly prompt_tokens: number;
+  readonly completion_tokens: number;
+}
+
+/** What one event of an answer adds. */
+export interface AnswerEvent {
+  readonly text: string;
+  readonly finish: string | undefined;
+  readonly usage: Usage | undefined;
+}
+
+const usageSchema = z.object({ prompt_tokens: z.number(), completion_tokens: z.number() });
+
+const chunkSchema = z.object({
+  choices: z
+    .array(
+      z.object({
+        delta: z.object({ content: z.string().nullish() }).nullish(),
+        text: z.string().nullish(),
+        finish_reason: z.string().nullish(),
+      }),
+    )
+    .default([]),
+  usage: usageSchema.nullish(),
+  error: z.object({ message: z.string() }).nullish(),
+});
+
+/**
+ * A streamed answer of /v1/chat/completions or /v1/completions, event by event. Throws what Server.send throws; UnavailableError for
+ * a stream that fails, ends too early or is no stream of OpenAI's. What the signal aborts just ends.
+ */
+export async function* streamAnswer(
+  server: Server,
+  path: string,
+  body: object,
+  signal: AbortSignal,
+): AsyncGenerator<AnswerEvent> {
+  let isEnded = false;
+  let numChars = 0;
+  try {
+    const asked = { ...body, stream: true, stream_options: { include_usage: true } };
+    for await (const data of eventData(await server.send('POST', path, asked, signal))) {
+      if (data === '[DONE]') return;
+      const event = answerEvent(data, server.url);
+      isEnded ||= event.finish !== undefined;
+      numChars += event.text.length;
+      yield event;
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!isBroken(error)) throw error;
+    throw interrupted(server, numChars, `: ${reasonOf(error)}`);
+  }
+  if (!isEnded && !signal.aborted) throw interrupted(server, numChars, '');
+}
+
+/** By the connection, as node says it. */
+function isBroken(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string';
+}
+
+function interrupted({ url }: Server, numChars: number, reason: string): UnavailableError {
+  return new UnavailableError(
+    `The connection to ${url} was interrupted after ${numChars} characters of the answer${reason}.`,
+  );
+}
+
+function answerEvent(data: string, url: string): AnswerEvent {
+  let parsed: z.infer<typeof chunkSchema>;
+  try {
+    parsed = chunkSchema.parse(JSON.parse(data));
+  } catch {
+    throw new UnavailableError(`${url} sent an event that is none of OpenAI's.`);
+  }
+  if (parsed.error) throw new UnavailableError(`The answer failed: ${escapeControls(parsed.error.message)}`);
+  const [choice] = parsed.choices;
+  return {
+    text: choice?.delta?.content ?? choice?.text ?? '',
+    finish: choice?.finish_reason ?? undefined,
+    usage: parsed.usage ?? undefined,
+  };
+}

@@ -1,0 +1,122 @@
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { Agent as TlsAgent, request as tlsRequest } from 'node:https';
+import * as z from 'zod';
+import { UnavailableError } from '../errors/exit-code.ts';
+import { escapeControls } from '../system/printable.ts';
+import { RefusedError } from './refused-error.ts';
+
+/** Of an answer that is read as a whole. */
+const MAX_ANSWER_BYTES = 2 ** 22;
+/** Of what a server says about a failure, in a sentence. */
+const MAX_REASON_CHARS = 500;
+
+export interface ServerOptions {
+  /** http://HOST:PORT, also with /v1 behind it, or unix:PATH. */
+  readonly url: string;
+  readonly key: string | undefined;
+  /** A server that is silent for longer is given up. */
+  readonly silenceMs: number;
+}
+
+/** A server with OpenAI's API, called by its client. */
+export class Server {
+  readonly url: string;
+  readonly #base: URL;
+  readonly #socketPath: string | undefined;
+  readonly #key: string | undefined;
+  readonly #silenceMs: number;
+  readonly #agent: Agent;
+
+  constructor({ url, key, silenceMs }: ServerOptions) {
+    this.url = url.replace(/\/v1$/, '');
+    this.#socketPath = url.startsWith('unix:') ? url.slice('unix:'.length) : undefined;
+    this.#base = new URL(this.#socketPath === undefined ? this.url : 'http://localhost');
+    this.#key = key;
+    this.#silenceMs = silenceMs;
+    this.#agent =
+      this.#base.protocol === 'https:' ? new TlsAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
+  }
+
+  /** The body of a GET, read as JSON. Throws as `send` does. */
+  async get(path: string, signal?: AbortSignal): Promise<unknown> {
+    const text = await readText(await this.send('GET', path, undefined, signal), this.url);
+    try {
+      return JSON.parse(text);
+    } catch {
+      throw new UnavailableError(`${this.url}${path} did not answer with JSON.`);
+    }
+  }
+
+  /**
+   * A successful answer, with its body still to come. RefusedError for another status, UnavailableError where no server answers; what
+   * the signal aborts is thrown as it comes.
+   */
+  async send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<IncomingMessage> {
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    const call = this.#base.protocol === 'https:' ? tlsRequest : request;
+    const sent = call(new URL(this.#base.pathname.replace(/\/$/, '') + path, this.#base), {
+      method,
+      agent: this.#agent,
+      timeout: this.#silenceMs,
+      ...(this.#socketPath === undefined ? {} : { socketPath: this.#socketPath }),
+      ...(signal === undefined ? {} : { signal }),
+      headers: {
+        ...(text === undefined
+          ? {}
+          : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) }),
+        ...(this.#key === undefined ? {} : { authorization: `Bearer ${this.#key}` }),
+      },
+    });
+    const silence = `The server at ${this.url} was silent for ${this.#silenceMs / 1000} s.`;
+    sent.on('timeout', () => sent.destroy(new UnavailableError(silence)));
+    sent.end(text);
+    let response: IncomingMessage;
+    try {
+      [response] = (await once(sent, 'response')) as [IncomingMessage];
+    } catch (error) {
+      if (signal?.aborted || error instanceof UnavailableError) throw error;
+      throw new UnavailableError(`No server answers at ${this.url}: ${reasonOf(error)}.`);
+    }
+    const { statusCode = 0 } = response;
+    if (statusCode >= 200 && statusCode < 300) return response;
+    const said = reasonIn(await readText(response, this.url).catch(() => ''));
+    throw new RefusedError(statusCode, `The server at ${this.url} answered ${statusCode}${said}`);
+  }
+
+  /** Its idle connections would keep the process. */
+  close(): void {
+    this.#agent.destroy();
+  }
+}
+
+export function reasonOf(error: unknown): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  return message || code || String(error);
+}
+
+async function readText(response: IncomingMessage, url: string): Promise<string> {
+  const parts: Buffer[] = [];
+  let numBytes = 0;
+  for await (const part of response) {
+    numBytes += (part as Buffer).length;
+    if (numBytes > MAX_ANSWER_BYTES)
+      throw new UnavailableError(`${url} answered with more than ${MAX_ANSWER_BYTES} bytes.`);
+    parts.push(part as Buffer);
+  }
+  return Buffer.concat(parts).toString('utf8');
+}
+
+const errorSchema = z.object({ error: z.object({ message: z.string() }) });
+
+/** What stands behind the status: the server's own sentence where there is one. */
+function reasonIn(text: string): string {
+  let said = text;
+  try {
+    const { success, data } = errorSchema.safeParse(JSON.parse(text));
+    if (success) said = data.error.message;
+  } catch {
+    // What is no JSON is told as it is.
+  }
+  return said.trim() === '' ? '.' : `: ${escapeControls(said.trim().slice(0, MAX_REASON_CHARS))}`;
+}

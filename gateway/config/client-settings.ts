@@ -1,0 +1,39 @@
+import * as z from 'zod';
+import { UsageError } from '../errors/exit-code.ts';
+import { readApiKeys } from '../server/guard/api-keys.ts';
+import { baseUrl, text, whole } from './kinds.ts';
+import type { ConfigOf, SettingTable } from './settings.ts';
+
+/** What every command takes that calls a server. */
+export const clientSettings = {
+  url: {
+    schema: z.union([socketUrl(), baseUrl()], 'must be an http or https URL, or unix:PATH'),
+    fallback: 'http://127.0.0.1:8080',
+    help: 'the server: a URL, or unix:PATH of a socket',
+  },
+  'api-key-file': {
+    schema: text().optional(),
+    help: 'file with the key to send, the first one in it; without it RUNNEL_API_KEY, if that is set',
+  },
+  'silence-timeout-sec': {
+    schema: whole(1, 86_400),
+    fallback: 600,
+    help: 'how long a server may be silent',
+  },
+} as const satisfies SettingTable;
+
+function socketUrl() {
+  return z.string().regex(/^unix:.+$/);
+}
+
+/** What a Server is made from. Throws what readApiKeys throws; UsageError for a key that no header can have. */
+export function serverOptions(
+  config: ConfigOf<typeof clientSettings>,
+  env: NodeJS.ProcessEnv,
+): { url: string; key: string | undefined; silenceMs: number } {
+  const path = config['api-key-file'];
+  const key = path === undefined ? env.RUNNEL_API_KEY || undefined : readApiKeys(path)[0];
+  if (key !== undefined && !/^[\x21-\x7e]+$/.test(key))
+    throw new UsageError('RUNNEL_API_KEY must be visible ASCII characters.');
+  return { url: config.url, key, silenceMs: config['silence-timeout-sec'] * 1000 };
+}
