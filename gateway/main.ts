@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { benchCommand, benchUsage } from './cli/bench/bench.ts';
 import { chatCommand, chatUsage } from './cli/chat/chat.ts';
 import { doctorCommand, doctorUsage } from './cli/doctor.ts';
 import { framesCommand, framesUsage } from './cli/frames.ts';
@@ -35,6 +36,11 @@ const commands: Record<string, Command> = {
     run: tokenizeCommand,
     usage: tokenizeUsage,
     help: "print the ids of a text in a model's vocabulary",
+  },
+  bench: {
+    run: benchCommand,
+    usage: benchUsage,
+    help: 'measure a server: first token, between tokens, goodput',
   },
   doctor: {
     run: doctorCommand,

@@ -85,6 +85,15 @@ export function models(missing: string) {
   );
 }
 
+/** One number at least. */
+export function wholes(min: number, max: number) {
+  return listOf(whole(min, max)).refine((values) => values.length > 0, 'must have a number');
+}
+
+export function decimals(min: number, max: number) {
+  return listOf(decimal(min, max));
+}
+
 /** Names of a model: whatever clients are set to. */
 export function modelNames() {
   const fault = 'must be names of 1 to 256 characters, such as org/model';

@@ -1,0 +1,108 @@
+/** `runnel bench`: measures a server with OpenAI's API from outside. */
+import { randomInt } from 'node:crypto';
+import { firstModel } from '../../client/served-model.ts';
+import { Server } from '../../client/server.ts';
+import { type BenchConfig, benchHelp, benchSettings } from '../../config/bench-settings.ts';
+import { serverOptions } from '../../config/client-settings.ts';
+import { parseFlags } from '../../config/flags.ts';
+import { mergeSettings } from '../../config/settings.ts';
+import { ExitCode, UsageError } from '../../errors/exit-code.ts';
+import { reporting } from '../report.ts';
+import { type Level, levelOf } from './level.ts';
+import { type Ask, byArrivals, byConcurrency } from './load.ts';
+import { arrivalsMs, promptOf, uniform } from './random.ts';
+import { measure } from './sample.ts';
+import { reportOf } from './table.ts';
+
+export function benchUsage(): string {
+  return [
+    'Usage: runnel bench [--url URL] [options]',
+    '',
+    'Measures a server with /v1/chat/completions by streaming: the time to the first text of an answer, between',
+    'texts, and to its end, tokens per second, and how many answers a second are good. One request goes ahead and',
+    'is not counted. Prints a table, and curves where there are several loads.',
+    '',
+    `  --${'json'.padEnd(31)}prints {"url", "model", "seed", "levels"} instead, with means and maxima too`,
+    benchHelp(),
+    '',
+    'Examples:',
+    '  runnel bench --concurrency 1,8,32 --requests 128',
+    '  runnel bench --rate 0.5,1,2 --slo-ttft-ms 500 --slo-itl-ms 80',
+    '  runnel bench --url http://10.0.0.7:8000 --model llama --json > levels.json',
+  ].join('\n');
+}
+
+/** Returns the exit code. */
+export function benchCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const flags = parseFlags(benchSettings, args, { options: { json: { type: 'boolean' } } });
+    const { config, sourceOf } = mergeSettings(benchSettings, flags, process.env);
+    const given = sourceOf('concurrency');
+    if (config.rate.length > 0 && given !== undefined)
+      throw new UsageError(`${given} and ${sourceOf('rate')} are two kinds of load: leave one of them out.`);
+    const most = Math.max(...config.concurrency);
+    if (config.rate.length === 0 && config.requests < most)
+      throw new UsageError(
+        `--requests must be at least the ${most} of --concurrency, got ${config.requests}.`,
+      );
+    const server = new Server(serverOptions(config, process.env));
+    try {
+      const model = config.model ?? (await firstModel(server));
+      const seed = config.seed ?? randomInt(2 ** 32);
+      if (flags.values.json !== true) process.stdout.write(`${model} at ${server.url}, seed ${seed}\n`);
+      const levels = await measureAll(server, model, seed, config);
+      const report = { url: server.url, model, seed, levels };
+      process.stdout.write(`${flags.values.json === true ? JSON.stringify(report) : reportOf(levels)}\n`);
+      const isUseless = levels.some(({ requests, failed }) => failed === requests);
+      return isUseless ? ExitCode.unavailable : ExitCode.ok;
+    } finally {
+      server.close();
+    }
+  });
+}
+
+async function measureAll(
+  server: Server,
+  model: string,
+  seed: number,
+  config: BenchConfig,
+): Promise<Level[]> {
+  const random = uniform(seed);
+  const now = (): number => performance.now();
+  const ask: Ask = () => {
+    const content = promptOf(config['prompt-tokens'], random);
+    const { temperature } = config;
+    const messages = [{ role: 'user', content }];
+    return measure(server, { model, messages, temperature, max_tokens: config['max-tokens'] }, now);
+  };
+  const { failure } = await ask(0);
+  if (failure !== undefined) throw failure;
+  const { requests, rate } = config;
+  const limits = { ttftMs: config['slo-ttft-ms'], itlMs: config['slo-itl-ms'] };
+  const levels: Level[] = [];
+  const loads: readonly Level['load'][] =
+    rate.length > 0
+      ? rate.map((each) => ({ rate: each }))
+      : config.concurrency.map((each) => ({ concurrency: each }));
+  for (const load of loads) {
+    const counted = showing(ask, JSON.stringify(load).replaceAll(/[{}"]/g, ''), requests);
+    const samples =
+      'rate' in load
+        ? await byArrivals(counted, arrivalsMs(requests, load.rate, random), now)
+        : await byConcurrency(counted, requests, load.concurrency);
+    levels.push(levelOf(load, samples, limits));
+  }
+  return levels;
+}
+
+/** Says on a terminal how many have been answered. */
+function showing(ask: Ask, what: string, requests: number): Ask {
+  if (process.stderr.isTTY !== true) return ask;
+  let numDone = 0;
+  return async (index) => {
+    const sample = await ask(index);
+    numDone++;
+    process.stderr.write(`\r${what}: ${numDone} of ${requests}${numDone === requests ? '\r\x1b[K' : ''}`);
+    return sample;
+  };
+}

@@ -1,0 +1,76 @@
+import type { Sample } from './sample.ts';
+import { type Distribution, distributionOf } from './statistics.ts';
+
+/** What counts as good. Undefined: any time is. */
+export interface Limits {
+  readonly ttftMs: number | undefined;
+  /** Between tokens, in the mean of a request. */
+  readonly itlMs: number | undefined;
+}
+
+/** What one load came to. Rates are per second, from the first request to the last answer. */
+export interface Level {
+  readonly load: { readonly concurrency: number } | { readonly rate: number };
+  readonly requests: number;
+  readonly failed: number;
+  /** Sentence of the first failure. */
+  readonly failure: string | null;
+  readonly seconds: number;
+  readonly prompt_tokens: number;
+  readonly output_tokens: number;
+  readonly output_tokens_per_second: number;
+  readonly requests_per_second: number;
+  /** Of answers within the limits. */
+  readonly goodput_per_second: number;
+  /** To the first text; between the arrivals of texts; to the end of the answer. Null without a whole answer. */
+  readonly ttft_ms: Distribution | null;
+  readonly itl_ms: Distribution | null;
+  readonly whole_ms: Distribution | null;
+}
+
+export function levelOf(load: Level['load'], samples: readonly Sample[], limits: Limits): Level {
+  const whole = samples.filter(({ failure }) => failure === undefined);
+  const answered = whole.filter(({ arrivedMs }) => arrivedMs.length > 0);
+  const beganMs = samples.reduce(
+    (least, { startedMs }) => Math.min(least, startedMs),
+    Number.POSITIVE_INFINITY,
+  );
+  const endedMs = samples.reduce((most, { endedMs: at }) => Math.max(most, at), Number.NEGATIVE_INFINITY);
+  const seconds = (endedMs - beganMs) / 1000;
+  const outputTokens = sumOf(whole.map(({ numTokens }) => numTokens));
+  return {
+    load,
+    requests: samples.length,
+    failed: samples.length - whole.length,
+    failure: samples.find(({ failure }) => failure !== undefined)?.failure?.message ?? null,
+    seconds,
+    prompt_tokens: sumOf(whole.map(({ numPromptTokens }) => numPromptTokens ?? 0)),
+    output_tokens: outputTokens,
+    output_tokens_per_second: outputTokens / seconds,
+    requests_per_second: whole.length / seconds,
+    goodput_per_second: whole.filter((sample) => isGood(sample, limits)).length / seconds,
+    ttft_ms: distributionOf(answered.map(ttftMs)) ?? null,
+    itl_ms: distributionOf(answered.flatMap(gapsMs)) ?? null,
+    whole_ms: distributionOf(whole.map(({ startedMs, endedMs: at }) => at - startedMs)) ?? null,
+  };
+}
+
+function isGood(sample: Sample, limits: Limits): boolean {
+  const { arrivedMs, numTokens } = sample;
+  if (arrivedMs.length === 0) return false;
+  if (limits.ttftMs !== undefined && ttftMs(sample) > limits.ttftMs) return false;
+  const decodeMs = (arrivedMs.at(-1) ?? 0) - (arrivedMs[0] ?? 0);
+  return limits.itlMs === undefined || numTokens < 2 || decodeMs / (numTokens - 1) <= limits.itlMs;
+}
+
+function ttftMs({ startedMs, arrivedMs }: Sample): number {
+  return (arrivedMs[0] ?? Number.NaN) - startedMs;
+}
+
+function gapsMs({ arrivedMs }: Sample): number[] {
+  return arrivedMs.slice(1).map((atMs, index) => atMs - (arrivedMs[index] ?? atMs));
+}
+
+function sumOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
+}
