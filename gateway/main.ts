@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { benchCommand, benchUsage } from './cli/bench/bench.ts';
 import { chatCommand, chatUsage } from './cli/chat/chat.ts';
+import { detokenizeCommand, detokenizeUsage } from './cli/detokenize.ts';
 import { doctorCommand, doctorUsage } from './cli/doctor.ts';
 import { framesCommand, framesUsage } from './cli/frames.ts';
 import { generateCommand, generateUsage } from './cli/generate.ts';
@@ -9,6 +10,8 @@ import { listCommand, listUsage } from './cli/list.ts';
 import { pullCommand, pullUsage } from './cli/pull.ts';
 import { reporting } from './cli/report.ts';
 import { serveCommand, serveUsage } from './cli/serve.ts';
+import { psCommand, psUsage } from './cli/servers/ps.ts';
+import { stopCommand, stopUsage } from './cli/servers/stop.ts';
 import { requireTextArguments } from './cli/text-input.ts';
 import { tokenizeCommand, tokenizeUsage } from './cli/tokenize.ts';
 import { ExitCode } from './errors/exit-code.ts';
@@ -27,6 +30,8 @@ const commands: Record<string, Command> = {
   generate: { run: generateCommand, usage: generateUsage, help: 'answer prompts without a server' },
   pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },
   list: { run: listCommand, usage: listUsage, help: 'the models that have been fetched' },
+  ps: { run: psCommand, usage: psUsage, help: 'the servers that run here, with model, state and memory' },
+  stop: { run: stopCommand, usage: stopUsage, help: 'end a server, and wait until it is gone' },
   inspect: {
     run: inspectCommand,
     usage: inspectUsage,
@@ -36,6 +41,11 @@ const commands: Record<string, Command> = {
     run: tokenizeCommand,
     usage: tokenizeUsage,
     help: "print the ids of a text in a model's vocabulary",
+  },
+  detokenize: {
+    run: detokenizeCommand,
+    usage: detokenizeUsage,
+    help: 'print the text of token ids',
   },
   bench: {
     run: benchCommand,

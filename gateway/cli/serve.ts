@@ -27,6 +27,7 @@ import { serveOne } from './one-model.ts';
 import { announced, reload, reloadKeys } from './reload.ts';
 import { reporting, tellStderr } from './report.ts';
 import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
+import { announceRun } from './servers/run-folder.ts';
 import type { Serving, ServingEvents } from './serving.ts';
 import { serveSeveral } from './several-models.ts';
 import { curlLine, formatAddress, startupBanner } from './startup-banner.ts';
@@ -193,6 +194,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   about.port = 'port' in address ? address.port : 0;
   place = formatAddress(address);
   curl = curlLine(address, guard.apiKeys !== undefined);
+  // Before anybody hears that it listens.
+  announceRun(address, log);
   console.log(
     `Runnel listens on ${place} and ${about.model === undefined ? `serves ${models.all.length} models` : `loads ${about.model}`}`,
   );

@@ -7,9 +7,13 @@ import { type CatalogueEntry, catalogue } from './catalogue.ts';
 import { HubCache } from './hub/hub-cache.ts';
 import { type HubModel, isHubName, parseHubName } from './hub/hub-file.ts';
 
-/** RUNNEL_CACHE, or ~/.cache/runnel, and in it the folder of models. */
+/** RUNNEL_CACHE, or ~/.cache/runnel. */
+export function cacheFolder(): string {
+  return process.env.RUNNEL_CACHE || join(homedir(), '.cache', 'runnel');
+}
+
 export function modelFolder(): string {
-  return join(process.env.RUNNEL_CACHE || join(homedir(), '.cache', 'runnel'), 'models');
+  return join(cacheFolder(), 'models');
 }
 
 export function cachePath(entry: Pick<CatalogueEntry, 'name'>): string {

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { linkSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { identityOf, isRunning } from './process-identity.ts';
 
 /**
  * A lock between processes: a file that holds the owner's process id and start time. It is linked into place complete,
@@ -16,12 +17,12 @@ const pollMs = 200;
  */
 export async function lockFile(path: string, onWait: (ownerPid: number) => void): Promise<() => void> {
   const own = `${path}.${randomUUID()}`;
-  writeFileSync(own, ownerText(process.pid) ?? `${process.pid} 0`);
+  writeFileSync(own, identityOf(process.pid) ?? `${process.pid} 0`);
   try {
     for (let hasWaited = false; !tryLink(own, path); ) {
       const owner = readOwner(path);
       if (owner === undefined) continue; // given back in between
-      if (!isAlive(owner)) {
+      if (!isRunning(owner)) {
         removeStale(path, own);
         continue;
       }
@@ -48,7 +49,7 @@ function removeStale(path: string, own: string): void {
     throw error;
   }
   const owner = readOwner(moved);
-  if (owner !== undefined && isAlive(owner)) tryLink(moved, path);
+  if (owner !== undefined && isRunning(owner)) tryLink(moved, path);
   rmSync(moved, { force: true });
 }
 
@@ -68,22 +69,6 @@ function readOwner(path: string): string | undefined {
   } catch (error) {
     if (codeOf(error) === 'ENOENT') return undefined;
     throw error;
-  }
-}
-
-/** Whether the process that wrote this is still the one with its id. */
-function isAlive(owner: string): boolean {
-  return owner === ownerText(Number.parseInt(owner, 10));
-}
-
-/** Process id and start time (field 22 of /proc/PID/stat), since ids are used again; undefined if it does not run. */
-function ownerText(pid: number): string | undefined {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    const fieldsAfterName = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
-    return `${pid} ${fieldsAfterName[19]}`;
-  } catch {
-    return undefined;
   }
 }
 

@@ -25,6 +25,7 @@ export const LOG_EVENTS = [
   'model_unloaded',
   'crash_report_failed',
   'recording_not_kept',
+  'run_file_unwritten',
   'log_lines_dropped',
   ...runnerEventNames,
 ] as const;

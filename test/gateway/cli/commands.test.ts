@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { detokenizeCommand } from '../../../gateway/cli/detokenize.ts';
 import { generateCommand } from '../../../gateway/cli/generate.ts';
 import { listCommand } from '../../../gateway/cli/list.ts';
 import { pullCommand } from '../../../gateway/cli/pull.ts';
@@ -47,6 +48,21 @@ test('tokenize reads a file, byte order mark and last line feed included', async
 test('a text may be empty, or look like a flag after --', async () => {
   assert.is((await run(tokenizeCommand, '--model', model, '')).stdout, '[]\n');
   assert.is((await run(tokenizeCommand, '--model', model, '--', '-a')).stdout, '[45,97]\n');
+});
+
+test('detokenize prints the text of ids, or of what tokenize printed, and names an id that is none', async () => {
+  const ids = [tinyId('hello'), 32, 0xc3, 0xa9];
+  const expected = { exitCode: 0, stdout: 'hello é\n', stderr: '' };
+  assert.equal(await run(detokenizeCommand, '--model', model, ...ids.map(String)), expected);
+  assert.equal(await run(detokenizeCommand, '--model', model, JSON.stringify(ids)), expected);
+  const json = await run(detokenizeCommand, '--model', model, '--json', '10');
+  assert.is(json.stdout, '{"text":"\\n"}\n');
+  assert.is((await run(detokenizeCommand, '--model', model, '[]')).stdout, '\n');
+  for (const bad of [[], ['x'], ['1.5'], ['-1'], ['1', '[2]'], ['99999999']]) {
+    const { exitCode, stderr } = await run(detokenizeCommand, '--model', model, '--', ...bad);
+    assert.is(exitCode, 64, bad.join(' '));
+    assert.match(stderr, /^[^\n]+\n$/);
+  }
 });
 
 test('each mistake is one sentence on stderr and its exit code', async () => {

@@ -1,0 +1,93 @@
+/** `runnel ps`: the servers of this user, and what they say of themselves. */
+import { parseArgs } from 'node:util';
+import * as z from 'zod';
+import { RefusedError } from '../../client/refused-error.ts';
+import { Server } from '../../client/server.ts';
+import { ExitCode, UnavailableError } from '../../errors/exit-code.ts';
+import { escapeControls } from '../../system/printable.ts';
+import { runningServers } from '../../system/run-files.ts';
+import { reporting } from '../report.ts';
+import { runFolder } from './run-folder.ts';
+
+/** Of one that does not answer. */
+const SILENCE_MS = 5000;
+
+export function psUsage(): string {
+  return [
+    'Usage: runnel ps [--json]',
+    '',
+    'Lists the servers that this user runs on this machine: process, address, state, model, open requests and memory.',
+    '',
+    '  --json   prints a JSON array of {"pid", "url", "state", "model", "open_requests", "memory_bytes"}',
+    '',
+    'Examples:',
+    '  runnel ps',
+    '  runnel ps --json | grep -o \'"url":"[^"]*"\'',
+  ].join('\n');
+}
+
+const healthSchema = z.object({
+  state: z.string(),
+  model: z.string().nullable(),
+  memory_bytes_used: z.number(),
+  runner: z.object({ open_requests: z.number() }),
+});
+
+interface Row {
+  readonly pid: number;
+  readonly url: string;
+  /** Of /health, or silent. */
+  readonly state: string;
+  readonly model: string | null;
+  readonly open_requests: number | null;
+  readonly memory_bytes: number | null;
+}
+
+/** Returns the exit code. */
+export function psCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const { values } = parseArgs({ args, options: { json: { type: 'boolean', default: false } } });
+    const rows = await Promise.all(runningServers(runFolder()).map(({ pid, url }) => rowOf(pid, url)));
+    process.stdout.write(values.json ? `${JSON.stringify(rows)}\n` : tableOf(rows));
+    return ExitCode.ok;
+  });
+}
+
+async function rowOf(pid: number, url: string): Promise<Row> {
+  const server = new Server({ url, key: undefined, silenceMs: SILENCE_MS });
+  try {
+    const health = healthSchema.parse(await server.get('/health'));
+    const { state, model, runner, memory_bytes_used: memory_bytes } = health;
+    return { pid, url, state, model, open_requests: runner.open_requests, memory_bytes };
+  } catch (error) {
+    const isExpected = error instanceof UnavailableError || error instanceof RefusedError;
+    if (!isExpected && !(error instanceof z.ZodError)) throw error;
+    return { pid, url, state: 'silent', model: null, open_requests: null, memory_bytes: null };
+  } finally {
+    server.close();
+  }
+}
+
+function tableOf(rows: readonly Row[]): string {
+  const cells = rows.map(({ pid, url, state, model, open_requests, memory_bytes }) => [
+    String(pid),
+    escapeControls(url),
+    escapeControls(state),
+    escapeControls(model ?? '-'),
+    open_requests === null ? '-' : String(open_requests),
+    memory_bytes === null ? '-' : `${(memory_bytes / 1e6).toFixed(1)} MB`,
+  ]);
+  const table = [['PID', 'URL', 'STATE', 'MODEL', 'OPEN', 'MEMORY'], ...cells];
+  const widths = (table[0] ?? []).map((_, column) =>
+    Math.max(...table.map((row) => row[column]?.length ?? 0)),
+  );
+  return table
+    .map(
+      (row) =>
+        `${row
+          .map((text, column) => text.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('');
+}

@@ -1,0 +1,91 @@
+/** `runnel stop`: ends a server of this user, and waits until it is gone. */
+import { setTimeout as elapsed } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
+import { identityOf } from '../../system/process-identity.ts';
+import { type RunningServer, runningServers } from '../../system/run-files.ts';
+import { reporting } from '../report.ts';
+import { runFolder } from './run-folder.ts';
+
+const POLL_MS = 50;
+const DEFAULT_TIMEOUT_SEC = 60;
+
+export function stopUsage(): string {
+  return [
+    'Usage: runnel stop [--url URL | --pid PID] [--timeout-sec N]',
+    '',
+    'Ends a server that this user runs on this machine, as SIGTERM does: what is open is answered first. Waits until it is',
+    'gone. Without --url and --pid there must be one server alone; `runnel ps` lists them.',
+    '',
+    '  --url URL          where it listens, as `runnel ps` shows it',
+    '  --pid PID          its process',
+    `  --timeout-sec N    how long to wait (default ${DEFAULT_TIMEOUT_SEC})`,
+    '  --json             prints {"pid", "url"} of what was stopped',
+    '',
+    'Examples:',
+    '  runnel stop',
+    '  runnel stop --url http://127.0.0.1:8080',
+  ].join('\n');
+}
+
+/** Returns the exit code. */
+export function stopCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const { values } = parseArgs({
+      args,
+      options: {
+        url: { type: 'string' },
+        pid: { type: 'string' },
+        'timeout-sec': { type: 'string', default: String(DEFAULT_TIMEOUT_SEC) },
+        json: { type: 'boolean', default: false },
+      },
+    });
+    const timeout = values['timeout-sec'];
+    if (!/^\d{1,6}$/.test(timeout))
+      throw new UsageError(`--timeout-sec must be a whole number, got ${timeout}.`);
+    const server = chosen(runningServers(runFolder()), values.url, values.pid);
+    await end(server, Number(timeout) * 1000);
+    process.stdout.write(
+      values.json ? `${JSON.stringify(server)}\n` : `${server.pid} at ${server.url} has ended.\n`,
+    );
+    return ExitCode.ok;
+  });
+}
+
+function chosen(
+  servers: readonly RunningServer[],
+  url: string | undefined,
+  pid: string | undefined,
+): RunningServer {
+  if (url !== undefined && pid !== undefined) throw new UsageError('stop takes --url or --pid, not both.');
+  const meant = servers.filter(
+    (server) =>
+      (url === undefined || server.url === url) && (pid === undefined || String(server.pid) === pid),
+  );
+  const [server] = meant;
+  const name = url ?? (pid === undefined ? undefined : `process ${pid}`);
+  if (server === undefined)
+    throw new UnavailableError(
+      name === undefined ? 'No server of this user runs.' : `No server of this user is ${name}.`,
+    );
+  if (meant.length === 1) return server;
+  const list = meant.map((each) => `${each.pid} at ${each.url}`).join(', ');
+  throw new UsageError(`Several servers run: ${list}. --pid says which.`);
+}
+
+async function end({ pid, url }: RunningServer, timeoutMs: number): Promise<void> {
+  const identity = identityOf(pid);
+  try {
+    process.kill(pid, 'SIGTERM');
+  } catch (error) {
+    // It was gone before.
+    if ((error as NodeJS.ErrnoException).code === 'ESRCH') return;
+    throw error;
+  }
+  const deadline = performance.now() + timeoutMs;
+  while (identity !== undefined && identityOf(pid) === identity) {
+    if (performance.now() > deadline)
+      throw new UnavailableError(`${pid} at ${url} has been told to end, and still answers what is open.`);
+    await elapsed(POLL_MS);
+  }
+}

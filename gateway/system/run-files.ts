@@ -1,0 +1,58 @@
+import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import * as z from 'zod';
+import { identityOf, isRunning } from './process-identity.ts';
+
+/** A file for each server that runs, by which the commands of the same user find it. */
+
+/** Of one folder; more are not looked at. */
+const MAX_RUN_FILES = 1000;
+
+const runSchema = z.object({ identity: z.string(), url: z.string() });
+
+export interface RunningServer {
+  readonly pid: number;
+  /** As --url takes it. */
+  readonly url: string;
+}
+
+/** Writes this process's file (mode 0600), removes it when the process exits, and those of dead ones now. Throws the system's errors. */
+export function writeRunFile(folder: string, url: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  for (const name of namesIn(folder))
+    if (readRun(folder, name) === undefined) rmSync(join(folder, name), { force: true });
+  const path = join(folder, `${process.pid}.json`);
+  const unfinished = `${path}.part`;
+  writeFileSync(unfinished, JSON.stringify({ identity: identityOf(process.pid), url }), { mode: 0o600 });
+  renameSync(unfinished, path);
+  process.on('exit', () => rmSync(path, { force: true }));
+}
+
+/** By process id. Those of dead processes, and what is no such file, are left out. */
+export function runningServers(folder: string): RunningServer[] {
+  const servers = namesIn(folder).flatMap((name) => readRun(folder, name) ?? []);
+  return servers.sort((a, b) => a.pid - b.pid);
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+      .filter((name) => /^\d+\.json$/.test(name))
+      .slice(0, MAX_RUN_FILES);
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
+/** Undefined unless its process runs. */
+function readRun(folder: string, name: string): RunningServer | undefined {
+  try {
+    const { identity, url } = runSchema.parse(JSON.parse(readFileSync(join(folder, name), 'utf8')));
+    const pid = Number.parseInt(name, 10);
+    return Number.parseInt(identity, 10) === pid && isRunning(identity) ? { pid, url } : undefined;
+  } catch {
+    // Removed meanwhile, or written by nobody who belongs here.
+    return undefined;
+  }
+}
