@@ -50,6 +50,11 @@ export function sideBySide(sanitized: string): readonly AdmissionGate[] {
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/gateway/runner/supervision/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),
     testFile('test/e2e/playground.test.ts', {}, { 'walks of the playground': 7 }),
+    testFile(
+      'test/e2e/structured-output.test.ts',
+      { SCHEMAS: 300, SCHEMA_KILLS: 50 },
+      { schemas: 300, 'kills in': 50 },
+    ),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
     testFile('test/gateway/api/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
     testFile('test/gateway/server/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),

@@ -183,13 +183,21 @@ function countCodePoints(value: string): number {
   return count;
 }
 
-/** Drops members that are null, at every depth: on the wire null means absent. */
-export function withoutNulls(value: unknown): unknown {
+/**
+ * Drops members that are null, at every depth: on the wire null means absent. Of members at these places, such as `a.b`, all is
+ * kept.
+ */
+export function withoutNulls(value: unknown, verbatim: readonly string[] = [], place = ''): unknown {
   // Lists of ids may have half a million, and nothing to drop.
-  if (Array.isArray(value)) return value.some(isObject) ? value.map(withoutNulls) : value;
+  if (Array.isArray(value)) return value.some(isObject) ? value.map((item) => withoutNulls(item)) : value;
   if (!isPlainObject(value)) return value;
   const present = Object.entries(value).filter(([, member]) => member !== null);
-  return Object.fromEntries(present.map(([name, member]) => [name, withoutNulls(member)]));
+  return Object.fromEntries(
+    present.map(([name, member]) => {
+      const inner = verbatim.length === 0 ? '' : place + name;
+      return [name, verbatim.includes(inner) ? member : withoutNulls(member, verbatim, `${inner}.`)];
+    }),
+  );
 }
 
 function isObject(value: unknown): value is object {
@@ -201,9 +209,13 @@ function isPlainObject(value: unknown): value is object {
   return isObject(value) && !ArrayBuffer.isView(value);
 }
 
-/** The body as the schema describes it, or a 400 that lists every field at fault. */
-export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
-  const parsed = schema.safeParse(withoutNulls(body), { reportInput: true });
+/** The body as the schema describes it, or a 400 that lists every field at fault. verbatim: see withoutNulls. */
+export function parseBody<T extends z.ZodType>(
+  schema: T,
+  body: unknown,
+  verbatim: readonly string[] = [],
+): z.output<T> {
+  const parsed = schema.safeParse(withoutNulls(body, verbatim), { reportInput: true });
   if (parsed.success) return parsed.data;
   const all = fieldErrors(parsed.error, MAX_LISTED_ERRORS + 1);
   const errors = all.slice(0, MAX_LISTED_ERRORS);

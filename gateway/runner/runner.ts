@@ -2,7 +2,9 @@
  * What the rest of the gateway knows of a runner: ask for tokens, hear of them in batches, see how it is. The supervisor
  * is the real one; tests pass a fake. Crashes do not show here: a stream pauses and goes on.
  */
+
 import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
+import type { VocabularyFrames } from './protocol/vocabulary-frames.ts';
 
 /** Sampling parameters as the runner applies them; ranges are proto/runner.proto's. */
 export interface SamplingParams {
@@ -42,6 +44,9 @@ export const neutralSampling: Omit<SamplingParams, 'seed'> = {
 
 export type GrammarKind = 'json_schema' | 'json_object' | 'regex' | 'ebnf' | 'structural_tag';
 
+/** Of Grammar.source, in UTF-8. */
+export const maxGrammarBytes = 2 ** 18;
+
 /** All that an answer may be; docs/structured-output.md says in which languages. */
 export interface Grammar {
   readonly kind: GrammarKind;
@@ -68,8 +73,10 @@ export interface GenerateRequest {
   readonly promptLogprobs?: number;
   /** What was computed for a prompt is shared only among requests with the same salt: at most 32 bytes. */
   readonly cacheSalt: Uint8Array;
-  /** With one, stopIds are not empty, and the runner has the vocabulary; absent: the answer may be anything. */
+  /** With one, stopIds are not empty, and vocabulary is there; absent: the answer may be anything. */
   readonly grammar?: Grammar;
+  /** How the model's tokens are spelled: each runner is told before its first grammar. */
+  readonly vocabulary?: VocabularyFrames;
   /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
 }

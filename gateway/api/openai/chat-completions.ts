@@ -18,6 +18,7 @@ import { answerCompletion, modelWish } from './answer-completion.ts';
 import { chatFormat } from './chat-format.ts';
 import { ignoredByChat, parseChatRequest } from './chat-request.ts';
 import { generateRequests } from './generate-requests.ts';
+import { structureOf } from './grammar-fields.ts';
 import { tellIgnored } from './inert-fields.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
@@ -31,6 +32,7 @@ export function chatRoutes(deps: AppDeps): Hono {
     return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
+      const structure = await structureOf(request, model, stopIds);
       const messages = request.messages.map(({ role, content }): ChatMessage => {
         return { role: role === 'developer' ? 'system' : role, content };
       });
@@ -44,6 +46,7 @@ export function chatRoutes(deps: AppDeps): Hono {
         minTokens: request.min_tokens,
         stopIds,
         cacheSalt: cacheSalt(c),
+        ...structure,
         ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
       });
       return answerCompletion(c, deps, {

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import * as fields from '../fields.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { chatMessage, ignoredInMessages } from './chat-message.ts';
+import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { chatInert, inert } from './inert-fields.ts';
 import { ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
 
@@ -26,6 +27,7 @@ export const chatFields = {
 const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   const { logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
   refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
+  checkGrammar(ctx, request);
   const isSecond = max_completion_tokens !== undefined && max_tokens !== undefined;
   refuseIgnored(
     ctx,
@@ -42,7 +44,7 @@ export type ChatRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseChatRequest(body: unknown): ChatRequest {
-  return fields.parseBody(schema, body);
+  return fields.parseBody(schema, body, verbatimSchemas);
 }
 
 /** Names of what was sent and not looked at, each once. */

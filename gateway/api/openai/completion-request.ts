@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
 import { checkMinTokens } from '../token-constraints.ts';
+import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { completionInert, inert } from './inert-fields.ts';
 import { prompts } from './prompts.ts';
 import { ignoredByBoth, MAX_TOKENS, refuseIgnored, sharedFields, UNLIMITED } from './shared-fields.ts';
@@ -33,6 +34,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
     fields.violated(ctx, rule, 'max_tokens must be at least 1, unless echo is true (got 0)', ['max_tokens']);
   }
   checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
+  checkGrammar(ctx, request);
   refuseIgnored(
     ctx,
     best_of !== undefined && n > 1,
@@ -51,7 +53,7 @@ export type CompletionRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseCompletionRequest(body: unknown): CompletionRequest {
-  return fields.parseBody(schema, body);
+  return fields.parseBody(schema, body, verbatimSchemas);
 }
 
 /** Names of what was sent and not looked at. */

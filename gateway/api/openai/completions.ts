@@ -12,6 +12,7 @@ import { answerCompletion, modelWish } from './answer-completion.ts';
 import { completionFormat } from './completion-format.ts';
 import { ignoredByCompletions, parseCompletionRequest } from './completion-request.ts';
 import { generateRequests } from './generate-requests.ts';
+import { structureOf } from './grammar-fields.ts';
 import { tellIgnored } from './inert-fields.ts';
 import type { Prompt } from './prompts.ts';
 
@@ -26,6 +27,7 @@ export function completionRoutes(deps: AppDeps): Hono {
     return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
+      const structure = await structureOf(request, model, stopIds);
       const seed = request.seed ?? randomSeed();
       const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
       const prompts = await cooperativeScheduler.run(
@@ -43,6 +45,7 @@ export function completionRoutes(deps: AppDeps): Hono {
           minTokens: request.min_tokens,
           stopIds,
           cacheSalt: cacheSalt(c),
+          ...structure,
           ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
           ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),
         }),

@@ -3,6 +3,7 @@ import { shown } from '../../errors/shown.ts';
 import * as fields from '../fields.ts';
 import { violated } from '../fields.ts';
 import { tokenConstraints } from '../token-constraints.ts';
+import { grammarFields } from './grammar-fields.ts';
 import { type InertFields, ignoredIn, inert, streamOptionsInert } from './inert-fields.ts';
 
 /** Fields that chat completions and completions share. */
@@ -33,6 +34,7 @@ export const sharedFields = {
   logit_bias: logitBias('logit_bias').default(new Map()),
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,
+  ...grammarFields,
   stop: z
     .preprocess(
       (value) => (typeof value === 'string' ? (value === '' ? [] : [value]) : value),

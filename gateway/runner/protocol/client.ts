@@ -22,6 +22,7 @@ import {
 import { NoticeRate } from './notice-rate.ts';
 import { ProtocolError } from './protocol-error.ts';
 import { schedulerCounters } from './scheduler-stats.ts';
+import type { VocabularyFrames } from './vocabulary-frames.ts';
 import { decodeFromRunner, encodeToRunner } from './wire.ts';
 
 const maxRequestId = 2 ** 32 - 1;
@@ -85,6 +86,7 @@ export class RunnerClient {
   readonly #requests = new Map<number, SentRequest>();
   #phase: Phase = 'unknown';
   #ready: Ready | undefined;
+  #hasVocabulary = false;
   #lastStep = 0;
   #lastRequestId = 0;
   #numCancelled = 0;
@@ -141,11 +143,15 @@ export class RunnerClient {
     return this.#numericsId;
   }
 
-  /** Sends a request and returns the id it got. After Ready only. RangeError if a value does not fit its field. */
-  generate(request: Omit<Generate, 'requestId'>, sink: RequestSink): number {
+  /**
+   * Sends a request and returns the id it got. After Ready only. RangeError if a value does not fit its field. vocabulary: the
+   * model's, with a grammar; it goes before the first of them.
+   */
+  generate(request: Omit<Generate, 'requestId'>, sink: RequestSink, vocabulary?: VocabularyFrames): number {
     const ready = this.#readyOf('generate');
     const generate = { ...request, requestId: this.#lastRequestId + 1 };
     const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
+    if (generate.grammar !== undefined) this.#requireVocabulary(vocabulary, ready);
     this.#lastRequestId = generate.requestId;
     this.#numEmptySteps = 0;
     this.#requests.set(generate.requestId, {
@@ -161,6 +167,18 @@ export class RunnerClient {
       this.#close(new ProtocolError('order', 'All request ids of this runner are used up.'));
     }
     return generate.requestId;
+  }
+
+  #requireVocabulary(vocabulary: VocabularyFrames | undefined, { vocabSize }: Ready): void {
+    if (this.#hasVocabulary) return;
+    if (vocabulary === undefined) throw new RangeError('A grammar needs the spellings of the vocabulary.');
+    const { numTokens, frames } = vocabulary;
+    if (numTokens > vocabSize)
+      throw new RangeError(
+        `The vocabulary has ${numTokens} spellings, and the runner draws from ${vocabSize} tokens.`,
+      );
+    this.#hasVocabulary = true;
+    for (const [index, frame] of frames.entries()) this.#writer.send(`vocabulary ${index}`, frame);
   }
 
   /** Ends a request; its sink hears nothing more. Does nothing for one that has ended. */

@@ -3,7 +3,13 @@
  * checks every limit that shows in one message alone; client.ts checks what needs memory.
  */
 import { Reader } from 'protobufjs/minimal.js';
-import type { FirstOutput, Grammar, GrammarKind, TokenLogprobs } from '../runner.ts';
+import {
+  type FirstOutput,
+  type Grammar,
+  type GrammarKind,
+  maxGrammarBytes,
+  type TokenLogprobs,
+} from '../runner.ts';
 import { atLeast, check, counter, known, text, u32, u64 } from './message-fields.ts';
 import {
   type Failure,
@@ -36,7 +42,6 @@ const maxOutputTokens = 64;
 const maxTopLogprobs = 20;
 const maxPromptLogprobs = 256;
 const maxSaltBytes = 32;
-const maxGrammarBytes = 2 ** 18;
 const maxVocabSize = 2 ** 24;
 const maxSentenceBytes = 4096;
 

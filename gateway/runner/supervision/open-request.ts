@@ -79,7 +79,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     try {
       this.#sent = {
         client,
-        requestId: client.generate(this.#state.toGenerate(isIsolationRun), this),
+        requestId: client.generate(this.#state.toGenerate(isIsolationRun), this, this.request.vocabulary),
         isIsolationRun,
       };
     } catch (error) {

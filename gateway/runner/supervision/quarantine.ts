@@ -71,6 +71,7 @@ export function fingerprintOf(request: GenerateRequest): string {
     modelIdentity: _model,
     deadlineMs: _deadline,
     cacheSalt: _salt,
+    vocabulary: _spellings,
     sampling,
     ...asked
   } = request;

@@ -28,7 +28,7 @@ const CANDIDATES: readonly unknown[] = [
   ...[-1, 0, 0.25, 0.5, 1, 1.5, 2, 3, 8, 20, 200],
   ...[true, false, ...STRINGS],
   ...[[], STRINGS, [1, 2], [[1, 2], [3]], [{ role: 'user', content: 'other' }]],
-  ...[{ 5: 1.5 }, { include_usage: true }],
+  ...[{ 5: 1.5 }, { include_usage: true }, { type: 'json_object' }, { regex: 'bc' }],
 ];
 
 /** For fields that nothing obeys. */

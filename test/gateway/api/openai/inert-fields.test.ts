@@ -224,7 +224,7 @@ test('what would change an answer is refused by its place, as unsupported and no
       'stream_options.include_obfuscation',
       'false',
     ],
-    [{ response_format: { type: 'json_object' } }, 'response_format', '{"type":"text"}'],
+    [{ tool_choice: 'required' }, 'tool_choice', '"none"'],
     [{ web_search_options: {} }, 'web_search_options', 'leave it out'],
   ];
   for (const [body, field, words] of cases) {

@@ -4,6 +4,8 @@ import * as assert from 'uvu/assert';
 import { maxNeedlessSteps } from '../../../../gateway/runner/protocol/client.ts';
 import { maxNoticesAtOnce } from '../../../../gateway/runner/protocol/notice-rate.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
+import { vocabularyFrames } from '../../../../gateway/runner/protocol/vocabulary-frames.ts';
+import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
 import {
   connect,
   connectAndAsk,
@@ -105,6 +107,31 @@ client('takes masked ids where they are allowed', () => {
   const { say, sink, requestId } = connectAndAsk({ ...masks([7, 99], [8]), minTokens: 1 });
   say(step(1, { requestId, tokenIds: [7, 99], finishReason: finishStop }));
   assert.is(sink.outputs.length, 1);
+});
+
+client('tells the vocabulary once, before the first grammar, and a new runner again', () => {
+  const grammar = { kind: 'regex', source: 'a', strict: false } as const;
+  const spelling = () => Buffer.alloc(2 ** 12, 97);
+  const vocabulary = finish(vocabularyFrames(100, spelling));
+  for (const _runner of [1, 2]) {
+    const { client: connection, say, heard } = connect();
+    say(hello, ready);
+    connection.generate(request, sinkOf(), vocabulary);
+    connection.generate({ ...request, grammar }, sinkOf(), vocabulary);
+    connection.generate({ ...request, grammar }, sinkOf(), vocabulary);
+    assert.equal(heard, ['generate 1', 'vocabulary 0', 'vocabulary 64', 'generate 2', 'generate 3']);
+  }
+});
+
+client('refuses a grammar without the vocabulary that belongs to the runner', () => {
+  const grammar = { kind: 'regex', source: 'a', strict: false } as const;
+  const { client: connection, say, heard } = connect();
+  say(hello, ready);
+  assert.throws(() => connection.generate({ ...request, grammar }, sinkOf()), /needs the spellings/);
+  const larger = finish(vocabularyFrames(101, () => new Uint8Array()));
+  const ask = () => connection.generate({ ...request, grammar }, sinkOf(), larger);
+  assert.throws(ask, /has 101 spellings, and the runner draws from 100 tokens/);
+  assert.equal(heard, []);
 });
 
 client('tells statistics as long as the runner speaks', () => {

@@ -1,0 +1,199 @@
+import * as z from 'zod';
+import { ApiError } from '../../errors/api-error.ts';
+import { spellingsOf } from '../../generation/spellings.ts';
+import type { Model } from '../../models/model.ts';
+import { type GenerateRequest, type Grammar, maxGrammarBytes } from '../../runner/runner.ts';
+import { got } from '../field-errors.ts';
+import { violated } from '../fields.ts';
+import { JsonFault, parseLosslessJson } from '../json-parser.ts';
+import { jsonText } from '../json-text.ts';
+
+/**
+ * Fields that say all that an answer may be (docs/structured-output.md): OpenAI's response_format, and what vLLM has beside it.
+ * Each becomes the grammar that a runner follows. Whether it compiles is the runner's to say.
+ */
+
+const MAX_CHOICES = 1024;
+
+type Context = Pick<z.RefinementCtx, 'addIssue'>;
+
+/** In these, null is a value like any other. */
+export const verbatimSchemas = [
+  'response_format.json_schema.schema',
+  'guided_json',
+  'structured_outputs.json',
+] as const;
+
+/** Reports a source that is too long. */
+function grammar(ctx: Context, name: string, parts: Omit<Grammar, 'strict'> & { strict?: boolean }): Grammar {
+  const numBytes = Buffer.byteLength(parts.source);
+  if (numBytes > maxGrammarBytes) {
+    const rule = { constraint: `max_bytes(${maxGrammarBytes})`, value: String(numBytes) };
+    violated(ctx, rule, `${name} must have at most ${maxGrammarBytes} bytes as a grammar (got ${numBytes})`);
+  }
+  return { strict: false, ...parts };
+}
+
+/** A JSON Schema as text: an object, or the text itself. */
+function schemaText(ctx: Context, name: string, value: unknown): string {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) return jsonText(value);
+  if (typeof value !== 'string') {
+    const constraint = value === undefined ? 'required' : 'type';
+    const sentence =
+      value === undefined
+        ? `${name} is required`
+        : `${name} must be a JSON Schema: an object, or its text (got ${got(value, 'object')})`;
+    violated(ctx, { constraint }, sentence);
+    return '';
+  }
+  try {
+    parseLosslessJson(value);
+  } catch (error) {
+    if (!(error instanceof JsonFault)) throw error;
+    violated(ctx, { constraint: 'json' }, `${name} must be JSON where it is a string`);
+  }
+  return value;
+}
+
+function jsonField(name: string) {
+  return z
+    .unknown()
+    .transform((value, ctx) =>
+      grammar(ctx, name, { kind: 'json_schema', source: schemaText(ctx, name, value), strict: true }),
+    )
+    .optional();
+}
+
+function textField(name: string, kind: 'regex' | 'ebnf') {
+  return z
+    .string()
+    .transform((source, ctx) => {
+      if (source === '') violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
+      return grammar(ctx, name, { kind, source });
+    })
+    .optional();
+}
+
+function choiceField(name: string) {
+  return z
+    .array(z.string())
+    .transform((choices, ctx) => {
+      if (choices.length === 0 || choices.includes(''))
+        violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty, and neither must a choice`);
+      if (choices.length > MAX_CHOICES) {
+        const rule = { constraint: `max_count(${MAX_CHOICES})`, value: String(choices.length) };
+        violated(ctx, rule, `${name} must have at most ${MAX_CHOICES} choices (got ${choices.length})`);
+      }
+      const source = `root ::= ${choices.map(literal).join(' | ')}`;
+      return grammar(ctx, name, { kind: 'ebnf', source });
+    })
+    .optional();
+}
+
+/** As EBNF has text. */
+function literal(text: string): string {
+  const escaped = text.replace(/["\\]|\p{Cc}/gu, (char) =>
+    char === '"' || char === '\\' ? `\\${char}` : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
+  return `"${escaped}"`;
+}
+
+const responseFormat = z
+  .strictObject({
+    type: z.enum(['text', 'json_object', 'json_schema']),
+    json_schema: z
+      .strictObject({
+        name: z.string().optional(),
+        description: z.string().optional(),
+        schema: z.unknown(),
+        strict: z.boolean().default(false),
+      })
+      .optional(),
+  })
+  .transform(({ type, json_schema }, ctx): Grammar | undefined => {
+    const name = 'response_format.json_schema';
+    if (json_schema !== undefined && type !== 'json_schema')
+      violated(ctx, { constraint: 'exclusive' }, `${name} needs the type json_schema (got ${type})`, [
+        'json_schema',
+      ]);
+    if (type === 'text') return undefined;
+    if (type === 'json_object') return grammar(ctx, name, { kind: 'json_object', source: '' });
+    if (json_schema === undefined) {
+      violated(ctx, { constraint: 'required' }, `${name} is required with the type json_schema`, [
+        'json_schema',
+      ]);
+      return z.NEVER;
+    }
+    const { schema, strict } = json_schema;
+    const source = schemaText(ctx, `${name}.schema`, schema);
+    return grammar(ctx, `${name}.schema`, { kind: 'json_schema', source, strict });
+  })
+  .optional();
+
+const structuredOutputs = z
+  .strictObject({
+    json: jsonField('structured_outputs.json'),
+    regex: textField('structured_outputs.regex', 'regex'),
+    choice: choiceField('structured_outputs.choice'),
+    grammar: textField('structured_outputs.grammar', 'ebnf'),
+  })
+  .transform((ways, ctx): Grammar => {
+    const [first, second] = Object.entries(ways).filter(([, way]) => way !== undefined);
+    if (first === undefined || second !== undefined) {
+      const sentence = 'structured_outputs must have one of json, regex, choice and grammar';
+      violated(ctx, { constraint: 'exclusive' }, sentence);
+      return z.NEVER;
+    }
+    return first[1] as Grammar;
+  })
+  .optional();
+
+export const grammarFields = {
+  response_format: responseFormat,
+  guided_json: jsonField('guided_json'),
+  guided_regex: textField('guided_regex', 'regex'),
+  guided_choice: choiceField('guided_choice'),
+  guided_grammar: textField('guided_grammar', 'ebnf'),
+  structured_outputs: structuredOutputs,
+};
+
+type GrammarFields = z.output<z.ZodObject<typeof grammarFields>>;
+
+const names = Object.keys(grammarFields) as (keyof GrammarFields)[];
+
+/** Rules across fields. */
+export function checkGrammar(
+  ctx: Context,
+  request: GrammarFields & { readonly allowed_token_ids: readonly number[] },
+): void {
+  const [first, second] = names.filter((name) => request[name] !== undefined);
+  if (first === undefined) return;
+  const excluded = [second, request.allowed_token_ids.length > 0 ? 'allowed_token_ids' : undefined];
+  for (const name of excluded) {
+    if (name === undefined) continue;
+    const sentence = `${name} and ${first} exclude each other; send one of them`;
+    violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
+  }
+}
+
+/** What a runner needs to know of it. 400 where the model cannot follow a grammar. */
+export async function structureOf(
+  request: GrammarFields,
+  { id, tokenizer }: Pick<Model, 'id' | 'tokenizer'>,
+  stopIds: readonly number[],
+): Promise<Pick<GenerateRequest, 'grammar' | 'vocabulary'>> {
+  const name = names.find((each) => request[each] !== undefined);
+  const grammar = name && request[name];
+  if (name === undefined || grammar === undefined) return {};
+  if (stopIds.length === 0) {
+    const message = `${name} needs a token that ends the answer, and the model "${id}" has none; name one in stop_token_ids.`;
+    throw new ApiError({ status: 400, code: 'invalid_request', message, param: name });
+  }
+  try {
+    return { grammar, vocabulary: await spellingsOf(tokenizer) };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    const message = `${name} cannot be followed with this model: ${error.message}`;
+    throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: name, cause: error });
+  }
+}

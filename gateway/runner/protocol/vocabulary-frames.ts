@@ -1,0 +1,61 @@
+/**
+ * How the tokens of a model are spelled, as the frames that tell it to a runner (docs/protocol.md, "Grammars"). They are made
+ * once for a model, and sent to each of its runners that gets a grammar.
+ */
+import type { Task } from '../../system/cooperative-scheduler.ts';
+import { encodeFrame, maxBytesToRunner } from './frame.ts';
+import { encodeToRunner } from './wire.ts';
+
+/** A token of more is told without a spelling: no grammar draws it. */
+export const maxSpellingBytes = 4096;
+/** Of all spellings. */
+export const maxVocabularyBytes = 2 ** 25;
+/** What one frame tells: making it takes about a millisecond. */
+const maxFrameTokens = 8192;
+const maxFrameSpellingBytes = 2 ** 18;
+
+export interface VocabularyFrames {
+  readonly numTokens: number;
+  /** In the order in which they are sent. */
+  readonly frames: readonly Uint8Array[];
+}
+
+/**
+ * spelling: the bytes that each id below numTokens adds to a text, none for a control token. RangeError if all of them
+ * together are more than a runner takes.
+ */
+export function* vocabularyFrames(
+  numTokens: number,
+  spelling: (id: number) => Uint8Array,
+): Task<VocabularyFrames> {
+  const told = (id: number): Uint8Array => {
+    const bytes = spelling(id);
+    return bytes.length > maxSpellingBytes ? bytes.subarray(0, 0) : bytes;
+  };
+  let numBytes = 0;
+  for (let id = 0; id < numTokens; id++) {
+    numBytes += told(id).length;
+    if (id % maxFrameTokens === maxFrameTokens - 1) yield;
+  }
+  if (numBytes > maxVocabularyBytes) {
+    const what = `The tokens of the model are spelled with ${numBytes} bytes`;
+    throw new RangeError(`${what}; a runner takes ${maxVocabularyBytes} for grammars.`);
+  }
+  const frames: Uint8Array[] = [];
+  for (let firstId = 0; firstId < numTokens; ) {
+    const parts: Uint8Array[] = [];
+    let size = 0;
+    for (let id = firstId; id < numTokens && parts.length < maxFrameTokens; id++) {
+      const bytes = told(id);
+      if (size + bytes.length > maxFrameSpellingBytes) break;
+      parts.push(bytes);
+      size += bytes.length;
+    }
+    const lengths = parts.map(({ length }) => length);
+    const part = { numTokens, numBytes, firstId, lengths, spellings: Buffer.concat(parts, size) };
+    frames.push(encodeFrame(encodeToRunner({ type: 'vocabulary', ...part }), maxBytesToRunner));
+    firstId += parts.length;
+    yield;
+  }
+  return { numTokens, frames };
+}

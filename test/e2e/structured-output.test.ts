@@ -1,0 +1,143 @@
+import { basename } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { inParallel } from '../fixtures/in-parallel.ts';
+import { type DescribedSchema, randomSchema } from '../fixtures/json-schemas.ts';
+import { Random } from '../fixtures/random.ts';
+import { readEvents } from '../fixtures/sse.ts';
+
+/** Answers have the form that was asked for, by the model as it is, and a runner that is killed within one changes nothing. */
+
+const NUM_SCHEMAS = Number(process.env.RUNNEL_TEST_SCHEMAS ?? 12);
+const NUM_KILLS = Number(process.env.RUNNEL_TEST_SCHEMA_KILLS ?? 2);
+const SEED = Number(process.env.RUNNEL_TEST_SEED ?? Date.now() % 1_000_000);
+const CHAT = '/v1/chat/completions';
+/** More than the longest answer that a schema allows. */
+const MAX_TOKENS = 1500;
+
+let gateway: Gateway;
+const test = suite('structured output');
+
+test.before(async () => {
+  gateway = await (await Gateway.start(DEFAULT_MODEL)).ready();
+});
+test.after(async () => {
+  await gateway.stop();
+});
+
+const question = { messages: [{ role: 'user', content: 'Describe a cat.' }] };
+const base = { model: basename(DEFAULT_MODEL, '.gguf'), seed: 7, max_tokens: MAX_TOKENS };
+
+interface Whole {
+  readonly choices: readonly [
+    { readonly message: { readonly content: string }; readonly finish_reason: string },
+  ];
+}
+
+async function ask(fields: object): Promise<string> {
+  const response = await gateway.post(CHAT, { ...base, ...question, ...fields });
+  const body = await response.text();
+  assert.is(response.status, 200, body);
+  const [{ message, finish_reason }] = (JSON.parse(body) as Whole).choices;
+  assert.is(finish_reason, 'stop', message.content);
+  return message.content;
+}
+
+interface Chunk {
+  readonly choices: readonly { readonly delta: { readonly content?: string } }[];
+  readonly error?: unknown;
+}
+
+/** onText: is told of all that has come, each time that more does. */
+async function askStreamed(fields: object, onText: (text: string) => Promise<void>): Promise<string> {
+  const response = await gateway.post(CHAT, { ...base, ...question, ...fields, stream: true });
+  assert.is(response.status, 200);
+  let text = '';
+  for await (const { data } of readEvents(response)) {
+    if (data === '[DONE]') continue;
+    const { choices, error } = JSON.parse(data) as Chunk;
+    assert.is(error, undefined, data);
+    text += choices[0]?.delta.content ?? '';
+    await onText(text);
+  }
+  return text;
+}
+
+function formatOf(schema: object): object {
+  return { response_format: { type: 'json_schema', json_schema: { name: 'cat', schema, strict: true } } };
+}
+
+async function kill(): Promise<void> {
+  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'A runner to kill');
+  assert.ok(runner.pid !== null);
+  process.kill(runner.pid, 'SIGKILL');
+  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
+}
+
+test('a choice, a regular expression and a grammar give what they allow', async () => {
+  const choices = ['a "quoted" \\ word\n', 'ü🐈\u0001x'];
+  assert.ok(choices.includes(await ask({ guided_choice: choices })));
+  assert.is(await ask({ structured_outputs: { choice: choices.slice(1) } }), choices[1]);
+  assert.match(await ask({ guided_regex: '[0-9]{3}-[a-c]{2,4}' }), /^[0-9]{3}-[a-c]{2,4}$/);
+  const grammar = 'root ::= "My " animal " is " [a-z]{3,9} "."\nanimal ::= "cat" | "dog"';
+  assert.match(await ask({ guided_grammar: grammar }), /^My (cat|dog) is [a-z]{3,9}\.$/);
+  const body = { ...base, prompt: 'A cat is', guided_regex: ' (big|small)', logprobs: 1 };
+  const response = await gateway.post('/v1/completions', body);
+  const { choices: texts } = (await response.json()) as { choices: { text: string }[] };
+  assert.match(texts[0]?.text ?? '', /^ (big|small)$/);
+});
+
+test('any JSON object, and a stream of one', async () => {
+  const fields = { response_format: { type: 'json_object' } };
+  const whole = await ask(fields);
+  assert.type(JSON.parse(whole), 'object');
+  assert.is(await askStreamed(fields, async () => {}), whole);
+});
+
+test('a grammar that does not compile is a 400 that says why, and nothing else ends', async () => {
+  const response = await gateway.post(CHAT, { ...base, ...question, guided_grammar: 'rot ::= "x"' });
+  const { error } = (await response.json()) as { error: { code: string; message: string } };
+  assert.equal([response.status, error.code], [400, 'invalid_request']);
+  assert.match(error.message, 'The root rule with name "root" is not found');
+  assert.is(await ask({ guided_choice: ['yes'] }), 'yes');
+});
+
+const random = new Random(SEED);
+const schemas = Array.from({ length: NUM_SCHEMAS }, () => randomSchema(random));
+const answers = new Map<DescribedSchema, string>();
+
+test(`${NUM_SCHEMAS} schemas give JSON that they describe`, async () => {
+  await inParallel(schemas, async (described) => {
+    const { schema, fits } = described;
+    const what = `seed ${SEED}: ${JSON.stringify(schema)}`;
+    const text = await ask(formatOf(schema)).catch((error: unknown) => {
+      throw new Error(`${what}: ${error}`);
+    });
+    assert.ok(fits(JSON.parse(text)), `${what} gives ${text}`);
+    answers.set(described, text);
+  });
+  console.log(`${answers.size} schemas, seed ${SEED}`);
+});
+
+test(`${NUM_KILLS} kills within an object change nothing of it`, async () => {
+  const longest = [...answers].sort(([, a], [, b]) => b.length - a.length).slice(0, NUM_KILLS);
+  assert.is(longest.length, NUM_KILLS);
+  const { restarts } = (await gateway.health()).runner;
+  for (const [index, [{ schema }, expected]] of longest.entries()) {
+    const place = (expected.length * (index + 1)) / (2 * NUM_KILLS + 2);
+    let isKilled = false;
+    const text = await askStreamed(formatOf(schema), async (come) => {
+      if (isKilled || come.length < place) return;
+      isKilled = true;
+      await kill();
+    });
+    assert.is(text, expected, `seed ${SEED}: ${JSON.stringify(schema)}`);
+  }
+  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
+  assert.is(runner.restarts, restarts + NUM_KILLS);
+  console.log(`${NUM_KILLS} kills in objects`);
+});
+
+test.run();
