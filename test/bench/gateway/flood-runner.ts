@@ -10,6 +10,7 @@ import {
   maxBytesFromRunner,
   maxBytesToRunner,
 } from '../../../gateway/runner/protocol/frame.ts';
+import { protocolVersion } from '../../../gateway/runner/protocol/messages.ts';
 import { runner } from '../../../gateway/runner/protocol/proto/runner.js';
 import { benchVocabSize } from './bench-model.ts';
 
@@ -84,7 +85,7 @@ function runStep(): boolean {
 const decoder = new FrameDecoder(maxBytesToRunner, receive);
 process.stdin.on('data', (chunk: Uint8Array) => decoder.push(chunk));
 process.stdin.on('end', () => process.exit(0));
-send({ hello: { protocolVersion: 1, kind: 'flood', build: '0', numericsId: 'flood-1', sandbox: 'none' } });
+send({ hello: { protocolVersion, kind: 'flood', build: '0', numericsId: 'flood-1', sandbox: 'none' } });
 send({
   ready: {
     modelIdentity: 'flood',
