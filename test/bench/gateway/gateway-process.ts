@@ -1,5 +1,4 @@
 /** The gateway over a flood runner, as `runnel serve` puts it together. Its arguments are the runner's command. Tells its parent its port, and when asked its processor time in microseconds. */
-import { AdmissionGate } from '../../../gateway/generation/admission-gate.ts';
 import { MeteredRunner } from '../../../gateway/generation/metered-runner.ts';
 import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
 import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
@@ -8,6 +7,7 @@ import { createHttpServer, listen } from '../../../gateway/server/http-server.ts
 import { systemClock } from '../../../gateway/system/clock.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
+import { oneModel } from '../../fixtures/app.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
 import { benchModel } from './bench-model.ts';
 
@@ -23,9 +23,10 @@ const pool = new RunnerPool({
 });
 const metrics = new Metrics(() => pool.status(), systemClock.now);
 const app = createApp({
-  model: () => benchModel,
-  runner: new MeteredRunner(new TimeLimitedRunner(pool, 300_000, Date.now), metrics),
-  gate: new AdmissionGate({ maxWaiting: 0, maxWaitMs: 0, now: Date.now, onRefused: () => {} }),
+  models: oneModel(
+    () => benchModel,
+    new MeteredRunner(new TimeLimitedRunner(pool, 300_000, Date.now), metrics),
+  ),
   log: createLog('silent'),
   metrics,
   now: Date.now,
