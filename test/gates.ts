@@ -5,7 +5,7 @@ import { DEFAULT_MODEL, EXACTNESS, VOLTA_CHECK } from './fixtures/default-model.
  * of `sideBySide` wait for processes, or keep one core busy, and none measures time; those of `alone` want the machine.
  */
 
-export interface AdmissionGate {
+export interface Gate {
   /** Of a test file: its path. */
   readonly name: string;
   /** undefined: it is a test file. */
@@ -15,15 +15,15 @@ export interface AdmissionGate {
   readonly counts: Readonly<Record<string, number>>;
 }
 
-type Counts = AdmissionGate['counts'];
+type Counts = Gate['counts'];
 
 /** settings: numbers for its variables RUNNEL_TEST_*. */
-function testFile(file: string, settings: Readonly<Record<string, number>>, counts: Counts): AdmissionGate {
+function testFile(file: string, settings: Readonly<Record<string, number>>, counts: Counts): Gate {
   const env = Object.entries(settings).map(([name, value]) => [`RUNNEL_TEST_${name}`, String(value)]);
   return { name: file, command: undefined, env: Object.fromEntries(env), counts };
 }
 
-function program(name: string, command: readonly string[], counts: Counts): AdmissionGate {
+function program(name: string, command: readonly string[], counts: Counts): Gate {
   return { name, command, env: {}, counts };
 }
 
@@ -33,7 +33,7 @@ export function seedOfTheDay(now: Date): string {
 }
 
 /** sanitized: the build with the sanitizers. */
-export function sideBySide(sanitized: string): readonly AdmissionGate[] {
+export function sideBySide(sanitized: string): readonly Gate[] {
   return [
     program('kernels for compute capability 7.0', [VOLTA_CHECK], { kernels: 50 }),
     program('hostile model files', [`${sanitized}/fuzz-gguf`, '--units', '200000'], { files: 200_000 }),
@@ -52,8 +52,8 @@ export function sideBySide(sanitized: string): readonly AdmissionGate[] {
     testFile('test/e2e/playground.test.ts', {}, { 'walks of the playground': 7 }),
     testFile(
       'test/e2e/structured-output.test.ts',
-      { SCHEMAS: 300, SCHEMA_KILLS: 50 },
-      { schemas: 300, 'kills in': 50 },
+      { SCHEMAS: 100, SCHEMA_KILLS: 15 },
+      { schemas: 100, 'kills in': 15 },
     ),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
     testFile('test/gateway/api/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
@@ -61,7 +61,7 @@ export function sideBySide(sanitized: string): readonly AdmissionGate[] {
   ];
 }
 
-export const alone: readonly AdmissionGate[] = [
+export const alone: readonly Gate[] = [
   // Other cases each day, so many that one which meets too little by chance is not to be expected in years.
   program(
     'exactness on the default model',
@@ -73,8 +73,9 @@ export const alone: readonly AdmissionGate[] = [
   testFile('test/e2e/kills.test.ts', { KILLS: 50 }, { kills: 50 }),
   testFile(
     'test/e2e/many-runners.test.ts',
-    { RUNNER_KILLS: 1000 },
-    { 'kills with two runners': 1000, 'kills with one runner': 50 },
+    // RUNNEL_TEST_RUNNER_KILLS=1000 of this file is run by hand: it takes ten minutes.
+    { RUNNER_KILLS: 200 },
+    { 'kills with two runners': 200 },
   ),
   testFile('test/e2e/cut-points.test.ts', { CUT_STRIDE: 1 }, { cuts: 1270 }),
   testFile('test/e2e/deaths.test.ts', { ROUNDS: 100 }, { rounds: 700 }),

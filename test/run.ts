@@ -5,7 +5,7 @@ import { parseArgs } from 'node:util';
 import { bundleGateway } from '../deploy/bundle-gateway.ts';
 import { bundleTests, TEST_BUNDLES } from './bundle.ts';
 import { PROGRAMS, sourceFile } from './fixtures/program-list.ts';
-import { type AdmissionGate, alone, shortfalls, sideBySide } from './gates.ts';
+import { alone, type Gate, shortfalls, sideBySide } from './gates.ts';
 import {
   type Finished,
   indented,
@@ -70,7 +70,7 @@ async function testFile(file: string): Promise<void> {
   tally.add(file, outcomeOfUvu(finished), finished);
 }
 
-async function runGate({ name, command, env, counts }: AdmissionGate): Promise<void> {
+async function runGate({ name, command, env, counts }: Gate): Promise<void> {
   const isTestFile = command === undefined;
   const finished = isTestFile
     ? await runTestFile(name, env, GATE_TIMEOUT_MS)

@@ -222,11 +222,15 @@ export class Playground {
   }
 
   async #askCrashes(): Promise<void> {
+    const { key } = this;
     try {
-      const { crashes } = await askJson<{ crashes: Crash[] }>('runner/crashes', { key: this.key });
+      const { crashes } = await askJson<{ crashes: Crash[] }>('runner/crashes', { key });
+      // Another key was entered meanwhile, and has been asked with.
+      if (key !== this.key) return;
       this.crashes = crashes;
       this.crashesRefused = undefined;
     } catch (error) {
+      if (key !== this.key) return;
       this.crashesRefused = (error as Error).message;
     }
     this.#changed();

@@ -122,7 +122,10 @@ export class RunnerSupervisor {
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
     this.#modelBefore = modelIdentity(spec.modelPath);
-    const prepared = spec.prepare?.() ?? Promise.resolve(undefined);
+    const prepared =
+      spec.prepare === undefined
+        ? Promise.resolve(undefined)
+        : this.#modelBefore.then(() => spec.prepare?.());
     this.#isPreparing = true;
     prepared.then(
       (instead) => this.#onPrepared(spec, instead),

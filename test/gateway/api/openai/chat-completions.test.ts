@@ -117,7 +117,7 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, ch
     top_logprobs: 3,
     presence_penalty: 2.5,
     frequency_penalty: -2.5,
-    response_format: { type: 'json_object' },
+    response_format: 'xml',
     tools: [{ type: 'function' }],
     tool_choice: 'required',
     temperature: 2.5,
