@@ -4,6 +4,9 @@ import type { ServedModel } from '../models/served-model.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { Task } from '../system/cooperative-scheduler.ts';
 
+/** Tokens of a prompt and its answer together. */
+export type ContextLimit = Pick<RunnerInfo, 'maxModelLen'>;
+
 /** The model and the limits of its runner, or a 503 that says why there are none yet. */
 export function requireReady(served: Pick<ServedModel, 'model' | 'runner'>): {
   model: Model;
@@ -32,7 +35,7 @@ export function notReady({
 }
 
 /** Tokens that fit behind a prompt, or a 400 on `field` when none does. Nothing is ever cut off a prompt. */
-export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field: string): number {
+export function tokensLeft(promptIds: readonly number[], info: ContextLimit, field: string): number {
   const left = info.maxModelLen - promptIds.length;
   if (promptIds.length > 0 && left > 0) return left;
   if (promptIds.length > 0) {
@@ -46,7 +49,7 @@ export function tokensLeft(promptIds: readonly number[], info: RunnerInfo, field
 /** `max_tokens` as far as the context allows it, or a 400 where `min_tokens` do not fit any more. */
 export function maxTokensWithin(
   left: number,
-  { maxModelLen }: RunnerInfo,
+  { maxModelLen }: ContextLimit,
   minTokens: number,
   maxTokens: number,
 ): number {
@@ -59,18 +62,18 @@ export function maxTokensWithin(
 }
 
 /** The ids of a text. What is too long by its bytes alone is refused before it is tokenized. */
-export function* encodePrompt(text: string, model: Model, info: RunnerInfo, field: string): Task<number[]> {
+export function* encodePrompt(text: string, model: Model, info: ContextLimit, field: string): Task<number[]> {
   const leastTokens = model.tokenizer.leastTokens(text);
   if (leastTokens > info.maxModelLen) throw contextExceeded(field, leastTokens, info);
   return yield* model.tokenizer.encodeInSteps(text, { addSpecial: true, parseSpecial: false });
 }
 
 /** For a prompt whose tokens nobody counted, because there are too many in any case. */
-export function contextExceeded(field: string, leastTokens: number, info: RunnerInfo): ApiError {
+export function contextExceeded(field: string, leastTokens: number, info: ContextLimit): ApiError {
   return tooLong(field, `at least ${leastTokens}`, info);
 }
 
-function tooLong(field: string, numTokens: string, { maxModelLen }: RunnerInfo): ApiError {
+function tooLong(field: string, numTokens: string, { maxModelLen }: ContextLimit): ApiError {
   const message = `${maximum(maxModelLen)}, of which an answer needs at least one, but ${field} takes ${numTokens}; send less`;
   return new ApiError({
     status: 400,

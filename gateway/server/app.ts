@@ -1,22 +1,15 @@
 import { randomUUID } from 'node:crypto';
 import { RequestError } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
+import { routeGroups } from '../api/groups.ts';
 import { nativeErrorBody } from '../api/native/errors.ts';
-import { executeRoutes } from '../api/native/execute.ts';
 import { CORRELATION_HEADER, correlation } from '../api/native/headers.ts';
-import { tokenizeRoutes } from '../api/native/tokenize.ts';
-import { chatRoutes } from '../api/openai/chat-completions.ts';
-import { completionRoutes } from '../api/openai/completions.ts';
-import { openAiErrorBody, shouldRetry } from '../api/openai/errors.ts';
-import { modelRoutes } from '../api/openai/models.ts';
-import { requestId } from '../api/openai/request-id.ts';
-import { healthRoutes } from '../api/operator/health.ts';
-import { metricsRoutes } from '../api/operator/metrics.ts';
-import { runnerRoutes } from '../api/operator/runner.ts';
+import { openAiErrorBody } from '../api/openai/errors.ts';
 import { ApiError, toApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
-import { type Playground, pathsOfPage, playgroundRoutes } from '../playground/routes.ts';
+import { pageGroup } from '../playground/group.ts';
+import type { Playground } from '../playground/routes.ts';
 import type { Clock } from '../system/clock.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -25,6 +18,7 @@ import { failureLog, logRequests } from '../telemetry/request-log.ts';
 import { type BodyLimits, boundBodies } from './guard/bodies.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
 import { closeUnread } from './guard/unread-body.ts';
+import { assignGroup } from './route-group.ts';
 import type { AnswerUnreadable } from './unreadable-requests.ts';
 
 /** What the routes need from the outside; tests pass fakes. */
@@ -54,23 +48,22 @@ export interface AppDeps extends BodyLimits {
   readonly playground?: Playground | undefined;
 }
 
-/** Paths whose requests go to the runner. */
-const GENERATING = ['/execute', '/v1/chat/completions', '/v1/completions'];
-
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
+  const { playground } = deps;
+  const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
+  const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
   app.use(logRequests(deps.log));
   app.use(correlation);
-  app.use('/v1/*', requestId);
+  app.use(assignGroup(groups));
   app.use(async (c, next) => {
     c.set('onBroken', failureLog(deps.log, c));
     await next();
   });
-  const { playground } = deps;
-  addGuard(app, deps.guard ?? loopbackOnly, playground === undefined ? [] : pathsOfPage(playground));
-  for (const path of GENERATING) {
+  addGuard(app, deps.guard ?? loopbackOnly);
+  for (const path of generating) {
     // A full queue reads no bodies.
     app.post(path, async (_, next) => {
       // Which of several models it is for, the body says.
@@ -80,18 +73,7 @@ export function createApp(deps: AppDeps): Hono {
   }
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
-  const families = [
-    healthRoutes,
-    metricsRoutes,
-    executeRoutes,
-    chatRoutes,
-    completionRoutes,
-    modelRoutes,
-    tokenizeRoutes,
-    runnerRoutes,
-  ];
-  for (const routes of families) app.route('/', routes(deps));
-  if (playground !== undefined) app.route('/', playgroundRoutes(playground));
+  for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(deps));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
     failureLog(deps.log, c)(thrown);
@@ -151,18 +133,12 @@ function nothingHere(app: Hono, c: Context): ApiError {
     const message = `${path} takes ${allowed.join(' and ')}, not ${method}.`;
     return new ApiError({ status: 405, code: 'method_not_allowed', message });
   }
-  const hint = isOpenAi(path)
-    ? ''
-    : " The routes of OpenAI's API are under /v1: a client's base URL ends with it.";
+  const hint = c.get('group').hint;
   return new ApiError({
     status: 404,
     code: 'not_found',
-    message: `There is no ${method} ${path} here.${hint}`,
+    message: `There is no ${method} ${path} here.${hint === undefined ? '' : ` ${hint}`}`,
   });
-}
-
-function isOpenAi(path: string): boolean {
-  return path.startsWith('/v1/');
 }
 
 function answerError(c: Context, error: ApiError): Response {
@@ -170,11 +146,6 @@ function answerError(c: Context, error: ApiError): Response {
     c.header('retry-after', String(Math.max(1, Math.ceil(error.retryAfterSec))));
     c.header('retry-after-ms', String(Math.round(error.retryAfterSec * 1000)));
   }
-  if (!isOpenAi(c.req.path)) {
-    // Of a path that is nobody's, a client of either API may have been meant.
-    const both = error.code === 'not_found' ? openAiErrorBody(error) : {};
-    return c.json({ ...nativeErrorBody(error), ...both }, error.status);
-  }
-  c.header('x-should-retry', String(shouldRetry(error)));
-  return c.json(openAiErrorBody(error), error.status);
+  const { body, status = error.status } = c.get('group').errorAnswer(c, error);
+  return c.json(body, status);
 }

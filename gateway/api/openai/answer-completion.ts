@@ -4,11 +4,12 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
-import { cancelled, type GenerateRequest, type Runner } from '../../runner/runner.ts';
+import type { GenerateRequest, Runner } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { dataEvent, eventStream } from '../../server/streams/sse.ts';
 import { logFailure } from '../../telemetry/request-log.ts';
 import type { ModelWish } from '../use-model.ts';
+import { whileWanted } from '../whole-text.ts';
 import { type ChoiceFormat, type Completion, WholeCompletion } from './completion.ts';
 import { CompletionEvents } from './completion-events.ts';
 import { type EchoOptions, withPrompts } from './echo.ts';
@@ -68,19 +69,4 @@ export async function answerCompletion(c: Context, deps: AppDeps, job: Completio
     stream,
   );
   return stream.respond(begin(events));
-}
-
-/** The answer, or CANCELLED when its client has left. */
-async function whileWanted(signal: AbortSignal, text: OpenText, whole: WholeCompletion): Promise<object> {
-  const leave = (): void => {
-    text.cancel();
-    whole.onError(cancelled());
-  };
-  if (signal.aborted) leave();
-  signal.addEventListener('abort', leave, { once: true });
-  try {
-    return await whole.answer;
-  } finally {
-    signal.removeEventListener('abort', leave);
-  }
 }

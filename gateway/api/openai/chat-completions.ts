@@ -1,17 +1,11 @@
 import { Hono } from 'hono';
-import { ApiError } from '../../errors/api-error.ts';
-import type { Model } from '../../models/model.ts';
-import {
-  type ChatMessage,
-  ChatTemplateError,
-  ChatTemplateUnavailableError,
-  PromptTooLongError,
-} from '../../prompt/chat-template.ts';
-import type { RunnerInfo } from '../../runner/runner.ts';
+import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
+import { renderChat } from '../chat-prompt.ts';
+import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
-import { contextExceeded, maxTokensWithin, tokensLeft } from '../prompt.ts';
+import { maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
@@ -19,7 +13,6 @@ import { chatFormat } from './chat-format.ts';
 import { ignoredByChat, parseChatRequest } from './chat-request.ts';
 import { generateRequests } from './generate-requests.ts';
 import { structureOf } from './grammar-fields.ts';
-import { tellIgnored } from './inert-fields.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
 export function chatRoutes(deps: AppDeps): Hono {
@@ -62,40 +55,4 @@ export function chatRoutes(deps: AppDeps): Hono {
   });
 
   return app;
-}
-
-async function renderChat(
-  model: Model,
-  info: RunnerInfo,
-  messages: readonly ChatMessage[],
-): Promise<number[]> {
-  if (model.chatTemplate === undefined) {
-    const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
-    throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
-  }
-  try {
-    return await model.chatTemplate.render(messages, info.maxModelLen);
-  } catch (error) {
-    if (error instanceof ChatTemplateUnavailableError) {
-      const { message, retryAfterSec } = error;
-      throw new ApiError({
-        status: 503,
-        code: 'overloaded',
-        message,
-        retriable: true,
-        retryAfterSec,
-        cause: error,
-      });
-    }
-    if (error instanceof PromptTooLongError) throw contextExceeded('messages', error.leastTokens, info);
-    if (!(error instanceof ChatTemplateError)) throw error;
-    const message = `The model's chat template refuses these messages: ${error.message}`;
-    throw new ApiError({
-      status: 400,
-      code: 'chat_template_error',
-      message,
-      param: 'messages',
-      cause: error,
-    });
-  }
 }

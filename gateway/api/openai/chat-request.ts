@@ -1,9 +1,10 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
+import { inert } from '../inert.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { chatMessage, ignoredInMessages } from './chat-message.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
-import { chatInert, inert } from './inert-fields.ts';
+import { chatInert } from './inert-fields.ts';
 import { ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
 
 /** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */

@@ -3,6 +3,7 @@ import { toApiError } from '../../errors/api-error.ts';
 import type { MergedSink } from '../../generation/merge-streams.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
+import { textOf } from '../whole-text.ts';
 import {
   type ChoiceFormat,
   type Completion,
@@ -10,7 +11,6 @@ import {
   endedBy,
   FINISH_REASONS,
   mark,
-  textOf,
   usage,
 } from './completion.ts';
 import { openAiErrorBody } from './errors.ts';
@@ -63,7 +63,7 @@ export class CompletionEvents implements MergedSink {
 
   onPart(index: number, part: AnswerPart): void {
     const { pieces, sentTokens, end } = part;
-    const text = pieces.length === 1 ? (pieces[0]?.text ?? '') : textOf(pieces);
+    const text = textOf(pieces);
     if (text !== '') {
       const delta = sentTokens === undefined ? this.#plainDelta(index, text) : this.#delta(index, part);
       this.#outlet.write(delta);

@@ -1,8 +1,9 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
+import { inert } from '../inert.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
-import { completionInert, inert } from './inert-fields.ts';
+import { completionInert } from './inert-fields.ts';
 import { prompts } from './prompts.ts';
 import { ignoredByBoth, MAX_TOKENS, refuseIgnored, sharedFields, UNLIMITED } from './shared-fields.ts';
 

@@ -1,6 +1,7 @@
 import type { MergedSink } from '../../generation/merge-streams.ts';
 import type { SentToken } from '../../generation/sent-tokens.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
+import { textOf } from '../whole-text.ts';
 
 /** What answers of OpenAI's generating routes have in common, whole and in chunks (completion-events.ts); a ChoiceFormat is what they have not. */
 
@@ -111,12 +112,6 @@ export function endedBy({ reason }: AnswerEnd): object {
 
 export function choiceText({ pieces, sentTokens }: AnswerPart): ChoiceText {
   return { text: textOf(pieces), tokens: sentTokens };
-}
-
-export function textOf(pieces: AnswerPart['pieces']): string {
-  let text = '';
-  for (const piece of pieces) text += piece.text;
-  return text;
 }
 
 export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): object {

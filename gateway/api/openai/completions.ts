@@ -4,6 +4,7 @@ import type { RunnerInfo } from '../../runner/runner.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
+import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
@@ -13,7 +14,6 @@ import { completionFormat } from './completion-format.ts';
 import { ignoredByCompletions, parseCompletionRequest } from './completion-request.ts';
 import { generateRequests } from './generate-requests.ts';
 import { structureOf } from './grammar-fields.ts';
-import { tellIgnored } from './inert-fields.ts';
 import type { Prompt } from './prompts.ts';
 
 /** OpenAI's completions: plain prompts, one or several, whole and streamed. */

@@ -1,28 +1,16 @@
-import { isDeepStrictEqual } from 'node:util';
-import type { Context } from 'hono';
-import * as z from 'zod';
-import type { Log } from '../../telemetry/log.ts';
-import { violated } from '../fields.ts';
+import {
+  ANYTHING,
+  EITHER,
+  type InertFields,
+  NO,
+  NO_ITEMS,
+  NO_MEMBERS,
+  NOTHING,
+  ONE,
+  ZERO,
+} from '../inert.ts';
 
-/**
- * Fields of OpenAI's and of its kin's that nothing here obeys, and what each may say without being refused by name: anything,
- * where no answer could depend on it, which is then told to the client as ignored; or the values that ask for what happens
- * anyway. docs/api.md has these tables, and a test compares them.
- */
-
-export const ANYTHING = 'anything';
-
-/** An empty list: nothing is accepted. */
-type Accepted = typeof ANYTHING | readonly unknown[];
-export type InertFields = Readonly<Record<string, Accepted>>;
-
-const NOTHING: readonly unknown[] = [];
-const NO: readonly unknown[] = [false];
-const EITHER: readonly unknown[] = [true, false];
-const ZERO: readonly unknown[] = [0];
-const ONE: readonly unknown[] = [1];
-const NO_ITEMS: readonly unknown[] = [[]];
-const NO_MEMBERS: readonly unknown[] = [{}];
+/** Fields of OpenAI's and of its kin's that nothing here obeys. docs/api.md has these tables, and a test compares them. */
 
 /** Of both generating routes. */
 export const sharedInert = {
@@ -161,41 +149,3 @@ export const completionInert = {
   n_predict: NOTHING,
   suffix: [''],
 } as const satisfies InertFields;
-
-type InertField = z.ZodOptional<z.ZodUnknown>;
-
-/** Schemas of the fields, to stand among others in that of an object. */
-export function inert<Table extends InertFields>(table: Table): Record<keyof Table, InertField> {
-  const schemas = Object.entries(table).map(([name, accepted]) => [name, inertField(accepted)] as const);
-  return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
-}
-
-function inertField(accepted: Accepted): InertField {
-  if (accepted === ANYTHING) return z.unknown().optional();
-  const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
-  const sentence = `is not supported; leave it out${values}`;
-  return z
-    .unknown()
-    .superRefine((value, ctx) => {
-      const isAccepted = accepted.some((known) => isDeepStrictEqual(known, value));
-      if (!isAccepted) violated(ctx, { constraint: 'unsupported' }, sentence);
-    })
-    .optional();
-}
-
-/** Names of what a client sent that was not looked at; `object` is what was sent, as it was. */
-export function ignoredIn(table: InertFields, object: object, prefix = ''): string[] {
-  const sent = Object.entries(object).filter(([, value]) => value !== null);
-  return sent
-    .filter(([name]) => Object.hasOwn(table, name) && table[name] === ANYTHING)
-    .map(([name]) => prefix + name);
-}
-
-const HEADER = 'x-runnel-ignored';
-
-/** Tells the client, and whoever looks closely at the log, what it sent for nothing. The names are ours, not the client's. */
-export function tellIgnored(c: Context, log: Log, names: readonly string[]): void {
-  if (names.length === 0) return;
-  c.header(HEADER, names.join(', '));
-  log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
-}

@@ -2,9 +2,10 @@ import * as z from 'zod';
 import { shown } from '../../errors/shown.ts';
 import * as fields from '../fields.ts';
 import { violated } from '../fields.ts';
+import { type InertFields, ignoredIn, inert } from '../inert.ts';
 import { tokenConstraints } from '../token-constraints.ts';
 import { grammarFields } from './grammar-fields.ts';
-import { type InertFields, ignoredIn, inert, streamOptionsInert } from './inert-fields.ts';
+import { streamOptionsInert } from './inert-fields.ts';
 
 /** Fields that chat completions and completions share. */
 

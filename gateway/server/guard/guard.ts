@@ -26,20 +26,11 @@ export const loopbackOnly: GuardRules = {
   cacheSharing: 'per-key',
 };
 
-/** For probes, which have no key. */
-const FOR_PROBES = ['/health', '/ready'];
-
-/** For operators: what tells of other clients' requests, and what all of them would notice. */
-const FOR_ADMINS = ['/runner/*', '/metrics'];
-
 /** How long a browser may remember the answer to a preflight. */
 const PREFLIGHT_MAX_AGE_SEC = 600;
 
-/**
- * Puts the checks in front of everything that is added to the app later: the body is not looked at before them. openPaths:
- * further ones that want no key.
- */
-export function addGuard(app: Hono, rules: GuardRules, openPaths: readonly string[]): void {
+/** Puts the checks in front of everything that is added to the app later: the body is not looked at before them. */
+export function addGuard(app: Hono, rules: GuardRules): void {
   app.use(checkHost(new HostNames(rules.hosts)));
   const origins = new Origins(rules.corsOrigins);
   app.use(checkOrigin(origins));
@@ -61,8 +52,8 @@ export function addGuard(app: Hono, rules: GuardRules, openPaths: readonly strin
     );
   }
   if (rules.apiKeys === undefined) return;
-  app.use(checkKey(rules.apiKeys, rules.cacheSharing, new Set([...FOR_PROBES, ...openPaths])));
-  for (const path of FOR_ADMINS) app.use(path, requireAdmin);
+  app.use(checkKey(rules.apiKeys, rules.cacheSharing));
+  app.use(requireAdmin);
 }
 
 function checkHost(names: HostNames): MiddlewareHandler {
@@ -91,9 +82,9 @@ function checkOrigin(allowed: Origins): MiddlewareHandler {
   };
 }
 
-function checkKey(keys: KeyCheck, sharing: CacheSharing, withoutKey: ReadonlySet<string>): MiddlewareHandler {
+function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
   return async (c, next) => {
-    if (!withoutKey.has(c.req.path)) {
+    if (c.get('group').access !== 'everybody') {
       const key = keyOf(c);
       const right = key === undefined ? undefined : keys.rightOf(key);
       if (key === undefined || right === undefined) {
@@ -117,7 +108,7 @@ function checkKey(keys: KeyCheck, sharing: CacheSharing, withoutKey: ReadonlySet
 }
 
 const requireAdmin: MiddlewareHandler = async (c, next) => {
-  if (c.get('keyRight') !== 'admin') {
+  if (c.get('group').access === 'admin-key' && c.get('keyRight') !== 'admin') {
     const message = `${c.req.path} is for operators: send an admin key, one of the file that --admin-keys-file names.`;
     throw forbidden('admin_key_required', message);
   }

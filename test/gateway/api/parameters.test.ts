@@ -1,15 +1,11 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
+import { ANYTHING, type InertFields } from '../../../gateway/api/inert.ts';
 import { executeFields } from '../../../gateway/api/native/execute-request.ts';
 import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
-import {
-  ANYTHING,
-  chatInert,
-  completionInert,
-  type InertFields,
-} from '../../../gateway/api/openai/inert-fields.ts';
+import { chatInert, completionInert } from '../../../gateway/api/openai/inert-fields.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';

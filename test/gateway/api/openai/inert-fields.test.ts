@@ -2,13 +2,12 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
+import { ANYTHING, type InertFields } from '../../../../gateway/api/inert.ts';
 import { chatFields } from '../../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../../gateway/api/openai/completion-request.ts';
 import {
-  ANYTHING,
   chatInert,
   completionInert,
-  type InertFields,
   messageInert,
   partInert,
   sharedInert,

@@ -1,0 +1,7 @@
+import type { RouteGroup } from '../server/route-group.ts';
+import { nativeGroup } from './native/group.ts';
+import { openAiGroup } from './openai/group.ts';
+import { operatorGroup, probeGroup } from './operator/groups.ts';
+
+/** All routes there are. A path is of the first group that has it. */
+export const routeGroups: readonly RouteGroup[] = [probeGroup, operatorGroup, openAiGroup, nativeGroup];

@@ -1,0 +1,62 @@
+import { isDeepStrictEqual } from 'node:util';
+import type { Context } from 'hono';
+import * as z from 'zod';
+import type { Log } from '../telemetry/log.ts';
+import { violated } from './fields.ts';
+
+/**
+ * Fields that nothing here obeys, and what each may say without being refused by name: anything, where no answer could depend on
+ * it, which is then told to the client as ignored; or the values that ask for what happens anyway. Each API has a table of its own.
+ */
+
+export const ANYTHING = 'anything';
+
+/** An empty list: nothing is accepted. */
+type Accepted = typeof ANYTHING | readonly unknown[];
+export type InertFields = Readonly<Record<string, Accepted>>;
+
+export const NOTHING: readonly unknown[] = [];
+export const NO: readonly unknown[] = [false];
+export const EITHER: readonly unknown[] = [true, false];
+export const ZERO: readonly unknown[] = [0];
+export const ONE: readonly unknown[] = [1];
+export const NO_ITEMS: readonly unknown[] = [[]];
+export const NO_MEMBERS: readonly unknown[] = [{}];
+
+type InertField = z.ZodOptional<z.ZodUnknown>;
+
+/** Schemas of the fields, to stand among others in that of an object. */
+export function inert<Table extends InertFields>(table: Table): Record<keyof Table, InertField> {
+  const schemas = Object.entries(table).map(([name, accepted]) => [name, inertField(accepted)] as const);
+  return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
+}
+
+function inertField(accepted: Accepted): InertField {
+  if (accepted === ANYTHING) return z.unknown().optional();
+  const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
+  const sentence = `is not supported; leave it out${values}`;
+  return z
+    .unknown()
+    .superRefine((value, ctx) => {
+      const isAccepted = accepted.some((known) => isDeepStrictEqual(known, value));
+      if (!isAccepted) violated(ctx, { constraint: 'unsupported' }, sentence);
+    })
+    .optional();
+}
+
+/** Names of what a client sent that was not looked at; `object` is what was sent, as it was. */
+export function ignoredIn(table: InertFields, object: object, prefix = ''): string[] {
+  const sent = Object.entries(object).filter(([, value]) => value !== null);
+  return sent
+    .filter(([name]) => Object.hasOwn(table, name) && table[name] === ANYTHING)
+    .map(([name]) => prefix + name);
+}
+
+const HEADER = 'x-runnel-ignored';
+
+/** Tells the client, and whoever looks closely at the log, what it sent for nothing. The names are ours, not the client's. */
+export function tellIgnored(c: Context, log: Log, names: readonly string[]): void {
+  if (names.length === 0) return;
+  c.header(HEADER, names.join(', '));
+  log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
+}

@@ -1,0 +1,19 @@
+import type { RouteGroup } from '../../server/route-group.ts';
+import { openAiErrorBody } from '../openai/errors.ts';
+import { nativeErrorBody } from './errors.ts';
+import { executeRoutes } from './execute.ts';
+import { tokenizeRoutes } from './tokenize.ts';
+
+/** The native API, and every path that is no other group's. */
+export const nativeGroup: RouteGroup = {
+  paths: ['/*'],
+  access: 'key',
+  generating: ['/execute'],
+  routes: [executeRoutes, tokenizeRoutes],
+  errorAnswer: (_, error) => {
+    // Of a path that is nobody's, a client of either API may have been meant.
+    const both = error.code === 'not_found' ? openAiErrorBody(error) : {};
+    return { body: { ...nativeErrorBody(error), ...both } };
+  },
+  hint: "The routes of OpenAI's API are under /v1: a client's base URL ends with it.",
+};

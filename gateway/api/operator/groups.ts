@@ -1,0 +1,26 @@
+import type { RouteGroup } from '../../server/route-group.ts';
+import { nativeErrorBody } from '../native/errors.ts';
+import { healthRoutes } from './health.ts';
+import { metricsRoutes } from './metrics.ts';
+import { runnerRoutes } from './runner.ts';
+
+const operator: Pick<RouteGroup, 'generating' | 'errorAnswer'> = {
+  generating: [],
+  errorAnswer: (_, error) => ({ body: nativeErrorBody(error) }),
+};
+
+/** For probes, which have no key. */
+export const probeGroup: RouteGroup = {
+  ...operator,
+  paths: ['/health', '/ready'],
+  access: 'everybody',
+  routes: [healthRoutes],
+};
+
+/** For operators: what tells of other clients' requests, and what all of them would notice. */
+export const operatorGroup: RouteGroup = {
+  ...operator,
+  paths: ['/runner/*', '/metrics'],
+  access: 'admin-key',
+  routes: [metricsRoutes, runnerRoutes],
+};

@@ -1,0 +1,66 @@
+import type { OpenText } from '../generation/merge-streams.ts';
+import type { AnswerEnd, AnswerPart, TextSink } from '../generation/text-stream.ts';
+import { cancelled } from '../runner/runner.ts';
+
+/** Answers that are sent when all of them has come. */
+
+export interface FinishedText {
+  readonly text: string;
+  readonly end: AnswerEnd;
+}
+
+/** What gathers an answer; its promise rejects with what ended the generation. */
+export interface Gathering<Whole> {
+  readonly answer: Promise<Whole>;
+  onError(error: unknown): void;
+}
+
+/** The whole of one text. */
+export class WholeText implements TextSink, Gathering<FinishedText> {
+  readonly answer: Promise<FinishedText>;
+  #text = '';
+  #resolve: (finished: FinishedText) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
+
+  constructor() {
+    this.answer = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  onPart({ pieces, end }: AnswerPart): void {
+    this.#text += textOf(pieces);
+    if (end !== undefined) this.#resolve({ text: this.#text, end });
+  }
+
+  onError(error: unknown): void {
+    this.#reject(error);
+  }
+}
+
+/** The answer, or CANCELLED when its client has left. */
+export async function whileWanted<Whole>(
+  signal: AbortSignal,
+  text: Pick<OpenText, 'cancel'>,
+  whole: Gathering<Whole>,
+): Promise<Whole> {
+  const leave = (): void => {
+    text.cancel();
+    whole.onError(cancelled());
+  };
+  if (signal.aborted) leave();
+  signal.addEventListener('abort', leave, { once: true });
+  try {
+    return await whole.answer;
+  } finally {
+    signal.removeEventListener('abort', leave);
+  }
+}
+
+export function textOf(pieces: AnswerPart['pieces']): string {
+  if (pieces.length === 1) return pieces[0]?.text ?? '';
+  let text = '';
+  for (const piece of pieces) text += piece.text;
+  return text;
+}
