@@ -1,7 +1,14 @@
 import type { RouteGroup } from '../server/route-group.ts';
+import { anthropicGroup } from './anthropic/group.ts';
 import { nativeGroup } from './native/group.ts';
 import { openAiGroup } from './openai/group.ts';
 import { operatorGroup, probeGroup } from './operator/groups.ts';
 
 /** All routes there are. A path is of the first group that has it. */
-export const routeGroups: readonly RouteGroup[] = [probeGroup, operatorGroup, openAiGroup, nativeGroup];
+export const routeGroups: readonly RouteGroup[] = [
+  probeGroup,
+  operatorGroup,
+  anthropicGroup,
+  openAiGroup,
+  nativeGroup,
+];

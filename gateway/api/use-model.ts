@@ -10,7 +10,7 @@ import { streamWhileLoading } from '../server/streams/loading-stream.ts';
 import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
 import { failureLog } from '../telemetry/request-log.ts';
-import { requireReady } from './prompt.ts';
+import { notReady, requireReady } from './prompt.ts';
 
 /** A model that takes requests, with the limits of its runner. */
 export interface UsableModel {
@@ -98,6 +98,14 @@ export function findModel(name: string | undefined, deps: AppDeps): ServedModel 
     if (error instanceof UnknownModelError && name !== undefined) throw modelNotFound(name, deps);
     throw error;
   }
+}
+
+/** What needs the files of a model alone: works while its runner is away, and does not load it. 404 and 503 as above. */
+export async function readModel(name: string | undefined, deps: AppDeps): Promise<Model> {
+  const served = findModel(name, deps);
+  const model = await served.read();
+  if (model !== undefined) return model;
+  throw notReady(served.runner.status());
 }
 
 /** More are counted in a message. */

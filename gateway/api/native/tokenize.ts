@@ -1,6 +1,5 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import type { Model } from '../../models/model.ts';
 import type { AppDeps } from '../../server/app.ts';
 import { ByteBudget } from '../../server/guard/byte-budget.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
@@ -9,9 +8,8 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
-import { notReady } from '../prompt.ts';
 import { requireKnownIds } from '../token-ids.ts';
-import { findModel } from '../use-model.ts';
+import { readModel } from '../use-model.ts';
 
 const tokenizeSchema = z.strictObject({
   content: z.string(),
@@ -36,7 +34,7 @@ export function tokenizeRoutes(deps: AppDeps): Hono {
 
   app.post('/tokenize', async (c) => {
     const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));
-    const { tokenizer } = await requireModel(request.model, deps);
+    const { tokenizer } = await readModel(request.model, deps);
     const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
     const steps = tokenizer.encodeInSteps(content, options);
     const ids = new Uint32Array(await cooperativeScheduler.run(content.length, steps, c.req.raw.signal));
@@ -45,7 +43,7 @@ export function tokenizeRoutes(deps: AppDeps): Hono {
 
   app.post('/detokenize', async (c) => {
     const { tokens, model } = fields.parseBody(detokenizeSchema, await readJson(c));
-    const { tokenizer } = await requireModel(model, deps);
+    const { tokenizer } = await readModel(model, deps);
     requireKnownIds(tokens, tokenizer.vocabSize, (index) => `tokens.${index}`);
     const ids = new Uint32Array(tokens);
     return longAnswer(c, budget, ids.byteLength, detokenized(ids, tokenizer));
@@ -89,11 +87,4 @@ function piece(tokenizer: Tokenizer, id: number): string | number[] {
   const bytes = tokenizer.bytes(id);
   const { text, isText } = tokenText(bytes);
   return isText ? text : [...bytes];
-}
-
-async function requireModel(name: string | undefined, deps: AppDeps): Promise<Model> {
-  const served = findModel(name, deps);
-  const model = await served.read();
-  if (model !== undefined) return model;
-  throw notReady(served.runner.status());
 }

@@ -1,0 +1,32 @@
+import type { Context } from 'hono';
+import type { ApiError } from '../../errors/api-error.ts';
+
+/** The error object that Anthropic's clients parse; also the data of an event of a stream that has begun. */
+export interface AnthropicErrorBody {
+  readonly type: 'error';
+  readonly error: { readonly type: string; readonly message: string };
+  readonly request_id: string;
+}
+
+export function anthropicErrorBody(error: ApiError, requestId: string): AnthropicErrorBody {
+  const { message } = error;
+  return { type: 'error', error: { type: errorType(error), message }, request_id: requestId };
+}
+
+export function requestIdOf(c: Context): string {
+  return c.get('requestId');
+}
+
+const TYPES: Partial<Record<ApiError['status'], string>> = {
+  401: 'authentication_error',
+  403: 'permission_error',
+  404: 'not_found_error',
+  413: 'request_too_large',
+  429: 'rate_limit_error',
+  503: 'overloaded_error',
+  504: 'timeout_error',
+};
+
+function errorType({ status }: ApiError): string {
+  return TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
+}

@@ -1,0 +1,23 @@
+import type { RouteGroup } from '../../server/route-group.ts';
+import { shouldRetry } from '../openai/errors.ts';
+import { requestId } from '../openai/request-id.ts';
+import { anthropicErrorBody, requestIdOf } from './errors.ts';
+import { messagesRoutes } from './messages.ts';
+
+/** Anthropic's API: beside OpenAI's, with whose paths it shares a prefix. */
+export const anthropicGroup: RouteGroup = {
+  paths: ['/v1/messages/*'],
+  access: 'key',
+  generating: ['/v1/messages'],
+  routes: [messagesRoutes],
+  begin: (c, next) =>
+    requestId(c, async () => {
+      // By this name its clients look for it.
+      c.header('request-id', requestIdOf(c));
+      await next();
+    }),
+  errorAnswer: (c, error) => {
+    c.header('x-should-retry', String(shouldRetry(error)));
+    return { body: anthropicErrorBody(error, requestIdOf(c)) };
+  },
+};

@@ -1,0 +1,65 @@
+import { toApiError } from '../../errors/api-error.ts';
+import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
+import { namedEvent } from '../../server/streams/sse.ts';
+import type { EventOutlet } from '../openai/completion-events.ts';
+import { textOf } from '../whole-text.ts';
+import { anthropicErrorBody } from './errors.ts';
+import { type Message, messageObject, stopOf, usageOf } from './message.ts';
+
+export interface MessageEventOptions {
+  readonly requestId: string;
+  /** Sees what ended the stream before its time; the client sees only what toApiError lets through. */
+  readonly onError: (error: unknown) => void;
+}
+
+const OPEN = { stop_reason: null, stop_sequence: null };
+
+/** The event of a text, in front of the text itself and behind it. */
+const DELTA =
+  'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":';
+const DELTA_END = '}}\n\n';
+
+/**
+ * An answer as events: message_start, one block of text with its deltas, message_delta with why it ended and what was counted,
+ * message_stop. A failure becomes an event error, which clients raise; a stream never just stops.
+ */
+export class MessageEvents implements TextSink {
+  readonly #message: Message;
+  readonly #options: MessageEventOptions;
+  readonly #outlet: EventOutlet;
+
+  /** Writes the opening. */
+  constructor(message: Message, options: MessageEventOptions, outlet: EventOutlet) {
+    this.#message = message;
+    this.#options = options;
+    this.#outlet = outlet;
+    this.#write({
+      type: 'message_start',
+      message: messageObject(message, [], OPEN, usageOf(message, undefined)),
+    });
+    this.#write({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
+    this.#write({ type: 'ping' });
+  }
+
+  onPart({ pieces, end }: AnswerPart): void {
+    const text = textOf(pieces);
+    if (text !== '') this.#outlet.write(DELTA + JSON.stringify(text) + DELTA_END);
+    if (end === undefined) return;
+    this.#write({ type: 'content_block_stop', index: 0 });
+    const { stop_reason, stop_sequence, ...more } = stopOf(this.#message, end);
+    const delta = { stop_reason, stop_sequence };
+    this.#write({ type: 'message_delta', delta, usage: usageOf(this.#message, end), ...more });
+    this.#write({ type: 'message_stop' });
+    this.#outlet.end();
+  }
+
+  onError(error: unknown): void {
+    this.#options.onError(error);
+    this.#write(anthropicErrorBody(toApiError(error), this.#options.requestId));
+    this.#outlet.end();
+  }
+
+  #write<Event extends { readonly type: string }>(data: Event): void {
+    this.#outlet.write(namedEvent(data.type, JSON.stringify(data)));
+  }
+}

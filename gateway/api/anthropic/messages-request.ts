@@ -1,0 +1,107 @@
+import * as z from 'zod';
+import type { ChatMessage } from '../../prompt/chat-template.ts';
+import * as fields from '../fields.ts';
+import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
+import { asList, asObject, memberOf, textContent } from '../text-content.ts';
+
+/** Bodies of POST /v1/messages and of its count_tokens: each field obeyed, refused by name, or one that changes nothing. */
+
+/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
+const MAX_MESSAGES = 4096;
+const MAX_TOKENS = 2 ** 31 - 1;
+
+const NO_THINKING = [{ type: 'disabled' }];
+
+/** Of both routes. */
+export const promptInert = {
+  cache_control: ANYTHING,
+  output_config: NOTHING,
+  speed: ['standard'],
+  thinking: NO_THINKING,
+  tool_choice: [{ type: 'auto' }, { type: 'none' }],
+  tools: NO_ITEMS,
+} as const satisfies InertFields;
+
+/** Of POST /v1/messages. */
+export const messagesInert = {
+  ...promptInert,
+  container: NOTHING,
+  context_management: NOTHING,
+  diagnostics: NOTHING,
+  inference_geo: NOTHING,
+  mcp_servers: NO_ITEMS,
+  metadata: ANYTHING,
+  service_tier: ['auto', 'standard_only'],
+  user_profile_id: ANYTHING,
+  workspace_id: ANYTHING,
+} as const satisfies InertFields;
+
+/** Of a block of text. */
+export const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as const satisfies InertFields;
+
+const message = z.strictObject({
+  role: z.enum(['user', 'assistant', 'system']),
+  content: textContent(blockInert),
+});
+
+const NO_CONTINUATION =
+  'messages must not end with one of the assistant: an answer that goes on from it is not supported';
+
+const promptFields = {
+  model: fields.nonEmpty('model'),
+  messages: z
+    .array(message)
+    .min(1, 'must have at least one message')
+    .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
+    .superRefine((messages, ctx) => {
+      if (messages.at(-1)?.role === 'assistant')
+        fields.violated(ctx, { constraint: 'unsupported' }, NO_CONTINUATION);
+    }),
+  system: textContent(blockInert).optional(),
+};
+
+/** The fields of POST /v1/messages. */
+export const messagesFields = {
+  ...promptFields,
+  max_tokens: fields.integer('max_tokens', 1, MAX_TOKENS),
+  stop_sequences: fields.stopSequences('stop_sequences').default([]),
+  stream: z.boolean().default(false),
+  temperature: fields.float('temperature', 0, 2).default(1),
+  top_p: fields.float('top_p', 0, 1).default(1),
+  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
+  ...inert(messagesInert),
+};
+
+const messagesSchema = z.strictObject(messagesFields);
+const countSchema = z.strictObject({ ...promptFields, ...inert(promptInert) });
+
+export type MessagesRequest = z.output<typeof messagesSchema>;
+export type CountRequest = z.output<typeof countSchema>;
+
+/** Throws a 400 whose message names every field at fault. */
+export function parseMessagesRequest(body: unknown): MessagesRequest {
+  return fields.parseBody(messagesSchema, body);
+}
+
+export function parseCountRequest(body: unknown): CountRequest {
+  return fields.parseBody(countSchema, body);
+}
+
+/** The conversation as templates see it. */
+export function messagesOf({
+  system,
+  messages,
+}: Pick<MessagesRequest, 'system' | 'messages'>): ChatMessage[] {
+  return system === undefined ? messages : [{ role: 'system', content: system }, ...messages];
+}
+
+/** Names of what was sent and not looked at, each once. */
+export function ignoredByMessages(body: unknown): string[] {
+  const blocksOf = (value: unknown, prefix: string) =>
+    asList(value).flatMap((block) => ignoredIn(blockInert, asObject(block), prefix));
+  const inMessages = asList(memberOf(body, 'messages')).flatMap((each) =>
+    blocksOf(memberOf(each, 'content'), 'messages.content.'),
+  );
+  const inSystem = blocksOf(memberOf(body, 'system'), 'system.');
+  return [...ignoredIn(messagesInert, asObject(body)), ...new Set([...inSystem, ...inMessages])];
+}

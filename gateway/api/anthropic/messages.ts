@@ -1,0 +1,92 @@
+import { randomUUID } from 'node:crypto';
+import { type Context, Hono } from 'hono';
+import type { ApiError } from '../../errors/api-error.ts';
+import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import { neutralSampling } from '../../runner/runner.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { cacheSalt } from '../../server/guard/caller.ts';
+import { eventStream, namedEvent } from '../../server/streams/sse.ts';
+import { failureLog } from '../../telemetry/request-log.ts';
+import { renderChat } from '../chat-prompt.ts';
+import { tellIgnored } from '../inert.ts';
+import { readJson } from '../json.ts';
+import { tokensLeft } from '../prompt.ts';
+import { randomSeed } from '../token-ids.ts';
+import { type ModelWish, readModel, useModel } from '../use-model.ts';
+import { WholeText, whileWanted } from '../whole-text.ts';
+import { anthropicErrorBody, requestIdOf } from './errors.ts';
+import { type Message, wholeMessage } from './message.ts';
+import { MessageEvents } from './message-events.ts';
+import {
+  ignoredByMessages,
+  type MessagesRequest,
+  messagesOf,
+  parseCountRequest,
+  parseMessagesRequest,
+} from './messages-request.ts';
+
+/** Anthropic's messages, whole and streamed, and the counting of their tokens. */
+export function messagesRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+
+  app.post('/v1/messages', async (c) => {
+    const body = await readJson(c);
+    const request = parseMessagesRequest(body);
+    tellIgnored(c, deps.log, ignoredByMessages(body));
+    return useModel(c, deps, modelWish(c, request), async ({ model, info, runner }) => {
+      const promptIds = await renderChat(model, info, messagesOf(request));
+      const generate = {
+        promptIds,
+        modelIdentity: info.modelIdentity,
+        maxTokens: Math.min(request.max_tokens, tokensLeft(promptIds, info, 'messages')),
+        minTokens: 0,
+        stopIds: model.stopIds,
+        sampling: {
+          ...neutralSampling,
+          temperature: request.temperature,
+          topP: request.top_p,
+          topK: request.top_k,
+          seed: randomSeed(),
+        },
+        cacheSalt: cacheSalt(c),
+      };
+      const options = { tokenizer: model.tokenizer, stop: request.stop_sequences, minTokens: 0 };
+      const begin = (sink: TextSink) => new TextStream(endingAtTimeLimit(runner), generate, options, sink);
+      const message: Message = {
+        id: `msg_${randomUUID()}`,
+        model: request.model,
+        numPromptTokens: promptIds.length,
+        maxTokens: request.max_tokens,
+      };
+      if (!request.stream) {
+        const whole = new WholeText();
+        return c.json(wholeMessage(message, await whileWanted(c.req.raw.signal, begin(whole), whole)));
+      }
+      const stream = eventStream(c);
+      const onError = failureLog(deps.log, c);
+      return stream.respond(
+        begin(new MessageEvents(message, { requestId: requestIdOf(c), onError }, stream)),
+      );
+    });
+  });
+
+  // Needs the model's files alone: counts while the runner is away, and what is too long for it.
+  app.post('/v1/messages/count_tokens', async (c) => {
+    const body = await readJson(c);
+    const request = parseCountRequest(body);
+    tellIgnored(c, deps.log, ignoredByMessages(body));
+    const model = await readModel(request.model, deps);
+    const promptIds = await renderChat(model, { maxModelLen: Number.POSITIVE_INFINITY }, messagesOf(request));
+    return c.json({ input_tokens: promptIds.length });
+  });
+
+  return app;
+}
+
+/** The model that a request names, and how its stream says that it failed before its answer began. */
+function modelWish(c: Context, { model, stream }: MessagesRequest): ModelWish {
+  const failureEvent = (error: ApiError): string =>
+    namedEvent('error', JSON.stringify(anthropicErrorBody(error, requestIdOf(c))));
+  return { name: model, ...(stream ? { failureEvent } : {}) };
+}
