@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { benchCommand, benchUsage } from './cli/bench/bench.ts';
 import { chatCommand, chatUsage } from './cli/chat/chat.ts';
 import { detokenizeCommand, detokenizeUsage } from './cli/detokenize.ts';
@@ -15,6 +14,7 @@ import { stopCommand, stopUsage } from './cli/servers/stop.ts';
 import { requireTextArguments } from './cli/text-input.ts';
 import { tokenizeCommand, tokenizeUsage } from './cli/tokenize.ts';
 import { ExitCode } from './errors/exit-code.ts';
+import { version } from './system/version.ts';
 
 /** The command line. Each command takes its own arguments and gives the exit status. */
 
@@ -89,9 +89,4 @@ export async function main(args: readonly string[]): Promise<number> {
 function usage(): string {
   const rows = Object.entries(commands).map(([name, { help }]) => `  runnel ${name.padEnd(10)} ${help}`);
   return `Usage:\n${rows.join('\n')}\nEvery command takes --help. runnel --version says which one this is.`;
-}
-
-function version(): string {
-  const text = readFileSync(new URL('../package.json', import.meta.url), 'utf8');
-  return (JSON.parse(text) as { version: string }).version;
 }

@@ -1,6 +1,7 @@
 import type { RouteGroup } from '../server/route-group.ts';
 import { anthropicGroup } from './anthropic/group.ts';
 import { nativeGroup } from './native/group.ts';
+import { ollamaGroup } from './ollama/group.ts';
 import { openAiGroup } from './openai/group.ts';
 import { operatorGroup, probeGroup } from './operator/groups.ts';
 
@@ -10,5 +11,6 @@ export const routeGroups: readonly RouteGroup[] = [
   operatorGroup,
   anthropicGroup,
   openAiGroup,
+  ollamaGroup,
   nativeGroup,
 ];

@@ -9,7 +9,22 @@ export interface FieldError {
   readonly value?: string;
 }
 
-export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 409 | 413 | 415 | 429 | 431 | 500 | 503 | 504;
+export type ErrorStatus =
+  | 400
+  | 401
+  | 403
+  | 404
+  | 405
+  | 408
+  | 409
+  | 413
+  | 415
+  | 429
+  | 431
+  | 500
+  | 501
+  | 503
+  | 504;
 
 interface ApiErrorOptions {
   readonly status: ErrorStatus;

@@ -1,0 +1,83 @@
+import type { Context } from 'hono';
+import { ApiError } from '../../errors/api-error.ts';
+import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import type { Model } from '../../models/model.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { cacheSalt } from '../../server/guard/caller.ts';
+import { ResponseStream } from '../../server/streams/response-stream.ts';
+import { failureLog } from '../../telemetry/request-log.ts';
+import { type ContextLimit, tokensLeft } from '../prompt.ts';
+import { type UsableModel, useModel } from '../use-model.ts';
+import { WholeText, whileWanted } from '../whole-text.ts';
+import { AnswerLines, loadedAnswer, wholeAnswer } from './answer-lines.ts';
+import { servedName } from './model-name.ts';
+import { contextOf, type Options, samplingOf } from './options.ts';
+import { asksToUnload } from './requests.ts';
+import { Timings } from './timings.ts';
+
+interface Asked {
+  readonly model: string;
+  readonly stream: boolean;
+  readonly keep_alive?: string | number | undefined;
+  readonly options: Options;
+}
+
+interface Job {
+  /** The field with the prompt. */
+  readonly field: string;
+  readonly textAs: (text: string) => object;
+  /** Undefined: nothing is asked but that the model is there. */
+  readonly promptIds: ((model: Model, limit: ContextLimit) => Promise<readonly number[]>) | undefined;
+}
+
+/** The way of Ollama's generating routes, once their bodies are read: by the model that is named, whole or as a stream. */
+export async function answer(c: Context, deps: AppDeps, asked: Asked, job: Job): Promise<Response> {
+  if (job.promptIds === undefined && asksToUnload(asked)) throw unloading();
+  const timings = new Timings(deps.monotonicNow);
+  // No line can say that the model is being loaded: a stream begins with its answer.
+  const wish = { name: servedName(asked.model, deps.models.names) };
+  return useModel(c, deps, wish, (usable) => {
+    timings.onModel();
+    return answerBy(usable, timings, c, deps, asked, job);
+  });
+}
+
+async function answerBy(
+  { model, info, runner }: UsableModel,
+  timings: Timings,
+  c: Context,
+  deps: AppDeps,
+  asked: Asked,
+  { field, textAs, promptIds: encode }: Job,
+): Promise<Response> {
+  const named = { model: asked.model, now: deps.now, textAs };
+  if (encode === undefined) return c.json(loadedAnswer(named));
+  const limit = contextOf(asked.options, info);
+  const promptIds = await encode(model, limit);
+  const left = tokensLeft(promptIds, limit, field);
+  const request = {
+    promptIds,
+    modelIdentity: info.modelIdentity,
+    maxTokens: Math.min(asked.options.num_predict ?? left, left),
+    minTokens: 0,
+    stopIds: model.stopIds,
+    sampling: samplingOf(asked.options),
+    cacheSalt: cacheSalt(c),
+  };
+  const options = { tokenizer: model.tokenizer, stop: asked.options.stop, minTokens: 0 };
+  const watched = endingAtTimeLimit(runner);
+  const begin = (sink: TextSink) => new TextStream(timings.watch(watched), request, options, sink);
+  const answered = { ...named, numPromptTokens: promptIds.length, durations: () => timings.durations() };
+  if (!asked.stream) {
+    const whole = new WholeText();
+    return c.json(wholeAnswer(answered, await whileWanted(c.req.raw.signal, begin(whole), whole)));
+  }
+  const stream = new ResponseStream(c, 'application/x-ndjson');
+  return stream.respond(begin(new AnswerLines(answered, failureLog(deps.log, c), stream)));
+}
+
+function unloading(): ApiError {
+  const message = 'keep_alive is 0, which asks for the model to be unloaded; that is not done over HTTP.';
+  return new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
+}

@@ -1,0 +1,16 @@
+import type { ApiError } from '../../errors/api-error.ts';
+import type { ErrorAnswer } from '../../server/route-group.ts';
+
+export interface OllamaErrorBody {
+  readonly error: string;
+}
+
+/** Also the last line of a stream that has begun. */
+export function ollamaErrorBody({ message }: ApiError): OllamaErrorBody {
+  return { error: message };
+}
+
+/** A full queue is a 503 here: its clients know no 429. */
+export function ollamaErrorAnswer(error: ApiError): ErrorAnswer {
+  return { body: ollamaErrorBody(error), status: error.status === 429 ? 503 : error.status };
+}

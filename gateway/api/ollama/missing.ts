@@ -1,0 +1,31 @@
+import { Hono } from 'hono';
+import { ApiError } from '../../errors/api-error.ts';
+
+/** Routes of Ollama's that are not here, and what to do instead. */
+const MISSING: readonly (readonly [method: 'POST' | 'DELETE', path: string, sentence: string])[] = [
+  ['POST', '/api/embed', 'Embeddings are not supported.'],
+  ['POST', '/api/embeddings', 'Embeddings are not supported.'],
+  [
+    'POST',
+    '/api/pull',
+    'Models are not pulled over HTTP: run "runnel pull NAME" on the machine of the server.',
+  ],
+  ['POST', '/api/push', 'Models are not pushed from here.'],
+  ['POST', '/api/create', 'Models are not created here: start the server with the file of one.'],
+  ['POST', '/api/copy', 'Models get their names from --served-model-name, and not over HTTP.'],
+  [
+    'DELETE',
+    '/api/delete',
+    'Models are not deleted over HTTP: remove the file on the machine of the server.',
+  ],
+];
+
+export function missingRoutes(): Hono {
+  const app = new Hono();
+  for (const [method, path, message] of MISSING) {
+    app.on(method, path, () => {
+      throw new ApiError({ status: 501, code: 'not_supported', message });
+    });
+  }
+  return app;
+}

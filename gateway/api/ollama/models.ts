@@ -1,0 +1,98 @@
+import { Hono } from 'hono';
+import * as z from 'zod';
+import type { Model } from '../../models/model.ts';
+import { isResident, memoryOf } from '../../runner/process/memory.ts';
+import type { AppDeps } from '../../server/app.ts';
+import { version } from '../../system/version.ts';
+import * as fields from '../fields.ts';
+import { ANYTHING, inert } from '../inert.ts';
+import { readJsonText } from '../json.ts';
+import { readModel } from '../use-model.ts';
+import { servedName, tagged } from './model-name.ts';
+
+const showSchema = z
+  .strictObject({
+    model: fields.nonEmpty('model').optional(),
+    name: fields.nonEmpty('name').optional(),
+    ...inert({ verbose: ANYTHING }),
+  })
+  .transform(({ model, name }, ctx) => {
+    const asked = model ?? name;
+    if (asked !== undefined) return asked;
+    fields.violated(ctx, { constraint: 'required' }, 'is required', ['model']);
+    return z.NEVER;
+  });
+
+/** Which models there are, as Ollama says it. What nobody knows of one is left out. */
+export function modelRoutes(deps: AppDeps): Hono {
+  const app = new Hono();
+
+  app.get('/api/version', (c) => c.json({ version: version() }));
+
+  app.get('/api/tags', (c) => {
+    const entries = deps.models.all.flatMap(({ names: all, created, model, runner }) => {
+      const { info } = runner.status();
+      const known = {
+        modified_at: modifiedAt(created),
+        ...(info === undefined ? {} : { size: info.weightsBytes }),
+        ...(model === undefined ? {} : { details: details(model) }),
+      };
+      return all.map((name) => ({ ...names(name), ...known }));
+    });
+    return c.json({ models: entries });
+  });
+
+  app.get('/api/ps', (c) => {
+    const entries = deps.models.all.flatMap(({ names: all, model, runner }) => {
+      const status = runner.status();
+      const { info } = status;
+      if (model === undefined || info === undefined || !isResident(status)) return [];
+      const memory = memoryOf(info);
+      return all.map((name) => ({
+        ...names(name),
+        size: memory.memory_bytes,
+        details: details(model),
+        size_vram: memory.vram_bytes,
+        context_length: info.maxModelLen,
+      }));
+    });
+    return c.json({ models: entries });
+  });
+
+  app.post('/api/show', async (c) => {
+    const name = fields.parseBody(showSchema, await readJsonText(c));
+    const model = await readModel(servedName(name, deps.models.names), deps);
+    const { architecture, contextLength, tokenizer } = model;
+    return c.json({
+      modified_at: modifiedAt(model.created),
+      details: details(model),
+      model_info: {
+        'general.architecture': architecture,
+        'general.basename': model.id,
+        [`${architecture}.context_length`]: contextLength,
+        [`${architecture}.vocab_size`]: tokenizer.vocabSize,
+      },
+      capabilities: ['completion'],
+    });
+  });
+
+  return app;
+}
+
+function names(name: string): object {
+  return { name: tagged(name), model: tagged(name) };
+}
+
+/** created: seconds since 1970. */
+function modifiedAt(created: number): string {
+  return new Date(created * 1000).toISOString();
+}
+
+function details({ path, architecture, quantKind }: Model): object {
+  return {
+    format: path.endsWith('.gguf') ? 'gguf' : 'safetensors',
+    family: architecture,
+    families: [architecture],
+    ...(quantKind === undefined ? {} : { quantization_level: quantKind }),
+  };
+}

@@ -1,0 +1,84 @@
+import * as z from 'zod';
+import type { SamplingParams } from '../../runner/runner.ts';
+import * as fields from '../fields.ts';
+import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
+import { randomSeed } from '../token-ids.ts';
+
+/** `options` of a request. What it does not say is as in Ollama. */
+
+const MAX_TOKENS = 2 ** 31 - 1;
+
+/** num_predict as far as the context goes. */
+const UNLIMITED: readonly unknown[] = [-1, -2];
+/** seed of who wants another answer each time. */
+const ANY_SEED = -1;
+
+export const optionsInert = {
+  // Nothing is ever cut off a prompt, and so nothing is kept of one.
+  num_keep: ANYTHING,
+  // Samplers that are off, and what they would be set to if they were on.
+  mirostat: ZERO,
+  mirostat_eta: ANYTHING,
+  mirostat_tau: ANYTHING,
+  tfs_z: ONE,
+  typical_p: ONE,
+  penalize_newline: [true],
+  // Penalties, where they are on, are of all tokens.
+  repeat_last_n: [-1],
+  // How the model is run, which its operator says.
+  f16_kv: ANYTHING,
+  low_vram: ANYTHING,
+  main_gpu: ANYTHING,
+  num_batch: ANYTHING,
+  num_gpu: ANYTHING,
+  num_thread: ANYTHING,
+  numa: ANYTHING,
+  use_mlock: ANYTHING,
+  use_mmap: ANYTHING,
+  vocab_only: NO,
+} as const satisfies InertFields;
+
+export const optionsFields = {
+  temperature: fields.float('temperature', 0, 2).default(0.8),
+  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(40),
+  top_p: fields.float('top_p', 0, 1).default(0.9),
+  min_p: fields.float('min_p', 0, 1).default(0),
+  repeat_penalty: fields.floatAbove('repeat_penalty', 0, 2).default(1),
+  presence_penalty: fields.float('presence_penalty', -2, 2).default(0),
+  frequency_penalty: fields.float('frequency_penalty', -2, 2).default(0),
+  seed: z.preprocess((value) => (value === ANY_SEED ? undefined : value), fields.seed('seed').optional()),
+  num_ctx: fields.integer('num_ctx', 1, MAX_TOKENS).optional(),
+  num_predict: z.preprocess(
+    (value) => (UNLIMITED.includes(value) ? undefined : value),
+    fields.integer('num_predict', 1, MAX_TOKENS).optional(),
+  ),
+  stop: z
+    .preprocess((value) => (typeof value === 'string' ? [value] : value), fields.stopSequences('stop'))
+    .default([]),
+  ...inert(optionsInert),
+};
+
+export const options = z.strictObject(optionsFields).prefault({});
+
+export type Options = z.output<typeof options>;
+
+export function samplingOf(request: Options): SamplingParams {
+  return {
+    temperature: request.temperature,
+    topK: request.top_k,
+    topP: request.top_p,
+    minP: request.min_p,
+    repetitionPenalty: request.repeat_penalty,
+    presencePenalty: request.presence_penalty,
+    frequencyPenalty: request.frequency_penalty,
+    logitBias: new Map(),
+    allowedTokenIds: [],
+    bannedTokenIds: [],
+    seed: request.seed ?? randomSeed(),
+  };
+}
+
+/** num_ctx bounds a prompt and its answer; it makes no context larger than it is. */
+export function contextOf({ num_ctx }: Options, { maxModelLen }: { readonly maxModelLen: number }) {
+  return { maxModelLen: Math.min(maxModelLen, num_ctx ?? maxModelLen) };
+}

@@ -1,0 +1,96 @@
+import { Ollama } from 'ollama';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+
+const test = suite('the official Ollama client');
+
+let gateway: Gateway;
+let client: Ollama;
+
+test.before(async () => {
+  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2'])).ready();
+  client = new Ollama({ host: gateway.url });
+});
+test.after(async () => {
+  await gateway.stop();
+});
+
+const options = { temperature: 0, num_predict: 24 };
+const prompt = 'What is the capital of France?';
+const messages = [{ role: 'user', content: prompt }];
+const chat = { model: 'smollm2:latest', messages, options };
+
+test('chats, whole and streamed alike', async () => {
+  const whole = await client.chat(chat);
+  assert.match(whole.message.content, 'Paris');
+  assert.is(whole.model, 'smollm2:latest');
+  let text = '';
+  let last: typeof whole | undefined;
+  for await (const part of await client.chat({ ...chat, stream: true })) {
+    text += part.message.content;
+    last = part;
+  }
+  assert.is(text, whole.message.content);
+  assert.equal([last?.done, last?.done_reason], [true, whole.done_reason]);
+  assert.is(last?.eval_count, whole.eval_count);
+  assert.is(last?.prompt_eval_count, whole.prompt_eval_count);
+  assert.ok(whole.prompt_eval_duration > 0 && whole.eval_duration > 0);
+  assert.ok(whole.total_duration >= whole.eval_duration);
+});
+
+test('generates from a prompt, which is the chat of one message', async () => {
+  const { response } = await client.generate({ model: 'smollm2', prompt, options, keep_alive: '5m' });
+  assert.is(response, (await client.chat(chat)).message.content);
+  const raw = { model: 'smollm2', prompt: 'The capital of France is', raw: true, options };
+  assert.match((await client.generate(raw)).response ?? '', 'Paris');
+  const stopped = await client.generate({ ...raw, options: { ...options, stop: ['Paris'] } });
+  assert.is(stopped.done_reason, 'stop');
+  assert.not.match(stopped.response ?? '', 'Paris');
+});
+
+test('finds the model, and what there is to know of it', async () => {
+  const { models } = await client.list();
+  assert.equal(
+    models.map(({ name }) => name),
+    ['smollm2:latest'],
+  );
+  assert.is(models[0]?.details.family, 'llama');
+  assert.equal((await client.show({ model: 'smollm2' })).capabilities, ['completion']);
+  const [running] = (await client.ps()).models;
+  assert.ok(running !== undefined && running.size > 0);
+  assert.match((await client.version()).version, /^\d/);
+});
+
+test('raises errors with their sentence', async () => {
+  const failed = async (promise: Promise<unknown>): Promise<[number | undefined, string]> => {
+    const error: unknown = await promise.then(
+      () => 'it should have failed',
+      (thrown: unknown) => thrown,
+    );
+    return [(error as { status_code?: number }).status_code, String(error)];
+  };
+  for (const [promise, status, sentence] of [
+    [client.chat({ ...chat, model: 'llama3.2' }), 404, 'The model "llama3.2" is not here'],
+    [client.chat({ ...chat, format: 'json' }), 400, 'format is not supported'],
+    [client.chat({ ...chat, options: { temperature: 9 } }), 400, 'options.temperature'],
+    [client.embed({ model: 'smollm2', input: 'x' }), 501, 'Embeddings are not supported.'],
+    [client.pull({ model: 'llama3.2' }), 501, 'runnel pull NAME'],
+  ] as const) {
+    const [code, message] = await failed(promise);
+    assert.is(code, status, message);
+    assert.match(message, sentence);
+  }
+});
+
+test('ends the work of a stream that it aborts', async () => {
+  const stream = await client.chat({ ...chat, options: { num_predict: 1500 }, stream: true });
+  const error = await (async () => {
+    for await (const _ of stream) stream.abort();
+  })().catch((thrown: unknown) => thrown);
+  assert.match(String(error), 'AbortError');
+  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+});
+
+test.run();

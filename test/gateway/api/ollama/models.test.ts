@@ -1,0 +1,75 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { testApp } from '../../../fixtures/app.ts';
+import { byteModel } from '../../../fixtures/byte-model.ts';
+
+const test = suite('Ollama’s models');
+
+const details = { format: 'gguf', family: 'llama', families: ['llama'], quantization_level: 'F32' };
+const modified_at = '2023-11-14T22:13:20.000Z';
+
+test('tags lists the model by each of its names, with a tag', async () => {
+  const { get } = testApp({ modelNames: ['bytes', 'org/other:1b'] });
+  const entry = (name: string) => ({ name, model: name, modified_at, size: 1000, details });
+  assert.equal(await (await get('/api/tags')).json(), {
+    models: [entry('bytes:latest'), entry('org/other:1b')],
+  });
+  const { get: early } = testApp({ model: () => undefined });
+  assert.equal(await (await early('/api/tags')).json(), { models: [] });
+});
+
+test('ps has it while it is in memory', async () => {
+  const { get, runner } = testApp();
+  const entry = { name: 'bytes:latest', model: 'bytes:latest', size: 1500, details };
+  assert.equal(await (await get('/api/ps')).json(), {
+    models: [{ ...entry, size_vram: 0, context_length: 512 }],
+  });
+  runner.current = { ...runner.current, state: 'recovering' };
+  assert.equal(await (await get('/api/ps')).json(), { models: [] });
+});
+
+test('show tells of it by any name, with or without the tag', async () => {
+  const { post } = testApp({ model: () => ({ ...byteModel, quantKind: undefined }) });
+  const { quantization_level: _, ...known } = details;
+  for (const body of [{ model: 'bytes' }, { name: 'bytes:latest', verbose: true }]) {
+    assert.equal(await (await post('/api/show', body)).json(), {
+      modified_at,
+      details: known,
+      model_info: {
+        'general.architecture': 'llama',
+        'general.basename': 'bytes',
+        'llama.context_length': 512,
+        'llama.vocab_size': 258,
+      },
+      capabilities: ['completion'],
+    });
+  }
+  assert.is((await post('/api/show', { model: 'bytes:1b' })).status, 404);
+  assert.match(await (await post('/api/show', {})).text(), 'model is required');
+});
+
+test('version is that of the program', async () => {
+  const { get } = testApp();
+  assert.match(
+    ((await (await get('/api/version')).json()) as { version: string }).version,
+    /^\d+\.\d+\.\d+$/,
+  );
+});
+
+test('what is not here is refused by a sentence', async () => {
+  const { post, app } = testApp();
+  for (const [path, sentence] of [
+    ['/api/embed', 'Embeddings are not supported.'],
+    ['/api/pull', 'runnel pull NAME'],
+  ] as const) {
+    const response = await post(path, { model: 'bytes' });
+    assert.is(response.status, 501);
+    assert.match(((await response.json()) as { error: string }).error, sentence);
+  }
+  assert.is((await app.request('/api/delete', { method: 'DELETE' })).status, 501);
+  const nowhere = await post('/api/nowhere', {});
+  assert.is(nowhere.status, 404);
+  assert.equal(await nowhere.json(), { error: 'There is no POST /api/nowhere here.' });
+});
+
+test.run();

@@ -1,0 +1,52 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { testApp } from '../../../fixtures/app.ts';
+import { EOS_ID } from '../../../fixtures/byte-model.ts';
+import { ScriptedModels, settled } from '../../../fixtures/scripted-service.ts';
+
+const test = suite('Ollama’s models, of several');
+
+function severalApp() {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  const { clock } = models;
+  return { models, ...testApp({ models: models.registry, clock, monotonicNow: () => clock.now() }) };
+}
+
+const namesOf = async (response: Response): Promise<string[]> =>
+  ((await response.json()) as { models: { name: string }[] }).models.map(({ name }) => name);
+
+test('tags lists each, ps those that are loaded, and show loads none', async () => {
+  const { models, get, post } = severalApp();
+  assert.equal(await namesOf(await get('/api/tags')), ['a:latest', 'b:latest']);
+  assert.equal(await namesOf(await get('/api/ps')), []);
+  assert.is((await post('/api/show', { model: 'b:latest' })).status, 200);
+  assert.is((await post('/api/show', { model: 'c' })).status, 404);
+  assert.is(models.states, 'a unloaded, b unloaded');
+  await models.use('b');
+  assert.equal(await namesOf(await get('/api/ps')), ['b:latest']);
+});
+
+test('a request loads the model that it names, which load_duration tells, and is lines alone', async () => {
+  const { models, post } = severalApp();
+  const messages = [{ role: 'user', content: 'Hi' }];
+  const asked = post('/api/chat', { model: 'b:latest', messages });
+  await settled();
+  assert.is(models.states, 'a unloaded, b loading');
+  await models.pass(3000);
+  const service = models.serviceOf('b');
+  service.script = [[97], [EOS_ID]];
+  service.ready();
+  const lines = (await (await asked).text()).trimEnd().split('\n');
+  const [first, last] = lines.map((line) => JSON.parse(line) as { message: object; load_duration?: number });
+  assert.is(lines.length, 2);
+  assert.equal(first?.message, { role: 'assistant', content: 'a' });
+  assert.is(last?.load_duration, 3_000_000_000);
+});
+
+test('to be unloaded is refused, and loads none', async () => {
+  const { models, post } = severalApp();
+  assert.is((await post('/api/generate', { model: 'b', keep_alive: 0 })).status, 400);
+  assert.is(models.states, 'a unloaded, b unloaded');
+});
+
+test.run();
