@@ -71,14 +71,14 @@ test('raises errors with their sentence', async () => {
     );
     return [(error as { status_code?: number }).status_code, String(error)];
   };
-  for (const [promise, status, sentence] of [
-    [client.chat({ ...chat, model: 'llama3.2' }), 404, 'The model "llama3.2" is not here'],
-    [client.chat({ ...chat, format: 'json' }), 400, 'format is not supported'],
-    [client.chat({ ...chat, options: { temperature: 9 } }), 400, 'options.temperature'],
-    [client.embed({ model: 'smollm2', input: 'x' }), 501, 'Embeddings are not supported.'],
-    [client.pull({ model: 'llama3.2' }), 501, 'runnel pull NAME'],
+  for (const [ask, status, sentence] of [
+    [() => client.chat({ ...chat, model: 'llama3.2' }), 404, 'The model "llama3.2" is not here'],
+    [() => client.chat({ ...chat, format: 'json' }), 400, 'format is not supported'],
+    [() => client.chat({ ...chat, options: { temperature: 9 } }), 400, 'temperature must be at most 2.0'],
+    [() => client.embed({ model: 'smollm2', input: 'x' }), 501, 'Embeddings are not supported.'],
+    [() => client.pull({ model: 'llama3.2' }), 501, 'runnel pull NAME'],
   ] as const) {
-    const [code, message] = await failed(promise);
+    const [code, message] = await failed(ask());
     assert.is(code, status, message);
     assert.match(message, sentence);
   }
