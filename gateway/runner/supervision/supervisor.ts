@@ -121,11 +121,10 @@ export class RunnerSupervisor {
     this.#watch?.stop();
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
-    this.#modelBefore = modelIdentity(spec.modelPath);
-    const prepared =
-      spec.prepare === undefined
-        ? Promise.resolve(undefined)
-        : this.#modelBefore.then(() => spec.prepare?.());
+    const before = modelIdentity(spec.modelPath);
+    this.#modelBefore = before;
+    // Nobody hears of a failure, and mends the file, before it is known which file has failed.
+    const prepared = spec.prepare?.().finally(() => before) ?? Promise.resolve(undefined);
     this.#isPreparing = true;
     prepared.then(
       (instead) => this.#onPrepared(spec, instead),
