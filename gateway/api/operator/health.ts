@@ -88,17 +88,24 @@ function backendOf({ backend, info }: RunnerStatus): object | null {
   };
 }
 
-/** One of several runners. */
-function singleRunner(runner: SingleRunnerStatus, index: number): object {
-  const { info } = runner;
+/** What is said of one runner, and of all that serve a model together. */
+function processOf(runner: RunnerStatus | SingleRunnerStatus): object {
   return {
-    runner: index,
     state: runner.state,
     reason: runner.reason ?? null,
     pid: runner.pid ?? null,
     restarts: runner.restarts,
     open_requests: runner.openRequests,
     load_progress: runner.loadProgress ?? null,
+  };
+}
+
+/** One of several runners. */
+function singleRunner(runner: SingleRunnerStatus, index: number): object {
+  const { info } = runner;
+  return {
+    runner: index,
+    ...processOf(runner),
     kv_blocks: info?.numBlocks ?? null,
     kv_blocks_free: runner.numFreeBlocks ?? null,
     weights_bytes: info?.weightsBytes ?? null,
@@ -140,12 +147,7 @@ export function healthRoutes(deps: AppDeps): Hono {
       protocol: 'sse',
       uptime_seconds: Math.floor((deps.monotonicNow() - startedMs) / 1000),
       runner: {
-        state: runner.state,
-        reason: runner.reason ?? null,
-        pid: runner.pid ?? null,
-        restarts: runner.restarts,
-        open_requests: runner.openRequests,
-        load_progress: runner.loadProgress ?? null,
+        ...processOf(runner),
         kind: info?.kind ?? null,
         build: info?.build ?? null,
         device: info?.device ?? null,
