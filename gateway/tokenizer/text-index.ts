@@ -2,12 +2,10 @@
  * From bytes to the token that is written so: an open-addressing hash table over packed texts, in one array that threads
  * share. Tokens that text can become are in it, special tokens are not.
  */
+import { hashOf } from './byte-hash.ts';
 import { lengthAt, type PackedTexts, sharedInts } from './packed-texts.ts';
 
 const empty = -1;
-/** FNV-1a, as published by Fowler, Noll and Vo. */
-const hashStart = 0x811c9dc5;
-const hashPrime = 0x01000193;
 
 /** Slots for at most so many texts: half of them stay empty, so that probes are short and end. */
 export function newIndexSlots(numTexts: number): Int32Array {
@@ -60,9 +58,7 @@ export class TextIndex {
     rightStart: number,
     rightEnd: number,
   ): number {
-    let hash = hashStart;
-    for (let i = leftStart; i < leftEnd; i++) hash = Math.imul(hash ^ (left[i] as number), hashPrime);
-    for (let i = rightStart; i < rightEnd; i++) hash = Math.imul(hash ^ (right[i] as number), hashPrime);
+    const hash = hashOf(right, rightStart, rightEnd, hashOf(left, leftStart, leftEnd));
     const length = leftEnd - leftStart + rightEnd - rightStart;
     let slot = (hash ^ (hash >>> 15)) & this.#mask;
     for (;;) {

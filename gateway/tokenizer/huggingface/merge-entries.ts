@@ -1,7 +1,9 @@
 /** Merges as a tokenizer.json has them, each `left right` or both apart, as entries of its vocabulary. */
+
+import { hashOf } from '../byte-hash.ts';
 import { ranksMax } from '../word-merger.ts';
 import type { JsonBytes, JsonText } from './json-bytes.ts';
-import { hashOf, type TokenEntries } from './token-entries.ts';
+import type { TokenEntries } from './token-entries.ts';
 
 export const mergesMax = Math.min(2 ** 22, ranksMax);
 const space = 0x20;

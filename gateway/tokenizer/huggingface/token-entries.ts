@@ -1,9 +1,7 @@
 /** Tokens in the order of a file, with their ids: found by their text, as the file has it. */
+import { hashOf } from '../byte-hash.ts';
 import { decodeUtf8 } from '../packed-texts.ts';
 
-/** FNV-1a, as published by Fowler, Noll and Vo. */
-export const hashStart = 0x811c9dc5 | 0;
-const hashPrime = 0x01000193;
 const none = -1;
 /** Hash, entry, start, length: a look-up touches this, and the text. */
 const slotInts = 4;
@@ -141,13 +139,6 @@ export class TokenEntries {
     }
     this.#slots = slots;
   }
-}
-
-/** before: the hash of what is in front, so that a text can be hashed in parts. */
-export function hashOf(bytes: Uint8Array, start: number, end: number, before = hashStart): number {
-  let hash = before;
-  for (let i = start; i < end; i++) hash = Math.imul(hash ^ (bytes[i] as number), hashPrime);
-  return hash;
 }
 
 /** mask: of all numbers of the slots. */
