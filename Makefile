@@ -25,6 +25,8 @@ RUNNEL = node gateway/runnel.js
 XGRAMMAR = $(BUILD)/xgrammar
 XGRAMMAR_REQUIREMENT = runner/grammar/xgrammar.txt
 WITH_XGRAMMAR = -DRUNNEL_XGRAMMAR=$(abspath $(XGRAMMAR))
+# Of the builds with sanitizers, after the one that compiles it.
+WITH_COMPILED_XGRAMMAR = $(WITH_XGRAMMAR) -DRUNNEL_XGRAMMAR_LIBRARY=$(abspath $(BUILD)/libxgrammar.a)
 
 # NVIDIA's compiler: the system's, or one that is fetched.
 CUDA_TOOLKIT = $(BUILD)/cuda-toolkit
@@ -121,8 +123,8 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
 check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.browser-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
-	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
+	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
@@ -137,7 +139,7 @@ screenshots: build model $(BUILD)/.browser-packages
 # MINUTES=120 make soak
 soak: build model
 	@node --import tsx test/soak/soak.ts --minutes $(MINUTES) --out $(BUILD)
-	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
+	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@ninja -C $(BUILD)/sanitize fuzz-gguf
 	@$(BUILD)/sanitize/fuzz-gguf --units 2000000
 

@@ -61,7 +61,8 @@ void AllocationBudget::refuse() {
 
 }  // namespace runnel
 
-// The other forms of the standard library's call these two; those for larger alignments are not counted.
+// The other forms of the standard library's call these; those for larger alignments are not counted.
+// Sanitizers have forms of their own, which do not: hence those that throw nothing.
 void* operator new(size_t num_bytes) {
   runnel::AllocationBudget* const budget = runnel::open_budget;
   if (budget != nullptr) [[unlikely]]
@@ -73,6 +74,14 @@ void* operator new(size_t num_bytes) {
   return memory;
 }
 
+void* operator new(size_t num_bytes, const std::nothrow_t&) noexcept {
+  try {
+    return operator new(num_bytes);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 void operator delete(void* memory) noexcept {
   if (runnel::AllocationBudget* const budget = runnel::open_budget; budget != nullptr) [[unlikely]]
     budget->add(-static_cast<int64_t>(malloc_usable_size(memory)));
@@ -80,5 +89,9 @@ void operator delete(void* memory) noexcept {
 }
 
 void operator delete(void* memory, size_t) noexcept {
+  operator delete(memory);
+}
+
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
   operator delete(memory);
 }

@@ -4,18 +4,24 @@ if(NOT EXISTS ${RUNNEL_XGRAMMAR}/include/xgrammar/xgrammar.h)
     "-DRUNNEL_XGRAMMAR=PATH, or build runners without serve by -DRUNNEL_PROTOBUF=OFF.")
 endif()
 
+# Sanitizers look at our code: compiled for them too, XGrammar would take longer than all that is ours. What they see of it is
+# what it does with our memory.
+set(RUNNEL_XGRAMMAR_LIBRARY "" CACHE FILEPATH "XGrammar as another build has compiled it; empty: it is compiled here")
+set(XGRAMMAR_INCLUDES
+  ${RUNNEL_XGRAMMAR}/include ${RUNNEL_XGRAMMAR}/3rdparty/dlpack/include ${RUNNEL_XGRAMMAR}/3rdparty/picojson)
+if(RUNNEL_XGRAMMAR_LIBRARY)
+  add_library(xgrammar STATIC IMPORTED)
+  set_target_properties(xgrammar PROPERTIES IMPORTED_LOCATION ${RUNNEL_XGRAMMAR_LIBRARY})
+  target_include_directories(xgrammar SYSTEM INTERFACE ${XGRAMMAR_INCLUDES})
+  return()
+endif()
+
 file(GLOB_RECURSE XGRAMMAR_SOURCES ${RUNNEL_XGRAMMAR}/cpp/*.cc)
 list(FILTER XGRAMMAR_SOURCES EXCLUDE REGEX /cpp/tvm_ffi/)
 add_library(xgrammar STATIC ${XGRAMMAR_SOURCES} ${CMAKE_CURRENT_LIST_DIR}/xgrammar/log.cc)
-target_include_directories(xgrammar SYSTEM PUBLIC
-  ${RUNNEL_XGRAMMAR}/include ${RUNNEL_XGRAMMAR}/3rdparty/dlpack/include ${RUNNEL_XGRAMMAR}/3rdparty/picojson)
+target_include_directories(xgrammar SYSTEM PUBLIC ${XGRAMMAR_INCLUDES})
 # What it says goes to xgrammar/log.cc.
 target_compile_definitions(xgrammar PRIVATE
   XGRAMMAR_LOG_CUSTOMIZE=1 XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)
 # Its code is not ours to warn about.
 target_compile_options(xgrammar PRIVATE -O2 -w)
-if(RUNNEL_SANITIZE STREQUAL "thread")
-  target_compile_options(xgrammar PRIVATE -O1 -fsanitize=thread)
-elseif(RUNNEL_SANITIZE)
-  target_compile_options(xgrammar PRIVATE -O1 -fsanitize=address -fno-omit-frame-pointer)
-endif()
