@@ -4,7 +4,7 @@ import type { Browser, Locator, Page } from 'playwright-core';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { CHROMIUM, launchChromium } from '../fixtures/chromium.ts';
-import { DEFAULT_MODEL, TINY_MODEL } from '../fixtures/default-model.ts';
+import { DEFAULT_MODEL, FAULTY_RUNNER, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until } from '../fixtures/within.ts';
@@ -20,6 +20,8 @@ const DESKTOP = { width: 1280, height: 800 };
 const PHONE = { width: 390, height: 780 };
 const QUESTION = 'Tell me about lighthouses.';
 const NUM_TOKENS = 140;
+/** A fast runner would have ended its answer before a browser has found the button. */
+const STEP_MS = 20;
 /** So many are there when the runner is killed, or the answer stopped. */
 const SOME_TOKENS = 20;
 const KEY = 'correct-horse-battery';
@@ -34,7 +36,12 @@ let gateway: Gateway;
 let browser: Browser | undefined;
 
 test.before(async () => {
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--playground', 'dev'])).ready();
+  const runner = temporaryFolder().write(
+    'runner',
+    `#!/bin/sh\nexec ${FAULTY_RUNNER} pace@step:${STEP_MS} "$@"\n`,
+    0o755,
+  );
+  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--playground', 'dev', '--runner', runner])).ready();
   if (CHROMIUM !== undefined) browser = await launchChromium();
 });
 test.after(async () => {

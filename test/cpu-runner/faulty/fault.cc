@@ -6,8 +6,10 @@
 
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 namespace runnel::faulty {
@@ -21,8 +23,10 @@ std::optional<Value> value_of(const std::array<std::pair<std::string_view, Value
   return std::nullopt;
 }
 
-constexpr std::array<std::pair<std::string_view, int>, 4> kSignals = {
-    {{"kill", SIGKILL}, {"abort", SIGABRT}, {"stop", SIGSTOP}, {"breach", SIGSYS}}};
+// Signal 0 ends nothing.
+constexpr int kPace = 0;
+constexpr std::array<std::pair<std::string_view, int>, 5> kSignals = {
+    {{"kill", SIGKILL}, {"abort", SIGABRT}, {"stop", SIGSTOP}, {"breach", SIGSYS}, {"pace", kPace}}};
 constexpr std::array<std::pair<std::string_view, Moment>, 4> kMoments = {{{"load", Moment::kLoad},
                                                                           {"step", Moment::kStep},
                                                                           {"operation", Moment::kOperation},
@@ -40,11 +44,14 @@ std::optional<Fault> Fault::parse(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [number_end, error] = std::from_chars(text.data() + colon + 1, end, number);
   if (!signal || !moment || error != std::errc() || number_end != end) return std::nullopt;
+  if (*signal == kPace && *moment != Moment::kStep) return std::nullopt;
   return Fault(*signal, *moment, number);
 }
 
 void Fault::at(Moment moment, uint64_t number, uint32_t position) const {
-  if (moment != moment_ || number != number_) return;
+  if (moment != moment_) return;
+  if (signal_ == kPace) return std::this_thread::sleep_for(std::chrono::milliseconds(number_));
+  if (number != number_) return;
   // Tests check the place by it.
   std::fprintf(stderr, "planned death at position %u\n", position);
   if (signal_ == SIGSYS) {

@@ -1,4 +1,4 @@
-// One death of the faulty runner, as its command line plans it: kill@step:17.
+// One death of the faulty runner, as its command line plans it: kill@step:17. Or that it is slow.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@ enum class Moment {
 class Fault {
  public:
   // kill, abort, breach (of the sandbox) or stop (until somebody sends SIGCONT), @, load, step, operation or
-  // token, :, a number. Nothing if it is written otherwise.
+  // token, :, a number. Or pace@step: and the milliseconds that each forward pass waits before it begins: no
+  // death, but time to do something between two tokens. Nothing if it is written otherwise.
   static std::optional<Fault> parse(std::string_view text);
 
-  // Called before what it is about; dies if this is the moment. `position`: the last one of the forward pass
-  // it is in.
+  // Called before what it is about; dies, or waits, if this is the moment. `position`: the last one of the
+  // forward pass it is in.
   void at(Moment moment, uint64_t number, uint32_t position) const;
 
  private:
