@@ -6,7 +6,7 @@ import { bodyOutlet, type Outlet, socketOutlet } from './outlet.ts';
 import { GATHER_MS, type StreamTimes, streamTimes, type TimedStream } from './stream-times.ts';
 
 /** More than this is written in the middle of a turn: text waits in the connection many times as large as what it is made of. */
-const MAX_PENDING_CHARS = 2 ** 16;
+const MAX_PENDING_CHARS = 2 ** 15;
 
 const KEEP_ALIVE = ': keep-alive\n\n';
 
