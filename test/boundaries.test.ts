@@ -156,6 +156,16 @@ test('imports go one way: down the way of a request, and never back', () => {
   );
 });
 
+test('docs/architecture.md has the places of the gateway in this order', () => {
+  const page = readFileSync(`${ROOT}docs/architecture.md`, 'utf8');
+  const [, table = ''] = page.split('## The folders of `gateway/`');
+  const rows = (table.split('\n## ')[0] ?? '').matchAll(/^\| `([^`]+)` \|/gm);
+  assert.equal(
+    [...rows].map(([, place]) => place),
+    WAY,
+  );
+});
+
 test('no files of the gateway import each other in a circle', () => {
   const imports = new Map(gatewayFiles().map((file) => [file.path, importsOf(file)]));
   const done = new Set<string>();
