@@ -1,5 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -101,6 +102,81 @@ test('the page knows nothing of the gateway but its routes, and the gateway noth
     IMPORT,
     (name) => !/playground\/page|^(preact|htm|uplot)\b/.test(name),
   );
+});
+
+/**
+ * The gateway's folders in the order of a request's way, behind the programs that put everything together. A file imports from its
+ * own folder and from those below it; a type counts as much as a value, since who names a thing knows it. Files of gateway/
+ * itself are places of their own.
+ */
+const WAY = [
+  'main.ts',
+  'cli',
+  'client',
+  'app.ts',
+  'playground',
+  'api',
+  'server',
+  'config',
+  'systemd',
+  'generation',
+  'telemetry',
+  'models',
+  'prompt',
+  'tokenizer',
+  'runner',
+  'system',
+  'errors',
+  'bundle.js',
+];
+
+/** What a file imports of the gateway, as paths from the root; a thread's program is named by its URL, and is no import. */
+function importsOf({ path, text }: Source): string[] {
+  return [...text.matchAll(IMPORT)].flatMap(([, name = '']) =>
+    name.startsWith('.') ? [join(dirname(path), name)] : [],
+  );
+}
+
+const placeOf = (path: string): string => path.split('/')[1] as string;
+
+/** The page has imports of its own only: see the test of it. */
+const gatewayFiles = (): Source[] =>
+  sourcesOf('gateway/*.ts').filter(({ path }) => !path.startsWith('gateway/playground/page/'));
+
+test('imports go one way: down the way of a request, and never back', () => {
+  const files = gatewayFiles();
+  const places = new Set(files.map(({ path }) => placeOf(path)));
+  assert.equal([...places, 'bundle.js'].sort(), WAY.toSorted());
+  const imports = files.flatMap((file) => importsOf(file).map((to) => [file.path, to] as const));
+  assert.ok(imports.length > 1000);
+  const wrong = imports.filter(([from, to]) => WAY.indexOf(placeOf(from)) > WAY.indexOf(placeOf(to)));
+  assert.equal(
+    wrong.map(([from, to]) => `${from} must not import ${to}`),
+    [],
+  );
+});
+
+test('docs/architecture.md has the places of the gateway in this order', () => {
+  const page = readFileSync(`${ROOT}docs/architecture.md`, 'utf8');
+  const [, table = ''] = page.split('## The folders of `gateway/`');
+  const rows = (table.split('\n## ')[0] ?? '').matchAll(/^\| `([^`]+)` \|/gm);
+  assert.equal(
+    [...rows].map(([, place]) => place),
+    WAY,
+  );
+});
+
+test('no files of the gateway import each other in a circle', () => {
+  const imports = new Map(gatewayFiles().map((file) => [file.path, importsOf(file)]));
+  const done = new Set<string>();
+  const visit = (path: string, way: readonly string[]): void => {
+    const circle = way.includes(path) ? [...way.slice(way.indexOf(path)), path] : [];
+    assert.equal(circle, []);
+    if (done.has(path)) return;
+    for (const next of imports.get(path) ?? []) visit(next, [...way, path]);
+    done.add(path);
+  };
+  for (const path of imports.keys()) visit(path, []);
 });
 
 test('a model sees of what computes it the seam and nothing else', () => {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -86,7 +86,12 @@ const CODE = /\bcode: (?:[^,'\n]*(?:'[a-z]+' )?\? )?'([a-z_]+)'(?: : '([a-z_]+)'
 
 test('error codes are those that the documents have', () => {
   const codes = new Set<string>();
-  for (const path of filesOf('gateway/server/*.ts', 'gateway/api/*.ts', 'gateway/errors/*.ts')) {
+  for (const path of filesOf(
+    'gateway/app.ts',
+    'gateway/server/*.ts',
+    'gateway/api/*.ts',
+    'gateway/errors/*.ts',
+  )) {
     const text = read(path);
     // What a schema says of itself is no code of an answer.
     const said = text.replaceAll("code: 'custom'", '');
@@ -126,6 +131,23 @@ test('each flag that a document names is one of a command’s, and each setting 
     settings.filter((name) => !named.has(name)),
     [],
   );
+});
+
+test('the ways of a request and of a death name at most twelve files each, and all that architecture.md links to is there', () => {
+  const path = 'docs/architecture.md';
+  for (const heading of ['The way of a request', 'The way of a death']) {
+    const named = [...section(path, heading).matchAll(/^\d+\. \[`([^`]+)`\]\(\.\.\/([^)]+)\)/gm)];
+    assert.ok(named.length > 5 && named.length <= 12, heading);
+    for (const [, label, target] of named) assert.is(label, target);
+  }
+  const links = [...read(path).matchAll(/\]\(\.\.\/([^)#]+)\)/g)].map(([, target = '']) => target);
+  assert.ok(links.length > 80);
+  assert.equal(
+    links.filter((target) => !existsSync(ROOT + target)),
+    [],
+  );
+  const words = section(path, 'Glossary').match(/^\| (?!word )\w/gm) ?? [];
+  assert.ok(words.length > 0 && words.length <= 10);
 });
 
 /** Of other programs, of workers that this one takes the place of, and of what the tree has for tests and figures. */

@@ -1,15 +1,16 @@
 import type { Context } from 'hono';
-import { ApiError, toApiError } from '../errors/api-error.ts';
+import { ApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
 import type { Model } from '../models/model.ts';
 import { UnknownModelError } from '../models/model-registry.ts';
 import type { ServedModel } from '../models/served-model.ts';
 import type { Runner, RunnerInfo } from '../runner/runner.ts';
-import type { AppDeps } from '../server/app.ts';
+import { failureLog } from '../server/request-log.ts';
+import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
+import { toApiError } from '../server/to-api-error.ts';
 import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
-import { failureLog } from '../telemetry/request-log.ts';
 import { notReady, requireReady } from './prompt.ts';
 
 /** A model that takes requests, with the limits of its runner. */
@@ -37,7 +38,7 @@ export const loadingNoticeMs = 1000;
  */
 export async function useModel(
   c: Context,
-  deps: AppDeps,
+  deps: RouteDeps,
   wish: ModelWish,
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
@@ -69,7 +70,7 @@ const settled = (): void => {};
 
 async function answerBy(
   c: Context,
-  deps: AppDeps,
+  deps: RouteDeps,
   { name, deadlineMs }: ModelWish,
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
@@ -91,7 +92,7 @@ function progressOf({ residency: { state, progress } }: ServedModel): string {
 }
 
 /** The model of this name, or of none: the default; or a 404. */
-export function findModel(name: string | undefined, deps: AppDeps): ServedModel {
+export function findModel(name: string | undefined, deps: RouteDeps): ServedModel {
   try {
     return deps.models.find(name);
   } catch (error) {
@@ -101,7 +102,7 @@ export function findModel(name: string | undefined, deps: AppDeps): ServedModel 
 }
 
 /** What needs the files of a model alone: works while its runner is away, and does not load it. 404 and 503 as above. */
-export async function readModel(name: string | undefined, deps: AppDeps): Promise<Model> {
+export async function readModel(name: string | undefined, deps: RouteDeps): Promise<Model> {
   const served = findModel(name, deps);
   const model = await served.read();
   if (model !== undefined) return model;
@@ -111,7 +112,7 @@ export async function readModel(name: string | undefined, deps: AppDeps): Promis
 /** More are counted in a message. */
 const MAX_NAMES_SAID = 8;
 
-function modelNotFound(name: string, { models }: AppDeps): ApiError {
+function modelNotFound(name: string, { models }: RouteDeps): ApiError {
   const { names } = models;
   const said = names.slice(0, MAX_NAMES_SAID).map((each) => JSON.stringify(each));
   if (names.length > said.length) said.push(`${names.length - said.length} others`);

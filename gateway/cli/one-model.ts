@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts';
-import { AdmissionGate } from '../generation/admission-gate.ts';
 import { MeteredRunner } from '../generation/metered-runner.ts';
 import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
+import { AdmissionGate } from '../models/admission-gate.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
 import { ModelService } from '../models/model-service.ts';
 import { soleModel } from '../models/sole-model.ts';

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { type Config, hasSeveralModels, manyRunnersFaults } from '../config/config.ts';
 import { refuse } from '../errors/exit-code.ts';
 import type { KeyFiles } from '../server/guard/api-keys.ts';
-import type { Notifier } from '../system/systemd/notifier.ts';
+import type { Notifier } from '../systemd/notifier.ts';
 import type { Log } from '../telemetry/log.ts';
 import { PASSED_ON, PASSED_ON_TO_CPU, PASSED_ON_TO_CUDA } from './runner-command.ts';
 

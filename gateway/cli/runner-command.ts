@@ -1,5 +1,5 @@
 import type { RunnerConfig } from '../config/runner-settings.ts';
-import type { ModelSlot } from '../models/model-slot.ts';
+import type { LaunchedModel } from '../runner/backends/runner-launcher.ts';
 import type { RunnerCommand } from '../runner/process/process.ts';
 
 /** Settings that are every runner's, under the names they have there too. */
@@ -29,7 +29,11 @@ export const PASSED_ON_TO_CPU = [
 export const PASSED_ON_TO_CUDA = ['gpu-device', 'enforce-eager'] as const satisfies (keyof RunnerConfig)[];
 
 /** How the runner of this kind is started: a line that works by hand as well. */
-export function runnerCommand(kind: 'cpu' | 'cuda', config: RunnerConfig, slot: ModelSlot): RunnerCommand {
+export function runnerCommand(
+  kind: 'cpu' | 'cuda',
+  config: RunnerConfig,
+  slot: LaunchedModel,
+): RunnerCommand {
   const args = ['serve', '--model', slot.path];
   if (slot.current !== undefined) {
     const { architecture, file, device } = slot.current;

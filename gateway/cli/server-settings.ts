@@ -1,7 +1,7 @@
 import type { Config } from '../config/config.ts';
 import { isLoopback, isUnspecified } from '../config/kinds.ts';
 import { refuse } from '../errors/exit-code.ts';
-import type { AdmissionGateOptions } from '../generation/admission-gate.ts';
+import type { AdmissionGateOptions } from '../models/admission-gate.ts';
 import type { ModelServiceOptions } from '../models/model-service.ts';
 import {
   connectionsWithin,

@@ -1,9 +1,9 @@
 import { statSync } from 'node:fs';
 import type { Config } from '../config/config.ts';
 import { UsageError } from '../errors/exit-code.ts';
-import { AdmissionGate } from '../generation/admission-gate.ts';
 import { MeteredRunner } from '../generation/metered-runner.ts';
 import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
+import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { loadModel } from '../models/load-model.ts';
 import { ModelLoader } from '../models/model-loader.ts';

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { UsageError } from '../errors/exit-code.ts';
-import { readApiKeys } from '../server/guard/api-keys.ts';
+import { readApiKeys } from './keys-file.ts';
 import { baseUrl, text, whole } from './kinds.ts';
 import type { ConfigOf, SettingTable } from './settings.ts';
 

@@ -1,8 +1,8 @@
 import * as z from 'zod';
 import { refuse } from '../errors/exit-code.ts';
-import { CACHE_SHARINGS } from '../server/guard/caller.ts';
-import { passedSocket } from '../system/systemd/passed-socket.ts';
+import { passedSocket } from '../systemd/passed-socket.ts';
 import { LOG_LEVELS } from '../telemetry/log.ts';
+import { CACHE_SHARINGS } from './cache-sharing.ts';
 import { parseFlags } from './flags.ts';
 import {
   baseUrl,

@@ -1,16 +1,6 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
 import { FOREIGN_NAMES } from './foreign-names.ts';
-import type { SettingTable } from './settings.ts';
-
-/** A command line, taken apart by a table of settings. */
-export interface Flags {
-  readonly values: FlagValues;
-  readonly positionals: readonly string[];
-  /** Sentences about what the command does not take; `values` is what it does. */
-  readonly faults: readonly string[];
-}
-
-export type FlagValues = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
+import type { Flags, SettingTable } from './settings.ts';
 
 type FlagOptions = NonNullable<ParseArgsConfig['options']>;
 

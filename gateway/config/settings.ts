@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
 import { refuse, UsageError } from '../errors/exit-code.ts';
-import type { Flags, FlagValues } from './flags.ts';
 import { FOREIGN_NAMES } from './foreign-names.ts';
 
 /**
@@ -38,6 +37,16 @@ export type SettingTable = Readonly<Record<string, Setting>>;
 export type ConfigOf<Table extends SettingTable> = Readonly<{
   [Name in keyof Table]: z.output<Table[Name]['schema']>;
 }>;
+
+/** A command line, taken apart by a table of settings. */
+export interface Flags {
+  readonly values: FlagValues;
+  readonly positionals: readonly string[];
+  /** Sentences about what the command does not take; `values` is what it does. */
+  readonly faults: readonly string[];
+}
+
+export type FlagValues = Readonly<Record<string, string | boolean | (string | boolean)[] | undefined>>;
 
 /** A value and where it was given, in the words of a message. */
 interface Given {

@@ -1,6 +1,3 @@
-import { GenerationError, type GenerationErrorCode } from '../runner/runner.ts';
-import { OverloadedError } from '../system/cooperative-scheduler.ts';
-
 /** One thing that is wrong with one field. `value` is the value as text, left out where it may be private. */
 export interface FieldError {
   readonly field: string;
@@ -59,44 +56,4 @@ export class ApiError extends Error {
     this.retriable = options.retriable ?? false;
     this.retryAfterSec = options.retryAfterSec;
   }
-}
-
-const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code: string }> = {
-  INVALID_REQUEST: { status: 400, code: 'invalid_request' },
-  CANCELLED: { status: 500, code: 'cancelled' },
-  TIMEOUT: { status: 504, code: 'timeout' },
-  // Even an empty cache could not hold it: sending it again gives the same.
-  OUT_OF_MEMORY: { status: 400, code: 'vram_oom' },
-  QUEUE_FULL: { status: 429, code: 'queue_full' },
-  NOT_READY: { status: 503, code: 'worker_unhealthy' },
-  INFERENCE_FAILED: { status: 500, code: 'inference_failed' },
-  // What it asks for cannot be had together: sending it again gives the same.
-  GRAMMAR_FAILED: { status: 400, code: 'grammar_failed' },
-  RUNNER_CRASHED: { status: 500, code: 'runner_crashed' },
-};
-
-/** Any thrown thing as the error a client may see. What nobody foresaw is a 500 that tells nothing of the inside. */
-export function toApiError(error: unknown): ApiError {
-  if (error instanceof ApiError) return error;
-  if (error instanceof GenerationError) {
-    const { status, code } = GENERATION_ERRORS[error.code];
-    return new ApiError({
-      status,
-      code,
-      message: error.message,
-      retriable: error.retriable,
-      retryAfterSec: error.retryAfterSec,
-      cause: error,
-    });
-  }
-  if (error instanceof OverloadedError) {
-    const { message } = error;
-    return new ApiError({ status: 503, code: 'overloaded', message, retriable: true, retryAfterSec: 1 });
-  }
-  return new ApiError({
-    status: 500,
-    code: 'internal_error',
-    message: 'The gateway met an error of its own; its log has the details.',
-    cause: error,
-  });
 }

@@ -1,5 +1,6 @@
 /** How a model's tokens are spelled, for runners that follow grammars: made when the first grammar comes, kept with its tokenizer. */
-import { type VocabularyFrames, vocabularyFrames } from '../runner/protocol/vocabulary-frames.ts';
+import { vocabularyFrames } from '../runner/protocol/vocabulary-frames.ts';
+import type { VocabularyFrames } from '../runner/runner.ts';
 import { inSlices } from '../system/cooperative-scheduler.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 

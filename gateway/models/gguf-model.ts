@@ -1,9 +1,10 @@
 /** A model in a GGUF file. */
 import { type BigIntStats, closeSync, constants, fstatSync, openSync } from 'node:fs';
-import { asModelFileError, errorCodeOf, ModelFileError } from '../errors/model-file-error.ts';
-import { tokenizerOfGguf } from '../tokenizer/gguf-tables.ts';
+import { errorCodeOf, ModelFileError } from '../errors/model-file-error.ts';
 import { requireKnownArchitecture } from './architectures.ts';
+import { asModelFileError } from './as-model-file-error.ts';
 import { readGguf } from './gguf.ts';
+import { tokenizerOfGguf } from './gguf-tables.ts';
 import { type Metadata, MetadataError } from './metadata.ts';
 import { identityOf } from './model.ts';
 import type { ModelDescription } from './model-description.ts';

@@ -6,13 +6,18 @@ import { ModelFileError } from '../errors/model-file-error.ts';
 import { ChatTemplateError } from '../prompt/chat-template.ts';
 import { JinjaChatTemplate } from '../prompt/jinja-chat-template.ts';
 import { inSlices, type Task } from '../system/cooperative-scheduler.ts';
-import { newThread } from '../system/program-thread.ts';
+import { newThread, type ThreadProgram } from '../system/program-thread.ts';
 import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
 import { EncoderThread } from '../tokenizer/encoder-thread.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { type Model, modelIdOf } from './model.ts';
 import type { ModelDescription } from './model-description.ts';
 import type { ReadModel } from './model-reader.ts';
+
+const modelReader: ThreadProgram = {
+  name: 'model-reader',
+  source: new URL('./model-reader.ts', import.meta.url),
+};
 
 /** Of what the thread may take while it reads a file. */
 const heapMb = 2048;
@@ -34,7 +39,7 @@ function* modelOf(path: string, { tables, template, ...description }: ModelDescr
 }
 
 async function readInThread(path: string): Promise<ModelDescription> {
-  const thread = newThread('model-reader', path, heapMb);
+  const thread = newThread(modelReader, path, heapMb);
   try {
     const read = await new Promise<ReadModel>((resolve, reject) => {
       thread.once('message', resolve);

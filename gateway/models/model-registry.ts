@@ -1,4 +1,4 @@
-import type { Waiter } from '../generation/admission-gate.ts';
+import type { Waiter } from './admission-gate.ts';
 import type { ServedModel } from './served-model.ts';
 
 /** A name that no model here has. */

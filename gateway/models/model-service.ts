@@ -4,9 +4,7 @@
  * the gate.
  */
 
-import type { AdmissionGate } from '../generation/admission-gate.ts';
 import { type RunnerLauncher, specOf } from '../runner/backends/runner-launcher.ts';
-import { agreeOn, differenceOf } from '../runner/backends/same-model.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -22,8 +20,10 @@ import type { RunnerSpec } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
+import type { AdmissionGate } from './admission-gate.ts';
 import { type Model, modelIdOf } from './model.ts';
 import { ModelSlot } from './model-slot.ts';
+import { agreeOn, differenceOf } from './same-model.ts';
 
 export interface ModelServiceOptions extends Omit<RunnerPoolOptions, keyof RunnerSpec> {
   readonly gate: AdmissionGate;

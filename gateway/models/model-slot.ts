@@ -5,7 +5,7 @@ import { modelIdentity } from './model-identity.ts';
 /**
  * The model that a gateway serves from one path. It is read again when one of its files has changed, so that a file
  * mended or replaced under a running gateway is served as it is now. Whether a runner has read the same is
- * runner/backends/same-model.ts's.
+ * same-model.ts's.
  */
 export class ModelSlot {
   readonly path: string;
@@ -22,6 +22,11 @@ export class ModelSlot {
   /** The model as last read; undefined before the first time, and while its file cannot be used. */
   get current(): Model | undefined {
     return this.#model;
+  }
+
+  /** Of its files as they are now, whatever was read of them. Never rejects. */
+  identity(): Promise<string> {
+    return modelIdentity(this.path);
   }
 
   /** Called before each start of a runner. Throws ModelFileError when the file cannot be used. */

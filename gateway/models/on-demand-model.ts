@@ -2,7 +2,7 @@
  * One of several models: unloaded until somebody asks for it. While it is not loaded its requests wait at its gate. Each time it
  * is loaded it has a service of its own; when that may begin, and when it has to end, is the loader's to say.
  */
-import type { AdmissionGate } from '../generation/admission-gate.ts';
+
 import { countersOf, type SchedulerCounters } from '../runner/protocol/scheduler-stats.ts';
 import {
   type GenerateRequest,
@@ -14,6 +14,7 @@ import {
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { maxFruitlessStarts, retryAfterSec } from '../runner/supervision/supervisor.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
+import type { AdmissionGate } from './admission-gate.ts';
 import type { Resident } from './memory-budget.ts';
 import type { Model } from './model.ts';
 import type { ModelService } from './model-service.ts';

@@ -1,6 +1,6 @@
 /** Reads what the gateway needs of a model, whatever form it has. It takes up to a second: see load-model.ts. */
 import { statSync } from 'node:fs';
-import { asModelFileError } from '../errors/model-file-error.ts';
+import { asModelFileError } from './as-model-file-error.ts';
 import { describeGguf } from './gguf-model.ts';
 import type { ModelDescription } from './model-description.ts';
 

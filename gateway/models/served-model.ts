@@ -1,5 +1,5 @@
-import type { AdmissionGate } from '../generation/admission-gate.ts';
 import type { Runner } from '../runner/runner.ts';
+import type { AdmissionGate } from './admission-gate.ts';
 import type { Model } from './model.ts';
 
 /** Whether a model is in memory, as clients and operators see it. */

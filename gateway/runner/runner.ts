@@ -4,7 +4,6 @@
  */
 
 import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
-import type { VocabularyFrames } from './protocol/vocabulary-frames.ts';
 
 /** Sampling parameters as the runner applies them; ranges are proto/runner.proto's. */
 export interface SamplingParams {
@@ -54,6 +53,13 @@ export interface Grammar {
   readonly source: string;
   /** Of json_schema: nothing is allowed that the schema does not name. */
   readonly strict: boolean;
+}
+
+/** How the tokens of a model are spelled, as vocabulary-frames.ts makes them. */
+export interface VocabularyFrames {
+  readonly numTokens: number;
+  /** In the order in which they are sent. */
+  readonly frames: readonly Uint8Array[];
 }
 
 /** Whatever API a request came by, it is turned into one of these. */

@@ -4,7 +4,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { type PassedSocket, unixPathOf } from '../system/systemd/passed-socket.ts';
+import { type PassedSocket, unixPathOf } from '../systemd/passed-socket.ts';
 import { Connections } from './connections.ts';
 import { StalledClients } from './stalled-clients.ts';
 import type { StreamEnv } from './streams/response-stream.ts';

@@ -1,12 +1,41 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
 import type { ApiError } from '../errors/api-error.ts';
-import type { AppDeps } from './app.ts';
+import type { ModelRegistry } from '../models/model-registry.ts';
+import type { Clock } from '../system/clock.ts';
+import type { CrashReport } from '../telemetry/crash-reports.ts';
+import type { Log } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 
 declare module 'hono' {
   interface ContextVariableMap {
     /** Of the request's path, whether a route is there or not. */
     group: RouteGroup;
   }
+}
+
+/** What the routes need from the outside. */
+export interface RouteDeps {
+  readonly models: ModelRegistry;
+  readonly log: Log;
+  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
+  /** Of runners, the newest first. */
+  readonly crashes: () => readonly CrashReport[];
+  /** Of all answers that are many times as long as their requests: what they are made from, until they are taken. */
+  readonly maxAnswerBytesInFlight: number;
+  /**
+   * Reads the settings again and puts a new runner in place of the old one, of another model if they name one. Resolves when
+   * it is ready, or with the reason why what was there before serves on. Throws UsageError or ModelFileError for settings
+   * that cannot be used. model: of several models the name of one, for a new runner of that one alone.
+   */
+  readonly restartRunner: (model?: string) => Promise<string | undefined>;
+  /** Milliseconds since 1970: what time it is, and never how long something took. */
+  readonly now: () => number;
+  /** Milliseconds that only grow: for durations. */
+  readonly monotonicNow: () => number;
+  /** How long what waits has waited; the system's when left out. */
+  readonly clock?: Clock;
+  /** Kills the runner that has this process id; false if none has. Absent, or undefined: nobody may. */
+  readonly playground?: { readonly killRunner: ((pid: number) => boolean) | undefined } | undefined;
 }
 
 /** Who may ask where there are keys: everybody, who has a key, or who has one of an operator's. */
@@ -19,7 +48,7 @@ export interface RouteGroup {
   readonly access: Access;
   /** Those of its routes, all POST, whose requests go to the runner. */
   readonly generating: readonly string[];
-  readonly routes: readonly ((deps: AppDeps) => Hono)[];
+  readonly routes: readonly ((deps: RouteDeps) => Hono)[];
   /** The body of the answer, and its status if it is another than the error's own; headers go on the context. */
   errorAnswer(c: Context, error: ApiError): ErrorAnswer;
   /** Sees each request first. */

@@ -1,6 +1,6 @@
 /** What a program says that is started to say one thing. By Node itself, which tells of a spawn that failed by an error like others. */
 import { type ExecFileException, execFile } from 'node:child_process';
-import { scrubEnvironment } from '../runner/process/environment.ts';
+import { scrubEnvironment } from './environment.ts';
 
 export interface ProgramLimits {
   readonly timeoutMs: number;

@@ -2,21 +2,19 @@
 import { Worker } from 'node:worker_threads';
 import { bundleOf } from '../bundle.js';
 
-/** Each is a file of the bundle, and a source. */
-const sources = {
-  'model-reader': new URL('../models/model-reader.ts', import.meta.url),
-  'text-encoder': new URL('../tokenizer/text-encoder.ts', import.meta.url),
-} as const;
-
-export type ThreadProgram = keyof typeof sources;
+/** A program of a thread: its name is that of its file in the bundle. */
+export interface ThreadProgram {
+  readonly name: 'model-reader' | 'text-encoder';
+  readonly source: URL;
+}
 
 /** Once found, not looked for again: an edit under a running gateway is not half taken up. */
-const bundles = new Map<ThreadProgram, string>();
+const bundles = new Map<string, string>();
 
 /** The file of the bundle, undefined where the sources are to be run. To look for it the first time takes a while. */
-export function findProgram(program: ThreadProgram): string | undefined {
-  const found = bundles.get(program) ?? bundleOf(program);
-  if (found !== undefined) bundles.set(program, found);
+export function findProgram({ name }: ThreadProgram): string | undefined {
+  const found = bundles.get(name) ?? bundleOf(name);
+  if (found !== undefined) bundles.set(name, found);
   return found;
 }
 
@@ -28,7 +26,7 @@ export function newThread(program: ThreadProgram, workerData: unknown, heapMb: n
   if (bundle !== undefined) return new Worker(bundle, options);
   // Sources need tsx, which a thread does not begin with.
   const tsx = JSON.stringify(import.meta.resolve('tsx/esm/api'));
-  const source = JSON.stringify(sources[program].href);
+  const source = JSON.stringify(program.source.href);
   const start = `import(${tsx}).then(({ register }) => { register(); return import(${source}); })`;
   return new Worker(start, { ...options, eval: true });
 }

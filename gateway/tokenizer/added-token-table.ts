@@ -1,15 +1,7 @@
 /** Added tokens as one thread hands them to another: thousands of objects would be copied in one go, and hold up the loop. */
 import type { Task } from '../system/cooperative-scheduler.ts';
-import { type PackedTexts, packTexts, sharedBytes, sharedInts, stringAt } from './packed-texts.ts';
-import type { AddedToken } from './tables.ts';
-
-/** All of it in shared memory. */
-export interface AddedTokenTable {
-  readonly contents: PackedTexts;
-  readonly ids: Int32Array;
-  /** Bits of `flags`, of each. */
-  readonly flags: Uint8Array;
-}
+import { packTexts, sharedBytes, sharedInts, stringAt } from './packed-texts.ts';
+import type { AddedToken, AddedTokenTable } from './tables.ts';
 
 const flags = { isControl: 1, stripsLeft: 2, stripsRight: 4, isWholeWord: 8 } as const;
 const names = Object.keys(flags) as (keyof typeof flags)[];

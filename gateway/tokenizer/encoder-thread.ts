@@ -7,11 +7,15 @@
  */
 import type { Worker } from 'node:worker_threads';
 import type { Task } from '../system/cooperative-scheduler.ts';
-import { findProgram, newThread } from '../system/program-thread.ts';
+import { findProgram, newThread, type ThreadProgram } from '../system/program-thread.ts';
 import type { TextSegment } from './added-tokens.ts';
 import { sharedInts } from './packed-texts.ts';
 import type { TokenizerTables } from './tables.ts';
-import type { EncodedText, EncoderData, TextPart } from './text-encoder.ts';
+
+const textEncoder: ThreadProgram = {
+  name: 'text-encoder',
+  source: new URL('./text-encoder.ts', import.meta.url),
+};
 
 export const encoderLimits = {
   /** Of the thread's heap, which holds a text and its ids: some 20 bytes for each token. */
@@ -25,9 +29,32 @@ export const encoderLimits = {
 /** Ids that are taken in one step. */
 const stepIds = 2 ** 15;
 
+/** What the thread begins with. */
+export interface EncoderData {
+  readonly tables: TokenizerTables;
+  /** In shared memory: jobs that were called off, each at its number modulo the length. */
+  readonly calledOff: Int32Array;
+}
+
+/** A part of a job's text. A job of which another one begins before its last part came is forgotten. */
+export interface TextPart {
+  readonly job: number;
+  readonly segments: readonly TextSegment[];
+  /** The first segment goes on where the last one of the part before ended. */
+  readonly isContinued: boolean;
+  /** Of the last part: now the text is whole. */
+  readonly last?: { readonly addSpecial: boolean };
+}
+
+/** Nothing comes of a job that was called off. */
+export interface EncodedText {
+  readonly job: number;
+  readonly ids: Uint32Array<ArrayBuffer>;
+}
+
 /** Its thread. */
 export function startEncoder(data: EncoderData): Worker {
-  return newThread('text-encoder', data, encoderLimits.heapMb);
+  return newThread(textEncoder, data, encoderLimits.heapMb);
 }
 
 interface Job {
@@ -50,7 +77,7 @@ export class EncoderThread {
   constructor(tables: TokenizerTables, start = startEncoder) {
     this.#tables = tables;
     this.#start = start;
-    findProgram('text-encoder');
+    findProgram(textEncoder);
   }
 
   /** The ids of a text. Throws Error if the thread dies meanwhile. */

@@ -1,4 +1,3 @@
-import type { AddedTokenTable } from './added-token-table.ts';
 import type { PackedTexts } from './packed-texts.ts';
 import type { Stage } from './pre-tokenizers/word-splitter.ts';
 
@@ -84,4 +83,12 @@ export interface AddedToken {
   readonly stripsRight: boolean;
   /** It is found only where no letter or digit touches it. */
   readonly isWholeWord: boolean;
+}
+
+/** Added tokens as one thread hands them to another: all of it in shared memory. */
+export interface AddedTokenTable {
+  readonly contents: PackedTexts;
+  readonly ids: Int32Array;
+  /** Bits of each: see added-token-table.ts. */
+  readonly flags: Uint8Array;
 }

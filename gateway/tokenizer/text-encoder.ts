@@ -3,29 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { finish } from '../system/cooperative-scheduler.ts';
 import type { TextSegment } from './added-tokens.ts';
 import { BpeTokenizer } from './bpe-tokenizer.ts';
-import type { TokenizerTables } from './tables.ts';
-
-export interface EncoderData {
-  readonly tables: TokenizerTables;
-  /** In shared memory: jobs that were called off, each at its number modulo the length. */
-  readonly calledOff: Int32Array;
-}
-
-/** A part of a job's text. A job of which another one begins before its last part came is forgotten. */
-export interface TextPart {
-  readonly job: number;
-  readonly segments: readonly TextSegment[];
-  /** The first segment goes on where the last one of the part before ended. */
-  readonly isContinued: boolean;
-  /** Of the last part: now the text is whole. */
-  readonly last?: { readonly addSpecial: boolean };
-}
-
-/** Nothing comes of a job that was called off. */
-export interface EncodedText {
-  readonly job: number;
-  readonly ids: Uint32Array<ArrayBuffer>;
-}
+import type { EncodedText, EncoderData, TextPart } from './encoder-thread.ts';
 
 class TextEncoding {
   readonly #calledOff: Int32Array;

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { SD_NOTIFY } from '../../gateway/system/systemd/notify-pipe.ts';
+import { SD_NOTIFY } from '../../gateway/systemd/notify-pipe.ts';
 import { NotifySocket } from '../fixtures/notify-socket.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';

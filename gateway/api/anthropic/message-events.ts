@@ -1,6 +1,6 @@
-import { toApiError } from '../../errors/api-error.ts';
 import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
+import { toApiError } from '../../server/to-api-error.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { textOf } from '../whole-text.ts';
 import { anthropicErrorBody } from './errors.ts';

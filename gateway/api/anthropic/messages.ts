@@ -4,10 +4,10 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import { neutralSampling } from '../../runner/runner.ts';
-import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
+import { failureLog } from '../../server/request-log.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream, namedEvent } from '../../server/streams/sse.ts';
-import { failureLog } from '../../telemetry/request-log.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
@@ -27,7 +27,7 @@ import {
 } from './messages-request.ts';
 
 /** Anthropic's messages, whole and streamed, and the counting of their tokens. */
-export function messagesRoutes(deps: AppDeps): Hono {
+export function messagesRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   app.post('/v1/messages', async (c) => {

@@ -4,25 +4,26 @@ import { TextStream } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
 import { cancelled, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
-import type { AppDeps } from '../../server/app.ts';
+import { correlationIdOf } from '../../server/correlation.ts';
 import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
-import { executeLog } from '../../telemetry/execute-log.ts';
 import * as fields from '../fields.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
+import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents } from './events.ts';
+import { executeLog } from './execute-log.ts';
 import { type ExecuteRequest, parseExecuteRequest, readBody, unusualSampling } from './execute-request.ts';
 import { failureEventFor } from './failure-event.ts';
-import { correlationIdOf, DEADLINE_HEADER, parseDeadline } from './headers.ts';
 import { Jobs } from './jobs.ts';
 
 const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
 
 /** The native API: a prompt in, its continuation as events. */
-export function executeRoutes(deps: AppDeps): Hono {
+export function executeRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
   const jobs = new Jobs();
 

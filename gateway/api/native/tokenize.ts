@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import type { AppDeps } from '../../server/app.ts';
 import { ByteBudget } from '../../server/guard/byte-budget.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
@@ -28,7 +28,7 @@ const detokenizeSchema = z.strictObject({
 const PIECE_TOKENS = 1024;
 
 /** Text to ids and back, in the shapes of llama-server. Works while the runner is away. */
-export function tokenizeRoutes(deps: AppDeps): Hono {
+export function tokenizeRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
   const budget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
 

@@ -1,5 +1,5 @@
-import { toApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart, EndReason, TextSink } from '../../generation/text-stream.ts';
+import { toApiError } from '../../server/to-api-error.ts';
 import { endedBy, mark } from '../openai/completion.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { type FinishedText, textOf } from '../whole-text.ts';

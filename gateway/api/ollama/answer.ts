@@ -3,10 +3,10 @@ import { ApiError } from '../../errors/api-error.ts';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
-import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
+import { failureLog } from '../../server/request-log.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { ResponseStream } from '../../server/streams/response-stream.ts';
-import { failureLog } from '../../telemetry/request-log.ts';
 import { type ContextLimit, tokensLeft } from '../prompt.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
@@ -32,7 +32,7 @@ interface Job {
 }
 
 /** The way of Ollama's generating routes, once their bodies are read: by the model that is named, whole or as a stream. */
-export async function answer(c: Context, deps: AppDeps, asked: Asked, job: Job): Promise<Response> {
+export async function answer(c: Context, deps: RouteDeps, asked: Asked, job: Job): Promise<Response> {
   if (job.promptIds === undefined && asksToUnload(asked)) throw unloading();
   const timings = new Timings(deps.monotonicNow);
   // No line can say that the model is being loaded: a stream begins with its answer.
@@ -47,7 +47,7 @@ async function answerBy(
   { model, info, runner }: UsableModel,
   timings: Timings,
   c: Context,
-  deps: AppDeps,
+  deps: RouteDeps,
   asked: Asked,
   { field, textAs, promptIds: encode }: Job,
 ): Promise<Response> {

@@ -1,5 +1,5 @@
 import { Hono } from 'hono';
-import type { AppDeps } from '../../server/app.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
@@ -7,7 +7,7 @@ import { answer } from './answer.ts';
 import { chatInert, ignoredByOllama, parseChatRequest } from './requests.ts';
 
 /** Ollama's chat: a conversation in, the next message of it out. */
-export function chatRoutes(deps: AppDeps): Hono {
+export function chatRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   app.post('/api/chat', async (c) => {

@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
-import type { AppDeps } from '../../server/app.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
@@ -16,7 +16,7 @@ import {
 } from './requests.ts';
 
 /** Ollama's generate: one prompt, which is a conversation's first message where the model has a template, unless it is raw. */
-export function generateRoutes(deps: AppDeps): Hono {
+export function generateRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   app.post('/api/generate', async (c) => {

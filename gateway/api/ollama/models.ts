@@ -2,7 +2,7 @@ import { Hono } from 'hono';
 import * as z from 'zod';
 import type { Model } from '../../models/model.ts';
 import { isResident, memoryOf } from '../../runner/process/memory.ts';
-import type { AppDeps } from '../../server/app.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { version } from '../../system/version.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
@@ -24,7 +24,7 @@ const showSchema = z
   });
 
 /** Which models there are, as Ollama says it. What nobody knows of one is left out. */
-export function modelRoutes(deps: AppDeps): Hono {
+export function modelRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   app.get('/api/version', (c) => c.json({ version: version() }));

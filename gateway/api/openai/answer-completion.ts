@@ -5,9 +5,9 @@ import { type MergedSink, mergeStreams, type OpenText } from '../../generation/m
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
 import type { GenerateRequest, Runner } from '../../runner/runner.ts';
-import type { AppDeps } from '../../server/app.ts';
+import { logFailure } from '../../server/request-log.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { dataEvent, eventStream } from '../../server/streams/sse.ts';
-import { logFailure } from '../../telemetry/request-log.ts';
 import type { ModelWish } from '../use-model.ts';
 import { whileWanted } from '../whole-text.ts';
 import { type ChoiceFormat, type Completion, WholeCompletion } from './completion.ts';
@@ -37,7 +37,7 @@ export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'strea
 }
 
 /** The last part of the way of OpenAI's generating routes: generate, and answer whole or as a stream. */
-export async function answerCompletion(c: Context, deps: AppDeps, job: CompletionJob): Promise<Response> {
+export async function answerCompletion(c: Context, deps: RouteDeps, job: CompletionJob): Promise<Response> {
   const { model, shape, requests, request, echo } = job;
   const { tokenizer } = model;
   const options = { tokenizer, stop: request.stop, minTokens: request.min_tokens };

@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
-import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
@@ -15,7 +15,7 @@ import { generateRequests } from './generate-requests.ts';
 import { structureOf } from './grammar-fields.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
-export function chatRoutes(deps: AppDeps): Hono {
+export function chatRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   app.post('/v1/chat/completions', async (c) => {

@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { toApiError } from '../../errors/api-error.ts';
 import type { MergedSink } from '../../generation/merge-streams.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
+import { toApiError } from '../../server/to-api-error.ts';
 import { textOf } from '../whole-text.ts';
 import {
   type ChoiceFormat,

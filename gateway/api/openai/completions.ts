@@ -1,8 +1,8 @@
 import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
 import type { RunnerInfo } from '../../runner/runner.ts';
-import type { AppDeps } from '../../server/app.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
@@ -17,7 +17,7 @@ import { structureOf } from './grammar-fields.ts';
 import type { Prompt } from './prompts.ts';
 
 /** OpenAI's completions: plain prompts, one or several, whole and streamed. */
-export function completionRoutes(deps: AppDeps): Hono {
+export function completionRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   app.post('/v1/completions', async (c) => {

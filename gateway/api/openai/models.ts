@@ -1,10 +1,10 @@
 import { Hono } from 'hono';
 import type { ServedModel } from '../../models/served-model.ts';
-import type { AppDeps } from '../../server/app.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { findModel } from '../use-model.ts';
 
 /** OpenAI's list of models: those that are served, each once for each of its names. */
-export function modelRoutes(deps: AppDeps): Hono {
+export function modelRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   app.get('/v1/models', (c) => {

@@ -4,7 +4,7 @@ import { workerMemory, workerStatus } from '../../models/worker-status.ts';
 import { isResident, memoryInUse, memoryOf } from '../../runner/process/memory.ts';
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
-import type { AppDeps } from '../../server/app.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { notReady } from '../prompt.ts';
 
 /** What a pool manager may send here. */
@@ -114,7 +114,7 @@ function singleRunner(runner: SingleRunnerStatus, index: number): object {
 }
 
 /** /health answers 200 as long as the gateway lives and says the rest in the body; /ready tells a load balancer. */
-export function healthRoutes(deps: AppDeps): Hono {
+export function healthRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
   const startedMs = deps.monotonicNow();
 

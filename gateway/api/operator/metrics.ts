@@ -1,8 +1,8 @@
 import { Hono } from 'hono';
-import type { AppDeps } from '../../server/app.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 
 /** Prometheus' text format. */
-export function metricsRoutes(deps: AppDeps): Hono {
+export function metricsRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
   app.get('/metrics', async (c) => {
     return c.body(await deps.metrics.text(), 200, { 'content-type': deps.metrics.contentType });

@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { ApiError } from '../../errors/api-error.ts';
 import { UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
-import type { AppDeps } from '../../server/app.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
 import { jsonOf } from '../../telemetry/crash-reports.ts';
 import * as fields from '../fields.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
@@ -21,7 +21,7 @@ async function bodyOf(c: Context, isOneOfSeveral: boolean): Promise<z.infer<type
   return fields.parseBody(isOneOfSeveral ? restartOneSchema : restartSchema, await readJson(c));
 }
 
-function restart(deps: AppDeps, model: string | undefined): Promise<string | undefined> {
+function restart(deps: RouteDeps, model: string | undefined): Promise<string | undefined> {
   if (model !== undefined) findModel(model, deps);
   try {
     return deps.restartRunner(model);
@@ -32,7 +32,7 @@ function restart(deps: AppDeps, model: string | undefined): Promise<string | und
 }
 
 /** For operators: what became of runners, and a new one. */
-export function runnerRoutes(deps: AppDeps): Hono {
+export function runnerRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
   // With 64-bit seeds as they are.

@@ -5,7 +5,7 @@ import { JinjaError } from './jinja-error.ts';
 import { jsonOf } from './json.ts';
 import { negated } from './operators.ts';
 import { strip } from './python-space.ts';
-import { plain, sequenceFilters } from './sequence-filters.ts';
+import { type Filter, plain, sequenceFilters } from './sequence-filters.ts';
 import { capitalized, replaced } from './string-methods.ts';
 import { textOf } from './text.ts';
 import {
@@ -20,8 +20,6 @@ import {
   Undefined,
   type Value,
 } from './values.ts';
-
-export type Filter = (value: Value, args: Arguments) => Value;
 
 const filters: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ...sequenceFilters(applyFilter),

@@ -1,7 +1,6 @@
 /** Filters of what can be gone through. */
 import { bind } from './arguments.ts';
 import { itemOf } from './attributes.ts';
-import type { Filter } from './filters.ts';
 import { JinjaError } from './jinja-error.ts';
 import { operate } from './operators.ts';
 import { passes } from './tests.ts';
@@ -21,6 +20,8 @@ import {
   Undefined,
   type Value,
 } from './values.ts';
+
+export type Filter = (value: Value, args: Arguments) => Value;
 
 /** A filter without arguments. */
 export function plain(name: string, filter: (value: Value) => Value): Filter {

@@ -1,11 +1,28 @@
-import type { ModelSlot } from '../../models/model-slot.ts';
 import type { RunnerCommand } from '../process/process.ts';
 import type { BackendStatus, RunnerInfo } from '../runner.ts';
 import type { RunnerFailure, RunnerSpec } from '../supervision/runner-spec.ts';
 
+/** The model that runners are started for, as far as they are concerned: a ModelSlot. */
+export interface LaunchedModel {
+  readonly path: string;
+  /** As last read; undefined before the first time, and while its file cannot be used. */
+  readonly current: LaunchFacts | undefined;
+  refresh(): Promise<void>;
+  /** Of its files as they are now. Never rejects. */
+  identity(): Promise<string>;
+}
+
+interface LaunchFacts {
+  readonly architecture: string;
+  readonly contextLength: number;
+  /** See identityOf in models/model.ts. */
+  readonly file: string;
+  readonly device: bigint;
+}
+
 /** How runners of one kind are started, whatever the model. */
 export interface RunnerLauncher {
-  command(slot: ModelSlot): RunnerCommand;
+  command(slot: LaunchedModel): RunnerCommand;
   /** What is known of the choice between backends; absent: there was none. */
   status?(): BackendStatus;
   /** Awaited before each start; resolves with what is started instead, if it is another one. Must not reject. */
@@ -24,7 +41,11 @@ export interface SpecEvents {
 }
 
 /** The spec of runners that are started so for this model. */
-export function specOf(slot: ModelSlot, launch: RunnerLauncher, events: SpecEvents): Required<RunnerSpec> {
+export function specOf(
+  slot: LaunchedModel,
+  launch: RunnerLauncher,
+  events: SpecEvents,
+): Required<RunnerSpec> {
   const specBy = (next: RunnerLauncher | undefined) => next && specOf(slot, next, events);
   return {
     prepare: async () => {
@@ -34,6 +55,7 @@ export function specOf(slot: ModelSlot, launch: RunnerLauncher, events: SpecEven
     },
     command: () => launch.command(slot),
     modelPath: slot.path,
+    modelIdentity: () => slot.identity(),
     contextLength: () => slot.current?.contextLength,
     onReady: (info) => {
       events.onReady(info, launch);

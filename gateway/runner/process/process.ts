@@ -4,8 +4,8 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
+import { scrubEnvironment } from '../../system/environment.ts';
 import { escapeControls } from '../../system/printable.ts';
-import { scrubEnvironment } from './environment.ts';
 import { StderrReader } from './stderr.ts';
 
 export interface RunnerCommand {

@@ -5,6 +5,7 @@
  */
 import type { Readable, Writable } from 'node:stream';
 import { systemClock } from '../../system/clock.ts';
+import type { VocabularyFrames } from '../runner.ts';
 import { AnswerCheck } from './answer-check.ts';
 import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
 import { FrameReader } from './frame-reader.ts';
@@ -22,7 +23,6 @@ import {
 import { NoticeRate } from './notice-rate.ts';
 import { ProtocolError } from './protocol-error.ts';
 import { schedulerCounters } from './scheduler-stats.ts';
-import type { VocabularyFrames } from './vocabulary-frames.ts';
 import { decodeFromRunner, encodeToRunner } from './wire.ts';
 
 const maxRequestId = 2 ** 32 - 1;

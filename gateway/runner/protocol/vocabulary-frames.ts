@@ -3,6 +3,7 @@
  * once for a model, and sent to each of its runners that gets a grammar.
  */
 import type { Task } from '../../system/cooperative-scheduler.ts';
+import type { VocabularyFrames } from '../runner.ts';
 import { encodeFrame, maxBytesToRunner } from './frame.ts';
 import { encodeToRunner } from './wire.ts';
 
@@ -13,12 +14,6 @@ export const maxVocabularyBytes = 2 ** 25;
 /** What one frame tells: making it takes about a millisecond. */
 const maxFrameTokens = 8192;
 const maxFrameSpellingBytes = 2 ** 18;
-
-export interface VocabularyFrames {
-  readonly numTokens: number;
-  /** In the order in which they are sent. */
-  readonly frames: readonly Uint8Array[];
-}
 
 /**
  * spelling: the bytes that each id below numTokens adds to a text, none for a control token. RangeError if all of them

@@ -2,11 +2,10 @@
  * Waits until a file of a model is another one than it was: other device, inode, size or time of modification. It polls,
  * because no notice from the kernel covers all file systems that models lie on.
  */
-import { modelIdentity } from '../../models/model-identity.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 
 export class FileWatch {
-  readonly #path: string;
+  readonly #identity: () => Promise<string>;
   readonly #before: Promise<string>;
   readonly #pollMs: number;
   readonly #onChange: () => void;
@@ -14,15 +13,15 @@ export class FileWatch {
   #timer: Timer | undefined;
   #isStopped = false;
 
-  /** before: the identity that was of no use. onChange is called once; the watch is over then. */
+  /** identity: of the files as they are now; never rejects. before: the identity that was of no use. onChange is called once; the watch is over then. */
   constructor(
-    path: string,
+    identity: () => Promise<string>,
     before: Promise<string>,
     pollMs: number,
     onChange: () => void,
     clock: Clock = systemClock,
   ) {
-    this.#path = path;
+    this.#identity = identity;
     this.#before = before;
     this.#pollMs = pollMs;
     this.#onChange = onChange;
@@ -40,7 +39,7 @@ export class FileWatch {
   }
 
   async #poll(): Promise<void> {
-    const isChanged = (await modelIdentity(this.#path)) !== (await this.#before);
+    const isChanged = (await this.#identity()) !== (await this.#before);
     if (this.#isStopped) return;
     if (isChanged) this.#onChange();
     else this.#schedule();

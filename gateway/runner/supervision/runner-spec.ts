@@ -20,6 +20,8 @@ export interface RunnerSpec {
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model: a runner that cannot load it is tried again when this file changes. */
   readonly modelPath: string;
+  /** Of the model's files as they are now, read or not: another one when any of them has changed. Never rejects. */
+  readonly modelIdentity: () => Promise<string>;
   /** Tokens that the model's context holds, by its file as it was last read: a runner that claims more is not believed. */
   readonly contextLength?: () => number | undefined;
   /** Called for every runner of this spec that becomes ready, also when its model file is not the one before. */

@@ -1,4 +1,3 @@
-import { modelIdentity } from '../../models/model-identity.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
 import { readOomKills } from '../process/oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from '../process/process.ts';
@@ -121,7 +120,7 @@ export class RunnerSupervisor {
     this.#watch?.stop();
     this.#watch = undefined;
     // Before anybody opens the file: whatever is written from now on is another attempt's.
-    const before = modelIdentity(spec.modelPath);
+    const before = spec.modelIdentity();
     this.#modelBefore = before;
     // Nobody hears of a failure, and mends the file, before it is known which file has failed.
     const prepared = spec.prepare?.().finally(() => before) ?? Promise.resolve(undefined);
@@ -387,7 +386,7 @@ export class RunnerSupervisor {
   #waitForFile(reason: string, facts: FailureFacts): void {
     this.#fail({ reason, isRetriable: true }, facts);
     if (this.#isStopping) return;
-    const { modelPath } = this.#spec;
+    const { modelPath, modelIdentity } = this.#spec;
     const { modelPollMs = 1000 } = this.#options;
     const onChange = () => {
       this.#refuseUntilReady();
@@ -396,7 +395,7 @@ export class RunnerSupervisor {
       this.#log('info', 'model_file_changed', { modelPath });
       this.start();
     };
-    this.#watch = new FileWatch(modelPath, this.#modelBefore, modelPollMs, onChange, this.#clock);
+    this.#watch = new FileWatch(modelIdentity, this.#modelBefore, modelPollMs, onChange, this.#clock);
   }
 
   /** One that has served before is recovering, however often it has failed at it. */

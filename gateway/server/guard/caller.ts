@@ -1,5 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Context } from 'hono';
+import type { CacheSharing } from '../../config/cache-sharing.ts';
 import type { KeyRight } from './api-keys.ts';
 
 /** Who sent a request, as far as its key tells. */
@@ -25,14 +26,6 @@ export function callerOf(c: Context): string {
   const digest = c.get('keyDigest') as Uint8Array | undefined;
   return digest === undefined ? '' : Buffer.from(digest).toString('hex');
 }
-
-/**
- * Who shares what was computed for a prompt with whom. A prompt that is found in the cache is answered sooner, so that
- * sharing among keys lets the holder of one find out what the others ask.
- */
-export const CACHE_SHARINGS = ['per-key', 'all'] as const;
-
-export type CacheSharing = (typeof CACHE_SHARINGS)[number];
 
 const EVERYBODY = new Uint8Array();
 

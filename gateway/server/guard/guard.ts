@@ -1,8 +1,9 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
 import { cors } from 'hono/cors';
+import type { CacheSharing } from '../../config/cache-sharing.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import type { KeyCheck } from './api-keys.ts';
-import { type CacheSharing, cacheSaltOf, digestOf } from './caller.ts';
+import { cacheSaltOf, digestOf } from './caller.ts';
 import { HostNames } from './host-names.ts';
 import { isOwnOrigin, Origins } from './origins.ts';
 

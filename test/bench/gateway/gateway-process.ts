@@ -1,8 +1,10 @@
 /** The gateway over a flood runner, as `runnel serve` puts it together. Its arguments are the runner's command. Tells its parent its port, and when asked its processor time in microseconds. */
+
+import { createApp } from '../../../gateway/app.ts';
 import { MeteredRunner } from '../../../gateway/generation/metered-runner.ts';
 import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
+import { modelIdentity } from '../../../gateway/models/model-identity.ts';
 import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
-import { createApp } from '../../../gateway/server/app.ts';
 import { createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { systemClock } from '../../../gateway/system/clock.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
@@ -15,6 +17,7 @@ const [file = '', ...args] = process.argv.slice(2);
 const pool = new RunnerPool({
   command: () => ({ file, args }),
   modelPath: '/dev/null',
+  modelIdentity: () => modelIdentity('/dev/null'),
   maxOpenRequests: 1024,
   maxQueuedTokens: 2 ** 20,
   log: (event) => {

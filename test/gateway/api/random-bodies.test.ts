@@ -1,9 +1,9 @@
 /** Whatever a body says, a client is answered, and told what of it cannot be. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { createApp } from '../../../gateway/app.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
-import { createApp } from '../../../gateway/server/app.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { oneModel } from '../../fixtures/app.ts';

@@ -3,7 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { announced, reloadKeys } from '../../../gateway/cli/reload.ts';
 import { KeyFiles } from '../../../gateway/server/guard/api-keys.ts';
-import type { Notifier } from '../../../gateway/system/systemd/notifier.ts';
+import type { Notifier } from '../../../gateway/systemd/notifier.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';

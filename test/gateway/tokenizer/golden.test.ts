@@ -4,12 +4,12 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { decodeAll } from '../../../gateway/generation/text-decoder.ts';
 import { readGguf } from '../../../gateway/models/gguf.ts';
+import { tokenizerOfGguf } from '../../../gateway/models/gguf-tables.ts';
 import type { GgufValue } from '../../../gateway/models/gguf-types.ts';
 import { Metadata } from '../../../gateway/models/metadata.ts';
 import { resolveModel } from '../../../gateway/models/model-cache.ts';
 import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
-import { tokenizerOfGguf } from '../../../gateway/tokenizer/gguf-tables.ts';
 
 interface Golden {
   readonly pre: string;

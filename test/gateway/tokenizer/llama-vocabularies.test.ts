@@ -4,9 +4,9 @@ import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readGguf } from '../../../gateway/models/gguf.ts';
+import { tokenizerOfGguf } from '../../../gateway/models/gguf-tables.ts';
 import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
-import { tokenizerOfGguf } from '../../../gateway/tokenizer/gguf-tables.ts';
 
 const test = suite('llama vocabularies');
 const folder = fileURLToPath(new URL('../../../build/llama-vocabularies/', import.meta.url));

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { parseDeadline } from '../../../../gateway/api/native/headers.ts';
+import { parseDeadline } from '../../../../gateway/api/native/deadline.ts';
 import { ApiError } from '../../../../gateway/errors/api-error.ts';
 
 const test = suite('deadline');

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import type { CacheSharing } from '../../../../gateway/config/cache-sharing.ts';
 import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
-import type { CacheSharing } from '../../../../gateway/server/guard/caller.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';

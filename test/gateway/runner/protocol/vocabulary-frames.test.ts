@@ -5,9 +5,9 @@ import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import {
   maxSpellingBytes,
   maxVocabularyBytes,
-  type VocabularyFrames,
   vocabularyFrames,
 } from '../../../../gateway/runner/protocol/vocabulary-frames.ts';
+import type { VocabularyFrames } from '../../../../gateway/runner/runner.ts';
 import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
 
 const test = suite('vocabulary frames');

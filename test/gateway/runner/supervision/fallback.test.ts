@@ -1,6 +1,8 @@
 /** Runners of another plan in place of those whose device fails. */
+
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { modelIdentity } from '../../../../gateway/models/model-identity.ts';
 import { Backoff } from '../../../../gateway/runner/supervision/backoff.ts';
 import type { RunnerFailure, RunnerSpec } from '../../../../gateway/runner/supervision/runner-spec.ts';
 import { batchesOf } from '../../../fixtures/batches.ts';
@@ -17,7 +19,11 @@ import { until, within } from '../../../fixtures/within.ts';
 const test = suite('fallback');
 
 function planB(failures: RunnerFailure[], ...flags: string[]): Required<Pick<RunnerSpec, 'fallback'>> {
-  const plan = { command: () => fakeCommand('--kind', 'b', ...flags), modelPath: '/dev/null' };
+  const plan = {
+    command: () => fakeCommand('--kind', 'b', ...flags),
+    modelPath: '/dev/null',
+    modelIdentity: () => modelIdentity('/dev/null'),
+  };
   return {
     fallback: (failure) => {
       failures.push(failure);
@@ -42,7 +48,11 @@ test('a device that does not answer at the start: the other plan’s runner is t
 });
 
 test('a plan that is found to be of no use before a start gives way to another: no runner of it is started', async () => {
-  const instead = { command: () => fakeCommand('--kind', 'b'), modelPath: '/dev/null' };
+  const instead = {
+    command: () => fakeCommand('--kind', 'b'),
+    modelPath: '/dev/null',
+    modelIdentity: () => modelIdentity('/dev/null'),
+  };
   const absent = { command: () => fakeCommand('--kind', 'a'), prepare: async () => instead };
   await supervised([], absent, async ({ supervisor, state, eventsOf }) => {
     await state('ready');

@@ -13,7 +13,7 @@ const path = join(directory, 'model.gguf');
 function changeOf(before: Promise<string>) {
   let watch: FileWatch | undefined;
   const changed = new Promise<void>((resolve) => {
-    watch = new FileWatch(path, before, 2, resolve);
+    watch = new FileWatch(() => modelIdentity(path), before, 2, resolve);
   });
   return { changed: within(2000, 'the notice of a change', changed), stop: () => watch?.stop() };
 }
@@ -50,9 +50,14 @@ fileWatch('sees a change that came before it began to look', async () => {
 fileWatch('is silent without a change, and when it is stopped', async () => {
   let numChanges = 0;
   const before = modelIdentity(path);
-  const silent = new FileWatch(path, before, 1, () => {
-    numChanges += 1;
-  });
+  const silent = new FileWatch(
+    () => modelIdentity(path),
+    before,
+    1,
+    () => {
+      numChanges += 1;
+    },
+  );
   // Another watch with the same pace shows that there was time to look.
   const { changed } = changeOf(Promise.resolve('something else'));
   await changed;

@@ -1,8 +1,9 @@
 import { chmodSync, writeFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { readApiKeys } from '../../../../gateway/config/keys-file.ts';
 import { UsageError } from '../../../../gateway/errors/exit-code.ts';
-import { ApiKeys, KeyFiles, readApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
+import { ApiKeys, KeyFiles } from '../../../../gateway/server/guard/api-keys.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
 

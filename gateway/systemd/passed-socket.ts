@@ -1,5 +1,5 @@
 import { readFileSync, readlinkSync } from 'node:fs';
-import { UsageError } from '../../errors/exit-code.ts';
+import { UsageError } from '../errors/exit-code.ts';
 
 /**
  * Socket activation (sd_listen_fds(3)): systemd holds the socket that clients connect to and passes it on, so that none

@@ -2,9 +2,10 @@
  * The gateway and a runner open a model's file one after the other, and it may be replaced in between. Then ids made by the one
  * mean other text to the other, so nothing is served before both are known to have read the same.
  */
-import type { Model } from '../../models/model.ts';
-import type { ModelSlot } from '../../models/model-slot.ts';
-import type { RunnerInfo } from '../runner.ts';
+
+import type { RunnerInfo } from '../runner/runner.ts';
+import type { Model } from './model.ts';
+import type { ModelSlot } from './model-slot.ts';
 
 /** Why a runner that says this of itself cannot serve the model; undefined: it can. */
 export function differenceOf(model: Model, info: RunnerInfo): string | undefined {

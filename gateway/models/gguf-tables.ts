@@ -1,18 +1,19 @@
 /** The tokenizer that a GGUF file describes. Keys: docs/gguf.md of the ggml project; meanings: llama.cpp. */
-import type { Metadata } from '../models/metadata.ts';
-import { packAddedTokens } from './added-token-table.ts';
-import { decodeAlphabet } from './byte-alphabet.ts';
-import { crossingsOf } from './crossings.ts';
-import { MergeTable, newMergeSlots } from './merge-table.ts';
-import { decodeUtf8, isTextAt, type PackedTexts, stringAt } from './packed-texts.ts';
-import { type PreTokenizer, preTokenizers } from './pre-tokenizers/named.ts';
-import { ranksOf } from './score-merges.ts';
-import { spaceMark } from './space-mark.ts';
-import type { AddedToken, TokenizerTables } from './tables.ts';
-import { TextIndex } from './text-index.ts';
-import { TokenizerError } from './tokenizer-error.ts';
-import { endsTurn } from './turn-ends.ts';
-import { byteOfToken, foundTokens, roles, type Vocabulary, vocabularyOf } from './vocabulary.ts';
+
+import { packAddedTokens } from '../tokenizer/added-token-table.ts';
+import { decodeAlphabet } from '../tokenizer/byte-alphabet.ts';
+import { crossingsOf } from '../tokenizer/crossings.ts';
+import { MergeTable, newMergeSlots } from '../tokenizer/merge-table.ts';
+import { decodeUtf8, isTextAt, type PackedTexts, stringAt } from '../tokenizer/packed-texts.ts';
+import { type PreTokenizer, preTokenizers } from '../tokenizer/pre-tokenizers/named.ts';
+import { ranksOf } from '../tokenizer/score-merges.ts';
+import { spaceMark } from '../tokenizer/space-mark.ts';
+import type { AddedToken, TokenizerTables } from '../tokenizer/tables.ts';
+import { TextIndex } from '../tokenizer/text-index.ts';
+import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
+import { endsTurn } from '../tokenizer/turn-ends.ts';
+import { byteOfToken, foundTokens, roles, type Vocabulary, vocabularyOf } from '../tokenizer/vocabulary.ts';
+import type { Metadata } from './metadata.ts';
 
 /** Values of tokenizer.ggml.token_type. */
 const types = { normal: 1, unknown: 2, control: 3, userDefined: 4, unused: 5, byte: 6 } as const;

@@ -1,15 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Log } from '../../telemetry/log.ts';
-import { escapeControls } from '../printable.ts';
+import { escapeControls } from '../system/printable.ts';
+import type { Log } from '../telemetry/log.ts';
 
 /**
  * The way to systemd's socket: the program sd-notify (deploy/sd_notify.cc), which sends each line of a pipe as one datagram.
  * Node has no such sockets.
  */
 
-export const SD_NOTIFY = fileURLToPath(new URL('../../../build/sd-notify', import.meta.url));
+export const SD_NOTIFY = fileURLToPath(new URL('../../build/sd-notify', import.meta.url));
 
 /** What may wait for a systemd that does not read; further messages are dropped until it does. */
 const MAX_WAITING_BYTES = 16 * 1024;

@@ -2,19 +2,19 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { UsageError } from '../../../../gateway/errors/exit-code.ts';
+import { UsageError } from '../../../gateway/errors/exit-code.ts';
 import {
   createNotifier,
   EXTENSION_MS,
   type Notifier,
   STATUS_INTERVAL_MS,
   watchdogMs,
-} from '../../../../gateway/system/systemd/notifier.ts';
-import { createLog } from '../../../../gateway/telemetry/log.ts';
-import { isAlive } from '../../../fixtures/gateway.ts';
-import { NotifySocket } from '../../../fixtures/notify-socket.ts';
-import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
-import { until } from '../../../fixtures/within.ts';
+} from '../../../gateway/systemd/notifier.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { isAlive } from '../../fixtures/gateway.ts';
+import { NotifySocket } from '../../fixtures/notify-socket.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+import { until } from '../../fixtures/within.ts';
 
 const test = suite<{ socket: NotifySocket; notifier: Notifier | undefined; logged: Logged[] }>('notifier');
 const folder = temporaryFolder();

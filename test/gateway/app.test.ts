@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { testApp } from '../../fixtures/app.ts';
+import { testApp } from '../fixtures/app.ts';
 
 const test = suite('app');
 

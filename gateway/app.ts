@@ -1,47 +1,25 @@
 import { randomUUID } from 'node:crypto';
 import { RequestError } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
-import { routeGroups } from '../api/groups.ts';
-import { nativeErrorBody } from '../api/native/errors.ts';
-import { CORRELATION_HEADER, correlation } from '../api/native/headers.ts';
-import { openAiErrorBody } from '../api/openai/errors.ts';
-import { ApiError, toApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
-import type { ModelRegistry } from '../models/model-registry.ts';
-import { pageGroup } from '../playground/group.ts';
-import type { Playground } from '../playground/routes.ts';
-import type { Clock } from '../system/clock.ts';
-import type { CrashReport } from '../telemetry/crash-reports.ts';
-import type { Log } from '../telemetry/log.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
-import { failureLog, logRequests } from '../telemetry/request-log.ts';
-import { type BodyLimits, boundBodies } from './guard/bodies.ts';
-import { addGuard, type GuardRules, loopbackOnly } from './guard/guard.ts';
-import { closeUnread } from './guard/unread-body.ts';
-import { assignGroup } from './route-group.ts';
-import type { AnswerUnreadable } from './unreadable-requests.ts';
+import { routeGroups } from './api/groups.ts';
+import { nativeErrorBody } from './api/native/errors.ts';
+import { openAiErrorBody } from './api/openai/errors.ts';
+import { ApiError } from './errors/api-error.ts';
+import { shown } from './errors/shown.ts';
+import { pageGroup } from './playground/group.ts';
+import type { Playground } from './playground/routes.ts';
+import { CORRELATION_HEADER, correlation } from './server/correlation.ts';
+import { type BodyLimits, boundBodies } from './server/guard/bodies.ts';
+import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
+import { closeUnread } from './server/guard/unread-body.ts';
+import { failureLog, logRequests } from './server/request-log.ts';
+import { assignGroup, type RouteDeps } from './server/route-group.ts';
+import { toApiError } from './server/to-api-error.ts';
+import type { AnswerUnreadable } from './server/unreadable-requests.ts';
+import type { Log } from './telemetry/log.ts';
 
-/** What the routes need from the outside; tests pass fakes. */
-export interface AppDeps extends BodyLimits {
-  readonly models: ModelRegistry;
-  readonly log: Log;
-  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
-  /** Of runners, the newest first. */
-  readonly crashes: () => readonly CrashReport[];
-  /** Of all answers that are many times as long as their requests: what they are made from, until they are taken. */
-  readonly maxAnswerBytesInFlight: number;
-  /**
-   * Reads the settings again and puts a new runner in place of the old one, of another model if they name one. Resolves when
-   * it is ready, or with the reason why what was there before serves on. Throws UsageError or ModelFileError for settings
-   * that cannot be used. model: of several models the name of one, for a new runner of that one alone.
-   */
-  readonly restartRunner: (model?: string) => Promise<string | undefined>;
-  /** Milliseconds since 1970: what time it is, and never how long something took. */
-  readonly now: () => number;
-  /** Milliseconds that only grow: for durations. */
-  readonly monotonicNow: () => number;
-  /** How long what waits has waited; the system's when left out. */
-  readonly clock?: Clock;
+/** What the application needs from the outside; tests pass fakes. */
+export interface AppDeps extends RouteDeps, BodyLimits {
   /** Who may ask; loopbackOnly when left out. */
   readonly guard?: GuardRules;
   /** The page at /; undefined: there is none. */

@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { NotifyPipe } from '../../../../gateway/system/systemd/notify-pipe.ts';
-import { createLog } from '../../../../gateway/telemetry/log.ts';
-import { NotifySocket } from '../../../fixtures/notify-socket.ts';
-import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
-import { until } from '../../../fixtures/within.ts';
+import { NotifyPipe } from '../../../gateway/systemd/notify-pipe.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { NotifySocket } from '../../fixtures/notify-socket.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+import { until } from '../../fixtures/within.ts';
 
 const test = suite('notify pipe');
 

@@ -1,5 +1,5 @@
-import type { RunnerStatus } from '../../runner/runner.ts';
-import { escapeControls } from '../printable.ts';
+import type { RunnerStatus } from '../runner/runner.ts';
+import { escapeControls } from '../system/printable.ts';
 
 /** systemctl shows it in one line. */
 const MAX_CHARACTERS = 300;

@@ -3,10 +3,10 @@ import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readConfig } from '../../../../gateway/config/config.ts';
-import { UsageError } from '../../../../gateway/errors/exit-code.ts';
-import { passedSocket, unixPathOf } from '../../../../gateway/system/systemd/passed-socket.ts';
-import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
+import { readConfig } from '../../../gateway/config/config.ts';
+import { UsageError } from '../../../gateway/errors/exit-code.ts';
+import { passedSocket, unixPathOf } from '../../../gateway/systemd/passed-socket.ts';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
 const test = suite('passed socket');
 const folder = temporaryFolder();

@@ -1,9 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { differenceOf } from '../../../../gateway/runner/backends/same-model.ts';
-import type { RunnerInfo } from '../../../../gateway/runner/runner.ts';
-import { byteModel } from '../../../fixtures/byte-model.ts';
-import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
+import { differenceOf } from '../../../gateway/models/same-model.ts';
+import type { RunnerInfo } from '../../../gateway/runner/runner.ts';
+import { byteModel } from '../../fixtures/byte-model.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
 const test = suite('same-model');
 

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { AdmissionGate, type AdmissionGateOptions } from '../../../gateway/generation/admission-gate.ts';
+import { AdmissionGate, type AdmissionGateOptions } from '../../../gateway/models/admission-gate.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
 import { generationErrorOf } from '../../fixtures/supervised.ts';
 

@@ -1,5 +1,5 @@
-import { UsageError } from '../../errors/exit-code.ts';
-import type { Log } from '../../telemetry/log.ts';
+import { UsageError } from '../errors/exit-code.ts';
+import type { Log } from '../telemetry/log.ts';
 import { NotifyPipe } from './notify-pipe.ts';
 
 /**

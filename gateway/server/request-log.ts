@@ -1,10 +1,10 @@
 import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
-import { correlationIdOf } from '../api/native/headers.ts';
-import { toApiError } from '../errors/api-error.ts';
 import { GenerationError } from '../runner/runner.ts';
-import type { Log } from './log.ts';
+import type { Log } from '../telemetry/log.ts';
+import { correlationIdOf } from './correlation.ts';
+import { toApiError } from './to-api-error.ts';
 
 /** Asked every few seconds by programs. */
 const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metrics']);

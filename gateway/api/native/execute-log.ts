@@ -1,6 +1,6 @@
-import type { NativeEvent } from '../api/native/events.ts';
-import { GenerationError } from '../runner/runner.ts';
-import type { Log } from './log.ts';
+import { GenerationError } from '../../runner/runner.ts';
+import type { Log } from '../../telemetry/log.ts';
+import type { NativeEvent } from './events.ts';
 
 /** The log of one job: how it began, how it ended, how long it took; never what was asked or answered. */
 export interface ExecuteLog {
