@@ -222,6 +222,18 @@ test('where no other runner comes, the one there is is freed for suspects, and i
   assert.equal(second.heard.slice(3), ['generate 3', 'generate 4'], 'then both');
 });
 
+test('what was taken back from a runner is no suspect when it dies, although it had not let go of it', () => {
+  const { admit, connectRunner } = dispatching(2);
+  const first = connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  const taken = admit(1);
+  const suspect = admit(2);
+  second.crash();
+  assert.equal(first.heard, ['generate 1', 'cancel 1']);
+  first.crash();
+  assert.equal([taken.crashCount, suspect.crashCount], [0, 1]);
+});
+
 test('a runner that is replaced gives its requests to the other one', () => {
   const { admit, connectRunner, dispatch } = dispatching(2);
   const first = connectRunner(false, 0);
