@@ -21,7 +21,12 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   readonly #stream: TokenStream;
   readonly #events: OpenRequestEvents;
   #sent:
-    | { readonly client: RunnerClient; readonly requestId: number; readonly isIsolationRun: boolean }
+    | {
+        readonly client: RunnerClient;
+        readonly requestId: number;
+        readonly isIsolationRun: boolean;
+        isLost: boolean;
+      }
     | undefined;
   /** Of the runner that had it last. */
   #numericsId: string | undefined;
@@ -81,6 +86,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
         client,
         requestId: client.generate(this.#state.toGenerate(isIsolationRun), this, this.request.vocabulary),
         isIsolationRun,
+        isLost: false,
       };
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
@@ -94,6 +100,13 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
       this.#stream.continuedBy(client.numericsId);
     this.#numericsId = client.numericsId;
+    if (this.#stream.isPaused) this.#sendFlow('pause');
+  }
+
+  /** Nothing can be asked of the runner any more; what it still says is heard. */
+  onRunnerLost(): void {
+    if (this.#sent === undefined) return;
+    this.#sent.isLost = true;
     if (this.#stream.isPaused) this.#sendFlow('pause');
   }
 
@@ -162,7 +175,10 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   #sendFlow(flow: 'pause' | 'resume'): void {
     // A consumer that does not read must not hold up an isolation run, for which all others wait; it buffers one token more.
     if (this.#sent === undefined || this.#sent.isIsolationRun) return;
-    this.#sent.client[flow](this.#sent.requestId);
+    const { client, requestId, isLost } = this.#sent;
+    if (!isLost) client[flow](requestId);
+    // A runner that hears no Pause may compute on until it is dead: no more of it is taken, the next one makes it again.
+    else if (flow === 'pause') client.cancel(requestId);
   }
 
   #end(): void {

@@ -106,7 +106,9 @@ export class RequestScheduler {
 
   /** Nothing can be asked of this runner any more. */
   onLost(index: number): void {
-    this.#runner(index).client = undefined;
+    const runner = this.#runner(index);
+    runner.client = undefined;
+    for (const open of runner.requests) open.onRunnerLost();
   }
 
   /** This runner is about to be ended: it has nobody's request any more, and others get them. */

@@ -1,7 +1,8 @@
 /**
  * The tokens of one request between the runner, which makes them at its own pace, and one consumer. They pass at once, unless
  * the consumer has paused: then they wait, and above a bound the runner is asked to pause this request and no other. After
- * Pause only what was on its way still comes, and never more than max_tokens in all, so that what waits is bounded.
+ * Pause only what was on its way still comes, and never more than max_tokens in all, so that what waits is bounded. Of a runner
+ * that can be asked nothing any more, nothing comes above the bound (open-request.ts).
  */
 import type { Output } from '../protocol/messages.ts';
 import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs, TokenSink } from '../runner.ts';

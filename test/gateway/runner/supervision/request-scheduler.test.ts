@@ -6,6 +6,7 @@ import { type GenerateRequest, GenerationError } from '../../../../gateway/runne
 import { affinityBlockTokens } from '../../../../gateway/runner/supervision/known-prefixes.ts';
 import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
 import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
+import { pauseAboveTokens } from '../../../../gateway/runner/supervision/token-stream.ts';
 import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
 import { requestOf } from '../../../fixtures/requests.ts';
 
@@ -41,7 +42,7 @@ function dispatching(numRunners = 1) {
     connectRunner: (isOnProbation = false, index = 0) => {
       const connection = connect();
       connection.listener.onLetGo = () => dispatch.onLetGo();
-      connection.say(hello, ready);
+      connection.say(hello, { ready: { ...ready.ready, maxModelLen: 1000 } });
       dispatch.onReady(index, connection.client, modelIdentity, isOnProbation);
       return {
         heard: connection.heard,
@@ -220,6 +221,45 @@ test('where no other runner comes, the one there is is freed for suspects, and i
   assert.equal(second.heard.slice(2), ['generate 2'], 'the suspect, alone');
   second.say(step(1, { requestId: 2, tokenIds: [7], finishReason: finishMax }));
   assert.equal(second.heard.slice(3), ['generate 3', 'generate 4'], 'then both');
+});
+
+test('what was taken back from a runner is no suspect when it dies, although it had not let go of it', () => {
+  const { admit, connectRunner } = dispatching(2);
+  const first = connectRunner(false, 0);
+  const second = connectRunner(false, 1);
+  const taken = admit(1);
+  const suspect = admit(2);
+  second.crash();
+  assert.equal(first.heard, ['generate 1', 'cancel 1']);
+  first.crash();
+  assert.equal([taken.crashCount, suspect.crashCount], [0, 1]);
+});
+
+test('a runner that is lost and computes on fills no buffer: what it makes above the bound the next one makes again', () => {
+  const { admitRequest, connectRunner, dispatch } = dispatching();
+  const open = admitRequest(requestOf([1], 600, { modelIdentity }));
+  open.pause();
+  const token = (firstIndex: number) => ({ requestId: 1, firstIndex, tokenIds: [7] });
+  const first = connectRunner();
+  dispatch.onLost(0);
+  for (let index = 0; index < pauseAboveTokens + 50; index++) first.say(step(index + 1, token(index)));
+  assert.is(open.numEmitted, pauseAboveTokens + 1);
+  dispatch.onDied(0, true);
+
+  const second = connectRunner();
+  dispatch.onLost(0);
+  second.say(step(1, { ...token(open.numEmitted), finishReason: finishMax }));
+  assert.is(open.numEmitted, pauseAboveTokens + 2, 'the token of an isolation run is heard');
+  dispatch.onDied(0, true);
+
+  const third = connectRunner();
+  assert.equal(third.heard, ['generate 1', 'pause 1']);
+  dispatch.onLost(0);
+  third.say(step(1, token(open.numEmitted)));
+  assert.is(open.numEmitted, pauseAboveTokens + 2, 'none is, of one that was lost before it obeyed');
+  dispatch.onDied(0, true);
+  open.resume();
+  assert.equal(connectRunner().heard, ['generate 1'], 'and the request goes on');
 });
 
 test('a runner that is replaced gives its requests to the other one', () => {
