@@ -140,7 +140,7 @@ test('two replacements at once: the last one counts, and both hear of it', async
 });
 
 test('a runner that is slower than the one before is not taken for one that hangs', async () => {
-  await supervised(['--delay-ms', '1'], { limits: { wedgeMs: 50 } }, async ({ supervisor, state }) => {
+  await supervised(['--delay-ms', '1'], { limits: { wedgeMs: 500 } }, async ({ supervisor, state }) => {
     await state('ready');
     await collectExact(supervisor, requestOf([7], 200));
     const replaced = supervisor.replaceRunner({ command: () => fakeCommand('--delay-ms', '1000') });
