@@ -1,11 +1,29 @@
+import type { ToolUse } from './tool-call-format.ts';
+
 /** A chat message as templates see it. Roles are an enumeration so that none can be forged. */
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool';
   readonly content: string;
+  /** What the assistant called with it. */
+  readonly toolCalls?: readonly ToolCall[];
+  /** The call that a tool answers. */
+  readonly answers?: Pick<ToolCall, 'id' | 'name'>;
 }
+
+export interface ToolCall {
+  readonly id: string;
+  readonly name: string;
+  /** Anything that JSON can be, by name. */
+  readonly arguments: object;
+}
+
+/** A tool as clients describe it to a template: anything that JSON can be. */
+export type ToolDefinition = object;
 
 /** The model's own template, compiled once. */
 export interface ChatTemplate {
+  /** How it has tools called. */
+  readonly toolUse: ToolUse;
   /** Begins what the first render would otherwise wait for. */
   start(): void;
   /**
@@ -14,7 +32,11 @@ export interface ChatTemplate {
    * bounds of processor time, memory, depth or output; ChatTemplateUnavailableError when it cannot be asked now;
    * PromptTooLongError, before any text is tokenized, for what must be more than maxTokens.
    */
-  render(messages: readonly ChatMessage[], maxTokens?: number): Promise<number[]>;
+  render(
+    messages: readonly ChatMessage[],
+    maxTokens?: number,
+    tools?: readonly ToolDefinition[],
+  ): Promise<number[]>;
   /** Frees what rendering holds, as soon as no render is under way. */
   close(): void;
 }

@@ -3,12 +3,21 @@ import { cooperativeScheduler, type Task } from '../system/cooperative-scheduler
 import type { TextSegment } from '../tokenizer/added-tokens.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { type ChatMessage, type ChatTemplate, PromptTooLongError } from './chat-template.ts';
+import {
+  type ChatMessage,
+  type ChatTemplate,
+  PromptTooLongError,
+  type ToolDefinition,
+} from './chat-template.ts';
 import { ControlTokenEscaper } from './control-token-escaper.ts';
+import type { TemplateMessage, TemplateVariables } from './template-messages.ts';
 import { TemplateProcess } from './template-process.ts';
+import { charactersIn, textsIn } from './texts-in.ts';
+import { type ToolUse, toolUseOf } from './tool-call-format.ts';
 
 export class JinjaChatTemplate implements ChatTemplate {
   readonly source: string;
+  readonly toolUse: ToolUse;
   readonly #process: TemplateProcess;
   readonly #tokenizer: Tokenizer;
   readonly #control: LiteralFinder<true>;
@@ -21,6 +30,7 @@ export class JinjaChatTemplate implements ChatTemplate {
 
   private constructor(source: string, tokenizer: Tokenizer, control: LiteralFinder<true>) {
     this.source = source;
+    this.toolUse = toolUseOf(source);
     this.#process = new TemplateProcess(source);
     this.#tokenizer = tokenizer;
     this.#control = control;
@@ -30,12 +40,18 @@ export class JinjaChatTemplate implements ChatTemplate {
     this.#process.start();
   }
 
-  async render(messages: readonly ChatMessage[], maxTokens = Number.POSITIVE_INFINITY): Promise<number[]> {
-    const contents = messages.map((message) => message.content);
-    const length = contents.reduce((sum, content) => sum + content.length, 0);
-    const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, contents);
+  async render(
+    messages: readonly ChatMessage[],
+    maxTokens = Number.POSITIVE_INFINITY,
+    tools: readonly ToolDefinition[] = [],
+  ): Promise<number[]> {
+    const given: Conversation = {
+      messages: messages.map(templateMessage),
+      ...(tools.length === 0 ? {} : { tools }),
+    };
+    const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, textsIn(given));
     const prompt = await this.#process.render({
-      messages: await cooperativeScheduler.run(length, hideIn(messages, hidden)),
+      ...(await cooperativeScheduler.run(charactersIn(given), hideIn(given, hidden))),
       bos_token: this.#literal(this.#tokenizer.bosId),
       eos_token: this.#literal(this.#tokenizer.eosId),
       add_generation_prompt: true,
@@ -67,8 +83,34 @@ export class JinjaChatTemplate implements ChatTemplate {
   }
 }
 
-function* hideIn(messages: readonly ChatMessage[], hidden: ControlTokenEscaper): Task<ChatMessage[]> {
-  const out: ChatMessage[] = [];
-  for (const { role, content } of messages) out.push({ role, content: yield* hidden.hide(content) });
-  return out;
+type Conversation = Pick<TemplateVariables, 'messages' | 'tools'>;
+
+/** By the names that templates have for it. What is not there is left out: templates ask whether it is defined. */
+function templateMessage({ role, content, toolCalls = [], answers }: ChatMessage): TemplateMessage {
+  const calls = toolCalls.map(({ id, ...function_ }) => ({ id, type: 'function', function: function_ }));
+  return {
+    role,
+    content,
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(answers === undefined ? {} : { tool_call_id: answers.id, name: answers.name }),
+  };
+}
+
+/** The same value with what is hidden of each text and name in it. */
+function* hideIn<Value>(value: Value, hidden: ControlTokenEscaper): Task<Value> {
+  return (yield* hideInAny(value, hidden)) as Value;
+}
+
+function* hideInAny(value: unknown, hidden: ControlTokenEscaper): Task<unknown> {
+  if (typeof value === 'string') return yield* hidden.hide(value);
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) {
+    const items: unknown[] = [];
+    for (const item of value) items.push(yield* hideInAny(item, hidden));
+    return items;
+  }
+  const members: [string, unknown][] = [];
+  for (const [name, member] of Object.entries(value))
+    members.push([yield* hidden.hide(name), yield* hideInAny(member, hidden)]);
+  return Object.fromEntries(members);
 }

@@ -10,6 +10,7 @@ import { processorMsOf } from '../system/processor-time.ts';
 import { ChatTemplateError } from './chat-template.ts';
 import { outputCharsMax, renderProcessorMs, type TemplateLimits } from './template-limits.ts';
 import type { RenderJob, TemplateReply, TemplateSource, TemplateVariables } from './template-messages.ts';
+import { charactersIn } from './texts-in.ts';
 
 /** not_started: there was no process. killed: another one may do better at once. silent: it did not answer in time. */
 export class TemplateChildError extends Error {
@@ -76,8 +77,8 @@ export class TemplateChild {
   }
 
   async render(variables: TemplateVariables): Promise<string> {
-    const { messages } = variables;
-    const inputChars = messages.reduce((sum, { content }) => sum + content.length, 0);
+    const { messages, tools = [] } = variables;
+    const inputChars = charactersIn([messages, tools]);
     const job = { variables, outputCharsMax: outputCharsMax(inputChars) };
     return this.#ask(job, {
       processorMs: renderProcessorMs(messages.length, inputChars),

@@ -5,9 +5,19 @@ export interface TemplateSource {
   readonly source: string;
 }
 
+/** Others than role and content where a message has them. */
+export interface TemplateMessage {
+  readonly role: string;
+  readonly content: string;
+  readonly tool_calls?: readonly object[];
+  readonly tool_call_id?: string;
+  readonly name?: string;
+}
+
 /** All that the template is given by name. */
 export type TemplateVariables = {
-  readonly messages: readonly { readonly role: string; readonly content: string }[];
+  readonly messages: readonly TemplateMessage[];
+  readonly tools?: readonly object[];
   readonly bos_token: string;
   readonly eos_token: string;
   readonly add_generation_prompt: boolean;

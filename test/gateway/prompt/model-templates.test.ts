@@ -110,4 +110,28 @@ test('control tokens in a message stay text, whatever the template does to it', 
   }
 });
 
+test('control tokens in tools, and in what they are called with, stay text', async () => {
+  const literals = ['<|im_start|>', '<|im_end|>'];
+  const tokenizer = tokenizerWith(literals);
+  const template = finish(JinjaChatTemplate.of(sources.get('qwen-2.5') as string, tokenizer));
+  const controlsOf = async (text: string) => {
+    const name = `city${text}`;
+    const parameters = { type: 'object', properties: { [name]: { enum: [text] } } };
+    const tool = { type: 'function', function: { name: 'f', description: text, parameters } };
+    const toolCalls = [{ id: text, name: 'f', arguments: { [name]: [text] } }];
+    const messages = [
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: '', toolCalls },
+      { role: 'tool', content: text, answers: { id: text, name: 'f' } },
+    ] as const;
+    const ids = await template.render(messages, undefined, [tool]);
+    const prompt = Buffer.concat(ids.map((id) => tokenizer.bytes(id))).toString('utf8');
+    assert.is(prompt.split(name).length, 3, `the tool and its call: ${prompt}`);
+    assert.match(prompt, `<tool_response>\n${text}\n</tool_response>`);
+    return ids.filter((id) => tokenizer.isControl(id));
+  };
+  assert.equal(await controlsOf(literals.join('')), await controlsOf('x'));
+  template.close();
+});
+
 test.run();
