@@ -5,21 +5,28 @@ import {
   ChatTemplateError,
   ChatTemplateUnavailableError,
   PromptTooLongError,
+  type ToolDefinition,
 } from '../prompt/chat-template.ts';
 import { type ContextLimit, contextExceeded } from './prompt.ts';
+import { requireToolTemplate } from './tool-offer.ts';
 
 /** The ids of a conversation, ready for an answer; a 400 where the model's template does not make them. */
 export async function renderChat(
   model: Model,
   limit: ContextLimit,
   messages: readonly ChatMessage[],
+  tools: readonly ToolDefinition[] = [],
 ): Promise<number[]> {
+  const hasCalls = messages.some(
+    ({ toolCalls, answers }) => toolCalls !== undefined || answers !== undefined,
+  );
+  if (hasCalls) requireToolTemplate(model);
   if (model.chatTemplate === undefined) {
     const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
     throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
   }
   try {
-    return await model.chatTemplate.render(messages, limit.maxModelLen);
+    return await model.chatTemplate.render(messages, limit.maxModelLen, tools);
   } catch (error) {
     if (error instanceof ChatTemplateUnavailableError) {
       const { message, retryAfterSec } = error;

@@ -1,3 +1,4 @@
+import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
 import type {
   GenerateRequest,
   GenerationError,
@@ -11,6 +12,7 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
+import { appendCalls, type CallPiece, ToolCallParser } from './tool-call-parser.ts';
 
 /**
  * Token batches to text: bytes are held back until they are whole characters, and text until it cannot become a stop
@@ -34,6 +36,8 @@ export interface AnswerEnd {
   readonly numTokens: number;
   /** Tokens of the prompt that were found in the KV cache when the answer was begun. */
   readonly numCachedTokens: number;
+  /** Calls of tools whose arguments are whole; absent: none. */
+  readonly numCalls?: number;
   /** The numerics id of the runner that ended it, if one with another began it. */
   readonly continuedBy?: string;
 }
@@ -45,6 +49,8 @@ export interface AnswerPart {
   readonly sentTokens?: readonly SentToken[];
   /** Those of the prompt from its second token on: on the first part, if the request asked and there are any. */
   readonly promptLogprobs?: readonly TokenLogprobs[];
+  /** What is new of calls of tools, whose text is not in pieces, if the answer may have any. */
+  readonly calls?: readonly CallPiece[];
   /** Set on the last part. */
   readonly end?: AnswerEnd;
 }
@@ -55,6 +61,8 @@ export interface AnswerOptions {
   readonly stop: readonly string[];
   /** A stop string that is complete with one of so many first tokens is text like any other. */
   readonly minTokens: number;
+  /** How calls of tools are written; absent: all is text. */
+  readonly toolCalls?: ToolCallFormat | undefined;
 }
 
 type Finish = NonNullable<TokenBatch['finish']>;
@@ -83,6 +91,8 @@ export class TextStream implements TokenSink {
   readonly #decoder: StreamingDecoder;
   /** Absent: nothing is held back. */
   readonly #matcher: StopMatcher | undefined;
+  /** Absent: there are no calls. */
+  readonly #calls: ToolCallParser | undefined;
   readonly #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
   #numCachedTokens = 0;
@@ -93,7 +103,7 @@ export class TextStream implements TokenSink {
   constructor(
     runner: Pick<Runner, 'generate'>,
     request: GenerateRequest,
-    { tokenizer, stop, minTokens }: AnswerOptions,
+    { tokenizer, stop, minTokens, toolCalls }: AnswerOptions,
     sink: TextSink,
   ) {
     this.#tokenizer = tokenizer;
@@ -101,6 +111,7 @@ export class TextStream implements TokenSink {
     this.#sink = sink;
     this.#decoder = new StreamingDecoder(tokenizer);
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
+    this.#calls = toolCalls && new ToolCallParser(toolCalls);
     this.#handle = runner.generate(request, this);
   }
 
@@ -129,7 +140,8 @@ export class TextStream implements TokenSink {
   onTokens(batch: TokenBatch): void {
     if (this.#isOver) return;
     try {
-      const part = this.#read(batch);
+      const read = this.#read(batch);
+      const part = this.#calls === undefined ? read : withCalls(this.#calls, read);
       this.#isOver = part.end !== undefined;
       this.#sink.onPart(part);
     } catch (error) {
@@ -206,4 +218,20 @@ export class TextStream implements TokenSink {
       }),
     };
   }
+}
+
+/** The same part with the calls taken out of its text. */
+function withCalls(parser: ToolCallParser, part: AnswerPart): AnswerPart {
+  const pieces: TextPiece[] = [];
+  const calls: CallPiece[] = [];
+  for (const { text, index } of part.pieces) {
+    const parsed = parser.push(text);
+    if (parsed.text !== '') pieces.push({ text: parsed.text, index });
+    appendCalls(calls, parsed.calls);
+  }
+  const { end } = part;
+  if (end === undefined) return { ...part, pieces, calls };
+  const rest = parser.flush();
+  if (rest !== '') pieces.push({ text: rest, index: end.numTokens - 1 });
+  return { ...part, pieces, calls, end: { ...end, numCalls: parser.numWhole } };
 }

@@ -4,6 +4,7 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
+import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
 import type { GenerateRequest, Runner } from '../../runner/runner.ts';
 import { logFailure } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -25,6 +26,8 @@ interface CompletionJob {
   /** One for each choice, in the order of the choices. */
   readonly requests: readonly GenerateRequest[];
   readonly request: Pick<SharedFields, 'model' | 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n'>;
+  /** Undefined unless answers may call tools. */
+  readonly toolCalls?: ToolCallFormat | undefined;
   /** Undefined unless each answer is to begin with its prompt. */
   readonly echo?: Pick<EchoOptions, 'isPromptOnly'> | undefined;
 }
@@ -38,9 +41,10 @@ export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'strea
 
 /** The last part of the way of OpenAI's generating routes: generate, and answer whole or as a stream. */
 export async function answerCompletion(c: Context, deps: RouteDeps, job: CompletionJob): Promise<Response> {
-  const { model, shape, requests, request, echo } = job;
+  const { model, shape, requests, request, toolCalls, echo } = job;
   const { tokenizer } = model;
-  const options = { tokenizer, stop: request.stop, minTokens: request.min_tokens };
+  const { stop, min_tokens: minTokens } = request;
+  const options = { tokenizer, stop, minTokens, toolCalls };
   const promptIds = requests.map((each) => each.promptIds);
   const begin = (sink: MergedSink): OpenText => {
     const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });

@@ -1,5 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
-import type { ChatMessage } from '../../prompt/chat-template.ts';
+import type { Model } from '../../models/model.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { renderChat } from '../chat-prompt.ts';
@@ -7,12 +8,14 @@ import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, stopIdsOf } from '../token-ids.ts';
+import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
-import { chatFormat } from './chat-format.ts';
-import { ignoredByChat, parseChatRequest } from './chat-request.ts';
+import { callIds, chatFormat } from './chat-format.ts';
+import { type ChatRequest, ignoredByChat, parseChatRequest } from './chat-request.ts';
 import { generateRequests } from './generate-requests.ts';
-import { structureOf } from './grammar-fields.ts';
+import { type Structure, structureBy, structureOf } from './grammar-fields.ts';
+import { toolWishOf } from './tool-fields.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
 export function chatRoutes(deps: RouteDeps): Hono {
@@ -25,11 +28,10 @@ export function chatRoutes(deps: RouteDeps): Hono {
     return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
-      const structure = await structureOf(request, model, stopIds);
-      const messages = request.messages.map(({ role, content }): ChatMessage => {
-        return { role: role === 'developer' ? 'system' : role, content };
-      });
-      const promptIds = await renderChat(model, info, messages);
+      const wish = toolWishOf(request);
+      const offer = wish && offerTools(wish, model);
+      const structure = await chatStructureOf(request, offer, model, stopIds);
+      const promptIds = await renderChat(model, info, request.messages, offer?.definitions);
       const left = tokensLeft(promptIds, info, 'messages');
       const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? left;
       const requests = generateRequests(request, request.seed ?? randomSeed(), {
@@ -46,13 +48,26 @@ export function chatRoutes(deps: RouteDeps): Hono {
         runner,
         idPrefix: 'chatcmpl-',
         model,
-        shape: chatFormat(model.tokenizer),
+        shape: chatFormat(model.tokenizer, callIds(randomUUID())),
         numPromptTokens: promptIds.length,
         requests,
         request,
+        toolCalls: offer?.format,
       });
     });
   });
 
   return app;
+}
+
+/** Of its own where it has one; else what its tools leave open. */
+async function chatStructureOf(
+  request: ChatRequest,
+  offer: ToolOffer | undefined,
+  model: Model,
+  stopIds: readonly number[],
+): Promise<Structure> {
+  const own = await structureOf(request, model, stopIds);
+  if (offer === undefined || own.grammar !== undefined) return own;
+  return structureBy('tools', offer.grammar, model, stopIds);
 }

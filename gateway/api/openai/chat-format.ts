@@ -1,9 +1,22 @@
+import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChoiceFormat, ChoiceText, FinishReason } from './completion.ts';
 import { chatLogprobs } from './logprobs.ts';
 
+/** Of the call of a choice, in that order of arguments. */
+type CallId = (choice: number, call: number) => string;
+
+/**
+ * Ids of calls, each its own: at most 40 characters, which is what OpenAI takes in a conversation. unique: hexadecimal
+ * digits that no other answer has.
+ */
+export function callIds(unique: string): CallId {
+  const digits = unique.replaceAll('-', '').slice(0, 24);
+  return (choice, call) => `call_${digits}_${choice}_${call}`;
+}
+
 /** Choices as chat completions have them: a message, or what is new of it. */
-export function chatFormat(tokenizer: Tokenizer): ChoiceFormat {
+export function chatFormat(tokenizer: Tokenizer, callId: CallId): ChoiceFormat {
   const logprobs = ({ tokens }: ChoiceText) =>
     tokens === undefined ? null : chatLogprobs(tokenizer, tokens);
   const chunk = (index: number, delta: object, finish_reason: FinishReason | null = null) => {
@@ -13,11 +26,31 @@ export function chatFormat(tokenizer: Tokenizer): ChoiceFormat {
     object: 'chat.completion',
     chunkObject: 'chat.completion.chunk',
     choice: (index, text, finish_reason) => {
-      const message = { role: 'assistant', content: text.text, refusal: null };
+      const called = text.calls.map(({ index: call, name, arguments: given }) => {
+        return { id: callId(index, call), type: 'function', function: { name, arguments: given } };
+      });
+      const hasCalls = called.length > 0;
+      const content = hasCalls && text.text === '' ? null : text.text;
+      const calls = hasCalls ? { tool_calls: called } : {};
+      const message = { role: 'assistant', content, refusal: null, ...calls };
       return { index, message, logprobs: logprobs(text), finish_reason };
     },
     opening: (index) => chunk(index, { role: 'assistant', content: '' }),
-    delta: (index, text) => ({ ...chunk(index, { content: text.text }), logprobs: logprobs(text) }),
+    delta: (index, text) => {
+      if (text.calls.length === 0)
+        return { ...chunk(index, { content: text.text }), logprobs: logprobs(text) };
+      const content = text.text === '' ? {} : { content: text.text };
+      return chunk(index, {
+        ...content,
+        tool_calls: text.calls.map((piece) => callDelta(piece, callId(index, piece.index))),
+      });
+    },
     closing: (index, finishReason) => chunk(index, {}, finishReason),
   };
+}
+
+/** Its id and name come once, with the first piece. */
+function callDelta({ index, name, arguments: given }: CallPiece, id: string): object {
+  if (name === undefined) return { index, function: { arguments: given } };
+  return { index, id, type: 'function', function: { name, arguments: given } };
 }

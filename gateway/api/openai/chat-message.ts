@@ -1,29 +1,93 @@
 import * as z from 'zod';
+import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
 import { ignoredIn, inert } from '../inert.ts';
+import { JsonFault, parseLosslessJson } from '../json-parser.ts';
 import { asList, asObject, memberOf, textContent } from '../text-content.ts';
-import { messageInert, partInert } from './inert-fields.ts';
+import { calledInert, messageInert, partInert, toolCallInert } from './inert-fields.ts';
+import { toolName } from './tool-fields.ts';
 
-/** One message of a conversation: who says it, and text. */
+/** One message of a conversation: who says it, text, and calls of tools. */
 
-const NO_TOOLS = 'is not supported: there are no tools here';
+const NO_FUNCTIONS = 'is not supported: results come in the role "tool"';
 
 const role = z
   .unknown()
   .superRefine((value, ctx) => {
-    if (value === 'tool' || value === 'function')
-      fields.violated(ctx, { constraint: 'unsupported' }, NO_TOOLS);
+    if (value === 'function') fields.violated(ctx, { constraint: 'unsupported' }, NO_FUNCTIONS);
   })
-  .pipe(z.enum(['system', 'developer', 'user', 'assistant']));
+  .pipe(z.enum(['system', 'developer', 'user', 'assistant', 'tool']));
+
+const NO_ARGUMENTS = 'must be an object as JSON text';
+
+/** What was called with, as text. Of none, SDKs send nothing. */
+const callArguments = z.string().transform((text, ctx): object => {
+  if (text === '') return {};
+  try {
+    const value = parseLosslessJson(text);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
+  } catch (error) {
+    if (!(error instanceof JsonFault)) throw error;
+  }
+  fields.violated(ctx, { constraint: 'json' }, NO_ARGUMENTS);
+  return z.NEVER;
+});
+
+const toolCall = z
+  .strictObject({
+    id: fields.nonEmpty('id'),
+    type: z.literal('function').default('function'),
+    function: z.strictObject({ name: toolName, arguments: callArguments, ...inert(calledInert) }),
+    ...inert(toolCallInert),
+  })
+  .transform(({ id, function: { name, arguments: given } }): ToolCall => ({ id, name, arguments: given }));
 
 export const chatMessage = z
-  .strictObject({ role, content: textContent(partInert).optional(), ...inert(messageInert) })
-  .transform((message, ctx) => {
+  .strictObject({
+    role,
+    content: textContent(partInert).optional(),
+    tool_calls: z.array(toolCall).default([]),
+    tool_call_id: z.string().optional(),
+    ...inert(messageInert),
+  })
+  .superRefine(({ role, content, tool_calls, tool_call_id }, ctx) => {
     // An answer that was sent back may have been nothing; nobody else says nothing without meaning to.
-    if (message.content === undefined && message.role !== 'assistant')
+    if (content === undefined && role !== 'assistant')
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['content']);
-    return { role: message.role, content: message.content ?? '' };
+    if (role === 'tool' && tool_call_id === undefined)
+      fields.violated(ctx, { constraint: 'required' }, 'is required', ['tool_call_id']);
+    if (role !== 'tool' && tool_call_id !== undefined)
+      fields.violated(ctx, { constraint: 'role' }, 'is of messages with the role "tool"', ['tool_call_id']);
+    if (role !== 'assistant' && tool_calls.length > 0)
+      fields.violated(ctx, { constraint: 'role' }, 'is of messages with the role "assistant"', [
+        'tool_calls',
+      ]);
   });
+
+type Message = z.output<typeof chatMessage>;
+
+/** The conversation as templates see it. Each result of a tool has its call among the messages before it. */
+export function conversationOf(
+  messages: readonly Message[],
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+): ChatMessage[] {
+  const names = new Map<string, string>();
+  return messages.map(({ role, content = '', tool_calls, tool_call_id: id }, index) => {
+    for (const call of tool_calls) names.set(call.id, call.name);
+    const name = id === undefined ? undefined : names.get(id);
+    if (id !== undefined && name === undefined)
+      fields.violated(ctx, { constraint: 'known' }, 'is not the id of a call in the messages before', [
+        index,
+        'tool_call_id',
+      ]);
+    return {
+      role: role === 'developer' ? 'system' : role,
+      content,
+      ...(tool_calls.length === 0 ? {} : { toolCalls: tool_calls }),
+      ...(id === undefined || name === undefined ? {} : { answers: { id, name } }),
+    };
+  });
+}
 
 /** Names of what was sent with these messages and not looked at. */
 export function ignoredInMessages(messages: unknown): string[] {
@@ -32,5 +96,9 @@ export function ignoredInMessages(messages: unknown): string[] {
     ...asList(memberOf(message, 'content')).flatMap((each) =>
       ignoredIn(partInert, asObject(each), 'messages.content.'),
     ),
+    ...asList(memberOf(message, 'tool_calls')).flatMap((call) => [
+      ...ignoredIn(toolCallInert, asObject(call), 'messages.tool_calls.'),
+      ...ignoredIn(calledInert, asObject(memberOf(call, 'function')), 'messages.tool_calls.function.'),
+    ]),
   ]);
 }

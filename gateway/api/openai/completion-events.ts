@@ -9,7 +9,7 @@ import {
   type Completion,
   choiceText,
   endedBy,
-  FINISH_REASONS,
+  finishReasonOf,
   mark,
   usage,
 } from './completion.ts';
@@ -62,10 +62,11 @@ export class CompletionEvents implements MergedSink {
   }
 
   onPart(index: number, part: AnswerPart): void {
-    const { pieces, sentTokens, end } = part;
+    const { pieces, sentTokens, calls = [], end } = part;
     const text = textOf(pieces);
-    if (text !== '') {
-      const delta = sentTokens === undefined ? this.#plainDelta(index, text) : this.#delta(index, part);
+    if (text !== '' || calls.length > 0) {
+      const isPlain = sentTokens === undefined && calls.length === 0;
+      const delta = isPlain ? this.#plainDelta(index, text) : this.#delta(index, part);
       this.#outlet.write(delta);
     }
     if (end !== undefined) this.#onEnd(index, end);
@@ -89,13 +90,13 @@ export class CompletionEvents implements MergedSink {
   }
 
   #frameOf(index: number): Frame {
-    const delta = this.#shape.delta(index, { text: PLACEHOLDER, tokens: undefined });
+    const delta = this.#shape.delta(index, { text: PLACEHOLDER, tokens: undefined, calls: [] });
     const [prefix = '', suffix = ''] = this.#chunk([delta]).split(JSON.stringify(PLACEHOLDER));
     return { prefix, suffix };
   }
 
   #onEnd(index: number, end: AnswerEnd): void {
-    const closing = { ...this.#shape.closing(index, FINISH_REASONS[end.reason]), ...endedBy(end) };
+    const closing = { ...this.#shape.closing(index, finishReasonOf(end)), ...endedBy(end) };
     this.#outlet.write(this.#chunk([closing], null, mark(end)));
     this.#ends.set(index, end);
     if (this.#ends.size < this.#completion.numChoices) return;

@@ -14,6 +14,6 @@ export function completionFormat(tokenizer: Tokenizer): ChoiceFormat {
     choice,
     opening: () => undefined,
     delta: (index, text) => choice(index, text, null),
-    closing: (index, finishReason) => choice(index, { text: '', tokens: undefined }, finishReason),
+    closing: (index, finishReason) => choice(index, { text: '', tokens: undefined, calls: [] }, finishReason),
   };
 }

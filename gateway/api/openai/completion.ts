@@ -1,6 +1,7 @@
 import type { MergedSink } from '../../generation/merge-streams.ts';
 import type { SentToken } from '../../generation/sent-tokens.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
+import { appendCalls, type CallPiece } from '../../generation/tool-call-parser.ts';
 import { textOf } from '../whole-text.ts';
 
 /** What answers of OpenAI's generating routes have in common, whole and in chunks (completion-events.ts); a ChoiceFormat is what they have not. */
@@ -21,9 +22,11 @@ export interface Completion {
 export interface ChoiceText {
   readonly text: string;
   readonly tokens: readonly SentToken[] | undefined;
+  /** Calls of tools in it, one piece of each, or whole. */
+  readonly calls: readonly CallPiece[];
 }
 
-export type FinishReason = 'stop' | 'length';
+export type FinishReason = 'stop' | 'length' | 'tool_calls';
 
 export interface ChoiceFormat {
   readonly object: string;
@@ -36,19 +39,25 @@ export interface ChoiceFormat {
   closing(index: number, finishReason: FinishReason): object;
 }
 
-export const FINISH_REASONS: Record<EndReason, FinishReason> = {
+const FINISH_REASONS: Record<EndReason, FinishReason> = {
   eos: 'stop',
   stop_sequence: 'stop',
   max_tokens: 'length',
   time_limit: 'length',
 };
 
+export function finishReasonOf({ reason, numCalls = 0 }: AnswerEnd): FinishReason {
+  return reason === 'eos' && numCalls > 0 ? 'tool_calls' : FINISH_REASONS[reason];
+}
+
 class GrowingText implements ChoiceText {
   text = '';
+  readonly calls: CallPiece[] = [];
   tokens: SentToken[] | undefined;
 
   append(piece: ChoiceText): void {
     this.text += piece.text;
+    appendCalls(this.calls, piece.calls);
     if (piece.tokens === undefined) return;
     this.tokens ??= [];
     for (const token of piece.tokens) this.tokens.push(token);
@@ -91,7 +100,7 @@ export class WholeCompletion implements MergedSink {
     const choices = this.#texts.map((text, index) => {
       const end = this.#ends.get(index);
       if (end === undefined) throw new Error('an answer ended without saying why');
-      return { ...this.#shape.choice(index, text, FINISH_REASONS[end.reason]), ...endedBy(end) };
+      return { ...this.#shape.choice(index, text, finishReasonOf(end)), ...endedBy(end) };
     });
     const { id, created, model } = this.#completion;
     const continued = [...this.#ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
@@ -110,8 +119,8 @@ export function endedBy({ reason }: AnswerEnd): object {
   return reason === 'time_limit' ? { ended_by: reason } : {};
 }
 
-export function choiceText({ pieces, sentTokens }: AnswerPart): ChoiceText {
-  return { text: textOf(pieces), tokens: sentTokens };
+export function choiceText({ pieces, sentTokens, calls = [] }: AnswerPart): ChoiceText {
+  return { text: textOf(pieces), tokens: sentTokens, calls };
 }
 
 export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): object {

@@ -161,12 +161,17 @@ type GrammarFields = z.output<z.ZodObject<typeof grammarFields>>;
 
 const names = Object.keys(grammarFields) as (keyof GrammarFields)[];
 
+/** Those that a request has. */
+export function grammarNames(request: GrammarFields): string[] {
+  return names.filter((name) => request[name] !== undefined);
+}
+
 /** Rules across fields. */
 export function checkGrammar(
   ctx: Context,
   request: GrammarFields & { readonly allowed_token_ids: readonly number[] },
 ): void {
-  const [first, second] = names.filter((name) => request[name] !== undefined);
+  const [first, second] = grammarNames(request);
   if (first === undefined) return;
   const excluded = [second, request.allowed_token_ids.length > 0 ? 'allowed_token_ids' : undefined];
   for (const name of excluded) {
@@ -176,15 +181,26 @@ export function checkGrammar(
   }
 }
 
-/** What a runner needs to know of it. 400 where the model cannot follow a grammar. */
+/** What a runner needs to know of it, where there is any. 400 where the model cannot follow a grammar. */
 export async function structureOf(
   request: GrammarFields,
-  { id, tokenizer }: Pick<Model, 'id' | 'tokenizer'>,
+  model: Pick<Model, 'id' | 'tokenizer'>,
   stopIds: readonly number[],
-): Promise<Pick<GenerateRequest, 'grammar' | 'vocabulary'>> {
+): Promise<Structure> {
   const name = names.find((each) => request[each] !== undefined);
   const grammar = name && request[name];
-  if (name === undefined || grammar === undefined) return {};
+  return name === undefined || grammar === undefined ? {} : structureBy(name, grammar, model, stopIds);
+}
+
+export type Structure = Pick<GenerateRequest, 'grammar' | 'vocabulary'>;
+
+/** The same of the grammar that the field `name` has become. */
+export async function structureBy(
+  name: string,
+  grammar: Grammar,
+  { id, tokenizer }: Pick<Model, 'id' | 'tokenizer'>,
+  stopIds: readonly number[],
+): Promise<Structure> {
   if (stopIds.length === 0) {
     const message = `${name} needs a token that ends the answer, and the model "${id}" has none; name one in stop_token_ids.`;
     throw new ApiError({ status: 400, code: 'invalid_request', message, param: name });

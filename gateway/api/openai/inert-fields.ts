@@ -88,11 +88,8 @@ export const chatInert = {
   functions: NO_ITEMS,
   modalities: [['text']],
   moderation: NOTHING,
-  parallel_tool_calls: EITHER,
   prediction: ANYTHING,
   reasoning_effort: ['none'],
-  tool_choice: ['none', 'auto'],
-  tools: NO_ITEMS,
   verbosity: ['medium'],
   web_search_options: NOTHING,
   // llama-server's and vLLM's.
@@ -124,9 +121,13 @@ export const messageInert = {
   reasoning_details: ANYTHING,
   refusal: [''],
   thinking_blocks: ANYTHING,
-  tool_call_id: NOTHING,
-  tool_calls: NO_ITEMS,
 } as const satisfies InertFields;
+
+/** Of a call of a tool in a message: its place, as streams have it. */
+export const toolCallInert = { index: ANYTHING } as const satisfies InertFields;
+
+/** Of what such a call is of: what SDKs have made of its arguments. */
+export const calledInert = { parsed_arguments: ANYTHING } as const satisfies InertFields;
 
 /** Of a part of a message's content. */
 export const partInert = {

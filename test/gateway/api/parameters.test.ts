@@ -20,11 +20,13 @@ import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 const test = suite('parameters');
 
 const STRINGS = ['bc', 'other'];
+const TOOLS = [{ type: 'function', function: { name: 'other' } }];
 const CANDIDATES: readonly unknown[] = [
   ...[-1, 0, 0.25, 0.5, 1, 1.5, 2, 3, 8, 20, 200],
   ...[true, false, ...STRINGS],
   ...[[], STRINGS, [1, 2], [[1, 2], [3]], [{ role: 'user', content: 'other' }]],
   ...[{ 5: 1.5 }, { include_usage: true }, { type: 'json_object' }, { regex: 'bc' }],
+  ...[TOOLS, TOOLS[0]],
 ];
 
 /** For fields that nothing obeys. */
@@ -44,6 +46,8 @@ const OBEYED_BY_GATEWAY = [
 const NEEDS: Record<string, object> = {
   stream_options: { stream: true },
   top_logprobs: { logprobs: true },
+  parallel_tool_calls: { tools: TOOLS },
+  tool_choice: { tools: TOOLS },
   prompt_ids: { prompt: undefined, prompt_ids: [9] },
 };
 /** Between two looks at the clock: longer than any interval that events keep. */

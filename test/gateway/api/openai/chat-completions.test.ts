@@ -118,7 +118,7 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, ch
     presence_penalty: 2.5,
     frequency_penalty: -2.5,
     response_format: 'xml',
-    tools: [{ type: 'function' }],
+    tools: 'none',
     tool_choice: 'required',
     temperature: 2.5,
     top_p: 1.5,

@@ -6,12 +6,14 @@ import { ANYTHING, type InertFields } from '../../../../gateway/api/inert.ts';
 import { chatFields } from '../../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../../gateway/api/openai/completion-request.ts';
 import {
+  calledInert,
   chatInert,
   completionInert,
   messageInert,
   partInert,
   sharedInert,
   streamOptionsInert,
+  toolCallInert,
 } from '../../../../gateway/api/openai/inert-fields.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
@@ -44,6 +46,8 @@ test('docs/api.md has each of them, where it stands and what it may say', () => 
     ...rowsOf('both', sharedInert),
     ...rowsOf('chat', without(chatInert, sharedInert)),
     ...rowsOf('`messages`', messageInert),
+    ...rowsOf('`tool_calls`', toolCallInert),
+    ...rowsOf('`tool_calls.function`', calledInert),
     ...rowsOf('parts of `content`', partInert),
     ...rowsOf('`stream_options`', streamOptionsInert),
     ...rowsOf('completions', without(completionInert, sharedInert)),
@@ -69,6 +73,7 @@ function membersOf(file: string, name: string): string[] {
 
 test('each field of the openai package’s own types is known: obeyed, or in these tables', () => {
   const chat = 'chat/completions/completions.d.ts';
+  const messageFields = { role: 1, content: 1, tool_calls: 1, tool_call_id: 1, ...messageInert };
   const cases: [string, string, Readonly<Record<string, unknown>>][] = [
     [chat, 'ChatCompletionCreateParamsBase', chatFields],
     ['completions.d.ts', 'CompletionCreateParamsBase', completionFields],
@@ -83,7 +88,7 @@ test('each field of the openai package’s own types is known: obeyed, or in the
       'ChatCompletionFunctionMessageParam',
       // What an answer is, which goes back with the next question.
       'ChatCompletionMessage',
-    ].map((name): [string, string, object] => [chat, name, { role: true, content: true, ...messageInert }]),
+    ].map((name): [string, string, object] => [chat, name, messageFields]),
   ].map(([file, name, known]) => [file, name, known] as [string, string, Record<string, unknown>]);
   for (const [file, name, known] of cases) {
     const unknown = membersOf(file, name).filter((member) => !Object.hasOwn(known, member));
@@ -210,9 +215,8 @@ async function refusalOf(body: object): Promise<{ param: string; code: string; m
 
 test('what would change an answer is refused by its place, as unsupported and not as unknown', async () => {
   const cases: [object, string, string][] = [
-    [{ messages: [{ ...user, tool_calls: [{ id: 'a' }] }] }, 'messages.0.tool_calls', 'or send []'],
     [{ messages: [user, { ...user, refusal: 'No.' }] }, 'messages.1.refusal', 'leave it out or send ""'],
-    [{ messages: [{ role: 'tool', content: 'x' }] }, 'messages.0.role', 'tools'],
+    [{ messages: [{ role: 'function', content: 'x' }] }, 'messages.0.role', 'the role "tool"'],
     [
       { messages: [{ ...user, content: [{ type: 'image_url', image_url: { url: 'data:' } }] }] },
       'messages.0.content.0.type',
@@ -223,7 +227,8 @@ test('what would change an answer is refused by its place, as unsupported and no
       'stream_options.include_obfuscation',
       'false',
     ],
-    [{ tool_choice: 'required' }, 'tool_choice', '"none"'],
+    [{ function_call: 'required' }, 'function_call', '"none"'],
+    [{ tools: [{ type: 'custom', custom: { name: 'x' } }] }, 'tools.0.type', 'type "function"'],
     [{ web_search_options: {} }, 'web_search_options', 'leave it out'],
   ];
   for (const [body, field, words] of cases) {

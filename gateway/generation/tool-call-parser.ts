@@ -1,0 +1,209 @@
+import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
+
+/** What is new of a call. */
+export interface CallPiece {
+  /** Which call of the answer, from 0. */
+  readonly index: number;
+  /** With the first piece of a call. */
+  readonly name?: string;
+  /** JSON, or a part of it. */
+  readonly arguments: string;
+}
+
+export interface ParsedText {
+  readonly text: string;
+  /** One piece of each call at most. */
+  readonly calls: readonly CallPiece[];
+}
+
+/** The longest name of a tool. What is no name is text. */
+export const maxToolNameUnits = 64;
+
+type State = 'text' | 'name' | 'arguments' | 'end' | 'gap';
+
+/**
+ * Calls of tools out of an answer that comes in pieces; how it was cut makes no difference. The answer follows the grammar
+ * of tool-grammar.ts, or is cut short: what is not as the format has it is text. Held back is what may still begin a call,
+ * and a name that is not whole.
+ */
+export class ToolCallParser {
+  readonly #format: ToolCallFormat;
+  #state: State = 'text';
+  /** Read, and neither sent nor known to be of a call. */
+  #held = '';
+  #hasText = false;
+  #index = -1;
+  #depth = 0;
+  #isInString = false;
+  #isEscaped = false;
+  /** Calls whose arguments are whole. */
+  #numWhole = 0;
+
+  constructor(format: ToolCallFormat) {
+    this.#format = format;
+  }
+
+  get numWhole(): number {
+    return this.#numWhole;
+  }
+
+  push(text: string): ParsedText {
+    this.#held += text;
+    const found = new Found();
+    while (this.#step(found)) {
+      // Each step takes something away from what is held, or goes on to the next state.
+    }
+    return { text: found.text, calls: found.calls };
+  }
+
+  /** The end: what was held back and is no call. The name of a call that is not whole is none. */
+  flush(): string {
+    const rest = this.#state === 'text' ? this.#held : '';
+    this.#held = '';
+    return rest;
+  }
+
+  /** Whether there may be more to do. */
+  #step(found: Found): boolean {
+    switch (this.#state) {
+      case 'text':
+        return this.#readText(found);
+      case 'name':
+        return this.#readName(found);
+      case 'arguments':
+        return this.#readArguments(found);
+      case 'end':
+        return this.#readEnd();
+      case 'gap':
+        return this.#skipGap();
+    }
+  }
+
+  #readText(found: Found): boolean {
+    const { begin } = this.#format;
+    const at = this.#placeOf(begin);
+    if (at === undefined) {
+      this.#send(found, this.#held.length - this.#heldUnits(begin));
+      return false;
+    }
+    this.#send(found, at);
+    this.#held = this.#held.slice(begin.length);
+    this.#state = 'name';
+    return true;
+  }
+
+  /** Where the answer has this text, if it counts there. */
+  #placeOf(begin: string): number | undefined {
+    const at = this.#held.indexOf(begin);
+    return at < 0 || (!this.#mayBegin && at === 0) || (at > 0 && this.#isWhole) ? undefined : at;
+  }
+
+  /** A call that is a whole answer begins where the answer does. */
+  get #isWhole(): boolean {
+    return this.#format.separator === undefined;
+  }
+
+  get #mayBegin(): boolean {
+    return !this.#isWhole || (!this.#hasText && this.#index < 0);
+  }
+
+  /** Units at the end that may still become `begin`. */
+  #heldUnits(begin: string): number {
+    if (this.#isWhole) return this.#mayBegin && begin.startsWith(this.#held) ? this.#held.length : 0;
+    for (let units = Math.min(begin.length - 1, this.#held.length); units > 0; units--)
+      if (this.#held.endsWith(begin.slice(0, units))) return units;
+    return 0;
+  }
+
+  #send(found: Found, units: number): void {
+    if (units === 0) return;
+    found.text += this.#held.slice(0, units);
+    this.#held = this.#held.slice(units);
+    this.#hasText = true;
+  }
+
+  #readName(found: Found): boolean {
+    const { begin, between } = this.#format;
+    const at = this.#held.indexOf(between);
+    if (at < 0 && this.#held.length < maxToolNameUnits + between.length) return false;
+    if (at < 0 || at > maxToolNameUnits) {
+      found.text += begin;
+      this.#hasText = true;
+      this.#state = 'text';
+      return true;
+    }
+    this.#index++;
+    found.begin(this.#index, this.#held.slice(0, at));
+    this.#held = this.#held.slice(at + between.length);
+    this.#state = 'arguments';
+    return true;
+  }
+
+  /** Up to the bracket that closes what the arguments stand in. */
+  #readArguments(found: Found): boolean {
+    let at = 0;
+    while (at < this.#held.length && !this.#closes(this.#held[at] as string)) at++;
+    const isWhole = at < this.#held.length;
+    found.append(this.#index, this.#held.slice(0, at));
+    this.#held = this.#held.slice(at);
+    if (!isWhole) return false;
+    this.#numWhole++;
+    this.#state = 'end';
+    return true;
+  }
+
+  #closes(char: string): boolean {
+    if (this.#isInString) {
+      const wasEscaped = this.#isEscaped;
+      this.#isEscaped = char === '\\' && !wasEscaped;
+      if (char === '"' && !wasEscaped) this.#isInString = false;
+      return false;
+    }
+    if (char === '"') this.#isInString = true;
+    else if (char === '{' || char === '[') this.#depth++;
+    else if (char === '}' || char === ']') {
+      if (this.#depth === 0) return true;
+      this.#depth--;
+    }
+    return false;
+  }
+
+  #readEnd(): boolean {
+    const { end } = this.#format;
+    if (this.#held.length < end.length && end.startsWith(this.#held)) return false;
+    this.#held = this.#held.slice(this.#held.startsWith(end) ? end.length : 1);
+    this.#state = 'gap';
+    return true;
+  }
+
+  /** White space behind a call is nobody's text. */
+  #skipGap(): boolean {
+    this.#held = this.#held.trimStart();
+    if (this.#held === '') return false;
+    this.#state = 'text';
+    return true;
+  }
+}
+
+class Found implements ParsedText {
+  text = '';
+  readonly calls: CallPiece[] = [];
+
+  begin(index: number, name: string): void {
+    this.calls.push({ index, name, arguments: '' });
+  }
+
+  append(index: number, text: string): void {
+    if (text !== '') appendCalls(this.calls, [{ index, arguments: text }]);
+  }
+}
+
+/** Puts pieces to those before them, so that there is one of each call. */
+export function appendCalls(calls: CallPiece[], pieces: readonly CallPiece[]): void {
+  for (const piece of pieces) {
+    const last = calls.at(-1);
+    if (last?.index === piece.index)
+      calls[calls.length - 1] = { ...last, arguments: last.arguments + piece.arguments };
+    else calls.push(piece);
+  }
+}

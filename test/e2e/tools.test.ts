@@ -1,0 +1,197 @@
+import { readFileSync } from 'node:fs';
+import OpenAI, { BadRequestError } from 'openai';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { withChatTemplate } from '../fixtures/gguf-template.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { toolTemplate } from '../fixtures/tool-template.ts';
+
+/** Tools by the official client: the default model's weights, with a template that knows tools. */
+
+const test = suite('tools');
+const folder = temporaryFolder();
+
+let gateway: Gateway;
+let client: OpenAI;
+
+test.before(async () => {
+  const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
+  gateway = await (await Gateway.start(path)).ready();
+  client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
+});
+test.after(async () => {
+  await gateway.stop();
+});
+
+const city = { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' };
+const units = ['celsius', 'fahrenheit'];
+
+function tool(name: string, properties: object): OpenAI.ChatCompletionFunctionTool {
+  const parameters = { type: 'object', properties, required: Object.keys(properties) };
+  return { type: 'function', function: { name, description: `Tells the ${name} of a city.`, parameters } };
+}
+
+const tools = [tool('weather', { city, unit: { enum: units } }), tool('time', { city })];
+const base = { model: 'tools', tools, temperature: 0, max_tokens: 120 };
+
+type Messages = OpenAI.ChatCompletionMessageParam[];
+
+/** A question, its call and its answer. */
+function turn(question: string, id: string, name: string, args: object, result: string): Messages {
+  const called = { name, arguments: JSON.stringify(args) };
+  return [
+    { role: 'user', content: question },
+    {
+      role: 'assistant',
+      content: 'Let me look.\n',
+      tool_calls: [{ id, type: 'function', function: called }],
+    },
+    { role: 'tool', tool_call_id: id, content: result },
+    { role: 'assistant', content: `It is ${result}.` },
+  ];
+}
+
+const question: Messages = [{ role: 'user', content: 'What is the weather in Paris?' }];
+/** Enough for a small model to see how it is done. */
+const history: Messages = [
+  ...turn(
+    'What is the weather in London?',
+    'c1',
+    'weather',
+    { city: 'London', unit: 'celsius' },
+    '12 degrees',
+  ),
+  ...turn('What is the time in Rome?', 'c2', 'time', { city: 'Rome' }, '12:30'),
+  ...question,
+];
+
+type Asked = Partial<OpenAI.ChatCompletionCreateParamsNonStreaming>;
+
+async function ask(more: Asked): Promise<OpenAI.ChatCompletion.Choice> {
+  const answer = await client.chat.completions.create({ ...base, messages: question, ...more });
+  const [choice] = answer.choices;
+  assert.ok(choice);
+  return choice;
+}
+
+/** Each call, checked against the tool that it is of. */
+function callsOf({
+  message,
+}: OpenAI.ChatCompletion.Choice): { name: string; args: Record<string, string> }[] {
+  return (message.tool_calls ?? []).map((call) => {
+    assert.ok(call.type === 'function');
+    const { name, arguments: text } = call.function;
+    const args = JSON.parse(text) as Record<string, string>;
+    assert.equal(Object.keys(args), name === 'weather' ? ['city', 'unit'] : ['city']);
+    assert.match(args.city ?? '', /^[A-Z][a-z]{2,9}$/);
+    if (name === 'weather') assert.ok(units.includes(args.unit ?? ''));
+    return { name, args };
+  });
+}
+
+test('"required" calls and says nothing else, in parallel if it may', async () => {
+  const one = await ask({ tool_choice: 'required', parallel_tool_calls: false });
+  assert.equal([one.finish_reason, one.message.content], ['tool_calls', null]);
+  assert.is(callsOf(one).length, 1);
+  // The model repeats itself; what counts is that more calls than one are read.
+  const many = await ask({ tool_choice: 'required' });
+  assert.ok(callsOf({ ...many, message: withoutLast(many) }).length >= 1);
+  const ids = (many.message.tool_calls ?? []).map(({ id }) => id);
+  assert.is(new Set(ids).size, ids.length);
+});
+
+/** The last of calls that ended by their length may be half a one. */
+function withoutLast({ message, finish_reason }: OpenAI.ChatCompletion.Choice): OpenAI.ChatCompletionMessage {
+  if (finish_reason !== 'length') return message;
+  return { ...message, tool_calls: (message.tool_calls ?? []).slice(0, -1) };
+}
+
+test('a named tool is called, also where the question is about another', async () => {
+  const choice = await ask({ tool_choice: { type: 'function', function: { name: 'time' } } });
+  assert.is(choice.finish_reason, 'tool_calls');
+  assert.equal(
+    callsOf(choice).map(({ name }) => name),
+    ['time'],
+  );
+});
+
+test('"auto" calls behind a text where the history shows how; "none" does not', async () => {
+  const auto = await ask({ messages: history });
+  assert.equal(auto.message.content, 'Let me look.\n');
+  const [call] = callsOf(auto);
+  assert.equal([call?.name, call?.args.city], ['weather', 'Paris']);
+  assert.is(auto.finish_reason, 'tool_calls');
+  const none = await ask({ messages: history, tool_choice: 'none', max_tokens: 20 });
+  assert.is(none.message.tool_calls, undefined);
+  assert.not.match(none.message.content ?? '', '<tool_call>');
+});
+
+test('a stream has the same as a whole answer, and a kill within a call changes nothing of it', async () => {
+  const whole = await ask({ messages: history });
+  const { restarts } = (await gateway.health()).runner;
+  for (const isKilled of [false, true]) {
+    let hasKilled = !isKilled;
+    const runner = client.chat.completions.stream({ ...base, messages: history });
+    for await (const chunk of runner) {
+      if (hasKilled || chunk.choices[0]?.delta.tool_calls === undefined) continue;
+      hasKilled = true;
+      await kill();
+    }
+    const [choice] = (await runner.finalChatCompletion()).choices;
+    assert.ok(choice && hasKilled);
+    assert.equal([choice.message.content, callsOf(choice)], [whole.message.content, callsOf(whole)]);
+    assert.is(choice.finish_reason, 'tool_calls');
+  }
+  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
+  assert.is(runner.restarts, restarts + 1);
+});
+
+async function kill(): Promise<void> {
+  const { runner } = await gateway.health();
+  assert.ok(runner.pid !== null);
+  process.kill(runner.pid, 'SIGKILL');
+  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
+}
+
+test('the client’s own loop calls functions and goes on with their results', async () => {
+  const asked: unknown[] = [];
+  const [weather] = tools;
+  assert.ok(weather);
+  const runner = client.chat.completions.runTools(
+    {
+      ...{ model: base.model, temperature: 0, max_tokens: 50, messages: history },
+      tools: [
+        {
+          type: 'function',
+          function: {
+            name: 'weather',
+            description: 'Tells the weather of a city.',
+            parameters: weather.function.parameters ?? {},
+            parse: JSON.parse as (input: string) => object,
+            function: (args: object) => {
+              asked.push(args);
+              return '20 degrees';
+            },
+          },
+        },
+      ],
+    },
+    { maxChatCompletions: 2 },
+  );
+  await runner.done();
+  assert.match(JSON.stringify(asked[0]), /^\{"city":"Paris","unit":"\w+"\}$/);
+  const roles = runner.messages.slice(history.length).map(({ role }) => role);
+  assert.equal(roles.slice(0, 3), ['assistant', 'tool', 'assistant']);
+});
+
+test('a schema that is none is a 400 that says why', async () => {
+  const parameters = { type: 'object', properties: { a: { type: 'nonsense' } } };
+  const bad = { type: 'function' as const, function: { name: 'f', parameters } };
+  const error: unknown = await ask({ tools: [bad], tool_choice: 'required' }).catch((thrown) => thrown);
+  assert.instance(error, BadRequestError);
+  assert.match((error as BadRequestError).message, 'Compiling the grammar fails: ');
+});
+
+test.run();

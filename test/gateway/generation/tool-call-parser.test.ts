@@ -1,0 +1,108 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { appendCalls, type CallPiece, ToolCallParser } from '../../../gateway/generation/tool-call-parser.ts';
+import { hermesFormat, llamaFormat, type ToolCallFormat } from '../../../gateway/prompt/tool-call-format.ts';
+
+/** Calls out of the text of an answer, however it comes. */
+
+const test = suite('tool-call-parser');
+
+interface Read {
+  readonly text: string;
+  readonly calls: readonly CallPiece[];
+  readonly numWhole: number;
+}
+
+function read(format: ToolCallFormat, pieces: readonly string[]): Read {
+  const parser = new ToolCallParser(format);
+  const calls: CallPiece[] = [];
+  let text = '';
+  for (const piece of pieces) {
+    const parsed = parser.push(piece);
+    text += parsed.text;
+    const indexes = parsed.calls.map(({ index }) => index);
+    assert.is(new Set(indexes).size, indexes.length, 'one piece of each call');
+    appendCalls(calls, parsed.calls);
+  }
+  text += parser.flush();
+  return { text, calls, numWhole: parser.numWhole };
+}
+
+const hermes = (name: string, given: string): string =>
+  `<tool_call>\n{"name": "${name}", "arguments": ${given}}\n</tool_call>`;
+const call = (index: number, name: string, given: string): CallPiece => ({ index, name, arguments: given });
+
+/** What is in strings must not count: brackets, quotes, marks. */
+const strange = '{"a": "}\\\\\\"{</tool_call>", "b": [{}, "]"], "ü🐈": {"c": -1.5e3}}';
+
+const cases: readonly [string, ToolCallFormat, string, Read][] = [
+  ['text alone', hermesFormat, 'Hello <tool> {"name": "x"}', read0('Hello <tool> {"name": "x"}')],
+  ['one call', hermesFormat, hermes('f', '{}'), read0('', call(0, 'f', '{}'))],
+  [
+    'text, two calls, text',
+    hermesFormat,
+    `Look: <tool_\n${hermes('f', strange)}\n \n${hermes('g_2-B', '{"x": 1}')}\nDone. <`,
+    read0('Look: <tool_\nDone. <', call(0, 'f', strange), call(1, 'g_2-B', '{"x": 1}')),
+  ],
+  ['arguments that are no object', hermesFormat, hermes('f', '"}"'), read0('', call(0, 'f', '"}"'))],
+  [
+    'what begins as a call and is none',
+    hermesFormat,
+    `<tool_call>\n{"name": "${'n'.repeat(70)}", "arguments": {}}`,
+    read0(`<tool_call>\n{"name": "${'n'.repeat(70)}", "arguments": {}}`),
+  ],
+  [
+    'cut within arguments',
+    hermesFormat,
+    'A<tool_call>\n{"name": "f", "arguments": {"a": "b',
+    { text: 'A', calls: [call(0, 'f', '{"a": "b')], numWhole: 0 },
+  ],
+  ['cut within a name', hermesFormat, 'A<tool_call>\n{"name": "f', read0('A')],
+  ['cut within the mark', hermesFormat, 'A<tool_call', read0('A<tool_call')],
+  [
+    'cut within the end',
+    hermesFormat,
+    hermes('f', '{"a": 1}').slice(0, -4),
+    read0('', call(0, 'f', '{"a": 1}')),
+  ],
+  ['Llama’s', llamaFormat, `{"name": "f", "parameters": ${strange}}`, read0('', call(0, 'f', strange))],
+  [
+    'Llama’s, where the answer has begun',
+    llamaFormat,
+    ' {"name": "f", "parameters": {}}',
+    read0(' {"name": "f", "parameters": {}}'),
+  ],
+  ['Llama’s, other JSON', llamaFormat, '{"names": []}', read0('{"names": []}')],
+];
+
+function read0(text: string, ...calls: CallPiece[]): Read {
+  return { text, calls, numWhole: calls.length };
+}
+
+for (const [what, format, text, expected] of cases) {
+  test(`${what}: every cut of the text gives the same`, () => {
+    assert.equal(read(format, [text]), expected);
+    assert.equal(read(format, Array.from(text)), expected, 'a character at a time');
+    assert.equal(read(format, text.split('')), expected, 'a unit at a time');
+    for (let cut = 1; cut < text.length; cut++) {
+      const pieces = [text.slice(0, cut), text.slice(cut)];
+      assert.equal(read(format, pieces), expected, `cut at ${cut}`);
+    }
+  });
+}
+
+test('text is held back only while it may begin a call, and arguments not at all', () => {
+  const parser = new ToolCallParser(hermesFormat);
+  assert.equal(parser.push('So <tool'), { text: 'So ', calls: [] });
+  assert.equal(parser.push('s'), { text: '<tools', calls: [] });
+  assert.equal(parser.push('<tool_call>\n{"name": "f", "arguments": {"a"'), {
+    text: '',
+    calls: [call(0, 'f', '{"a"')],
+  });
+  assert.equal(parser.push(': 1'), { text: '', calls: [{ index: 0, arguments: ': 1' }] });
+  assert.is(parser.numWhole, 0);
+  assert.equal(parser.push('}}'), { text: '', calls: [{ index: 0, arguments: '}' }] });
+  assert.is(parser.numWhole, 1);
+});
+
+test.run();
