@@ -187,11 +187,13 @@ test('the client’s own loop calls functions and goes on with their results', a
 });
 
 test('a schema that is none is a 400 that says why', async () => {
-  const parameters = { type: 'object', properties: { a: { type: 'nonsense' } } };
-  const bad = { type: 'function' as const, function: { name: 'f', parameters } };
-  const error: unknown = await ask({ tools: [bad], tool_choice: 'required' }).catch((thrown) => thrown);
-  assert.instance(error, BadRequestError);
-  assert.match((error as BadRequestError).message, 'Compiling the grammar fails: ');
+  for (const a of [{ type: 'nonsense' }, { $ref: '#/nowhere' }, { type: 'string', pattern: '(' }]) {
+    const parameters = { type: 'object', properties: { a } };
+    const bad = { type: 'function' as const, function: { name: 'f', parameters } };
+    const error: unknown = await ask({ tools: [bad], tool_choice: 'required' }).catch((thrown) => thrown);
+    assert.instance(error, BadRequestError);
+    assert.match((error as BadRequestError).message, 'Compiling the grammar fails: ');
+  }
 });
 
 test.run();
