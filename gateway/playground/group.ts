@@ -6,6 +6,7 @@ import { type Playground, pathsOfPage, playgroundRoutes } from './routes.ts';
 export function pageGroup(playground: Playground): RouteGroup {
   return {
     ...nativeGroup,
+    name: 'playground',
     paths: pathsOfPage(playground),
     access: 'everybody',
     generating: [],

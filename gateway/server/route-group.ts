@@ -43,6 +43,8 @@ export type Access = 'everybody' | 'key' | 'admin-key';
 
 /** Routes whose clients are of one kind: what they send to be let in, and how they read an error. */
 export interface RouteGroup {
+  /** In metrics, the label `api` of requests by its routes. */
+  readonly name: string;
   /** Of its routes, and of what is not there: `/a` itself, or `/a/*` with all below it. */
   readonly paths: readonly string[];
   readonly access: Access;

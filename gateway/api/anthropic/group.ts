@@ -6,6 +6,7 @@ import { messagesRoutes } from './messages.ts';
 
 /** Anthropic's API: beside OpenAI's, with whose paths it shares a prefix. */
 export const anthropicGroup: RouteGroup = {
+  name: 'anthropic',
   paths: ['/v1/messages/*'],
   access: 'key',
   generating: ['/v1/messages'],

@@ -6,6 +6,7 @@ import { tokenizeRoutes } from './tokenize.ts';
 
 /** The native API, and every path that is no other group's. */
 export const nativeGroup: RouteGroup = {
+  name: 'native',
   paths: ['/*'],
   access: 'key',
   generating: ['/execute'],

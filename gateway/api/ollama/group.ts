@@ -7,6 +7,7 @@ import { modelRoutes } from './models.ts';
 
 /** Ollama's API. */
 export const ollamaGroup: RouteGroup = {
+  name: 'ollama',
   paths: ['/api/*'],
   access: 'key',
   generating: ['/api/chat', '/api/generate'],

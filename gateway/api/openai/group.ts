@@ -7,6 +7,7 @@ import { requestId } from './request-id.ts';
 
 /** OpenAI's API. */
 export const openAiGroup: RouteGroup = {
+  name: 'openai',
   paths: ['/v1/*'],
   access: 'key',
   generating: ['/v1/chat/completions', '/v1/completions'],

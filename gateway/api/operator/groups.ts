@@ -4,7 +4,8 @@ import { healthRoutes } from './health.ts';
 import { metricsRoutes } from './metrics.ts';
 import { runnerRoutes } from './runner.ts';
 
-const operator: Pick<RouteGroup, 'generating' | 'errorAnswer'> = {
+const operator: Pick<RouteGroup, 'name' | 'generating' | 'errorAnswer'> = {
+  name: 'operator',
   generating: [],
   errorAnswer: (_, error) => ({ body: nativeErrorBody(error) }),
 };
