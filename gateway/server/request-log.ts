@@ -4,6 +4,7 @@ import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
 import type { HttpMetrics } from '../telemetry/http-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
+import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
 import { toApiError } from './to-api-error.ts';
 
@@ -17,6 +18,8 @@ const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metri
 export function logRequests(log: Log, metrics: Pick<HttpMetrics, 'answered'>): MiddlewareHandler {
   return async (c, next) => {
     const startMs = performance.now();
+    const trace = traceOf(c.req.header(TRACE_HEADER));
+    c.set('trace', trace);
     const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
     let isClosed = false;
     let onClosed = (): void => {
@@ -33,6 +36,7 @@ export function logRequests(log: Log, metrics: Pick<HttpMetrics, 'answered'>): M
       status,
       request_id: c.get('requestId') as string | undefined,
       correlation_id: correlationIdOf(c),
+      ...trace,
     };
     const hasOwnLines = route === '/execute' && status === 200;
     const write = (): void => {
@@ -66,6 +70,7 @@ export function failureLog(log: Log, c: Context): (thrown: unknown) => void {
     path: c.req.path,
     request_id: c.get('requestId') as string | undefined,
     correlation_id: correlationIdOf(c),
+    ...c.get('trace'),
   };
   return (thrown) => {
     const isCancelled = thrown instanceof GenerationError && thrown.code === 'CANCELLED';

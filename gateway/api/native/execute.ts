@@ -40,7 +40,8 @@ export function executeRoutes(deps: RouteDeps): Hono {
 
       const job = jobs.start(callerOf(c), request.job_id);
       try {
-        const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
+        const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
+        const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
         const { stream, encoder } = nativeStream(c);
         const started_at = new Date(deps.now()).toISOString();
         const events = new ExecuteEvents(
