@@ -4,6 +4,7 @@ import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
+import { openApiRoutes } from './api/openapi/routes.ts';
 import { ApiError } from './errors/api-error.ts';
 import { shown } from './errors/shown.ts';
 import { pageGroup } from './playground/group.ts';
@@ -55,6 +56,7 @@ export function createApp(deps: AppDeps): Hono {
   app.use(boundBodies(deps));
   const ofRoutes: AppDeps = { ...deps, metrics: bothMetrics(deps.metrics, http) };
   for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(ofRoutes));
+  app.route('/', openApiRoutes(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
     failureLog(deps.log, c)(thrown);

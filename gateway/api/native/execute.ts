@@ -20,7 +20,7 @@ import { type ExecuteRequest, parseExecuteRequest, readBody, unusualSampling } f
 import { failureEventFor } from './failure-event.ts';
 import { Jobs } from './jobs.ts';
 
-const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
+export const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
 
 /** The native API: a prompt in, its continuation as events. */
 export function executeRoutes(deps: RouteDeps): Hono {

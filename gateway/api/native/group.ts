@@ -1,7 +1,8 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { openAiErrorBody } from '../openai/errors.ts';
-import { nativeErrorBody } from './errors.ts';
+import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
 import { executeRoutes } from './execute.ts';
+import { nativeOperations } from './operations.ts';
 import { tokenizeRoutes } from './tokenize.ts';
 
 /** The native API, and every path that is no other group's. */
@@ -11,6 +12,8 @@ export const nativeGroup: RouteGroup = {
   access: 'key',
   generating: ['/execute'],
   routes: [executeRoutes, tokenizeRoutes],
+  operations: nativeOperations,
+  errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {
     // Of a path that is nobody's, a client of either API may have been meant.
     const both = error.code === 'not_found' ? openAiErrorBody(error) : {};

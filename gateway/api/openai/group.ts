@@ -1,8 +1,9 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { chatRoutes } from './chat-completions.ts';
 import { completionRoutes } from './completions.ts';
-import { openAiErrorBody, shouldRetry } from './errors.ts';
+import { openAiErrorBody, openAiErrorSchema, shouldRetry } from './errors.ts';
 import { modelRoutes } from './models.ts';
+import { openAiOperations } from './operations.ts';
 import { requestId } from './request-id.ts';
 
 /** OpenAI's API. */
@@ -13,6 +14,8 @@ export const openAiGroup: RouteGroup = {
   generating: ['/v1/chat/completions', '/v1/completions'],
   routes: [chatRoutes, completionRoutes, modelRoutes],
   begin: requestId,
+  operations: openAiOperations,
+  errorSchema: openAiErrorSchema,
   errorAnswer: (c, error) => {
     c.header('x-should-retry', String(shouldRetry(error)));
     return { body: openAiErrorBody(error) };
