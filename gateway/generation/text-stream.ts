@@ -8,6 +8,7 @@ import type {
   TokenSink,
 } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { AnswerTimes, type AnswerTimings } from './answer-times.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
@@ -36,6 +37,8 @@ export interface AnswerEnd {
   readonly numCachedTokens: number;
   /** The numerics id of the runner that ended it, if one with another began it. */
   readonly continuedBy?: string;
+  /** If the request asked. */
+  readonly timings?: AnswerTimings;
 }
 
 export interface AnswerPart {
@@ -55,6 +58,8 @@ export interface AnswerOptions {
   readonly stop: readonly string[];
   /** A stop string that is complete with one of so many first tokens is text like any other. */
   readonly minTokens: number;
+  /** Milliseconds that only grow, for the timings of the end; undefined: nobody asked for them. */
+  readonly timedBy?: (() => number) | undefined;
 }
 
 type Finish = NonNullable<TokenBatch['finish']>;
@@ -85,6 +90,7 @@ export class TextStream implements TokenSink {
   readonly #matcher: StopMatcher | undefined;
   readonly #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
+  readonly #times: AnswerTimes | undefined;
   #numCachedTokens = 0;
   #continuedBy: string | undefined;
   #isOver = false;
@@ -93,7 +99,7 @@ export class TextStream implements TokenSink {
   constructor(
     runner: Pick<Runner, 'generate'>,
     request: GenerateRequest,
-    { tokenizer, stop, minTokens }: AnswerOptions,
+    { tokenizer, stop, minTokens, timedBy }: AnswerOptions,
     sink: TextSink,
   ) {
     this.#tokenizer = tokenizer;
@@ -101,6 +107,7 @@ export class TextStream implements TokenSink {
     this.#sink = sink;
     this.#decoder = new StreamingDecoder(tokenizer);
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
+    this.#times = timedBy && new AnswerTimes(timedBy, request.promptIds.length);
     this.#handle = runner.generate(request, this);
   }
 
@@ -128,6 +135,7 @@ export class TextStream implements TokenSink {
 
   onTokens(batch: TokenBatch): void {
     if (this.#isOver) return;
+    this.#times?.onTokens(batch);
     try {
       const part = this.#read(batch);
       this.#isOver = part.end !== undefined;
@@ -202,7 +210,12 @@ export class TextStream implements TokenSink {
       ...(logprobs && { sentTokens: this.#tokens.take(pieces.map(({ text }) => text).join('')) }),
       ...(promptLogprobs && { promptLogprobs }),
       ...(end && {
-        end: { ...end, ...common, ...(this.#continuedBy && { continuedBy: this.#continuedBy }) },
+        end: {
+          ...end,
+          ...common,
+          ...(this.#continuedBy && { continuedBy: this.#continuedBy }),
+          ...(this.#times && { timings: this.#times.timings(end.numTokens) }),
+        },
       }),
     };
   }

@@ -77,7 +77,12 @@ export function executeRoutes(deps: RouteDeps): Hono {
             cacheSalt: cacheSalt(c),
             ...(deadlineMs === undefined ? {} : { deadlineMs }),
           },
-          { tokenizer: model.tokenizer, stop: request.stop, minTokens: request.min_tokens },
+          {
+            tokenizer: model.tokenizer,
+            stop: request.stop,
+            minTokens: request.min_tokens,
+            timedBy: request.timings ? deps.monotonicNow : undefined,
+          },
           events,
         );
         log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });

@@ -24,7 +24,10 @@ interface CompletionJob {
   readonly numPromptTokens: number;
   /** One for each choice, in the order of the choices. */
   readonly requests: readonly GenerateRequest[];
-  readonly request: Pick<SharedFields, 'model' | 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n'>;
+  readonly request: Pick<
+    SharedFields,
+    'model' | 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n' | 'timings'
+  >;
   /** Undefined unless each answer is to begin with its prompt. */
   readonly echo?: Pick<EchoOptions, 'isPromptOnly'> | undefined;
 }
@@ -40,7 +43,8 @@ export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'strea
 export async function answerCompletion(c: Context, deps: RouteDeps, job: CompletionJob): Promise<Response> {
   const { model, shape, requests, request, echo } = job;
   const { tokenizer } = model;
-  const options = { tokenizer, stop: request.stop, minTokens: request.min_tokens };
+  const timedBy = request.timings ? deps.monotonicNow : undefined;
+  const options = { tokenizer, stop: request.stop, minTokens: request.min_tokens, timedBy };
   const promptIds = requests.map((each) => each.promptIds);
   const begin = (sink: MergedSink): OpenText => {
     const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });

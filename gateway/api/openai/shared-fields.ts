@@ -19,6 +19,8 @@ export const UNLIMITED = -1;
 export const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(false),
+  /** Adds how long what took to each choice. */
+  timings: z.boolean().default(false),
   stream_options: z
     .strictObject({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
     .optional(),

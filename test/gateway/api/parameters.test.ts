@@ -37,6 +37,7 @@ const OBEYED_BY_GATEWAY = [
   'stream',
   'stream_options',
   'metrics',
+  'timings',
   'token_ids',
   'echo',
 ];
