@@ -4,6 +4,7 @@ import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
 import { nativeErrorBody } from './api/native/errors.ts';
 import { openAiErrorBody } from './api/openai/errors.ts';
+import { openApiRoutes } from './api/openapi/routes.ts';
 import { ApiError } from './errors/api-error.ts';
 import { shown } from './errors/shown.ts';
 import { pageGroup } from './playground/group.ts';
@@ -16,6 +17,7 @@ import { failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 import type { AnswerUnreadable } from './server/unreadable-requests.ts';
+import { HttpMetrics } from './telemetry/http-metrics.ts';
 import type { Log } from './telemetry/log.ts';
 
 /** What the application needs from the outside; tests pass fakes. */
@@ -29,11 +31,12 @@ export interface AppDeps extends RouteDeps, BodyLimits {
 /** The HTTP application, without a socket: `app.request()` answers in tests, `serve` listens in production. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
+  const http = new HttpMetrics();
   const { playground } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
-  app.use(logRequests(deps.log));
+  app.use(logRequests(deps.log, http));
   app.use(correlation);
   app.use(assignGroup(groups));
   app.use(async (c, next) => {
@@ -51,13 +54,25 @@ export function createApp(deps: AppDeps): Hono {
   }
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
-  for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(deps));
+  const ofRoutes: AppDeps = { ...deps, metrics: bothMetrics(deps.metrics, http) };
+  for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(ofRoutes));
+  app.route('/', openApiRoutes(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
   app.onError((thrown, c) => {
     failureLog(deps.log, c)(thrown);
     return answerError(c, toApiError(thrown));
   });
   return app;
+}
+
+/** Those of models, then those of HTTP. */
+function bothMetrics(models: AppDeps['metrics'], http: HttpMetrics): AppDeps['metrics'] {
+  return {
+    get contentType() {
+      return models.contentType;
+    },
+    text: async () => `${(await models.text()).trimEnd()}\n\n${await http.text()}`,
+  };
 }
 
 /** What to answer a request that the application has not seen, or has failed at altogether. */

@@ -4,9 +4,8 @@ import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { LOG_EVENTS } from '../gateway/telemetry/log-events.ts';
-import { Metrics } from '../gateway/telemetry/metrics.ts';
 import { BEGIN, END } from './bench/report/document.ts';
-import { ScriptedRunner } from './fixtures/scripted-runner.ts';
+import { testApp } from './fixtures/app.ts';
 
 /** What documents name is there, and what is there is named: events of the log, metrics, error codes, settings. */
 
@@ -72,7 +71,7 @@ test('events of the log are those that the documents have, and each is logged so
 });
 
 test('metrics are those that the documents have', async () => {
-  const text = await new Metrics(() => new ScriptedRunner().status(), Date.now).text();
+  const text = await (await testApp().get('/metrics')).text();
   const real = [...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name);
   const documented = namesIn(section('docs/api.md', 'GET /metrics'), 0, /^(runnel|worker)_/);
   same(

@@ -4,7 +4,7 @@ import { fieldErrors, got, type Rule } from './field-errors.ts';
 
 /**
  * Building blocks of request schemas. Each field that is wrong gives one FieldError that names the field, the rule and
- * the value; all of them are reported at once.
+ * the value; all of them are reported at once. What a check does by code, meta() says of it for /openapi.json.
  */
 
 type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
@@ -29,37 +29,44 @@ function number() {
 
 export function float(name: string, min: number, max: number) {
   const constraint = `range(${decimal(min)}..=${decimal(max)})`;
-  return number().superRefine((value, ctx) => {
-    const rule = { constraint, value: decimal(value) };
-    if (value < min) violated(ctx, rule, `${name} must be at least ${decimal(min)} (got ${decimal(value)})`);
-    if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
-  });
+  return number()
+    .superRefine((value, ctx) => {
+      const rule = { constraint, value: decimal(value) };
+      if (value < min)
+        violated(ctx, rule, `${name} must be at least ${decimal(min)} (got ${decimal(value)})`);
+      if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
+    })
+    .meta({ type: 'number', minimum: min, maximum: max });
 }
 
 /** A float whose lower bound is not allowed itself. */
 export function floatAbove(name: string, above: number, max: number) {
   const constraint = `range(${decimal(above)}<..=${decimal(max)})`;
-  return number().superRefine((value, ctx) => {
-    const rule = { constraint, value: decimal(value) };
-    if (value <= above)
-      violated(ctx, rule, `${name} must be above ${decimal(above)} (got ${decimal(value)})`);
-    if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
-  });
+  return number()
+    .superRefine((value, ctx) => {
+      const rule = { constraint, value: decimal(value) };
+      if (value <= above)
+        violated(ctx, rule, `${name} must be above ${decimal(above)} (got ${decimal(value)})`);
+      if (value > max) violated(ctx, rule, `${name} must be at most ${decimal(max)} (got ${decimal(value)})`);
+    })
+    .meta({ type: 'number', exclusiveMinimum: above, maximum: max });
 }
 
 export function integer(name: string, min: number, max: number) {
   const constraint = `range(${min}..=${max})`;
-  return number().superRefine((value, ctx) => {
-    const rule = { constraint, value: String(value) };
-    if (!Number.isInteger(value))
-      violated(
-        ctx,
-        { constraint: 'type', value: rule.value },
-        `${name} must be a whole number (got ${value})`,
-      );
-    else if (value < min) violated(ctx, rule, `${name} must be at least ${min} (got ${value})`);
-    else if (value > max) violated(ctx, rule, `${name} must be at most ${max} (got ${value})`);
-  });
+  return number()
+    .superRefine((value, ctx) => {
+      const rule = { constraint, value: String(value) };
+      if (!Number.isInteger(value))
+        violated(
+          ctx,
+          { constraint: 'type', value: rule.value },
+          `${name} must be a whole number (got ${value})`,
+        );
+      else if (value < min) violated(ctx, rule, `${name} must be at least ${min} (got ${value})`);
+      else if (value > max) violated(ctx, rule, `${name} must be at most ${max} (got ${value})`);
+    })
+    .meta({ type: 'integer', minimum: min, maximum: max });
 }
 
 const U64_MAX = 2n ** 64n - 1n;
@@ -89,7 +96,8 @@ export function seed(name: string) {
     })
     .transform((value) =>
       BigInt.asUintN(64, BigInt(Number.isInteger(value) || typeof value === 'bigint' ? value : 0)),
-    );
+    )
+    .meta({ type: 'integer', anyOf: undefined });
 }
 
 export const MAX_STOP_SEQUENCES = 4;
@@ -97,74 +105,95 @@ export const MAX_STOP_CHARACTERS = 100;
 
 /** Stop strings; their values may be private and are not repeated. */
 export function stopSequences(name: string) {
-  return z.array(z.string()).superRefine((stops, ctx) => {
-    if (stops.length > MAX_STOP_SEQUENCES) {
-      const rule = { constraint: `max_count(${MAX_STOP_SEQUENCES})`, value: String(stops.length) };
-      violated(ctx, rule, `${name} must have at most ${MAX_STOP_SEQUENCES} sequences (got ${stops.length})`);
-      return;
-    }
-    for (const [i, stop] of stops.entries()) {
-      const characters = [...stop].length;
-      if (characters === 0)
-        violated(ctx, { constraint: 'non_empty' }, `stop sequence ${i} must not be empty`);
-      if (characters > MAX_STOP_CHARACTERS) {
-        const rule = { constraint: `max_length(${MAX_STOP_CHARACTERS})` };
+  return z
+    .array(z.string())
+    .superRefine((stops, ctx) => {
+      if (stops.length > MAX_STOP_SEQUENCES) {
+        const rule = { constraint: `max_count(${MAX_STOP_SEQUENCES})`, value: String(stops.length) };
         violated(
           ctx,
           rule,
-          `stop sequence ${i} must be at most ${MAX_STOP_CHARACTERS} characters (got ${characters})`,
+          `${name} must have at most ${MAX_STOP_SEQUENCES} sequences (got ${stops.length})`,
         );
+        return;
       }
-    }
-  });
+      for (const [i, stop] of stops.entries()) {
+        const characters = [...stop].length;
+        if (characters === 0)
+          violated(ctx, { constraint: 'non_empty' }, `stop sequence ${i} must not be empty`);
+        if (characters > MAX_STOP_CHARACTERS) {
+          const rule = { constraint: `max_length(${MAX_STOP_CHARACTERS})` };
+          violated(
+            ctx,
+            rule,
+            `stop sequence ${i} must be at most ${MAX_STOP_CHARACTERS} characters (got ${characters})`,
+          );
+        }
+      }
+    })
+    .meta({ maxItems: MAX_STOP_SEQUENCES });
 }
 
 export function nonEmpty(name: string) {
-  return z.string().superRefine((value, ctx) => {
-    if (value === '') violated(ctx, { constraint: 'non_empty', value }, `${name} must not be empty`);
-  });
+  return z
+    .string()
+    .superRefine((value, ctx) => {
+      if (value === '') violated(ctx, { constraint: 'non_empty', value }, `${name} must not be empty`);
+    })
+    .meta({ minLength: 1 });
 }
 
 /** Length in Unicode code points; the text itself may be private and is not repeated. */
 export function text(name: string, maxCharacters: number) {
   const constraint = `length(1..=${maxCharacters})`;
-  return z.string().superRefine((value, ctx) => {
-    const characters = countCodePoints(value);
-    if (characters === 0) violated(ctx, { constraint }, `${name} must not be empty`);
-    if (characters > maxCharacters) {
-      violated(
-        ctx,
-        { constraint },
-        `${name} must be at most ${maxCharacters} characters (got ${characters})`,
-      );
-    }
-  });
+  return z
+    .string()
+    .superRefine((value, ctx) => {
+      const characters = countCodePoints(value);
+      if (characters === 0) violated(ctx, { constraint }, `${name} must not be empty`);
+      if (characters > maxCharacters) {
+        violated(
+          ctx,
+          { constraint },
+          `${name} must be at most ${maxCharacters} characters (got ${characters})`,
+        );
+      }
+    })
+    .meta({ minLength: 1, maxLength: maxCharacters });
 }
 
 /** Token ids; they are a text in other words and are not repeated. Who knows the vocabulary checks its end. */
 export function tokenIds(name: string, minCount: 0 | 1, maxCount: number) {
   // Not z.array(), which takes its time to look at each of half a million.
-  return z.unknown().transform((ids, ctx): readonly number[] => {
-    if (!Array.isArray(ids)) {
-      const constraint = ids === undefined ? 'required' : 'type';
-      violated(
-        ctx,
-        { constraint },
-        ids === undefined ? `${name} is required` : `${name} must be an array (got ${got(ids, 'array')})`,
-      );
-      return z.NEVER;
-    }
-    if (ids.length < minCount) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
-    if (ids.length > maxCount) {
-      const rule = { constraint: `max_count(${maxCount})`, value: String(ids.length) };
-      violated(ctx, rule, `${name} must have at most ${maxCount} tokens (got ${ids.length})`);
-    }
-    // One fault tells enough of a list that may have a hundred thousand.
-    const index = ids.findIndex((id) => !Number.isSafeInteger(id) || id < 0);
-    if (index >= 0)
-      violated(ctx, { constraint: 'token_id' }, `${name}[${index}] must be a whole number from 0 on`);
-    return ids;
-  });
+  return z
+    .unknown()
+    .transform((ids, ctx): readonly number[] => {
+      if (!Array.isArray(ids)) {
+        const constraint = ids === undefined ? 'required' : 'type';
+        violated(
+          ctx,
+          { constraint },
+          ids === undefined ? `${name} is required` : `${name} must be an array (got ${got(ids, 'array')})`,
+        );
+        return z.NEVER;
+      }
+      if (ids.length < minCount) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
+      if (ids.length > maxCount) {
+        const rule = { constraint: `max_count(${maxCount})`, value: String(ids.length) };
+        violated(ctx, rule, `${name} must have at most ${maxCount} tokens (got ${ids.length})`);
+      }
+      // One fault tells enough of a list that may have a hundred thousand.
+      const index = ids.findIndex((id) => !Number.isSafeInteger(id) || id < 0);
+      if (index >= 0)
+        violated(ctx, { constraint: 'token_id' }, `${name}[${index}] must be a whole number from 0 on`);
+      return ids;
+    })
+    .meta({
+      type: 'array',
+      items: { type: 'integer', minimum: 0 },
+      minItems: minCount,
+      ...(Number.isFinite(maxCount) ? { maxItems: maxCount } : {}),
+    });
 }
 
 /** A field that must not come together with another one. */

@@ -32,7 +32,7 @@ export function inert<Table extends InertFields>(table: Table): Record<keyof Tab
 }
 
 function inertField(accepted: Accepted): InertField {
-  if (accepted === ANYTHING) return z.unknown().optional();
+  if (accepted === ANYTHING) return z.unknown().meta({ description: 'Ignored.' }).optional();
   const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
   const sentence = `is not supported; leave it out${values}`;
   return z
@@ -41,6 +41,7 @@ function inertField(accepted: Accepted): InertField {
       const isAccepted = accepted.some((known) => isDeepStrictEqual(known, value));
       if (!isAccepted) violated(ctx, { constraint: 'unsupported' }, sentence);
     })
+    .meta(accepted.length === 0 ? { not: {}, description: 'Not supported.' } : { enum: [...accepted] })
     .optional();
 }
 

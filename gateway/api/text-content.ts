@@ -23,7 +23,8 @@ export function textContent(partInert: InertFields) {
       (value) => (typeof value === 'string' ? [{ type: 'text', text: value }] : value),
       z.array(part, 'must be a string or an array of {"type":"text","text":"…"} parts'),
     )
-    .transform((parts) => parts.map(({ text }) => text).join(''));
+    .transform((parts) => parts.map(({ text }) => text).join(''))
+    .meta({ type: ['string', 'array'] });
 }
 
 export function asList(value: unknown): readonly unknown[] {

@@ -4,7 +4,7 @@ import { shown } from '../errors/shown.ts';
 import type { Model } from '../models/model.ts';
 import { UnknownModelError } from '../models/model-registry.ts';
 import type { ServedModel } from '../models/served-model.ts';
-import type { Runner, RunnerInfo } from '../runner/runner.ts';
+import type { GenerateRequest, Runner, RunnerInfo } from '../runner/runner.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
@@ -79,10 +79,21 @@ async function answerBy(
     const { model, info } = requireReady(acquired);
     // Another model may have taken over under another name.
     if (name !== undefined && !acquired.names.includes(name)) throw modelNotFound(name, deps);
-    return await answer({ model, info, runner: acquired.runner });
+    return await answer({ model, info, runner: countedAs(c.get('group').name, acquired.runner) });
   } finally {
     acquired.release();
   }
+}
+
+/** The metrics tell its requests from those of other APIs. */
+function countedAs(api: string, runner: Runner): Runner {
+  const labelled = (request: GenerateRequest): GenerateRequest => ({ ...request, api });
+  return {
+    generate: (request, sink) => runner.generate(labelled(request), sink),
+    assertCapacity: (requests) => runner.assertCapacity(requests),
+    assertAcceptsRequests: () => runner.assertAcceptsRequests(),
+    status: () => runner.status(),
+  };
 }
 
 /** Per cent, as far as is known. */

@@ -26,6 +26,10 @@ export function doctorUsage(): string {
     '',
     `  ${JSON_FLAG.padEnd(33)}prints a JSON object`,
     settingsHelp(doctorSettings),
+    '',
+    'Examples:',
+    '  runnel doctor',
+    '  runnel doctor --json --backend cuda',
   ].join('\n');
 }
 

@@ -16,7 +16,10 @@ export function framesUsage(): string {
   return (
     'Usage: runnel frames FILE\n\n' +
     'Prints a recording that `cpu-runner serve --record FILE` wrote: the steps that were finished, > for what the\n' +
-    'runner was told or < for what it said, and the frame. `cpu-runner replay FILE` does the same again.'
+    'runner was told or < for what it said, and the frame. `cpu-runner replay FILE` does the same again.\n\n' +
+    'Examples:\n' +
+    '  runnel frames session.frames\n' +
+    '  runnel frames session.frames | head -20'
   );
 }
 

@@ -37,6 +37,10 @@ export function generateUsage(): string {
     `  --${'ignore-eos'.padEnd(31)}goes on behind the token that ends an answer`,
     `  --${'json'.padEnd(31)}prints a JSON array of {"text", "token_ids", "finish"}`,
     generateHelp(),
+    '',
+    'Examples:',
+    '  runnel generate --model smollm2 --max-tokens 32 "Once upon a time"',
+    '  runnel generate --model smollm2 --json --prompts-file prompts.json',
   ].join('\n');
 }
 

@@ -42,6 +42,10 @@ export function inspectUsage(): string {
     `  --${'batch'.padEnd(31)}such requests at once, 1 to ${maxBatch}; default: 1`,
     `  --${'json'.padEnd(31)}prints a JSON object`,
     settingsHelp(inspectSettings),
+    '',
+    'Examples:',
+    '  runnel inspect smollm2',
+    '  runnel inspect model.gguf --json --context 4096 --batch 8',
   ].join('\n');
 }
 

@@ -8,7 +8,10 @@ export function listUsage(): string {
   return (
     'Usage: runnel list [--json]\n\n' +
     'Lists the models that have been pulled: name as --model takes it, size and path.\n' +
-    '--json prints a JSON array of {"name", "bytes", "path"}.'
+    '--json prints a JSON array of {"name", "bytes", "path"}.\n\n' +
+    'Examples:\n' +
+    '  runnel list\n' +
+    '  runnel list --json'
   );
 }
 

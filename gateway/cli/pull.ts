@@ -25,6 +25,11 @@ export function pullUsage(): string {
     `  --endpoint URL   the hub (default HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
     '',
     'HF_TOKEN, if set, is sent to the hub and to no other host.',
+    '',
+    'Examples:',
+    '  runnel pull smollm2',
+    '  runnel pull hf:HuggingFaceTB/SmolLM2-360M-Instruct',
+    '  runnel serve --model "$(runnel pull smollm2)"',
   ].join('\n');
 }
 

@@ -38,6 +38,11 @@ export function serveUsage(): string {
     '',
     configHelp(),
     '--print-config prints the settings that result from all of them as such a file, and ends.',
+    '',
+    'Examples:',
+    '  runnel serve --model smollm2',
+    '  runnel serve --model chat=smollm2 --model other=model.gguf --port 0',
+    '  runnel serve --model smollm2 --max-num-seqs 16 --print-config',
   ].join('\n');
 }
 

@@ -10,7 +10,10 @@ export function tokenizeUsage(): string {
   return (
     'Usage: runnel tokenize --model NAME_OR_PATH [--add-special] [--parse-special] (--file FILE | TEXT)\n\n' +
     'Prints the ids of the text as a JSON array. --add-special puts BOS in front where the model asks for it;\n' +
-    '--parse-special takes literals of control tokens for those tokens.'
+    '--parse-special takes literals of control tokens for those tokens.\n\n' +
+    'Examples:\n' +
+    '  runnel tokenize --model smollm2 "Hello, world"\n' +
+    '  runnel tokenize --model smollm2 --add-special --file prompt.txt'
   );
 }
 

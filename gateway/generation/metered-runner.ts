@@ -35,7 +35,7 @@ export class MeteredRunner implements Runner {
   generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
     const generation = new MeteredGeneration(sink);
     const handle = this.#counting(1, () => this.#runner.generate(request, generation));
-    return generation.start(handle, this.#metrics.admitted(request.promptIds.length));
+    return generation.start(handle, this.#metrics.admitted(request.promptIds.length, request.api));
   }
 
   /** What the runner does not take is so many refusals. */
@@ -67,7 +67,7 @@ class MeteredGeneration implements TokenSink, GenerationHandle {
 
   onTokens(batch: TokenBatch): void {
     if (batch.first !== undefined) this.#meter?.first(batch.first);
-    this.#meter?.tokens(batch.tokenIds.length);
+    this.#meter?.tokens(batch.tokenIds.length, batch.isResumed);
     if (batch.finish !== undefined) this.#meter?.end(batch.finish === 'stop_id' ? 'eos' : 'max_tokens');
     this.#sink.onTokens(batch);
   }

@@ -9,6 +9,7 @@ import type {
   TokenSink,
 } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { AnswerTimes, type AnswerTimings } from './answer-times.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
@@ -40,6 +41,8 @@ export interface AnswerEnd {
   readonly numCalls?: number;
   /** The numerics id of the runner that ended it, if one with another began it. */
   readonly continuedBy?: string;
+  /** If the request asked. */
+  readonly timings?: AnswerTimings;
 }
 
 export interface AnswerPart {
@@ -63,6 +66,8 @@ export interface AnswerOptions {
   readonly minTokens: number;
   /** How calls of tools are written; absent: all is text. */
   readonly toolCalls?: ToolCallFormat | undefined;
+  /** Milliseconds that only grow, for the timings of the end; undefined: nobody asked for them. */
+  readonly timedBy?: (() => number) | undefined;
 }
 
 type Finish = NonNullable<TokenBatch['finish']>;
@@ -95,6 +100,7 @@ export class TextStream implements TokenSink {
   readonly #calls: ToolCallParser | undefined;
   readonly #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
+  readonly #times: AnswerTimes | undefined;
   #numCachedTokens = 0;
   #continuedBy: string | undefined;
   #isOver = false;
@@ -103,7 +109,7 @@ export class TextStream implements TokenSink {
   constructor(
     runner: Pick<Runner, 'generate'>,
     request: GenerateRequest,
-    { tokenizer, stop, minTokens, toolCalls }: AnswerOptions,
+    { tokenizer, stop, minTokens, toolCalls, timedBy }: AnswerOptions,
     sink: TextSink,
   ) {
     this.#tokenizer = tokenizer;
@@ -112,6 +118,7 @@ export class TextStream implements TokenSink {
     this.#decoder = new StreamingDecoder(tokenizer);
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
     this.#calls = toolCalls && new ToolCallParser(toolCalls);
+    this.#times = timedBy && new AnswerTimes(timedBy, request.promptIds.length);
     this.#handle = runner.generate(request, this);
   }
 
@@ -139,6 +146,7 @@ export class TextStream implements TokenSink {
 
   onTokens(batch: TokenBatch): void {
     if (this.#isOver) return;
+    this.#times?.onTokens(batch);
     try {
       const read = this.#read(batch);
       const part = this.#calls === undefined ? read : withCalls(this.#calls, read);
@@ -214,7 +222,12 @@ export class TextStream implements TokenSink {
       ...(logprobs && { sentTokens: this.#tokens.take(pieces.map(({ text }) => text).join('')) }),
       ...(promptLogprobs && { promptLogprobs }),
       ...(end && {
-        end: { ...end, ...common, ...(this.#continuedBy && { continuedBy: this.#continuedBy }) },
+        end: {
+          ...end,
+          ...common,
+          ...(this.#continuedBy && { continuedBy: this.#continuedBy }),
+          ...(this.#times && { timings: this.#times.timings(end.numTokens) }),
+        },
       }),
     };
   }

@@ -1,14 +1,28 @@
 import { nativeGroup } from '../api/native/group.ts';
+import type { Answer, Operation } from '../server/operation.ts';
 import type { RouteGroup } from '../server/route-group.ts';
 import { type Playground, pathsOfPage, playgroundRoutes } from './routes.ts';
+
+const page: Answer = { description: 'The playground.', types: ['text/html'] };
+const file: Answer = {
+  description: 'A file of it.',
+  types: ['text/javascript', 'text/css', 'image/svg+xml'],
+};
+
+const operations: readonly Operation[] = [
+  { method: 'get', path: '/', summary: 'A page for people with a browser', answers: { 200: page } },
+  { method: 'get', path: '/playground/{name}', summary: 'What the page loads', answers: { 200: file } },
+];
 
 /** The page, for everybody; its errors are those of paths that are no API's. */
 export function pageGroup(playground: Playground): RouteGroup {
   return {
     ...nativeGroup,
+    name: 'playground',
     paths: pathsOfPage(playground),
     access: 'everybody',
     generating: [],
+    operations,
     routes: [() => playgroundRoutes(playground)],
   };
 }

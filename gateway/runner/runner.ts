@@ -85,6 +85,8 @@ export interface GenerateRequest {
   readonly vocabulary?: VocabularyFrames;
   /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
+  /** Whose routes it came by, for the metrics: one of a few names. */
+  readonly api?: string;
 }
 
 export interface TokenLogprobs {
@@ -116,6 +118,8 @@ export interface TokenBatch {
   readonly promptLogprobs?: readonly TokenLogprobs[];
   /** The numerics id of a runner that went on with the answer by other arithmetic: it is not promised to be the one it would be. */
   readonly continuedBy?: string;
+  /** The first tokens since another runner went on with an answer of which some had come. */
+  readonly isResumed?: true;
   /**
    * Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full.
    * 'time_limit': from endingAtTimeLimit alone, where a runner says TIMEOUT.

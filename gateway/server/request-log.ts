@@ -2,7 +2,9 @@ import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
+import type { HttpMetrics } from '../telemetry/http-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
+import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
 import { toApiError } from './to-api-error.ts';
 
@@ -10,12 +12,14 @@ import { toApiError } from './to-api-error.ts';
 const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metrics']);
 
 /**
- * One line for each request when its answer has been given, or its client has left: never what was asked or answered, nor a
+ * Counts each request, and logs one line of it, when its answer has been given, or its client has left: never what was asked or answered, nor a
  * path as the client wrote it. Jobs of POST /execute have lines of their own, from where they begin.
  */
-export function logRequests(log: Log): MiddlewareHandler {
+export function logRequests(log: Log, metrics: Pick<HttpMetrics, 'answered'>): MiddlewareHandler {
   return async (c, next) => {
     const startMs = performance.now();
+    const trace = traceOf(c.req.header(TRACE_HEADER));
+    c.set('trace', trace);
     const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
     let isClosed = false;
     let onClosed = (): void => {
@@ -25,7 +29,6 @@ export function logRequests(log: Log): MiddlewareHandler {
     await next();
     const { status } = c.res;
     const route = routeOf(c);
-    if (route === '/execute' && status === 200) return;
     // Not the context: an answer may last, and its request's body shall not.
     const names = {
       method: c.req.method,
@@ -33,8 +36,12 @@ export function logRequests(log: Log): MiddlewareHandler {
       status,
       request_id: c.get('requestId') as string | undefined,
       correlation_id: correlationIdOf(c),
+      ...trace,
     };
+    const hasOwnLines = route === '/execute' && status === 200;
     const write = (): void => {
+      metrics.answered(route, status);
+      if (hasOwnLines) return;
       log[PROBED.has(route) ? 'debug' : 'info']({
         event: 'request',
         ...names,
@@ -63,6 +70,7 @@ export function failureLog(log: Log, c: Context): (thrown: unknown) => void {
     path: c.req.path,
     request_id: c.get('requestId') as string | undefined,
     correlation_id: correlationIdOf(c),
+    ...c.get('trace'),
   };
   return (thrown) => {
     const isCancelled = thrown instanceof GenerationError && thrown.code === 'CANCELLED';

@@ -1,10 +1,12 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
+import type { z } from 'zod';
 import type { ApiError } from '../errors/api-error.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import type { Clock } from '../system/clock.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Operation } from './operation.ts';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -43,12 +45,18 @@ export type Access = 'everybody' | 'key' | 'admin-key';
 
 /** Routes whose clients are of one kind: what they send to be let in, and how they read an error. */
 export interface RouteGroup {
+  /** In metrics, the label `api` of requests by its routes. */
+  readonly name: string;
   /** Of its routes, and of what is not there: `/a` itself, or `/a/*` with all below it. */
   readonly paths: readonly string[];
   readonly access: Access;
   /** Those of its routes, all POST, whose requests go to the runner. */
   readonly generating: readonly string[];
   readonly routes: readonly ((deps: RouteDeps) => Hono)[];
+  /** What /openapi.json tells of them. */
+  readonly operations: readonly Operation[];
+  /** Of the body that errorAnswer gives. */
+  readonly errorSchema: z.ZodType;
   /** The body of the answer, and its status if it is another than the error's own; headers go on the context. */
   errorAnswer(c: Context, error: ApiError): ErrorAnswer;
   /** Sees each request first. */

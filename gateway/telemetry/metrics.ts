@@ -10,13 +10,18 @@ const STATES: readonly RunnerState[] = ['starting', 'ready', 'recovering', 'fail
 
 const FIRST_TOKEN_BUCKETS_SEC = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 const INTER_TOKEN_BUCKETS_SEC = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
+const PAUSE_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 120];
 const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+/** Of a request: which API's routes it came by. */
+const BY_API = ['api'];
 
 /** One request to a runner, whatever API it came by. */
 export interface RequestMeter {
   /** Once, with the first tokens. */
   first(first: FirstOutput): void;
-  tokens(count: number): void;
+  /** isResumed: the first since another runner went on. */
+  tokens(count: number, isResumed?: boolean): void;
   /** Once; later calls change nothing. */
   end(outcome: string): void;
 }
@@ -46,32 +51,44 @@ export class Metrics {
     'runnel_e2e_request_latency_seconds',
     'Seconds from admission to the end of a request',
     REQUEST_BUCKETS_SEC,
+    BY_API,
   );
   readonly #firstTokenSec = this.#histogram(
     'runnel_time_to_first_token_seconds',
     'Seconds from admission to the first token',
     FIRST_TOKEN_BUCKETS_SEC,
+    BY_API,
   );
   readonly #queueSec = this.#histogram(
     'runnel_request_queue_time_seconds',
     'Seconds in which the runner had a request and computed nothing for it, by its own clock',
     FIRST_TOKEN_BUCKETS_SEC,
+    BY_API,
   );
   readonly #prefillSec = this.#histogram(
     'runnel_request_prefill_time_seconds',
     'Seconds from there to the first token, by the clock of the runner',
     FIRST_TOKEN_BUCKETS_SEC,
+    BY_API,
   );
   readonly #runnerFirstTokenSec = this.#histogram(
     'runnel_runner_time_to_first_token_seconds',
     'Both together',
     FIRST_TOKEN_BUCKETS_SEC,
+    BY_API,
   );
   readonly #interTokenSec = new TokenTimes(
     'runnel_inter_token_latency_seconds',
     'Seconds between tokens of one answer; of tokens that came together, their mean',
     INTER_TOKEN_BUCKETS_SEC,
+    'api',
     this.#registry,
+  );
+  readonly #pauseSec = this.#histogram(
+    'runnel_resume_pause_seconds',
+    'Seconds between two tokens of one answer where another runner went on with it',
+    PAUSE_BUCKETS_SEC,
+    BY_API,
   );
   /** Not yet in #tokens. */
   #numNewTokens = 0;
@@ -152,23 +169,26 @@ export class Metrics {
     this.#crashes.inc({ reason });
   }
 
-  admitted(numPromptTokens: number): RequestMeter {
+  /** api: whose routes it came by. */
+  admitted(numPromptTokens: number, api = 'none'): RequestMeter {
     this.#promptTokens.inc(numPromptTokens);
     const startMs = this.#now();
+    const interTokenSec = this.#interTokenSec.of(api);
     let lastMs: number | undefined;
     let isOpen = true;
     return {
       first: ({ queuedUs, prefillUs }) => {
-        this.#queueSec.observe(queuedUs / 1e6);
-        this.#prefillSec.observe(prefillUs / 1e6);
-        this.#runnerFirstTokenSec.observe((queuedUs + prefillUs) / 1e6);
+        this.#queueSec.observe({ api }, queuedUs / 1e6);
+        this.#prefillSec.observe({ api }, prefillUs / 1e6);
+        this.#runnerFirstTokenSec.observe({ api }, (queuedUs + prefillUs) / 1e6);
       },
-      tokens: (count) => {
+      tokens: (count, isResumed = false) => {
         if (count === 0) return;
         const nowMs = this.#now();
         this.#numNewTokens += count;
-        if (lastMs === undefined) this.#firstTokenSec.observe((nowMs - startMs) / 1000);
-        else this.#interTokenSec.observe((nowMs - lastMs) / 1000 / count, count);
+        if (lastMs === undefined) this.#firstTokenSec.observe({ api }, (nowMs - startMs) / 1000);
+        else interTokenSec.observe((nowMs - lastMs) / 1000 / count, count);
+        if (isResumed && lastMs !== undefined) this.#pauseSec.observe({ api }, (nowMs - lastMs) / 1000);
         lastMs = nowMs;
       },
       end: (outcome) => {
@@ -177,7 +197,7 @@ export class Metrics {
         const durationMs = this.#now() - startMs;
         this.#requests.inc({ outcome });
         this.#durationMs.observe(durationMs);
-        this.#durationSec.observe(durationMs / 1000);
+        this.#durationSec.observe({ api }, durationMs / 1000);
       },
     };
   }
@@ -186,8 +206,8 @@ export class Metrics {
     return new Counter({ name, help, labelNames, registers: [this.#registry] });
   }
 
-  #histogram(name: string, help: string, buckets: number[]): Histogram {
-    return new Histogram({ name, help, buckets, registers: [this.#registry] });
+  #histogram(name: string, help: string, buckets: number[], labelNames: string[] = []): Histogram {
+    return new Histogram({ name, help, buckets, labelNames, registers: [this.#registry] });
   }
 
   #gauge(name: string, help: string, value: () => number): void {

@@ -1,4 +1,5 @@
 import type { Context } from 'hono';
+import * as z from 'zod';
 import type { ApiError } from '../../errors/api-error.ts';
 
 /** The error object that Anthropic's clients parse; also the data of an event of a stream that has begun. */
@@ -30,3 +31,11 @@ const TYPES: Partial<Record<ApiError['status'], string>> = {
 function errorType({ status }: ApiError): string {
   return TYPES[status] ?? (status < 500 ? 'invalid_request_error' : 'api_error');
 }
+
+export const anthropicErrorSchema = z
+  .object({
+    type: z.literal('error'),
+    error: z.object({ type: z.string(), message: z.string() }),
+    request_id: z.string(),
+  })
+  .meta({ title: 'AnthropicError' }) satisfies z.ZodType<AnthropicErrorBody>;

@@ -1,11 +1,13 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { shouldRetry } from '../openai/errors.ts';
 import { requestId } from '../openai/request-id.ts';
-import { anthropicErrorBody, requestIdOf } from './errors.ts';
+import { anthropicErrorBody, anthropicErrorSchema, requestIdOf } from './errors.ts';
 import { messagesRoutes } from './messages.ts';
+import { anthropicOperations } from './operations.ts';
 
 /** Anthropic's API: beside OpenAI's, with whose paths it shares a prefix. */
 export const anthropicGroup: RouteGroup = {
+  name: 'anthropic',
   paths: ['/v1/messages/*'],
   access: 'key',
   generating: ['/v1/messages'],
@@ -16,6 +18,8 @@ export const anthropicGroup: RouteGroup = {
       c.header('request-id', requestIdOf(c));
       await next();
     }),
+  operations: anthropicOperations,
+  errorSchema: anthropicErrorSchema,
   errorAnswer: (c, error) => {
     c.header('x-should-retry', String(shouldRetry(error)));
     return { body: anthropicErrorBody(error, requestIdOf(c)) };

@@ -72,8 +72,8 @@ export const messagesFields = {
   ...inert(messagesInert),
 };
 
-const messagesSchema = z.strictObject(messagesFields);
-const countSchema = z.strictObject({ ...promptFields, ...inert(promptInert) });
+export const messagesSchema = z.strictObject(messagesFields);
+export const countSchema = z.strictObject({ ...promptFields, ...inert(promptInert) });
 
 export type MessagesRequest = z.output<typeof messagesSchema>;
 export type CountRequest = z.output<typeof countSchema>;

@@ -1,3 +1,4 @@
+import * as z from 'zod';
 import type { ApiError } from '../../errors/api-error.ts';
 
 /** Bodies of native errors: every field at fault, or a code with whether sending it again can help. */
@@ -5,3 +6,18 @@ export function nativeErrorBody(error: ApiError): object {
   if (error.fieldErrors.length > 0) return { errors: error.fieldErrors };
   return { code: error.code.toUpperCase(), message: error.message, retriable: error.retriable };
 }
+
+const fieldError = z.object({
+  field: z.string(),
+  constraint: z.string(),
+  message: z.string(),
+  value: z.string().optional(),
+});
+
+/** What it may be. */
+export const nativeErrorSchema = z
+  .union([
+    z.object({ errors: z.array(fieldError) }),
+    z.object({ code: z.string(), message: z.string(), retriable: z.boolean() }),
+  ])
+  .meta({ title: 'NativeError' });

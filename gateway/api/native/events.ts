@@ -1,3 +1,4 @@
+import type { AnswerTimings } from '../../generation/answer-times.ts';
 import type { AnswerEnd, AnswerPart, TextSink } from '../../generation/text-stream.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
 
@@ -53,6 +54,8 @@ export interface EndData {
   readonly cached_tokens: number;
   /** The numerics id of the runner that ended the answer, if one with another began it. */
   readonly continued_by?: string;
+  /** If the request asked. */
+  readonly timings?: AnswerTimings;
   /** Tokens that no `token` event had, because no text came of them: the end of the answer, above all. */
   readonly ids?: readonly number[];
 }
@@ -221,6 +224,7 @@ function endEvent(
       seed,
       cached_tokens: end.numCachedTokens,
       ...(end.continuedBy === undefined ? {} : { continued_by: end.continuedBy }),
+      ...(end.timings === undefined ? {} : { timings: end.timings }),
       ...ids,
     },
   };

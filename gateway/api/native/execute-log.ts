@@ -1,5 +1,6 @@
 import { GenerationError } from '../../runner/runner.ts';
 import type { Log } from '../../telemetry/log.ts';
+import type { TraceFields } from '../../telemetry/trace-context.ts';
 import type { NativeEvent } from './events.ts';
 
 /** The log of one job: how it began, how it ended, how long it took; never what was asked or answered. */
@@ -13,14 +14,14 @@ export interface ExecuteLog {
 /** A job id is the client's choice and may be long; a line of the log shall not. */
 const MAX_LOGGED_CHARACTERS = 128;
 
-/** now: milliseconds that only grow. */
+/** names: by which the request is found in other logs. now: milliseconds that only grow. */
 export function executeLog(
   parent: Log,
   jobId: string,
-  correlationId: string | undefined,
+  names: { readonly correlation_id: string | undefined } & Partial<TraceFields>,
   now: () => number,
 ): ExecuteLog {
-  const log = parent.child({ job_id: jobId.slice(0, MAX_LOGGED_CHARACTERS), correlation_id: correlationId });
+  const log = parent.child({ job_id: jobId.slice(0, MAX_LOGGED_CHARACTERS), ...names });
   const startedMs = now();
   let last: NativeEvent | undefined;
   return {

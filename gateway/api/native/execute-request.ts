@@ -30,6 +30,8 @@ const schema = z.strictObject({
   metrics: z.boolean().default(false),
   /** Adds the ids of the tokens to `token` and `end` events. */
   token_ids: z.boolean().default(false),
+  /** Adds how long what took to the `end` event. */
+  timings: z.boolean().default(false),
 });
 
 /** The fields of POST /execute. */

@@ -20,7 +20,7 @@ import { type ExecuteRequest, parseExecuteRequest, readBody, unusualSampling } f
 import { failureEventFor } from './failure-event.ts';
 import { Jobs } from './jobs.ts';
 
-const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
+export const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
 
 /** The native API: a prompt in, its continuation as events. */
 export function executeRoutes(deps: RouteDeps): Hono {
@@ -40,7 +40,8 @@ export function executeRoutes(deps: RouteDeps): Hono {
 
       const job = jobs.start(callerOf(c), request.job_id);
       try {
-        const log = executeLog(deps.log, request.job_id, correlationIdOf(c), deps.monotonicNow);
+        const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
+        const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
         const { stream, encoder } = nativeStream(c);
         const started_at = new Date(deps.now()).toISOString();
         const events = new ExecuteEvents(
@@ -76,7 +77,12 @@ export function executeRoutes(deps: RouteDeps): Hono {
             cacheSalt: cacheSalt(c),
             ...(deadlineMs === undefined ? {} : { deadlineMs }),
           },
-          { tokenizer: model.tokenizer, stop: request.stop, minTokens: request.min_tokens },
+          {
+            tokenizer: model.tokenizer,
+            stop: request.stop,
+            minTokens: request.min_tokens,
+            timedBy: request.timings ? deps.monotonicNow : undefined,
+          },
           events,
         );
         log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });

@@ -1,15 +1,19 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { openAiErrorBody } from '../openai/errors.ts';
-import { nativeErrorBody } from './errors.ts';
+import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
 import { executeRoutes } from './execute.ts';
+import { nativeOperations } from './operations.ts';
 import { tokenizeRoutes } from './tokenize.ts';
 
 /** The native API, and every path that is no other group's. */
 export const nativeGroup: RouteGroup = {
+  name: 'native',
   paths: ['/*'],
   access: 'key',
   generating: ['/execute'],
   routes: [executeRoutes, tokenizeRoutes],
+  operations: nativeOperations,
+  errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {
     // Of a path that is nobody's, a client of either API may have been meant.
     const both = error.code === 'not_found' ? openAiErrorBody(error) : {};

@@ -11,7 +11,7 @@ import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
 import { requireKnownIds } from '../token-ids.ts';
 import { readModel } from '../use-model.ts';
 
-const tokenizeSchema = z.strictObject({
+export const tokenizeSchema = z.strictObject({
   content: z.string(),
   add_special: z.boolean().default(false),
   parse_special: z.boolean().default(true),
@@ -19,7 +19,7 @@ const tokenizeSchema = z.strictObject({
   model: z.string().optional(),
 });
 
-const detokenizeSchema = z.strictObject({
+export const detokenizeSchema = z.strictObject({
   tokens: fields.tokenIds('tokens', 0, Number.POSITIVE_INFINITY),
   model: z.string().optional(),
 });

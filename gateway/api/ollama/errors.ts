@@ -1,3 +1,4 @@
+import * as z from 'zod';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { ErrorAnswer } from '../../server/route-group.ts';
 
@@ -14,3 +15,7 @@ export function ollamaErrorBody({ message }: ApiError): OllamaErrorBody {
 export function ollamaErrorAnswer(error: ApiError): ErrorAnswer {
   return { body: ollamaErrorBody(error), status: error.status === 429 ? 503 : error.status };
 }
+
+export const ollamaErrorSchema = z
+  .object({ error: z.string() })
+  .meta({ title: 'OllamaError' }) satisfies z.ZodType<OllamaErrorBody>;

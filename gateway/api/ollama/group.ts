@@ -1,15 +1,19 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { chatRoutes } from './chat.ts';
-import { ollamaErrorAnswer } from './errors.ts';
+import { ollamaErrorAnswer, ollamaErrorSchema } from './errors.ts';
 import { generateRoutes } from './generate.ts';
 import { missingRoutes } from './missing.ts';
 import { modelRoutes } from './models.ts';
+import { ollamaOperations } from './operations.ts';
 
 /** Ollama's API. */
 export const ollamaGroup: RouteGroup = {
+  name: 'ollama',
   paths: ['/api/*'],
   access: 'key',
   generating: ['/api/chat', '/api/generate'],
   routes: [chatRoutes, generateRoutes, modelRoutes, missingRoutes],
+  operations: ollamaOperations,
+  errorSchema: ollamaErrorSchema,
   errorAnswer: (_, error) => ollamaErrorAnswer(error),
 };

@@ -2,7 +2,7 @@ import { Hono } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 
 /** Routes of Ollama's that are not here, and what to do instead. */
-const MISSING: readonly (readonly [method: 'POST' | 'DELETE', path: string, sentence: string])[] = [
+export const MISSING: readonly (readonly [method: 'POST' | 'DELETE', path: string, sentence: string])[] = [
   ['POST', '/api/embed', 'Embeddings are not supported.'],
   ['POST', '/api/embeddings', 'Embeddings are not supported.'],
   [

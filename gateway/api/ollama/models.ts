@@ -10,7 +10,7 @@ import { readJsonText } from '../json.ts';
 import { readModel } from '../use-model.ts';
 import { servedName, tagged } from './model-name.ts';
 
-const showSchema = z
+export const showSchema = z
   .strictObject({
     model: fields.nonEmpty('model').optional(),
     name: fields.nonEmpty('name').optional(),

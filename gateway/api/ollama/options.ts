@@ -9,7 +9,7 @@ import { randomSeed } from '../token-ids.ts';
 const MAX_TOKENS = 2 ** 31 - 1;
 
 /** num_predict as far as the context goes. */
-const UNLIMITED: readonly unknown[] = [-1, -2];
+const UNLIMITED: readonly number[] = [-1, -2];
 /** seed of who wants another answer each time. */
 const ANY_SEED = -1;
 
@@ -48,12 +48,15 @@ export const optionsFields = {
   frequency_penalty: fields.float('frequency_penalty', -2, 2).default(0),
   seed: z.preprocess((value) => (value === ANY_SEED ? undefined : value), fields.seed('seed').optional()),
   num_ctx: fields.integer('num_ctx', 1, MAX_TOKENS).optional(),
-  num_predict: z.preprocess(
-    (value) => (UNLIMITED.includes(value) ? undefined : value),
-    fields.integer('num_predict', 1, MAX_TOKENS).optional(),
-  ),
+  num_predict: z
+    .preprocess(
+      (value) => (UNLIMITED.some((known) => known === value) ? undefined : value),
+      fields.integer('num_predict', 1, MAX_TOKENS).optional(),
+    )
+    .meta({ minimum: Math.min(...UNLIMITED) }),
   stop: z
     .preprocess((value) => (typeof value === 'string' ? [value] : value), fields.stopSequences('stop'))
+    .meta({ type: ['string', 'array'] })
     .default([]),
   ...inert(optionsInert),
 };

@@ -25,7 +25,10 @@ interface CompletionJob {
   readonly numPromptTokens: number;
   /** One for each choice, in the order of the choices. */
   readonly requests: readonly GenerateRequest[];
-  readonly request: Pick<SharedFields, 'model' | 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n'>;
+  readonly request: Pick<
+    SharedFields,
+    'model' | 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n' | 'timings'
+  >;
   /** Undefined unless answers may call tools. */
   readonly toolCalls?: ToolCallFormat | undefined;
   /** Undefined unless each answer is to begin with its prompt. */
@@ -43,8 +46,9 @@ export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'strea
 export async function answerCompletion(c: Context, deps: RouteDeps, job: CompletionJob): Promise<Response> {
   const { model, shape, requests, request, toolCalls, echo } = job;
   const { tokenizer } = model;
+  const timedBy = request.timings ? deps.monotonicNow : undefined;
   const { stop, min_tokens: minTokens } = request;
-  const options = { tokenizer, stop, minTokens, toolCalls };
+  const options = { tokenizer, stop, minTokens, toolCalls, timedBy };
   const promptIds = requests.map((each) => each.promptIds);
   const begin = (sink: MergedSink): OpenText => {
     const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });

@@ -5,10 +5,10 @@ import { dataEvent } from '../../server/streams/sse.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import { textOf } from '../whole-text.ts';
 import {
+  besideFinish,
   type ChoiceFormat,
   type Completion,
   choiceText,
-  endedBy,
   finishReasonOf,
   mark,
   usage,
@@ -96,7 +96,7 @@ export class CompletionEvents implements MergedSink {
   }
 
   #onEnd(index: number, end: AnswerEnd): void {
-    const closing = { ...this.#shape.closing(index, finishReasonOf(end)), ...endedBy(end) };
+    const closing = { ...this.#shape.closing(index, finishReasonOf(end)), ...besideFinish(end) };
     this.#outlet.write(this.#chunk([closing], null, mark(end)));
     this.#ends.set(index, end);
     if (this.#ends.size < this.#completion.numChoices) return;

@@ -21,6 +21,7 @@ export const completionFields = {
       (value) => (value === UNLIMITED ? MAX_TOKENS : value),
       fields.integer('max_tokens', 0, MAX_TOKENS),
     )
+    .meta({ minimum: UNLIMITED })
     .default(DEFAULT_MAX_TOKENS),
   logprobs: fields.integer('logprobs', 0, MAX_LOGPROBS).optional(),
   /** The prompt comes before its answer, its log-probabilities too. */

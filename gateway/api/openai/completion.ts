@@ -100,7 +100,7 @@ export class WholeCompletion implements MergedSink {
     const choices = this.#texts.map((text, index) => {
       const end = this.#ends.get(index);
       if (end === undefined) throw new Error('an answer ended without saying why');
-      return { ...this.#shape.choice(index, text, finishReasonOf(end)), ...endedBy(end) };
+      return { ...this.#shape.choice(index, text, finishReasonOf(end)), ...besideFinish(end) };
     });
     const { id, created, model } = this.#completion;
     const continued = [...this.#ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
@@ -117,6 +117,11 @@ export function mark(end: AnswerEnd | undefined): object {
 /** Beside `length` of a choice that ended before its time: more tokens would not have helped. */
 export function endedBy({ reason }: AnswerEnd): object {
   return reason === 'time_limit' ? { ended_by: reason } : {};
+}
+
+/** What a choice has beside its finish_reason. */
+export function besideFinish(end: AnswerEnd): object {
+  return { ...endedBy(end), ...(end.timings === undefined ? {} : { timings: end.timings }) };
 }
 
 export function choiceText({ pieces, sentTokens, calls = [] }: AnswerPart): ChoiceText {

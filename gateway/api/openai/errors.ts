@@ -1,3 +1,4 @@
+import * as z from 'zod';
 import type { ApiError } from '../../errors/api-error.ts';
 
 /** The error object that OpenAI's clients parse; also sent inside a stream that has begun. */
@@ -36,3 +37,14 @@ function errorType(status: number): string {
   if (status === 429) return 'rate_limit_error';
   return status < 500 ? 'invalid_request_error' : 'server_error';
 }
+
+export const openAiErrorSchema = z
+  .object({
+    error: z.object({
+      message: z.string(),
+      type: z.string(),
+      param: z.string().nullable(),
+      code: z.string().nullable(),
+    }),
+  })
+  .meta({ title: 'OpenAiError' }) satisfies z.ZodType<OpenAiErrorBody>;

@@ -7,23 +7,35 @@ export type Prompt = string | readonly number[];
 
 const FORMS = 'a string, a list of strings, a list of token ids, or a list of lists of token ids';
 
+const TEXT = { type: 'string' };
+const IDS = { type: 'array', items: { type: 'integer', minimum: 0 } };
+const SHAPES = [
+  TEXT,
+  { type: 'array', items: TEXT, minItems: 1 },
+  IDS,
+  { type: 'array', items: IDS, minItems: 1 },
+];
+
 /** The four forms OpenAI gives `prompt`, as the list of prompts they mean. Ids are checked against the model later. */
 export function prompts(name: string) {
-  return z.unknown().transform((value, ctx): readonly Prompt[] => {
-    if (typeof value === 'string') return [value];
-    if (isListOf(value, isString)) return value;
-    if (isListOf(value, isNumber)) return isIds(name, value, [], ctx) ? [value] : z.NEVER;
-    if (isListOf(value, isNumbers)) {
-      return value.every((ids, index) => isIds(name, ids, [index], ctx)) ? value : z.NEVER;
-    }
-    const rule = { constraint: value === undefined ? 'required' : 'type' };
-    violated(
-      ctx,
-      rule,
-      value === undefined ? `${name} is required` : `${name} must be ${FORMS} (got ${got(value, 'array')})`,
-    );
-    return z.NEVER;
-  });
+  return z
+    .unknown()
+    .transform((value, ctx): readonly Prompt[] => {
+      if (typeof value === 'string') return [value];
+      if (isListOf(value, isString)) return value;
+      if (isListOf(value, isNumber)) return isIds(name, value, [], ctx) ? [value] : z.NEVER;
+      if (isListOf(value, isNumbers)) {
+        return value.every((ids, index) => isIds(name, ids, [index], ctx)) ? value : z.NEVER;
+      }
+      const rule = { constraint: value === undefined ? 'required' : 'type' };
+      violated(
+        ctx,
+        rule,
+        value === undefined ? `${name} is required` : `${name} must be ${FORMS} (got ${got(value, 'array')})`,
+      );
+      return z.NEVER;
+    })
+    .meta({ anyOf: SHAPES });
 }
 
 /** Reports the first number that cannot be an id, with its place. */

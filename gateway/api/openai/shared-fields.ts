@@ -19,6 +19,8 @@ export const UNLIMITED = -1;
 export const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(false),
+  /** Adds how long what took to each choice. */
+  timings: z.boolean().default(false),
   stream_options: z
     .strictObject({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
     .optional(),
@@ -27,6 +29,7 @@ export const sharedFields = {
   top_p: fields.float('top_p', 0, 1).default(1),
   top_k: z
     .preprocess((value) => (value === ALL_TOKENS ? 0 : value), fields.integer('top_k', 0, 2 ** 32 - 1))
+    .meta({ minimum: ALL_TOKENS })
     .default(0),
   min_p: fields.float('min_p', 0, 1).default(0),
   repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
@@ -41,6 +44,7 @@ export const sharedFields = {
       (value) => (typeof value === 'string' ? (value === '' ? [] : [value]) : value),
       fields.stopSequences('stop'),
     )
+    .meta({ type: ['string', 'array'] })
     .default([]),
 };
 
@@ -49,10 +53,12 @@ export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 export const MAX_TOKENS = 2 ** 31 - 1;
 
 export function maxTokens(name: string) {
-  return z.preprocess(
-    (value) => (value === UNLIMITED ? undefined : value),
-    fields.integer(name, 1, MAX_TOKENS).optional(),
-  );
+  return z
+    .preprocess(
+      (value) => (value === UNLIMITED ? undefined : value),
+      fields.integer(name, 1, MAX_TOKENS).optional(),
+    )
+    .meta({ minimum: UNLIMITED });
 }
 
 /** Refuses a field that would be ignored, because it needs another that is not there. */

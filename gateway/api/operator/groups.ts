@@ -1,11 +1,14 @@
 import type { RouteGroup } from '../../server/route-group.ts';
-import { nativeErrorBody } from '../native/errors.ts';
+import { nativeErrorBody, nativeErrorSchema } from '../native/errors.ts';
 import { healthRoutes } from './health.ts';
 import { metricsRoutes } from './metrics.ts';
+import { operatorOperations, probeOperations } from './operations.ts';
 import { runnerRoutes } from './runner.ts';
 
-const operator: Pick<RouteGroup, 'generating' | 'errorAnswer'> = {
+const operator: Pick<RouteGroup, 'name' | 'generating' | 'errorSchema' | 'errorAnswer'> = {
+  name: 'operator',
   generating: [],
+  errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => ({ body: nativeErrorBody(error) }),
 };
 
@@ -15,6 +18,7 @@ export const probeGroup: RouteGroup = {
   paths: ['/health', '/ready'],
   access: 'everybody',
   routes: [healthRoutes],
+  operations: probeOperations,
 };
 
 /** For operators: what tells of other clients' requests, and what all of them would notice. */
@@ -23,4 +27,5 @@ export const operatorGroup: RouteGroup = {
   paths: ['/runner/*', '/metrics'],
   access: 'admin-key',
   routes: [metricsRoutes, runnerRoutes],
+  operations: operatorOperations,
 };

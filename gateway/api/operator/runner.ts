@@ -9,11 +9,11 @@ import * as fields from '../fields.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
 import { findModel } from '../use-model.ts';
 
-const killSchema = z.strictObject({ pid: z.int() });
+export const killSchema = z.strictObject({ pid: z.int() });
 
 const restartSchema = z.strictObject({ wait: z.boolean().default(false) });
 /** Of one of several models. */
-const restartOneSchema = restartSchema.extend({ model: z.string().optional() });
+export const restartOneSchema = restartSchema.extend({ model: z.string().optional() });
 
 /** A body is not needed. */
 async function bodyOf(c: Context, isOneOfSeveral: boolean): Promise<z.infer<typeof restartOneSchema>> {

@@ -30,6 +30,8 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     | undefined;
   /** Of the runner that had it last. */
   #numericsId: string | undefined;
+  /** A runner had it, and ended before it did. */
+  #wasLost = false;
   #isOpen = true;
 
   constructor(request: GenerateRequest, sink: TokenSink, events: OpenRequestEvents) {
@@ -100,6 +102,8 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
       this.#stream.continuedBy(client.numericsId);
     this.#numericsId = client.numericsId;
+    if (this.numEmitted > 0 && this.#wasLost) this.#stream.resumed();
+    this.#wasLost = false;
     if (this.#stream.isPaused) this.#sendFlow('pause');
   }
 
@@ -113,12 +117,17 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   /** The runner is dead; if it had this request, another one will get it. isSuspect: the request may be the cause. */
   onRunnerDied(isSuspect: boolean): void {
     if (this.#sent !== undefined && isSuspect) this.#state.countDeath();
-    this.#sent = undefined;
+    this.#lose();
   }
 
   /** The runner shall stop at it; another one will get it. */
   takeBack(): void {
     this.#sent?.client.cancel(this.#sent.requestId);
+    this.#lose();
+  }
+
+  #lose(): void {
+    this.#wasLost ||= this.#sent !== undefined;
     this.#sent = undefined;
   }
 

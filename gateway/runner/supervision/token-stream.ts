@@ -26,6 +26,7 @@ export class TokenStream {
   #promptLogprobs: TokenLogprobs[] | undefined;
   #first: FirstOutput | undefined;
   #continuedBy: string | undefined;
+  #isResumed = false;
   /** By the consumer. */
   #isHeld = false;
   /** The runner was asked to. */
@@ -50,6 +51,11 @@ export class TokenStream {
   /** What comes from now on is computed by this arithmetic, and what came before was not. */
   continuedBy(numericsId: string): void {
     this.#continuedBy = numericsId;
+  }
+
+  /** What comes from now on is another runner's. */
+  resumed(): void {
+    this.#isResumed = true;
   }
 
   push(output: Output): void {
@@ -123,7 +129,8 @@ export class TokenStream {
       logprobs === undefined &&
       finish === undefined &&
       this.#first === undefined &&
-      this.#continuedBy === undefined;
+      this.#continuedBy === undefined &&
+      !this.#isResumed;
     this.#sink.onTokens(
       isPlain ? { firstIndex, tokenIds } : this.#batch({ firstIndex, tokenIds }, logprobs, finish),
     );
@@ -140,11 +147,13 @@ export class TokenStream {
       ...(this.#first === undefined ? {} : { first: this.#first }),
       ...(this.#promptLogprobs === undefined ? {} : { promptLogprobs: this.#promptLogprobs }),
       ...(this.#continuedBy === undefined ? {} : { continuedBy: this.#continuedBy }),
+      ...(this.#isResumed ? { isResumed: true } : {}),
       ...(finish === undefined ? {} : { finish }),
     };
     this.#first = undefined;
     this.#promptLogprobs = undefined;
     this.#continuedBy = undefined;
+    this.#isResumed = false;
     return batch;
   }
 

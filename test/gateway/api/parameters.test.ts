@@ -39,6 +39,7 @@ const OBEYED_BY_GATEWAY = [
   'stream',
   'stream_options',
   'metrics',
+  'timings',
   'token_ids',
   'echo',
 ];

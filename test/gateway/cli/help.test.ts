@@ -31,7 +31,11 @@ test('the help of every command is as it was, and no command is without', async 
   assert.is(usage, golden('runnel'));
   const names = [...usage.matchAll(/^ {2}runnel (\S+)/gm)].map(([, name]) => name as string);
   assert.ok(names.length >= 5);
-  for (const name of names) assert.is(await helpOf(name), golden(name), name);
+  for (const name of names) {
+    const help = await helpOf(name);
+    assert.is(help, golden(name), name);
+    assert.match(help, new RegExp(`\\nExamples:\\n(  .+\\n)*  .*runnel ${name}\\b`), name);
+  }
 });
 
 test('the help tells nothing of this machine', async () => {

@@ -84,6 +84,42 @@ test('every route logs one line with its method, route, status and duration, and
   }
 });
 
+test('each route’s lines name the trace that the request is a part of, and a span of their own', async () => {
+  const { app, runner, lines } = setUp();
+  runner.script = [[EOS_ID]];
+  const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';
+  const headers = { traceparent, 'content-type': 'application/json' };
+  const spans = new Set<string>();
+  const asked: Record<string, object> = {
+    '/execute': { job_id: 'a', prompt: 'a', max_tokens: 4 },
+    '/v1/completions': { model: 'bytes', prompt: 'a' },
+    '/v1/messages': { model: 'bytes', max_tokens: 4, messages: [{ role: 'user', content: 'a' }] },
+    '/api/generate': { model: 'bytes', prompt: 'a' },
+    '/nowhere': {},
+  };
+  for (const [path, body] of Object.entries(asked)) {
+    lines.splice(0);
+    const response = await app.request(path, { method: 'POST', headers, body: JSON.stringify(body) });
+    await response.text();
+    const [first] = lines as unknown as Record<string, unknown>[];
+    for (const line of lines as unknown as Record<string, unknown>[]) {
+      const { trace_id, parent_span_id, span_id, sampled } = line;
+      assert.equal(
+        [trace_id, parent_span_id, sampled],
+        ['4bf92f3577b34da6a3ce929d0e0e4736', '00f067aa0ba902b7', true],
+        path,
+      );
+      assert.is(span_id, first?.span_id);
+    }
+    assert.match(String(first?.span_id), /^[0-9a-f]{16}$/);
+    spans.add(String(first?.span_id));
+  }
+  assert.is(spans.size, Object.keys(asked).length);
+  lines.splice(0);
+  await app.request('/health', { headers: { traceparent: '00-0-0-00' } });
+  assert.is('trace_id' in (lines[0] as object), false, 'a broken one is ignored');
+});
+
 test('refusals are logged as well: a job that never began, what is nowhere, what may not ask', async () => {
   const { app, post, requests } = setUp();
   await post('/execute', {});

@@ -83,15 +83,16 @@ test('first token, tokens in between and the whole request are timed', async () 
   const { inner, runner, metrics } = context;
   inner.script = [[1], [2, 3, 4]];
   context.clockMs = 1000;
-  const batches = batchesOf(runner, requestOf([1], 4));
+  const batches = batchesOf(runner, { ...requestOf([1], 4), api: 'openai' });
   context.clockMs = 1030;
   for await (const { finish } of batches) if (finish === undefined) context.clockMs += 60;
   const samples = await samplesOf(metrics);
-  assert.is(samples.get('runnel_time_to_first_token_seconds_count'), 1);
-  assert.is(samples.get('runnel_time_to_first_token_seconds_sum'), 0.03);
-  assert.is(samples.get('runnel_inter_token_latency_seconds_count'), 3);
-  assert.ok(Math.abs((samples.get('runnel_inter_token_latency_seconds_sum') ?? 0) - 0.06) < 1e-9);
-  assert.is(samples.get('runnel_e2e_request_latency_seconds_sum'), 0.09);
+  const of = (name: string) => samples.get(`runnel_${name}{api="openai"}`);
+  assert.is(of('time_to_first_token_seconds_count'), 1);
+  assert.is(of('time_to_first_token_seconds_sum'), 0.03);
+  assert.is(of('inter_token_latency_seconds_count'), 3);
+  assert.ok(Math.abs((of('inter_token_latency_seconds_sum') ?? 0) - 0.06) < 1e-9);
+  assert.is(of('e2e_request_latency_seconds_sum'), 0.09);
   assert.is(samples.get('worker_inference_duration_ms_sum'), 90);
   assert.is(samples.get('worker_tokens_generated_total'), 4);
 });
@@ -117,7 +118,8 @@ test('a request is timed by the clock of its runner, once', async () => {
   inner.script = [[1], [2, 3]];
   await collect(runner, requestOf([1, 2], 3));
   const samples = await samplesOf(metrics);
-  const of = (name: string) => [samples.get(`runnel_${name}_count`), samples.get(`runnel_${name}_sum`)];
+  const of = (name: string) =>
+    ['count', 'sum'].map((what) => samples.get(`runnel_${name}_${what}{api="none"}`));
   assert.equal(of('request_queue_time_seconds'), [1, 0.001]);
   assert.equal(of('request_prefill_time_seconds'), [1, 0.002]);
   assert.equal(of('runner_time_to_first_token_seconds'), [1, 0.003]);
@@ -186,6 +188,52 @@ test('requests of which none can be begun are counted as refused, each', async (
   inner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true });
   assert.throws(() => runner.assertCapacity([requestOf([1], 2), requestOf([1], 2)]));
   assert.is((await samplesOf(metrics)).get('worker_requests_total{outcome="queue_full"}'), 2);
+});
+
+test('the pause of a stream that another runner goes on with is timed, and no other', async () => {
+  const context = metered();
+  const { inner, metrics } = context;
+  inner.script = [[1]];
+  const meter = metrics.admitted(1, 'native');
+  meter.tokens(1);
+  context.clockMs += 50;
+  meter.tokens(1);
+  context.clockMs += 750;
+  meter.tokens(2, true);
+  meter.end('eos');
+  metrics.admitted(1, 'native').tokens(1, true);
+  const samples = await samplesOf(metrics);
+  assert.is(samples.get('runnel_resume_pause_seconds_count{api="native"}'), 1);
+  assert.is(samples.get('runnel_resume_pause_seconds_sum{api="native"}'), 0.75);
+});
+
+test('requests of each API are timed by its name, and each answer is counted by route and status', async () => {
+  const { inner, runner, metrics } = metered();
+  const { get, post } = testApp({ runner, metrics });
+  const messages = [{ role: 'user', content: 'a' }];
+  const asked: Record<string, readonly [path: string, body: object]> = {
+    native: ['/execute', { job_id: 'a', prompt: 'a' }],
+    openai: ['/v1/completions', { model: 'bytes', prompt: 'a' }],
+    anthropic: ['/v1/messages', { model: 'bytes', max_tokens: 3, messages }],
+    ollama: ['/api/generate', { model: 'bytes', prompt: 'a' }],
+  };
+  for (const [path, body] of Object.values(asked)) {
+    inner.script = [[65], [66], [EOS_ID]];
+    await (await post(path, body)).text();
+  }
+  await post('/v1/completions', {});
+  await get('/nowhere');
+  const text = await (await get('/metrics')).text();
+  const names = ['time_to_first_token', 'inter_token_latency', 'request_queue_time', 'e2e_request_latency'];
+  for (const api of Object.keys(asked)) {
+    for (const name of names)
+      assert.match(text, new RegExp(`^runnel_${name}_seconds_count{api="${api}"} [12]$`, 'm'));
+  }
+  const counted = (route: string, status: number) =>
+    text.includes(`runnel_http_requests_total{route="${route}",status="${status}"} 1\n`);
+  for (const [path] of Object.values(asked)) assert.ok(counted(path, 200), path);
+  assert.ok(counted('/v1/completions', 400));
+  assert.ok(counted('none', 404));
 });
 
 test('GET /metrics is Prometheus text, and holds no prompt', async () => {

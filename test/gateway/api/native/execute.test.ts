@@ -56,6 +56,7 @@ test('what the request asks for reaches the runner', async ({ runner, post }) =>
       minTokens: 3,
       stopIds: [EOS_ID, 5],
       cacheSalt: new Uint8Array(),
+      api: 'native',
       sampling: {
         temperature: 0.5,
         topP: 0.25,

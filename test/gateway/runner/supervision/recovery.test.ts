@@ -45,6 +45,19 @@ recovery(
   },
 );
 
+recovery('the first tokens of the next runner say that they are, once for each death', async () => {
+  await supervised(['--delay-ms', '5'], {}, async ({ supervisor, state, kill }) => {
+    await state('ready');
+    const resumed: boolean[] = [];
+    for await (const { isResumed } of batchesOf(supervisor, requestOf([1], 40))) {
+      resumed.push(isResumed ?? false);
+      if (resumed.length === 5) await kill();
+    }
+    assert.is(resumed.filter(Boolean).length, 1);
+    assert.not.ok(resumed.slice(0, 5).includes(true));
+  });
+});
+
 recovery('a paused stream is paused on the next runner, too', async () => {
   await withDirectory(async (directory) => {
     await supervised(['--echo-file', directory.path('echo')], {}, async ({ supervisor, state, kill }) => {

@@ -56,6 +56,19 @@ tokenStream('gives a token before its push returns to a consumer that has not pa
   assert.equal(news(), [{ firstIndex: 1, tokenIds: [1] }]);
 });
 
+tokenStream('says of the first tokens of another runner that they are, and of no others', () => {
+  const { stream, push, news } = streamOf();
+  push(1);
+  stream.resumed();
+  push(0);
+  push(2);
+  push(1);
+  assert.equal(
+    news().map((batch) => 'isResumed' in batch && batch.isResumed),
+    [false, true, false],
+  );
+});
+
 tokenStream('gives an end without a token', () => {
   const { push, news } = streamOf();
   push(0, 'max_tokens');

@@ -1,0 +1,58 @@
+import * as z from 'zod';
+import { json, type Operation } from '../../server/operation.ts';
+import { MSGPACK_TYPE } from '../msgpack.ts';
+import { DEADLINE_HEADER } from './deadline.ts';
+import { cancelSchema } from './execute.ts';
+import { executeFields } from './execute-request.ts';
+import { detokenizeSchema, tokenizeSchema } from './tokenize.ts';
+
+const executeBody = z
+  .strictObject(executeFields)
+  .meta({ oneOf: [{ required: ['prompt'] }, { required: ['prompt_ids'] }] });
+
+export const nativeOperations: readonly Operation[] = [
+  {
+    method: 'post',
+    path: '/execute',
+    summary: 'A prompt in, its continuation as events',
+    body: executeBody,
+    bodyTypes: [MSGPACK_TYPE],
+    headers: {
+      [DEADLINE_HEADER]: 'After it the answer is not wanted: Unix milliseconds, or ISO 8601 with a zone.',
+    },
+    answers: {
+      200: {
+        description: 'started, any number of token and metrics, then one of end and error.',
+        types: ['text/event-stream', MSGPACK_TYPE],
+      },
+    },
+  },
+  {
+    method: 'post',
+    path: '/cancel',
+    summary: 'Ends a job',
+    body: cancelSchema,
+    bodyTypes: [MSGPACK_TYPE],
+    answers: { 202: json('Whether the job runs, has ended, or never was.') },
+  },
+  {
+    method: 'post',
+    path: '/tokenize',
+    summary: 'Text to the ids of its tokens',
+    body: tokenizeSchema,
+    answers: { 200: json('tokens: ids, or with_pieces objects of id and piece.') },
+  },
+  {
+    method: 'post',
+    path: '/detokenize',
+    summary: 'Ids of tokens to text',
+    body: detokenizeSchema.meta({ required: ['tokens'] }),
+    answers: { 200: json('content: the text.') },
+  },
+  {
+    method: 'get',
+    path: '/openapi.json',
+    summary: 'This document',
+    answers: { 200: json('OpenAPI 3.1.') },
+  },
+];

@@ -1,0 +1,41 @@
+import * as z from 'zod';
+import { type Answer, json, type Operation } from '../../server/operation.ts';
+import { MISSING } from './missing.ts';
+import { showSchema } from './models.ts';
+import { chatFields, generateFields } from './requests.ts';
+
+const LINES: Answer = {
+  description:
+    'Lines of JSON, the last one with done true; or, with stream false, that one with the whole text.',
+  types: ['application/x-ndjson', 'application/json'],
+};
+
+export const ollamaOperations: readonly Operation[] = [
+  {
+    method: 'post',
+    path: '/api/chat',
+    summary: 'The next message of a conversation, by Ollama’s API',
+    body: z.strictObject(chatFields),
+    answers: { 200: LINES },
+  },
+  {
+    method: 'post',
+    path: '/api/generate',
+    summary: 'The answer to a prompt',
+    body: z.strictObject(generateFields),
+    answers: { 200: LINES },
+  },
+  { method: 'get', path: '/api/version', summary: 'The program', answers: { 200: json('version.') } },
+  { method: 'get', path: '/api/tags', summary: 'The models there are', answers: { 200: json('models.') } },
+  { method: 'get', path: '/api/ps', summary: 'Those that are loaded', answers: { 200: json('models.') } },
+  {
+    method: 'post',
+    path: '/api/show',
+    summary: 'One of the models',
+    body: showSchema.meta({ anyOf: [{ required: ['model'] }, { required: ['name'] }] }),
+    answers: { 200: json('details, model_info and capabilities.') },
+  },
+  ...MISSING.map(([method, path, sentence]): Operation => {
+    return { method: method === 'POST' ? 'post' : 'delete', path, summary: `501: ${sentence}`, answers: {} };
+  }),
+];

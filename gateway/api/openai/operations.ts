@@ -1,0 +1,33 @@
+import * as z from 'zod';
+import { json, jsonOrEvents, type Operation } from '../../server/operation.ts';
+import { chatFields } from './chat-request.ts';
+import { completionFields } from './completion-request.ts';
+
+export const openAiOperations: readonly Operation[] = [
+  {
+    method: 'post',
+    path: '/v1/chat/completions',
+    summary: 'The next message of a conversation',
+    body: z.strictObject(chatFields),
+    answers: { 200: jsonOrEvents('A chat.completion, or chunks and [DONE].') },
+  },
+  {
+    method: 'post',
+    path: '/v1/completions',
+    summary: 'The continuation of prompts',
+    body: z.strictObject(completionFields).meta({ required: ['model', 'prompt'] }),
+    answers: { 200: jsonOrEvents('A text_completion, or chunks and [DONE].') },
+  },
+  {
+    method: 'get',
+    path: '/v1/models',
+    summary: 'The models that are served',
+    answers: { 200: json('A list of models.') },
+  },
+  {
+    method: 'get',
+    path: '/v1/models/{name}',
+    summary: 'One of them',
+    answers: { 200: json('A model.') },
+  },
+];

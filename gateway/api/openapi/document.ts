@@ -1,0 +1,103 @@
+import type { Answer, Operation } from '../../server/operation.ts';
+import type { RouteGroup } from '../../server/route-group.ts';
+import { version } from '../../system/version.ts';
+import { jsonSchemaOf } from './json-schema.ts';
+
+/** OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html) of all routes, of which each group describes its own. */
+export function openApiDocument(groups: readonly RouteGroup[]): object {
+  const paths: Record<string, Record<string, object>> = {};
+  const described = groups.flatMap((group) => group.operations.map((operation) => ({ group, operation })));
+  for (const { group, operation } of described) {
+    paths[operation.path] = {
+      ...paths[operation.path],
+      [operation.method]: operationObject(operation, group),
+    };
+  }
+  return {
+    openapi: '3.1.1',
+    info: { title: 'Runnel', version: version(), license: LICENSE, description: DESCRIPTION },
+    tags: [...new Set(described.map(({ group }) => group.name))].map((name) => ({ name })),
+    paths,
+    components: {
+      schemas: Object.fromEntries(
+        described.map(({ group }) => [errorName(group), jsonSchemaOf(group.errorSchema)]),
+      ),
+      parameters: { correlationId: CORRELATION_ID, traceparent: TRACEPARENT },
+      securitySchemes: {
+        bearer: { type: 'http', scheme: 'bearer' },
+        apiKey: { type: 'apiKey', in: 'header', name: 'x-api-key' },
+      },
+    },
+  };
+}
+
+const LICENSE = { name: 'Apache-2.0', identifier: 'Apache-2.0' };
+
+const DESCRIPTION = [
+  'A member of a body that is null is as one that is not there, at every depth.',
+  'A schema here says what a body may have; rules across fields, and those that depend on the model, are not in it.',
+  'Keys are asked for only where the server was started with some.',
+].join(' ');
+
+const CORRELATION_ID = {
+  name: 'X-Correlation-Id',
+  in: 'header',
+  description: 'Is in the answer and in the log. One of another form is replaced.',
+  schema: { type: 'string', pattern: '^[A-Za-z0-9-]{1,64}$' },
+};
+
+const TRACEPARENT = {
+  name: 'traceparent',
+  in: 'header',
+  description: 'W3C Trace Context: named in the log. A broken one is ignored.',
+  schema: { type: 'string' },
+};
+
+function operationObject(operation: Operation, group: RouteGroup): object {
+  const { method, path, summary, body, headers = {}, answers } = operation;
+  const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+  }));
+  const ofHeaders = Object.entries(headers).map(([name, description]) => ({
+    ...{ name, in: 'header', description },
+    schema: { type: 'string' },
+  }));
+  const common = ['correlationId', 'traceparent'].map((name) => ({
+    $ref: `#/components/parameters/${name}`,
+  }));
+  return {
+    operationId: `${method}${path.replaceAll(/[^a-z0-9]+/g, '_')}`,
+    tags: [group.name],
+    summary,
+    ...(group.access === 'everybody' ? { security: [] } : { security: [{}, { bearer: [] }, { apiKey: [] }] }),
+    parameters: [...named, ...ofHeaders, ...common],
+    ...(body === undefined ? {} : { requestBody: requestBody(operation, jsonSchemaOf(body)) }),
+    responses: {
+      ...Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, response(answer)])),
+      default: {
+        description: 'An error, by its status.',
+        content: { 'application/json': { schema: { $ref: `#/components/schemas/${errorName(group)}` } } },
+      },
+    },
+  };
+}
+
+function requestBody({ isBodyOptional = false, bodyTypes = [] }: Operation, schema: object): object {
+  const types = ['application/json', ...bodyTypes];
+  return {
+    required: !isBodyOptional,
+    content: Object.fromEntries(types.map((type) => [type, { schema }])),
+  };
+}
+
+function response({ description, types }: Answer): object {
+  return { description, content: Object.fromEntries(types.map((type) => [type, {}])) };
+}
+
+/** Groups whose errors have one schema share its name. */
+function errorName({ errorSchema }: RouteGroup): string {
+  return errorSchema.meta()?.title ?? 'Error';
+}

@@ -1,0 +1,14 @@
+import { Hono } from 'hono';
+import type { RouteGroup } from '../../server/route-group.ts';
+import { openApiDocument } from './document.ts';
+
+/** GET /openapi.json: the same for the life of the server, and made when it is first asked for. */
+export function openApiRoutes(groups: readonly RouteGroup[]): Hono {
+  const app = new Hono();
+  let text: string | undefined;
+  app.get('/openapi.json', (c) => {
+    text ??= JSON.stringify(openApiDocument(groups));
+    return c.body(text, 200, { 'content-type': 'application/json' });
+  });
+  return app;
+}

@@ -1,0 +1,47 @@
+import { json, type Operation } from '../../server/operation.ts';
+import { killSchema, restartOneSchema } from './runner.ts';
+
+export const probeOperations: readonly Operation[] = [
+  {
+    method: 'get',
+    path: '/health',
+    summary: 'How the worker is',
+    answers: { 200: json('While the gateway lives.') },
+  },
+  {
+    method: 'get',
+    path: '/ready',
+    summary: 'Whether it takes work',
+    answers: { 200: json('It does. Otherwise it is a 503 with the reason.') },
+  },
+];
+
+export const operatorOperations: readonly Operation[] = [
+  {
+    method: 'get',
+    path: '/metrics',
+    summary: 'Numbers for Prometheus',
+    answers: { 200: { description: 'Prometheus’ text format.', types: ['text/plain'] } },
+  },
+  {
+    method: 'get',
+    path: '/runner/crashes',
+    summary: 'The last runners that died unasked',
+    answers: { 200: json('crashes, the newest first.') },
+  },
+  {
+    method: 'post',
+    path: '/runner/restart',
+    summary: 'A new runner in place of the old one',
+    body: restartOneSchema,
+    isBodyOptional: true,
+    answers: { 200: json('The new one takes work: with wait.'), 202: json('It is on its way.') },
+  },
+  {
+    method: 'post',
+    path: '/runner/kill',
+    summary: 'Ends the process of a runner by SIGKILL; there with --playground dev alone',
+    body: killSchema,
+    answers: { 200: json('It was killed.') },
+  },
+];

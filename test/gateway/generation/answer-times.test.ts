@@ -1,0 +1,89 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { AnswerTimes, type AnswerTimings } from '../../../gateway/generation/answer-times.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { readNativeAnswer } from '../../fixtures/native-stream.ts';
+
+const test = suite('timings of an answer');
+
+test('an answer says how long it waited, and how fast its tokens came', () => {
+  let nowMs = 1000;
+  const times = new AnswerTimes(() => nowMs, 7);
+  const first = { numCachedTokens: 4, queuedUs: 2500, prefillUs: 30_000 };
+  nowMs += 40;
+  times.onTokens({ firstIndex: 0, tokenIds: [1, 2], first });
+  nowMs += 20;
+  times.onTokens({ firstIndex: 2, tokenIds: [3] });
+  nowMs += 180;
+  times.onTokens({ firstIndex: 3, tokenIds: [4, 5, 6], isResumed: true });
+  nowMs += 5;
+  times.onTokens({ firstIndex: 6, tokenIds: [], finish: 'max_tokens' });
+  assert.equal(times.timings(6), {
+    queue_ms: 2.5,
+    prefill_ms: 30,
+    first_token_ms: 40,
+    between_tokens_ms: 50,
+    tokens_per_second: 20,
+    total_ms: 245,
+    resume_pause_ms: 180,
+    prompt_tokens: 7,
+    cached_tokens: 4,
+    completion_tokens: 6,
+  });
+});
+
+test('what there was not is null', () => {
+  const none = new AnswerTimes(() => 0, 1).timings(0);
+  const { queue_ms, prefill_ms, first_token_ms, between_tokens_ms, tokens_per_second } = none;
+  assert.equal(
+    [queue_ms, prefill_ms, first_token_ms, between_tokens_ms, tokens_per_second],
+    [null, null, null, null, null],
+  );
+  const one = new AnswerTimes(() => 0, 1);
+  one.onTokens({ firstIndex: 0, tokenIds: [1] });
+  assert.equal([one.timings(1).first_token_ms, one.timings(1).between_tokens_ms], [0, null]);
+});
+
+interface Choice {
+  readonly finish_reason: string | null;
+  readonly timings?: AnswerTimings;
+}
+
+test('answers of /execute and of OpenAI’s routes have timings, if asked and not else', async () => {
+  const { runner, post } = testApp();
+  const isRight = (timings: AnswerTimings | undefined, name: string): void => {
+    assert.is(timings?.completion_tokens, 3, name);
+    assert.is(timings?.queue_ms, 1, name);
+    assert.is(timings?.prefill_ms, 2, name);
+    assert.ok((timings?.total_ms ?? -1) >= 0, name);
+  };
+  const bodies: Record<string, object> = {
+    '/v1/completions': { model: 'bytes', prompt: 'Hi' },
+    '/v1/chat/completions': { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] },
+  };
+  runner.script = [[97], [98], [EOS_ID]];
+  for (const timings of [true, false]) {
+    const { last } = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'Hi', timings }));
+    if (timings) isRight(last.data.timings as AnswerTimings, '/execute');
+    else assert.not.ok('timings' in last.data);
+    for (const [path, body] of Object.entries(bodies)) {
+      const whole = (await (await post(path, { ...body, n: 2, timings })).json()) as { choices: Choice[] };
+      assert.is(whole.choices.length, 2);
+      for (const choice of whole.choices) {
+        if (timings) isRight(choice.timings, path);
+        else assert.not.ok('timings' in choice);
+      }
+      const text = await (await post(path, { ...body, stream: true, timings })).text();
+      const chunks = [...text.matchAll(/^data: (\{.*)$/gm)].map(
+        ([, data = '']) => JSON.parse(data) as typeof whole,
+      );
+      for (const { finish_reason, timings: told } of chunks.flatMap(({ choices }) => choices)) {
+        if (timings && finish_reason !== null) isRight(told, `${path}, streamed`);
+        else assert.is(told, undefined);
+      }
+    }
+  }
+});
+
+test.run();
