@@ -50,7 +50,8 @@ export function finishReasonOf({ reason, numCalls = 0 }: AnswerEnd): FinishReaso
   return reason === 'eos' && numCalls > 0 ? 'tool_calls' : FINISH_REASONS[reason];
 }
 
-class GrowingText implements ChoiceText {
+/** A text as it comes. */
+export class GrowingText implements ChoiceText {
   text = '';
   readonly calls: CallPiece[] = [];
   tokens: SentToken[] | undefined;
