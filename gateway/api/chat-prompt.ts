@@ -10,12 +10,13 @@ import {
 import { type ContextLimit, contextExceeded } from './prompt.ts';
 import { requireToolTemplate } from './tool-offer.ts';
 
-/** The ids of a conversation, ready for an answer; a 400 where the model's template does not make them. */
+/** The ids of a conversation, ready for an answer; a 400 on `field` where the model's template does not make them. */
 export async function renderChat(
   model: Model,
   limit: ContextLimit,
   messages: readonly ChatMessage[],
   tools: readonly ToolDefinition[] = [],
+  field = 'messages',
 ): Promise<number[]> {
   const hasCalls = messages.some(
     ({ toolCalls, answers }) => toolCalls !== undefined || answers !== undefined,
@@ -39,14 +40,14 @@ export async function renderChat(
         cause: error,
       });
     }
-    if (error instanceof PromptTooLongError) throw contextExceeded('messages', error.leastTokens, limit);
+    if (error instanceof PromptTooLongError) throw contextExceeded(field, error.leastTokens, limit);
     if (!(error instanceof ChatTemplateError)) throw error;
     const message = `The model's chat template refuses these messages: ${error.message}`;
     throw new ApiError({
       status: 400,
       code: 'chat_template_error',
       message,
-      param: 'messages',
+      param: field,
       cause: error,
     });
   }

@@ -2,26 +2,29 @@ import * as z from 'zod';
 import * as fields from './fields.ts';
 import { type InertFields, inert } from './inert.ts';
 
-/** A message's content: a string, or parts of the type text, which are read as one text. */
+/** A message's content: a string, or parts of text, which are read as one text. */
 
-const TEXT_ONLY = 'is not supported: models read text here, in parts of the type "text"';
-
-/** partInert: what a part may have besides. */
-export function textContent(partInert: InertFields) {
-  const textPart = z.strictObject({ type: z.literal('text'), text: z.string(), ...inert(partInert) });
+/** partInert: what a part may have besides; types: what kinds of parts are text. */
+export function textContent(
+  partInert: InertFields,
+  types: readonly [string, ...(readonly string[])] = ['text'],
+) {
+  const textPart = z.strictObject({ type: z.enum(types), text: z.string(), ...inert(partInert) });
+  const kinds = types.map((type) => JSON.stringify(type)).join(' or ');
+  const textOnly = `is not supported: models read text here, in parts of the type ${kinds}`;
   /** Parts of other kinds are refused for what they are, not for what they lack as a text. */
   const part = z
     .unknown()
     .superRefine((value, ctx) => {
       const type = memberOf(value, 'type');
-      if (typeof type === 'string' && type !== 'text')
-        fields.violated(ctx, { constraint: 'unsupported' }, TEXT_ONLY, ['type']);
+      if (typeof type === 'string' && !types.includes(type))
+        fields.violated(ctx, { constraint: 'unsupported' }, textOnly, ['type']);
     })
     .pipe(textPart);
   return z
     .preprocess(
-      (value) => (typeof value === 'string' ? [{ type: 'text', text: value }] : value),
-      z.array(part, 'must be a string or an array of {"type":"text","text":"…"} parts'),
+      (value) => (typeof value === 'string' ? [{ type: types[0], text: value }] : value),
+      z.array(part, `must be a string or an array of {"type":"${types[0]}","text":"…"} parts`),
     )
     .transform((parts) => parts.map(({ text }) => text).join(''))
     .meta({ type: ['string', 'array'] });

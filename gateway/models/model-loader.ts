@@ -10,12 +10,15 @@ import type { LoadQueue, MemoryNeed, OnDemandModel } from './on-demand-model.ts'
 /** How often it is looked which models nobody uses. */
 export const lookMs = 1000;
 
+/** For another one; because nobody used it; because a client asked for it. */
+export type UnloadReason = 'memory' | 'idle' | 'asked';
+
 export interface ModelLoaderOptions {
   /** Of all models together, on each kind of device; undefined: what is there before the first one is loaded. */
   readonly budgetBytes: number | undefined;
   /** How long a model stays that nobody asks for; 0: until its memory is needed. */
   readonly keepAliveMs: number;
-  readonly onUnload?: (model: OnDemandModel, reason: 'memory' | 'idle') => void;
+  readonly onUnload?: (model: OnDemandModel, reason: UnloadReason) => void;
   readonly clock?: Clock;
 }
 
@@ -54,6 +57,10 @@ export class ModelLoader implements LoadQueue {
 
   enqueue(model: OnDemandModel): void {
     void this.#enqueue(model);
+  }
+
+  dismiss(model: OnDemandModel): void {
+    this.#unload(model, true, 'asked');
   }
 
   onChange(): void {
@@ -101,7 +108,7 @@ export class ModelLoader implements LoadQueue {
     });
   }
 
-  #unload(model: OnDemandModel, isBusy: boolean, reason: 'memory' | 'idle'): void {
+  #unload(model: OnDemandModel, isBusy: boolean, reason: UnloadReason): void {
     const isBegun = isBusy ? model.drain() : model.unload();
     if (isBegun) this.#options.onUnload?.(model, reason);
   }

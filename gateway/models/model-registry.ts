@@ -74,6 +74,7 @@ export class ModelRegistry {
       get residency() {
         return model.residency;
       },
+      dismiss: () => model.dismiss(),
       want: () => model.want(),
       read: () => model.read(),
       release,

@@ -66,6 +66,8 @@ export interface OnDemandModelOptions {
 /** Who says when a model is loaded. */
 export interface LoadQueue {
   enqueue(model: OnDemandModel): void;
+  /** A client wants it unloaded. */
+  dismiss(model: OnDemandModel): void;
   /** Memory has been given back, or is about to be asked for in another way. */
   onChange(): void;
 }
@@ -169,6 +171,13 @@ export class OnDemandModel implements ServedModel, Runner {
     this.#phase = 'queued';
     this.gate.close();
     this.#queue.enqueue(this);
+  }
+
+  dismiss(): 'leaves' | 'loading' | 'stays' {
+    if (this.isPinned) return 'stays';
+    if (this.#phase === 'queued' || this.#phase === 'loading') return 'loading';
+    this.#queue.dismiss(this);
+    return 'leaves';
   }
 
   get #retryInMs(): number {

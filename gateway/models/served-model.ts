@@ -26,6 +26,11 @@ export interface ServedModel {
   /** Where requests wait until it takes them. */
   readonly gate: AdmissionGate;
   readonly residency: Residency;
+  /**
+   * Has it unloaded when its requests are done, if it is loaded. loading: it is on its way, and is left alone; stays: it is not on
+   * demand, or pinned.
+   */
+  dismiss(): 'leaves' | 'loading' | 'stays';
   /** Has it loaded, if it is not: who enters the gate then waits for that. */
   want(): void;
   /** Its tokenizer without its runner; undefined: it cannot be read, or only with its runner. */

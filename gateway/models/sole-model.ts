@@ -31,6 +31,7 @@ export function soleModel({
       const { loadProgress: progress, reason } = status;
       return { state: residencyOf(status), progress, reason };
     },
+    dismiss: () => 'stays',
     want: () => {},
     read: async () => model(),
   };

@@ -38,10 +38,10 @@ test('a path that is nowhere answers clients of both APIs, and says where OpenAI
     retriable: false,
     error: { message, type: 'not_found_error', param: null, code: 'not_found' },
   });
-  const inside = await post('/v1/responses', {});
+  const inside = await post('/v1/images', {});
   assert.equal(await inside.json(), {
     error: {
-      message: 'There is no POST /v1/responses here.',
+      message: 'There is no POST /v1/images here.',
       type: 'not_found_error',
       param: null,
       code: 'not_found',

@@ -56,6 +56,11 @@ export function loadedAnswer(answer: Pick<Answer, 'model' | 'now' | 'textAs'>): 
   return { ...line(answer, ''), done: true, done_reason: 'load' };
 }
 
+/** What is answered to who asks for a model to be unloaded: it is, or will be when its requests are done. */
+export function unloadedAnswer(answer: Pick<Answer, 'model' | 'now' | 'textAs'>): object {
+  return { ...line(answer, ''), done: true, done_reason: 'unload' };
+}
+
 /** A stream: a failure becomes a line with an error, which clients raise; a stream never just stops. */
 export class AnswerLines implements TextSink {
   readonly #answer: Answer;

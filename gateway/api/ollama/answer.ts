@@ -7,10 +7,10 @@ import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { ResponseStream } from '../../server/streams/response-stream.ts';
-import { type ContextLimit, tokensLeft } from '../prompt.ts';
-import { type UsableModel, useModel } from '../use-model.ts';
+import { type ContextLimit, notReady, tokensLeft } from '../prompt.ts';
+import { findModel, type UsableModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
-import { AnswerLines, loadedAnswer, wholeAnswer } from './answer-lines.ts';
+import { AnswerLines, loadedAnswer, unloadedAnswer, wholeAnswer } from './answer-lines.ts';
 import { servedName } from './model-name.ts';
 import { contextOf, type Options, samplingOf } from './options.ts';
 import { asksToUnload } from './requests.ts';
@@ -33,14 +33,29 @@ interface Job {
 
 /** The way of Ollama's generating routes, once their bodies are read: by the model that is named, whole or as a stream. */
 export async function answer(c: Context, deps: RouteDeps, asked: Asked, job: Job): Promise<Response> {
-  if (job.promptIds === undefined && asksToUnload(asked)) throw unloading();
+  const name = servedName(asked.model, deps.models.names);
+  const isLast = asksToUnload(asked);
+  if (job.promptIds === undefined && isLast) return c.json(unload(name, deps, { ...asked, ...job }));
   const timings = new Timings(deps.monotonicNow);
   // No line can say that the model is being loaded: a stream begins with its answer.
-  const wish = { name: servedName(asked.model, deps.models.names) };
-  return useModel(c, deps, wish, (usable) => {
+  const answered = await useModel(c, deps, { name }, (usable) => {
     timings.onModel();
     return answerBy(usable, timings, c, deps, asked, job);
   });
+  // An answer that has begun is finished first.
+  if (isLast && deps.models.isOnDemand) findModel(name, deps).dismiss();
+  return answered;
+}
+
+/** Has a model unloaded, and says so; a 400 where its operator keeps it. */
+function unload(name: string, deps: RouteDeps, asked: Pick<Asked, 'model'> & Pick<Job, 'textAs'>): object {
+  const model = findModel(name, deps);
+  const outcome = model.dismiss();
+  if (outcome === 'loading') throw notReady(model.runner.status());
+  if (outcome === 'leaves') return unloadedAnswer({ ...asked, now: deps.now });
+  const why = deps.models.isOnDemand ? 'it is pinned' : 'it is the only one of this server';
+  const message = `keep_alive is 0, which asks for the model to be unloaded, but ${why}.`;
+  throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
 }
 
 async function answerBy(
@@ -75,9 +90,4 @@ async function answerBy(
   }
   const stream = new ResponseStream(c, 'application/x-ndjson');
   return stream.respond(begin(new AnswerLines(answered, failureLog(deps.log, c), stream)));
-}
-
-function unloading(): ApiError {
-  const message = 'keep_alive is 0, which asks for the model to be unloaded; that is not done over HTTP.';
-  return new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
 }

@@ -14,7 +14,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
     // Of any media type: Ollama's own examples say none.
     const body = await readJsonText(c);
     const request = parseChatRequest(body);
-    tellIgnored(c, deps.log, ignoredByOllama(chatInert, body));
+    tellIgnored(c, deps.log, ignoredByOllama(chatInert, body, deps.models.isOnDemand));
     const { messages } = request;
     return answer(c, deps, request, {
       field: 'messages',

@@ -106,13 +106,17 @@ export function parseGenerateRequest(body: unknown): GenerateRequestBody {
   return fields.parseBody(generateSchema, body);
 }
 
-/** Names of what was sent and not looked at, each once. When models are unloaded, their operator says. */
-export function ignoredByOllama(table: InertFields, body: unknown): string[] {
+/**
+ * Names of what was sent and not looked at, each once. For how long models stay, their operator says; isUnloaded: whether one
+ * leaves when a client asks for it.
+ */
+export function ignoredByOllama(table: InertFields, body: unknown, isUnloaded: boolean): string[] {
   const inMessages = asList(memberOf(body, 'messages')).flatMap((each) =>
     ignoredIn(messageInert, asObject(each), 'messages.'),
   );
+  const isObeyed = isUnloaded && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
   return [
-    ...ignoredIn({ ...table, keep_alive: ANYTHING }, asObject(body)),
+    ...ignoredIn(isObeyed ? table : { ...table, keep_alive: ANYTHING }, asObject(body)),
     ...ignoredIn(optionsInert, asObject(memberOf(body, 'options')), 'options.'),
     ...new Set(inMessages),
   ];
@@ -121,6 +125,6 @@ export function ignoredByOllama(table: InertFields, body: unknown): string[] {
 const ZERO_DURATION = /^-?0+(\.0*)?[a-zµ]*$/;
 
 /** Whether a request asks for its model to be unloaded. */
-export function asksToUnload({ keep_alive }: Pick<ChatRequest, 'keep_alive'>): boolean {
+export function asksToUnload({ keep_alive }: { readonly keep_alive?: unknown }): boolean {
   return keep_alive === 0 || (typeof keep_alive === 'string' && ZERO_DURATION.test(keep_alive));
 }

@@ -21,6 +21,7 @@ interface CompletionJob {
   readonly runner: Runner;
   readonly idPrefix: string;
   readonly model: Model;
+  readonly numericsId: string;
   readonly shape: ChoiceFormat;
   readonly numPromptTokens: number;
   /** One for each choice, in the order of the choices. */
@@ -58,6 +59,7 @@ export async function answerCompletion(c: Context, deps: RouteDeps, job: Complet
     id: job.idPrefix + randomUUID(),
     created: Math.floor(deps.now() / 1000),
     model: request.model,
+    systemFingerprint: job.numericsId,
     numPromptTokens: job.numPromptTokens,
     numChoices: requests.length,
     numChoicesPerPrompt: request.n,

@@ -48,6 +48,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
         runner,
         idPrefix: 'chatcmpl-',
         model,
+        numericsId: info.numericsId,
         shape: chatFormat(model.tokenizer, callIds(randomUUID())),
         numPromptTokens: promptIds.length,
         requests,

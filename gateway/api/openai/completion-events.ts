@@ -110,8 +110,9 @@ export class CompletionEvents implements MergedSink {
   }
 
   #chunk(choices: object[], usageOrNull: object | null = null, more: object = {}): string {
-    const { id, created, model } = this.#completion;
-    const common = { id, object: this.#shape.chunkObject, created, model, choices, ...more };
+    const { id, created, model, systemFingerprint: system_fingerprint } = this.#completion;
+    const object = this.#shape.chunkObject;
+    const common = { id, object, created, model, system_fingerprint, choices, ...more };
     const counts = this.#options.includeUsage ? { usage: usageOrNull } : {};
     return dataEvent(JSON.stringify({ ...common, ...counts }));
   }

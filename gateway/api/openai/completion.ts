@@ -11,6 +11,8 @@ export interface Completion {
   /** Seconds since 1970. */
   readonly created: number;
   readonly model: string;
+  /** The numerics id of the runner that takes the request. */
+  readonly systemFingerprint: string;
   /** Of all prompts, each counted once however many choices it has. */
   readonly numPromptTokens: number;
   readonly numChoices: number;
@@ -50,7 +52,8 @@ export function finishReasonOf({ reason, numCalls = 0 }: AnswerEnd): FinishReaso
   return reason === 'eos' && numCalls > 0 ? 'tool_calls' : FINISH_REASONS[reason];
 }
 
-class GrowingText implements ChoiceText {
+/** A text as it comes. */
+export class GrowingText implements ChoiceText {
   text = '';
   readonly calls: CallPiece[] = [];
   tokens: SentToken[] | undefined;
@@ -102,10 +105,19 @@ export class WholeCompletion implements MergedSink {
       if (end === undefined) throw new Error('an answer ended without saying why');
       return { ...this.#shape.choice(index, text, finishReasonOf(end)), ...besideFinish(end) };
     });
-    const { id, created, model } = this.#completion;
+    const { id, created, model, systemFingerprint: system_fingerprint } = this.#completion;
     const continued = [...this.#ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
     const counts = { usage: usage(this.#completion, this.#ends) };
-    return { id, object: this.#shape.object, created, model, choices, ...counts, ...mark(continued) };
+    return {
+      id,
+      object: this.#shape.object,
+      created,
+      model,
+      system_fingerprint,
+      choices,
+      ...counts,
+      ...mark(continued),
+    };
   }
 }
 

@@ -54,6 +54,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
         runner,
         idPrefix: 'cmpl-',
         model,
+        numericsId: info.numericsId,
         shape: completionFormat(model.tokenizer),
         numPromptTokens: prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0),
         requests,

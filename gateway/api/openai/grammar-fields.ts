@@ -55,12 +55,18 @@ function schemaText(ctx: Context, name: string, value: unknown): string {
   return value;
 }
 
+/** The grammar of a JSON Schema. strict: nothing but what it names. */
+export function schemaGrammar(ctx: Context, name: string, schema: unknown, strict: boolean): Grammar {
+  return grammar(ctx, name, { kind: 'json_schema', source: schemaText(ctx, name, schema), strict });
+}
+
+/** Any JSON object. */
+export const JSON_OBJECT: Grammar = { kind: 'json_object', source: '', strict: false };
+
 function jsonField(name: string) {
   return z
     .unknown()
-    .transform((value, ctx) =>
-      grammar(ctx, name, { kind: 'json_schema', source: schemaText(ctx, name, value), strict: true }),
-    )
+    .transform((value, ctx) => schemaGrammar(ctx, name, value, true))
     .optional();
 }
 
@@ -117,16 +123,14 @@ const responseFormat = z
         'json_schema',
       ]);
     if (type === 'text') return undefined;
-    if (type === 'json_object') return grammar(ctx, name, { kind: 'json_object', source: '' });
+    if (type === 'json_object') return JSON_OBJECT;
     if (json_schema === undefined) {
       violated(ctx, { constraint: 'required' }, `${name} is required with the type json_schema`, [
         'json_schema',
       ]);
       return z.NEVER;
     }
-    const { schema, strict } = json_schema;
-    const source = schemaText(ctx, `${name}.schema`, schema);
-    return grammar(ctx, `${name}.schema`, { kind: 'json_schema', source, strict });
+    return schemaGrammar(ctx, `${name}.schema`, json_schema.schema, json_schema.strict);
   })
   .optional();
 

@@ -1,4 +1,7 @@
 import type { RouteGroup } from '../../server/route-group.ts';
+import { missingRoutes } from '../responses/missing.ts';
+import { responseOperations } from '../responses/operations.ts';
+import { responseRoutes } from '../responses/responses.ts';
 import { chatRoutes } from './chat-completions.ts';
 import { completionRoutes } from './completions.ts';
 import { openAiErrorBody, openAiErrorSchema, shouldRetry } from './errors.ts';
@@ -11,10 +14,10 @@ export const openAiGroup: RouteGroup = {
   name: 'openai',
   paths: ['/v1/*'],
   access: 'key',
-  generating: ['/v1/chat/completions', '/v1/completions'],
-  routes: [chatRoutes, completionRoutes, modelRoutes],
+  generating: ['/v1/chat/completions', '/v1/completions', '/v1/responses'],
+  routes: [chatRoutes, completionRoutes, responseRoutes, missingRoutes, modelRoutes],
   begin: requestId,
-  operations: openAiOperations,
+  operations: [...openAiOperations, ...responseOperations],
   errorSchema: openAiErrorSchema,
   errorAnswer: (c, error) => {
     c.header('x-should-retry', String(shouldRetry(error)));

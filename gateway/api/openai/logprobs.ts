@@ -9,19 +9,23 @@ type TokenBytes = Pick<Tokenizer, 'bytes'>;
 /** Stands for minus infinity, which JSON does not have, as in OpenAI's answers. */
 const LOWEST_LOGPROB = -9999;
 
-/** As chat completions have them. */
-export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object {
+/** As chat completions and responses have them: an entry for each token. */
+export function tokenLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object[] {
   const entry = (id: number, logprob: number) => {
     const bytes = tokenizer.bytes(id);
     return { token: tokenText(bytes).text, logprob: finite(logprob), bytes: [...bytes] };
   };
   // Only prompts that are echoed have a token without, and chats echo none.
   const scored = tokens.flatMap(({ id, logprobs }) => (logprobs === undefined ? [] : [{ id, logprobs }]));
-  const content = scored.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => ({
+  return scored.map(({ id, logprobs: { logprob, topIds, topLogprobs } }) => ({
     ...entry(id, logprob),
     top_logprobs: topIds.map((topId, rank) => entry(topId, topLogprobs[rank] as number)),
   }));
-  return { content, refusal: null };
+}
+
+/** As a choice of a chat completion has them. */
+export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object {
+  return { content: tokenLogprobs(tokenizer, tokens), refusal: null };
 }
 
 /**

@@ -21,8 +21,11 @@ export function modelRoutes(deps: RouteDeps): Hono {
   return app;
 }
 
-function modelObject(name: string, { created, isOnDemand, residency }: ServedModel): object {
-  const model = { id: name, object: 'model', created, owned_by: 'runnel' };
+function modelObject(name: string, { created, isOnDemand, residency, runner }: ServedModel): object {
+  const { info } = runner.status();
+  // By the name that vLLM has for it, and by that of hubs. Until a runner has been ready, nobody knows.
+  const context = info && { max_model_len: info.maxModelLen, context_length: info.maxModelLen };
+  const model = { id: name, object: 'model', created, owned_by: 'runnel', ...context };
   if (!isOnDemand) return model;
   const { state, progress, reason } = residency;
   return { ...model, status: { state, progress: progress ?? null, reason: reason ?? null } };

@@ -6,6 +6,7 @@ import { executeFields } from '../../../gateway/api/native/execute-request.ts';
 import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
 import { chatInert, completionInert } from '../../../gateway/api/openai/inert-fields.ts';
+import { responsesFields, responsesInert } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
@@ -42,6 +43,7 @@ const OBEYED_BY_GATEWAY = [
   'timings',
   'token_ids',
   'echo',
+  'metadata',
 ];
 /** What a field needs so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
@@ -60,6 +62,14 @@ interface Route {
   /** Those of the fields that nothing obeys. */
   readonly inert: InertFields;
   readonly base: Readonly<Record<string, unknown>>;
+  /** Besides NEEDS, or in its place. */
+  readonly needs?: Readonly<Record<string, object>>;
+  /** Besides CANDIDATES. */
+  readonly candidates?: readonly unknown[];
+}
+
+function bodyOf({ base, needs }: Route, name: string): object {
+  return { ...base, ...(needs?.[name] ?? NEEDS[name]) };
 }
 
 const ROUTES: readonly Route[] = [
@@ -75,6 +85,14 @@ const ROUTES: readonly Route[] = [
     fields: chatFields,
     inert: chatInert,
     base: { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }], seed: 7 },
+  },
+  {
+    path: '/v1/responses',
+    fields: responsesFields,
+    inert: responsesInert,
+    base: { model: 'bytes', input: 'Hi', seed: 7 },
+    candidates: [['message.output_text.logprobs'], { format: { type: 'json_object' } }, { colour: 'red' }],
+    needs: { top_logprobs: { include: ['message.output_text.logprobs'] } },
   },
 ];
 
@@ -98,7 +116,10 @@ async function ask(path: string, body: object): Promise<Outcome> {
     modelNames: ['bytes', 'other'],
   });
   const response = await post(path, body);
-  const answer = (await response.text()).replace(/cmpl-[0-9a-f-]{36}|"(decode_time_ms|created)":\d+/g, '');
+  const answer = (await response.text()).replace(
+    /(cmpl-|resp_|msg_)[0-9a-f-]{36}|"(decode_time_ms|created|created_at|completed_at)":\d+/g,
+    '',
+  );
   const frames = runner.requests.map((request) => {
     const generate = { requestId: 1, ...new GenerationState(request).toGenerate() };
     return Buffer.from(encodeToRunner({ type: 'generate', ...generate })).toString('hex');
@@ -109,7 +130,7 @@ async function ask(path: string, body: object): Promise<Outcome> {
 type Verdict = 'obeyed' | 'refused' | 'same as before' | 'ignored';
 
 async function verdictOf(route: Route, name: string, value: unknown, before: Outcome): Promise<Verdict> {
-  const outcome = await ask(route.path, { ...route.base, ...NEEDS[name], [name]: value });
+  const outcome = await ask(route.path, { ...bodyOf(route, name), [name]: value });
   if (outcome.status !== 200) {
     const what = `${route.path}: ${name} = ${JSON.stringify(value)}`;
     assert.ok(outcome.status === 400 || outcome.status === 404, `${what} gives ${outcome.status}`);
@@ -140,10 +161,10 @@ function jsonOf(parsed: unknown): string | undefined {
 for (const route of ROUTES) {
   test(`each field of ${route.path} is obeyed or refused by name`, async () => {
     for (const name of Object.keys(route.fields).filter((each) => !Object.hasOwn(route.inert, each))) {
-      const before = await ask(route.path, { ...route.base, ...NEEDS[name] });
+      const before = await ask(route.path, bodyOf(route, name));
       assert.is(before.status, 200, before.answer);
       const verdicts = new Map<Verdict, unknown[]>();
-      for (const value of CANDIDATES) {
+      for (const value of [...CANDIDATES, ...(route.candidates ?? [])]) {
         const verdict = await verdictOf(route, name, value, before);
         verdicts.set(verdict, [...(verdicts.get(verdict) ?? []), value]);
       }

@@ -43,9 +43,54 @@ test('a request loads the model that it names, which load_duration tells, and is
   assert.is(last?.load_duration, 3_000_000_000);
 });
 
-test('to be unloaded is refused, and loads none', async () => {
+test('keep_alive 0 without a prompt unloads a model that is loaded, and loads none', async () => {
   const { models, post } = severalApp();
-  assert.is((await post('/api/generate', { model: 'b', keep_alive: 0 })).status, 400);
+  const ask = async () => {
+    const response = await post('/api/generate', { model: 'b', keep_alive: 0 });
+    assert.is(response.status, 200);
+    const { done, done_reason } = (await response.json()) as { done: boolean; done_reason: string };
+    assert.equal([done, done_reason], [true, 'unload']);
+    await settled();
+  };
+  await ask();
+  assert.is(models.states, 'a unloaded, b unloaded');
+  await models.use('b');
+  assert.is(models.states, 'a unloaded, b loaded');
+  await ask();
+  assert.is(models.states, 'a unloaded, b unloaded');
+  assert.equal(models.unloaded, ['b: asked']);
+});
+
+test('keep_alive 0 of one that is being loaded is a 503, of one that is pinned a 400', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 }, { pinned: 'a' });
+  const { post } = testApp({ models: models.registry, clock: models.clock });
+  const asked = post('/api/generate', { model: 'b' });
+  await settled();
+  const loading = await post('/api/generate', { model: 'b', keep_alive: '0s' });
+  assert.is(loading.status, 503);
+  assert.match(await loading.text(), 'is being loaded');
+  const pinned = await post('/api/chat', { model: 'a', keep_alive: 0 });
+  assert.is(pinned.status, 400);
+  assert.match(await pinned.text(), 'it is pinned');
+  models.serviceOf('b').ready();
+  assert.is((await asked).status, 200);
+  assert.is(models.states, 'a unloaded, b loaded');
+});
+
+test('a model leaves behind the answer that keep_alive 0 came with, and no stream is cut', async () => {
+  const { models, post } = severalApp();
+  await models.use('b');
+  const service = models.serviceOf('b');
+  service.script = [[97], [98], [EOS_ID]];
+  service.numOpen = 1;
+  const response = await post('/api/generate', { model: 'b', prompt: 'Hi', keep_alive: 0 });
+  assert.is(response.headers.get('x-runnel-ignored'), null);
+  await settled();
+  assert.not.ok(service.isStopped);
+  assert.match(await response.text(), '"done_reason":"stop"');
+  service.numOpen = 0;
+  await settled();
+  assert.ok(service.isStopped);
   assert.is(models.states, 'a unloaded, b unloaded');
 });
 

@@ -31,6 +31,7 @@ test('a whole completion has content, finish_reason and usage', async ({ runner,
     object: 'chat.completion',
     created: 1_800_000_000,
     model: 'bytes',
+    system_fingerprint: 'scripted',
     choices: [
       {
         index: 0,

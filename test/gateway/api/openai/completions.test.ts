@@ -41,6 +41,7 @@ test('a whole completion has text, finish_reason and usage', async ({ runner, co
     object: 'text_completion',
     created: 1_800_000_000,
     model: 'bytes',
+    system_fingerprint: 'scripted',
     choices: [{ index: 0, text: 'Hello', logprobs: null, finish_reason: 'stop' }],
     usage: {
       prompt_tokens: 2,

@@ -15,6 +15,9 @@ import {
   streamOptionsInert,
   toolCallInert,
 } from '../../../../gateway/api/openai/inert-fields.ts';
+import { itemInert, partInert as itemPartInert } from '../../../../gateway/api/responses/input-items.ts';
+import { responsesFields } from '../../../../gateway/api/responses/request.ts';
+import { textInert } from '../../../../gateway/api/responses/text-format.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
@@ -74,9 +77,18 @@ function membersOf(file: string, name: string): string[] {
 test('each field of the openai package’s own types is known: obeyed, or in these tables', () => {
   const chat = 'chat/completions/completions.d.ts';
   const messageFields = { role: 1, content: 1, tool_calls: 1, tool_call_id: 1, ...messageInert };
+  const responses = 'responses/responses.d.ts';
+  const item = { type: true, role: true, content: true, ...itemInert };
+  const textOfItem = { type: true, text: true, ...itemPartInert };
   const cases: [string, string, Readonly<Record<string, unknown>>][] = [
     [chat, 'ChatCompletionCreateParamsBase', chatFields],
     ['completions.d.ts', 'CompletionCreateParamsBase', completionFields],
+    [responses, 'ResponseCreateParamsBase', responsesFields],
+    [responses, 'ResponseTextConfig', { format: true, ...textInert }],
+    [responses, 'EasyInputMessage', item],
+    [responses, 'ResponseOutputMessage', item],
+    [responses, 'ResponseInputText', textOfItem],
+    [responses, 'ResponseOutputText', textOfItem],
     [chat, 'ChatCompletionStreamOptions', { include_usage: true, ...streamOptionsInert }],
     [chat, 'ChatCompletionContentPartText', { type: true, text: true, ...partInert }],
     ...[
@@ -277,6 +289,7 @@ test('no refusal speaks the language of a library', async () => {
   const routes: [string, Readonly<Record<string, z.ZodType>>, object][] = [
     ['/v1/chat/completions', chatFields, { model: 'bytes', messages: [user] }],
     ['/v1/completions', completionFields, { model: 'bytes', prompt: 'Hi' }],
+    ['/v1/responses', responsesFields, { model: 'bytes', input: 'Hi' }],
   ];
   const { runner, post } = testApp();
   for (const [path, fields, base] of routes) {

@@ -30,6 +30,29 @@ test('without other names it has its file’s', async () => {
   assert.is((answer as { model: string }).model, 'bytes');
 });
 
+test('it is listed with the context that it is served with, once that is known', async () => {
+  const { runner, get } = namedApp([]);
+  const contextOf = async () => {
+    const [model] = ((await (await get('/v1/models')).json()) as { data: Record<string, unknown>[] }).data;
+    return [model?.max_model_len, model?.context_length];
+  };
+  assert.equal(await contextOf(), [512, 512]);
+  runner.current = { ...runner.current, state: 'starting', info: undefined };
+  assert.equal(await contextOf(), [undefined, undefined]);
+});
+
+test('each answer and each chunk says by which arithmetic it was made', async () => {
+  for (const [path, body] of ROUTES) {
+    const { post } = namedApp([]);
+    const whole = (await (await post(path, { ...body, model: 'bytes' })).json()) as Record<string, unknown>;
+    assert.is(whole.system_fingerprint, 'scripted');
+    const streamed = await (await post(path, { ...body, model: 'bytes', stream: true })).text();
+    const chunks = streamed.split('\n\n').filter((chunk) => chunk.startsWith('data: {'));
+    assert.ok(chunks.length > 1);
+    for (const chunk of chunks) assert.match(chunk, '"system_fingerprint":"scripted"');
+  }
+});
+
 test('each of its names is listed and answered to, and the answer has the one that was asked for', async () => {
   const names = ['org/small-model', 'gpt-4o-mini'];
   const { get, post } = namedApp(names);

@@ -1,0 +1,35 @@
+import type { ApiError } from '../../errors/api-error.ts';
+import { namedEvent } from '../../server/streams/sse.ts';
+import type { EventOutlet } from '../openai/completion-events.ts';
+import { openAiErrorBody } from '../openai/errors.ts';
+
+/** Writes the events of one response, numbered from 0. */
+export class EventWriter {
+  readonly #outlet: EventOutlet;
+  #sequenceNumber = 0;
+
+  constructor(outlet: EventOutlet) {
+    this.#outlet = outlet;
+  }
+
+  /** members: what the event has besides, as JSON, without the brackets around it. */
+  write(type: string, members: string): void {
+    this.#outlet.write(numberedEvent(type, members, this.#sequenceNumber++));
+  }
+
+  end(): void {
+    this.#outlet.end();
+  }
+}
+
+function numberedEvent(type: string, members: string, sequenceNumber: number): string {
+  return namedEvent(type, `{"type":"${type}",${members},"sequence_number":${sequenceNumber}}`);
+}
+
+/** The only event of a stream that failed before its response was there. By its member `error` SDKs know it. */
+export function errorEvent(apiError: ApiError): string {
+  const { error } = openAiErrorBody(apiError);
+  const { code, message, param } = error;
+  const members = JSON.stringify({ code, message, param, error }).slice(1, -1);
+  return numberedEvent('error', members, 0);
+}

@@ -1,0 +1,112 @@
+import * as z from 'zod';
+import type { ChatMessage } from '../../prompt/chat-template.ts';
+import * as fields from '../fields.ts';
+import { ANYTHING, EITHER, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
+import { MAX_TOKENS, refuseIgnored } from '../openai/shared-fields.ts';
+import { asObject } from '../text-content.ts';
+import { ignoredInItems, inputItems } from './input-items.ts';
+import { textField, verbatimSchema } from './text-format.ts';
+
+/** The body of POST /v1/responses: each field obeyed, refused by name, or one that changes nothing. */
+
+const MAX_TOP_LOGPROBS = 20;
+const MAX_METADATA = 16;
+const MAX_METADATA_KEY = 64;
+const MAX_METADATA_VALUE = 512;
+
+const LOGPROBS = 'message.output_text.logprobs';
+/** All but the first are of items that no answer here has. */
+const INCLUDABLE = [
+  LOGPROBS,
+  'code_interpreter_call.outputs',
+  'computer_call_output.output.image_url',
+  'file_search_call.results',
+  'message.input_image.image_url',
+  'reasoning.encrypted_content',
+  'web_search_call.action.sources',
+  'web_search_call.results',
+] as const;
+
+export const responsesInert = {
+  background: NO,
+  context_management: NO_ITEMS,
+  conversation: NOTHING,
+  max_tool_calls: ANYTHING,
+  moderation: NOTHING,
+  parallel_tool_calls: EITHER,
+  previous_response_id: NOTHING,
+  prompt: NOTHING,
+  prompt_cache_key: ANYTHING,
+  prompt_cache_options: ANYTHING,
+  prompt_cache_retention: ANYTHING,
+  reasoning: [{}, { effort: 'none' }],
+  safety_identifier: ANYTHING,
+  service_tier: ['auto', 'default'],
+  store: NO,
+  stream_options: [{}, { include_obfuscation: false }],
+  tool_choice: ['none', 'auto'],
+  tools: NO_ITEMS,
+  truncation: ['disabled'],
+  user: ANYTHING,
+} as const satisfies InertFields;
+
+/** Comes back with the answer. Its texts may be private and are not repeated in an error. */
+const metadata = z.record(z.string(), z.string()).superRefine((pairs, ctx) => {
+  const entries = Object.entries(pairs);
+  if (entries.length > MAX_METADATA) {
+    const rule = { constraint: `max_count(${MAX_METADATA})`, value: String(entries.length) };
+    fields.violated(ctx, rule, `metadata must have at most ${MAX_METADATA} members (got ${entries.length})`);
+  }
+  const isTooLong = ([name, value]: [string, string]) =>
+    [...name].length > MAX_METADATA_KEY || [...value].length > MAX_METADATA_VALUE;
+  if (!entries.some(isTooLong)) return;
+  const sentence = `metadata must have names of at most ${MAX_METADATA_KEY} characters and values of at most ${MAX_METADATA_VALUE}`;
+  fields.violated(ctx, { constraint: `max_length(${MAX_METADATA_VALUE})` }, sentence);
+});
+
+/** The fields of POST /v1/responses. */
+export const responsesFields = {
+  model: fields.nonEmpty('model'),
+  input: inputItems,
+  instructions: z.string().optional(),
+  max_output_tokens: fields.integer('max_output_tokens', 1, MAX_TOKENS).optional(),
+  temperature: fields.float('temperature', 0, 2).default(1),
+  top_p: fields.float('top_p', 0, 1).default(1),
+  text: textField,
+  include: z
+    .array(z.enum(INCLUDABLE))
+    .transform((names) => ({ logprobs: names.includes(LOGPROBS) }))
+    .default({ logprobs: false }),
+  top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
+  metadata: metadata.default({}),
+  stream: z.boolean().default(false),
+  /** Not OpenAI's, which has it for chats alone. */
+  seed: fields.seed('seed').optional(),
+  ...inert(responsesInert),
+};
+
+const schema = z.strictObject(responsesFields).superRefine(({ include, top_logprobs }, ctx) => {
+  const isIgnored = !include.logprobs && top_logprobs > 0;
+  refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
+});
+
+export type ResponsesRequest = z.output<typeof schema>;
+
+/** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
+export function parseResponsesRequest(body: unknown): ResponsesRequest {
+  return fields.parseBody(schema, body, [verbatimSchema]);
+}
+
+/** The conversation as templates see it. */
+export function messagesOf({
+  instructions,
+  input,
+}: Pick<ResponsesRequest, 'instructions' | 'input'>): ChatMessage[] {
+  return instructions === undefined ? input : [{ role: 'system', content: instructions }, ...input];
+}
+
+/** Names of what was sent and not looked at, each once. */
+export function ignoredByResponses(body: unknown): string[] {
+  const { input } = asObject(body) as { input?: unknown };
+  return [...ignoredIn(responsesInert, asObject(body)), ...ignoredInItems(input)];
+}

@@ -1,0 +1,85 @@
+import { Hono } from 'hono';
+import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import { type GenerateRequest, neutralSampling } from '../../runner/runner.ts';
+import { cacheSalt } from '../../server/guard/caller.ts';
+import { failureLog } from '../../server/request-log.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
+import { eventStream } from '../../server/streams/sse.ts';
+import { renderChat } from '../chat-prompt.ts';
+import { tellIgnored } from '../inert.ts';
+import { JSON_TYPE, readJson } from '../json.ts';
+import { structureBy } from '../openai/grammar-fields.ts';
+import { tokensLeft } from '../prompt.ts';
+import { randomSeed } from '../token-ids.ts';
+import { type UsableModel, useModel } from '../use-model.ts';
+import { whileWanted } from '../whole-text.ts';
+import { errorEvent } from './event-writer.ts';
+import { ignoredByResponses, messagesOf, parseResponsesRequest, type ResponsesRequest } from './request.ts';
+import { ResponseObject } from './response.ts';
+import { ResponseEvents } from './response-events.ts';
+import { WholeResponse } from './whole-response.ts';
+
+/** OpenAI's responses, whole and streamed. Nothing of one is kept. */
+export function responseRoutes(deps: RouteDeps): Hono {
+  const app = new Hono();
+
+  app.post('/v1/responses', async (c) => {
+    const body = await readJson(c);
+    const request = parseResponsesRequest(body);
+    tellIgnored(c, deps.log, ignoredByResponses(body));
+    const wish = { name: request.model, ...(request.stream ? { failureEvent: errorEvent } : {}) };
+    return useModel(c, deps, wish, async (usable) => {
+      const { tokenizer } = usable.model;
+      const generate = await generateRequest(request, usable, cacheSalt(c));
+      const options = { tokenizer, stop: [], minTokens: 0 };
+      const runner = endingAtTimeLimit(usable.runner);
+      const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
+      const response = new ResponseObject({
+        request,
+        tokenizer,
+        numPromptTokens: generate.promptIds.length,
+        now: deps.now,
+      });
+      if (!request.stream) {
+        const whole = new WholeResponse();
+        const ending = await whileWanted(c.req.raw.signal, begin(whole), whole);
+        return c.body(response.ended(ending), 200, { 'content-type': JSON_TYPE });
+      }
+      const stream = eventStream(c);
+      const onError = failureLog(deps.log, c);
+      return stream.respond(begin(new ResponseEvents(response, { tokenizer, onError }, stream)));
+    });
+  });
+
+  return app;
+}
+
+/** What is asked of the runner; a 400 where the model cannot do it. */
+async function generateRequest(
+  request: ResponsesRequest,
+  { model, info }: UsableModel,
+  salt: GenerateRequest['cacheSalt'],
+): Promise<GenerateRequest> {
+  const { grammar } = request.text;
+  const structure =
+    grammar === undefined ? {} : await structureBy('text.format', grammar, model, model.stopIds);
+  const promptIds = await renderChat(model, info, messagesOf(request), [], 'input');
+  const left = tokensLeft(promptIds, info, 'input');
+  return {
+    promptIds,
+    modelIdentity: info.modelIdentity,
+    maxTokens: Math.min(request.max_output_tokens ?? left, left),
+    minTokens: 0,
+    stopIds: model.stopIds,
+    sampling: {
+      ...neutralSampling,
+      temperature: request.temperature,
+      topP: request.top_p,
+      seed: request.seed ?? randomSeed(),
+    },
+    cacheSalt: salt,
+    ...structure,
+    ...(request.include.logprobs ? { topLogprobs: request.top_logprobs } : {}),
+  };
+}

@@ -1,0 +1,29 @@
+import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
+import { choiceText, GrowingText } from '../openai/completion.ts';
+import type { Gathering } from '../whole-text.ts';
+import type { Ending } from './response.ts';
+
+/** An answer with its log-probabilities, when all of it has come. */
+export class WholeResponse implements TextSink, Gathering<Ending> {
+  /** Rejects with what ended the generation. */
+  readonly answer: Promise<Ending>;
+  readonly #text = new GrowingText();
+  #resolve: (ending: Ending) => void = () => {};
+  #reject: (error: unknown) => void = () => {};
+
+  constructor() {
+    this.answer = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  onPart(part: AnswerPart): void {
+    this.#text.append(choiceText(part));
+    if (part.end !== undefined) this.#resolve({ text: this.#text, end: part.end });
+  }
+
+  onError(error: unknown): void {
+    this.#reject(error);
+  }
+}

@@ -1,0 +1,95 @@
+import { createOpenAI } from '@ai-sdk/openai';
+import {
+  APICallError,
+  generateObject,
+  generateText,
+  type LanguageModel,
+  type ModelMessage,
+  streamText,
+} from 'ai';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import * as z from 'zod';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+
+/** Vercel's AI SDK, whose models of OpenAI use /v1/responses unless they are told otherwise. */
+
+const test = suite('the AI SDK');
+
+let gateway: Gateway;
+let model: LanguageModel;
+
+test.before(async () => {
+  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2'])).ready();
+  model = createOpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none' })('smollm2');
+});
+test.after(async () => {
+  await gateway.stop();
+});
+
+const prompt = 'What is the capital of France?';
+const limits = { temperature: 0, maxOutputTokens: 24, maxRetries: 0 };
+
+test('generates a text, whole and streamed alike', async () => {
+  const whole = await generateText({ model, prompt, system: 'You are a helpful assistant.', ...limits });
+  assert.match(whole.text, 'Paris');
+  assert.equal(whole.warnings, []);
+  const streamed = streamText({ model, prompt, system: 'You are a helpful assistant.', ...limits });
+  let text = '';
+  for await (const delta of streamed.textStream) text += delta;
+  assert.is(text, whole.text);
+  assert.is(await streamed.finishReason, whole.finishReason);
+  const { inputTokens, outputTokens } = await streamed.usage;
+  assert.equal([inputTokens, outputTokens], [whole.usage.inputTokens, whole.usage.outputTokens]);
+  const cut = await generateText({ model, prompt, ...limits, maxOutputTokens: 2 });
+  assert.is(cut.finishReason, 'length');
+});
+
+test('generates an object of a schema', async () => {
+  const schema = z.object({ name: z.string(), isCapital: z.boolean() });
+  const { object } = await generateObject({ model, prompt, schema, ...limits, maxOutputTokens: 60 });
+  assert.equal(schema.parse(object), object);
+});
+
+test('goes on with a conversation that it keeps itself', async () => {
+  const first = await generateText({ model, prompt, ...limits });
+  const messages: ModelMessage[] = [
+    { role: 'user', content: prompt },
+    ...first.response.messages,
+    { role: 'user', content: 'Say the name of that city again.' },
+  ];
+  const providerOptions = { openai: { store: false } };
+  const { text } = await generateText({ model, messages, providerOptions, ...limits });
+  assert.match(text, 'Paris');
+  // Without that it sends the id of an answer in place of the answer.
+  const refused = await raised(generateText({ model, messages, ...limits }));
+  assert.ok(APICallError.isInstance(refused));
+  assert.is(refused.statusCode, 400);
+  assert.match(refused.message, 'send the item itself');
+});
+
+test('ends the work of a stream that it aborts', async () => {
+  const controller = new AbortController();
+  const { textStream } = streamText({
+    model,
+    prompt,
+    temperature: 1,
+    maxOutputTokens: 1500,
+    abortSignal: controller.signal,
+    onError: () => {},
+  });
+  for await (const delta of textStream) if (delta !== '') controller.abort();
+  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+});
+
+async function raised(promise: Promise<unknown>): Promise<unknown> {
+  try {
+    await promise;
+  } catch (error) {
+    return error;
+  }
+  return assert.unreachable('it should have failed');
+}
+
+test.run();

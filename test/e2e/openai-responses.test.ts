@@ -1,0 +1,169 @@
+import OpenAI, {
+  type APIError,
+  APIUserAbortError,
+  BadRequestError,
+  InternalServerError,
+  NotFoundError,
+} from 'openai';
+import { zodTextFormat } from 'openai/helpers/zod';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import * as z from 'zod';
+import { GenerationError } from '../../gateway/runner/runner.ts';
+import { testApp } from '../fixtures/app.ts';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+
+const test = suite('the official openai client’s responses');
+
+let gateway: Gateway;
+let client: OpenAI;
+
+test.before(async () => {
+  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--served-model-name', 'smollm2'])).ready();
+  client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
+});
+test.after(async () => {
+  await gateway.stop();
+});
+
+const request = {
+  model: 'smollm2',
+  input: 'What is the capital of France?',
+  temperature: 0,
+  max_output_tokens: 24,
+};
+
+test('gets a response, whole and streamed alike', async () => {
+  const whole = await client.responses.create({ ...request, instructions: 'You are a helpful assistant.' });
+  assert.match(whole.output_text, 'Paris');
+  assert.equal([whole.error, whole.instructions], [null, 'You are a helpful assistant.']);
+  const usage = whole.usage;
+  assert.ok(usage && usage.total_tokens === usage.input_tokens + usage.output_tokens);
+
+  let text = '';
+  let last: OpenAI.Responses.ResponseStreamEvent | undefined;
+  for await (const event of await client.responses.create({
+    ...request,
+    instructions: 'You are a helpful assistant.',
+    stream: true,
+  })) {
+    if (event.type === 'response.output_text.delta') text += event.delta;
+    last = event;
+  }
+  assert.is(text, whole.output_text);
+  assert.is(last?.type, `response.${whole.status}`);
+
+  const stream = client.responses.stream({ ...request, instructions: 'You are a helpful assistant.' });
+  const final = await stream.finalResponse();
+  assert.is(final.output_text, text);
+  assert.is(final.usage?.output_tokens, usage.output_tokens);
+});
+
+test('goes on with a conversation by its output items', async () => {
+  const first = await client.responses.create(request);
+  const { output_text, status } = await client.responses.create({
+    ...request,
+    input: [
+      { role: 'user', content: request.input },
+      ...(first.output as OpenAI.Responses.ResponseOutputMessage[]),
+      { role: 'user', content: [{ type: 'input_text', text: 'Say the name of that city again.' }] },
+    ],
+    store: false,
+    truncation: 'disabled',
+    metadata: { of: 'a test' },
+  });
+  assert.match(output_text, 'Paris');
+  assert.ok(status === 'completed' || status === 'incomplete');
+});
+
+const City = z.object({ name: z.string(), isCapital: z.boolean() });
+
+test('parses an answer of a form that it gives', async () => {
+  const text = { format: zodTextFormat(City, 'city') };
+  const asked = { ...request, max_output_tokens: 60, text };
+  const whole = await client.responses.parse(asked);
+  assert.is(whole.status, 'completed');
+  assert.equal(City.parse(whole.output_parsed), whole.output_parsed);
+  const streamed = await client.responses.stream(asked).finalResponse();
+  assert.equal(streamed.output_parsed, whole.output_parsed);
+});
+
+test('gets log-probabilities', async () => {
+  const asked = {
+    ...request,
+    max_output_tokens: 6,
+    include: ['message.output_text.logprobs' as const],
+    top_logprobs: 2,
+  };
+  const { output, output_text } = await client.responses.create(asked);
+  const [message] = output;
+  const [part] = message?.type === 'message' ? message.content : [];
+  const logprobs = part?.type === 'output_text' ? (part.logprobs ?? []) : [];
+  assert.is(Buffer.from(logprobs.flatMap(({ bytes }) => bytes)).toString(), output_text);
+  assert.ok(logprobs.every(({ logprob, top_logprobs }) => logprob <= 0 && top_logprobs.length === 2));
+});
+
+test('has the same text from a runner that is killed within a stream', async () => {
+  const long = { ...request, input: 'Tell me a story about a fox.', max_output_tokens: 120 };
+  const expected = (await client.responses.create(long)).output_text;
+  assert.ok(expected.length > 100);
+  const stream = client.responses.stream(long);
+  let numDeltas = 0;
+  let killed: Promise<void> | undefined;
+  stream.on('response.output_text.delta', () => {
+    if (++numDeltas === 10) killed = killRunner();
+  });
+  const { output_text } = await stream.finalResponse();
+  assert.ok(killed, 'the stream was long enough to be killed in');
+  await killed;
+  assert.is(output_text, expected);
+  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'the next runner');
+  assert.is(runner.restarts, 1);
+});
+
+async function killRunner(): Promise<void> {
+  const { runner } = await gateway.health();
+  assert.ok(runner.pid !== null);
+  process.kill(runner.pid, 'SIGKILL');
+}
+
+test('raises errors it can parse', async () => {
+  const hot = await raised(client.responses.create({ ...request, temperature: 9 }));
+  assert.instance(hot, BadRequestError);
+  assert.equal([(hot as APIError).param, (hot as APIError).code], ['temperature', 'invalid_request']);
+  assert.instance(await raised(client.responses.create({ ...request, model: 'gpt-x' })), NotFoundError);
+  const kept = await raised(client.responses.create({ ...request, previous_response_id: 'resp_1' }));
+  assert.match(String(kept), 'previous_response_id is not supported');
+  const fetched = await raised(client.responses.retrieve('resp_1'));
+  assert.instance(fetched, InternalServerError);
+  assert.is((fetched as APIError).status, 501);
+  assert.match(String(fetched), 'not stored');
+});
+
+test('ends the work of a stream that it aborts', async () => {
+  const stream = client.responses.stream({ ...request, max_output_tokens: 1500, temperature: 1 });
+  stream.once('response.output_text.delta', () => stream.abort());
+  assert.instance(await raised(stream.finalResponse()), APIUserAbortError);
+  await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
+});
+
+test('is told by the last event of a stream that it failed', async () => {
+  const { app, runner } = testApp();
+  runner.script = [[97], new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: true })];
+  const fetch = async (url: string | URL | Request, init?: RequestInit) => app.request(url, init);
+  const scripted = new OpenAI({ baseURL: 'http://localhost/v1', apiKey: 'none', maxRetries: 0, fetch });
+  const final = await scripted.responses.stream({ model: 'bytes', input: 'Hi' }).finalResponse();
+  assert.equal([final.status, final.error?.message, final.output_text], ['failed', 'It broke.', 'a']);
+});
+
+async function raised(promise: Promise<unknown>): Promise<unknown> {
+  try {
+    await promise;
+  } catch (error) {
+    return error;
+  }
+  return assert.unreachable('it should have failed');
+}
+
+test.run();
