@@ -52,7 +52,14 @@ async function check([name, ...command]: readonly [string, ...string[]]): Promis
 }
 
 async function ctest(name: string, build: string, ...chosen: string[]): Promise<void> {
-  const options = ['-j', String(NUM_PROCESSORS), '--output-on-failure', '--timeout', String(FILE_TIMEOUT_MS / 1000), ...chosen];
+  const options = [
+    '-j',
+    String(NUM_PROCESSORS),
+    '--output-on-failure',
+    '--timeout',
+    String(FILE_TIMEOUT_MS / 1000),
+    ...chosen,
+  ];
   const finished = await run(['ctest', '--test-dir', build, ...options], {}, GATE_TIMEOUT_MS);
   tally.add(name, outcomeOfCtest(finished), finished);
   for (const skipped of skippedByCtest(finished)) console.log(indented(`skipped: ${skipped}`));
