@@ -4,6 +4,7 @@ import * as assert from 'uvu/assert';
 import { UnknownModelError } from '../../../gateway/models/model-registry.ts';
 import { failedLoadRetryMs } from '../../../gateway/models/on-demand-model.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import { byteModel } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { ScriptedModels, settled } from '../../fixtures/scripted-service.ts';
 
@@ -186,6 +187,34 @@ test('counters go on over the loads of a model', async () => {
   await models.use('b');
   const { restarts, counters, info } = models.of('a').model.status();
   assert.equal([restarts, counters.numFinished, info], [2, 5, undefined]);
+});
+
+test('a tokenizer is read once for all who ask, and none outlives the end', async () => {
+  const models = new ScriptedModels({ a: 60 });
+  let numOpen = 0;
+  let numRead = 0;
+  const scripted = models.of('a');
+  scripted.readTokenizer = async () => {
+    await settled();
+    numRead += 1;
+    numOpen += 1;
+    const close = (): void => {
+      numOpen -= 1;
+    };
+    return { ...byteModel, chatTemplate: undefined, tokenizer: { ...byteModel.tokenizer, close } };
+  };
+  const { model } = scripted;
+  const [one, other] = await Promise.all([model.read(), model.read()]);
+  assert.ok(one !== undefined && one === other);
+  await models.pass(1);
+  await models.loader.stop(0);
+  assert.equal([numRead, numOpen], [1, 0]);
+  const late = new ScriptedModels({ a: 60 });
+  late.of('a').readTokenizer = scripted.readTokenizer;
+  const reading = late.of('a').model.read();
+  await late.loader.stop(0);
+  assert.is(await reading, undefined);
+  assert.equal([numRead, numOpen], [2, 0]);
 });
 
 test('the end of all of them lets who waits in, to be refused, and leaves no timer', async () => {
