@@ -76,6 +76,26 @@ test('no stream is cut: one that is in use leaves when its requests are done, an
   assert.equal(models.unloaded, ['a: memory', 'b: memory']);
 });
 
+test('a large one that waits is not passed by small ones that fit in what leaves for it', async () => {
+  const models = new ScriptedModels({ a: 40, b: 40, large: 100 });
+  await models.use('a');
+  models.serviceOf('a').numOpen = 1;
+  await models.use('b');
+  const large = models.acquire('large');
+  await models.pass(10);
+  const again = models.acquire('b');
+  await models.pass(1000);
+  assert.is(models.of('b').services.length, 1, 'it fits, and would have to leave at once');
+  models.serviceOf('a').numOpen = 0;
+  await models.pass(10);
+  models.serviceOf('large').ready();
+  (await large).release();
+  await models.pass(10);
+  models.serviceOf('b').ready();
+  (await again).release();
+  assert.is(models.states, 'a unloaded, b loaded, large unloaded');
+});
+
 test('one that is being prepared is in use, too', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
