@@ -45,6 +45,7 @@ export function sideBySide(sanitized: string): readonly Gate[] {
     // With the one that `make test` does not fetch.
     testFile('test/gateway/prompt/model-templates.test.ts', {}, { prompts: 380 }),
     testFile('test/gateway/runner/supervision/simulation.test.ts', { SEEDS: 5000 }, { seeds: 5000 }),
+    testFile('test/gateway/models/simulation.test.ts', { SEEDS: 1000 }, { seeds: 1000 }),
     testFile('test/gateway/tokenizer/vocabularies.test.ts', {}, { vocabularies: 10 }),
     testFile('test/gateway/tokenizer/llama-vocabularies.test.ts', {}, { cases: 600 }),
     testFile('test/e2e/poison.test.ts', { ROUNDS: 100 }, { rounds: 100 }),

@@ -9,7 +9,7 @@ import {
   type TokenSink,
 } from '../runner/runner.ts';
 import { Alarms } from '../system/alarms.ts';
-import { systemClock } from '../system/clock.ts';
+import { type Clock, systemClock } from '../system/clock.ts';
 
 /**
  * A runner whose answers have a last moment: the request's deadline or the server's limit, whichever comes first. What
@@ -19,13 +19,16 @@ export class TimeLimitedRunner implements Runner {
   readonly #runner: Runner;
   readonly #limitMs: number;
   readonly #now: () => number;
-  readonly #deadlines = new Alarms<LimitedGeneration>(systemClock, (generation) => generation.onTimeUp());
+  readonly #clock: Clock;
+  readonly #deadlines: Alarms<LimitedGeneration>;
 
   /** now: milliseconds since 1970, as the deadlines are. */
-  constructor(runner: Runner, limitMs: number, now: () => number) {
+  constructor(runner: Runner, limitMs: number, now: () => number, clock: Clock = systemClock) {
     this.#runner = runner;
     this.#limitMs = limitMs;
     this.#now = now;
+    this.#clock = clock;
+    this.#deadlines = new Alarms(clock, (generation) => generation.onTimeUp());
   }
 
   status(): RunnerStatus {
@@ -48,7 +51,8 @@ export class TimeLimitedRunner implements Runner {
         : `The answer was not finished within ${this.#limitMs / 1000} s, the server's limit.`;
     if (deadlineLeftMs <= 0) throw timeout(message);
     const generation = new LimitedGeneration(sink, message, this.#deadlines);
-    generation.start(this.#runner.generate(request, generation), Math.min(deadlineLeftMs, this.#limitMs));
+    const untilMs = this.#clock.now() + Math.min(deadlineLeftMs, this.#limitMs);
+    generation.start(this.#runner.generate(request, generation), untilMs);
     return generation;
   }
 }
@@ -69,9 +73,10 @@ class LimitedGeneration implements TokenSink, GenerationHandle {
     this.#deadlines = deadlines;
   }
 
-  start(handle: GenerationHandle, leftMs: number): void {
+  /** untilMs: by the clock. */
+  start(handle: GenerationHandle, untilMs: number): void {
     this.#handle = handle;
-    this.#deadlines.set(this, systemClock.now() + leftMs);
+    this.#deadlines.set(this, untilMs);
   }
 
   onTimeUp(): void {

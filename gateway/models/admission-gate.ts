@@ -4,6 +4,7 @@
  */
 import { cancelled, GenerationError } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
+import { type Clock, systemClock } from '../system/clock.ts';
 
 export interface AdmissionGateOptions {
   /** Requests that wait at a time; more are refused. */
@@ -14,6 +15,7 @@ export interface AdmissionGateOptions {
   readonly now: () => number;
   /** Hears of each request that did not get in. */
   readonly onRefused: (error: GenerationError) => void;
+  readonly clock?: Clock;
 }
 
 /** Who waits at the gate. */
@@ -26,6 +28,7 @@ export interface Waiter {
 
 export class AdmissionGate {
   readonly #options: AdmissionGateOptions;
+  readonly #clock: Clock;
   /** What lets each of those who wait in, in the order they came. */
   readonly #waiting = new Set<() => void>();
   #isClosed = false;
@@ -34,6 +37,7 @@ export class AdmissionGate {
 
   constructor(options: AdmissionGateOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
   }
 
   get isClosed(): boolean {
@@ -54,7 +58,7 @@ export class AdmissionGate {
     const { now, maxWaitMs } = this.#options;
     // Told from now on by a clock that nobody sets.
     const leftMs = deadlineMs - now();
-    const untilMs = performance.now() + Math.min(leftMs, maxWaitMs);
+    const untilMs = this.#clock.now() + Math.min(leftMs, maxWaitMs);
     try {
       // It may have been closed again before this one had its turn.
       while (this.#isClosed) await this.#wait(untilMs, leftMs <= maxWaitMs, signal);
@@ -95,7 +99,7 @@ export class AdmissionGate {
     }
     return new Promise((resolve, reject) => {
       const leaveQueue = (): void => {
-        clearTimeout(timer);
+        timer.cancel();
         signal.removeEventListener('abort', onGone);
         this.#waiting.delete(letIn);
       };
@@ -114,7 +118,7 @@ export class AdmissionGate {
           : `The other model, or the other runner, did not take over within ${maxWaitMs / 1000} s, the server's limit.`;
         giveUp(new GenerationError('TIMEOUT', message, { retriable: true }));
       };
-      const timer = setTimeout(onTimeUp, Math.max(0, untilMs - performance.now()));
+      const timer = this.#clock.after(Math.max(0, untilMs - this.#clock.now()), onTimeUp);
       this.#waiting.add(letIn);
       if (signal.aborted) onGone();
       else signal.addEventListener('abort', onGone, { once: true });

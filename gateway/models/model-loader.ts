@@ -65,7 +65,14 @@ export class ModelLoader implements LoadQueue {
 
   onChange(): void {
     if (this.#isStopped) return;
-    for (const queued of [...this.#queued]) this.#place(queued);
+    const earlier: MemoryNeed[] = [];
+    for (const queued of [...this.#queued]) {
+      this.#place(
+        queued,
+        earlier.filter(({ kind }) => kind === queued.need.kind),
+      );
+      if (this.#queued.includes(queued)) earlier.push(queued.need);
+    }
   }
 
   /** Ends all of them. */
@@ -87,8 +94,8 @@ export class ModelLoader implements LoadQueue {
     this.onChange();
   }
 
-  /** Loads it if it fits; else what has to leave for it begins to. */
-  #place(queued: Queued): void {
+  /** Loads it if it fits, beside those that wait there since before too; else what has to leave for it begins to. */
+  #place(queued: Queued, earlier: readonly MemoryNeed[]): void {
     const { model, need } = queued;
     const residents = this.#residents().filter(({ kind }) => kind === need.kind);
     const room = roomFor({ name: model.name, bytes: need.bytes }, this.#budgetOf(need), residents);
@@ -96,6 +103,10 @@ export class ModelLoader implements LoadQueue {
       for (const { model: other, isBusy } of room) this.#unload(other, isBusy, 'memory');
       return;
     }
+    const staying = [...residents.filter(({ isLeaving }) => !isLeaving), ...earlier];
+    const promisedBytes = staying.reduce((sum, { bytes }) => sum + bytes, need.bytes);
+    // What leaves makes room for those: without this, small ones that come and go would keep a large one out for ever.
+    if (earlier.length > 0 && typeof room !== 'string' && promisedBytes > this.#budgetOf(need)) return;
     this.#queued = this.#queued.filter((each) => each !== queued);
     if (typeof room === 'string') model.fail(room);
     else model.load(need);

@@ -22,7 +22,7 @@ import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
 import type { AdmissionGate } from './admission-gate.ts';
 import { type Model, modelIdOf } from './model.ts';
-import { ModelSlot } from './model-slot.ts';
+import { type ModelFiles, ModelSlot } from './model-slot.ts';
 import { agreeOn, differenceOf } from './same-model.ts';
 
 export interface ModelServiceOptions extends Omit<RunnerPoolOptions, keyof RunnerSpec> {
@@ -31,6 +31,8 @@ export interface ModelServiceOptions extends Omit<RunnerPoolOptions, keyof Runne
   readonly drainMs: number;
   /** Called for every runner that becomes ready. */
   readonly onServed?: (info: RunnerInfo, model: Model) => void;
+  /** Those on the disk when left out. */
+  readonly files?: ModelFiles;
 }
 
 /** What is to be served. Only runners of the same slot can go on with each other's streams. */
@@ -75,7 +77,7 @@ export class ModelService implements Runner {
 
   constructor(modelPath: string, launch: RunnerLauncher, options: ModelServiceOptions) {
     this.#options = options;
-    this.#slot = new ModelSlot(modelPath);
+    this.#slot = new ModelSlot(modelPath, options.files);
     this.#launch = launch;
     this.#supervisor = new RunnerPool({ ...options, ...this.#specOf({ slot: this.#slot, launch }) });
   }
@@ -189,7 +191,7 @@ export class ModelService implements Runner {
   async #slotOf(path: string): Promise<ModelSlot> {
     for (const slot of [this.#change?.target.slot, this.#slot])
       if (await slot?.holds(path)) return slot as ModelSlot;
-    const slot = new ModelSlot(path);
+    const slot = new ModelSlot(path, this.#options.files);
     await slot.refresh();
     return slot;
   }
@@ -217,12 +219,12 @@ export class ModelService implements Runner {
     const drainingStopped = new Promise<void>((resolve) => (stopDraining = resolve));
     const change: Change = { phase: 'draining', target, replaced: undefined, stopDraining };
     const before = this.#slot;
-    const { gate, drainMs } = this.#options;
+    const { gate, drainMs, clock = systemClock } = this.#options;
     this.#change = change;
     gate.close();
     this.#logChange('info', 'draining', change, before, this.#numOpen());
     const drained = this.whenIdle();
-    await settlesWithin(Promise.race([drained, drainingStopped]), drainMs, systemClock);
+    await settlesWithin(Promise.race([drained, drainingStopped]), drainMs, clock);
     if (change.replaced === undefined) this.#load(change, before);
     const failure = await lastOf(change);
     this.#end(change);

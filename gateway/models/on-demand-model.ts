@@ -95,6 +95,7 @@ export class OnDemandModel implements ServedModel, Runner {
   #unloaded: Promise<void> = Promise.resolve();
   /** Read for its tokenizer alone. */
   #read: Model | undefined;
+  #reading: Promise<void> | undefined;
 
   constructor(options: OnDemandModelOptions, queue: LoadQueue) {
     this.#options = options;
@@ -192,13 +193,20 @@ export class OnDemandModel implements ServedModel, Runner {
     this.#lastUsedMs = this.#clock.now();
     const loaded = this.model ?? this.#read;
     if (loaded !== undefined || this.#phase === 'stopped') return loaded;
+    // Those who ask at once have it read once.
+    this.#reading ??= this.#readTokenizer().finally(() => (this.#reading = undefined));
+    await this.#reading;
+    return this.model ?? this.#read;
+  }
+
+  async #readTokenizer(): Promise<void> {
     try {
       this.#read = await this.#options.readTokenizer();
+      if (this.#phase === 'stopped') this.#forgetTokenizer();
     } catch (error) {
       // It cannot be loaded either.
       if (this.#phase === 'unloaded') this.#refuse(error instanceof Error ? error.message : String(error));
     }
-    return this.#read;
   }
 
   /** Once it has been looked at: one with requests has been used just now, and a tokenizer that was read alone may go. */

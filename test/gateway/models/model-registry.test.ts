@@ -4,6 +4,7 @@ import * as assert from 'uvu/assert';
 import { UnknownModelError } from '../../../gateway/models/model-registry.ts';
 import { failedLoadRetryMs } from '../../../gateway/models/on-demand-model.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import { byteModel } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { ScriptedModels, settled } from '../../fixtures/scripted-service.ts';
 
@@ -73,6 +74,26 @@ test('no stream is cut: one that is in use leaves when its requests are done, an
   models.serviceOf('a').ready();
   (await again).release();
   assert.equal(models.unloaded, ['a: memory', 'b: memory']);
+});
+
+test('a large one that waits is not passed by small ones that fit in what leaves for it', async () => {
+  const models = new ScriptedModels({ a: 40, b: 40, large: 100 });
+  await models.use('a');
+  models.serviceOf('a').numOpen = 1;
+  await models.use('b');
+  const large = models.acquire('large');
+  await models.pass(10);
+  const again = models.acquire('b');
+  await models.pass(1000);
+  assert.is(models.of('b').services.length, 1, 'it fits, and would have to leave at once');
+  models.serviceOf('a').numOpen = 0;
+  await models.pass(10);
+  models.serviceOf('large').ready();
+  (await large).release();
+  await models.pass(10);
+  models.serviceOf('b').ready();
+  (await again).release();
+  assert.is(models.states, 'a unloaded, b loaded, large unloaded');
 });
 
 test('one that is being prepared is in use, too', async () => {
@@ -186,6 +207,34 @@ test('counters go on over the loads of a model', async () => {
   await models.use('b');
   const { restarts, counters, info } = models.of('a').model.status();
   assert.equal([restarts, counters.numFinished, info], [2, 5, undefined]);
+});
+
+test('a tokenizer is read once for all who ask, and none outlives the end', async () => {
+  const models = new ScriptedModels({ a: 60 });
+  let numOpen = 0;
+  let numRead = 0;
+  const scripted = models.of('a');
+  scripted.readTokenizer = async () => {
+    await settled();
+    numRead += 1;
+    numOpen += 1;
+    const close = (): void => {
+      numOpen -= 1;
+    };
+    return { ...byteModel, chatTemplate: undefined, tokenizer: { ...byteModel.tokenizer, close } };
+  };
+  const { model } = scripted;
+  const [one, other] = await Promise.all([model.read(), model.read()]);
+  assert.ok(one !== undefined && one === other);
+  await models.pass(1);
+  await models.loader.stop(0);
+  assert.equal([numRead, numOpen], [1, 0]);
+  const late = new ScriptedModels({ a: 60 });
+  late.of('a').readTokenizer = scripted.readTokenizer;
+  const reading = late.of('a').model.read();
+  await late.loader.stop(0);
+  assert.is(await reading, undefined);
+  assert.equal([numRead, numOpen], [2, 0]);
 });
 
 test('the end of all of them lets who waits in, to be refused, and leaves no timer', async () => {
