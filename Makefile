@@ -1,4 +1,4 @@
-# The front door. Two commands do everything on a fresh Debian machine with Node 20, g++, make and pip:
+# The front door. Two commands do everything on a fresh Debian machine with Node 20, 22 or 24, g++, make and pip:
 #   make run     builds, fetches the default model and serves it on 127.0.0.1:8080
 #   make test    builds and runs every test; ends with "N passed, N failed, N skipped"
 # A second run of either takes seconds: each step is skipped when what it makes is newer than what it is made from.

@@ -54,11 +54,21 @@ export function doctorCommand(args: string[]): Promise<number> {
   });
 }
 
-function textOf({ serves, processor, memory, cpu_runner, cuda_runner, cuda, advice }: Diagnosis): string {
+function textOf({
+  serves,
+  node,
+  processor,
+  memory,
+  cpu_runner,
+  cuda_runner,
+  cuda,
+  advice,
+}: Diagnosis): string {
   const { model, num_processors, has_fast_path } = processor;
   const path = { true: ', x86-64-v3', false: ', without x86-64-v3: the portable path, slow', null: '' };
   const row = (name: string, text: string): string => `${name.padEnd(13)}${text}`;
   return [
+    row('node', `${node.version}, ${node.is_supported ? 'a supported line' : 'not a supported line'}`),
     row('processor', `${model ?? 'unknown'}, ${num_processors} to use${path[`${has_fast_path}`]}`),
     row('memory', `${gigabytes(memory.total_bytes)}, ${gigabytes(memory.free_bytes)} free`),
     row('cpu-runner', cpu_runner.fault ?? `${cpu_runner.version} (${cpu_runner.file})`),

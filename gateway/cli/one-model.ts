@@ -21,7 +21,7 @@ export function serveOne(config: Config, events: ServingEvents): Serving {
   const { path, names } = theModelOf(config);
   const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.refused(code.toLowerCase())));
   const launchOf = (settings: Config): RunnerLauncher =>
-    chooseLauncher(settings, { log: toLog, moveBack: (cuda) => service.relaunch(cuda) });
+    chooseLauncher(settings, { log: toLog, moveBack: (cuda) => service.switchBackend(cuda) });
   const service: ModelService = new ModelService(path, launchOf(config), {
     ...serviceOptions(config),
     gate,

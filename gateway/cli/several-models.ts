@@ -150,9 +150,9 @@ export function serveSeveral(config: Config, events: ServingEvents): Serving {
 function launchOf(
   settings: Config,
   { log }: Pick<ServingEvents, 'log'>,
-  service: () => Pick<ModelService, 'relaunch'> | undefined,
+  service: () => Pick<ModelService, 'switchBackend'> | undefined,
 ): RunnerLauncher {
-  const moveBack = (cuda: RunnerLauncher): boolean => service()?.relaunch(cuda) ?? false;
+  const moveBack = (cuda: RunnerLauncher): boolean => service()?.switchBackend(cuda) ?? false;
   return chooseLauncher(settings, { log: runnerLog(log), moveBack });
 }
 

@@ -118,7 +118,7 @@ export class ModelService implements Runner {
    * Serves the same model by this launch, when what is open has been finished, or after the time that it is given: then it goes
    * on there. False if something else is about to be served.
    */
-  relaunch(launch: RunnerLauncher): boolean {
+  switchBackend(launch: RunnerLauncher): boolean {
     if (this.#isStopping || this.#change !== undefined) return false;
     this.#changed = this.#takeOver({ slot: this.#slot, launch });
     return true;

@@ -34,7 +34,7 @@ export interface MemoryNeed {
 /** What serves a model as long as it is loaded. */
 export type LoadedService = Pick<
   ModelService,
-  'model' | 'start' | 'stop' | 'whenIdle' | 'change' | 'relaunch'
+  'model' | 'start' | 'stop' | 'whenIdle' | 'change' | 'switchBackend'
 > &
   Runner;
 

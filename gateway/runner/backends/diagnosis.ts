@@ -1,6 +1,7 @@
 /** What this machine can compute with, and what it lacks. */
 import { readFileSync } from 'node:fs';
 import { availableParallelism, freemem, totalmem } from 'node:os';
+import { type NodeFacts, nodeFacts, nodeFault } from '../../system/node-lines.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { programOutput } from '../../system/program-output.ts';
 import { DeviceInquiry, type DeviceReport, notRunnable, usableDevice } from './devices.ts';
@@ -17,6 +18,8 @@ export interface DiagnosisOptions {
   readonly gpuDevice: number;
   /** Where /proc is, where it is not the machine's own. */
   readonly root?: string;
+  /** Of Node, where it is not the one that runs. */
+  readonly nodeVersion?: string;
 }
 
 export interface BinaryFacts {
@@ -29,6 +32,8 @@ export interface BinaryFacts {
 export interface Diagnosis {
   /** What `runnel serve` would compute on; null: nothing. */
   readonly serves: 'cpu' | 'cuda' | null;
+  /** What runs the gateway. */
+  readonly node: NodeFacts;
   readonly processor: {
     readonly model: string | null;
     readonly num_processors: number;
@@ -45,7 +50,7 @@ export interface Diagnosis {
 }
 
 export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
-  const { backend, root = '', gpuDevice } = options;
+  const { backend, root = '', gpuDevice, nodeVersion = process.version } = options;
   const [cpuRunner, cudaRunner] = await Promise.all([
     binaryFacts(options.runner, 'make binaries'),
     binaryFacts(options.cudaRunner, 'make cuda-runner'),
@@ -60,7 +65,9 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
   const hasDriver =
     contentOf(`${root}/proc/driver/nvidia/version`) !== undefined ||
     (typeof devices !== 'string' && devices.driver !== null);
-  const advice: string[] = [];
+  const node = nodeFacts(nodeVersion);
+  const nodeAdvice = nodeFault(node);
+  const advice: string[] = nodeAdvice === undefined ? [] : [nodeAdvice];
   if (backend !== 'cuda' && cpuRunner.fault !== null) advice.push(cpuRunner.fault);
   if (backend !== 'cpu' && typeof device === 'string') {
     if (backend === 'cuda' || cudaRunner.fault === null || hasDriver) advice.push(device);
@@ -75,6 +82,7 @@ export async function diagnose(options: DiagnosisOptions): Promise<Diagnosis> {
     );
   return {
     serves: canCuda ? 'cuda' : canCpu ? 'cpu' : null,
+    node,
     processor: processorFacts(root),
     memory: { total_bytes: totalmem(), free_bytes: freemem() },
     cpu_runner: cpuRunner,

@@ -1,8 +1,10 @@
+import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { doctorCommand } from '../../../gateway/cli/doctor.ts';
 import type { DeviceReport } from '../../../gateway/runner/backends/devices.ts';
 import { type Diagnosis, diagnose } from '../../../gateway/runner/backends/diagnosis.ts';
+import { NODE_LINES, nodeFacts } from '../../../gateway/system/node-lines.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
 import { deviceReport, script } from '../../fixtures/stand-in-runners.ts';
 import { type Directory, withDirectory } from '../../fixtures/supervised.ts';
@@ -28,7 +30,7 @@ test('a machine with a device: what it is, and that it serves', async () => {
   await withDirectory(async (directory) => {
     const { exitCode, stdout } = await doctor(directory, deviceReport());
     assert.is(exitCode, 0);
-    const lines = stdout.trimEnd().split('\n').slice(2);
+    const lines = stdout.trimEnd().split('\n').slice(3);
     assert.equal(lines.slice(0, 5), [
       `cpu-runner   0.1.0 (${directory.path('cpu-runner')})`,
       `cuda-runner  0.1.0 (${directory.path('cuda-runner')})`,
@@ -100,6 +102,37 @@ test('the processor is as the kernel tells of it', async () => {
     directory.write('proc/cpuinfo', cpuinfo('fpu avx'));
     assert.is((await facts()).has_fast_path, false);
   });
+});
+
+test('Node is of a supported line, or the lines that are supported are named', async () => {
+  await withDirectory(async (directory) => {
+    const none = directory.path('none');
+    const files = { runner: none, cudaRunner: none };
+    const of = (nodeVersion: string) => diagnose({ ...files, backend: 'cpu', gpuDevice: 0, nodeVersion });
+    for (const version of ['v20.0.0', 'v22.23.3', 'v24.21.0']) {
+      const { node, advice } = await of(version);
+      assert.equal(node, { version, is_supported: true });
+      assert.not.match(advice.join(), /Node/, version);
+    }
+    for (const version of ['v18.20.4', 'v21.7.3', 'v2.0.0', 'v200.0.0', 'v26.0.0']) {
+      const { node, advice } = await of(version);
+      assert.equal(node, { version, is_supported: false });
+      assert.is(
+        advice[0],
+        `Node ${version} runs, which Runnel is not tested with: install Node 20, 22 or 24.`,
+      );
+    }
+    const { stdout } = await doctor(directory, undefined);
+    const line = nodeFacts(process.version).is_supported ? 'a supported line' : 'not a supported line';
+    assert.is(stdout.split('\n')[0], `node         ${process.version}, ${line}`);
+  });
+});
+
+test('package.json allows exactly the lines of Node that are supported', () => {
+  const { engines } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8')) as {
+    engines: { node: string };
+  };
+  assert.is(engines.node, NODE_LINES.map((line) => `${line}.x`).join(' || '));
 });
 
 test('what cannot be obeyed is refused', async () => {

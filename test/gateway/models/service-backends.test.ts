@@ -41,7 +41,7 @@ async function served(test: (it: Served) => Promise<void>, drainMs = patienceMs)
       inquiry: new DeviceInquiry(cudaRunner),
       log: (event) => events.push(event),
       clock: hasty,
-      moveBack: (cuda) => serving().relaunch(cuda),
+      moveBack: (cuda) => serving().switchBackend(cuda),
     }).cuda;
   };
   const options = { launch, serving: { drainMs, log: (event: RunnerEvent) => void events.push(event) } };

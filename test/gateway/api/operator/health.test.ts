@@ -86,6 +86,34 @@ test('what is set aside is told from what is in use: weights, blocks that sequen
   });
 });
 
+test('of several runners each is told of, and the first place is 0', async () => {
+  const { runner, get } = testApp();
+  const shown = async () => ((await (await get('/health')).json()) as { runners?: unknown }).runners;
+  assert.is(await shown(), undefined, 'a single runner has no list');
+  const serving = {
+    ...({ state: 'ready', reason: undefined, pid: 11, restarts: 0, openRequests: 3 } as const),
+    ...{ loadProgress: undefined, numFreeBlocks: 40, info: scriptedInfo },
+  };
+  const loading = {
+    ...({ state: 'recovering', reason: 'Loading.', pid: undefined, restarts: 2, openRequests: 0 } as const),
+    ...{ loadProgress: 0.5, numFreeBlocks: undefined, info: undefined },
+  };
+  runner.current = { ...runner.current, runners: [serving, loading] };
+  const { numBlocks, weightsBytes, kvCacheBytes } = scriptedInfo;
+  assert.equal(await shown(), [
+    {
+      ...{ runner: 0, state: 'ready', reason: null, pid: 11, restarts: 0, open_requests: 3 },
+      ...{ load_progress: null, kv_blocks: numBlocks, kv_blocks_free: 40 },
+      ...{ weights_bytes: weightsBytes, kv_cache_bytes: kvCacheBytes },
+    },
+    {
+      ...{ runner: 1, state: 'recovering', reason: 'Loading.', pid: null, restarts: 2, open_requests: 0 },
+      ...{ load_progress: 0.5, kv_blocks: null, kv_blocks_free: null },
+      ...{ weights_bytes: null, kv_cache_bytes: null },
+    },
+  ]);
+});
+
 test('which backend serves, whether it is a fallback and why, are in /health, and a fallback in /ready', async () => {
   const { runner, get } = testApp();
   const shown = async (path: string) => (await (await get(path)).json()) as Record<string, unknown>;

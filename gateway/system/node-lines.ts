@@ -1,0 +1,22 @@
+/** The lines of Node that the gateway is tested with: `engines` of package.json allows exactly these. */
+export const NODE_LINES: readonly number[] = [20, 22, 24];
+
+export interface NodeFacts {
+  readonly version: string;
+  readonly is_supported: boolean;
+}
+
+/** version: as in process.version, v22.1.0. */
+export function nodeFacts(version: string): NodeFacts {
+  return { version, is_supported: NODE_LINES.includes(Number(/^v(\d+)\./.exec(version)?.[1])) };
+}
+
+/** Undefined for a line that is supported. */
+export function nodeFault({ version, is_supported }: NodeFacts): string | undefined {
+  if (is_supported) return undefined;
+  return `Node ${version} runs, which Runnel is not tested with: install Node ${nodeLinesText()}.`;
+}
+
+export function nodeLinesText(): string {
+  return `${NODE_LINES.slice(0, -1).join(', ')} or ${NODE_LINES.at(-1)}`;
+}
