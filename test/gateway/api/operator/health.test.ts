@@ -188,7 +188,8 @@ test('/ready says why not, and when to ask again', async () => {
 
 test('the model is listed, found by id, and another one is not found', async () => {
   const { get } = testApp();
-  const model = { id: 'bytes', object: 'model', created: 1_700_000_000, owned_by: 'runnel' };
+  const lengths = { max_model_len: 512, context_length: 512 };
+  const model = { id: 'bytes', object: 'model', created: 1_700_000_000, owned_by: 'runnel', ...lengths };
   assert.equal(await (await get('/v1/models')).json(), { object: 'list', data: [model] });
   assert.equal(await (await get('/v1/models/bytes')).json(), model);
   const missing = await get('/v1/models/other');
