@@ -7,7 +7,9 @@ export class KeyDialog extends Component<{ readonly playground: Playground }> {
   readonly #dialog = createRef<HTMLDialogElement>();
   readonly #input = createRef<HTMLInputElement>();
 
+  /** The key is put in once: with each look at the server all is rendered again, and what is being typed has to stay. */
   override componentDidMount(): void {
+    if (this.#input.current !== null) this.#input.current.value = this.props.playground.key;
     this.#dialog.current?.showModal();
   }
 
@@ -23,7 +25,7 @@ export class KeyDialog extends Component<{ readonly playground: Playground }> {
           <h2 id="key-title">API key</h2>
           ${playground.keyWanted !== '' && html`<p class="failure" role="alert">${playground.keyWanted}</p>`}
           <label for="key">One of the keys of this server. It stays in this tab and is sent to this server alone.</label>
-          <input id="key" ref=${this.#input} type="password" value=${playground.key} autocomplete="off" spellcheck=${false} />
+          <input id="key" ref=${this.#input} type="password" autocomplete="off" spellcheck=${false} />
           <div class="buttons">
             <button type="button" class="quiet" onClick=${() => this.#dialog.current?.close()}>Cancel</button>
             <button class="act wide">Use this key</button>
