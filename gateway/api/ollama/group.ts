@@ -1,8 +1,9 @@
 import type { RouteGroup } from '../../server/route-group.ts';
+import { missingRoutes } from '../missing-routes.ts';
 import { chatRoutes } from './chat.ts';
 import { ollamaErrorAnswer, ollamaErrorSchema } from './errors.ts';
 import { generateRoutes } from './generate.ts';
-import { missingRoutes } from './missing.ts';
+import { MISSING } from './missing.ts';
 import { modelRoutes } from './models.ts';
 import { ollamaOperations } from './operations.ts';
 
@@ -12,7 +13,7 @@ export const ollamaGroup: RouteGroup = {
   paths: ['/api/*'],
   access: 'key',
   generating: ['/api/chat', '/api/generate'],
-  routes: [chatRoutes, generateRoutes, modelRoutes, missingRoutes],
+  routes: [chatRoutes, generateRoutes, modelRoutes, () => missingRoutes(MISSING)],
   operations: ollamaOperations,
   errorSchema: ollamaErrorSchema,
   errorAnswer: (_, error) => ollamaErrorAnswer(error),

@@ -1,8 +1,7 @@
-import { Hono } from 'hono';
-import { ApiError } from '../../errors/api-error.ts';
+import type { MissingRoute } from '../missing-routes.ts';
 
 /** Routes of Ollama's that are not here, and what to do instead. */
-export const MISSING: readonly (readonly [method: 'POST' | 'DELETE', path: string, sentence: string])[] = [
+export const MISSING: readonly MissingRoute[] = [
   ['POST', '/api/embed', 'Embeddings are not supported.'],
   ['POST', '/api/embeddings', 'Embeddings are not supported.'],
   [
@@ -19,13 +18,3 @@ export const MISSING: readonly (readonly [method: 'POST' | 'DELETE', path: strin
     'Models are not deleted over HTTP: remove the file on the machine of the server.',
   ],
 ];
-
-export function missingRoutes(): Hono {
-  const app = new Hono();
-  for (const [method, path, message] of MISSING) {
-    app.on(method, path, () => {
-      throw new ApiError({ status: 501, code: 'not_supported', message });
-    });
-  }
-  return app;
-}

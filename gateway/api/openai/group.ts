@@ -1,5 +1,6 @@
 import type { RouteGroup } from '../../server/route-group.ts';
-import { missingRoutes } from '../responses/missing.ts';
+import { missingRoutes } from '../missing-routes.ts';
+import { MISSING } from '../responses/missing.ts';
 import { responseOperations } from '../responses/operations.ts';
 import { responseRoutes } from '../responses/responses.ts';
 import { chatRoutes } from './chat-completions.ts';
@@ -15,7 +16,7 @@ export const openAiGroup: RouteGroup = {
   paths: ['/v1/*'],
   access: 'key',
   generating: ['/v1/chat/completions', '/v1/completions', '/v1/responses'],
-  routes: [chatRoutes, completionRoutes, responseRoutes, missingRoutes, modelRoutes],
+  routes: [chatRoutes, completionRoutes, responseRoutes, () => missingRoutes(MISSING), modelRoutes],
   begin: requestId,
   operations: [...openAiOperations, ...responseOperations],
   errorSchema: openAiErrorSchema,

@@ -1,15 +1,10 @@
-import { Hono } from 'hono';
-import { ApiError } from '../../errors/api-error.ts';
+import type { MissingRoute } from '../missing-routes.ts';
 
 const NOT_STORED =
   'Responses are not stored here: POST /v1/responses answers with all of one, and the next request sends it back in input.';
 
 /** Routes of OpenAI's responses that are not here, and what to do instead. */
-export const MISSING: readonly (readonly [
-  method: 'GET' | 'POST' | 'DELETE',
-  path: string,
-  sentence: string,
-])[] = [
+export const MISSING: readonly MissingRoute[] = [
   ['GET', '/v1/responses/:id', NOT_STORED],
   ['DELETE', '/v1/responses/:id', NOT_STORED],
   ['GET', '/v1/responses/:id/input_items', NOT_STORED],
@@ -25,13 +20,3 @@ export const MISSING: readonly (readonly [
     'Tokens of an input are not counted here: POST /v1/messages/count_tokens counts those of a conversation.',
   ],
 ];
-
-export function missingRoutes(): Hono {
-  const app = new Hono();
-  for (const [method, path, message] of MISSING) {
-    app.on(method, path, () => {
-      throw new ApiError({ status: 501, code: 'not_supported', message });
-    });
-  }
-  return app;
-}
