@@ -109,6 +109,12 @@ async function tokensCame(page: Page, count: number): Promise<void> {
     .waitFor();
 }
 
+/** The page renders soon after what it is told, not at once. */
+async function gone(page: Page, selector: string): Promise<void> {
+  await page.locator(selector).first().waitFor({ state: 'detached' });
+  assert.is(await page.locator(selector).count(), 0);
+}
+
 function answered(page: Page): Promise<void> {
   return page.locator('#send').waitFor();
 }
@@ -170,7 +176,7 @@ walk('an answer comes token by token, shaded, and each token says what else it c
     assert.ok((await rows.count()) >= 5);
     assert.match(await rows.first().innerText(), /\d %/);
     await page.uncheck('#shading');
-    assert.is(await page.locator('.shaded').count(), 0);
+    await gone(page, '.shaded');
     await page.locator('text=Again').click();
     await page.locator('#stop').waitFor();
     await answered(page);
@@ -221,7 +227,7 @@ walk('an answer is stopped by Esc, and what the server refuses is said in its wo
     const failure = page.locator('.assistant .failure');
     assert.match(await failure.innerText(), 'temperature must be');
     await page.click('text=New');
-    assert.is(await page.locator('.assistant').count(), 0);
+    await gone(page, '.assistant');
   });
 });
 
@@ -275,7 +281,7 @@ walk('the page is dark where the system is, until it is told otherwise, and fits
     await page.click('#panel-button');
     await beExact(page, 60);
     await page.keyboard.press('Escape');
-    assert.is(await page.locator('.panel').count(), 0);
+    await gone(page, '.panel');
     await say(page, 'Why do people live near rivers? Answer briefly.');
     await tokensCame(page, SOME_TOKENS);
     await answered(page);
@@ -326,7 +332,7 @@ walk('everything can be reached by keys, tokens too', async () => {
     assert.is(await focused(), '2');
     assert.is(await page.locator('.inspector').count(), 1);
     await page.keyboard.press('Escape');
-    assert.is(await page.locator('.inspector').count(), 0);
+    await gone(page, '.inspector');
     const stops: string[] = [];
     await page.evaluate(() => (document.activeElement as HTMLElement).blur());
     for (let step = 0; step < 40; step += 1) {
