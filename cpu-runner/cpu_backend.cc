@@ -21,7 +21,7 @@
 #include "cpu-runner/thread_pool.h"
 #include "cpu-runner/weight_arena.h"
 #include "runner/check.h"
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -164,9 +164,9 @@ Result<WeightHandle> CpuBackend::load_matrix(std::span<const TensorView> stacked
   StackedMatrix weight;
   for (const TensorView& tensor : stacked) {
     if (tensor.columns() != stacked.front().columns()) {
-      return Error{ExitCode::kBadModel, "tensor " + quoted(tensor.name) + " has " +
+      return Error{ExitCode::kBadModel, "tensor " + in_quotes(tensor.name) + " has " +
                                             std::to_string(tensor.columns()) + " columns, unlike " +
-                                            quoted(stacked.front().name) + "."};
+                                            in_quotes(stacked.front().name) + "."};
     }
     Result<TiledMatrix> part = TiledMatrix::from_tensor(tensor, arena_, *threads_);
     if (!part) return part.error();

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -49,7 +49,7 @@ Result<const Kernels*> kernels_for(std::string_view name) {
   if (name.empty()) return usable_kernels().back();
   const auto* isa = std::ranges::find(kIsas, name, [](const Isa& each) { return each.kernels->name; });
   if (isa == std::end(kIsas)) {
-    return Error{ExitCode::kUsage, "--isa is " + quoted(name) + "; it must be one of " +
+    return Error{ExitCode::kUsage, "--isa is " + in_quotes(name) + "; it must be one of " +
                                        names([](const Isa&) { return true; }) + "."};
   }
   if (!isa->is_usable()) {

@@ -7,8 +7,8 @@
 
 #include "runner/check.h"
 #include "runner/formats/dequantize.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/formats/quant_block.h"
-#include "runner/formats/quoted.h"
 
 namespace runnel {
 namespace {
@@ -116,7 +116,7 @@ Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightAre
   constexpr uint64_t kMaxSize = uint64_t{1} << 30;  // of either side: indices stay in 32 bits
   if (tensor.num_dims != 2 || tensor.rows() > kMaxSize || tensor.columns() > kMaxSize) {
     return Error{ExitCode::kBadModel,
-                 "tensor " + quoted(tensor.name) + " is no matrix of a size that can be multiplied."};
+                 "tensor " + in_quotes(tensor.name) + " is no matrix of a size that can be multiplied."};
   }
   TiledMatrix matrix;
   matrix.rows_ = static_cast<uint32_t>(tensor.rows());
@@ -129,7 +129,7 @@ Result<TiledMatrix> TiledMatrix::from_tensor(const TensorView& tensor, WeightAre
   const size_t row_bytes = size_t{columns} / block_weights(tensor.type) * block_bytes(tensor.type);
   CHECK(tensor.data.size() == row_bytes * matrix.rows_);
   const Result<std::byte*> tiles =
-      arena.take(weights.tile_bytes * matrix.num_tiles(), "tensor " + quoted(tensor.name));
+      arena.take(weights.tile_bytes * matrix.num_tiles(), "tensor " + in_quotes(tensor.name));
   if (!tiles) return tiles.error();
   matrix.weights_.tiles = *tiles;
 

@@ -24,7 +24,7 @@
 #include "cuda-runner/step_inputs.h"
 #include "cuda-runner/weight_upload.h"
 #include "runner/check.h"
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -195,12 +195,12 @@ Result<WeightHandle> CudaBackend::load_matrix(std::span<const TensorView> stacke
   for (const TensorView& tensor : stacked) {
     if (tensor.num_dims != 2 || tensor.rows() > kMaxSize || tensor.columns() > kMaxSize) {
       return Error{ExitCode::kBadModel,
-                   "tensor " + quoted(tensor.name) + " is no matrix of a size that can be multiplied."};
+                   "tensor " + in_quotes(tensor.name) + " is no matrix of a size that can be multiplied."};
     }
     if (tensor.columns() != stacked.front().columns()) {
-      return Error{ExitCode::kBadModel, "tensor " + quoted(tensor.name) + " has " +
+      return Error{ExitCode::kBadModel, "tensor " + in_quotes(tensor.name) + " has " +
                                             std::to_string(tensor.columns()) + " columns, unlike " +
-                                            quoted(stacked.front().name) + "."};
+                                            in_quotes(stacked.front().name) + "."};
     }
     Result<UploadedMatrix> part = upload_->matrix(tensor);
     if (!part) return part.error();

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "cuda-runner/packed_tensor.h"
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -49,7 +49,8 @@ void WeightUpload::mark_used(Piece& piece) {
 }
 
 Result<DeviceBuffer<float>> WeightUpload::vector(const std::string& name, std::span<const float> values) {
-  Result<DeviceBuffer<float>> buffer = DeviceBuffer<float>::allocate(values.size(), "tensor " + quoted(name));
+  Result<DeviceBuffer<float>> buffer =
+      DeviceBuffer<float>::allocate(values.size(), "tensor " + in_quotes(name));
   if (!buffer) return buffer.error();
   Piece& piece = pieces_.front();
   wait_for(piece);
@@ -64,7 +65,7 @@ Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
   const PackedTensor packed(tensor);
   const size_t tile_quants = packed.num_quant_words();
   const size_t tile_scales = packed.num_scales();
-  const std::string what = "tensor " + quoted(tensor.name);
+  const std::string what = "tensor " + in_quotes(tensor.name);
   auto quants = DeviceBuffer<uint32_t>::allocate(tile_quants * packed.num_tiles(), what);
   if (!quants) return quants.error();
   auto scales = DeviceBuffer<uint16_t>::allocate(tile_scales * packed.num_tiles(), what);

@@ -2,8 +2,8 @@
 
 #include <optional>
 
+#include "runner/formats/in_quotes.h"
 #include "runner/formats/quantize.h"
-#include "runner/formats/quoted.h"
 #include "runner/serving/replay.h"
 
 namespace runnel {
@@ -27,19 +27,19 @@ Result<EngineFlags> engine_flags_from(const wire::RecordingStart& start) {
     if (!check.ok()) return check.error();
   const std::optional<KvType> kv_cache_type = kv_type_named(start.kv_cache_type());
   if (!kv_cache_type) {
-    return Error{ExitCode::kUsage, "The recording's --kv-cache-type is " + quoted(start.kv_cache_type()) +
+    return Error{ExitCode::kUsage, "The recording's --kv-cache-type is " + in_quotes(start.kv_cache_type()) +
                                        "; it must be one of " + kv_type_names() + "."};
   }
   const std::optional<ActivationType> activations = activation_type_named(start.activations());
   if (!activations) {
-    return Error{ExitCode::kUsage, "The recording's --activations is " + quoted(start.activations()) +
+    return Error{ExitCode::kUsage, "The recording's --activations is " + in_quotes(start.activations()) +
                                        "; it must be one of " + activation_type_names() + "."};
   }
   std::optional<TensorType> quantize;
   if (!start.quantize().empty()) {
     quantize = quantize_type_named(start.quantize());
     if (!quantize) {
-      return Error{ExitCode::kUsage, "The recording's --quantize is " + quoted(start.quantize()) +
+      return Error{ExitCode::kUsage, "The recording's --quantize is " + in_quotes(start.quantize()) +
                                          "; it must be one of q8_0, q4_0."};
     }
   }

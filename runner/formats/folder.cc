@@ -9,10 +9,10 @@
 
 #include "runner/formats/folder_config.h"
 #include "runner/formats/folder_names.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/formats/json_text.h"
 #include "runner/formats/model_contents.h"
 #include "runner/formats/model_identity.h"
-#include "runner/formats/quoted.h"
 #include "runner/formats/safetensors.h"
 
 namespace runnel {
@@ -50,7 +50,7 @@ Result<WeightMap> weight_map_of(std::string_view text, const std::string& path) 
   WeightMap map;
   for (const auto& [tensor, file] : found->items()) {
     if (!file.is_string())
-      return error_of(path, "has a weight_map that is no text for " + runnel::quoted(tensor));
+      return error_of(path, "has a weight_map that is no text for " + runnel::in_quotes(tensor));
     map.emplace(tensor, file.get<std::string>());
   }
   return map;
@@ -95,7 +95,7 @@ class FolderReader {
       const auto shards = files_.parts().subspan(1);
       const auto shard = std::ranges::find(shards, name, name_of);
       if (shard == shards.end()) {
-        return Error{ExitCode::kNoFile, front.path() + " names " + runnel::quoted(name) +
+        return Error{ExitCode::kNoFile, front.path() + " names " + runnel::in_quotes(name) +
                                             ", which is no file of safetensors in the folder."};
       }
       if (const auto read = read_part(*shard, &*map); !read) return read;
@@ -121,7 +121,7 @@ class FolderReader {
         const auto said = map->find(tensor.name);
         if (said == map->end() || said->second != name_of(opened))
           return error_of(opened.path(),
-                          "has tensor " + runnel::quoted(tensor.name) + ", which the index does not say");
+                          "has tensor " + runnel::in_quotes(tensor.name) + ", which the index does not say");
       }
       ++num_tensors_;
       if (const auto added = add(tensor, opened.path()); !added) return added;
@@ -132,7 +132,7 @@ class FolderReader {
 
   Result<void> add(const SafetensorsTensor& tensor, const std::string& path) {
     const std::optional<FolderName> name = gguf_name_of(tensor.name, config_.architecture);
-    const std::string what = "has tensor " + runnel::quoted(tensor.name);
+    const std::string what = "has tensor " + runnel::in_quotes(tensor.name);
     if (name && name->gguf_name.empty()) return {};
     // A copy of the embedding, which is what the head multiplies by.
     if (name && name->gguf_name == "output.weight" && config_.is_tied) return {};

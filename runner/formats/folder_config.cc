@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "runner/formats/folder_values.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/formats/json_text.h"
-#include "runner/formats/quoted.h"
 
 namespace runnel {
 namespace {
@@ -72,7 +72,7 @@ class ConfigReader : private FolderValues {
       // Gemma's first configurations say gelu here and mean what hidden_activation says.
       if (family_.architecture == "gemma3" && std::string_view(name) == "hidden_act") continue;
       refuse("has " + std::string(name) + " " +
-             runnel::quoted(value->is_string() ? value->get<std::string>() : value->dump(-1, ' ', true)) +
+             runnel::in_quotes(value->is_string() ? value->get<std::string>() : value->dump(-1, ' ', true)) +
              ", which is not supported; " + std::string(family_.activation) + " is");
     }
     for (const char* name : {"scale_attn_by_inverse_layer_idx", "use_bidirectional_attention"}) {

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "runner/formats/gguf_parser.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/formats/model_contents.h"
 #include "runner/formats/model_identity.h"
-#include "runner/formats/quoted.h"
 
 namespace runnel {
 
@@ -45,7 +45,7 @@ Result<ModelContents> read_gguf(const ModelFiles& files) {
   std::set<std::string_view> names;
   for (const TensorView& tensor : all.tensors) {
     if (!names.insert(tensor.name).second)
-      return gguf_error(model.path, "has tensor " + quoted(tensor.name) + " in two of its parts");
+      return gguf_error(model.path, "has tensor " + in_quotes(tensor.name) + " in two of its parts");
   }
   if (const auto checked = check_gguf_parts(all, model.path); !checked) return checked.error();
   model.gguf_version = all.version;

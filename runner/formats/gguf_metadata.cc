@@ -4,7 +4,7 @@
 
 #include "runner/formats/gguf_layout.h"
 #include "runner/formats/gguf_parser.h"
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -134,7 +134,7 @@ Result<std::vector<GgufEntry>> parse_gguf_metadata(ByteReader& reader, uint64_t 
     const Result<std::string_view> key =
         parse_string(reader, "the key of metadata entry " + std::to_string(i), path);
     if (!key) return key.error();
-    const std::string what = "metadata " + quoted(*key);
+    const std::string what = "metadata " + in_quotes(*key);
     if (!keys.insert(*key).second) return gguf_error(path, "has " + what + " twice");
     const std::optional<uint32_t> type = reader.read<uint32_t>();
     if (!type) return gguf_truncated(path, what);

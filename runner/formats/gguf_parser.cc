@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "runner/formats/gguf_layout.h"
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -47,7 +47,7 @@ Result<uint64_t> alignment_of(const std::vector<GgufEntry>& entries, const std::
 Result<uint32_t> parse_version(ByteReader& reader, const std::string& path) {
   const std::string_view magic = *reader.read_text(std::min<uint64_t>(kMagic.size(), reader.bytes_left()));
   if (magic != kMagic) {
-    return Error{ExitCode::kBadModel, path + " is not a GGUF file: it begins with " + quoted(magic) + "."};
+    return Error{ExitCode::kBadModel, path + " is not a GGUF file: it begins with " + in_quotes(magic) + "."};
   }
   const std::optional<uint32_t> version = reader.read<uint32_t>();
   if (!version) return gguf_truncated(path, "the header");

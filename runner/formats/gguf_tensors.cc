@@ -6,7 +6,7 @@
 
 #include "runner/formats/gguf_layout.h"
 #include "runner/formats/gguf_parser.h"
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -74,7 +74,7 @@ Result<TensorView> parse_tensor(ByteReader& reader, uint64_t index, const std::s
   }
   const std::optional<std::string_view> name = reader.read_text(*name_bytes);
   if (!name) return gguf_truncated(path, number);
-  const std::string what = "tensor " + quoted(*name);
+  const std::string what = "tensor " + in_quotes(*name);
 
   const std::optional<uint32_t> num_dims = reader.read<uint32_t>();
   if (!num_dims) return gguf_truncated(path, number);
@@ -113,8 +113,8 @@ Result<void> check_overlaps(const std::vector<TensorView>& tensors, const std::s
   for (size_t i = 1; i < by_place.size(); ++i) {
     const TensorView& before = *by_place[i - 1];
     if (before.data.data() + before.data.size() > by_place[i]->data.data()) {
-      return gguf_error(path,
-                        "has tensor " + quoted(by_place[i]->name) + " inside tensor " + quoted(before.name));
+      return gguf_error(
+          path, "has tensor " + in_quotes(by_place[i]->name) + " inside tensor " + in_quotes(before.name));
     }
   }
   return {};
@@ -124,7 +124,7 @@ Result<void> check_overlaps(const std::vector<TensorView>& tensors, const std::s
 Result<void> place_tensor(TensorView& tensor, const TensorPlace& place, uint64_t alignment,
                           uint64_t data_begin, std::span<const std::byte> file, const std::string& path) {
   if (place.offset % alignment != 0) {
-    return gguf_error(path, "has tensor " + quoted(tensor.name) + " at offset " +
+    return gguf_error(path, "has tensor " + in_quotes(tensor.name) + " at offset " +
                                 std::to_string(place.offset) + ", no multiple of its alignment " +
                                 std::to_string(alignment));
   }
@@ -132,10 +132,10 @@ Result<void> place_tensor(TensorView& tensor, const TensorPlace& place, uint64_t
   uint64_t end = 0;
   if (__builtin_add_overflow(data_begin, place.offset, &begin) ||
       __builtin_add_overflow(begin, place.bytes, &end)) {
-    return gguf_error(path, "has tensor " + quoted(tensor.name) + " at an offset beyond 64 bits");
+    return gguf_error(path, "has tensor " + in_quotes(tensor.name) + " at an offset beyond 64 bits");
   }
   if (end > file.size()) {
-    return gguf_error(path, "is truncated: tensor " + quoted(tensor.name) + " ends at byte " +
+    return gguf_error(path, "is truncated: tensor " + in_quotes(tensor.name) + " ends at byte " +
                                 std::to_string(end) + ", the file has " + std::to_string(file.size()));
   }
   tensor.data = file.subspan(begin, place.bytes);
@@ -156,7 +156,7 @@ Result<std::vector<TensorView>> parse_gguf_tensors(ByteReader& reader, uint64_t 
     if (!tensor) return tensor.error();
     tensors.push_back(*std::move(tensor));
     const std::string& name = tensors.back().name;
-    const std::string what = "tensor " + quoted(name);
+    const std::string what = "tensor " + in_quotes(name);
     if (const auto small = check_gguf_head(reader, what, path); !small) return small.error();
     if (!names.insert(name).second) return gguf_error(path, "has " + what + " twice");
   }

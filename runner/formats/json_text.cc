@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -30,7 +30,7 @@ class Builder {
   bool end_array() { return close(); }
   bool key(std::string& name) {
     key_ = std::move(name);
-    return !open_.back()->contains(key_) || refuse("has " + runnel::quoted(key_) + " twice in one object");
+    return !open_.back()->contains(key_) || refuse("has " + runnel::in_quotes(key_) + " twice in one object");
   }
   bool parse_error(size_t position, const std::string&, const json::exception& error) {
     const bool is_utf8 = std::string_view(error.what()).find("ill-formed UTF-8") == std::string_view::npos;

@@ -7,9 +7,9 @@
 
 #include "runner/check.h"
 #include "runner/formats/folder_names.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/formats/model_contents.h"
 #include "runner/formats/quantize.h"
-#include "runner/formats/quoted.h"
 
 namespace runnel {
 
@@ -90,7 +90,7 @@ std::string ModelFile::what_of(std::string_view name) const {
   } else if (!gguf_version()) {
     own = folder_name_of(name, text("general.architecture").value_or("")).value_or(own);
   }
-  return "tensor " + quoted(own);
+  return "tensor " + in_quotes(own);
 }
 
 std::string ModelFile::shape_text(std::string_view name, uint32_t num_dims,

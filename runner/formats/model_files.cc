@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 namespace {
@@ -49,20 +49,20 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
   if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return open_folder(path);
   if (path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json")) {
     return Error{ExitCode::kBadModel,
-                 quoted(path) + " is weights without their config.json; name the folder that has both."};
+                 in_quotes(path) + " is weights without their config.json; name the folder that has both."};
   }
   ModelFiles files;
   files.path_ = path;
   const std::optional<PartName> name = part_name_of(path);
   if (name && name->number != 1) {
-    return Error{ExitCode::kBadModel, quoted(path) + " is part " + std::to_string(name->number) + " of " +
+    return Error{ExitCode::kBadModel, in_quotes(path) + " is part " + std::to_string(name->number) + " of " +
                                           std::to_string(name->count) +
                                           " by its name; the model is to be named by its first part, " +
-                                          quoted(name->path_of(1)) + "."};
+                                          in_quotes(name->path_of(1)) + "."};
   }
   const uint32_t count = name ? name->count : 1;
   if (count < 1 || count > kMaxModelParts) {
-    return Error{ExitCode::kBadModel, quoted(path) + " is one of " + std::to_string(count) +
+    return Error{ExitCode::kBadModel, in_quotes(path) + " is one of " + std::to_string(count) +
                                           " parts by its name; 1 to " + std::to_string(kMaxModelParts) +
                                           " are read."};
   }
@@ -72,7 +72,7 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
       Error error = file.error();
       if (part > 1) {
         error.message += " It is part " + std::to_string(part) + " of " + std::to_string(count) + " of " +
-                         quoted(path) + ".";
+                         in_quotes(path) + ".";
       }
       return error;
     }

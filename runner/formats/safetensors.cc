@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "runner/formats/byte_reader.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/formats/json_text.h"
-#include "runner/formats/quoted.h"
 
 namespace runnel {
 namespace {
@@ -51,14 +51,14 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 // data: of all tensors.
 Result<SafetensorsTensor> tensor_of(const std::string& name, const json& value,
                                     std::span<const std::byte> data, const std::string& path) {
-  const std::string what = "has tensor " + runnel::quoted(name);
+  const std::string what = "has tensor " + runnel::in_quotes(name);
   if (!value.is_object()) return error_of(path, what + " whose description is no object");
   const auto dtype = value.find("dtype");
   if (dtype == value.end() || !dtype->is_string()) return error_of(path, what + " without a dtype");
   SafetensorsTensor tensor{name, dtype->get<std::string>(), {}, {}};
   const std::optional<uint64_t> value_bytes = bytes_of_dtype(tensor.dtype);
   if (!value_bytes)
-    return error_of(path, what + " of dtype " + runnel::quoted(tensor.dtype) + ", which is unknown");
+    return error_of(path, what + " of dtype " + runnel::in_quotes(tensor.dtype) + ", which is unknown");
   std::optional<std::vector<uint64_t>> shape = counts_of(value, "shape");
   if (!shape) return error_of(path, what + " without a shape of whole numbers");
   if (shape->size() > kMaxSafetensorsDims) {
@@ -98,9 +98,10 @@ Result<void> check_places(const std::vector<SafetensorsTensor>& tensors, std::sp
   const std::byte* end = data.data();
   for (const SafetensorsTensor* tensor : by_place) {
     if (tensor->data.data() < end)
-      return error_of(path, "has tensor " + runnel::quoted(tensor->name) + " inside another one");
+      return error_of(path, "has tensor " + runnel::in_quotes(tensor->name) + " inside another one");
     if (tensor->data.data() > end)
-      return error_of(path, "has bytes that are no tensor's before tensor " + runnel::quoted(tensor->name));
+      return error_of(path,
+                      "has bytes that are no tensor's before tensor " + runnel::in_quotes(tensor->name));
     end = tensor->data.data() + tensor->data.size();
   }
   if (end != data.data() + data.size()) return error_of(path, "has bytes that are no tensor's at its end");

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/json/fields.h"
 
 namespace runnel {
@@ -92,7 +92,7 @@ Result<wire::ToRunner> command_from_json(std::string_view text) {
       /*allow_exceptions=*/false);
   if (is_too_deep || !value.is_object() || value.size() != 1) {
     return Error{ExitCode::kProtocol,
-                 runnel::quoted(text) + " is not a JSON object with one member, such as {\"drain\":{}}."};
+                 runnel::in_quotes(text) + " is not a JSON object with one member, such as {\"drain\":{}}."};
   }
   wire::ToRunner command;
   std::string fault;

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 
 namespace runnel {
 
@@ -59,7 +59,7 @@ class Fields {
   void enumeration(const std::string& name, Parse parse) {
     text(name, [&](const std::string& value) {
       if (!parse(value))
-        fail(path_of(name), "is " + runnel::quoted(value) + ", which is no name of the protocol");
+        fail(path_of(name), "is " + runnel::in_quotes(value) + ", which is no name of the protocol");
     });
   }
   // In hexadecimal digits, two a byte.
@@ -79,7 +79,7 @@ class Fields {
   void refuse_the_rest() {
     if (!value_.is_object()) return;
     for (const auto& [name, value] : value_.items())
-      if (!taken_.contains(name)) fail(path_of(runnel::quoted(name)), "is not in the protocol");
+      if (!taken_.contains(name)) fail(path_of(runnel::in_quotes(name)), "is not in the protocol");
   }
 
  private:

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/models/architectures.h"
 #include "runner/models/hyper_parameters.h"
 #include "runner/models/registry.h"
@@ -53,7 +53,7 @@ Result<double> rope_factor(const HyperParameters& parameters, const Architecture
   const std::string name = type->value_or("none");
   const bool is_long = name == "longrope" && architecture.has_long_rope;
   if (name != "none" && name != "linear" && !is_long)
-    return parameters.error("asks for rope scaling " + quoted(name) + ", which is not supported");
+    return parameters.error("asks for rope scaling " + in_quotes(name) + ", which is not supported");
   double factor = 1.0;
   for (const char* key : {"rope.scale_linear", "rope.scaling.factor"}) {
     const Result<double> value = parameters.number(key, 1.0, kMaxRopeFactor, factor);
@@ -84,13 +84,13 @@ Result<const Architecture*> checked_architecture(const ModelFile& file, std::str
   if (!found) return Error{ExitCode::kBadModel, file.path() + " lacks metadata general.architecture."};
   const Architecture* architecture = find_architecture(*found);
   if (architecture == nullptr) {
-    return Error{ExitCode::kBadModel, file.path() + " is of architecture " + quoted(*found) +
+    return Error{ExitCode::kBadModel, file.path() + " is of architecture " + in_quotes(*found) +
                                           ", which is not supported; supported: " + architecture_names() +
                                           "."};
   }
   if (!expected.empty() && *found != expected) {
-    return Error{ExitCode::kBadModel, file.path() + " is of architecture " + quoted(*found) + ", not " +
-                                          quoted(expected) + " as was asked for."};
+    return Error{ExitCode::kBadModel, file.path() + " is of architecture " + in_quotes(*found) + ", not " +
+                                          in_quotes(expected) + " as was asked for."};
   }
   return architecture;
 }

@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "cpu-runner/cpu_backend.h"
-#include "runner/formats/quoted.h"
+#include "runner/formats/in_quotes.h"
 #include "runner/models/registry.h"
 #include "test/fixtures/golden_models.h"
 
@@ -53,7 +53,7 @@ TEST_CASE("every tensor of every architecture is asked for, by its name and shap
       without.remove_tensor(tensor.name);
       const std::string outcome = outcome_of(without);
       const std::string wanted =
-          is_optional(tensor.name) ? "accepted" : "lacks tensor " + runnel::quoted(tensor.name) + ".";
+          is_optional(tensor.name) ? "accepted" : "lacks tensor " + runnel::in_quotes(tensor.name) + ".";
       // Without the long factors there is no use for the short ones.
       if (tensor.name == "rope_factors_long.weight") {
         CHECK(outcome.starts_with("has tensor \"rope_factors_short.weight\", for which"));
@@ -65,7 +65,7 @@ TEST_CASE("every tensor of every architecture is asked for, by its name and shap
       misshapen.tensor(tensor.name).dims.push_back(2);
       misshapen.tensor(tensor.name).data += tensor.data;
       const std::string refusal = outcome_of(misshapen);
-      CHECK(refusal.find("tensor " + runnel::quoted(tensor.name)) != std::string::npos);
+      CHECK(refusal.find("tensor " + runnel::in_quotes(tensor.name)) != std::string::npos);
       CHECK(refusal.find(" was expected.") != std::string::npos);
     }
   }
@@ -77,7 +77,7 @@ TEST_CASE("a tensor that an architecture has no use for is named") {
     for (const char* name : {"blk.0.attn_sinks.weight", "blk.9.attn_norm.weight", "cls.weight"}) {
       GgufWriter writer = writer_of(f32_path(model));
       writer.tensors.push_back({name, {8}, 0, std::string(32, '\0'), std::nullopt});
-      CHECK(outcome_of(writer).starts_with("has tensor " + runnel::quoted(name) + ", for which"));
+      CHECK(outcome_of(writer).starts_with("has tensor " + runnel::in_quotes(name) + ", for which"));
     }
   }
 }

@@ -1,5 +1,6 @@
 // Text from an untrusted file, fit for an error message: in double quotes, with what is not printable ASCII
 // escaped (a terminal must not obey it, a protobuf string must hold it), and cut when it is long.
+// Its name is not `quoted`, as argument lookup would find std::quoted for a std::string.
 #pragma once
 
 #include <string>
@@ -7,7 +8,7 @@
 
 namespace runnel {
 
-inline std::string quoted(std::string_view text) {
+inline std::string in_quotes(std::string_view text) {
   constexpr size_t kMaxShown = 80;
   constexpr char kHex[] = "0123456789abcdef";
   std::string out = "\"";
