@@ -151,7 +151,8 @@ test('the ways of a request and of a death name at most twelve files each, and a
 
 /** Of other programs, of workers that this one takes the place of, and of what the tree has for tests and figures. */
 const FLAGS_OF_OTHERS: readonly string[] = [
-  'docs/debugging.md --args',
+  'docs/cuda.md --cases',
+    'docs/debugging.md --args',
   'docs/development.md --import',
   'docs/development.md --test-dir',
   'docs/from-llorch.md --gpu-memory-utilization',
