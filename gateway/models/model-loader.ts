@@ -65,6 +65,7 @@ export class ModelLoader implements LoadQueue {
 
   onChange(): void {
     if (this.#isStopped) return;
+    this.#keepBudgets();
     const earlier: MemoryNeed[] = [];
     for (const queued of [...this.#queued]) {
       this.#place(
@@ -110,6 +111,17 @@ export class ModelLoader implements LoadQueue {
     this.#queued = this.#queued.filter((each) => each !== queued);
     if (typeof room === 'string') model.fail(room);
     else model.load(need);
+  }
+
+  /** A model that was replaced by a larger one while it was loaded may take what was meant for others. */
+  #keepBudgets(): void {
+    for (const [kind, budgetBytes] of this.#budgets) {
+      const residents = this.#residents().filter((resident) => resident.kind === kind);
+      const leaving = roomFor({ name: '', bytes: 0 }, budgetBytes, residents);
+      // A sentence: those that are pinned take more than there is. They stay, and the rest has no room to be in.
+      if (typeof leaving === 'string') continue;
+      for (const { model, isBusy } of leaving) this.#unload(model, isBusy, 'memory');
+    }
   }
 
   #residents() {

@@ -87,6 +87,8 @@ export class OnDemandModel implements ServedModel, Runner {
   /** Why the last load failed, and when. */
   #failure = { reason: '', atMs: 0 };
   #need: MemoryNeed | undefined;
+  /** RunnerInfo.modelIdentity of what its need was found out of. */
+  #measured: string | undefined;
   #lastUsedMs: number;
   #numDeadRunners = 0;
   /** Of the services that are no more. */
@@ -364,6 +366,9 @@ export class OnDemandModel implements ServedModel, Runner {
   #onServed(info: RunnerInfo): void {
     // What it really lies on: the CPU may have taken over from a device.
     if (this.#need !== undefined) this.#need = { ...this.#need, kind: info.kind };
+    const isAnotherFile = this.#phase === 'loaded' && this.#measured !== info.modelIdentity;
+    this.#measured = info.modelIdentity;
+    if (isAnotherFile) void this.#measureAgain();
     if (this.#phase !== 'loading') return;
     this.#phase = 'loaded';
     this.#lastUsedMs = this.#clock.now();
@@ -371,6 +376,15 @@ export class OnDemandModel implements ServedModel, Runner {
     this.gate.open();
     // Who waited has to come in before anybody may close the gate again.
     this.#clock.after(0, () => this.#queue.onChange());
+  }
+
+  /** A runner was started again and read a file that had been replaced: it may take more than the one before. */
+  async #measureAgain(): Promise<void> {
+    const need = await this.memoryNeed();
+    // A sentence says why it cannot be loaded; it has been.
+    if (typeof need === 'string' || this.#need === undefined) return;
+    this.#need = { ...need, kind: this.#need.kind };
+    this.#queue.onChange();
   }
 
   #onEvent({ event, reason }: RunnerEvent): void {

@@ -100,12 +100,14 @@ test('one that is being prepared is in use, too', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
   const inside = await models.acquire('a');
-  void models.acquire('b').catch(() => {});
+  const waiting = models.acquire('b');
   await models.pass(10_000);
   assert.not.ok(models.serviceOf('a').isStopped);
   inside.release();
   await settled();
   assert.ok(models.serviceOf('a').isStopped);
+  models.serviceOf('b').ready();
+  (await waiting).release();
 });
 
 test('what nobody asks for is unloaded after its time, and what is pinned never', async () => {
@@ -121,6 +123,28 @@ test('what nobody asks for is unloaded after its time, and what is pinned never'
   await models.pass(4000);
   assert.is(models.states, 'a unloaded, b loaded');
   assert.equal(models.unloaded, ['a: idle']);
+});
+
+test('one whose file is replaced by a larger one is measured again, and what has no room any more leaves', async () => {
+  const models = new ScriptedModels({ a: 40, b: 40 });
+  await models.use('a');
+  await models.pass(5);
+  await models.use('b');
+  models.of('b').need = { kind: 'cpu', bytes: 70, availableBytes: undefined };
+  models.serviceOf('b').ready();
+  await models.pass(10);
+  assert.is(models.states, 'a loaded, b loaded', 'a runner that was started again has the same file');
+  models.serviceOf('b').ready('another file');
+  await models.pass(10);
+  assert.is(models.states, 'a unloaded, b loaded');
+  assert.equal(models.unloaded, ['a: memory']);
+  models.of('b').need = { kind: 'cpu', bytes: 101, availableBytes: undefined };
+  models.serviceOf('b').ready('one that is too large');
+  await models.pass(10);
+  assert.is(models.states, 'a unloaded, b unloaded');
+  const { runner, release } = await models.acquire('b');
+  assert.match(String(runner.status().reason), 'The model b takes 101 bytes of memory');
+  release();
 });
 
 test('what cannot fit is refused with figures, and leaves the others where they are', async () => {
