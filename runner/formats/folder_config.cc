@@ -148,6 +148,11 @@ class ConfigReader : private FolderValues {
       }
       full.push_back(type == "full_attention");
     }
+    if (const auto layers = count("num_hidden_layers"); layers && full.size() != *layers) {
+      refuse("has " + std::to_string(full.size()) + " layer_types for num_hidden_layers " +
+             std::to_string(*layers));
+      return std::nullopt;
+    }
     return full;
   }
 

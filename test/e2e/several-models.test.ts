@@ -1,5 +1,5 @@
 /** Two models in a memory for one and a half, beside one that is broken on disk: the real gateway with real runners. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -134,6 +134,30 @@ test('one that is broken on disk is refused with its reason, and harms no other'
   const absent = await gateway.post('/v1/completions', bodyOf('absent', 5));
   assert.is(absent.status, 404);
   assert.match(await absent.text(), 'this server serves');
+});
+
+test('at SIGHUP a model that is new in the folder is there, and one that is gone finishes what it has', async (context) => {
+  const dir = temporaryFolder();
+  const gone = dir.write('gone.gguf', golden('tiny-llama-q8_0.gguf'));
+  const args = ['--models-dir', dir.path, '--runner', CPU_RUNNER, '--threads', '1'];
+  const gateway = await Gateway.startOn(undefined, ['--port', '0', ...args]);
+  context.gateways.push(gateway);
+  await gateway.ready();
+  const expected = await answer(gateway, 'gone', 400);
+  const body = bodyOf('gone', 400, { stream: true });
+  const open = [await gateway.post('/v1/completions', body), await gateway.post('/v1/completions', body)];
+
+  dir.write('new.gguf', golden('tiny-llama-f32.gguf'));
+  rmSync(gone);
+  gateway.process.kill('SIGHUP');
+  const listed = async (): Promise<string> => {
+    const response = await fetch(`${gateway.url}/v1/models`);
+    return ((await response.json()) as { data: { id: string }[] }).data.map(({ id }) => id).join(' ');
+  };
+  await until(PATIENCE_MS, 'The new list', async () => (await listed()) === 'new');
+  assert.equal(await Promise.all(open.map(streamed)), [expected, expected]);
+  assert.is((await gateway.post('/v1/completions', bodyOf('gone', 5))).status, 404);
+  assert.ok((await answer(gateway, 'new', 20)).length > 0);
 });
 
 test('a request that kills the runner of one model leaves the streams of the other alone', async (context) => {

@@ -154,7 +154,10 @@ TEST_CASE("folders: what would be computed otherwise than transformers does is r
         "FOLDER has gemma3.final_logit_softcapping, which is not supported.");
   CHECK(of("gemma3", "use_bidirectional_attention", true) ==
         begin + "has use_bidirectional_attention, which is not supported.");
-  CHECK(of("gemma3", "layer_types", {"full_attention", "sliding_attention"}) ==
+  json types = {"full_attention"};
+  CHECK(of("gemma3", "layer_types", types) == begin + "has 1 layer_types for num_hidden_layers 7.");
+  while (types.size() < 7) types.push_back("sliding_attention");
+  CHECK(of("gemma3", "layer_types", types) ==
         begin +
             "has layer_types in which full_attention does not come every 1 layers, which is not supported.");
   CHECK(of("gpt2", "scale_attn_by_inverse_layer_idx", true) ==
