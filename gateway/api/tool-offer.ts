@@ -49,10 +49,10 @@ export function offerTools({ tools, choice, isParallel }: ToolWish, model: Asked
   return { definitions, grammar, ...(choice === 'none' ? {} : { format }) };
 }
 
-/** 400 where the model's template would leave calls and their results out. */
-export function requireToolTemplate(model: Asked): void {
+/** 400 where the model's template would leave out what `field` has of tools. */
+export function requireToolTemplate(model: Asked, field: 'messages' | 'tools'): void {
   if (model.chatTemplate?.toolUse !== 'none') return;
-  throw noTools(model, 'messages', 'messages with calls of tools');
+  throw noTools(model, field, field === 'tools' ? 'tools' : 'messages with calls of tools');
 }
 
 function formatOf(model: Asked): ToolCallFormat {
