@@ -2,10 +2,11 @@ import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import {
   type ChatMessage,
+  type ChatTemplate,
   ChatTemplateError,
   ChatTemplateUnavailableError,
   PromptTooLongError,
-  type ToolDefinition,
+  type RenderOptions,
 } from '../prompt/chat-template.ts';
 import { type ContextLimit, contextExceeded } from './prompt.ts';
 import { requireToolTemplate } from './tool-offer.ts';
@@ -15,19 +16,41 @@ export async function renderChat(
   model: Model,
   limit: ContextLimit,
   messages: readonly ChatMessage[],
-  tools: readonly ToolDefinition[] = [],
+  options: RenderOptions = {},
   field = 'messages',
 ): Promise<number[]> {
+  return rendering(model, limit, messages, field, (template) => {
+    return template.render(messages, limit.maxModelLen, options);
+  });
+}
+
+/** The same prompt as text, however long it is. */
+export async function renderChatText(
+  model: Model,
+  messages: readonly ChatMessage[],
+  options: RenderOptions,
+): Promise<string> {
+  const limit = { maxModelLen: Number.POSITIVE_INFINITY };
+  return rendering(model, limit, messages, 'messages', (template) => template.renderText(messages, options));
+}
+
+async function rendering<Prompt>(
+  model: Model,
+  limit: ContextLimit,
+  messages: readonly ChatMessage[],
+  field: string,
+  render: (template: ChatTemplate) => Promise<Prompt>,
+): Promise<Prompt> {
   const hasCalls = messages.some(
     ({ toolCalls, answers }) => toolCalls !== undefined || answers !== undefined,
   );
-  if (hasCalls) requireToolTemplate(model);
+  if (hasCalls) requireToolTemplate(model, 'messages');
   if (model.chatTemplate === undefined) {
     const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
     throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });
   }
   try {
-    return await model.chatTemplate.render(messages, limit.maxModelLen, tools);
+    return await render(model.chatTemplate);
   } catch (error) {
     if (error instanceof ChatTemplateUnavailableError) {
       const { message, retryAfterSec } = error;

@@ -49,10 +49,24 @@ export function offerTools({ tools, choice, isParallel }: ToolWish, model: Asked
   return { definitions, grammar, ...(choice === 'none' ? {} : { format }) };
 }
 
-/** 400 where the model's template would leave calls and their results out. */
-export function requireToolTemplate(model: Asked): void {
+/** 400 where the model's template would leave out what `field` has of tools. */
+export function requireToolTemplate(model: Asked, field: 'messages' | 'tools'): void {
   if (model.chatTemplate?.toolUse !== 'none') return;
-  throw noTools(model, 'messages', 'messages with calls of tools');
+  throw noTools(model, field, field === 'tools' ? 'tools' : 'messages with calls of tools');
+}
+
+/** Whether tools can be offered to it. */
+export function hasTools({ chatTemplate, tokenizer }: Asked): boolean {
+  const toolUse = chatTemplate?.toolUse ?? 'none';
+  return typeof toolUse !== 'string' && controlTokenIn(toolUse, tokenizer) === undefined;
+}
+
+/** One that stands in its calls, and so is not in the text of an answer. */
+function controlTokenIn(
+  { begin, end }: ToolCallFormat,
+  { controlLiterals }: Asked['tokenizer'],
+): string | undefined {
+  return controlLiterals.find((literal) => begin.includes(literal) || end.includes(literal));
 }
 
 function formatOf(model: Asked): ToolCallFormat {
@@ -65,9 +79,7 @@ function formatOf(model: Asked): ToolCallFormat {
       `The chat template of the model "${shown(id)}" has tools called in a way that is not known here; ` +
         'known are those of Hermes and Qwen (JSON in <tool_call>) and of Llama 3.1 (JSON with "parameters").',
     );
-  const control = tokenizer.controlLiterals.find(
-    (literal) => toolUse.begin.includes(literal) || toolUse.end.includes(literal),
-  );
+  const control = controlTokenIn(toolUse, tokenizer);
   if (control === undefined) return toolUse;
   throw refusal(
     'tools',

@@ -1,11 +1,14 @@
 import type { OpenText } from '../generation/merge-streams.ts';
 import type { AnswerEnd, AnswerPart, TextSink } from '../generation/text-stream.ts';
+import { appendCalls, type CallPiece } from '../generation/tool-call-parser.ts';
 import { cancelled } from '../runner/runner.ts';
 
 /** Answers that are sent when all of them has come. */
 
 export interface FinishedText {
   readonly text: string;
+  /** Each in one piece; those from `end.numCalls` on are cut short. */
+  readonly calls: readonly CallPiece[];
   readonly end: AnswerEnd;
 }
 
@@ -19,6 +22,7 @@ export interface Gathering<Whole> {
 export class WholeText implements TextSink, Gathering<FinishedText> {
   readonly answer: Promise<FinishedText>;
   #text = '';
+  readonly #calls: CallPiece[] = [];
   #resolve: (finished: FinishedText) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
@@ -29,9 +33,10 @@ export class WholeText implements TextSink, Gathering<FinishedText> {
     });
   }
 
-  onPart({ pieces, end }: AnswerPart): void {
+  onPart({ pieces, calls = [], end }: AnswerPart): void {
+    appendCalls(this.#calls, calls, this.#text.length);
     this.#text += textOf(pieces);
-    if (end !== undefined) this.#resolve({ text: this.#text, end });
+    if (end !== undefined) this.#resolve({ text: this.#text, calls: this.#calls, end });
   }
 
   onError(error: unknown): void {

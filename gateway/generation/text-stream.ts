@@ -54,6 +54,8 @@ export interface AnswerPart {
   readonly promptLogprobs?: readonly TokenLogprobs[];
   /** What is new of calls of tools, whose text is not in pieces, if the answer may have any. */
   readonly calls?: readonly CallPiece[];
+  /** Calls of the answer whose arguments are whole, if it may have any. */
+  readonly numWholeCalls?: number;
   /** Set on the last part. */
   readonly end?: AnswerEnd;
 }
@@ -237,14 +239,17 @@ export class TextStream implements TokenSink {
 function withCalls(parser: ToolCallParser, part: AnswerPart): AnswerPart {
   const pieces: TextPiece[] = [];
   const calls: CallPiece[] = [];
+  let numUnits = 0;
   for (const { text, index } of part.pieces) {
     const parsed = parser.push(text);
     if (parsed.text !== '') pieces.push({ text: parsed.text, index });
-    appendCalls(calls, parsed.calls);
+    appendCalls(calls, parsed.calls, numUnits);
+    numUnits += parsed.text.length;
   }
   const { end } = part;
-  if (end === undefined) return { ...part, pieces, calls };
+  const { numWhole } = parser;
+  if (end === undefined) return { ...part, pieces, calls, numWholeCalls: numWhole };
   const rest = parser.flush();
   if (rest !== '') pieces.push({ text: rest, index: end.numTokens - 1 });
-  return { ...part, pieces, calls, end: { ...end, numCalls: parser.numWhole } };
+  return { ...part, pieces, calls, numWholeCalls: numWhole, end: { ...end, numCalls: numWhole } };
 }

@@ -6,6 +6,8 @@ export interface CallPiece {
   readonly index: number;
   /** With the first piece of a call. */
   readonly name?: string;
+  /** With the first piece: units of the text that came with it which stand in front of the call. */
+  readonly at?: number;
   /** JSON, or a part of it. */
   readonly arguments: string;
 }
@@ -190,7 +192,7 @@ class Found implements ParsedText {
   readonly calls: CallPiece[] = [];
 
   begin(index: number, name: string): void {
-    this.calls.push({ index, name, arguments: '' });
+    this.calls.push({ index, name, at: this.text.length, arguments: '' });
   }
 
   append(index: number, text: string): void {
@@ -198,12 +200,26 @@ class Found implements ParsedText {
   }
 }
 
-/** Puts pieces to those before them, so that there is one of each call. */
-export function appendCalls(calls: CallPiece[], pieces: readonly CallPiece[]): void {
+/** Puts pieces to those before them, so that there is one of each call. numUnits: of the text before that of the pieces. */
+export function appendCalls(calls: CallPiece[], pieces: readonly CallPiece[], numUnits = 0): void {
   for (const piece of pieces) {
     const last = calls.at(-1);
     if (last?.index === piece.index)
       calls[calls.length - 1] = { ...last, arguments: last.arguments + piece.arguments };
-    else calls.push(piece);
+    else calls.push(piece.at === undefined ? piece : { ...piece, at: piece.at + numUnits });
   }
+}
+
+/** Text and calls in the order in which an answer has them. */
+export function inOrder(text: string, calls: readonly CallPiece[]): (string | CallPiece)[] {
+  const items: (string | CallPiece)[] = [];
+  let end = 0;
+  for (const call of calls) {
+    const { at = 0 } = call;
+    if (at > end) items.push(text.slice(end, at));
+    end = at;
+    items.push(call);
+  }
+  if (end < text.length) items.push(text.slice(end));
+  return items;
 }

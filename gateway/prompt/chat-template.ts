@@ -20,6 +20,18 @@ export interface ToolCall {
 /** A tool as clients describe it to a template: anything that JSON can be. */
 export type ToolDefinition = object;
 
+/** How a conversation is rendered, where it is not as usual. */
+export interface RenderOptions {
+  /** Those that the template is told of. */
+  readonly tools?: readonly ToolDefinition[] | undefined;
+  /** Values that the template is given by name beside its own: anything that JSON can be. */
+  readonly variables?: Readonly<Record<string, unknown>>;
+  /** Whether the prompt ends with what begins an answer; true when left out. */
+  readonly addsGenerationPrompt?: boolean;
+  /** The prompt ends with the text of the last message, which the answer goes on with; then nothing begins another one. */
+  readonly continuesLast?: boolean;
+}
+
 /** The model's own template, compiled once. */
 export interface ChatTemplate {
   /** How it has tools called. */
@@ -27,16 +39,14 @@ export interface ChatTemplate {
   /** Begins what the first render would otherwise wait for. */
   start(): void;
   /**
-   * Ids of the conversation, ready for an answer by the assistant. Literals of control tokens inside message contents
+   * Ids of the conversation, ready for an answer by the assistant. Literals of control tokens inside what a client wrote
    * stay text. Throws ChatTemplateError with the template's own message when it refuses, and when it exceeds its
    * bounds of processor time, memory, depth or output; ChatTemplateUnavailableError when it cannot be asked now;
    * PromptTooLongError, before any text is tokenized, for what must be more than maxTokens.
    */
-  render(
-    messages: readonly ChatMessage[],
-    maxTokens?: number,
-    tools?: readonly ToolDefinition[],
-  ): Promise<number[]>;
+  render(messages: readonly ChatMessage[], maxTokens?: number, options?: RenderOptions): Promise<number[]>;
+  /** The same conversation as text, however long it is. Throws as render does. */
+  renderText(messages: readonly ChatMessage[], options?: RenderOptions): Promise<string>;
   /** Frees what rendering holds, as soon as no render is under way. */
   close(): void;
 }

@@ -17,12 +17,15 @@ export class ControlTokenEscaper {
   readonly #literals: readonly string[];
   readonly #finder: LiteralFinder<string>;
   readonly #placeholders: RegExp;
+  /** Nothing that is hidden, and in none of the texts: a place that can be found again. */
+  readonly mark: string;
 
   /** texts: all that will be hidden in; the nonce is one that none of them contains. */
   constructor(literals: readonly string[], texts: readonly string[]) {
     let nonce: string;
     do nonce = BigInt(`0x${randomBytes(nonceBytes).toString('hex')}`).toString();
     while (texts.some((text) => text.includes(nonce)));
+    this.mark = open + nonce + close;
     this.#literals = literals;
     this.#finder = new LiteralFinder(
       literals.map((literal, index) => [literal, `${open}${nonce}.${index}${close}`] as const),

@@ -6,11 +6,12 @@ import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import {
   type ChatMessage,
   type ChatTemplate,
+  ChatTemplateError,
   PromptTooLongError,
-  type ToolDefinition,
+  type RenderOptions,
 } from './chat-template.ts';
 import { ControlTokenEscaper } from './control-token-escaper.ts';
-import type { TemplateMessage, TemplateVariables } from './template-messages.ts';
+import type { TemplateMessage } from './template-messages.ts';
 import { TemplateProcess } from './template-process.ts';
 import { charactersIn, textsIn } from './texts-in.ts';
 import { type ToolUse, toolUseOf } from './tool-call-format.ts';
@@ -43,20 +44,41 @@ export class JinjaChatTemplate implements ChatTemplate {
   async render(
     messages: readonly ChatMessage[],
     maxTokens = Number.POSITIVE_INFINITY,
-    tools: readonly ToolDefinition[] = [],
+    options: RenderOptions = {},
   ): Promise<number[]> {
-    const given: Conversation = {
-      messages: messages.map(templateMessage),
-      ...(tools.length === 0 ? {} : { tools }),
+    const { prompt, hidden } = await this.#rendered(messages, options);
+    return cooperativeScheduler.run(prompt.length, this.#encode(prompt, hidden, maxTokens));
+  }
+
+  async renderText(messages: readonly ChatMessage[], options: RenderOptions = {}): Promise<string> {
+    const { prompt, hidden } = await this.#rendered(messages, options);
+    return cooperativeScheduler.run(prompt.length, hidden.reveal(prompt));
+  }
+
+  /** With placeholders for the literals of control tokens that a client wrote. */
+  async #rendered(
+    messages: readonly ChatMessage[],
+    { tools = [], variables = {}, addsGenerationPrompt = true, continuesLast = false }: RenderOptions,
+  ): Promise<{ prompt: string; hidden: ControlTokenEscaper }> {
+    const given: Given = {
+      variables,
+      conversation: {
+        messages: messages.map(templateMessage),
+        ...(tools.length === 0 ? {} : { tools }),
+      },
     };
     const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, textsIn(given));
+    const safe = await cooperativeScheduler.run(charactersIn(given), hideIn(given, hidden));
+    const said = safe.conversation.messages;
     const prompt = await this.#process.render({
-      ...(await cooperativeScheduler.run(charactersIn(given), hideIn(given, hidden))),
+      ...safe.variables,
+      ...safe.conversation,
+      messages: continuesLast ? markedAtEnd(said, hidden.mark) : said,
       bos_token: this.#literal(this.#tokenizer.bosId),
       eos_token: this.#literal(this.#tokenizer.eosId),
-      add_generation_prompt: true,
+      add_generation_prompt: addsGenerationPrompt && !continuesLast,
     });
-    return cooperativeScheduler.run(prompt.length, this.#encode(prompt, hidden, maxTokens));
+    return { prompt: continuesLast ? untilMark(prompt, hidden.mark) : prompt, hidden };
   }
 
   *#encode(prompt: string, hidden: ControlTokenEscaper, maxTokens: number): Task<number[]> {
@@ -83,7 +105,14 @@ export class JinjaChatTemplate implements ChatTemplate {
   }
 }
 
-type Conversation = Pick<TemplateVariables, 'messages' | 'tools'>;
+/** What a client says. */
+interface Given {
+  readonly variables: Readonly<Record<string, unknown>>;
+  readonly conversation: {
+    readonly messages: readonly TemplateMessage[];
+    readonly tools?: readonly object[];
+  };
+}
 
 /** By the names that templates have for it. What is not there is left out: templates ask whether it is defined. */
 function templateMessage({ role, content, toolCalls = [], answers }: ChatMessage): TemplateMessage {
@@ -113,4 +142,23 @@ function* hideInAny(value: unknown, hidden: ControlTokenEscaper): Task<unknown> 
   for (const [name, member] of Object.entries(value))
     members.push([yield* hidden.hide(name), yield* hideInAny(member, hidden)]);
   return Object.fromEntries(members);
+}
+
+/** With a mark behind the last message. The space behind it tells afterwards whether the template has trimmed the message. */
+function markedAtEnd(messages: readonly TemplateMessage[], mark: string): TemplateMessage[] {
+  return messages.map((message, index) => {
+    return index < messages.length - 1 ? message : { ...message, content: `${message.content}${mark} ` };
+  });
+}
+
+/** The prompt in front of the mark, trimmed where the template would have trimmed it. ChatTemplateError where it has no mark. */
+function untilMark(prompt: string, mark: string): string {
+  const end = prompt.lastIndexOf(mark);
+  if (end < 0) {
+    throw new ChatTemplateError(
+      'The prompt that it makes does not have the text of the last message, which was to be continued.',
+    );
+  }
+  const text = prompt.slice(0, end);
+  return prompt.startsWith(' ', end + mark.length) ? text : text.trimEnd();
 }

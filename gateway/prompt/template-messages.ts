@@ -21,7 +21,20 @@ export type TemplateVariables = {
   readonly bos_token: string;
   readonly eos_token: string;
   readonly add_generation_prompt: boolean;
+  /** What a client gives it besides. */
+  readonly [name: string]: unknown;
 };
+
+/** What no client can give a template, by its names: the above, and what it may take for a part of the conversation. */
+export const reservedVariables: readonly string[] = [
+  'messages',
+  'bos_token',
+  'eos_token',
+  'add_generation_prompt',
+  'continue_final_message',
+  'tools',
+  'documents',
+];
 
 /** Every further message to the process; each is answered before the next is sent. */
 export interface RenderJob {

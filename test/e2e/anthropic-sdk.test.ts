@@ -74,7 +74,7 @@ test('raises errors it can parse', async () => {
   const unknown = await raised(client.messages.create({ ...request, model: 'claude' }));
   assert.instance(unknown, NotFoundError);
   const tools = [{ name: 'f', input_schema: { type: 'object' as const } }];
-  assert.match(String(await raised(client.messages.create({ ...request, tools }))), 'tools is not supported');
+  assert.match(String(await raised(client.messages.create({ ...request, tools }))), 'knows no tools');
 });
 
 test('ends the work of a stream that it aborts', async () => {

@@ -1,8 +1,10 @@
 import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
+import { inOrder } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { textOf } from '../whole-text.ts';
+import { BlockEvents } from './block-events.ts';
 import { anthropicErrorBody } from './errors.ts';
 import { type Message, messageObject, stopOf, usageOf } from './message.ts';
 
@@ -14,19 +16,15 @@ export interface MessageEventOptions {
 
 const OPEN = { stop_reason: null, stop_sequence: null };
 
-/** The event of a text, in front of the text itself and behind it. */
-const DELTA =
-  'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":';
-const DELTA_END = '}}\n\n';
-
 /**
- * An answer as events: message_start, one block of text with its deltas, message_delta with why it ended and what was counted,
- * message_stop. A failure becomes an event error, which clients raise; a stream never just stops.
+ * An answer as events: message_start, one block or several with their deltas, message_delta with why it ended and what was
+ * counted, message_stop. A failure becomes an event error, which clients raise; a stream never just stops.
  */
 export class MessageEvents implements TextSink {
   readonly #message: Message;
   readonly #options: MessageEventOptions;
   readonly #outlet: EventOutlet;
+  readonly #blocks: BlockEvents;
 
   /** Writes the opening. */
   constructor(message: Message, options: MessageEventOptions, outlet: EventOutlet) {
@@ -37,15 +35,24 @@ export class MessageEvents implements TextSink {
       type: 'message_start',
       message: messageObject(message, [], OPEN, usageOf(message, undefined)),
     });
-    this.#write({ type: 'content_block_start', index: 0, content_block: { type: 'text', text: '' } });
+    this.#blocks = new BlockEvents(message, outlet);
+    // What may begin with a call waits for what it begins with.
+    if (!message.mayCall) this.#blocks.beginText();
     this.#write({ type: 'ping' });
   }
 
-  onPart({ pieces, end }: AnswerPart): void {
+  onPart({ pieces, calls = [], end }: AnswerPart): void {
     const text = textOf(pieces);
-    if (text !== '') this.#outlet.write(DELTA + JSON.stringify(text) + DELTA_END);
+    if (calls.length === 0) {
+      if (text !== '') this.#blocks.text(text);
+    } else {
+      for (const item of inOrder(text, calls)) {
+        if (typeof item === 'string') this.#blocks.text(item);
+        else this.#blocks.call(item);
+      }
+    }
     if (end === undefined) return;
-    this.#write({ type: 'content_block_stop', index: 0 });
+    this.#blocks.end();
     const { stop_reason, stop_sequence, ...more } = stopOf(this.#message, end);
     const delta = { stop_reason, stop_sequence };
     this.#write({ type: 'message_delta', delta, usage: usageOf(this.#message, end), ...more });

@@ -1,4 +1,6 @@
 import type { AnswerEnd } from '../../generation/text-stream.ts';
+import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
+import { RawJson } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
 import type { FinishedText } from '../whole-text.ts';
 
@@ -11,9 +13,18 @@ export interface Message {
   readonly numPromptTokens: number;
   /** As the request says it; the context may leave less. */
   readonly maxTokens: number;
+  /** Whether tools are offered that it may call. */
+  readonly mayCall: boolean;
+  /** Of a call, by its place among those of the answer. */
+  readonly callId: (call: number) => string;
 }
 
-export type StopReason = 'end_turn' | 'max_tokens' | 'stop_sequence' | 'model_context_window_exceeded';
+export type StopReason =
+  | 'end_turn'
+  | 'max_tokens'
+  | 'stop_sequence'
+  | 'tool_use'
+  | 'model_context_window_exceeded';
 
 export interface Stop {
   readonly stop_reason: StopReason | null;
@@ -30,8 +41,8 @@ export function stopOf({ maxTokens }: Message, end: AnswerEnd): Stop {
   };
 }
 
-function stopReason(maxTokens: number, { reason, numTokens }: AnswerEnd): StopReason {
-  if (reason === 'eos') return 'end_turn';
+function stopReason(maxTokens: number, { reason, numTokens, numCalls = 0 }: AnswerEnd): StopReason {
+  if (reason === 'eos') return numCalls > 0 ? 'tool_use' : 'end_turn';
   if (reason === 'stop_sequence') return reason;
   if (reason === 'time_limit' || numTokens >= maxTokens) return 'max_tokens';
   return 'model_context_window_exceeded';
@@ -58,7 +69,20 @@ export function messageObject(
   return { id, type: 'message', role: 'assistant', model, content, ...stop, usage };
 }
 
-export function wholeMessage(message: Message, { text, end }: FinishedText): object {
-  const content = [{ type: 'text', text }];
-  return messageObject(message, content, stopOf(message, end), usageOf(message, end));
+/** Without a call that is cut short: its input would be no object. */
+export function wholeMessage(message: Message, { text, calls, end }: FinishedText): object {
+  const whole = calls.slice(0, end.numCalls);
+  const content = inOrder(text, whole).map((item) => {
+    return typeof item === 'string' ? textBlock(item) : callBlock(message, item, new RawJson(item.arguments));
+  });
+  const blocks = content.length === 0 ? [textBlock('')] : content;
+  return messageObject(message, blocks, stopOf(message, end), usageOf(message, end));
+}
+
+export function textBlock(text: string): object {
+  return { type: 'text', text };
+}
+
+export function callBlock({ callId }: Message, { index, name }: CallPiece, input: object): object {
+  return { type: 'tool_use', id: callId(index), name, input };
 }

@@ -3,11 +3,11 @@ import type { ChatMessage } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { asList, asObject, memberOf, textContent } from '../text-content.ts';
+import { blockInert, conversation, ignoredInBlocks, verbatimMessages } from './conversation.ts';
+import { checkToolFields, toolFields, toolInert, verbatimTools } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and of its count_tokens: each field obeyed, refused by name, or one that changes nothing. */
 
-/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
-const MAX_MESSAGES = 4096;
 const MAX_TOKENS = 2 ** 31 - 1;
 
 const NO_THINKING = [{ type: 'disabled' }];
@@ -18,8 +18,6 @@ export const promptInert = {
   output_config: NOTHING,
   speed: ['standard'],
   thinking: NO_THINKING,
-  tool_choice: [{ type: 'auto' }, { type: 'none' }],
-  tools: NO_ITEMS,
 } as const satisfies InertFields;
 
 /** Of POST /v1/messages. */
@@ -36,28 +34,11 @@ export const messagesInert = {
   workspace_id: ANYTHING,
 } as const satisfies InertFields;
 
-/** Of a block of text. */
-export const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as const satisfies InertFields;
-
-const message = z.strictObject({
-  role: z.enum(['user', 'assistant', 'system']),
-  content: textContent(blockInert),
-});
-
-const NO_CONTINUATION =
-  'messages must not end with one of the assistant: an answer that goes on from it is not supported';
-
 const promptFields = {
   model: fields.nonEmpty('model'),
-  messages: z
-    .array(message)
-    .min(1, 'must have at least one message')
-    .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
-    .superRefine((messages, ctx) => {
-      if (messages.at(-1)?.role === 'assistant')
-        fields.violated(ctx, { constraint: 'unsupported' }, NO_CONTINUATION);
-    }),
+  messages: conversation,
   system: textContent(blockInert).optional(),
+  ...toolFields,
 };
 
 /** The fields of POST /v1/messages. */
@@ -72,19 +53,26 @@ export const messagesFields = {
   ...inert(messagesInert),
 };
 
-export const messagesSchema = z.strictObject(messagesFields);
-export const countSchema = z.strictObject({ ...promptFields, ...inert(promptInert) });
+export const messagesSchema = z
+  .strictObject(messagesFields)
+  .superRefine((request, ctx) => checkToolFields(ctx, request));
+export const countSchema = z
+  .strictObject({ ...promptFields, ...inert(promptInert) })
+  .superRefine((request, ctx) => checkToolFields(ctx, request));
+
+/** In these, null is a value like any other. */
+const VERBATIM = [verbatimMessages, ...verbatimTools];
 
 export type MessagesRequest = z.output<typeof messagesSchema>;
 export type CountRequest = z.output<typeof countSchema>;
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseMessagesRequest(body: unknown): MessagesRequest {
-  return fields.parseBody(messagesSchema, body);
+  return fields.parseBody(messagesSchema, body, VERBATIM);
 }
 
 export function parseCountRequest(body: unknown): CountRequest {
-  return fields.parseBody(countSchema, body);
+  return fields.parseBody(countSchema, body, VERBATIM);
 }
 
 /** The conversation as templates see it. */
@@ -97,11 +85,12 @@ export function messagesOf({
 
 /** Names of what was sent and not looked at, each once. */
 export function ignoredByMessages(body: unknown): string[] {
-  const blocksOf = (value: unknown, prefix: string) =>
-    asList(value).flatMap((block) => ignoredIn(blockInert, asObject(block), prefix));
-  const inMessages = asList(memberOf(body, 'messages')).flatMap((each) =>
-    blocksOf(memberOf(each, 'content'), 'messages.content.'),
+  const inTools = asList(memberOf(body, 'tools')).flatMap((tool) =>
+    ignoredIn(toolInert, asObject(tool), 'tools.'),
   );
-  const inSystem = blocksOf(memberOf(body, 'system'), 'system.');
-  return [...ignoredIn(messagesInert, asObject(body)), ...new Set([...inSystem, ...inMessages])];
+  const inMessages = asList(memberOf(body, 'messages')).flatMap((each) =>
+    ignoredInBlocks(memberOf(each, 'content'), 'messages.content.'),
+  );
+  const inSystem = ignoredInBlocks(memberOf(body, 'system'), 'system.');
+  return [...ignoredIn(messagesInert, asObject(body)), ...new Set([...inTools, ...inSystem, ...inMessages])];
 }

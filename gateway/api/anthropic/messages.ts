@@ -8,11 +8,15 @@ import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream, namedEvent } from '../../server/streams/sse.ts';
+import { callDigits } from '../call-digits.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
-import { readJson } from '../json.ts';
+import { JSON_TYPE, readJson } from '../json.ts';
+import { jsonText } from '../json-text.ts';
+import { structureBy } from '../openai/grammar-fields.ts';
 import { tokensLeft } from '../prompt.ts';
 import { randomSeed } from '../token-ids.ts';
+import { offerTools } from '../tool-offer.ts';
 import { type ModelWish, readModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
 import { anthropicErrorBody, requestIdOf } from './errors.ts';
@@ -25,6 +29,7 @@ import {
   parseCountRequest,
   parseMessagesRequest,
 } from './messages-request.ts';
+import { toolWishOf } from './tool-fields.ts';
 
 /** Anthropic's messages, whole and streamed, and the counting of their tokens. */
 export function messagesRoutes(deps: RouteDeps): Hono {
@@ -35,7 +40,10 @@ export function messagesRoutes(deps: RouteDeps): Hono {
     const request = parseMessagesRequest(body);
     tellIgnored(c, deps.log, ignoredByMessages(body));
     return useModel(c, deps, modelWish(c, request), async ({ model, info, runner }) => {
-      const promptIds = await renderChat(model, info, messagesOf(request));
+      const wish = toolWishOf(request);
+      const offer = wish && offerTools(wish, model);
+      const structure = offer && (await structureBy('tools', offer.grammar, model, model.stopIds));
+      const promptIds = await renderChat(model, info, messagesOf(request), { tools: offer?.definitions });
       const generate = {
         promptIds,
         modelIdentity: info.modelIdentity,
@@ -50,18 +58,24 @@ export function messagesRoutes(deps: RouteDeps): Hono {
           seed: randomSeed(),
         },
         cacheSalt: cacheSalt(c),
+        ...structure,
       };
-      const options = { tokenizer: model.tokenizer, stop: request.stop_sequences, minTokens: 0 };
+      const { tokenizer } = model;
+      const options = { tokenizer, stop: request.stop_sequences, minTokens: 0, toolCalls: offer?.format };
       const begin = (sink: TextSink) => new TextStream(endingAtTimeLimit(runner), generate, options, sink);
+      const unique = randomUUID();
       const message: Message = {
-        id: `msg_${randomUUID()}`,
+        id: `msg_${unique}`,
         model: request.model,
         numPromptTokens: promptIds.length,
         maxTokens: request.max_tokens,
+        mayCall: offer?.format !== undefined,
+        callId: (call) => `toolu_${callDigits(unique)}_${call}`,
       };
       if (!request.stream) {
         const whole = new WholeText();
-        return c.json(wholeMessage(message, await whileWanted(c.req.raw.signal, begin(whole), whole)));
+        const finished = await whileWanted(c.req.raw.signal, begin(whole), whole);
+        return c.body(jsonText(wholeMessage(message, finished)), 200, { 'content-type': JSON_TYPE });
       }
       const stream = eventStream(c);
       const onError = failureLog(deps.log, c);
@@ -77,7 +91,10 @@ export function messagesRoutes(deps: RouteDeps): Hono {
     const request = parseCountRequest(body);
     tellIgnored(c, deps.log, ignoredByMessages(body));
     const model = await readModel(request.model, deps);
-    const promptIds = await renderChat(model, { maxModelLen: Number.POSITIVE_INFINITY }, messagesOf(request));
+    const wish = toolWishOf(request);
+    const limit = { maxModelLen: Number.POSITIVE_INFINITY };
+    const tools = wish && offerTools(wish, model).definitions;
+    const promptIds = await renderChat(model, limit, messagesOf(request), { tools });
     return c.json({ input_tokens: promptIds.length });
   });
 

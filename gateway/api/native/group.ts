@@ -1,5 +1,6 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { openAiErrorBody } from '../openai/errors.ts';
+import { applyTemplateRoutes } from './apply-template.ts';
 import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
 import { executeRoutes } from './execute.ts';
 import { nativeOperations } from './operations.ts';
@@ -11,7 +12,7 @@ export const nativeGroup: RouteGroup = {
   paths: ['/*'],
   access: 'key',
   generating: ['/execute'],
-  routes: [executeRoutes, tokenizeRoutes],
+  routes: [executeRoutes, tokenizeRoutes, applyTemplateRoutes],
   operations: nativeOperations,
   errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { json, type Operation } from '../../server/operation.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
+import { applyTemplateFields } from './apply-template.ts';
 import { DEADLINE_HEADER } from './deadline.ts';
 import { cancelSchema } from './execute.ts';
 import { executeFields } from './execute-request.ts';
@@ -48,6 +49,13 @@ export const nativeOperations: readonly Operation[] = [
     summary: 'Ids of tokens to text',
     body: detokenizeSchema.meta({ required: ['tokens'] }),
     answers: { 200: json('content: the text.') },
+  },
+  {
+    method: 'post',
+    path: '/apply-template',
+    summary: 'A conversation as the prompt that the model reads',
+    body: z.strictObject(applyTemplateFields),
+    answers: { 200: json('prompt: the text.') },
   },
   {
     method: 'get',

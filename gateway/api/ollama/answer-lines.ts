@@ -1,5 +1,7 @@
 import type { AnswerEnd, AnswerPart, EndReason, TextSink } from '../../generation/text-stream.ts';
+import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { toApiError } from '../../server/to-api-error.ts';
+import { jsonText } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { type FinishedText, textOf } from '../whole-text.ts';
@@ -12,12 +14,31 @@ export interface Answer {
   /** As the request names it. */
   readonly model: string;
   readonly numPromptTokens: number;
-  /** Where a route has its text. */
-  readonly textAs: (text: string) => object;
+  /** Where a route has its text and the calls of tools in it. */
+  readonly textAs: (text: string, calls: readonly WholeCall[]) => object;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly durations: () => Durations;
+  /** Of a call, by its place among those of the answer. */
+  readonly callId: (call: number) => string;
 }
+
+/** A call of a tool, with all of its arguments, as JSON. */
+export interface WholeCall {
+  readonly id: string;
+  readonly index: number;
+  readonly name: string;
+  readonly arguments: string;
+}
+
+function wholeCall(
+  { callId }: Pick<Answer, 'callId'>,
+  { index, name = '', arguments: given }: CallPiece,
+): WholeCall {
+  return { id: callId(index), index, name, arguments: given };
+}
+
+type Named = Pick<Answer, 'model' | 'now' | 'textAs'>;
 
 const DONE_REASONS: Record<EndReason, 'stop' | 'length'> = {
   eos: 'stop',
@@ -26,14 +47,14 @@ const DONE_REASONS: Record<EndReason, 'stop' | 'length'> = {
   time_limit: 'length',
 };
 
-function line({ model, now, textAs }: Pick<Answer, 'model' | 'now' | 'textAs'>, text: string): object {
-  return { model, created_at: new Date(now()).toISOString(), ...textAs(text) };
+function line({ model, now, textAs }: Named, text: string, calls: readonly WholeCall[] = []): object {
+  return { model, created_at: new Date(now()).toISOString(), ...textAs(text, calls) };
 }
 
-function lastLine(answer: Answer, text: string, end: AnswerEnd): object {
+function lastLine(answer: Answer, text: string, end: AnswerEnd, calls: readonly WholeCall[] = []): object {
   const { total_duration, load_duration, prompt_eval_duration, eval_duration } = answer.durations();
   return {
-    ...line(answer, text),
+    ...line(answer, text, calls),
     done: true,
     done_reason: DONE_REASONS[end.reason],
     total_duration,
@@ -47,17 +68,19 @@ function lastLine(answer: Answer, text: string, end: AnswerEnd): object {
   };
 }
 
-export function wholeAnswer(answer: Answer, { text, end }: FinishedText): object {
-  return lastLine(answer, text, end);
+/** Without a call that is cut short: its arguments would be no object. */
+export function wholeAnswer(answer: Answer, { text, calls, end }: FinishedText): object {
+  const whole = calls.slice(0, end.numCalls).map((call) => wholeCall(answer, call));
+  return lastLine(answer, text, end, whole);
 }
 
 /** What is answered to who asks for nothing: the model is there. */
-export function loadedAnswer(answer: Pick<Answer, 'model' | 'now' | 'textAs'>): object {
+export function loadedAnswer(answer: Named): object {
   return { ...line(answer, ''), done: true, done_reason: 'load' };
 }
 
 /** What is answered to who asks for a model to be unloaded: it is, or will be when its requests are done. */
-export function unloadedAnswer(answer: Pick<Answer, 'model' | 'now' | 'textAs'>): object {
+export function unloadedAnswer(answer: Named): object {
   return { ...line(answer, ''), done: true, done_reason: 'unload' };
 }
 
@@ -67,6 +90,8 @@ export class AnswerLines implements TextSink {
   /** Sees what ended the stream before its time; the client sees only what toApiError lets through. */
   readonly #onFailure: (error: unknown) => void;
   readonly #outlet: EventOutlet;
+  readonly #calls: CallPiece[] = [];
+  #numToldCalls = 0;
 
   constructor(answer: Answer, onFailure: (error: unknown) => void, outlet: EventOutlet) {
     this.#answer = answer;
@@ -74,9 +99,18 @@ export class AnswerLines implements TextSink {
     this.#outlet = outlet;
   }
 
-  onPart({ pieces, end }: AnswerPart): void {
+  onPart({ pieces, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
     const text = textOf(pieces);
-    if (text !== '') this.#write({ ...line(this.#answer, text), done: false });
+    if (calls.length === 0) this.#text(text);
+    for (const item of calls.length === 0 ? [] : inOrder(text, calls)) {
+      if (typeof item !== 'string') appendCalls(this.#calls, [item]);
+      else {
+        // A text behind a call has waited until that was whole.
+        this.#tellCalls(this.#calls.length);
+        this.#text(item);
+      }
+    }
+    this.#tellCalls(numWholeCalls);
     if (end === undefined) return;
     this.#write(lastLine(this.#answer, '', end));
     this.#outlet.end();
@@ -86,6 +120,19 @@ export class AnswerLines implements TextSink {
     this.#onFailure(error);
     this.#write(ollamaErrorBody(toApiError(error)));
     this.#outlet.end();
+  }
+
+  #text(text: string): void {
+    if (text !== '') this.#write({ ...line(this.#answer, text), done: false });
+  }
+
+  /** A line for each call up to the so manieth that has not been told. */
+  #tellCalls(numCalls: number): void {
+    for (const call of this.#calls.slice(this.#numToldCalls, numCalls)) {
+      const told = line(this.#answer, '', [wholeCall(this.#answer, call)]);
+      this.#outlet.write(`${jsonText({ ...told, done: false })}\n`);
+      this.#numToldCalls++;
+    }
   }
 
   #write(object: object): void {

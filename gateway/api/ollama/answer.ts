@@ -1,16 +1,22 @@
+import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
+import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { ResponseStream } from '../../server/streams/response-stream.ts';
+import { callDigits } from '../call-digits.ts';
+import { JSON_TYPE } from '../json.ts';
+import { jsonText } from '../json-text.ts';
+import type { Structure } from '../openai/grammar-fields.ts';
 import { type ContextLimit, notReady, tokensLeft } from '../prompt.ts';
 import { findModel, type UsableModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
-import { AnswerLines, loadedAnswer, unloadedAnswer, wholeAnswer } from './answer-lines.ts';
+import { type Answer, AnswerLines, loadedAnswer, unloadedAnswer, wholeAnswer } from './answer-lines.ts';
 import { servedName } from './model-name.ts';
 import { contextOf, type Options, samplingOf } from './options.ts';
 import { asksToUnload } from './requests.ts';
@@ -26,16 +32,24 @@ interface Asked {
 interface Job {
   /** The field with the prompt. */
   readonly field: string;
-  readonly textAs: (text: string) => object;
+  readonly textAs: Answer['textAs'];
   /** Undefined: nothing is asked but that the model is there. */
-  readonly promptIds: ((model: Model, limit: ContextLimit) => Promise<readonly number[]>) | undefined;
+  readonly ask: ((model: Model, limit: ContextLimit) => Promise<Question>) | undefined;
+}
+
+/** What a model is asked. */
+interface Question {
+  readonly promptIds: readonly number[];
+  readonly structure?: Structure | undefined;
+  /** How calls of tools are written, where the answer may have any. */
+  readonly toolCalls?: ToolCallFormat | undefined;
 }
 
 /** The way of Ollama's generating routes, once their bodies are read: by the model that is named, whole or as a stream. */
 export async function answer(c: Context, deps: RouteDeps, asked: Asked, job: Job): Promise<Response> {
   const name = servedName(asked.model, deps.models.names);
   const isLast = asksToUnload(asked);
-  if (job.promptIds === undefined && isLast) return c.json(unload(name, deps, { ...asked, ...job }));
+  if (job.ask === undefined && isLast) return c.json(unload(name, deps, { ...asked, ...job }));
   const timings = new Timings(deps.monotonicNow);
   // No line can say that the model is being loaded: a stream begins with its answer.
   const answered = await useModel(c, deps, { name }, (usable) => {
@@ -64,12 +78,12 @@ async function answerBy(
   c: Context,
   deps: RouteDeps,
   asked: Asked,
-  { field, textAs, promptIds: encode }: Job,
+  { field, textAs, ask }: Job,
 ): Promise<Response> {
   const named = { model: asked.model, now: deps.now, textAs };
-  if (encode === undefined) return c.json(loadedAnswer(named));
+  if (ask === undefined) return c.json(loadedAnswer(named));
   const limit = contextOf(asked.options, info);
-  const promptIds = await encode(model, limit);
+  const { promptIds, structure, toolCalls } = await ask(model, limit);
   const left = tokensLeft(promptIds, limit, field);
   const request = {
     promptIds,
@@ -79,14 +93,22 @@ async function answerBy(
     stopIds: model.stopIds,
     sampling: samplingOf(asked.options),
     cacheSalt: cacheSalt(c),
+    ...structure,
   };
-  const options = { tokenizer: model.tokenizer, stop: asked.options.stop, minTokens: 0 };
+  const options = { tokenizer: model.tokenizer, stop: asked.options.stop, minTokens: 0, toolCalls };
   const watched = endingAtTimeLimit(runner);
   const begin = (sink: TextSink) => new TextStream(timings.watch(watched), request, options, sink);
-  const answered = { ...named, numPromptTokens: promptIds.length, durations: () => timings.durations() };
+  const unique = callDigits(randomUUID());
+  const answered: Answer = {
+    ...named,
+    numPromptTokens: promptIds.length,
+    durations: () => timings.durations(),
+    callId: (call) => `call_${unique}_${call}`,
+  };
   if (!asked.stream) {
     const whole = new WholeText();
-    return c.json(wholeAnswer(answered, await whileWanted(c.req.raw.signal, begin(whole), whole)));
+    const finished = await whileWanted(c.req.raw.signal, begin(whole), whole);
+    return c.body(jsonText(wholeAnswer(answered, finished)), 200, { 'content-type': JSON_TYPE });
   }
   const stream = new ResponseStream(c, 'application/x-ndjson');
   return stream.respond(begin(new AnswerLines(answered, failureLog(deps.log, c), stream)));

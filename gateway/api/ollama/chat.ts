@@ -3,7 +3,11 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
+import { RawJson } from '../json-text.ts';
+import { structureBy } from '../openai/grammar-fields.ts';
+import { offerTools, type ToolWish } from '../tool-offer.ts';
 import { answer } from './answer.ts';
+import type { WholeCall } from './answer-lines.ts';
 import { chatInert, ignoredByOllama, parseChatRequest } from './requests.ts';
 
 /** Ollama's chat: a conversation in, the next message of it out. */
@@ -15,13 +19,33 @@ export function chatRoutes(deps: RouteDeps): Hono {
     const body = await readJsonText(c);
     const request = parseChatRequest(body);
     tellIgnored(c, deps.log, ignoredByOllama(chatInert, body, deps.models.isOnDemand));
-    const { messages } = request;
+    const { messages, tools } = request;
+    const wish: ToolWish | undefined =
+      tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true };
     return answer(c, deps, request, {
       field: 'messages',
-      textAs: (content) => ({ message: { role: 'assistant', content } }),
-      promptIds: messages.length === 0 ? undefined : (model, limit) => renderChat(model, limit, messages),
+      textAs: (content, calls) => ({ message: { role: 'assistant', content, ...called(calls) } }),
+      ask:
+        messages.length === 0
+          ? undefined
+          : async (model, limit) => {
+              const offer = wish && offerTools(wish, model);
+              const structure = offer && (await structureBy('tools', offer.grammar, model, model.stopIds));
+              const promptIds = await renderChat(model, limit, messages, { tools: offer?.definitions });
+              return { promptIds, structure, toolCalls: offer?.format };
+            },
     });
   });
 
   return app;
+}
+
+/** As a message has them; nothing of none. */
+function called(calls: readonly WholeCall[]): object {
+  if (calls.length === 0) return {};
+  return {
+    tool_calls: calls.map(({ id, index, name, arguments: given }) => {
+      return { id, function: { index, name, arguments: new RawJson(given) } };
+    }),
+  };
 }

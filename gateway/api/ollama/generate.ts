@@ -27,8 +27,10 @@ export function generateRoutes(deps: RouteDeps): Hono {
     return answer(c, deps, request, {
       field: 'prompt',
       textAs: (response) => ({ response }),
-      promptIds:
-        request.prompt === '' ? undefined : (model, limit) => promptIds(request, model, limit, signal),
+      ask:
+        request.prompt === ''
+          ? undefined
+          : async (model, limit) => ({ promptIds: await promptIds(request, model, limit, signal) }),
     });
   });
 

@@ -7,6 +7,7 @@ import { version } from '../../system/version.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
 import { readJsonText } from '../json.ts';
+import { hasTools } from '../tool-offer.ts';
 import { readModel } from '../use-model.ts';
 import { servedName, tagged } from './model-name.ts';
 
@@ -72,7 +73,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
         [`${architecture}.context_length`]: contextLength,
         [`${architecture}.vocab_size`]: tokenizer.vocabSize,
       },
-      capabilities: ['completion'],
+      capabilities: ['completion', ...(hasTools(model) ? ['tools'] : [])],
     });
   });
 

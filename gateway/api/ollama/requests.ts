@@ -1,13 +1,12 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING, ZERO } from '../inert.ts';
-import { asList, asObject, memberOf } from '../text-content.ts';
+import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from '../inert.ts';
+import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
+import { asObject, memberOf } from '../text-content.ts';
+import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
 import { options, optionsInert } from './options.ts';
 
 /** Bodies of POST /api/chat and /api/generate: each field obeyed, refused by name, or one that changes nothing. */
-
-/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
-const MAX_MESSAGES = 4096;
 
 /** Of both routes. */
 export const sharedInert = {
@@ -20,7 +19,7 @@ export const sharedInert = {
   truncate: NO,
 } as const satisfies InertFields;
 
-export const chatInert = { ...sharedInert, tools: NO_ITEMS } as const satisfies InertFields;
+export const chatInert = sharedInert;
 
 export const generateInert = {
   ...sharedInert,
@@ -29,31 +28,6 @@ export const generateInert = {
   suffix: [''],
   template: [''],
 } as const satisfies InertFields;
-
-/** Of a message: what comes back of an answer, too. */
-export const messageInert = {
-  images: NO_ITEMS,
-  thinking: ANYTHING,
-  tool_call_id: NOTHING,
-  tool_calls: NO_ITEMS,
-  tool_name: NOTHING,
-} as const satisfies InertFields;
-
-const NO_TOOLS = 'is not supported: there are no tools here';
-
-const role = z
-  .unknown()
-  .superRefine((value, ctx) => {
-    if (value === 'tool') fields.violated(ctx, { constraint: 'unsupported' }, NO_TOOLS);
-  })
-  .pipe(z.enum(['system', 'user', 'assistant']));
-
-const message = z
-  .strictObject({ role, content: z.string(), ...inert(messageInert) })
-  .transform(({ role, content }) => ({ role, content }));
-
-const NO_CONTINUATION =
-  'messages must not end with one of the assistant: an answer that goes on from it is not supported';
 
 const sharedFields = {
   model: fields.nonEmpty('model'),
@@ -66,14 +40,8 @@ const sharedFields = {
 
 export const chatFields = {
   ...sharedFields,
-  messages: z
-    .array(message)
-    .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
-    .superRefine((messages, ctx) => {
-      if (messages.at(-1)?.role === 'assistant')
-        fields.violated(ctx, { constraint: 'unsupported' }, NO_CONTINUATION);
-    })
-    .default([]),
+  messages: conversation,
+  tools: toolFields.tools,
   ...inert(chatInert),
 };
 
@@ -99,7 +67,7 @@ export type GenerateRequestBody = z.output<typeof generateSchema>;
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseChatRequest(body: unknown): ChatRequest {
-  return fields.parseBody(chatSchema, body);
+  return fields.parseBody(chatSchema, body, [verbatimMessages, ...verbatimTools]);
 }
 
 export function parseGenerateRequest(body: unknown): GenerateRequestBody {
@@ -111,9 +79,7 @@ export function parseGenerateRequest(body: unknown): GenerateRequestBody {
  * leaves when a client asks for it.
  */
 export function ignoredByOllama(table: InertFields, body: unknown, isUnloaded: boolean): string[] {
-  const inMessages = asList(memberOf(body, 'messages')).flatMap((each) =>
-    ignoredIn(messageInert, asObject(each), 'messages.'),
-  );
+  const inMessages = ignoredInMessages(memberOf(body, 'messages'));
   const isObeyed = isUnloaded && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
   return [
     ...ignoredIn(isObeyed ? table : { ...table, keep_alive: ANYTHING }, asObject(body)),

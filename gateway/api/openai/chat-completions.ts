@@ -15,6 +15,7 @@ import { callIds, chatFormat } from './chat-format.ts';
 import { type ChatRequest, ignoredByChat, parseChatRequest } from './chat-request.ts';
 import { generateRequests } from './generate-requests.ts';
 import { type Structure, structureBy, structureOf } from './grammar-fields.ts';
+import { renderOptions } from './template-fields.ts';
 import { toolWishOf } from './tool-fields.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
@@ -31,7 +32,12 @@ export function chatRoutes(deps: RouteDeps): Hono {
       const wish = toolWishOf(request);
       const offer = wish && offerTools(wish, model);
       const structure = await chatStructureOf(request, offer, model, stopIds);
-      const promptIds = await renderChat(model, info, request.messages, offer?.definitions);
+      const promptIds = await renderChat(
+        model,
+        info,
+        request.messages,
+        renderOptions(request, offer?.definitions),
+      );
       const left = tokensLeft(promptIds, info, 'messages');
       const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? left;
       const requests = generateRequests(request, request.seed ?? randomSeed(), {

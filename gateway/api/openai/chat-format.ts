@@ -1,5 +1,6 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { callDigits } from '../call-digits.ts';
 import type { ChoiceFormat, ChoiceText, FinishReason } from './completion.ts';
 import { chatLogprobs } from './logprobs.ts';
 
@@ -11,7 +12,7 @@ type CallId = (choice: number, call: number) => string;
  * digits that no other answer has.
  */
 export function callIds(unique: string): CallId {
-  const digits = unique.replaceAll('-', '').slice(0, 24);
+  const digits = callDigits(unique);
   return (choice, call) => `call_${digits}_${choice}_${call}`;
 }
 

@@ -4,8 +4,8 @@ import * as fields from '../fields.ts';
 import { ignoredIn, inert } from '../inert.ts';
 import { JsonFault, parseLosslessJson } from '../json-parser.ts';
 import { asList, asObject, memberOf, textContent } from '../text-content.ts';
+import { toolName } from '../tool-parts.ts';
 import { calledInert, messageInert, partInert, toolCallInert } from './inert-fields.ts';
-import { toolName } from './tool-fields.ts';
 
 /** One message of a conversation: who says it, text, and calls of tools. */
 
@@ -42,7 +42,7 @@ const toolCall = z
   })
   .transform(({ id, function: { name, arguments: given } }): ToolCall => ({ id, name, arguments: given }));
 
-export const chatMessage = z
+const chatMessage = z
   .strictObject({
     role,
     content: textContent(partInert).optional(),
@@ -67,10 +67,7 @@ export const chatMessage = z
 type Message = z.output<typeof chatMessage>;
 
 /** The conversation as templates see it. Each result of a tool has its call among the messages before it. */
-export function conversationOf(
-  messages: readonly Message[],
-  ctx: Pick<z.RefinementCtx, 'addIssue'>,
-): ChatMessage[] {
+function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx, 'addIssue'>): ChatMessage[] {
   const names = new Map<string, string>();
   return messages.map(({ role, content = '', tool_calls, tool_call_id: id }, index) => {
     for (const call of tool_calls) names.set(call.id, call.name);
@@ -88,6 +85,16 @@ export function conversationOf(
     };
   });
 }
+
+/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
+const MAX_MESSAGES = 4096;
+
+/** A conversation, with one message at least. */
+export const chatMessages = z
+  .array(chatMessage)
+  .min(1, 'must have at least one message')
+  .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
+  .transform(conversationOf);
 
 /** Names of what was sent with these messages and not looked at. */
 export function ignoredInMessages(messages: unknown): string[] {

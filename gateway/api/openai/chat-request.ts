@@ -2,29 +2,25 @@ import * as z from 'zod';
 import * as fields from '../fields.ts';
 import { inert } from '../inert.ts';
 import { checkMinTokens } from '../token-constraints.ts';
-import { chatMessage, conversationOf, ignoredInMessages } from './chat-message.ts';
+import { chatMessages, ignoredInMessages } from './chat-message.ts';
 import { checkGrammar, grammarNames, verbatimSchemas } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
 import { ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
-import { checkTools, toolFields, verbatimTools } from './tool-fields.ts';
+import { checkTemplateFields, templateFields, verbatimKwargs } from './template-fields.ts';
+import { checkToolFields, toolFields, verbatimTools } from './tool-fields.ts';
 
-/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
-const MAX_MESSAGES = 4096;
 const MAX_TOP_LOGPROBS = 20;
 
 /** The fields of POST /v1/chat/completions. */
 export const chatFields = {
   ...sharedFields,
-  messages: z
-    .array(chatMessage)
-    .min(1, 'must have at least one message')
-    .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
-    .transform(conversationOf),
+  messages: chatMessages,
   max_completion_tokens: maxTokens('max_completion_tokens'),
   max_tokens: maxTokens('max_tokens'),
   logprobs: z.boolean().default(false),
   top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
   ...toolFields,
+  ...templateFields,
   ...inert(chatInert),
 };
 
@@ -32,8 +28,9 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   const { logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
   refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
   checkGrammar(ctx, request);
+  checkTemplateFields(ctx, request);
   const isLimited = request.allowed_token_ids.length > 0;
-  checkTools(ctx, request, [
+  checkToolFields(ctx, request, [
     ...grammarNames(request),
     ...(isLimited ? ['allowed_token_ids'] : []),
     ...(logprobs ? ['logprobs'] : []),
@@ -54,7 +51,7 @@ export type ChatRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseChatRequest(body: unknown): ChatRequest {
-  return fields.parseBody(schema, body, [...verbatimSchemas, ...verbatimTools]);
+  return fields.parseBody(schema, body, [...verbatimSchemas, ...verbatimTools, verbatimKwargs]);
 }
 
 /** Names of what was sent and not looked at, each once. */

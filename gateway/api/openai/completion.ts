@@ -59,8 +59,8 @@ export class GrowingText implements ChoiceText {
   tokens: SentToken[] | undefined;
 
   append(piece: ChoiceText): void {
+    appendCalls(this.calls, piece.calls, this.text.length);
     this.text += piece.text;
-    appendCalls(this.calls, piece.calls);
     if (piece.tokens === undefined) return;
     this.tokens ??= [];
     for (const token of piece.tokens) this.tokens.push(token);

@@ -93,11 +93,8 @@ export const chatInert = {
   verbosity: ['medium'],
   web_search_options: NOTHING,
   // llama-server's and vLLM's.
-  add_generation_prompt: [true],
   add_special_tokens: NO,
   chat_template: NOTHING,
-  chat_template_kwargs: NO_MEMBERS,
-  continue_final_message: NO,
   documents: NO_ITEMS,
   echo: NO,
   include_reasoning: EITHER,

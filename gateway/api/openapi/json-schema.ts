@@ -11,12 +11,24 @@ export function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
     override: ({ zodSchema, jsonSchema }) => {
       const { def } = zodSchema._zod;
       // What is looked at by code first, and then by a schema that can be shown.
-      if (def.type === 'pipe' && isKind(def.in, 'unknown') && !isKind(def.out, 'transform'))
+      if (def.type === 'pipe' && isAnything(def.in) && !isKind(def.out, 'transform'))
         Object.assign(jsonSchema, jsonSchemaOf(def.out as z.ZodType), { ...jsonSchema });
       if (def.type === 'default' && isShown(def.defaultValue)) jsonSchema.default = def.defaultValue;
     },
   });
   return json as Record<string, unknown>;
+}
+
+/** What is not looked at, or by code alone. */
+function isAnything(schema: z.core.$ZodType): boolean {
+  const { def } = (schema as z.ZodType)._zod;
+  return (
+    isKind(schema, 'unknown') || (isPipe(def) && isKind(def.in, 'unknown') && isKind(def.out, 'transform'))
+  );
+}
+
+function isPipe(def: z.core.$ZodTypeDef): def is z.core.$ZodPipeDef {
+  return def.type === 'pipe';
 }
 
 function isKind(schema: z.core.$ZodType, type: string): boolean {

@@ -64,7 +64,7 @@ async function generateRequest(
   const { grammar } = request.text;
   const structure =
     grammar === undefined ? {} : await structureBy('text.format', grammar, model, model.stopIds);
-  const promptIds = await renderChat(model, info, messagesOf(request), [], 'input');
+  const promptIds = await renderChat(model, info, messagesOf(request), {}, 'input');
   const left = tokensLeft(promptIds, info, 'input');
   return {
     promptIds,

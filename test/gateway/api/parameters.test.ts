@@ -51,6 +51,13 @@ const NEEDS: Record<string, object> = {
   top_logprobs: { logprobs: true },
   parallel_tool_calls: { tools: TOOLS },
   tool_choice: { tools: TOOLS },
+  continue_final_message: {
+    add_generation_prompt: false,
+    messages: [
+      { role: 'user', content: 'Hi' },
+      { role: 'assistant', content: 'H' },
+    ],
+  },
   prompt_ids: { prompt: undefined, prompt_ids: [9] },
 };
 /** Between two looks at the clock: longer than any interval that events keep. */
@@ -84,7 +91,14 @@ const ROUTES: readonly Route[] = [
     path: '/v1/chat/completions',
     fields: chatFields,
     inert: chatInert,
-    base: { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }], seed: 7 },
+    base: {
+      model: 'bytes',
+      messages: [{ role: 'user', content: 'Hi' }],
+      seed: 7,
+      // As where it is left out.
+      add_generation_prompt: true,
+    },
+    candidates: [{ colour: 'red' }],
   },
   {
     path: '/v1/responses',

@@ -1,6 +1,11 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { appendCalls, type CallPiece, ToolCallParser } from '../../../gateway/generation/tool-call-parser.ts';
+import {
+  appendCalls,
+  type CallPiece,
+  inOrder,
+  ToolCallParser,
+} from '../../../gateway/generation/tool-call-parser.ts';
 import { hermesFormat, llamaFormat, type ToolCallFormat } from '../../../gateway/prompt/tool-call-format.ts';
 
 /** Calls out of the text of an answer, however it comes. */
@@ -19,10 +24,10 @@ function read(format: ToolCallFormat, pieces: readonly string[]): Read {
   let text = '';
   for (const piece of pieces) {
     const parsed = parser.push(piece);
-    text += parsed.text;
     const indexes = parsed.calls.map(({ index }) => index);
     assert.is(new Set(indexes).size, indexes.length, 'one piece of each call');
-    appendCalls(calls, parsed.calls);
+    appendCalls(calls, parsed.calls, text.length);
+    text += parsed.text;
   }
   text += parser.flush();
   return { text, calls, numWhole: parser.numWhole };
@@ -30,7 +35,9 @@ function read(format: ToolCallFormat, pieces: readonly string[]): Read {
 
 const hermes = (name: string, given: string): string =>
   `<tool_call>\n{"name": "${name}", "arguments": ${given}}\n</tool_call>`;
-const call = (index: number, name: string, given: string): CallPiece => ({ index, name, arguments: given });
+const call = (index: number, name: string, given: string, at = 0): CallPiece => {
+  return { index, name, at, arguments: given };
+};
 
 /** What is in strings must not count: brackets, quotes, marks. */
 const strange = '{"a": "}\\\\\\"{</tool_call>", "b": [{}, "]"], "ü🐈": {"c": -1.5e3}}';
@@ -42,7 +49,7 @@ const cases: readonly [string, ToolCallFormat, string, Read][] = [
     'text, two calls, text',
     hermesFormat,
     `Look: <tool_\n${hermes('f', strange)}\n \n${hermes('g_2-B', '{"x": 1}')}\nDone. <`,
-    read0('Look: <tool_\nDone. <', call(0, 'f', strange), call(1, 'g_2-B', '{"x": 1}')),
+    read0('Look: <tool_\nDone. <', call(0, 'f', strange, 13), call(1, 'g_2-B', '{"x": 1}', 13)),
   ],
   ['arguments that are no object', hermesFormat, hermes('f', '"}"'), read0('', call(0, 'f', '"}"'))],
   [
@@ -55,7 +62,7 @@ const cases: readonly [string, ToolCallFormat, string, Read][] = [
     'cut within arguments',
     hermesFormat,
     'A<tool_call>\n{"name": "f", "arguments": {"a": "b',
-    { text: 'A', calls: [call(0, 'f', '{"a": "b')], numWhole: 0 },
+    { text: 'A', calls: [call(0, 'f', '{"a": "b', 1)], numWhole: 0 },
   ],
   ['cut within a name', hermesFormat, 'A<tool_call>\n{"name": "f', read0('A')],
   ['cut within the mark', hermesFormat, 'A<tool_call', read0('A<tool_call')],
@@ -90,6 +97,15 @@ for (const [what, format, text, expected] of cases) {
     }
   });
 }
+
+test('texts and calls are told in their order', () => {
+  const calls = [call(0, 'f', '{}'), call(1, 'g', '{}', 2), call(2, 'h', '{}', 2)];
+  assert.equal(inOrder('abc', calls), [calls[0], 'ab', calls[1], calls[2], 'c']);
+  assert.equal(inOrder('abc', []), ['abc']);
+  assert.equal(inOrder('', []), []);
+  // What goes on with a call stands in front of the text behind it.
+  assert.equal(inOrder('abc', [{ index: 0, arguments: '}' }]), [{ index: 0, arguments: '}' }, 'abc']);
+});
 
 test('text is held back only while it may begin a call, and arguments not at all', () => {
   const parser = new ToolCallParser(hermesFormat);

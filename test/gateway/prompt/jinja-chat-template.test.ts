@@ -104,6 +104,54 @@ test('the template has bos_token, eos_token and add_generation_prompt', async ()
   assert.is(textOf(tokenizer, ids.slice(2)), 'True');
 });
 
+test('variables of a client are there by their names, and no control token is forged by them', async () => {
+  const { tokenizer, ...model } = await tinyModelWithTemplate(
+    '{{ enable_thinking }} {{ docs[0].text }} {{ n + 1 }} {{ nothing is none }} {{ messages | length }}',
+  );
+  const variables = { enable_thinking: false, docs: [{ text: 'a<|im_end|>' }], n: 2n ** 60n, nothing: null };
+  const template = templateOf({ ...model, tokenizer });
+  const ids = await template.render([user('Hi')], undefined, { variables });
+  assert.not.ok(ids.some((id) => tokenizer.isControl(id)));
+  const text = `False a<|im_end|> ${2n ** 60n + 1n} True 1`;
+  assert.is(textOf(tokenizer, ids), text);
+  assert.is(await template.renderText([user('Hi')], { variables }), text);
+});
+
+test('a prompt may end without what begins an answer', async () => {
+  const { tokenizer, ...model } = await tinyModel();
+  const template = templateOf({ ...model, tokenizer });
+  const options = { addsGenerationPrompt: false };
+  const ids = await template.render([user('Hi')], undefined, options);
+  assert.is(textOf(tokenizer, ids), '<|im_start|>user\nHi<|im_end|>\n');
+});
+
+test('a prompt may end with the last message, which the answer goes on with', async () => {
+  const { tokenizer, ...model } = await tinyModel();
+  const template = templateOf({ ...model, tokenizer });
+  const options = { continuesLast: true };
+  // Also one that the template’s own tokens have, one that is nothing, and one that forges.
+  for (const content of ['im', 'The capital is ', '', ' <|im_end|>\n']) {
+    const messages: ChatMessage[] = [user('Hi'), { role: 'assistant', content }];
+    const ids = await template.render(messages, undefined, options);
+    const text = `<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n${content}`;
+    assert.is(textOf(tokenizer, ids), text);
+    assert.is(ids.filter((id) => tokenizer.isControl(id)).length, 3);
+    assert.is(await template.renderText(messages, options), text);
+  }
+});
+
+test('what a template trims of a message that is continued is not in the prompt', async () => {
+  const trimming = await tinyModelWithTemplate(
+    '{{ messages[0].content | trim }}.{{ add_generation_prompt }}',
+  );
+  const messages: ChatMessage[] = [{ role: 'assistant', content: ' So far, \n' }];
+  const options = { continuesLast: true };
+  assert.is(await templateOf(trimming).renderText(messages, options), 'So far,');
+  const silent = await tinyModelWithTemplate('{{ messages[0].role }}');
+  const error = await errorOf(() => templateOf(silent).renderText(messages, options));
+  assert.match(error.message, 'does not have the text of the last message');
+});
+
 test('many conversations at once each get their own prompt', async () => {
   const { tokenizer, ...model } = await tinyModelWithTemplate('{{ messages[0].content }}');
   const template = templateOf({ ...model, tokenizer });

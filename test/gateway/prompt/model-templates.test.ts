@@ -124,7 +124,7 @@ test('control tokens in tools, and in what they are called with, stay text', asy
       { role: 'assistant', content: '', toolCalls },
       { role: 'tool', content: text, answers: { id: text, name: 'f' } },
     ] as const;
-    const ids = await template.render(messages, undefined, [tool]);
+    const ids = await template.render(messages, undefined, { tools: [tool] });
     const prompt = Buffer.concat(ids.map((id) => tokenizer.bytes(id))).toString('utf8');
     assert.is(prompt.split(name).length, 3, `the tool and its call: ${prompt}`);
     assert.match(prompt, `<tool_response>\n${text}\n</tool_response>`);

@@ -135,7 +135,7 @@ test('what cannot be obeyed is refused by name, in the shape of Anthropic’s er
 }) => {
   const refused: Record<string, unknown> = {
     max_tokens: 0,
-    tools: [{ name: 'f', input_schema: {} }],
+    tools: [{ type: 'web_search_20250305', name: 'web_search' }],
     tool_choice: { type: 'any' },
     thinking: { type: 'enabled', budget_tokens: 2000 },
     temperature: 3,

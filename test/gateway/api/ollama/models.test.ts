@@ -41,7 +41,7 @@ test('show tells of it by any name, with or without the tag', async () => {
         'llama.context_length': 512,
         'llama.vocab_size': 258,
       },
-      capabilities: ['completion'],
+      capabilities: ['completion', 'tools'],
     });
   }
   assert.is((await post('/api/show', { model: 'bytes:1b' })).status, 404);

@@ -15,7 +15,10 @@ const conversation = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' 
 test('a template that cannot be asked now is a 503 with when to come again', async () => {
   const render = () => Promise.reject(new ChatTemplateUnavailableError('Not now.', 7));
   const { post } = testApp({
-    model: () => ({ ...byteModel, chatTemplate: { toolUse: 'none', start() {}, close() {}, render } }),
+    model: () => ({
+      ...byteModel,
+      chatTemplate: { toolUse: 'none', start() {}, close() {}, render, renderText: render },
+    }),
   });
   const response = await post('/v1/chat/completions', conversation);
   assert.is(response.status, 503);

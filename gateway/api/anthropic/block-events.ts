@@ -1,0 +1,67 @@
+import type { CallPiece } from '../../generation/tool-call-parser.ts';
+import { namedEvent } from '../../server/streams/sse.ts';
+import type { EventOutlet } from '../openai/completion-events.ts';
+import { callBlock, type Message, textBlock } from './message.ts';
+
+/** What an event of a block's content begins with; the block's index follows. */
+const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":';
+const DELTA_END = '}}\n\n';
+
+/** The blocks of an answer as events, one behind the other: each with a start, its deltas and a stop. */
+export class BlockEvents {
+  readonly #message: Message;
+  readonly #outlet: EventOutlet;
+  #index = -1;
+  /** What the last block has. */
+  #last: 'text' | 'call' | undefined;
+  /** In front of what is new of the last block. */
+  #delta = '';
+
+  constructor(message: Message, outlet: EventOutlet) {
+    this.#message = message;
+    this.#outlet = outlet;
+  }
+
+  beginText(): void {
+    this.#begin('text', textBlock(''), '{"type":"text_delta","text":');
+  }
+
+  text(text: string): void {
+    if (this.#last !== 'text') this.beginText();
+    this.#write(text);
+  }
+
+  /** A whole call, or what is new of the last one. */
+  call(piece: CallPiece): void {
+    const isNew = piece.name !== undefined;
+    if (isNew)
+      this.#begin('call', callBlock(this.#message, piece, {}), '{"type":"input_json_delta","partial_json":');
+    if (isNew || piece.arguments !== '') this.#write(piece.arguments);
+  }
+
+  /** There is one block at least. */
+  end(): void {
+    if (this.#last === undefined) this.beginText();
+    this.#stop();
+  }
+
+  #begin(kind: 'text' | 'call', content_block: object, delta: string): void {
+    if (this.#last !== undefined) this.#stop();
+    this.#last = kind;
+    this.#index++;
+    this.#delta = `${DELTA}${this.#index},"delta":${delta}`;
+    this.#event({ type: 'content_block_start', index: this.#index, content_block });
+  }
+
+  #stop(): void {
+    this.#event({ type: 'content_block_stop', index: this.#index });
+  }
+
+  #write(content: string): void {
+    this.#outlet.write(this.#delta + JSON.stringify(content) + DELTA_END);
+  }
+
+  #event<Event extends { readonly type: string }>(data: Event): void {
+    this.#outlet.write(namedEvent(data.type, JSON.stringify(data)));
+  }
+}

@@ -1,0 +1,157 @@
+import * as z from 'zod';
+import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
+import * as fields from '../fields.ts';
+import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS } from '../inert.ts';
+import { asList, asObject, memberOf, textContent } from '../text-content.ts';
+import { toolName } from '../tool-parts.ts';
+
+/** Messages as Anthropic's API has them: blocks of text, of calls of tools, and of their results. */
+
+/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
+const MAX_MESSAGES = 4096;
+
+/** Of a block of text. */
+export const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as const satisfies InertFields;
+/** Of a call: what answers have besides. */
+export const callInert = { cache_control: ANYTHING, caller: ANYTHING } as const satisfies InertFields;
+/** Of a result. Its text is to say what went wrong: templates have no other place for it. */
+export const resultInert = { cache_control: ANYTHING, is_error: ANYTHING } as const satisfies InertFields;
+
+const textBlock = z.strictObject({ type: z.literal('text'), text: z.string(), ...inert(blockInert) });
+
+const callBlock = z.strictObject({
+  type: z.literal('tool_use'),
+  id: fields.nonEmpty('id'),
+  name: toolName,
+  input: z.custom<object>().superRefine((input, ctx) => {
+    const isObject = typeof input === 'object' && input !== null && !Array.isArray(input);
+    if (!isObject) fields.violated(ctx, { constraint: 'type' }, 'must be an object');
+  }),
+  ...inert(callInert),
+});
+
+const resultBlock = z.strictObject({
+  type: z.literal('tool_result'),
+  tool_use_id: z.string(),
+  content: textContent(blockInert).default(''),
+  ...inert(resultInert),
+});
+
+const TYPES: readonly unknown[] = ['text', 'tool_use', 'tool_result'];
+const TEXT_AND_CALLS = 'is not supported: blocks are of the type "text", "tool_use" or "tool_result" here';
+
+/** Blocks of other kinds are refused for what they are, not for what they lack. */
+const block = z
+  .unknown()
+  // In what a tool was called with, null is a value like any other.
+  .transform((sent) => fields.withoutNulls(sent, ['input']))
+  .superRefine((sent, ctx) => {
+    const type = memberOf(sent, 'type');
+    if (type === undefined) fields.violated(ctx, { constraint: 'required' }, 'is required', ['type']);
+    else if (!TYPES.includes(type))
+      fields.violated(ctx, { constraint: 'unsupported' }, TEXT_AND_CALLS, ['type']);
+  })
+  .pipe(z.discriminatedUnion('type', [textBlock, callBlock, resultBlock]));
+
+type Block = z.output<typeof block>;
+
+/** Who says what besides text. */
+const SPEAKERS: Partial<Record<Block['type'], string>> = { tool_use: 'assistant', tool_result: 'user' };
+
+const content = z
+  .preprocess(
+    (value) => (typeof value === 'string' ? [{ type: 'text', text: value }] : value),
+    z.array(block, 'must be a string or an array of blocks'),
+  )
+  .meta({ type: ['string', 'array'] });
+
+const message = z
+  .unknown()
+  .transform((sent) => fields.withoutNulls(sent, ['content']))
+  .pipe(z.strictObject({ role: z.enum(['user', 'assistant', 'system']), content }))
+  .superRefine(({ role, content: blocks }, ctx) => {
+    for (const [index, { type }] of blocks.entries()) {
+      const speaker = SPEAKERS[type] ?? role;
+      if (role === speaker) continue;
+      const sentence = `is of messages with the role ${JSON.stringify(speaker)}`;
+      fields.violated(ctx, { constraint: 'role' }, sentence, ['content', index, 'type']);
+    }
+  });
+
+const NO_CONTINUATION =
+  'messages must not end with one of the assistant: an answer that goes on from it is not supported';
+
+/** In these, null is a value like any other: each part has its own dropped. */
+export const verbatimMessages = 'messages';
+
+/** A conversation as templates see it: a message of the user with results of tools is several there. */
+export const conversation = z
+  .array(message)
+  .min(1, 'must have at least one message')
+  .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
+  .superRefine((messages, ctx) => {
+    if (messages.at(-1)?.role === 'assistant')
+      fields.violated(ctx, { constraint: 'unsupported' }, NO_CONTINUATION);
+  })
+  .transform((messages, ctx) => {
+    const names = new Map<string, string>();
+    return messages.flatMap(({ role, content: blocks }, index): ChatMessage[] => {
+      if (role === 'assistant') return [saidByAssistant(blocks, names)];
+      const said: ChatMessage[] = [];
+      for (const [at, each] of blocks.entries()) {
+        if (each.type === 'tool_result') said.push(resultOf(each, names, ctx, [index, 'content', at]));
+        else if (each.type === 'text') sayText(said, role, each.text);
+      }
+      return said.length === 0 ? [{ role, content: '' }] : said;
+    });
+  });
+
+/** Texts of one message are one, and its calls stand behind it. Tells names the calls. */
+function saidByAssistant(blocks: readonly Block[], names: Map<string, string>): ChatMessage {
+  const toolCalls: ToolCall[] = [];
+  let text = '';
+  for (const each of blocks) {
+    if (each.type === 'text') text += each.text;
+    if (each.type !== 'tool_use') continue;
+    const { id, name, input } = each;
+    names.set(id, name);
+    toolCalls.push({ id, name, arguments: input });
+  }
+  return { role: 'assistant', content: text, ...(toolCalls.length === 0 ? {} : { toolCalls }) };
+}
+
+function resultOf(
+  { tool_use_id: id, content: text }: z.output<typeof resultBlock>,
+  names: ReadonlyMap<string, string>,
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+  path: (string | number)[],
+): ChatMessage {
+  const name = names.get(id);
+  if (name === undefined)
+    fields.violated(ctx, { constraint: 'known' }, 'is not the id of a call in the messages before', [
+      ...path,
+      'tool_use_id',
+    ]);
+  return { role: 'tool', content: text, answers: { id, name: name ?? '' } };
+}
+
+function sayText(said: ChatMessage[], role: 'user' | 'system', text: string): void {
+  const last = said.at(-1);
+  if (last?.role === role) said[said.length - 1] = { role, content: last.content + text };
+  else said.push({ role, content: text });
+}
+
+const INERT: Readonly<Record<string, InertFields>> = {
+  text: blockInert,
+  tool_use: callInert,
+  tool_result: resultInert,
+};
+
+/** Names of what was sent with blocks, of messages or of results, and not looked at. */
+export function ignoredInBlocks(blocks: unknown, prefix: string): string[] {
+  return asList(blocks).flatMap((each) => {
+    const table = INERT[String(memberOf(each, 'type'))] ?? {};
+    const inside = ignoredInBlocks(memberOf(each, 'content'), `${prefix}content.`);
+    return [...ignoredIn(table, asObject(each), prefix), ...inside];
+  });
+}

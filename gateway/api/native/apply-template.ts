@@ -1,0 +1,59 @@
+import { Hono } from 'hono';
+import * as z from 'zod';
+import { ByteBudget } from '../../server/guard/byte-budget.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
+import { renderChatText } from '../chat-prompt.ts';
+import * as fields from '../fields.ts';
+import { readJson } from '../json.ts';
+import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
+import { chatMessages } from '../openai/chat-message.ts';
+import {
+  checkTemplateFields,
+  renderOptions,
+  templateFields,
+  verbatimKwargs,
+} from '../openai/template-fields.ts';
+import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
+import { requireToolTemplate } from '../tool-offer.ts';
+import { readModel } from '../use-model.ts';
+
+export const applyTemplateFields = {
+  messages: chatMessages,
+  model: z.string().optional(),
+  tools: toolFields.tools,
+  ...templateFields,
+};
+
+const schema = z
+  .strictObject(applyTemplateFields)
+  .superRefine((request, ctx) => checkTemplateFields(ctx, request));
+
+/** A conversation as the prompt that a chat makes of it, in the shape of llama-server. Works while the runner is away. */
+export function applyTemplateRoutes(deps: RouteDeps): Hono {
+  const app = new Hono();
+  const budget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
+
+  app.post('/apply-template', async (c) => {
+    const request = fields.parseBody(schema, await readJson(c), [...verbatimTools, verbatimKwargs]);
+    const model = await readModel(request.model, deps);
+    if (request.tools.length > 0) requireToolTemplate(model, 'tools');
+    const definitions = request.tools.map(({ definition }) => definition);
+    const prompt = await renderChatText(model, request.messages, renderOptions(request, definitions));
+    return longAnswer(c, budget, 2 * prompt.length, promptJson(prompt));
+  });
+
+  return app;
+}
+
+/** The answer's JSON, in pieces. Halves of a character that a cut parts are escapes, which are one again when they are read. */
+function* promptJson(prompt: string): Generator<string> {
+  let json = '{"prompt":"';
+  for (let at = 0; at < prompt.length; at += PIECE_CHARACTERS) {
+    if (at > 0) {
+      yield json;
+      json = '';
+    }
+    json += JSON.stringify(prompt.slice(at, at + PIECE_CHARACTERS)).slice(1, -1);
+  }
+  yield `${json}"}`;
+}

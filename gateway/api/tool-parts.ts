@@ -1,0 +1,73 @@
+import * as z from 'zod';
+import { violated } from './fields.ts';
+import { memberOf } from './text-content.ts';
+import type { Tool, ToolChoice } from './tool-offer.ts';
+
+/** What the fields that offer tools have in common, whichever API they are of (docs/tools.md). */
+
+const MAX_TOOLS = 128;
+const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+const NAME_RULE = 'must have 1 to 64 characters, each a letter, digit, underscore or hyphen';
+const NO_OBJECT = 'must describe an object: the arguments of a function have names';
+
+type Context = Pick<z.RefinementCtx, 'addIssue'>;
+
+export const toolName = z.string().superRefine((name, ctx) => {
+  if (!TOOL_NAME.test(name)) violated(ctx, { constraint: 'name' }, NAME_RULE);
+});
+
+/** The JSON Schema of a tool's arguments, as it was sent. */
+export const toolParameters = z.custom<object>().superRefine((schema, ctx) => {
+  const isObject = typeof schema === 'object' && schema !== null && !Array.isArray(schema);
+  if (!isObject) violated(ctx, { constraint: 'type' }, 'must be a JSON Schema, an object');
+  const type = memberOf(schema, 'type');
+  if (isObject && type !== undefined && type !== 'object') violated(ctx, { constraint: 'type' }, NO_OBJECT);
+});
+
+/** Tools of other kinds are refused by this, for what they are. */
+export function refuseOtherTools(ctx: Context, sent: unknown, type: string): void {
+  const given = memberOf(sent, 'type');
+  if (typeof given !== 'string' || given === type) return;
+  const sentence = `is not supported: tools are of the type ${JSON.stringify(type)} here`;
+  violated(ctx, { constraint: 'unsupported' }, sentence, ['type']);
+}
+
+/** A list of tools, each with a name of its own, which is at that place in what was sent. */
+export function toolList<Schema extends z.ZodType<Tool>>(tool: Schema, place: readonly string[] = ['name']) {
+  return z
+    .array(tool)
+    .max(MAX_TOOLS, `must have at most ${MAX_TOOLS} tools`)
+    .superRefine((tools, ctx) => {
+      const names = tools.map(({ name }) => name);
+      const second = names.findIndex((name, index) => names.indexOf(name) < index);
+      if (second < 0) return;
+      const path = [second, ...place];
+      const sentence = `tools.${path.join('.')} is the name of another tool as well`;
+      violated(ctx, { constraint: 'unique' }, sentence, path);
+    })
+    .default([]);
+}
+
+/** Rules across fields. excluded: names of fields that were sent and leave no room for a call. */
+export function checkTools(
+  ctx: Context,
+  { tools, choice }: { readonly tools: readonly Tool[]; readonly choice: ToolChoice },
+  excluded: readonly string[],
+): void {
+  if (tools.length === 0) {
+    if (choice !== 'none' && choice !== 'auto')
+      violated(ctx, { constraint: 'required' }, 'tool_choice asks for a call, but there are no tools', [
+        'tool_choice',
+      ]);
+    return;
+  }
+  if (typeof choice === 'object' && !tools.some(({ name }) => name === choice.name)) {
+    const sentence = `tool_choice names the tool ${JSON.stringify(choice.name.slice(0, 64))}, which is not among tools`;
+    violated(ctx, { constraint: 'known' }, sentence, ['tool_choice']);
+  }
+  if (choice === 'none') return;
+  for (const name of excluded) {
+    const sentence = `${name} and tools exclude each other, unless tool_choice is "none"; send one of them`;
+    violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
+  }
+}

@@ -1,0 +1,215 @@
+import { readFileSync } from 'node:fs';
+import Anthropic from '@anthropic-ai/sdk';
+import { Ollama } from 'ollama';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { withChatTemplate } from '../fixtures/gguf-template.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { toolTemplate } from '../fixtures/tool-template.ts';
+
+/**
+ * Tools by the clients of the other APIs: the default model's weights, with a template that knows tools. A history shows the model how
+ * it is done; each client tells it in its own form, so that each gets the same call.
+ */
+
+const test = suite('tools by other clients');
+const folder = temporaryFolder();
+
+let gateway: Gateway;
+
+test.before(async () => {
+  const path = folder.write('tools.gguf', withChatTemplate(readFileSync(DEFAULT_MODEL), toolTemplate));
+  gateway = await (await Gateway.start(path)).ready();
+});
+test.after(async () => {
+  await gateway.stop();
+});
+
+const city = { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' };
+const schemaOf = (properties: Record<string, { type?: string; pattern?: string; enum?: string[] }>) => ({
+  type: 'object' as const,
+  properties,
+  required: Object.keys(properties),
+});
+const TOOLS = [
+  {
+    name: 'weather',
+    description: 'Tells the weather of a city.',
+    schema: schemaOf({ city, unit: { enum: ['celsius', 'fahrenheit'] } }),
+  },
+  { name: 'time', description: 'Tells the time of a city.', schema: schemaOf({ city }) },
+];
+/** What was asked before: question, tool, its arguments and its result. */
+const TURNS = [
+  ['What is the weather in London?', 'weather', { city: 'London', unit: 'celsius' }, '12 degrees'],
+  ['What is the time in Rome?', 'time', { city: 'Rome' }, '12:30'],
+] as const;
+const PRELUDE = 'Let me look.\n';
+const QUESTION = 'What is the weather in Paris?';
+const MAX_TOKENS = 120;
+
+interface Called {
+  readonly name: string;
+  readonly args: unknown;
+}
+
+function isTheCall({ name, args }: Called): void {
+  assert.is(name, 'weather');
+  assert.match(JSON.stringify(args), /^\{"city":"Paris","unit":"(celsius|fahrenheit)"\}$/);
+}
+
+/** Ends the runner, and waits until the gateway knows. */
+async function kill(): Promise<void> {
+  const { runner } = await gateway.health();
+  assert.ok(runner.pid !== null);
+  process.kill(runner.pid, 'SIGKILL');
+  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
+}
+
+async function restarts(): Promise<number> {
+  const { runner } = await gateway.healthWhere(({ status }) => status === 'healthy', 'Health');
+  return runner.restarts;
+}
+
+const anthropic = {
+  model: 'tools',
+  max_tokens: MAX_TOKENS,
+  temperature: 0,
+  tools: TOOLS.map(({ schema, ...tool }): Anthropic.Tool => ({ ...tool, input_schema: schema })),
+  messages: [
+    ...TURNS.flatMap(([question, name, input, result], at): Anthropic.MessageParam[] => [
+      { role: 'user', content: question },
+      {
+        role: 'assistant',
+        content: [
+          { type: 'text', text: PRELUDE },
+          { type: 'tool_use', id: `toolu_${at}`, name, input },
+        ],
+      },
+      { role: 'user', content: [{ type: 'tool_result', tool_use_id: `toolu_${at}`, content: result }] },
+      { role: 'assistant', content: `It is ${result}.` },
+    ]),
+    { role: 'user' as const, content: QUESTION },
+  ],
+};
+
+function anthropicClient(): Anthropic {
+  return new Anthropic({ baseURL: gateway.url, apiKey: 'none', maxRetries: 0 });
+}
+
+test('Anthropic’s client gets text and a call, whole, streamed, and through a kill within the call', async () => {
+  const client = anthropicClient();
+  const whole = await client.messages.create(anthropic);
+  assert.is(whole.stop_reason, 'tool_use');
+  const [text, call] = whole.content;
+  assert.equal(text, { type: 'text', text: PRELUDE });
+  assert.ok(call?.type === 'tool_use');
+  isTheCall({ name: call.name, args: call.input });
+  const before = await restarts();
+  for (const isKilled of [false, true]) {
+    const stream = client.messages.stream(anthropic);
+    let hasKilled = !isKilled;
+    for await (const event of stream) {
+      if (hasKilled || event.type !== 'content_block_delta' || event.delta.type !== 'input_json_delta')
+        continue;
+      hasKilled = true;
+      await kill();
+    }
+    assert.ok(hasKilled);
+    const final = await stream.finalMessage();
+    const streamed = final.content[1];
+    assert.ok(streamed?.type === 'tool_use');
+    assert.equal([final.content[0], streamed.name, streamed.input], [text, call.name, call.input]);
+    assert.is(final.stop_reason, 'tool_use');
+  }
+  assert.is(await restarts(), before + 1);
+});
+
+test('Anthropic’s client goes on with a result, has a tool called by its name, and none', async () => {
+  const client = anthropicClient();
+  const called = await client.messages.create(anthropic);
+  const call = called.content.find((block) => block.type === 'tool_use');
+  assert.ok(call?.type === 'tool_use');
+  const answered: Anthropic.MessageParam[] = [
+    { role: 'assistant', content: called.content },
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: call.id, content: '20 degrees' }] },
+  ];
+  const messages = [...anthropic.messages, ...answered];
+  const last = await client.messages.create({ ...anthropic, messages, tool_choice: { type: 'none' } });
+  assert.match(last.content[0]?.type === 'text' ? last.content[0].text : '', '20 degrees');
+  const single = { disable_parallel_tool_use: true };
+  const named = await client.messages.create({
+    ...anthropic,
+    tool_choice: { type: 'tool', name: 'time', ...single },
+  });
+  assert.equal(
+    named.content.map((block) => (block.type === 'tool_use' ? block.name : block.type)),
+    ['time'],
+  );
+  const any = await client.messages.create({ ...anthropic, tool_choice: { type: 'any', ...single } });
+  assert.equal(
+    any.content.map(({ type }) => type),
+    ['tool_use'],
+  );
+  const { input_tokens } = await client.messages.countTokens({
+    model: 'tools',
+    messages: anthropic.messages,
+    tools: anthropic.tools,
+  });
+  assert.is(input_tokens, called.usage.input_tokens + (called.usage.cache_read_input_tokens ?? 0));
+});
+
+const ollama = {
+  model: 'tools',
+  options: { temperature: 0, num_predict: MAX_TOKENS },
+  tools: TOOLS.map(({ name, description, schema: parameters }) => ({
+    type: 'function',
+    function: { name, description, parameters },
+  })),
+  messages: [
+    ...TURNS.flatMap(([question, name, args, result]) => [
+      { role: 'user', content: question },
+      { role: 'assistant', content: PRELUDE, tool_calls: [{ function: { name, arguments: args } }] },
+      { role: 'tool', tool_name: name, content: result },
+      { role: 'assistant', content: `It is ${result}.` },
+    ]),
+    { role: 'user', content: QUESTION },
+  ],
+};
+
+test('Ollama’s client gets text and a call, whole, streamed, and through a kill within the answer', async () => {
+  const client = new Ollama({ host: gateway.url });
+  const { message } = await client.chat(ollama);
+  assert.is(message.content, PRELUDE);
+  const [call] = message.tool_calls ?? [];
+  assert.ok(call);
+  isTheCall({ name: call.function.name, args: call.function.arguments });
+  const before = await restarts();
+  for (const isKilled of [false, true]) {
+    let hasKilled = !isKilled;
+    let content = '';
+    const calls: unknown[] = [];
+    for await (const part of await client.chat({ ...ollama, stream: true })) {
+      content += part.message.content;
+      calls.push(...(part.message.tool_calls ?? []).map((each) => each.function));
+      if (hasKilled || content.length < PRELUDE.length) continue;
+      hasKilled = true;
+      await kill();
+    }
+    assert.ok(hasKilled);
+    assert.equal([content, calls], [PRELUDE, [call.function]]);
+  }
+  assert.is(await restarts(), before + 1);
+  const messages = [
+    ...ollama.messages,
+    message,
+    { role: 'tool', tool_name: 'weather', content: '20 degrees' },
+  ];
+  const last = await client.chat({ ...ollama, messages, options: { ...ollama.options, num_predict: 20 } });
+  assert.match(last.message.content, '20 degrees');
+  assert.equal((await client.show({ model: 'tools' })).capabilities, ['completion', 'tools']);
+});
+
+test.run();
