@@ -61,6 +61,7 @@ test('finds the model, and what there is to know of it', async () => {
   const [running] = (await client.ps()).models;
   assert.ok(running !== undefined && running.size > 0);
   assert.match((await client.version()).version, /^\d/);
+  assert.equal(await client.pull({ model: 'smollm2' }), { status: 'success' });
 });
 
 test('raises errors with their sentence', async () => {
@@ -76,7 +77,7 @@ test('raises errors with their sentence', async () => {
     [() => client.chat({ ...chat, format: 'json' }), 400, 'format is not supported'],
     [() => client.chat({ ...chat, options: { temperature: 9 } }), 400, 'temperature must be at most 2.0'],
     [() => client.embed({ model: 'smollm2', input: 'x' }), 501, 'Embeddings are not supported.'],
-    [() => client.pull({ model: 'llama3.2' }), 501, 'runnel pull NAME'],
+    [() => client.pull({ model: 'llama3.2' }), 404, 'runnel pull NAME'],
   ] as const) {
     const [code, message] = await failed(ask());
     assert.is(code, status, message);

@@ -6,6 +6,7 @@ import { generateRoutes } from './generate.ts';
 import { MISSING } from './missing.ts';
 import { modelRoutes } from './models.ts';
 import { ollamaOperations } from './operations.ts';
+import { pullRoutes } from './pull.ts';
 
 /** Ollama's API. */
 export const ollamaGroup: RouteGroup = {
@@ -13,7 +14,7 @@ export const ollamaGroup: RouteGroup = {
   paths: ['/api/*'],
   access: 'key',
   generating: ['/api/chat', '/api/generate'],
-  routes: [chatRoutes, generateRoutes, modelRoutes, () => missingRoutes(MISSING)],
+  routes: [chatRoutes, generateRoutes, modelRoutes, pullRoutes, () => missingRoutes(MISSING)],
   operations: ollamaOperations,
   errorSchema: ollamaErrorSchema,
   errorAnswer: (_, error) => ollamaErrorAnswer(error),

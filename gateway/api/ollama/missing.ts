@@ -4,11 +4,6 @@ import type { MissingRoute } from '../missing-routes.ts';
 export const MISSING: readonly MissingRoute[] = [
   ['POST', '/api/embed', 'Embeddings are not supported.'],
   ['POST', '/api/embeddings', 'Embeddings are not supported.'],
-  [
-    'POST',
-    '/api/pull',
-    'Models are not pulled over HTTP: run "runnel pull NAME" on the machine of the server.',
-  ],
   ['POST', '/api/push', 'Models are not pushed from here.'],
   ['POST', '/api/create', 'Models are not created here: start the server with the file of one.'],
   ['POST', '/api/copy', 'Models get their names from --served-model-name, and not over HTTP.'],

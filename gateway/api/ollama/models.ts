@@ -10,19 +10,11 @@ import { readJsonText } from '../json.ts';
 import { hasTools } from '../tool-offer.ts';
 import { readModel } from '../use-model.ts';
 import { servedName, tagged } from './model-name.ts';
+import { namedModel, nameFields } from './named-model.ts';
 
 export const showSchema = z
-  .strictObject({
-    model: fields.nonEmpty('model').optional(),
-    name: fields.nonEmpty('name').optional(),
-    ...inert({ verbose: ANYTHING }),
-  })
-  .transform(({ model, name }, ctx) => {
-    const asked = model ?? name;
-    if (asked !== undefined) return asked;
-    fields.violated(ctx, { constraint: 'required' }, 'is required', ['model']);
-    return z.NEVER;
-  });
+  .strictObject({ ...nameFields, ...inert({ verbose: ANYTHING }) })
+  .transform(namedModel);
 
 /** Which models there are, as Ollama says it. What nobody knows of one is left out. */
 export function modelRoutes(deps: RouteDeps): Hono {

@@ -2,6 +2,8 @@ import * as z from 'zod';
 import { type Answer, json, type Operation } from '../../server/operation.ts';
 import { MISSING } from './missing.ts';
 import { showSchema } from './models.ts';
+import { nameRequired } from './named-model.ts';
+import { pullSchema } from './pull.ts';
 import { chatFields, generateFields } from './requests.ts';
 
 const LINES: Answer = {
@@ -32,8 +34,20 @@ export const ollamaOperations: readonly Operation[] = [
     method: 'post',
     path: '/api/show',
     summary: 'One of the models',
-    body: showSchema.meta({ anyOf: [{ required: ['model'] }, { required: ['name'] }] }),
+    body: showSchema.meta(nameRequired),
     answers: { 200: json('details, model_info and capabilities.') },
+  },
+  {
+    method: 'post',
+    path: '/api/pull',
+    summary: 'Whether a model is here: nothing is fetched',
+    body: pullSchema.meta(nameRequired),
+    answers: {
+      200: {
+        description: 'One line, of a status "success".',
+        types: ['application/x-ndjson', 'application/json'],
+      },
+    },
   },
   ...MISSING.map(([method, path, sentence]): Operation => {
     return { method: method === 'POST' ? 'post' : 'delete', path, summary: `501: ${sentence}`, answers: {} };

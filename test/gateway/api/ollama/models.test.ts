@@ -56,11 +56,25 @@ test('version is that of the program', async () => {
   );
 });
 
+test('pull of a model that is here has nothing to do, and of another one says what to do', async () => {
+  const { post } = testApp();
+  const streamed = await post('/api/pull', { model: 'bytes:latest', insecure: true });
+  assert.is(streamed.headers.get('content-type'), 'application/x-ndjson');
+  assert.is(await streamed.text(), '{"status":"success"}\n');
+  assert.equal(await (await post('/api/pull', { name: 'bytes', stream: false })).json(), {
+    status: 'success',
+  });
+  const absent = await post('/api/pull', { model: 'other' });
+  assert.is(absent.status, 404);
+  assert.match(((await absent.json()) as { error: string }).error, 'run "runnel pull NAME"');
+  assert.match(await (await post('/api/pull', {})).text(), 'model is required');
+});
+
 test('what is not here is refused by a sentence', async () => {
   const { post, app } = testApp();
   for (const [path, sentence] of [
     ['/api/embed', 'Embeddings are not supported.'],
-    ['/api/pull', 'runnel pull NAME'],
+    ['/api/create', 'start the server with the file of one'],
   ] as const) {
     const response = await post(path, { model: 'bytes' });
     assert.is(response.status, 501);

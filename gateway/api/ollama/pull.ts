@@ -1,0 +1,45 @@
+import { Hono } from 'hono';
+import * as z from 'zod';
+import { ApiError } from '../../errors/api-error.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
+import * as fields from '../fields.ts';
+import { ANYTHING, inert } from '../inert.ts';
+import { readJsonText } from '../json.ts';
+import { servedName } from './model-name.ts';
+import { namedModel, nameFields } from './named-model.ts';
+
+/**
+ * POST /api/pull. Nothing is fetched: what a client that pulls before it asks wants to know is whether the model is there. No
+ * other line than the last one would be true.
+ */
+
+const pullFields = { ...nameFields, stream: z.boolean().default(true), ...inert({ insecure: ANYTHING }) };
+
+export const pullSchema = z.strictObject(pullFields).transform((body, ctx) => ({
+  name: namedModel(body, ctx),
+  isStream: body.stream,
+}));
+
+export function pullRoutes(deps: RouteDeps): Hono {
+  const app = new Hono();
+
+  app.post('/api/pull', async (c) => {
+    const { name, isStream } = fields.parseBody(pullSchema, await readJsonText(c));
+    const { names } = deps.models;
+    if (!names.includes(servedName(name, names))) throw notHere(name);
+    const line = JSON.stringify({ status: 'success' });
+    if (isStream) return c.body(`${line}\n`, 200, { 'content-type': 'application/x-ndjson' });
+    return c.body(line, 200, { 'content-type': 'application/json' });
+  });
+
+  return app;
+}
+
+function notHere(name: string): ApiError {
+  return new ApiError({
+    status: 404,
+    code: 'model_not_found',
+    param: 'model',
+    message: `The model ${JSON.stringify(name)} is not here, and models are not fetched over HTTP: run "runnel pull NAME" on the machine of the server, and serve it.`,
+  });
+}
