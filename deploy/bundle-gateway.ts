@@ -1,10 +1,10 @@
-import { mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { BUNDLE, digestOf, isBundleCurrent, MANIFEST, sourceAt } from '../gateway/bundle.js';
 import { bundlePlayground } from './bundle-playground.ts';
-import { bundleOptions, ROOT, sourceUrls } from './source-urls.ts';
+import { bundleOptions, NATIVE_PACKAGE, ROOT, sourceUrls } from './source-urls.ts';
 
 /** The bundle of gateway/bundle.js and the page of the playground, with the licences of the packages in them. */
 
@@ -50,7 +50,8 @@ export async function bundleGateway(): Promise<void> {
   const names = page.files.map(({ name }) => name);
   for (const name of readdirSync(join(OUTDIR, PLAYGROUND)))
     if (!names.includes(name)) rmSync(join(OUTDIR, PLAYGROUND, name));
-  replace('LICENSES.txt', licencesOf(inputs.filter(isPackage)));
+  const packages = copyNativePackage();
+  replace('LICENSES.txt', licencesOf([...inputs.filter(isPackage), ...packages]));
   replace(MANIFEST, JSON.stringify({ sources, digest }));
 }
 
@@ -60,6 +61,28 @@ function replace(name: string, text: string): void {
   const part = `${path}.${process.pid}`;
   writeFileSync(part, text);
   renameSync(part, path);
+}
+
+/** The package that is not in the bundle, and those that it needs, for Linux. Gives their paths. */
+function copyNativePackage(): string[] {
+  const paths = packagesOf(NATIVE_PACKAGE).map((name) => `node_modules/${name}`);
+  for (const path of paths)
+    cpSync(join(ROOT, path), join(OUTDIR, path), {
+      recursive: true,
+      filter: (source) => !/\/(deps|prebuilds\/(?!linux)[^/]*)$|\.(md|cc|gyp|ts)$/.test(source),
+    });
+  return paths.map((path) => `${path}/package.json`);
+}
+
+/** With all that it needs when it runs; each has one version in the tree. */
+function packagesOf(name: string, found: string[] = []): string[] {
+  if (found.includes(name)) return found;
+  found.push(name);
+  const { dependencies = {} } = JSON.parse(
+    readFileSync(join(ROOT, 'node_modules', name, 'package.json'), 'utf8'),
+  ) as { dependencies?: Record<string, string> };
+  for (const each of Object.keys(dependencies)) packagesOf(each, found);
+  return found;
 }
 
 /** Of the packages that these files belong to. */

@@ -7,6 +7,9 @@ import { type BuildOptions, type Plugin, transform } from 'esbuild';
 
 export const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
+/** The only package of the gateway with native code, which it loads when a journal is asked for. */
+export const NATIVE_PACKAGE = 'classic-level';
+
 /** What every bundle of ours has in common. */
 export const bundleOptions = {
   absWorkingDir: ROOT,
@@ -16,6 +19,8 @@ export const bundleOptions = {
   format: 'esm',
   metafile: true,
   logLevel: 'warning',
+  // Has a part that is no JavaScript: it is found beside the bundle, or in the tree.
+  external: [NATIVE_PACKAGE],
   // CommonJS packages call require of what node has built in.
   banner: {
     js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);",

@@ -18,6 +18,7 @@ import { assignGroup, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 import type { AnswerUnreadable } from './server/unreadable-requests.ts';
 import { HttpMetrics } from './telemetry/http-metrics.ts';
+import { JournalMetrics } from './telemetry/journal-metrics.ts';
 import type { Log } from './telemetry/log.ts';
 
 /** What the application needs from the outside; tests pass fakes. */
@@ -54,7 +55,8 @@ export function createApp(deps: AppDeps): Hono {
   }
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
-  const ofRoutes: AppDeps = { ...deps, metrics: bothMetrics(deps.metrics, http) };
+  const journal = new JournalMetrics(() => deps.jobs?.stats);
+  const ofRoutes: AppDeps = { ...deps, metrics: allMetrics(deps.metrics, journal, http) };
   for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(ofRoutes));
   app.route('/', openApiRoutes(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
@@ -65,13 +67,19 @@ export function createApp(deps: AppDeps): Hono {
   return app;
 }
 
-/** Those of models, then those of HTTP. */
-function bothMetrics(models: AppDeps['metrics'], http: HttpMetrics): AppDeps['metrics'] {
+/** Those of models, then the others. */
+function allMetrics(
+  models: AppDeps['metrics'],
+  ...others: readonly { text(): Promise<string> }[]
+): AppDeps['metrics'] {
   return {
     get contentType() {
       return models.contentType;
     },
-    text: async () => `${(await models.text()).trimEnd()}\n\n${await http.text()}`,
+    text: async () => {
+      const texts = await Promise.all([models, ...others].map((each) => each.text()));
+      return `${texts.map((text) => text.trimEnd()).join('\n\n')}\n`;
+    },
   };
 }
 

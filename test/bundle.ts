@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { build } from 'esbuild';
-import { bundleOptions, ROOT, sourceUrls } from '../deploy/source-urls.ts';
+import { bundleOptions, NATIVE_PACKAGE, ROOT, sourceUrls } from '../deploy/source-urls.ts';
 
 /** In the tree, because some tests ask for its packages; of this process, because several may run at once. */
 export const TEST_BUNDLES = join(ROOT, `node_modules/.cache/runnel/tests-${process.pid}`);
@@ -16,6 +16,6 @@ export async function bundleTests(files: readonly string[]): Promise<void> {
     splitting: true,
     sourcemap: 'linked',
     // They look for their own files.
-    external: ['@seriousme/openapi-schema-validator', 'esbuild', 'playwright-core'],
+    external: [NATIVE_PACKAGE, '@seriousme/openapi-schema-validator', 'esbuild', 'playwright-core'],
   });
 }

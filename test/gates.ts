@@ -57,6 +57,7 @@ export function sideBySide(sanitized: string): readonly Gate[] {
       { schemas: 100, 'kills in': 15 },
     ),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
+    testFile('test/e2e/durable.test.ts', { GATEWAY_KILLS: 100 }, { 'kills of the gateway': 100 }),
     testFile('test/gateway/api/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),
     testFile('test/gateway/server/aborts.test.ts', { ABORTS: 1000 }, { aborts: 1000 }),
   ];

@@ -3,6 +3,7 @@
 import { RefusedError } from '../client/refused-error.ts';
 import { ExitCode, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { ModelFileError } from '../errors/model-file-error.ts';
+import { JournalError } from '../journal/journal-error.ts';
 import { PullError } from '../models/pull-error.ts';
 import { DescriptorsError } from '../server/descriptor-budget.ts';
 
@@ -33,7 +34,7 @@ function exitCodeOf(error: unknown): number | undefined {
     return error.exitCode;
   if (error instanceof UsageError) return ExitCode.usage;
   if (error instanceof UnavailableError) return ExitCode.unavailable;
-  if (error instanceof DescriptorsError) return ExitCode.system;
+  if (error instanceof DescriptorsError || error instanceof JournalError) return ExitCode.system;
   if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return undefined;
   if (error.code.startsWith('ERR_PARSE_ARGS')) return ExitCode.usage;
   switch (error.code) {

@@ -24,6 +24,7 @@ import { firstKind } from './choose-launcher.ts';
 import { FirstLoad, type LoadFailure } from './first-load.ts';
 import { theModelOf } from './model-list.ts';
 import { serveOne } from './one-model.ts';
+import { openJournal } from './open-journal.ts';
 import { announced, reload, reloadKeys } from './reload.ts';
 import { reporting, tellStderr } from './report.ts';
 import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
@@ -128,6 +129,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       const name = serving.models.default.names[0] ?? model.id;
       if (!isGreeted) console.log(startupBanner(place, curl, name, hasPage));
       isGreeted = true;
+      jobs?.onServed();
       void callback.send(readyMessage(about.worker_id, config['advertise-url'] ?? place, model.id, info));
     },
     onCrash: (crash, model) => crashes.add(crash, model),
@@ -135,6 +137,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   const isSeveral = hasSeveralModels(config);
   const serving: Serving = isSeveral ? serveSeveral(config, events) : serveOne(config, events);
   const { models } = serving;
+  const jobs = await openJournal(config, models, log);
   const reloadAll = (only: string | undefined): Promise<string | undefined> => {
     // First: that a key is taken back does not wait for settings that can be used.
     reloadKeys(guard.apiKeys, log);
@@ -155,6 +158,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   const app = createApp({
     models,
     log,
+    jobs,
     metrics: serving.metrics,
     crashes: () => crashes.newest,
     restartRunner,
@@ -187,6 +191,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     const taken = config.uds ?? `${config.host}:${config.port}`;
     const wanted = passed === undefined ? taken : 'the socket that systemd passes on';
     tell(`Failed to bind to ${wanted}: ${(error as Error).message}`);
+    await jobs?.stop();
     return ExitCode.bindFailed;
   }
   try {
@@ -224,6 +229,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     reason: isFailure ? end.reason : end,
     open_requests: workerStatus(models).openRequests,
   });
+  // The next gateway goes on with what is open of them.
+  await jobs?.stop();
   await serving.stop(isFailure ? 0 : config['drain-timeout-sec'] * 1000);
   await close(server, closed);
   log.info({ event: 'stopped' });

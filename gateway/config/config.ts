@@ -193,6 +193,22 @@ const settings = {
     fallback: 'on',
     help: 'the page at / for people with a browser: on, off; dev: with a button that kills the runner, on loopback alone',
   },
+  'journal-dir': {
+    schema: text().optional(),
+    help: 'folder where durable jobs are kept, so that they outlive connections and this process; none are taken unless set',
+  },
+  'journal-max-jobs': {
+    schema: whole(1, 1_000_000).optional(),
+    help: 'jobs kept in the journal at once; one more gets 503 (default 4096)',
+  },
+  'journal-max-bytes': {
+    schema: whole(2 ** 20, 2 ** 40).optional(),
+    help: 'bytes that kept jobs take or may come to; one more gets 503 (default 268435456)',
+  },
+  'journal-keep-sec': {
+    schema: whole(1, 31_536_000).optional(),
+    help: 'time a job is kept after its end, and after its beginning if it does not end (default 3600)',
+  },
   'crash-reports-dir': {
     schema: text().optional(),
     help: 'folder for reports of runners that died, and their recordings; none unless set',
@@ -219,6 +235,7 @@ export function readConfig(args: readonly string[], env: NodeJS.ProcessEnv): Con
     ...callbackFaults(merged),
     ...orderFaults(merged),
     ...modelFaults(merged),
+    ...journalFaults(merged),
   ]);
   if (sourceOf('threads') !== undefined) return config;
   return Object.freeze({ ...config, threads: Math.max(1, Math.floor(config.threads / config.runners)) });
@@ -308,6 +325,16 @@ const OF_ONE_MODEL = [
   'served-model-name',
   'record',
 ] as const satisfies readonly (keyof typeof OF_ONE_MODEL_WHY)[];
+
+const OF_JOURNAL = ['journal-max-jobs', 'journal-max-bytes', 'journal-keep-sec'] as const;
+
+function journalFaults({ config, sourceOf }: MergedConfig): string[] {
+  if (config['journal-dir'] !== undefined) return [];
+  return OF_JOURNAL.flatMap((name) => {
+    const source = sourceOf(name);
+    return source === undefined ? [] : [`${source} means nothing without --journal-dir: leave it out.`];
+  });
+}
 
 /** Pairs of which the first must not be more than the second. */
 const ORDERED = [

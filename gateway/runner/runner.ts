@@ -62,6 +62,14 @@ export interface VocabularyFrames {
   readonly frames: readonly Uint8Array[];
 }
 
+/** What there is of an answer that another process of the gateway has begun. */
+export interface BegunAnswer {
+  /** Not empty; the sink hears of those behind them alone. */
+  readonly tokenIds: readonly number[];
+  /** Of the runner that computed the last of them. */
+  readonly numericsId: string;
+}
+
 /** Whatever API a request came by, it is turned into one of these. */
 export interface GenerateRequest {
   readonly promptIds: readonly number[];
@@ -85,6 +93,8 @@ export interface GenerateRequest {
   readonly vocabulary?: VocabularyFrames;
   /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
+  /** An earlier process had the request: the answer goes on behind these tokens. Absent: it begins. */
+  readonly begun?: BegunAnswer;
   /** Whose routes it came by, for the metrics: one of a few names. */
   readonly api?: string;
 }

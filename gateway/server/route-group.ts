@@ -1,6 +1,7 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
 import type { z } from 'zod';
 import type { ApiError } from '../errors/api-error.ts';
+import type { DurableJobs } from '../journal/durable-jobs.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import type { Clock } from '../system/clock.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
@@ -19,6 +20,8 @@ declare module 'hono' {
 export interface RouteDeps {
   readonly models: ModelRegistry;
   readonly log: Log;
+  /** Jobs that outlive connections and this process; absent, or undefined: no journal is kept, and they are refused. */
+  readonly jobs?: DurableJobs | undefined;
   readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
   /** Of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];

@@ -1,4 +1,5 @@
 import { ApiError, type ErrorStatus } from '../errors/api-error.ts';
+import { JournalRefusal } from '../journal/journal-error.ts';
 import { GenerationError, type GenerationErrorCode } from '../runner/runner.ts';
 import { OverloadedError } from '../system/cooperative-scheduler.ts';
 
@@ -27,6 +28,17 @@ export function toApiError(error: unknown): ApiError {
       message: error.message,
       retriable: error.retriable,
       retryAfterSec: error.retryAfterSec,
+      cause: error,
+    });
+  }
+  if (error instanceof JournalRefusal) {
+    const { message, reason, retryAfterSec } = error;
+    return new ApiError({
+      status: 503,
+      code: reason === 'full' ? 'journal_full' : 'journal_failed',
+      message,
+      retriable: reason === 'full',
+      retryAfterSec,
       cause: error,
     });
   }

@@ -22,21 +22,26 @@ export function nativeStream(c: Context): {
 }
 
 const serverSent: EventEncoder = {
-  token: ({ t, i, ids }) => {
+  token: ({ t, i, ids }, id) => {
     const tail = ids === undefined ? '' : `,"ids":[${ids.join(',')}]`;
-    return `event: token\ndata: {"t":${JSON.stringify(t)},"i":${i}${tail}}\n\n`;
+    return `${lineOf(id)}event: token\ndata: {"t":${JSON.stringify(t)},"i":${i}${tail}}\n\n`;
   },
-  event: ({ event, data }) => namedEvent(event, jsonOf(data)),
+  event: ({ event, data }, id) => lineOf(id) + namedEvent(event, jsonOf(data)),
 };
 
 const packed: EventEncoder = {
-  token: (data) => pack({ event: 'token', data }),
+  token: (data, id) => pack({ event: 'token', data }, id),
   event: pack,
 };
 
+function lineOf(id: number | undefined): string {
+  return id === undefined ? '' : `id: ${id}\n`;
+}
+
 /** Each character is a byte. */
-function pack({ event, data }: NativeEvent): string {
-  return Buffer.from(packMsgpack({ event, ...data })).toString('latin1');
+function pack({ event, data }: NativeEvent, id: number | undefined): string {
+  const named = id === undefined ? { event } : { event, id };
+  return Buffer.from(packMsgpack({ ...named, ...data })).toString('latin1');
 }
 
 /** With 64-bit integers as they are. */

@@ -74,6 +74,8 @@ export type NativeEvent =
   | { readonly event: 'error'; readonly data: ErrorData };
 
 export interface EventOptions {
+  /** Milliseconds, of the moment of the call, since the job began; since these events began when left out. */
+  readonly elapsedMs?: (() => number) | undefined;
   /** Whether `token` and `end` say their ids. */
   readonly tokenIds: boolean;
   /** Device memory for `metrics` events; undefined: none are sent. */
@@ -86,9 +88,9 @@ export interface EventOptions {
 
 /** One of the forms of the events on the wire, in the encoding of the stream. */
 export interface EventEncoder {
-  /** The most frequent one, of which nothing is made but its bytes. */
-  token(data: TokenData): string;
-  event(event: NativeEvent): string;
+  /** The most frequent one, of which nothing is made but its bytes. id: by which a client can come back, if it can. */
+  token(data: TokenData, id?: number): string;
+  event(event: NativeEvent, id?: number): string;
 }
 
 /** Where they go. */
@@ -131,7 +133,7 @@ export class ExecuteEvents implements TextSink {
   }
 
   onError(error: unknown): void {
-    const last = errorEvent(error);
+    const last = nativeErrorEvent(error);
     this.#options.onLast(last, error);
     this.#write(last);
     this.#outlet.end();
@@ -139,7 +141,9 @@ export class ExecuteEvents implements TextSink {
 
   #onEnd(end: AnswerEnd): void {
     const ids = this.#idsUpTo(end.numTokens - 1);
-    const last = endEvent(end, this.#options.now() - this.#startedMs, this.#seed, ids);
+    const { elapsedMs, now } = this.#options;
+    const decodeTimeMs = elapsedMs?.() ?? now() - this.#startedMs;
+    const last = endEvent(end, decodeTimeMs, this.#seed, ids);
     this.#options.onLast(last);
     this.#write(last);
     this.#outlet.end();
@@ -230,7 +234,8 @@ function endEvent(
   };
 }
 
-function errorEvent(error: unknown): NativeEvent {
+/** How a job ends that failed with this. */
+export function nativeErrorEvent(error: unknown): NativeEvent {
   if (!(error instanceof GenerationError)) {
     const message = 'The gateway met an error of its own; its log has the details.';
     return { event: 'error', data: { code: 'INFERENCE_FAILED', message, retriable: false } };

@@ -8,7 +8,8 @@ export interface ExecuteLog {
   start(facts: { promptTokens: number; maxTokens: number; unusual: readonly string[] }): void;
   /** The terminal event, if the stream got as far, and of an error what caused it. */
   last(event: NativeEvent, cause?: unknown): void;
-  end(): void;
+  /** outcome: of a job whose events nobody need have read. */
+  end(outcome?: { readonly outcome: string; readonly tokens_out: number }): void;
 }
 
 /** A job id is the client's choice and may be long; a line of the log shall not. */
@@ -36,8 +37,13 @@ export function executeLog(
       const details = cause instanceof GenerationError ? {} : { err: cause };
       log.error({ event: 'error', code: event.data.code, msg: event.data.message, ...details });
     },
-    end() {
-      log.info({ event: 'execute_end', duration_ms: Math.round(now() - startedMs), ...outcomeOf(last) });
+    end(outcome) {
+      const duration_ms = Math.round(now() - startedMs);
+      log.info({
+        event: 'execute_end',
+        duration_ms,
+        ...((last === undefined ? outcome : undefined) ?? outcomeOf(last)),
+      });
     },
   };
 }

@@ -32,6 +32,8 @@ const schema = z.strictObject({
   token_ids: z.boolean().default(false),
   /** Adds how long what took to the `end` event. */
   timings: z.boolean().default(false),
+  /** Goes on without its client, and is kept in the journal. */
+  durable: z.boolean().default(false),
 });
 
 /** The fields of POST /execute. */
@@ -47,9 +49,14 @@ const withIds = schema
   .superRefine(checkRequest);
 
 function checkRequest(
-  request: Pick<ExecuteRequest, 'min_tokens' | 'max_tokens'>,
+  request: Pick<ExecuteRequest, 'min_tokens' | 'max_tokens' | 'durable' | 'metrics' | 'timings'>,
   ctx: z.RefinementCtx,
 ): void {
+  for (const name of ['metrics', 'timings'] as const) {
+    if (!request.durable || !request[name]) continue;
+    const sentence = `${name} and durable exclude each other, since what one process has measured is not the same when another tells it; send one of them`;
+    fields.violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
+  }
   const maxTokens = { name: 'max_tokens', value: request.max_tokens, fallback: MAX_EXECUTE_TOKENS };
   checkMinTokens(ctx, request.min_tokens, maxTokens);
 }

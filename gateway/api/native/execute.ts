@@ -3,7 +3,7 @@ import * as z from 'zod';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
-import { cancelled, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
+import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
 import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -13,6 +13,7 @@ import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
+import { beginDurable, durableEvents, requireJobs } from './durable-execute.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents } from './events.ts';
 import { executeLog } from './execute-log.ts';
@@ -22,13 +23,14 @@ import { Jobs } from './jobs.ts';
 
 export const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') });
 
-/** The native API: a prompt in, its continuation as events. */
+/** The native API: a prompt in, its continuation as events, to which a client can come back if the job is durable. */
 export function executeRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
   const jobs = new Jobs();
 
   app.post('/execute', async (c) => {
     const request = parseExecuteRequest(await readBody(c));
+    if (request.durable) requireJobs(deps);
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
     const wish = { deadlineMs, failureEvent: failureEventFor(c) };
     return useModel(c, deps, wish, async ({ model, info, runner }) => {
@@ -38,10 +40,37 @@ export function executeRoutes(deps: RouteDeps): Hono {
       const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
       const seed = request.seed ?? randomSeed();
 
+      const generate: GenerateRequest = {
+        promptIds,
+        modelIdentity: info.modelIdentity,
+        maxTokens,
+        minTokens: request.min_tokens,
+        stopIds,
+        sampling: {
+          ...neutralSampling,
+          temperature: request.temperature,
+          topK: request.top_k,
+          topP: request.top_p,
+          minP: request.min_p,
+          repetitionPenalty: request.repetition_penalty,
+          allowedTokenIds: request.allowed_token_ids,
+          bannedTokenIds: request.banned_token_ids,
+          seed,
+        },
+        cacheSalt: cacheSalt(c),
+        ...(deadlineMs === undefined ? {} : { deadlineMs }),
+      };
+      const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
+      const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
+      const facts = { promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) };
       const job = jobs.start(callerOf(c), request.job_id);
       try {
-        const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
-        const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
+        if (request.durable) {
+          const response = await beginDurable(c, deps, request, generate, { model, info, runner }, log);
+          log.start(facts);
+          job.finish();
+          return response;
+        }
         const { stream, encoder } = nativeStream(c);
         const started_at = new Date(deps.now()).toISOString();
         const events = new ExecuteEvents(
@@ -57,26 +86,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
         );
         const text = new TextStream(
           runner,
-          {
-            promptIds,
-            modelIdentity: info.modelIdentity,
-            maxTokens,
-            minTokens: request.min_tokens,
-            stopIds,
-            sampling: {
-              ...neutralSampling,
-              temperature: request.temperature,
-              topK: request.top_k,
-              topP: request.top_p,
-              minP: request.min_p,
-              repetitionPenalty: request.repetition_penalty,
-              allowedTokenIds: request.allowed_token_ids,
-              bannedTokenIds: request.banned_token_ids,
-              seed,
-            },
-            cacheSalt: cacheSalt(c),
-            ...(deadlineMs === undefined ? {} : { deadlineMs }),
-          },
+          generate,
           {
             tokenizer: model.tokenizer,
             stop: request.stop,
@@ -85,7 +95,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
           },
           events,
         );
-        log.start({ promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) });
+        log.start(facts);
         job.onCancel(() => text.abort(cancelled()));
         return stream.respond(text, () => {
           job.finish();
@@ -98,9 +108,13 @@ export function executeRoutes(deps: RouteDeps): Hono {
     });
   });
 
+  app.get('/execute/:job_id/events', (c) => durableEvents(c, deps, c.req.param('job_id')));
+
   app.post('/cancel', async (c) => {
     const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
     jobs.cancel(callerOf(c), job_id);
+    const durable = deps.jobs?.find('execute', callerOf(c), job_id);
+    if (durable !== undefined) await deps.jobs?.cancel(durable, cancelled());
     return c.json({ job_id }, 202);
   });
 

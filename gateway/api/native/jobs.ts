@@ -20,10 +20,7 @@ export class Jobs {
   /** Registers a job; 409 while one of this caller with this id runs. */
   start(caller: string, jobId: string): Job {
     const name = nameOf(caller, jobId);
-    if (this.#running.has(name)) {
-      const message = `job_id ${JSON.stringify(shown(jobId))} is in use by a running job; wait for its end or choose another`;
-      throw new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
-    }
+    if (this.#running.has(name)) throw jobIdInUse(jobId);
     const running = { cancel: (): void => {} };
     this.#running.set(name, running);
     return {
@@ -41,6 +38,11 @@ export class Jobs {
   cancel(caller: string, jobId: string): void {
     this.#running.get(nameOf(caller, jobId))?.cancel();
   }
+}
+
+export function jobIdInUse(jobId: string): ApiError {
+  const message = `job_id ${JSON.stringify(shown(jobId))} is in use by a running job, or by a durable one that is kept; wait for its end or choose another`;
+  return new ApiError({ status: 409, code: 'job_id_in_use', message, param: 'job_id' });
 }
 
 /** A caller is a number of hexadecimal digits, or nothing: no two pairs have one name. */

@@ -5,6 +5,7 @@ import { applyTemplateFields } from './apply-template.ts';
 import { DEADLINE_HEADER } from './deadline.ts';
 import { cancelSchema } from './execute.ts';
 import { executeFields } from './execute-request.ts';
+import { LAST_EVENT_HEADER } from './numbered-events.ts';
 import { detokenizeSchema, tokenizeSchema } from './tokenize.ts';
 
 const executeBody = z
@@ -24,6 +25,18 @@ export const nativeOperations: readonly Operation[] = [
     answers: {
       200: {
         description: 'started, any number of token and metrics, then one of end and error.',
+        types: ['text/event-stream', MSGPACK_TYPE],
+      },
+    },
+  },
+  {
+    method: 'get',
+    path: '/execute/{job_id}/events',
+    summary: 'The events of a durable job, from the first one or behind the last that the client has',
+    headers: { [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.' },
+    answers: {
+      200: {
+        description: 'Those there are and those to come.',
         types: ['text/event-stream', MSGPACK_TYPE],
       },
     },

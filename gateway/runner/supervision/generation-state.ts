@@ -14,6 +14,7 @@ export class GenerationState {
 
   constructor(request: GenerateRequest) {
     this.#request = request;
+    for (const id of request.begun?.tokenIds ?? []) this.#emittedIds.push(id);
   }
 
   get request(): GenerateRequest {

@@ -36,7 +36,9 @@ export class OpenRequest implements RequestSink, GenerationHandle {
 
   constructor(request: GenerateRequest, sink: TokenSink, events: OpenRequestEvents) {
     this.#state = new GenerationState(request);
-    this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow));
+    this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow), this.#state.numEmitted);
+    this.#numericsId = request.begun?.numericsId;
+    this.#wasLost = request.begun !== undefined;
     this.#events = events;
   }
 

@@ -72,6 +72,7 @@ export function fingerprintOf(request: GenerateRequest): string {
     deadlineMs: _deadline,
     cacheSalt: _salt,
     vocabulary: _spellings,
+    begun: _begun,
     sampling,
     ...asked
   } = request;

@@ -15,7 +15,7 @@ export const pauseAboveLogprobs = 1024;
 export class TokenStream {
   readonly #sink: TokenSink;
   readonly #onFlow: (flow: 'pause' | 'resume') => void;
-  #firstIndex = 0;
+  #firstIndex: number;
   /** Those that wait. */
   #tokenIds: number[] = [];
   #logprobs: TokenLogprobs[] | undefined;
@@ -34,9 +34,11 @@ export class TokenStream {
   /** The consumer has heard the last, or wants to hear nothing. */
   #isOver = false;
 
-  constructor(sink: TokenSink, onFlow: (flow: 'pause' | 'resume') => void) {
+  /** firstIndex: in the answer, of the first token that comes. */
+  constructor(sink: TokenSink, onFlow: (flow: 'pause' | 'resume') => void, firstIndex = 0) {
     this.#sink = sink;
     this.#onFlow = onFlow;
+    this.#firstIndex = firstIndex;
   }
 
   get isPaused(): boolean {

@@ -5,8 +5,13 @@ import type { KeyRight } from './api-keys.ts';
 
 /** Who sent a request, as far as its key tells. */
 
-/** Of this process: what stands for a key cannot be guessed, and stays the same when a runner is replaced. */
-const SECRET = randomBytes(32);
+/** What stands for a key cannot be guessed, and stays the same when a runner is replaced. */
+let secret: Uint8Array = randomBytes(32);
+
+/** In place of one of this process alone: where jobs are kept, their callers are known in the next process too. */
+export function setCallerSecret(kept: Uint8Array): void {
+  secret = kept;
+}
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -18,7 +23,7 @@ declare module 'hono' {
 
 /** 32 bytes that stand for a key and do not tell it. */
 export function digestOf(key: string): Uint8Array {
-  return createHmac('sha256', SECRET).update(key).digest();
+  return createHmac('sha256', secret).update(key).digest();
 }
 
 /** The same for all requests with one key, another for each key; without keys all are one. */

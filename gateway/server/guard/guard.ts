@@ -39,7 +39,7 @@ export function addGuard(app: Hono, rules: GuardRules): void {
     app.use(
       cors({
         origin: (origin) => (origins.allow(origin) ? origin : null),
-        allowMethods: ['GET', 'POST'],
+        allowMethods: ['GET', 'POST', 'DELETE'],
         exposeHeaders: [
           'x-request-id',
           'x-correlation-id',

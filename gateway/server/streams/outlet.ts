@@ -5,6 +5,8 @@ export interface Outlet {
   /** False: the client is behind, and onDrain is called when it has caught up. */
   write(text: string, encoding: 'utf8' | 'latin1'): boolean;
   end(): void;
+  /** Breaks the connection off: the client sees that this was no end. */
+  cut(): void;
 }
 
 /** To Node's own response, whose header has been written. */
@@ -15,6 +17,7 @@ export function socketOutlet(outgoing: ServerResponse, onDrain: () => void): Out
   return {
     write: (text, encoding) => outgoing.destroyed || outgoing.write(text, encoding),
     end: () => outgoing.end(),
+    cut: () => outgoing.destroy(),
   };
 }
 
@@ -40,6 +43,7 @@ export function bodyOutlet(
       return (controller?.desiredSize ?? 0) > 0;
     },
     end: () => controller?.close(),
+    cut: () => controller?.error(new Error('The stream was broken off.')),
   };
   return { outlet, body };
 }

@@ -133,6 +133,13 @@ export class ResponseStream implements AtTurnEnd, TimedStream {
     this.onTurnEnd();
   }
 
+  /** Breaks it off without an end, so that its client asks again. What is pending is lost. */
+  cut(): void {
+    const outlet = this.#outlet;
+    this.#leave();
+    outlet?.cut();
+  }
+
   /** The answer to the request is another one. */
   abandon(): void {
     this.#leave();

@@ -36,6 +36,15 @@ journal('asks a first runner for what was asked', () => {
   assert.equal(new GenerationState(request).toGenerate(), { ...rest, tokenIds, numEmitted: 0 });
 });
 
+journal('asks a first runner to go on with what another process of the gateway has begun', () => {
+  const begun = { tokenIds: [4, 5], numericsId: 'i8-1' };
+  const state = new GenerationState({ ...request, begun });
+  const { promptIds: _prompt, modelIdentity: _model, ...rest } = request;
+  assert.equal(state.toGenerate(), { ...rest, tokenIds: [1, 2, 3, 4, 5], numEmitted: 2 });
+  state.append(output(2, 6));
+  assert.equal([state.numEmitted, state.toGenerate().tokenIds], [3, [1, 2, 3, 4, 5, 6]]);
+});
+
 journal('asks the next runner for the same behind what has come', () => {
   const entry = new GenerationState({ ...request, topLogprobs: 0 });
   entry.append(output(0, 5, 6));

@@ -35,6 +35,18 @@ function streamOf() {
 
 const tokenStream = suite('token stream');
 
+tokenStream('counts from where an answer that was begun elsewhere goes on', () => {
+  const heard: (TokenBatch | GenerationError)[] = [];
+  const sink = { onTokens: (batch: TokenBatch) => heard.push(batch), onError: () => {} };
+  const stream = new TokenStream(sink, () => {}, 7);
+  stream.push({ requestId: 1, firstIndex: 7, tokenIds: [1, 2] });
+  stream.push({ requestId: 1, firstIndex: 9, tokenIds: [3] });
+  assert.equal(heard, [
+    { firstIndex: 7, tokenIds: [1, 2] },
+    { firstIndex: 9, tokenIds: [3] },
+  ]);
+});
+
 tokenStream('gives all that has come during a pause, at once', () => {
   const { stream, push, next } = streamOf();
   stream.pause();

@@ -1,0 +1,126 @@
+import type { Context } from 'hono';
+import * as z from 'zod';
+import { ApiError } from '../../errors/api-error.ts';
+import { shown } from '../../errors/shown.ts';
+import { TextStream } from '../../generation/text-stream.ts';
+import type { DurableJob } from '../../journal/durable-job.ts';
+import type { DurableJobs } from '../../journal/durable-jobs.ts';
+import { JobExistsError } from '../../journal/journal-error.ts';
+import type { LogEnd } from '../../journal/token-log.ts';
+import type { GenerateRequest } from '../../runner/runner.ts';
+import { callerOf } from '../../server/guard/caller.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { readModel, type UsableModel } from '../use-model.ts';
+import { nativeStream } from './event-stream.ts';
+import { ExecuteEvents, nativeErrorEvent } from './events.ts';
+import type { ExecuteLog } from './execute-log.ts';
+import type { ExecuteRequest } from './execute-request.ts';
+import { jobIdInUse } from './jobs.ts';
+import { LAST_EVENT_HEADER, numbered, parseLastEventId } from './numbered-events.ts';
+
+/** Jobs of POST /execute that go on without their clients, and what those read when they come back. */
+
+/** What is kept of the request for its events. */
+const viewSchema = z.strictObject({ model: z.string(), token_ids: z.boolean() });
+
+type View = z.output<typeof viewSchema>;
+
+/** Where jobs are kept; a 400 where they are not. */
+export function requireJobs({ jobs }: Pick<RouteDeps, 'jobs'>): DurableJobs {
+  if (jobs !== undefined) return jobs;
+  const message = 'durable needs a journal, and this server keeps none: start it with --journal-dir';
+  const fieldErrors = [{ field: 'durable', constraint: 'journal', message, value: 'true' }];
+  throw new ApiError({ status: 400, code: 'no_journal', message, fieldErrors });
+}
+
+/** Begins the job and streams its events. */
+export async function beginDurable(
+  c: Context,
+  deps: RouteDeps,
+  { job_id, stop, token_ids }: ExecuteRequest,
+  request: GenerateRequest,
+  { model, info, runner }: UsableModel,
+  log: ExecuteLog,
+): Promise<Response> {
+  const view: View = { model: model.id, token_ids };
+  const caller = callerOf(c);
+  try {
+    const job = await requireJobs(deps).start({
+      record: {
+        kind: 'execute',
+        caller,
+        id: job_id,
+        model: undefined,
+        stop,
+        endsAtTimeLimit: false,
+        view: JSON.stringify(view),
+      },
+      request: { ...request, api: c.get('group').name },
+      model,
+      info,
+      runner,
+      onEnd: ({ log: { content } }) => {
+        const { end, tokenIds } = content;
+        if (end?.kind === 'error') log.last(nativeErrorEvent(end.error), end.error);
+        log.end({ outcome: outcomeOf(end), tokens_out: tokenIds.length });
+      },
+    });
+    return respond(c, deps, job, model.tokenizer, -1);
+  } catch (error) {
+    if (error instanceof JobExistsError) throw jobIdInUse(job_id);
+    throw error;
+  }
+}
+
+/** GET /execute/{job_id}/events: the events behind the last one that the client has, those there are and those to come. */
+export async function durableEvents(c: Context, deps: RouteDeps, jobId: string): Promise<Response> {
+  const last = parseLastEventId(c.req.header(LAST_EVENT_HEADER));
+  const entry = deps.jobs?.find('execute', callerOf(c), jobId);
+  if (deps.jobs === undefined || entry === undefined) {
+    const message = `There is no durable job ${JSON.stringify(shown(jobId))} here: it was not begun with "durable": true by this client, or was kept for its time.`;
+    throw new ApiError({ status: 404, code: 'job_not_found', message, param: 'job_id' });
+  }
+  const job = await deps.jobs.open(entry);
+  const { tokenizer, file } = await readModel(job.record.model, deps);
+  requireSameFile(job, file);
+  return respond(c, deps, job, tokenizer, last);
+}
+
+/** Its tokens mean other text to another model: a 409. */
+export function requireSameFile({ record: { modelFile } }: DurableJob, file: string): void {
+  if (modelFile === file) return;
+  const message = `The model's file has changed since this job was begun, from ${modelFile} to ${file} (size, time and inode): its text cannot be told any more.`;
+  throw new ApiError({ status: 409, code: 'model_changed', message });
+}
+
+function outcomeOf(end: LogEnd | undefined): string {
+  if (end?.kind !== 'finish') return 'stop_sequence';
+  return end.finish === 'stop_id' ? 'eos' : end.finish;
+}
+
+function respond(c: Context, deps: RouteDeps, job: DurableJob, tokenizer: Tokenizer, last: number): Response {
+  const { record, log } = job;
+  const { model, token_ids } = viewSchema.parse(JSON.parse(record.view));
+  const { request, stop, createdMs, id } = record;
+  const { stream, encoder } = nativeStream(c);
+  const events = new ExecuteEvents(
+    { job_id: id, model, started_at: new Date(createdMs).toISOString(), seed: request.sampling.seed },
+    {
+      tokenIds: token_ids,
+      vramBytes: undefined,
+      now: deps.monotonicNow,
+      elapsedMs: () => (job.endedMs ?? deps.now()) - createdMs,
+      onLast: () => {},
+    },
+    numbered(encoder, last),
+    stream,
+  );
+  // It goes on in another process, where its client goes on reading: no event says that it has ended.
+  const read = {
+    generate: (_: GenerateRequest, sink: Parameters<typeof log.read>[0]) =>
+      log.read(sink, () => stream.cut()),
+  };
+  const text = new TextStream(read, request, { tokenizer, stop, minTokens: request.minTokens }, events);
+  return stream.respond(text);
+}

@@ -1,0 +1,48 @@
+import type { Config } from '../config/config.ts';
+import { DurableJobs } from '../journal/durable-jobs.ts';
+import { Journal, type JournalBounds } from '../journal/journal.ts';
+import type { ModelRegistry } from '../models/model-registry.ts';
+import { setCallerSecret } from '../server/guard/caller.ts';
+import type { Log } from '../telemetry/log.ts';
+
+/** Unless it is said otherwise. */
+const defaultMaxJobs = 4096;
+const defaultMaxBytes = 2 ** 28;
+const defaultKeepSec = 3600;
+
+/**
+ * The jobs of the folder that the settings name, those that are unfinished on their way to be gone on with; undefined: no
+ * folder is named. To be called before requests come. JournalError where the folder cannot be used.
+ */
+export async function openJournal(
+  config: Config,
+  models: ModelRegistry,
+  log: Log,
+): Promise<DurableJobs | undefined> {
+  const folder = config['journal-dir'];
+  if (folder === undefined) return undefined;
+  const bounds: JournalBounds = {
+    maxJobs: config['journal-max-jobs'] ?? defaultMaxJobs,
+    maxBytes: config['journal-max-bytes'] ?? defaultMaxBytes,
+    keepMs: (config['journal-keep-sec'] ?? defaultKeepSec) * 1000,
+  };
+  const journal = await Journal.open(folder, {
+    ...bounds,
+    now: Date.now,
+    onFailed: (error) => {
+      const reason = error instanceof Error ? error.message : String(error);
+      const msg = `The journal in ${folder} cannot be written: ${reason}. Jobs that run go on and do not outlive this process.`;
+      log.error({ event: 'journal_failed', msg });
+    },
+    onDamaged: (key, reason) => {
+      const msg = `A job in the journal ${folder} cannot be read (${reason}) and is forgotten.`;
+      log.error({ event: 'journal_entry_damaged', key, msg });
+    },
+  });
+  setCallerSecret(journal.secret);
+  const { numJobs: jobs, numBytes: bytes } = journal.stats;
+  log.info({ event: 'journal_opened', folder, jobs, unfinished: journal.unfinished.length, bytes });
+  const durable = new DurableJobs(journal, { models, log, keepMs: bounds.keepMs, now: Date.now });
+  await durable.resumeAll();
+  return durable;
+}

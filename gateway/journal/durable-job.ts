@@ -1,0 +1,171 @@
+import { TextStream } from '../generation/text-stream.ts';
+import { endingAtTimeLimit } from '../generation/time-limited-runner.ts';
+import {
+  GenerationError,
+  type GenerationHandle,
+  type Runner,
+  type TokenBatch,
+  type TokenSink,
+  type VocabularyFrames,
+} from '../runner/runner.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { endKey, type JournalEntry, type Journalled, pieceKey } from './journal.ts';
+import { type EndRecord, type JobRecord, packEnd, packPiece } from './records.ts';
+import type { Write } from './store.ts';
+import { TokenLog, type TokenLogContent } from './token-log.ts';
+
+/**
+ * A request that is computed whether anybody listens or not. Its tokens go to its log, from which its clients read and which the
+ * journal writes; it reads its own text, because a stop string ends it.
+ */
+
+export interface DurableJobEvents {
+  /** Something is new to be written. */
+  readonly onNews: (job: DurableJob) => void;
+  /** It has ended; its end is among the news. */
+  readonly onEnd: (job: DurableJob) => void;
+  readonly onEndKept: (job: DurableJob) => void;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+}
+
+/** What computes it. */
+export interface DurableModel {
+  readonly runner: Runner;
+  readonly tokenizer: Tokenizer;
+  /** Where the request has a grammar. */
+  readonly vocabulary: VocabularyFrames | undefined;
+}
+
+export class DurableJob implements Journalled {
+  readonly entry: JournalEntry;
+  readonly record: JobRecord;
+  readonly log: TokenLog;
+  readonly #events: DurableJobEvents;
+  #numWritten: number;
+  #text: TextStream | undefined;
+  #endedMs: number | undefined;
+  #isEndWritten: boolean;
+  #isSuspended = false;
+
+  /** content, endedMs: what is kept of it already. */
+  constructor(
+    entry: JournalEntry,
+    record: JobRecord,
+    content: TokenLogContent,
+    endedMs: number | undefined,
+    events: DurableJobEvents,
+  ) {
+    this.entry = entry;
+    this.record = record;
+    this.log = new TokenLog(content);
+    this.#events = events;
+    this.#numWritten = content.tokenIds.length;
+    this.#endedMs = endedMs;
+    this.#isEndWritten = endedMs !== undefined;
+  }
+
+  /** Milliseconds since 1970; undefined: it has not ended. */
+  get endedMs(): number | undefined {
+    return this.#endedMs;
+  }
+
+  /** Of the runner that computed its last token, or that it was begun for. */
+  get numericsId(): string {
+    return this.log.content.continuations.at(-1)?.numericsId ?? this.record.numericsId;
+  }
+
+  /** Has the rest of it computed. Throws the runner's GenerationError; then it has not begun. */
+  begin({ runner, tokenizer, vocabulary }: DurableModel): void {
+    const { request, stop, endsAtTimeLimit } = this.record;
+    const { tokenIds } = this.log.content;
+    const known = tokenIds.slice();
+    const begun = known.length === 0 ? {} : { begun: { tokenIds: known, numericsId: this.numericsId } };
+    const computing = endsAtTimeLimit ? endingAtTimeLimit(runner) : runner;
+    const recorded: Pick<Runner, 'generate'> = {
+      generate: (asked, sink): GenerationHandle => computing.generate(asked, this.#recording(sink)),
+    };
+    const asked = { ...request, ...begun, ...(vocabulary === undefined ? {} : { vocabulary }) };
+    const options = { tokenizer, stop, minTokens: request.minTokens };
+    const text = new TextStream(recorded, asked, options, {
+      onPart: ({ end }) => {
+        if (end !== undefined) this.#onTextEnd();
+      },
+      onError: (error) => this.fail(generationErrorOf(error)),
+    });
+    this.#text = text;
+    // Its text begins where it began.
+    if (known.length > 0) text.onTokens({ firstIndex: 0, tokenIds: known });
+  }
+
+  /** Ends it with this error, if it has not ended. */
+  fail(error: GenerationError): void {
+    if (this.#endedMs !== undefined || this.#isSuspended) return;
+    this.#endedMs = this.#events.now();
+    this.log.end({ kind: 'error', error });
+    this.#text?.cancel();
+    this.#onEnd();
+  }
+
+  /** Nothing more is heard of it or written: another process goes on with it. Its readers are told so. */
+  suspend(): void {
+    if (this.#endedMs !== undefined) return;
+    this.#isSuspended = true;
+    this.#text?.cancel();
+    this.log.suspend();
+  }
+
+  takeWrites(): { readonly writes: Write[]; readonly end: EndRecord | undefined } {
+    const writes: Write[] = [];
+    const { content, length } = this.log;
+    if (length > this.#numWritten) {
+      const value = packPiece(content, this.#numWritten);
+      writes.push({ type: 'put', key: pieceKey(this.entry, this.#numWritten), value });
+      this.#numWritten = length;
+    }
+    if (content.end === undefined || this.#endedMs === undefined || this.#isEndWritten)
+      return { writes, end: undefined };
+    const end: EndRecord = { end: content.end, endedMs: this.#endedMs };
+    writes.push({ type: 'put', key: endKey(this.entry), value: packEnd(end) });
+    this.#isEndWritten = true;
+    return { writes, end };
+  }
+
+  onEndKept(): void {
+    this.#events.onEndKept(this);
+  }
+
+  /** What comes is in the log before its text is looked at. */
+  #recording(sink: TokenSink): TokenSink {
+    return {
+      onTokens: (batch: TokenBatch) => {
+        if (this.#endedMs !== undefined || this.#isSuspended) return;
+        if (batch.finish !== undefined) this.#endedMs = this.#events.now();
+        this.log.append(batch);
+        if (batch.finish === undefined) this.#events.onNews(this);
+        else this.#onEnd();
+        sink.onTokens(batch);
+      },
+      onError: (error) => sink.onError(error),
+    };
+  }
+
+  /** By a stop string, or by the last token, and then the log has it. */
+  #onTextEnd(): void {
+    if (this.#endedMs !== undefined || this.#isSuspended) return;
+    this.#endedMs = this.#events.now();
+    this.log.end({ kind: 'enough' });
+    this.#onEnd();
+  }
+
+  #onEnd(): void {
+    this.#events.onNews(this);
+    this.#events.onEnd(this);
+  }
+}
+
+function generationErrorOf(error: unknown): GenerationError {
+  if (error instanceof GenerationError) return error;
+  const message = 'The gateway met an error of its own; its log has the details.';
+  return new GenerationError('INFERENCE_FAILED', message, { retriable: false, cause: error });
+}

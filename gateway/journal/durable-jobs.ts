@@ -1,0 +1,240 @@
+import { spellingsOf } from '../generation/spellings.ts';
+import type { Model } from '../models/model.ts';
+import { type ModelRegistry, UnknownModelError } from '../models/model-registry.ts';
+import { type GenerateRequest, GenerationError, type Runner, type RunnerInfo } from '../runner/runner.ts';
+import { type Clock, systemClock } from '../system/clock.ts';
+import type { Log } from '../telemetry/log.ts';
+import { DurableJob, type DurableJobEvents } from './durable-job.ts';
+import type { Journal, JournalEntry, JournalStats } from './journal.ts';
+import { emptyContent, type JobKind, type JobRecord } from './records.ts';
+
+/** Jobs that outlive the connections of their clients, and this process: those that run, and those that the journal has. */
+
+/** Between attempts to go on with a job of an earlier process, while its model takes none. */
+const resumeRetryMs = 500;
+
+export interface DurableJobsOptions {
+  readonly models: ModelRegistry;
+  readonly log: Log;
+  /** As the journal's. */
+  readonly keepMs: number;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  readonly clock?: Clock;
+}
+
+/** What a job is begun with. */
+export interface JobBegin {
+  readonly record: Omit<JobRecord, 'createdMs' | 'modelFile' | 'numericsId' | 'request'>;
+  readonly request: GenerateRequest;
+  readonly model: Model;
+  readonly info: RunnerInfo;
+  readonly runner: Runner;
+  /** Once it has ended. */
+  readonly onEnd?: (job: DurableJob) => void;
+}
+
+export class DurableJobs {
+  readonly #journal: Journal;
+  readonly #options: DurableJobsOptions;
+  readonly #clock: Clock;
+  /** Those that run, and those whose end is not written yet, by their keys. */
+  readonly #running = new Map<string, DurableJob>();
+  readonly #onEnd = new Map<DurableJob, (job: DurableJob) => void>();
+  readonly #events: DurableJobEvents;
+  /** Of those who wait to try again. */
+  readonly #waiting = new Set<() => void>();
+  readonly #stopping = new AbortController();
+  #numResumed = 0;
+
+  constructor(journal: Journal, options: DurableJobsOptions) {
+    this.#journal = journal;
+    this.#options = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#events = {
+      now: options.now,
+      onNews: (job) => journal.touch(job),
+      onEnd: (job) => {
+        this.#onEnd.get(job)?.(job);
+        this.#onEnd.delete(job);
+      },
+      onEndKept: ({ entry }) => this.#running.delete(entry.key),
+    };
+  }
+
+  get stats(): JournalStats & { readonly numRunning: number; readonly numResumed: number } {
+    const numRunning = [...this.#running.values()].filter(({ endedMs }) => endedMs === undefined).length;
+    return { ...this.#journal.stats, numRunning, numResumed: this.#numResumed };
+  }
+
+  /**
+   * Begins a job, once what it asks for is on the disk. JobExistsError, JournalRefusal, and the runner's GenerationError: then
+   * nothing of it is kept.
+   */
+  async start({ record, request, model, info, runner, onEnd }: JobBegin): Promise<DurableJob> {
+    runner.assertCapacity([request]);
+    const { vocabulary, begun: _none, ...asked } = request;
+    const whole: JobRecord = {
+      ...record,
+      createdMs: this.#options.now(),
+      modelFile: model.file,
+      numericsId: info.numericsId,
+      request: asked,
+    };
+    const entry = await this.#journal.admit(whole);
+    const job = new DurableJob(entry, whole, emptyContent(asked), undefined, this.#events);
+    try {
+      job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+    } catch (error) {
+      await this.#journal.forget(entry);
+      throw error;
+    }
+    this.#running.set(entry.key, job);
+    if (onEnd !== undefined) this.#onEnd.set(job, onEnd);
+    return job;
+  }
+
+  find(kind: JobKind, caller: string, id: string): JournalEntry | undefined {
+    return this.#journal.find(kind, caller, id);
+  }
+
+  /** The job, running or as the journal has it. Throws where that cannot be read. */
+  async open(entry: JournalEntry): Promise<DurableJob> {
+    const running = this.#running.get(entry.key);
+    if (running !== undefined) return running;
+    const { record, content, endedMs } = await this.#journal.read(entry);
+    // It may have been gone on with meanwhile.
+    return this.#running.get(entry.key) ?? new DurableJob(entry, record, content, endedMs, this.#events);
+  }
+
+  /** Ends it, if it runs. Resolves when that is written. */
+  async cancel(entry: JournalEntry, error: GenerationError): Promise<void> {
+    this.#running.get(entry.key)?.fail(error);
+    await this.#journal.flush();
+  }
+
+  /** Ends it, if it runs, and keeps nothing of it. */
+  async forget(entry: JournalEntry, error: GenerationError): Promise<void> {
+    this.#running.get(entry.key)?.fail(error);
+    this.#running.delete(entry.key);
+    await this.#journal.forget(entry);
+  }
+
+  /** Goes on with those of an earlier process, as soon as their models take requests. */
+  async resumeAll(): Promise<void> {
+    const { unfinished } = this.#journal;
+    const { log } = this.#options;
+    const jobs: DurableJob[] = [];
+    for (const entry of unfinished) {
+      try {
+        const { record, content } = await this.#journal.read(entry);
+        const job = new DurableJob(entry, record, content, undefined, this.#events);
+        this.#running.set(entry.key, job);
+        jobs.push(job);
+      } catch (error) {
+        const msg = error instanceof Error ? error.message : String(error);
+        log.error({ event: 'journal_entry_damaged', key: entry.key, job_id: entry.id, msg });
+        await this.#journal.forget(entry);
+      }
+    }
+    for (const job of jobs) void this.#resume(job);
+  }
+
+  /** A model takes requests: those who wait for one try now. */
+  onServed(): void {
+    for (const tryNow of [...this.#waiting]) tryNow();
+  }
+
+  /** Leaves what is not finished to the next process. */
+  async stop(): Promise<void> {
+    this.#stopping.abort();
+    this.onServed();
+    for (const job of this.#running.values()) job.suspend();
+    await this.#journal.close();
+  }
+
+  async #resume(job: DurableJob): Promise<void> {
+    const { keepMs, log, now } = this.#options;
+    const { createdMs, id } = job.record;
+    while (!this.#stopping.signal.aborted && job.endedMs === undefined) {
+      try {
+        if (createdMs + keepMs <= now()) throw givenUp(keepMs);
+        if (await this.#begin(job)) {
+          this.#numResumed += 1;
+          log.info({ event: 'durable_resumed', job_id: shortened(id), tokens: job.log.length });
+          return;
+        }
+      } catch (error) {
+        if (error instanceof GenerationError && error.retriable && MAY_PASS.includes(error.code)) {
+          await this.#wait();
+          continue;
+        }
+        const failure = error instanceof GenerationError ? error : unforeseen(error);
+        log.error({ event: 'durable_lost', job_id: shortened(id), msg: failure.message });
+        job.fail(failure);
+        return;
+      }
+      await this.#wait();
+    }
+  }
+
+  /** False: its model takes no requests now. */
+  async #begin(job: DurableJob): Promise<boolean> {
+    const { model: name, request } = job.record;
+    const { signal } = this.#stopping;
+    const acquired = await this.#options.models.acquire(name, { deadlineMs: request.deadlineMs, signal });
+    try {
+      const { model, runner } = acquired;
+      const { info, state } = runner.status();
+      if (model === undefined || info === undefined || state !== 'ready') return false;
+      requireSame('model', request.modelIdentity, info.modelIdentity);
+      requireSame('arithmetic', job.numericsId, info.numericsId);
+      const vocabulary = request.grammar === undefined ? undefined : await spellingsOf(model.tokenizer);
+      job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+      return true;
+    } finally {
+      acquired.release();
+    }
+  }
+
+  #wait(): Promise<void> {
+    return new Promise((resolve) => {
+      const go = (): void => {
+        timer.cancel();
+        this.#waiting.delete(go);
+        resolve();
+      };
+      const timer = this.#clock.after(resumeRetryMs, go);
+      this.#waiting.add(go);
+      if (this.#stopping.signal.aborted) go();
+    });
+  }
+}
+
+/** Later they may be over. */
+const MAY_PASS: readonly GenerationError['code'][] = ['NOT_READY', 'QUEUE_FULL'];
+
+/** What would be computed now is not what was begun, and clients may have tokens of it that the journal has not. */
+function requireSame(what: 'model' | 'arithmetic', before: string, now: string): void {
+  if (before === now) return;
+  const message = `The ${what} has changed since this job was begun, from ${before} to ${now}: it cannot be gone on with; send the request again.`;
+  throw new GenerationError('INFERENCE_FAILED', message, { retriable: true });
+}
+
+function givenUp(keepMs: number): GenerationError {
+  const message = `The job was not finished within ${keepMs / 1000} s, for which jobs are kept.`;
+  return new GenerationError('TIMEOUT', message, { retriable: true });
+}
+
+function unforeseen(error: unknown): GenerationError {
+  const message =
+    error instanceof UnknownModelError
+      ? `The model of this job is not served any more: ${error.message}`
+      : 'The gateway met an error of its own; its log has the details.';
+  return new GenerationError('INFERENCE_FAILED', message, { retriable: false, cause: error });
+}
+
+/** A job id is the client's choice and may be long; a line of the log shall not. */
+function shortened(id: string): string {
+  return id.slice(0, 128);
+}

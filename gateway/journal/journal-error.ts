@@ -1,0 +1,23 @@
+/** Why a journal cannot be used at all. The message is a sentence that names the folder and says what to do. */
+export class JournalError extends Error {
+  override readonly name = 'JournalError';
+}
+
+/** Why a journal takes no job now. full: until others have been forgotten. failed: until the gateway is started again. */
+export class JournalRefusal extends Error {
+  override readonly name = 'JournalRefusal';
+  readonly reason: 'full' | 'failed';
+  /** When waiting helps: how long, in seconds. */
+  readonly retryAfterSec: number | undefined;
+
+  constructor(reason: 'full' | 'failed', message: string, retryAfterSec?: number) {
+    super(message);
+    this.reason = reason;
+    this.retryAfterSec = retryAfterSec;
+  }
+}
+
+/** The journal has a job of this name. */
+export class JobExistsError extends Error {
+  override readonly name = 'JobExistsError';
+}

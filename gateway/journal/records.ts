@@ -1,0 +1,203 @@
+import { Packr, Unpackr } from 'msgpackr/pack';
+import * as z from 'zod';
+import { type GenerateRequest, GenerationError, type TokenLogprobs } from '../runner/runner.ts';
+import type { LogEnd, TokenLogContent } from './token-log.ts';
+
+/** What the journal has of a job, in MessagePack: the record of what was asked, pieces of what came, and how it ended. */
+
+/** Which API's routes a job came by. */
+export type JobKind = 'execute' | 'response';
+
+/** All that is needed to go on with a job in another process, and to write its events anew. */
+export interface JobRecord {
+  readonly kind: JobKind;
+  /** As callerOf has it: jobs of others are not found. */
+  readonly caller: string;
+  /** Of the job, among those of its kind and caller. */
+  readonly id: string;
+  /** Milliseconds since 1970. */
+  readonly createdMs: number;
+  /** What the request calls its model; undefined: the default. */
+  readonly model: string | undefined;
+  /** Model.file: with another one the tokens mean other text. */
+  readonly modelFile: string;
+  /** Of the runner that it was begun for. */
+  readonly numericsId: string;
+  /** Without what another process makes anew. */
+  readonly request: Omit<GenerateRequest, 'vocabulary' | 'begun'>;
+  readonly stop: readonly string[];
+  /** Whether a time limit ends it as a length would. */
+  readonly endsAtTimeLimit: boolean;
+  /** What its API needs besides, as JSON. */
+  readonly view: string;
+}
+
+export interface EndRecord {
+  readonly end: LogEnd;
+  /** Milliseconds since 1970. */
+  readonly endedMs: number;
+}
+
+const packr = new Packr({ useRecords: false, variableMapSize: true });
+const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true });
+
+const uint = z.number().int().nonnegative();
+const ids = z.array(uint);
+const idAndBias = z.tuple([uint, z.number()]);
+
+const sampling = z.strictObject({
+  temperature: z.number(),
+  topK: uint,
+  topP: z.number(),
+  minP: z.number(),
+  repetitionPenalty: z.number(),
+  presencePenalty: z.number(),
+  frequencyPenalty: z.number(),
+  logitBias: z.array(idAndBias).transform((pairs) => new Map(pairs)),
+  allowedTokenIds: ids,
+  bannedTokenIds: ids,
+  seed: z
+    .string()
+    .regex(/^\d{1,20}$/)
+    .transform(BigInt),
+});
+
+const grammar = z.strictObject({
+  kind: z.enum(['json_schema', 'json_object', 'regex', 'ebnf', 'structural_tag']),
+  source: z.string(),
+  strict: z.boolean(),
+});
+
+const request = z.strictObject({
+  promptIds: ids,
+  modelIdentity: z.string(),
+  maxTokens: uint,
+  minTokens: uint,
+  stopIds: ids,
+  sampling,
+  topLogprobs: uint.exactOptional(),
+  promptLogprobs: uint.exactOptional(),
+  cacheSalt: z.instanceof(Uint8Array).transform((bytes) => Uint8Array.from(bytes)),
+  grammar: grammar.exactOptional(),
+  deadlineMs: z.number().exactOptional(),
+  api: z.string().exactOptional(),
+});
+
+const jobRecord = z.strictObject({
+  kind: z.enum(['execute', 'response']),
+  caller: z.string(),
+  id: z.string(),
+  createdMs: z.number(),
+  model: z.string().nullable(),
+  modelFile: z.string(),
+  numericsId: z.string(),
+  request,
+  stop: z.array(z.string()),
+  endsAtTimeLimit: z.boolean(),
+  view: z.string(),
+});
+
+export function packRecord(record: JobRecord): Uint8Array {
+  const { model = null, request: asked } = record;
+  const { logitBias, seed, ...numbers } = asked.sampling;
+  return packr.pack({
+    ...record,
+    model,
+    request: { ...asked, sampling: { ...numbers, logitBias: [...logitBias], seed: String(seed) } },
+  });
+}
+
+/** Throws where it is no such record. */
+export function unpackRecord(bytes: Uint8Array): JobRecord {
+  const { model, ...record } = jobRecord.parse(unpackr.unpack(bytes));
+  return { ...record, model: model ?? undefined };
+}
+
+/** Tokens behind those of the pieces before, and what came with them. */
+const piece = z.strictObject({
+  i: uint,
+  t: ids,
+  l: z.array(z.tuple([z.number(), ids, z.array(z.number())])).exactOptional(),
+  f: z.tuple([uint, uint, uint]).exactOptional(),
+  c: z.array(z.tuple([uint, z.string()])).exactOptional(),
+});
+
+/** What came from this token on. */
+export function packPiece(content: Readonly<TokenLogContent>, from: number): Uint8Array {
+  const { tokenIds, logprobs, first, continuations } = content;
+  const continued = continuations.filter(({ index }) => index >= from);
+  return packr.pack({
+    i: from,
+    t: tokenIds.slice(from),
+    ...(logprobs === undefined
+      ? {}
+      : { l: logprobs.slice(from).map((each) => [each.logprob, each.topIds, each.topLogprobs]) }),
+    ...(first === undefined || from > 0
+      ? {}
+      : { f: [first.numCachedTokens, first.queuedUs, first.prefillUs] }),
+    ...(continued.length === 0 ? {} : { c: continued.map((each) => [each.index, each.numericsId]) }),
+  });
+}
+
+/** Throws where it is no piece that goes on there. */
+export function unpackPiece(bytes: Uint8Array, content: TokenLogContent): void {
+  const { i, t, l, f, c } = piece.parse(unpackr.unpack(bytes));
+  const { tokenIds, logprobs, continuations } = content;
+  if (i !== tokenIds.length)
+    throw new Error(`a piece begins at token ${i}, and ${tokenIds.length} came before`);
+  if ((l?.length ?? 0) !== (logprobs === undefined ? 0 : t.length))
+    throw new Error('a piece has not as many log-probabilities as tokens');
+  for (const id of t) tokenIds.push(id);
+  for (const [logprob, topIds, topLogprobs] of l ?? [])
+    logprobs?.push({ logprob, topIds, topLogprobs } satisfies TokenLogprobs);
+  if (f !== undefined) content.first = { numCachedTokens: f[0], queuedUs: f[1], prefillUs: f[2] };
+  for (const [index, numericsId] of c ?? []) continuations.push({ index, numericsId });
+}
+
+const errorCodes = [
+  'INVALID_REQUEST',
+  'CANCELLED',
+  'TIMEOUT',
+  'OUT_OF_MEMORY',
+  'QUEUE_FULL',
+  'NOT_READY',
+  'INFERENCE_FAILED',
+  'GRAMMAR_FAILED',
+  'RUNNER_CRASHED',
+] as const;
+
+const endRecord = z.strictObject({
+  endedMs: z.number(),
+  finish: z.enum(['stop_id', 'max_tokens', 'time_limit']).exactOptional(),
+  isAlone: z.boolean().exactOptional(),
+  error: z
+    .strictObject({ code: z.enum(errorCodes), message: z.string(), retriable: z.boolean() })
+    .exactOptional(),
+});
+
+export function packEnd({ end, endedMs }: EndRecord): Uint8Array {
+  if (end.kind === 'enough') return packr.pack({ endedMs });
+  if (end.kind === 'finish') return packr.pack({ endedMs, finish: end.finish, isAlone: end.isAlone });
+  const { code, message, retriable } = end.error;
+  return packr.pack({ endedMs, error: { code, message, retriable } });
+}
+
+/** Throws where it is no such record. */
+export function unpackEnd(bytes: Uint8Array): EndRecord {
+  const { endedMs, finish, isAlone = false, error } = endRecord.parse(unpackr.unpack(bytes));
+  if (finish !== undefined) return { endedMs, end: { kind: 'finish', finish, isAlone } };
+  if (error === undefined) return { endedMs, end: { kind: 'enough' } };
+  const { code, message, retriable } = error;
+  return { endedMs, end: { kind: 'error', error: new GenerationError(code, message, { retriable }) } };
+}
+
+/** What a log has before anything has come. */
+export function emptyContent({ topLogprobs }: Pick<GenerateRequest, 'topLogprobs'>): TokenLogContent {
+  return {
+    tokenIds: [],
+    logprobs: topLogprobs === undefined ? undefined : [],
+    first: undefined,
+    continuations: [],
+    end: undefined,
+  };
+}

@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto';
+import { chmodSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import type { ClassicLevel } from 'classic-level';
+import { errorCodeOf } from '../errors/model-file-error.ts';
+import { JournalError } from './journal-error.ts';
+
+/**
+ * Values by keys in a folder: LevelDB, which appends each write to a log and hands it to the kernel before it is said to be done,
+ * so that a process that is killed loses none. What must outlive the machine too is synced. Nobody but this user reads the folder.
+ */
+
+export type Write =
+  | { readonly type: 'put'; readonly key: string; readonly value: Uint8Array }
+  | { readonly type: 'del'; readonly key: string };
+
+/** A value that is not as it was written has null. */
+export interface Stored {
+  readonly key: string;
+  readonly value: Uint8Array | null;
+  /** On disk, its key and seal included. */
+  readonly numBytes: number;
+}
+
+/** In front of each value, of its key and itself: LevelDB does not check all that it reads. */
+export const SEAL_BYTES = 8;
+
+/** Behind the last key that begins with a prefix. */
+const LAST = '\uffff';
+
+export class JournalStore {
+  readonly #db: ClassicLevel<string, Uint8Array>;
+  readonly #folder: string;
+
+  private constructor(db: ClassicLevel<string, Uint8Array>, folder: string) {
+    this.#db = db;
+    this.#folder = folder;
+  }
+
+  /** Makes the folder where it is not there. JournalError where it cannot be used. */
+  static async open(folder: string): Promise<JournalStore> {
+    makePrivate(folder);
+    // Native code, which nobody loads who keeps no journal.
+    const { ClassicLevel: Level } = await import('classic-level');
+    const db = new Level<string, Uint8Array>(folder, { keyEncoding: 'utf8', valueEncoding: 'view' });
+    try {
+      await db.open();
+    } catch (error) {
+      throw openingError(folder, error);
+    }
+    const store = new JournalStore(db, folder);
+    store.hideFiles();
+    return store;
+  }
+
+  /** The store makes its files by the process's mask; the folder lets nobody in meanwhile. */
+  hideFiles(): void {
+    for (const name of readdirSync(this.#folder)) {
+      try {
+        chmodSync(join(this.#folder, name), 0o600);
+      } catch (error) {
+        // It may have removed one meanwhile.
+        if (errorCodeOf(error) !== 'ENOENT') throw error;
+      }
+    }
+  }
+
+  /** All of them or none. isSynced: on the disk itself when it resolves. Gives the bytes that were added. */
+  async write(writes: readonly Write[], isSynced = false): Promise<number> {
+    let numBytes = 0;
+    const operations = writes.map((write) => {
+      if (write.type === 'del') return write;
+      const value = sealed(write.key, write.value);
+      numBytes += write.key.length + value.length;
+      return { ...write, value };
+    });
+    await this.#db.batch(operations, { sync: isSynced });
+    return numBytes;
+  }
+
+  /** Those whose keys begin so, in the order of the keys. */
+  async *range(prefix: string): AsyncGenerator<Stored> {
+    for await (const [key, value] of this.#db.iterator({ gte: prefix, lt: prefix + LAST }))
+      yield { key, value: unsealed(key, value), numBytes: key.length + value.length };
+  }
+
+  async get(key: string): Promise<Uint8Array | null | undefined> {
+    const value = await this.#db.get(key);
+    return value === undefined ? undefined : unsealed(key, value);
+  }
+
+  remove(prefix: string): Promise<void> {
+    return this.#db.clear({ gte: prefix, lt: prefix + LAST });
+  }
+
+  /** Waits for what is being written. */
+  close(): Promise<void> {
+    return this.#db.close();
+  }
+}
+
+function makePrivate(folder: string): void {
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const { mode } = statSync(folder);
+  if ((mode & 0o077) === 0) return;
+  const seen = (mode & 0o777).toString(8);
+  throw new JournalError(
+    `The journal's folder ${folder} may be entered by others (mode ${seen}), and prompts and answers are kept in it: make it private (chmod 700 ${folder}).`,
+  );
+}
+
+function openingError(folder: string, error: unknown): JournalError {
+  const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+  const reason = cause instanceof Error ? cause.message : String(cause);
+  if (errorCodeOf(cause) === 'LEVEL_LOCKED')
+    return new JournalError(
+      `The journal in ${folder} is used by another gateway: give each one a folder of its own.`,
+      { cause: error },
+    );
+  return new JournalError(
+    `The journal in ${folder} cannot be read (${reason}): move the folder away to start with an empty one, and what was open in it is lost.`,
+    { cause: error },
+  );
+}
+
+function sealOf(key: string, payload: Uint8Array): Buffer {
+  return createHash('sha256').update(`${key}\0`).update(payload).digest().subarray(0, SEAL_BYTES);
+}
+
+function sealed(key: string, payload: Uint8Array): Uint8Array {
+  return Buffer.concat([sealOf(key, payload), payload]);
+}
+
+function unsealed(key: string, value: Uint8Array): Uint8Array | null {
+  const payload = value.subarray(SEAL_BYTES);
+  return sealOf(key, payload).equals(value.subarray(0, SEAL_BYTES)) ? payload : null;
+}

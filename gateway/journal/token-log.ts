@@ -1,0 +1,203 @@
+import type {
+  FirstOutput,
+  GenerationError,
+  GenerationHandle,
+  TokenBatch,
+  TokenLogprobs,
+  TokenSink,
+} from '../runner/runner.ts';
+
+/**
+ * The tokens of one answer, kept for whoever reads them, at any time and from the first one on. Readers get one token at a time
+ * and all get the same batches: what is made of them, events and their numbers, is the same for each reading.
+ */
+
+/** How it ended. enough: by its text, as every reader finds out by itself. isAlone: the finish came behind the last token's batch. */
+export type LogEnd =
+  | { readonly kind: 'finish'; readonly finish: NonNullable<TokenBatch['finish']>; readonly isAlone: boolean }
+  | { readonly kind: 'enough' }
+  | { readonly kind: 'error'; readonly error: GenerationError };
+
+/** From this token on the answer was computed by another arithmetic. */
+export interface Continuation {
+  readonly index: number;
+  readonly numericsId: string;
+}
+
+export interface TokenLogContent {
+  readonly tokenIds: number[];
+  /** As many as tokenIds, if the request asked. */
+  readonly logprobs: TokenLogprobs[] | undefined;
+  first: FirstOutput | undefined;
+  readonly continuations: Continuation[];
+  end: LogEnd | undefined;
+}
+
+/** One who is behind gets no more in a turn of the event loop. */
+const MAX_TOKENS_IN_TURN = 512;
+
+export class TokenLog {
+  readonly #content: TokenLogContent;
+  readonly #readers = new Set<Reader>();
+
+  constructor(content: TokenLogContent) {
+    this.#content = content;
+  }
+
+  get content(): Readonly<TokenLogContent> {
+    return this.#content;
+  }
+
+  get length(): number {
+    return this.#content.tokenIds.length;
+  }
+
+  append({ tokenIds, logprobs, first, continuedBy, finish }: TokenBatch): void {
+    const content = this.#content;
+    if (content.end !== undefined) return;
+    content.first ??= first;
+    if (continuedBy !== undefined)
+      content.continuations.push({ index: this.length, numericsId: continuedBy });
+    for (const id of tokenIds) content.tokenIds.push(id);
+    for (const entry of logprobs ?? []) content.logprobs?.push(entry);
+    if (finish !== undefined) content.end = { kind: 'finish', finish, isAlone: tokenIds.length === 0 };
+    this.#deliver();
+  }
+
+  /** Nothing is appended from now on. */
+  end(end: LogEnd): void {
+    if (this.#content.end !== undefined) return;
+    this.#content.end = end;
+    this.#deliver();
+  }
+
+  /** Readers hear nothing more and are told that the answer goes on elsewhere. */
+  suspend(): void {
+    for (const reader of [...this.#readers]) reader.suspend();
+  }
+
+  /** All of it, then what comes. onSuspended: in place of an end, for an answer that goes on when nobody can hear it here. */
+  read(sink: TokenSink, onSuspended: () => void = () => {}): GenerationHandle {
+    const reader = new Reader(this.#content, sink, {
+      onSuspended,
+      onGone: () => this.#readers.delete(reader),
+    });
+    this.#readers.add(reader);
+    // The sink hears nothing before this has returned.
+    queueMicrotask(() => reader.deliver());
+    return reader;
+  }
+
+  #deliver(): void {
+    for (const reader of this.#readers) reader.deliver();
+  }
+}
+
+class Reader implements GenerationHandle {
+  readonly #content: TokenLogContent;
+  readonly #sink: TokenSink;
+  readonly #events: { readonly onSuspended: () => void; readonly onGone: () => void };
+  /** Index of the next token. */
+  #next = 0;
+  #isHeld = false;
+  #isDelivering = false;
+  /** The rest comes in the next turn. */
+  #isWaiting = false;
+  #isOver = false;
+
+  constructor(
+    content: TokenLogContent,
+    sink: TokenSink,
+    events: { readonly onSuspended: () => void; readonly onGone: () => void },
+  ) {
+    this.#content = content;
+    this.#sink = sink;
+    this.#events = events;
+  }
+
+  /** Gives what there is and has not been given. */
+  deliver(): void {
+    if (this.#isDelivering || this.#isWaiting) return;
+    this.#isDelivering = true;
+    try {
+      let numLeft = MAX_TOKENS_IN_TURN;
+      while (!this.#isHeld && !this.#isOver && this.#giveNext()) {
+        numLeft -= 1;
+        if (numLeft > 0) continue;
+        this.#isWaiting = true;
+        setImmediate(() => {
+          this.#isWaiting = false;
+          this.deliver();
+        });
+        break;
+      }
+    } finally {
+      this.#isDelivering = false;
+    }
+  }
+
+  cancel(): void {
+    this.#leave();
+  }
+
+  pause(): void {
+    this.#isHeld = true;
+  }
+
+  resume(): void {
+    this.#isHeld = false;
+    this.deliver();
+  }
+
+  suspend(): void {
+    if (this.#isOver) return;
+    this.#leave();
+    this.#events.onSuspended();
+  }
+
+  #leave(): void {
+    this.#isOver = true;
+    this.#events.onGone();
+  }
+
+  /** False: there is nothing. */
+  #giveNext(): boolean {
+    const { end, tokenIds } = this.#content;
+    const index = this.#next;
+    const numLeft = tokenIds.length - index;
+    if (numLeft > 0) {
+      this.#next += 1;
+      const isLast = numLeft === 1 && end?.kind === 'finish' && !end.isAlone;
+      const batch = this.#batch(index);
+      this.#give(isLast ? { ...batch, finish: end.finish } : batch);
+      return true;
+    }
+    if (end === undefined || end.kind === 'enough') return false;
+    if (end.kind === 'finish') {
+      const logprobs = this.#content.logprobs === undefined ? {} : { logprobs: [] };
+      this.#give({ firstIndex: index, tokenIds: [], ...logprobs, finish: end.finish });
+      return true;
+    }
+    this.#leave();
+    this.#sink.onError(end.error);
+    return false;
+  }
+
+  #give(batch: TokenBatch): void {
+    if (batch.finish !== undefined) this.#leave();
+    this.#sink.onTokens(batch);
+  }
+
+  #batch(index: number): TokenBatch {
+    const { tokenIds, logprobs, first, continuations } = this.#content;
+    const plain = { firstIndex: index, tokenIds: tokenIds.slice(index, index + 1) };
+    if (logprobs === undefined && index > 0 && continuations.length === 0) return plain;
+    const continuation = continuations.find((each) => each.index === index);
+    return {
+      ...plain,
+      ...(logprobs === undefined ? {} : { logprobs: logprobs.slice(index, index + 1) }),
+      ...(index === 0 && first !== undefined ? { first } : {}),
+      ...(continuation === undefined ? {} : { continuedBy: continuation.numericsId }),
+    };
+  }
+}

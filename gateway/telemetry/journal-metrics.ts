@@ -1,0 +1,46 @@
+import { Gauge, Registry } from 'prom-client';
+
+/** What the journal has; all 0 where none is kept. */
+export interface JournalFigures {
+  readonly numJobs: number;
+  readonly numBytes: number;
+  readonly numRunning: number;
+  /** Since this process began. */
+  readonly numResumed: number;
+  readonly isFailed: boolean;
+}
+
+const NOTHING: JournalFigures = { numJobs: 0, numBytes: 0, numRunning: 0, numResumed: 0, isFailed: false };
+
+/** What GET /metrics shows of durable jobs. */
+export class JournalMetrics {
+  readonly #registry = new Registry();
+
+  constructor(figures: () => JournalFigures | undefined) {
+    const gauge = (name: string, help: string, figureOf: (figures: JournalFigures) => number): void => {
+      new Gauge({
+        name,
+        help,
+        registers: [this.#registry],
+        collect() {
+          this.set(figureOf(figures() ?? NOTHING));
+        },
+      });
+    };
+    gauge('runnel_journal_jobs', 'Jobs that the journal has', ({ numJobs }) => numJobs);
+    gauge('runnel_journal_bytes', 'Bytes that they take', ({ numBytes }) => numBytes);
+    gauge('runnel_journal_failed', '1 once the journal cannot be written', ({ isFailed }) =>
+      isFailed ? 1 : 0,
+    );
+    gauge('runnel_durable_jobs_open', 'Durable jobs that have not ended', ({ numRunning }) => numRunning);
+    gauge(
+      'runnel_durable_jobs_resumed',
+      'Jobs of an earlier process that this one has gone on with',
+      ({ numResumed }) => numResumed,
+    );
+  }
+
+  text(): Promise<string> {
+    return this.#registry.metrics();
+  }
+}

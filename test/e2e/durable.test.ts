@@ -1,0 +1,197 @@
+import { copyFileSync, readdirSync, statSync, utimesSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { TINY_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { Random } from '../fixtures/random.ts';
+import { follow, type Returning } from '../fixtures/returning-client.ts';
+import { readEvents, type SseEvent } from '../fixtures/sse.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { until } from '../fixtures/within.ts';
+
+/**
+ * The gateway is killed with SIGKILL under durable streams, and started again with the same journal: every client that comes back
+ * has the answer that it would have had, none of it twice. `make check` has a hundred kills.
+ */
+
+const KILLS = Number(process.env.RUNNEL_TEST_GATEWAY_KILLS ?? 3);
+const SEED = process.env.RUNNEL_TEST_SEED;
+const MAX_KILLS_IN_ROUND = 5;
+const NUM_STREAMS = 20;
+const NUM_TOKENS = 300;
+const PATIENCE_MS = 60_000;
+
+const test = suite<{ gateways: Gateway[] }>('durable');
+
+test.before.each((context) => {
+  context.gateways = [];
+});
+test.after.each(async ({ gateways }) => {
+  for (const gateway of gateways) await gateway.stop('SIGKILL');
+});
+
+type Body = Readonly<Record<string, unknown>>;
+
+/** Of twenty kinds: greedy and drawn, filtered, penalised, masked, with stop texts, with ids. */
+function bodyOf(stream: number): Body {
+  const length = { max_tokens: NUM_TOKENS, min_tokens: NUM_TOKENS };
+  const kinds: readonly Body[] = [
+    { temperature: 0 },
+    { temperature: 0.9, token_ids: true },
+    { top_k: 40, top_p: 0.95, min_p: 0.02, repetition_penalty: 1.2 },
+    { banned_token_ids: [10, 11, 12], stop_token_ids: [40, 41] },
+    { stop: ['e', 'th'], min_tokens: NUM_TOKENS - 20, token_ids: true },
+  ];
+  const prompt = ['Once upon a time', 'In the year 2190', 'Dear diary, today I', 'Über süße Äpfel 🍎'][
+    stream % 4
+  ];
+  return { prompt, seed: stream, ...length, ...kinds[stream % kinds.length] };
+}
+
+function jobOf(gateway: () => Gateway, jobId: string, body: Body): Returning {
+  return {
+    begin: () => gateway().post('/execute', { job_id: jobId, durable: true, ...body }),
+    comeBack: (last) =>
+      fetch(`${gateway().url}/execute/${jobId}/events`, {
+        headers: last < 0 ? {} : { 'last-event-id': String(last) },
+      }),
+    numberOf: ({ id }) => Number(id),
+    isLast: ({ event }) => event === 'end' || event === 'error',
+  };
+}
+
+/** All that a client may rely on: not the times. */
+function told(events: readonly SseEvent[]): string {
+  return events
+    .slice(1)
+    .map(({ event, data }) => `${event} ${data.replace(/"decode_time_ms":\d+|"cached_tokens":\d+/g, '')}`)
+    .join('\n');
+}
+
+test(`${KILLS} kills of the gateway change no byte of ${NUM_STREAMS} durable streams`, async ({
+  gateways,
+}) => {
+  const random = new Random(SEED === undefined ? undefined : Number(SEED));
+  const journal = join(temporaryFolder().path, 'journal');
+  const start = async (port: string): Promise<Gateway> => {
+    const args = ['--port', port, '--threads', '1', '--journal-dir', journal];
+    const gateway = await Gateway.startOn(TINY_MODEL, args);
+    gateways.splice(0, gateways.length, gateway);
+    return gateway;
+  };
+  let gateway = await (await start('0')).ready();
+  const { port } = new URL(gateway.url);
+
+  const expected = await Promise.all(
+    Array.from({ length: NUM_STREAMS }, async (_, stream) => {
+      const events: SseEvent[] = [];
+      const job = { job_id: `expected-${stream}`, ...bodyOf(stream) };
+      for await (const event of readEvents(await gateway.post('/execute', job))) events.push(event);
+      assert.is(events.at(-1)?.event, 'end');
+      return told(events);
+    }),
+  );
+  const numExpected = expected.reduce((sum, text) => sum + text.split('\n').length, 0);
+
+  let numKills = 0;
+  let numReturns = 0;
+  for (let round = 0; numKills < KILLS; round += 1) {
+    const kills = Math.min(MAX_KILLS_IN_ROUND, KILLS - numKills);
+    const places = Array.from({ length: kills }, () => 1 + random.below(Math.floor(numExpected * 0.8)));
+    places.sort((a, b) => a - b);
+    let numEvents = 0;
+    const begun = new Set<number>();
+    const streams = Array.from({ length: NUM_STREAMS }, (_, stream) =>
+      follow(
+        jobOf(() => gateway, `${round}-${stream}`, bodyOf(stream)),
+        () => {
+          numEvents += 1;
+          begun.add(stream);
+        },
+      ),
+    );
+    const all = Promise.all(streams);
+    all.catch(() => {});
+    for (const place of places) {
+      await until(PATIENCE_MS, `Event ${place} (seed ${random.seed})`, () => {
+        return numEvents >= place && begun.size === NUM_STREAMS;
+      });
+      await gateway.stop('SIGKILL');
+      gateway = await start(port);
+      numKills += 1;
+    }
+    for (const [stream, { events, numReturns: returns }] of (await all).entries()) {
+      assert.is(told(events), expected[stream], `round ${round}, stream ${stream}, seed ${random.seed}`);
+      numReturns += returns;
+    }
+  }
+  assert.ok(numReturns >= KILLS, 'clients came back');
+  console.log(
+    `${numKills} kills of the gateway under ${NUM_STREAMS} durable streams, ${numReturns} returns, 0 lost (seed ${random.seed})`,
+  );
+  for (const name of ['', ...readdirSync(journal)])
+    assert.is(statSync(join(journal, name)).mode & 0o077, 0, `others may not read ${name}`);
+});
+
+test('a job goes on without its client, through SIGTERM too, and its answer is kept', async ({
+  gateways,
+}) => {
+  const journal = join(temporaryFolder().path, 'journal');
+  const start = async (): Promise<Gateway> => {
+    const args = ['--threads', '1', '--journal-dir', journal];
+    const gateway = await (await Gateway.start(TINY_MODEL, args)).ready();
+    gateways.push(gateway);
+    return gateway;
+  };
+  let gateway = await start();
+  const body = { ...bodyOf(1), max_tokens: 480, min_tokens: 480 };
+  const whole: SseEvent[] = [];
+  for await (const event of readEvents(await gateway.post('/execute', { job_id: 'whole', ...body })))
+    whole.push(event);
+
+  const aborted = new AbortController();
+  const response = await gateway.post('/execute', { job_id: 'left', durable: true, ...body }, aborted.signal);
+  await response.body?.getReader().read();
+  aborted.abort();
+  assert.equal(await gateway.stop('SIGTERM'), { code: 0, signal: null });
+  gateway = await start();
+  const { events } = await follow({
+    ...jobOf(() => gateway, 'left', body),
+    begin: () => fetch(`${gateway.url}/execute/left/events`),
+  });
+  assert.is(told(events), told(whole));
+
+  const again = await fetch(`${gateway.url}/execute/left/events`, { headers: { 'last-event-id': '5' } });
+  const rest: SseEvent[] = [];
+  for await (const event of readEvents(again)) rest.push(event);
+  assert.equal(rest, events.slice(6));
+});
+
+test('a job whose model has changed meanwhile ends with an error that says so, and with no other token', async ({
+  gateways,
+}) => {
+  const folder = temporaryFolder().path;
+  const model = join(folder, 'model.gguf');
+  copyFileSync(TINY_MODEL, model);
+  const start = async (): Promise<Gateway> => {
+    const args = ['--threads', '1', '--journal-dir', join(folder, 'journal')];
+    const gateway = await (await Gateway.start(model, args)).ready();
+    gateways.push(gateway);
+    return gateway;
+  };
+  let gateway = await start();
+  const aborted = new AbortController();
+  const body = { job_id: 'a', durable: true, ...bodyOf(0) };
+  const response = await gateway.post('/execute', body, aborted.signal);
+  await response.body?.getReader().read();
+  await gateway.stop('SIGKILL');
+  utimesSync(model, new Date(), new Date());
+  gateway = await start();
+  await gateway.logged(/"event":"durable_lost".*The model has changed/);
+  const events = await fetch(`${gateway.url}/execute/a/events`);
+  assert.is(events.status, 409);
+  assert.match(await events.text(), /MODEL_CHANGED/);
+});
+
+test.run();

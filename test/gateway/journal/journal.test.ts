@@ -1,0 +1,229 @@
+import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DurableJob } from '../../../gateway/journal/durable-job.ts';
+import { endKey, type Journal, pieceKey, sweepMs } from '../../../gateway/journal/journal.ts';
+import { JobExistsError, JournalError, JournalRefusal } from '../../../gateway/journal/journal-error.ts';
+import { emptyContent, type JobRecord } from '../../../gateway/journal/records.ts';
+import { JournalStore } from '../../../gateway/journal/store.ts';
+import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
+import { HandClock } from '../../fixtures/hand-clock.ts';
+import { until } from '../../fixtures/within.ts';
+
+const PATIENCE_MS = 10_000;
+
+const test = suite<{ journals: Journal[] }>('journal');
+
+test.before.each((context) => {
+  context.journals = [];
+});
+test.after.each(async ({ journals }) => {
+  for (const journal of journals) await journal.close();
+});
+
+const failure = new GenerationError('CANCELLED', 'No.', { retriable: false });
+
+async function beginIn(journal: Journal, record: JobRecord): Promise<DurableJob> {
+  const entry = await journal.admit(record);
+  return new DurableJob(entry, record, emptyContent(record.request), undefined, {
+    now: () => 5000,
+    onNews: (job) => journal.touch(job),
+    onEnd: () => {},
+    onEndKept: () => {},
+  });
+}
+
+async function expectRefusal(
+  refused: Promise<unknown>,
+  kind: new (...args: never[]) => Error,
+  words: RegExp,
+) {
+  try {
+    await refused;
+  } catch (error) {
+    assert.instance(error, kind);
+    assert.match((error as Error).message, words);
+    return error as Error;
+  }
+  return assert.unreachable('it was taken');
+}
+
+test('what was written is there for who opens the folder next, and nobody else may read it', async ({
+  journals,
+}) => {
+  const folder = journalFolder();
+  const first = await openTestJournal(folder);
+  const running = await beginIn(first, recordOf('running'));
+  const ended = await beginIn(first, recordOf('ended', { caller: 'cafe' }));
+  running.log.append({ firstIndex: 0, tokenIds: [1, 2] });
+  first.touch(running);
+  await first.flush();
+  running.log.append({ firstIndex: 2, tokenIds: [3] });
+  first.touch(running);
+  ended.log.append({ firstIndex: 0, tokenIds: [9] });
+  ended.fail(failure);
+  await first.close();
+
+  const second = await openTestJournal(folder, { now: () => 6000 });
+  journals.push(second);
+  assert.equal(second.secret, first.secret);
+  assert.equal(
+    second.unfinished.map(({ id }) => id),
+    ['running'],
+  );
+  const [unfinished] = second.unfinished;
+  assert.ok(unfinished);
+  const read = await second.read(unfinished);
+  assert.equal(read.content.tokenIds, [1, 2, 3]);
+  assert.is(read.content.end, undefined);
+  assert.is(second.find('execute', '', 'ended'), undefined, 'it is another caller’s');
+  assert.is(second.find('response', 'cafe', 'ended'), undefined, 'it is of another kind');
+  const found = second.find('execute', 'cafe', 'ended');
+  assert.ok(found);
+  const whole = await second.read(found);
+  assert.equal([whole.content.tokenIds, whole.endedMs], [[9], 5000]);
+  assert.is(whole.content.end?.kind, 'error');
+  for (const name of ['', ...readdirSync(folder)])
+    assert.is(statSync(join(folder, name)).mode & 0o077, 0, name);
+});
+
+test('a job that is there is not begun again, also while it is being written', async ({ journals }) => {
+  const journal = await openTestJournal(journalFolder());
+  journals.push(journal);
+  const first = journal.admit(recordOf('a'));
+  assert.is(journal.find('execute', '', 'a'), undefined);
+  await expectRefusal(journal.admit(recordOf('a')), JobExistsError, /a/);
+  const entry = await first;
+  assert.is(journal.find('execute', '', 'a'), entry);
+  await expectRefusal(journal.admit(recordOf('a')), JobExistsError, /a/);
+  await journal.forget(entry);
+  await journal.admit(recordOf('a'));
+});
+
+test('a full journal refuses more jobs and says when there is room, and has it when jobs are forgotten', async ({
+  journals,
+}) => {
+  const clock = new HandClock();
+  const now = (): number => 5000 + clock.now() - 1000;
+  const keepMs = 2 * sweepMs;
+  const journal = await openTestJournal(journalFolder(), {
+    maxJobs: 2,
+    maxBytes: 20_000,
+    keepMs,
+    clock,
+    now,
+  });
+  journals.push(journal);
+  const job = await beginIn(journal, recordOf('a'));
+  const tooLong = recordOf('long', { request: { ...recordOf('long').request, maxTokens: 1000 } });
+  await expectRefusal(journal.admit(tooLong), JournalRefusal, /of its 20000 bytes \d+ are taken/);
+  await journal.admit(recordOf('b'));
+  const full = await expectRefusal(journal.admit(recordOf('c')), JournalRefusal, /it has 2 jobs/);
+  assert.ok(((full as JournalRefusal).retryAfterSec ?? 0) >= 1);
+  job.fail(failure);
+  await journal.flush();
+  await until(PATIENCE_MS, 'Room in the journal', () => {
+    clock.pass(sweepMs);
+    return journal.stats.numJobs === 1;
+  });
+  await journal.admit(recordOf('c'));
+  const emptied = journal.stats.numBytes;
+  assert.ok(emptied > 0 && emptied < 20_000);
+});
+
+test('a job of which a part is damaged is named and forgotten; the others are read', async ({ journals }) => {
+  const folder = journalFolder();
+  const first = await openTestJournal(folder);
+  for (const id of ['good', 'cut', 'headless']) {
+    const job = await beginIn(first, recordOf(id));
+    job.log.append({ firstIndex: 0, tokenIds: [1] });
+    first.touch(job);
+  }
+  const [good, cut, headless] = first.unfinished;
+  assert.ok(good && cut && headless);
+  await first.close();
+  const store = await JournalStore.open(folder);
+  await store.write([
+    { type: 'put', key: `${cut.key}r`, value: Uint8Array.of(1, 2, 3) },
+    { type: 'del', key: `${headless.key}r` },
+  ]);
+  await store.close();
+  const damaged: string[] = [];
+  const second = await openTestJournal(folder, { onDamaged: (key) => damaged.push(key) });
+  journals.push(second);
+  assert.equal(damaged, [cut.key, headless.key]);
+  assert.equal(
+    second.unfinished.map(({ id }) => id),
+    ['good'],
+  );
+});
+
+test('a value that is not as it was written is seen, and so is a gap between pieces', async ({
+  journals,
+}) => {
+  const folder = journalFolder();
+  const journal = await openTestJournal(folder);
+  const job = await beginIn(journal, recordOf('a'));
+  for (const id of [1, 2, 3]) {
+    job.log.append({ firstIndex: id - 1, tokenIds: [id] });
+    journal.touch(job);
+    await journal.flush();
+  }
+  await journal.close();
+  const { ClassicLevel } = await import('classic-level');
+  const db = new ClassicLevel<string, Uint8Array>(folder, { valueEncoding: 'view' });
+  const key = pieceKey(job.entry, 1);
+  const value = Buffer.from((await db.get(key)) as Uint8Array);
+  value.writeUInt8((value.at(-1) as number) ^ 1, value.length - 1);
+  await db.put(key, value);
+  await db.close();
+  const flipped = await openTestJournal(folder);
+  await expectRefusal(flipped.read(job.entry), Error, /not as it was written/);
+  await flipped.close();
+  const store = await JournalStore.open(folder);
+  await store.write([{ type: 'del', key }]);
+  await store.close();
+  const gap = await openTestJournal(folder);
+  journals.push(gap);
+  await expectRefusal(gap.read(job.entry), Error, /begins at token 2, and 1 came before/);
+  assert.is(endKey(job.entry), `${job.entry.key}z`);
+});
+
+test('a folder that cannot be a journal is named, with what to do', async ({ journals }) => {
+  const folder = journalFolder();
+  journals.push(await openTestJournal(folder));
+  await expectRefusal(openTestJournal(folder), JournalError, /used by another gateway/);
+  const open = journalFolder();
+  mkdirSync(open, { mode: 0o755 });
+  await expectRefusal(openTestJournal(open), JournalError, /mode 755.*chmod 700/);
+  const corrupt = journalFolder();
+  const before = await openTestJournal(corrupt);
+  await before.close();
+  writeFileSync(join(corrupt, 'CURRENT'), 'nonsense');
+  await expectRefusal(openTestJournal(corrupt), JournalError, /cannot be read.*move the folder away/);
+  const other = journalFolder();
+  const store = await JournalStore.open(other);
+  await store.write([{ type: 'put', key: 'meta', value: Buffer.alloc(33, 9) }]);
+  await store.close();
+  await expectRefusal(openTestJournal(other), JournalError, /format 9, and this gateway knows 1/);
+  chmodSync(open, 0o700);
+});
+
+test('once it cannot be written, it says so once, and takes no job', async () => {
+  const failures: unknown[] = [];
+  const folder = journalFolder();
+  const journal = await openTestJournal(folder, { onFailed: (error) => failures.push(error) });
+  const job = await beginIn(journal, recordOf('a'));
+  await journal.close();
+  // A store that is closed is one that fails.
+  const closed = await expectRefusal(journal.admit(recordOf('b')), JournalRefusal, /cannot be written/);
+  assert.is((closed as JournalRefusal).reason, 'failed');
+  await expectRefusal(journal.admit(recordOf('c')), JournalRefusal, /cannot be written/);
+  job.log.append({ firstIndex: 0, tokenIds: [1] });
+  assert.is(failures.length, 1);
+  assert.ok(journal.stats.isFailed);
+});
+
+test.run();
