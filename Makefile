@@ -153,7 +153,7 @@ bench-types: build
 	@node --import tsx test/bench/types.ts --build $(BUILD) $(BENCH)
 
 # What a streamed token costs the gateway, in about a minute. BENCH='--cpu-prof FOLDER' keeps a profile of each row.
-bench-gateway: node_modules/.stamp gateway/runner/protocol/proto/runner.js
+bench-gateway: build
 	@node --import tsx test/bench/gateway/bench-gateway.ts $(BENCH)
 
 # How fast a vocabulary is read and text becomes ids.

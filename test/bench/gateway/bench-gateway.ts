@@ -1,6 +1,6 @@
 /**
  * What a streamed token costs the gateway: the gateway, a runner that only counts, and the clients are a process each, over real
- * pipes and sockets. Ends with a table. --cpu-prof FOLDER writes a profile of each gateway there. --seconds N for each row.
+ * pipes and sockets. Ends with a table, and how long a start takes. --cpu-prof FOLDER writes a profile of each gateway there. --seconds N for each row.
  */
 import { fork } from 'node:child_process';
 import { rmSync } from 'node:fs';
@@ -10,6 +10,7 @@ import { parseArgs } from 'node:util';
 import { bundleTests, TEST_BUNDLES } from '../../bundle.ts';
 import { pollHealth } from '../../fixtures/health-poller.ts';
 import type { Use } from './gateway-process.ts';
+import { measureStarts } from './start-times.ts';
 import { openStream, type StreamClient } from './stream-client.ts';
 
 const { values } = parseArgs({
@@ -156,6 +157,8 @@ try {
     const times = await firstTokens();
     const at = (share: number) => times[Math.floor(times.length * share)]?.toFixed(2);
     console.log(`first token: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`);
+    const { listeningMs, nothingMs } = await measureStarts();
+    console.log(`start to listening: ${listeningMs.toFixed(0)} ms; node -e 0: ${nothingMs.toFixed(0)} ms`);
     console.log(`256 answers of 2000 tokens: ${(await allArrive()) ? 'all are whole' : 'NOT ALL ARE WHOLE'}`);
   }
 } finally {
