@@ -16,7 +16,7 @@ SYSCONFDIR ?= /etc
 DESTDIR ?=
 
 PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libxxhash-dev doctest-dev
-TEST_PACKAGES = clang-format systemd
+TEST_PACKAGES = clang-format systemd dpkg-dev
 # For the gates, and for pictures: half a gigabyte when it is unpacked.
 BROWSER_PACKAGES = chromium
 RUNNEL = node gateway/runnel.js
@@ -76,7 +76,7 @@ MAKEFLAGS += --jobs=4
 endif
 STARTED := $(shell date +%s)
 
-.PHONY: run test check soak bench build xgrammar binaries install uninstall model vocabularies all-vocabularies format clean
+.PHONY: run test check soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
 .PHONY: screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
@@ -115,6 +115,10 @@ install: build
 
 uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
+
+# An archive and a Debian package, in $(BUILD)/dist, which run without sources.
+dist: build
+	@BUILD='$(BUILD)' deploy/dist.sh
 
 test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 	@ninja -C $(BUILD)
