@@ -19,6 +19,7 @@ PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nloh
 TEST_PACKAGES = clang-format systemd dpkg-dev
 # For the gates, and for pictures: half a gigabyte when it is unpacked.
 BROWSER_PACKAGES = chromium
+PROXY_PACKAGES = haproxy
 RUNNEL = node gateway/runnel.js
 
 # What masks tokens by grammars, compiled with the runners.
@@ -126,7 +127,7 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.browser-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
+check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
@@ -296,3 +297,6 @@ $(BUILD)/.test-packages: Makefile $(BUILD)/.packages
 
 $(BUILD)/.browser-packages: Makefile $(BUILD)/.test-packages
 	$(call require_packages,$(BROWSER_PACKAGES))
+
+$(BUILD)/.proxy-packages: Makefile $(BUILD)/.browser-packages
+	$(call require_packages,$(PROXY_PACKAGES))
