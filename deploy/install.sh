@@ -36,6 +36,8 @@ install_files() {
   cp -R docs package.json README.md CHANGELOG.md LICENSE "$new"
   cp gateway/runnel.js gateway/bundle.js "$new/gateway"
   cp -R "$BUILD/gateway" "$BUILD/cpu-runner" "$BUILD/sd-notify" "$BUILD/LICENSES-runners.txt" "$new/build"
+  # It says which sources the bundle was made of, and there are none.
+  rm "$new/build/gateway/manifest.json"
   [ ! -e "$BUILD/cuda-runner" ] || cp "$BUILD/cuda-runner" "$new/build"
   mkdir -p "$new/deploy/grafana"
   cp deploy/grafana/runnel.json "$new/deploy/grafana"

@@ -8,6 +8,7 @@ import { inspectCommand, inspectUsage } from './cli/inspect.ts';
 import { listCommand, listUsage } from './cli/list.ts';
 import { pullCommand, pullUsage } from './cli/pull.ts';
 import { reporting } from './cli/report.ts';
+import { runCommand, runUsage } from './cli/run/run.ts';
 import { serveCommand, serveUsage } from './cli/serve.ts';
 import { psCommand, psUsage } from './cli/servers/ps.ts';
 import { stopCommand, stopUsage } from './cli/servers/stop.ts';
@@ -26,6 +27,7 @@ interface Command {
 
 const commands: Record<string, Command> = {
   serve: { run: serveCommand, usage: serveUsage, help: 'serve a model over HTTP' },
+  run: { run: runCommand, usage: runUsage, help: 'fetch a model, serve it and chat with it' },
   chat: { run: chatCommand, usage: chatUsage, help: 'a conversation with the model of a server' },
   generate: { run: generateCommand, usage: generateUsage, help: 'answer prompts without a server' },
   pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },

@@ -163,6 +163,7 @@ const FLAGS_OF_OTHERS: readonly string[] = [
   'docs/numerics.md --cases',
   'docs/operations.md --cpus',
   'docs/operations.md --now',
+  'docs/operations.md --target',
   'docs/performance.md --client-prompt',
   'docs/performance.md --import',
   'docs/performance.md --only',

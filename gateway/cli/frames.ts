@@ -14,9 +14,11 @@ const arrows = { to_runner: '>', from_runner: '<', about: '-' } as const;
 
 export function framesUsage(): string {
   return (
-    'Usage: runnel frames FILE\n\n' +
+    'Usage: runnel frames [--json] FILE\n\n' +
     'Prints a recording that `cpu-runner serve --record FILE` wrote: the steps that were finished, > for what the\n' +
-    'runner was told or < for what it said, and the frame. `cpu-runner replay FILE` does the same again.\n\n' +
+    'runner was told or < for what it said, and the frame. `cpu-runner replay FILE` does the same again.\n' +
+    '--json prints a line of JSON for each frame, whole: {"step", "direction", "name", "fields"}; 64-bit integers are text,\n' +
+    'bytes base64.\n\n' +
     'Examples:\n' +
     '  runnel frames session.frames\n' +
     '  runnel frames session.frames | head -20'
@@ -26,12 +28,16 @@ export function framesUsage(): string {
 /** Returns the exit code. */
 export function framesCommand(args: string[]): Promise<number> {
   return reporting(async () => {
-    const { positionals } = parseArgs({ args, options: {}, allowPositionals: true });
+    const { values, positionals } = parseArgs({
+      args,
+      options: { json: { type: 'boolean', default: false } },
+      allowPositionals: true,
+    });
     const [file] = positionals;
     if (file === undefined || positionals.length !== 1) throw new UsageError('frames takes one FILE.');
     process.stdout.off('error', leaveWithReader).on('error', leaveWithReader);
     try {
-      for await (const entry of readRecording(file)) await print(lineOf(entry));
+      for await (const entry of readRecording(file)) await print(values.json ? jsonOf(entry) : lineOf(entry));
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
       throw new UsageError(`${file} is not a recording, or a damaged one: ${error.message}`);
@@ -53,6 +59,19 @@ function leaveWithReader(error: NodeJS.ErrnoException): void {
 
 function lineOf({ step, direction, name, fields }: RecordedEntry): string {
   return `${step.padStart(6)} ${arrows[direction]} ${name} ${shownFields(fields)}`.trimEnd();
+}
+
+function jsonOf({ step, direction, name, fields }: RecordedEntry): string {
+  return JSON.stringify({ step, direction, name, fields: inSnakeCase(fields) });
+}
+
+/** Names of fields as the protocol has them, at any depth. */
+function inSnakeCase(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(inSnakeCase);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, field]) => [snakeCase(name), inSnakeCase(field)]),
+  );
 }
 
 function shownFields(fields: object): string {

@@ -12,8 +12,8 @@ export function pullUsage(): string {
     ({ name, description, licence }) => `  ${name.padEnd(12)}${description}; ${licence}`,
   );
   return [
-    'Usage: runnel pull NAME',
-    '       runnel pull [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]',
+    'Usage: runnel pull [--json] NAME',
+    '       runnel pull [--json] [--endpoint URL] hf:OWNER/REPO[/FILE.gguf]',
     '',
     'Fetches a model and prints its path. There are:',
     ...rows,
@@ -23,6 +23,7 @@ export function pullUsage(): string {
     '~/.cache/huggingface/hub). A fetch that was interrupted goes on where it ended.',
     '',
     `  --endpoint URL   the hub (default HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
+    '  --json           prints {"name", "path"}',
     '',
     'HF_TOKEN, if set, is sent to the hub and to no other host.',
     '',
@@ -36,16 +37,22 @@ export function pullUsage(): string {
 /** Returns the exit code. */
 export function pullCommand(args: string[]): Promise<number> {
   return reporting(async () => {
-    const options = { endpoint: { type: 'string' } } as const;
+    const options = {
+      endpoint: { type: 'string' },
+      json: { type: 'boolean', default: false },
+    } as const;
     const { values, positionals } = parseArgs({ args, options, allowPositionals: true });
-    process.stdout.write(`${await pullByName(positionals, values.endpoint)}\n`);
+    const [name] = positionals;
+    if (name === undefined || positionals.length !== 1) throw noSuchModel(positionals);
+    const path = await pullByName(name, values.endpoint);
+    process.stdout.write(`${values.json ? JSON.stringify({ name, path }) : path}\n`);
     return ExitCode.ok;
   });
 }
 
-function pullByName(names: readonly string[], endpoint: string | undefined): Promise<string> {
-  const [name] = names;
-  if (name !== undefined && names.length === 1 && isHubName(name)) {
+/** The path of a model, fetched if it is not there; progress goes to stderr. Throws PullError; UsageError for what is no name. */
+export async function pullByName(name: string, endpoint?: string): Promise<string> {
+  if (isHubName(name)) {
     const { HF_ENDPOINT, HF_TOKEN } = process.env;
     return pullFromHub(name, {
       endpoint: endpoint ?? (HF_ENDPOINT || DEFAULT_ENDPOINT),
@@ -55,11 +62,13 @@ function pullByName(names: readonly string[], endpoint: string | undefined): Pro
   }
   if (endpoint !== undefined) throw new UsageError('--endpoint is for names that begin with hf:.');
   const entry = catalogue.find((candidate) => candidate.name === name);
-  if (entry === undefined || names.length !== 1) {
-    const known = catalogue.map((candidate) => candidate.name).join(', ');
-    throw new UsageError(
-      `pull takes one name of: ${known}, or hf:OWNER/REPO[/FILE.gguf] (got ${JSON.stringify(names.join(' '))}).`,
-    );
-  }
+  if (entry === undefined) throw noSuchModel([name]);
   return pull(entry, process.stderr);
+}
+
+function noSuchModel(names: readonly string[]): UsageError {
+  const known = catalogue.map((candidate) => candidate.name).join(', ');
+  return new UsageError(
+    `pull takes one name of: ${known}, or hf:OWNER/REPO[/FILE.gguf] (got ${JSON.stringify(names.join(' '))}).`,
+  );
 }

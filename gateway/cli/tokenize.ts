@@ -8,9 +8,10 @@ import { readTextFile } from './text-input.ts';
 
 export function tokenizeUsage(): string {
   return (
-    'Usage: runnel tokenize --model NAME_OR_PATH [--add-special] [--parse-special] (--file FILE | TEXT)\n\n' +
+    'Usage: runnel tokenize --model NAME_OR_PATH [--json] [--add-special] [--parse-special] (--file FILE | TEXT)\n\n' +
     'Prints the ids of the text as a JSON array. --add-special puts BOS in front where the model asks for it;\n' +
-    '--parse-special takes literals of control tokens for those tokens.\n\n' +
+    '--parse-special takes literals of control tokens for those tokens. --json prints {"token_ids", "tokens"}: the ids,\n' +
+    'and the text of each, U+FFFD for bytes that are no whole character.\n\n' +
     'Examples:\n' +
     '  runnel tokenize --model smollm2 "Hello, world"\n' +
     '  runnel tokenize --model smollm2 --add-special --file prompt.txt'
@@ -25,6 +26,7 @@ export function tokenizeCommand(args: string[]): Promise<number> {
       options: {
         model: { type: 'string' },
         file: { type: 'string' },
+        json: { type: 'boolean', default: false },
         'add-special': { type: 'boolean', default: false },
         'parse-special': { type: 'boolean', default: false },
       },
@@ -37,7 +39,8 @@ export function tokenizeCommand(args: string[]): Promise<number> {
       addSpecial: values['add-special'],
       parseSpecial: values['parse-special'],
     });
-    process.stdout.write(`${JSON.stringify(ids)}\n`);
+    const tokens = (): string[] => ids.map((id) => Buffer.from(tokenizer.bytes(id)).toString('utf8'));
+    process.stdout.write(`${JSON.stringify(values.json ? { token_ids: ids, tokens: tokens() } : ids)}\n`);
     return ExitCode.ok;
   });
 }

@@ -7,9 +7,9 @@ const parentCheckMs = 250;
 
 /**
  * Resolves with the first SIGTERM or SIGINT, or when the npx that has started this process is gone, which may not have
- * said so. A second signal ends the process at once.
+ * said so, or the program that has started it with a channel to it. A second signal ends the process at once.
  */
-export function endSignal(): Promise<NodeJS.Signals | 'npx_gone'> {
+export function endSignal(): Promise<NodeJS.Signals | 'npx_gone' | 'starter_gone'> {
   return new Promise((resolve) => {
     let firstMs: number | undefined;
     for (const signal of ['SIGTERM', 'SIGINT'] as const) {
@@ -19,6 +19,10 @@ export function endSignal(): Promise<NodeJS.Signals | 'npx_gone'> {
         firstMs ??= nowMs;
         resolve(signal);
       });
+    }
+    if (process.connected) {
+      process.once('disconnect', () => resolve('starter_gone'));
+      process.channel?.unref();
     }
     if (isStartedByNpx(process.env)) watchParent(() => resolve('npx_gone'));
   });

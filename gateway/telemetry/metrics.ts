@@ -125,6 +125,10 @@ export class Metrics {
       () => status().info?.kvCacheBytes ?? 0,
     );
     this.#gauge('runnel_kv_cache_used_bytes', 'What sequences hold of it', inUse('cacheUsedBytes'));
+    this.#gauge('runnel_kv_cache_usage_ratio', 'The same as a share of it, from 0 to 1', () => {
+      const cacheBytes = status().info?.kvCacheBytes ?? 0;
+      return cacheBytes === 0 ? 0 : memoryInUse(status()).cacheUsedBytes / cacheBytes;
+    });
     this.#gauge(
       'runnel_kv_cache_reusable_bytes',
       'What is free of it, with a content that is still known',

@@ -39,21 +39,7 @@ export function chatCommand(args: string[]): Promise<number> {
     const isJson = flags.values.json === true;
     const server = new Server(serverOptions(config, process.env));
     try {
-      const model = config.model ?? (await firstModel(server));
-      const isTerminal = !isJson && process.stdin.isTTY === true && process.stdout.isTTY === true;
-      if (isTerminal)
-        process.stdout.write(`${model} at ${server.url}. /help shows what there is, /exit leaves.\n`);
-      const session = new ChatSession({
-        input: process.stdin,
-        output: process.stdout,
-        isTerminal,
-        isJson,
-        hasColours: !process.env.NO_COLOR,
-        server,
-        system: config.system,
-        fields: fieldsOf(model, config),
-      });
-      await session.run();
+      await converse(server, { ...config, model: config.model ?? (await firstModel(server)) }, isJson);
     } finally {
       server.close();
     }
@@ -61,8 +47,31 @@ export function chatCommand(args: string[]): Promise<number> {
   });
 }
 
-function fieldsOf(model: string, config: ChatConfig): object {
-  const { temperature, seed } = config;
+/** What a conversation needs of the settings. */
+type Conversing = Pick<ChatConfig, 'system' | 'temperature' | 'top-p' | 'max-tokens' | 'seed'> & {
+  readonly model: string;
+};
+
+/** A conversation on this process's stdin and stdout, to its end. */
+export async function converse(server: Server, config: Conversing, isJson: boolean): Promise<void> {
+  const isTerminal = !isJson && process.stdin.isTTY === true && process.stdout.isTTY === true;
+  if (isTerminal)
+    process.stdout.write(`${config.model} at ${server.url}. /help shows what there is, /exit leaves.\n`);
+  const session = new ChatSession({
+    input: process.stdin,
+    output: process.stdout,
+    isTerminal,
+    isJson,
+    hasColours: !process.env.NO_COLOR,
+    server,
+    system: config.system,
+    fields: fieldsOf(config),
+  });
+  await session.run();
+}
+
+function fieldsOf(config: Conversing): object {
+  const { model, temperature, seed } = config;
   // What is undefined, JSON leaves out.
   return { model, temperature, top_p: config['top-p'], max_tokens: config['max-tokens'], seed };
 }

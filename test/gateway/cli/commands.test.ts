@@ -38,6 +38,15 @@ test('tokenize prints the ids as JSON', async () => {
   assert.equal(JSON.parse(special.stdout), [tinyId('<|bos|>'), 97, tinyId('<|im_end|>')]);
 });
 
+test('tokenize --json prints the ids and the text of each', async () => {
+  const { exitCode, stdout } = await run(tokenizeCommand, '--model', model, '--json', 'hello é');
+  assert.is(exitCode, 0);
+  assert.equal(JSON.parse(stdout), {
+    token_ids: [tinyId('hello'), 32, 0xc3, 0xa9],
+    tokens: ['hello', ' ', '\uFFFD', '\uFFFD'],
+  });
+});
+
 test('tokenize reads a file, byte order mark and last line feed included', async () => {
   const file = folder.write('text.txt', '\uFEFFa\n');
   const { exitCode, stdout } = await run(tokenizeCommand, '--model', model, '--file', file);
@@ -176,6 +185,8 @@ test('the token of the hub comes from HF_TOKEN, and its address from HF_ENDPOINT
     const { exitCode, stdout, stderr } = await run(pullCommand, 'hf:owner/repo/model.gguf');
     assert.is(exitCode, 0, stderr);
     assert.is(stdout, `${join(folder.path, 'hub/models--owner--repo/snapshots', COMMIT, 'model.gguf')}\n`);
+    const json = await run(pullCommand, '--json', 'hf:owner/repo/model.gguf');
+    assert.equal(JSON.parse(json.stdout), { name: 'hf:owner/repo/model.gguf', path: stdout.trimEnd() });
     assert.is(hub.hubAsked[0]?.authorization, 'Bearer hf_canary');
     assert.not.match(stderr, 'hf_canary');
   } finally {

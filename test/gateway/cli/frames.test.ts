@@ -62,6 +62,42 @@ frames('a recording is printed one line a frame, with the step and the direction
   ]);
 });
 
+frames('--json prints each frame whole, with the names of the protocol', async () => {
+  folder.write('json.frames', Buffer.concat([start, step]));
+  const { exitCode, stdout } = await runCommand(framesCommand, '--json', join(folder.path, 'json.frames'));
+  assert.is(exitCode, 0);
+  assert.equal(
+    stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+    [
+      {
+        step: '0',
+        direction: 'about',
+        name: 'start',
+        fields: { version: 1, model: '/m.gguf', kv_cache_bytes: '1073741824' },
+      },
+      {
+        step: '12',
+        direction: 'from_runner',
+        name: 'step',
+        fields: {
+          step: '12',
+          outputs: [
+            {
+              request_id: 4294967295,
+              first_index: 3,
+              token_ids: [11],
+              finish_reason: 'FINISH_REASON_MAX_TOKENS',
+            },
+          ],
+        },
+      },
+    ],
+  );
+});
+
 frames('a recording that a crash cut off is printed up to there', async () => {
   folder.write('cut.frames', Buffer.concat([start, step.subarray(0, 9)]));
   const lines = (await print('cut.frames')).stdout.trimEnd().split('\n');

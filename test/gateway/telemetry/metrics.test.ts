@@ -173,6 +173,7 @@ test('memory that is set aside is told from memory in use', async () => {
     runnel_weights_bytes: 1000,
     runnel_kv_cache_bytes: 512,
     runnel_kv_cache_used_bytes: 24 * 8,
+    runnel_kv_cache_usage_ratio: 24 / 64,
     runnel_kv_cache_reusable_bytes: 16 * 8,
   };
   const samples = await samplesOf(metrics);

@@ -1,0 +1,166 @@
+/** `runnel run MODEL`: fetches a model, serves it and begins a chat with it, and ends what it has started. */
+
+import { existsSync } from 'node:fs';
+import { RefusedError } from '../../client/refused-error.ts';
+import { servedModels } from '../../client/served-model.ts';
+import { Server } from '../../client/server.ts';
+import { serverOptions } from '../../config/client-settings.ts';
+import { parseFlags } from '../../config/flags.ts';
+import { type RunConfig, runHelp, runSettings } from '../../config/run-settings.ts';
+import { mergeSettings } from '../../config/settings.ts';
+import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
+import { ModelFileError } from '../../errors/model-file-error.ts';
+import { catalogue } from '../../models/catalogue.ts';
+import { isHubName } from '../../models/hub/hub-file.ts';
+import { modelIdOf } from '../../models/model.ts';
+import { resolveModel } from '../../models/model-cache.ts';
+import { ModelSlot } from '../../models/model-slot.ts';
+import { runningServers } from '../../system/run-files.ts';
+import { converse } from '../chat/chat.ts';
+import { COMMANDS_HELP } from '../chat/commands.ts';
+import { pullByName } from '../pull.ts';
+import { reporting, tellStderr } from '../report.ts';
+import { runFolder } from '../servers/run-folder.ts';
+import { OwnServer, refuseOwnFlags } from './own-server.ts';
+
+/** Of a server that is asked what it serves. */
+const SILENCE_SEC = 5;
+
+interface Chat {
+  readonly config: RunConfig;
+  readonly isJson: boolean;
+}
+
+export function runUsage(): string {
+  return [
+    'Usage: runnel run MODEL [options] [-- OPTIONS OF SERVE]',
+    '',
+    'Fetches the model if it is not there, serves it on a free port of 127.0.0.1 and begins a chat with it, as `runnel chat`',
+    'does. MODEL is a name that `runnel pull` takes, or a path. If a server of this user serves the model of that name already,',
+    'the chat is with that one. What run has started ends with it.',
+    '',
+    'Lines that begin with a slash are for the chat itself:',
+    COMMANDS_HELP,
+    '',
+    `  --${'json'.padEnd(31)}prints a line of JSON for each answer: {"text", "finish", "usage"}`,
+    runHelp(),
+    'What stands behind -- is for the server that run starts: then it starts one in any case.',
+    '',
+    'Examples:',
+    '  runnel run smollm2',
+    '  runnel run ./model.gguf --system "Answer in one sentence." -- --threads 4',
+    '  echo "What is a lighthouse?" | runnel run smollm2 --temperature 0 --max-tokens 60',
+  ].join('\n');
+}
+
+/** Returns the exit code. */
+export function runCommand(args: string[]): Promise<number> {
+  return reporting(async () => {
+    const end = args.includes('--') ? args.indexOf('--') : args.length;
+    const serverFlags = args.slice(end + 1);
+    const flags = parseFlags(runSettings, args.slice(0, end), {
+      options: { json: { type: 'boolean' } },
+      allowPositionals: true,
+    });
+    const { config } = mergeSettings(runSettings, flags, process.env);
+    const [model] = flags.positionals;
+    if (model === undefined || flags.positionals.length !== 1)
+      throw new UsageError(
+        `run takes one MODEL: a name that pull takes, or a path (got ${JSON.stringify(flags.positionals.join(' '))}).`,
+      );
+    refuseOwnFlags(serverFlags);
+    const path = await fetched(model);
+    const chat = { config, isJson: flags.values.json === true };
+    // A path may be that of another file than the one that is served by its name.
+    const isShared = serverFlags.length === 0 && isName(model);
+    const running = isShared ? await serverOf(modelIdOf(path), config) : undefined;
+    if (running === undefined) await chatWithOwn(path, serverFlags, chat);
+    else {
+      tellStderr(`${model} is served at ${running}: the chat is with that server.`);
+      await chatAt(running, modelIdOf(path), chat);
+    }
+    return ExitCode.ok;
+  });
+}
+
+/**
+ * The path of a model, fetched if it is a name and not there. Throws what fetching throws; ModelFileError (66) for what is neither a
+ * name nor a path.
+ */
+async function fetched(model: string): Promise<string> {
+  const path = isName(model) ? (pulled(model) ?? (await pullByName(model))) : model;
+  if (existsSync(path)) return path;
+  throw new ModelFileError(
+    66,
+    `There is no model ${JSON.stringify(model)}: run takes a path, or a name that \`runnel pull --help\` lists.`,
+  );
+}
+
+/** Of the catalogue or of a hub. */
+function isName(model: string): boolean {
+  return isHubName(model) || catalogue.some(({ name }) => name === model);
+}
+
+/** Undefined for a name that has not been fetched. */
+function pulled(name: string): string | undefined {
+  try {
+    return resolveModel(name);
+  } catch (error) {
+    if (error instanceof ModelFileError) return undefined;
+    throw error;
+  }
+}
+
+/** The address of a server of this user that serves a model of this name and lets in whoever has the key; undefined: none. */
+async function serverOf(modelId: string, config: RunConfig): Promise<string | undefined> {
+  for (const { url } of runningServers(runFolder())) {
+    const server = serverAt(url, { ...config, 'silence-timeout-sec': SILENCE_SEC });
+    try {
+      if ((await servedModels(server)).includes(modelId)) return url;
+    } catch (error) {
+      if (!(error instanceof UnavailableError) && !(error instanceof RefusedError)) throw error;
+    } finally {
+      server.close();
+    }
+  }
+  return undefined;
+}
+
+function serverAt(url: string, config: RunConfig): Server {
+  return new Server(serverOptions({ ...config, url }, process.env));
+}
+
+/** Starts a server, and ends it with the chat. */
+async function chatWithOwn(path: string, flags: readonly string[], chat: Chat): Promise<void> {
+  // A model that cannot be used is told by its own exit status.
+  const slot = new ModelSlot(path);
+  await slot.refresh();
+  slot.close();
+  const own = await OwnServer.start(['--model', path, ...flags]);
+  try {
+    const server = serverAt(own.url, chat.config);
+    try {
+      await own.ready(server, tellProgress);
+    } finally {
+      server.close();
+    }
+    await chatAt(own.url, modelIdOf(path), chat);
+  } finally {
+    await own.stop();
+  }
+}
+
+/** On a terminal, in the place of what was told before. */
+function tellProgress(percent: number): void {
+  if (process.stderr.isTTY)
+    process.stderr.write(`\rLoading: ${percent} %${percent === 100 ? '\r\x1b[K' : ''}`);
+}
+
+async function chatAt(url: string, model: string, { config, isJson }: Chat): Promise<void> {
+  const server = serverAt(url, config);
+  try {
+    await converse(server, { ...config, model }, isJson);
+  } finally {
+    server.close();
+  }
+}
