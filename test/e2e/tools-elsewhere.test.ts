@@ -1,6 +1,9 @@
 import { readFileSync } from 'node:fs';
+import { createOpenAI } from '@ai-sdk/openai';
 import Anthropic from '@anthropic-ai/sdk';
+import { generateText, jsonSchema, type ModelMessage, stepCountIs, streamText, tool } from 'ai';
 import { Ollama } from 'ollama';
+import OpenAI from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
@@ -210,6 +213,116 @@ test('Ollama’s client gets text and a call, whole, streamed, and through a kil
   const last = await client.chat({ ...ollama, messages, options: { ...ollama.options, num_predict: 20 } });
   assert.match(last.message.content, '20 degrees');
   assert.equal((await client.show({ model: 'tools' })).capabilities, ['completion', 'tools']);
+});
+
+const responses = {
+  model: 'tools',
+  max_output_tokens: MAX_TOKENS,
+  temperature: 0,
+  tools: TOOLS.map(({ schema: parameters, ...described }): OpenAI.Responses.FunctionTool => {
+    return { type: 'function', strict: false, parameters, ...described };
+  }),
+  input: [
+    ...TURNS.flatMap(
+      ([question, name, args, result], at): OpenAI.Responses.ResponseInput => [
+        { role: 'user', content: question },
+        { role: 'assistant', content: PRELUDE },
+        { type: 'function_call', call_id: `call_${at}`, name, arguments: JSON.stringify(args) },
+        { type: 'function_call_output', call_id: `call_${at}`, output: result },
+        { role: 'assistant', content: `It is ${result}.` },
+      ],
+    ),
+    { role: 'user' as const, content: QUESTION },
+  ],
+};
+
+test('OpenAI’s client gets a response with a call, whole, streamed, and through a kill within the call', async () => {
+  const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
+  const whole = await client.responses.create(responses);
+  assert.is(whole.output_text, PRELUDE);
+  const [, call] = whole.output;
+  assert.ok(call?.type === 'function_call');
+  isTheCall({ name: call.name, args: JSON.parse(call.arguments) });
+  const before = await restarts();
+  for (const isKilled of [false, true]) {
+    const stream = client.responses.stream(responses);
+    let hasKilled = !isKilled;
+    for await (const event of stream) {
+      if (hasKilled || event.type !== 'response.function_call_arguments.delta') continue;
+      hasKilled = true;
+      await kill();
+    }
+    assert.ok(hasKilled);
+    const final = await stream.finalResponse();
+    const streamed = final.output[1];
+    assert.ok(streamed?.type === 'function_call');
+    assert.equal(
+      [final.output_text, streamed.name, streamed.arguments],
+      [PRELUDE, call.name, call.arguments],
+    );
+  }
+  assert.is(await restarts(), before + 1);
+  const output = { type: 'function_call_output' as const, call_id: call.call_id, output: '20 degrees' };
+  const input = [...responses.input, ...(whole.output as OpenAI.Responses.ResponseInput), output];
+  const last = await client.responses.create({ ...responses, input, tool_choice: 'none' });
+  assert.match(last.output_text, '20 degrees');
+});
+
+test('the AI SDK calls functions of its own, and goes on with their results', async () => {
+  const model = createOpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none' })('tools');
+  const messages: ModelMessage[] = [
+    ...TURNS.flatMap(([question, toolName, input, value], at): ModelMessage[] => {
+      const called = { toolCallId: `call_${at}`, toolName };
+      return [
+        { role: 'user', content: question },
+        {
+          role: 'assistant',
+          content: [
+            { type: 'text', text: PRELUDE },
+            { type: 'tool-call', ...called, input },
+          ],
+        },
+        { role: 'tool', content: [{ type: 'tool-result', ...called, output: { type: 'text', value } }] },
+        { role: 'assistant', content: `It is ${value}.` },
+      ];
+    }),
+    { role: 'user', content: QUESTION },
+  ];
+  const [weather] = TOOLS;
+  assert.ok(weather);
+  const asked: unknown[] = [];
+  const tools = {
+    weather: tool({
+      description: weather.description,
+      inputSchema: jsonSchema<{ city: string; unit: string }>(weather.schema),
+      execute: async (input) => {
+        asked.push(input);
+        return '20 degrees';
+      },
+    }),
+  };
+  const settings = {
+    ...{ model, messages, tools, temperature: 0, maxRetries: 0 },
+    stopWhen: stepCountIs(2),
+    maxOutputTokens: 50,
+    providerOptions: { openai: { store: false } },
+  };
+  const whole = await generateText(settings);
+  isTheCall({ name: 'weather', args: asked[0] });
+  assert.is(whole.steps[0]?.finishReason, 'tool-calls');
+  assert.is(whole.steps[0]?.text, PRELUDE);
+  assert.is(whole.steps.length, 2);
+  const streamed = streamText(settings);
+  const inputs: unknown[] = [];
+  for await (const part of streamed.fullStream) {
+    assert.is.not(part.type, 'error');
+    if (part.type === 'tool-call') inputs.push(part.input);
+  }
+  assert.equal(inputs[0], asked[0]);
+  assert.equal(
+    (await streamed.steps).map(({ text }) => text),
+    whole.steps.map(({ text }) => text),
+  );
 });
 
 test.run();

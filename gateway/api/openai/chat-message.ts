@@ -21,7 +21,7 @@ const role = z
 const NO_ARGUMENTS = 'must be an object as JSON text';
 
 /** What was called with, as text. Of none, SDKs send nothing. */
-const callArguments = z.string().transform((text, ctx): object => {
+export const callArguments = z.string().transform((text, ctx): object => {
   if (text === '') return {};
   try {
     const value = parseLosslessJson(text);

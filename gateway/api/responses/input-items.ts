@@ -1,10 +1,12 @@
 import * as z from 'zod';
-import type { ChatMessage } from '../../prompt/chat-template.ts';
+import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert } from '../inert.ts';
+import { callArguments } from '../openai/chat-message.ts';
 import { asList, asObject, memberOf, textContent } from '../text-content.ts';
+import { toolName } from '../tool-parts.ts';
 
-/** The input of a response: a text, or items, all of which are messages here. */
+/** The input of a response: a text, or items, which are messages, calls of tools and their results. */
 
 /** Bounds a conversation so that a body of tiny items cannot cost more than its size. */
 const MAX_ITEMS = 4096;
@@ -20,27 +22,64 @@ export const partInert = {
   prompt_cache_breakpoint: ANYTHING,
 } as const satisfies InertFields;
 
+/** Of a call: what SDKs have made of its arguments, too. */
+export const callInert = {
+  id: ANYTHING,
+  parsed_arguments: ANYTHING,
+  status: ANYTHING,
+} as const satisfies InertFields;
+
+/** Of a result. */
+export const resultInert = { id: ANYTHING, status: ANYTHING } as const satisfies InertFields;
+
 const messageItem = z.strictObject({
-  type: z.literal('message').optional(),
+  type: z.literal('message'),
   role: z.enum(['user', 'system', 'developer', 'assistant']),
   content: textContent(partInert, ['input_text', 'output_text']),
   ...inert(itemInert),
 });
 
-const MESSAGES_ONLY = 'is not supported: items are messages here';
+const callItem = z.strictObject({
+  type: z.literal('function_call'),
+  call_id: fields.nonEmpty('call_id'),
+  name: toolName,
+  arguments: callArguments,
+  ...inert(callInert),
+});
+
+const resultItem = z.strictObject({
+  type: z.literal('function_call_output'),
+  call_id: z.string(),
+  output: textContent(partInert, ['input_text', 'output_text']),
+  ...inert(resultInert),
+});
+
+const TYPES: readonly unknown[] = ['message', 'function_call', 'function_call_output'];
+const MESSAGES_AND_CALLS =
+  'is not supported: items are of the type "message", "function_call" or "function_call_output" here';
 const NOTHING_STORED =
   'is not supported: nothing is stored here that it could refer to; send the item itself';
 
 /** Items of other kinds are refused for what they are, not for what they lack as a message. */
 const item = z
   .unknown()
-  .superRefine((value, ctx) => {
-    const type = memberOf(value, 'type');
-    if (typeof type !== 'string' || type === 'message') return;
-    const sentence = type === 'item_reference' ? NOTHING_STORED : MESSAGES_ONLY;
+  .transform((sent) => {
+    const isTypeless = Object.keys(asObject(sent)).length > 0 && memberOf(sent, 'type') === undefined;
+    return isTypeless && !Array.isArray(sent) ? { ...asObject(sent), type: 'message' } : sent;
+  })
+  .superRefine((sent, ctx) => {
+    const type = memberOf(sent, 'type');
+    if (TYPES.includes(type)) return;
+    if (type === undefined) {
+      fields.violated(ctx, { constraint: 'type' }, 'must be an item: an object with a type or a role');
+      return;
+    }
+    const sentence = type === 'item_reference' ? NOTHING_STORED : MESSAGES_AND_CALLS;
     fields.violated(ctx, { constraint: 'unsupported' }, sentence, ['type']);
   })
-  .pipe(messageItem);
+  .pipe(z.discriminatedUnion('type', [messageItem, callItem, resultItem]));
+
+type Item = z.output<typeof item>;
 
 export const inputItems = z
   .preprocess(
@@ -50,18 +89,50 @@ export const inputItems = z
       .min(1, 'must have at least one item')
       .max(MAX_ITEMS, `must have at most ${MAX_ITEMS} items`),
   )
-  .transform((items) =>
-    items.map(({ role, content }): ChatMessage => {
-      return { role: role === 'developer' ? 'system' : role, content };
-    }),
-  );
+  .transform(conversationOf);
+
+/** The conversation as templates see it. Calls are of the message of the assistant in front of them, or of one without a text. */
+function conversationOf(items: readonly Item[], ctx: Pick<z.RefinementCtx, 'addIssue'>): ChatMessage[] {
+  const names = new Map<string, string>();
+  const messages: ChatMessage[] = [];
+  for (const [index, each] of items.entries()) {
+    if (each.type === 'message') {
+      const { role, content } = each;
+      messages.push({ role: role === 'developer' ? 'system' : role, content });
+    } else if (each.type === 'function_call') {
+      names.set(each.call_id, each.name);
+      addCall(messages, { id: each.call_id, name: each.name, arguments: each.arguments });
+    } else {
+      const { call_id: id, output } = each;
+      const name = names.get(id);
+      if (name === undefined) {
+        const sentence = 'is not the id of a call in the items before';
+        fields.violated(ctx, { constraint: 'known' }, sentence, [index, 'call_id']);
+      }
+      messages.push({ role: 'tool', content: output, answers: { id, name: name ?? '' } });
+    }
+  }
+  return messages;
+}
+
+function addCall(messages: ChatMessage[], call: ToolCall): void {
+  const last = messages.at(-1);
+  if (last?.role === 'assistant')
+    messages[messages.length - 1] = { ...last, toolCalls: [...(last.toolCalls ?? []), call] };
+  else messages.push({ role: 'assistant', content: '', toolCalls: [call] });
+}
+
+const INERT: Readonly<Record<string, InertFields>> = {
+  function_call: callInert,
+  function_call_output: resultInert,
+};
 
 /** Names of what was sent with these items and not looked at, each once. */
 export function ignoredInItems(input: unknown): string[] {
   const names = asList(input).flatMap((each) => [
-    ...ignoredIn(itemInert, asObject(each), 'input.'),
-    ...asList(memberOf(each, 'content')).flatMap((part) =>
-      ignoredIn(partInert, asObject(part), 'input.content.'),
+    ...ignoredIn(INERT[String(memberOf(each, 'type'))] ?? itemInert, asObject(each), 'input.'),
+    ...['content', 'output'].flatMap((name) =>
+      asList(memberOf(each, name)).flatMap((part) => ignoredIn(partInert, asObject(part), `input.${name}.`)),
     ),
   ]);
   return [...new Set(names)];

@@ -1,11 +1,12 @@
 import * as z from 'zod';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, EITHER, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
+import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
 import { MAX_TOKENS, refuseIgnored } from '../openai/shared-fields.ts';
-import { asObject } from '../text-content.ts';
+import { asList, asObject, memberOf } from '../text-content.ts';
 import { ignoredInItems, inputItems } from './input-items.ts';
 import { textField, verbatimSchema } from './text-format.ts';
+import { checkToolFields, toolFields, toolInert, verbatimTools } from './tool-fields.ts';
 
 /** The body of POST /v1/responses: each field obeyed, refused by name, or one that changes nothing. */
 
@@ -33,7 +34,6 @@ export const responsesInert = {
   conversation: NOTHING,
   max_tool_calls: ANYTHING,
   moderation: NOTHING,
-  parallel_tool_calls: EITHER,
   previous_response_id: NOTHING,
   prompt: NOTHING,
   prompt_cache_key: ANYTHING,
@@ -44,8 +44,6 @@ export const responsesInert = {
   service_tier: ['auto', 'default'],
   store: NO,
   stream_options: [{}, { include_obfuscation: false }],
-  tool_choice: ['none', 'auto'],
-  tools: NO_ITEMS,
   truncation: ['disabled'],
   user: ANYTHING,
 } as const satisfies InertFields;
@@ -73,6 +71,7 @@ export const responsesFields = {
   temperature: fields.float('temperature', 0, 2).default(1),
   top_p: fields.float('top_p', 0, 1).default(1),
   text: textField,
+  ...toolFields,
   include: z
     .array(z.enum(INCLUDABLE))
     .transform((names) => ({ logprobs: names.includes(LOGPROBS) }))
@@ -85,7 +84,12 @@ export const responsesFields = {
   ...inert(responsesInert),
 };
 
-const schema = z.strictObject(responsesFields).superRefine(({ include, top_logprobs }, ctx) => {
+const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
+  const { include, top_logprobs, text } = request;
+  checkToolFields(ctx, request, [
+    ...(text.grammar === undefined ? [] : ['text.format']),
+    ...(include.logprobs ? ['include'] : []),
+  ]);
   const isIgnored = !include.logprobs && top_logprobs > 0;
   refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
 });
@@ -94,7 +98,7 @@ export type ResponsesRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseResponsesRequest(body: unknown): ResponsesRequest {
-  return fields.parseBody(schema, body, [verbatimSchema]);
+  return fields.parseBody(schema, body, [verbatimSchema, ...verbatimTools]);
 }
 
 /** The conversation as templates see it. */
@@ -107,6 +111,12 @@ export function messagesOf({
 
 /** Names of what was sent and not looked at, each once. */
 export function ignoredByResponses(body: unknown): string[] {
-  const { input } = asObject(body) as { input?: unknown };
-  return [...ignoredIn(responsesInert, asObject(body)), ...ignoredInItems(input)];
+  const inTools = asList(memberOf(body, 'tools')).flatMap((tool) =>
+    ignoredIn(toolInert, asObject(tool), 'tools.'),
+  );
+  return [
+    ...ignoredIn(responsesInert, asObject(body)),
+    ...new Set(inTools),
+    ...ignoredInItems(memberOf(body, 'input')),
+  ];
 }

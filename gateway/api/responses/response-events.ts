@@ -1,10 +1,9 @@
 import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { choiceText, GrowingText } from '../openai/completion.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { EventWriter } from './event-writer.ts';
-import { MessageItemEvents } from './message-item.ts';
+import { GrowingOutput, OutputEvents } from './output.ts';
 import { endStatus, type ResponseObject } from './response.ts';
 
 export interface ResponseEventOptions {
@@ -14,16 +13,16 @@ export interface ResponseEventOptions {
 }
 
 /**
- * An answer as events: response.created, response.in_progress, those of its message, and exactly one of response.completed,
+ * An answer as events: response.created, response.in_progress, those of its items, and exactly one of response.completed,
  * response.incomplete and response.failed, the last one.
  */
 export class ResponseEvents implements TextSink {
   readonly #response: ResponseObject;
   readonly #options: ResponseEventOptions;
   readonly #writer: EventWriter;
-  readonly #message: MessageItemEvents;
+  readonly #output: OutputEvents;
   /** The last events have all of it. */
-  readonly #text = new GrowingText();
+  readonly #text = new GrowingOutput();
 
   /** Writes the opening. */
   constructor(response: ResponseObject, options: ResponseEventOptions, outlet: EventOutlet) {
@@ -33,17 +32,17 @@ export class ResponseEvents implements TextSink {
     const begun = response.inProgress();
     this.#stage('response.created', begun);
     this.#stage('response.in_progress', begun);
-    this.#message = new MessageItemEvents(options.tokenizer, response.messageId, 0, this.#writer);
+    this.#output = new OutputEvents(response.itemIds, options.tokenizer, this.#writer);
+    // What may begin with a call waits for what it begins with.
+    if (!response.mayCall) this.#output.beginMessage();
   }
 
   onPart(part: AnswerPart): void {
-    const piece = choiceText(part);
-    this.#text.append(piece);
-    if (piece.text !== '') this.#message.delta(piece);
+    this.#output.add(this.#text.add(part), this.#text.numWholeCalls);
     const { end } = part;
     if (end === undefined) return;
     const status = endStatus(end);
-    this.#message.close(this.#text, status);
+    this.#output.end(status);
     this.#stage(`response.${status}`, this.#response.ended({ text: this.#text, end }));
     this.#writer.end();
   }

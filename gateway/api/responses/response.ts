@@ -2,22 +2,26 @@ import { randomUUID } from 'node:crypto';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd } from '../../generation/text-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { callDigits } from '../call-digits.ts';
 import { jsonText } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
-import { type ItemText, messageItem, textPart } from './message-item.ts';
+import { type ItemIds, type OutputText, outputItems } from './output.ts';
 import type { ResponsesRequest } from './request.ts';
+import { describedTools } from './tool-fields.ts';
 
 export interface ResponseFacts {
   readonly request: ResponsesRequest;
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
   readonly numPromptTokens: number;
+  /** Whether tools are offered that it may call. */
+  readonly mayCall: boolean;
   /** Milliseconds since 1970. */
   readonly now: () => number;
 }
 
 /** How an answer ended: what it said, and why it says no more. */
 export interface Ending {
-  readonly text: ItemText;
+  readonly text: OutputText;
   readonly end: AnswerEnd;
 }
 
@@ -31,13 +35,17 @@ export function endStatus({ reason }: AnswerEnd): 'completed' | 'incomplete' {
 /** A response as JSON, at each stage of it. */
 export class ResponseObject {
   readonly id = `resp_${randomUUID()}`;
-  readonly messageId = `msg_${randomUUID()}`;
+  readonly itemIds = itemIdsOf(randomUUID());
   readonly #facts: ResponseFacts;
   readonly #createdAt: number;
 
   constructor(facts: ResponseFacts) {
     this.#facts = facts;
     this.#createdAt = seconds(facts.now());
+  }
+
+  get mayCall(): boolean {
+    return this.#facts.mayCall;
   }
 
   inProgress(): string {
@@ -51,7 +59,7 @@ export class ResponseObject {
       ...(isCompleted
         ? { completed_at: seconds(this.#facts.now()) }
         : { incomplete_details: { reason: 'max_output_tokens' } }),
-      output: [messageItem(this.messageId, status, [textPart(this.#facts.tokenizer, text)])],
+      output: outputItems(this.itemIds, this.#facts.tokenizer, text, status),
       usage: this.#usage(end),
       ...endedBy(end),
       ...mark(end),
@@ -59,8 +67,8 @@ export class ResponseObject {
   }
 
   /** text: as far as it came. */
-  failed(text: ItemText, { code, message }: ApiError): string {
-    const output = [messageItem(this.messageId, 'incomplete', [textPart(this.#facts.tokenizer, text)])];
+  failed(text: OutputText, { code, message }: ApiError): string {
+    const output = outputItems(this.itemIds, this.#facts.tokenizer, text, 'incomplete');
     return this.#json('failed', { error: { code, message }, output });
   }
 
@@ -80,15 +88,13 @@ export class ResponseObject {
       metadata: request.metadata,
       model: request.model,
       output: [],
-      parallel_tool_calls: true,
       previous_response_id: null,
       reasoning: { effort: null, summary: null },
       service_tier: 'default',
       store: false,
       temperature: request.temperature,
       text: { format: request.text.described, verbosity: 'medium' },
-      tool_choice: 'auto',
-      tools: [],
+      ...describedTools(request),
       top_logprobs: request.top_logprobs,
       top_p: request.top_p,
       truncation: 'disabled',
@@ -107,6 +113,15 @@ export class ResponseObject {
       total_tokens: numPromptTokens + numTokens,
     };
   }
+}
+
+/** The first message has all of the UUID; of what comes besides, the place tells one from the other. */
+function itemIdsOf(uuid: string): ItemIds {
+  const digits = callDigits(uuid);
+  return {
+    message: (index) => (index === 0 ? `msg_${uuid}` : `msg_${uuid}_${index}`),
+    call: (index) => ({ id: `fc_${digits}_${index}`, callId: `call_${digits}_${index}` }),
+  };
 }
 
 function seconds(ms: number): number {

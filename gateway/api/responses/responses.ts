@@ -1,6 +1,7 @@
 import { Hono } from 'hono';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import type { Model } from '../../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
@@ -9,15 +10,17 @@ import { eventStream } from '../../server/streams/sse.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
-import { structureBy } from '../openai/grammar-fields.ts';
+import { type Structure, structureBy } from '../openai/grammar-fields.ts';
 import { tokensLeft } from '../prompt.ts';
 import { randomSeed } from '../token-ids.ts';
+import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { whileWanted } from '../whole-text.ts';
 import { errorEvent } from './event-writer.ts';
 import { ignoredByResponses, messagesOf, parseResponsesRequest, type ResponsesRequest } from './request.ts';
 import { ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
+import { toolWishOf } from './tool-fields.ts';
 import { WholeResponse } from './whole-response.ts';
 
 /** OpenAI's responses, whole and streamed. Nothing of one is kept. */
@@ -31,14 +34,17 @@ export function responseRoutes(deps: RouteDeps): Hono {
     const wish = { name: request.model, ...(request.stream ? { failureEvent: errorEvent } : {}) };
     return useModel(c, deps, wish, async (usable) => {
       const { tokenizer } = usable.model;
-      const generate = await generateRequest(request, usable, cacheSalt(c));
-      const options = { tokenizer, stop: [], minTokens: 0 };
+      const wish = toolWishOf(request);
+      const offer = wish && offerTools(wish, usable.model);
+      const generate = await generateRequest(request, offer, usable, cacheSalt(c));
+      const options = { tokenizer, stop: [], minTokens: 0, toolCalls: offer?.format };
       const runner = endingAtTimeLimit(usable.runner);
       const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
       const response = new ResponseObject({
         request,
         tokenizer,
         numPromptTokens: generate.promptIds.length,
+        mayCall: offer?.format !== undefined,
         now: deps.now,
       });
       if (!request.stream) {
@@ -58,13 +64,13 @@ export function responseRoutes(deps: RouteDeps): Hono {
 /** What is asked of the runner; a 400 where the model cannot do it. */
 async function generateRequest(
   request: ResponsesRequest,
+  offer: ToolOffer | undefined,
   { model, info }: UsableModel,
   salt: GenerateRequest['cacheSalt'],
 ): Promise<GenerateRequest> {
-  const { grammar } = request.text;
-  const structure =
-    grammar === undefined ? {} : await structureBy('text.format', grammar, model, model.stopIds);
-  const promptIds = await renderChat(model, info, messagesOf(request), {}, 'input');
+  const structure = await structureOf(request, offer, model);
+  const told = { tools: offer?.definitions };
+  const promptIds = await renderChat(model, info, messagesOf(request), told, 'input');
   const left = tokensLeft(promptIds, info, 'input');
   return {
     promptIds,
@@ -82,4 +88,14 @@ async function generateRequest(
     ...structure,
     ...(request.include.logprobs ? { topLogprobs: request.top_logprobs } : {}),
   };
+}
+
+/** Of its own where it has one; else what its tools leave open. */
+async function structureOf(
+  { text: { grammar } }: ResponsesRequest,
+  offer: ToolOffer | undefined,
+  model: Model,
+): Promise<Structure> {
+  if (grammar !== undefined) return structureBy('text.format', grammar, model, model.stopIds);
+  return offer === undefined ? {} : structureBy('tools', offer.grammar, model, model.stopIds);
 }

@@ -1,13 +1,13 @@
 import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
-import { choiceText, GrowingText } from '../openai/completion.ts';
 import type { Gathering } from '../whole-text.ts';
+import { GrowingOutput } from './output.ts';
 import type { Ending } from './response.ts';
 
 /** An answer with its log-probabilities, when all of it has come. */
 export class WholeResponse implements TextSink, Gathering<Ending> {
   /** Rejects with what ended the generation. */
   readonly answer: Promise<Ending>;
-  readonly #text = new GrowingText();
+  readonly #text = new GrowingOutput();
   #resolve: (ending: Ending) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
@@ -19,7 +19,7 @@ export class WholeResponse implements TextSink, Gathering<Ending> {
   }
 
   onPart(part: AnswerPart): void {
-    this.#text.append(choiceText(part));
+    this.#text.add(part);
     if (part.end !== undefined) this.#resolve({ text: this.#text, end: part.end });
   }
 

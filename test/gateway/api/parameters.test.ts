@@ -22,6 +22,8 @@ const test = suite('parameters');
 
 const STRINGS = ['bc', 'other'];
 const TOOLS = [{ type: 'function', function: { name: 'other' } }];
+/** As responses have them. */
+const FLAT_TOOLS = [{ type: 'function', name: 'other' }];
 const CANDIDATES: readonly unknown[] = [
   ...[-1, 0, 0.25, 0.5, 1, 1.5, 2, 3, 8, 20, 200],
   ...[true, false, ...STRINGS],
@@ -105,8 +107,18 @@ const ROUTES: readonly Route[] = [
     fields: responsesFields,
     inert: responsesInert,
     base: { model: 'bytes', input: 'Hi', seed: 7 },
-    candidates: [['message.output_text.logprobs'], { format: { type: 'json_object' } }, { colour: 'red' }],
-    needs: { top_logprobs: { include: ['message.output_text.logprobs'] } },
+    candidates: [
+      ['message.output_text.logprobs'],
+      { format: { type: 'json_object' } },
+      { colour: 'red' },
+      FLAT_TOOLS,
+      FLAT_TOOLS[0],
+    ],
+    needs: {
+      top_logprobs: { include: ['message.output_text.logprobs'] },
+      parallel_tool_calls: { tools: FLAT_TOOLS },
+      tool_choice: { tools: FLAT_TOOLS },
+    },
   },
 ];
 

@@ -263,8 +263,8 @@ test('log-probabilities come with the text, whole and streamed alike', async ({ 
 
 test('what cannot be obeyed is refused by name, in the shape of OpenAI’s errors', async ({ runner, ask }) => {
   const refused: [object, string, string][] = [
-    [{ tools: [{ type: 'function', name: 'f' }] }, 'tools', 'unsupported_parameter'],
-    [{ tool_choice: 'required' }, 'tool_choice', 'unsupported_parameter'],
+    [{ tools: [{ type: 'web_search' }] }, 'tools.0.type', 'unsupported_parameter'],
+    [{ tool_choice: 'required' }, 'tool_choice', 'invalid_request'],
     [{ previous_response_id: 'resp_1' }, 'previous_response_id', 'unsupported_parameter'],
     [{ conversation: 'conv_1' }, 'conversation', 'unsupported_parameter'],
     [{ background: true }, 'background', 'unsupported_parameter'],
@@ -274,11 +274,7 @@ test('what cannot be obeyed is refused by name, in the shape of OpenAI’s error
     [{ prompt: { id: 'p' } }, 'prompt', 'unsupported_parameter'],
     [{ text: { verbosity: 'low' } }, 'text.verbosity', 'unsupported_parameter'],
     [{ input: [{ type: 'item_reference', id: 'msg_1' }] }, 'input.0.type', 'unsupported_parameter'],
-    [
-      { input: [{ type: 'function_call_output', call_id: 'c', output: '' }] },
-      'input.0.type',
-      'unsupported_parameter',
-    ],
+    [{ input: [{ type: 'reasoning', id: 'r', summary: [] }] }, 'input.0.type', 'unsupported_parameter'],
     [
       { input: [{ role: 'user', content: [{ type: 'input_image', image_url: 'data:' }] }] },
       'input.0.content.0.type',

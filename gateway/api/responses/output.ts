@@ -1,0 +1,127 @@
+import type { AnswerPart } from '../../generation/text-stream.ts';
+import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
+import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { type ChoiceText, choiceText, GrowingText } from '../openai/completion.ts';
+import { type CallIds, CallItemEvents, callItem } from './call-item.ts';
+import type { EventWriter } from './event-writer.ts';
+import { type ItemStatus, type ItemText, MessageItemEvents, messageItem, textPart } from './message-item.ts';
+
+/** The output of a response: a message for each text of the answer and an item for each call, in their order. */
+
+type TokenBytes = Pick<Tokenizer, 'bytes'>;
+
+/** Of items, by their place among those of their kind. */
+export interface ItemIds {
+  message(index: number): string;
+  call(index: number): CallIds;
+}
+
+/** An answer as far as it came. */
+export interface OutputText extends ChoiceText {
+  /** Calls whose arguments are whole. */
+  readonly numWholeCalls: number;
+}
+
+export class GrowingOutput extends GrowingText implements OutputText {
+  numWholeCalls = 0;
+
+  /** Gives back what is new. */
+  add(part: AnswerPart): ChoiceText {
+    const piece = choiceText(part);
+    this.append(piece);
+    this.numWholeCalls = part.numWholeCalls ?? 0;
+    return piece;
+  }
+}
+
+/** Where there are no calls, there is a message, be it without a text. status: of what came last. */
+export function outputItems(
+  ids: ItemIds,
+  tokenizer: TokenBytes,
+  { text, tokens, calls, numWholeCalls }: OutputText,
+  status: ItemStatus,
+): object[] {
+  const message = (index: number, said: ItemText, itemStatus: ItemStatus) =>
+    messageItem(ids.message(index), itemStatus, [textPart(tokenizer, said)]);
+  // With calls there are no log-probabilities, which would have to be parted.
+  if (calls.length === 0) return [message(0, { text, tokens }, status)];
+  const items = inOrder(text, calls);
+  let numMessages = 0;
+  return items.map((item, at) => {
+    if (typeof item !== 'string')
+      return callItem(ids.call(item.index), item.index < numWholeCalls ? 'completed' : 'incomplete', item);
+    const isLast = at === items.length - 1;
+    return message(numMessages++, { text: item, tokens: undefined }, isLast ? status : 'completed');
+  });
+}
+
+/** The same as events, as the answer comes. */
+export class OutputEvents {
+  readonly #ids: ItemIds;
+  readonly #tokenizer: TokenBytes;
+  readonly #writer: EventWriter;
+  #numItems = 0;
+  #numMessages = 0;
+  #message: MessageItemEvents | undefined;
+  /** All of the text of the message that is open. */
+  #said = new GrowingText();
+  #call: CallItemEvents | undefined;
+
+  constructor(ids: ItemIds, tokenizer: TokenBytes, writer: EventWriter) {
+    this.#ids = ids;
+    this.#tokenizer = tokenizer;
+    this.#writer = writer;
+  }
+
+  /** Writes the opening of a message. */
+  beginMessage(): void {
+    this.#close('completed');
+    const id = this.#ids.message(this.#numMessages++);
+    this.#said = new GrowingText();
+    this.#message = new MessageItemEvents(this.#tokenizer, id, this.#numItems++, this.#writer);
+  }
+
+  /** What is new of the answer. */
+  add(piece: ChoiceText, numWholeCalls: number): void {
+    const { text, calls } = piece;
+    if (calls.length === 0) {
+      if (text !== '') this.#say(piece);
+    } else {
+      for (const item of inOrder(text, calls)) {
+        if (typeof item === 'string') this.#say({ text: item, tokens: undefined });
+        else this.#addCall(item);
+      }
+    }
+    const isWhole = this.#call !== undefined && this.#call.callIndex < numWholeCalls;
+    if (isWhole) this.#close('completed');
+  }
+
+  /** There is one item at least. status: of what came last, if it is open. */
+  end(status: ItemStatus): void {
+    if (this.#numItems === 0) this.beginMessage();
+    // A call that is open has been cut short.
+    this.#close(this.#call === undefined ? status : 'incomplete');
+  }
+
+  #say({ text, tokens }: ItemText): void {
+    if (this.#message === undefined) this.beginMessage();
+    this.#message?.delta({ text, tokens });
+    this.#said.append({ text, tokens, calls: [] });
+  }
+
+  #addCall(piece: CallPiece): void {
+    if (piece.name === undefined) {
+      this.#call?.delta(piece.arguments);
+      return;
+    }
+    this.#close('completed');
+    this.#call = new CallItemEvents(this.#ids.call(piece.index), this.#numItems++, piece, this.#writer);
+  }
+
+  #close(status: ItemStatus): void {
+    this.#message?.close(this.#said, status);
+    this.#call?.close(status);
+    this.#message = undefined;
+    this.#call = undefined;
+  }
+}

@@ -1,0 +1,103 @@
+import * as z from 'zod';
+import * as fields from '../fields.ts';
+import { ANYTHING, type InertFields, inert, NO } from '../inert.ts';
+import { CHOICES } from '../openai/tool-fields.ts';
+import type { Tool, ToolChoice, ToolWish } from '../tool-offer.ts';
+import { checkTools, refuseOtherTools, toolList, toolName, toolParameters } from '../tool-parts.ts';
+import { argumentsSchema } from '../tool-schema.ts';
+
+/** Tools as a response offers them: those of chats without the object around them (docs/tools.md). */
+
+/** Of a tool. */
+export const toolInert = {
+  allowed_callers: [['direct']],
+  defer_loading: NO,
+  // What comes back of a call is the client's to know.
+  output_schema: ANYTHING,
+} as const satisfies InertFields;
+
+interface DescribedTool extends Tool {
+  /** As the answer repeats it. */
+  readonly described: object;
+}
+
+const functionTool = z
+  .strictObject({
+    type: z.literal('function'),
+    name: toolName,
+    description: z.string().optional(),
+    parameters: z.preprocess((value) => value ?? undefined, toolParameters.optional()),
+    strict: z.boolean().default(false),
+    ...inert(toolInert),
+  })
+  .transform(({ type, name, description, parameters, strict }): DescribedTool => {
+    const told = { name, ...(description === undefined ? {} : { description }) };
+    return {
+      name,
+      parameters: argumentsSchema(parameters, strict),
+      definition: { type, function: { ...told, ...(parameters === undefined ? {} : { parameters }) } },
+      described: { type, ...told, parameters: parameters ?? null, strict },
+    };
+  });
+
+const tool = z
+  .unknown()
+  // In a schema, null is a value like any other.
+  .transform((sent) => fields.withoutNulls(sent, ['parameters']))
+  .superRefine((sent, ctx) => refuseOtherTools(ctx, sent, 'function'))
+  .pipe(functionTool);
+
+const namedChoice = z.strictObject({ type: z.literal('function'), name: z.string() });
+
+const NO_CHOICE =
+  'must be "none", "auto", "required", or {"type":"function","name":"…"} with the name of a tool';
+
+const toolChoice = z
+  .unknown()
+  .transform((sent, ctx): ToolChoice => {
+    const said = CHOICES.find((choice) => choice === sent);
+    if (said !== undefined) return said;
+    const named = namedChoice.safeParse(sent);
+    if (named.success) return { name: named.data.name };
+    fields.violated(ctx, { constraint: 'type' }, NO_CHOICE);
+    return z.NEVER;
+  })
+  .optional();
+
+export const toolFields = {
+  tools: toolList(tool),
+  tool_choice: toolChoice,
+  parallel_tool_calls: z.boolean().default(true),
+};
+
+export type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
+
+/** In these, null is a value like any other. */
+export const verbatimTools = ['tools'] as const;
+
+/** Rules across fields. excluded: as of checkTools. */
+export function checkToolFields(
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+  { tools, tool_choice: choice = 'auto' }: ToolFields,
+  excluded: readonly string[],
+): void {
+  checkTools(ctx, { tools, choice }, excluded);
+}
+
+/** What it asks for; undefined where it has no tools. */
+export function toolWishOf({
+  tools,
+  tool_choice: choice = 'auto',
+  parallel_tool_calls: isParallel,
+}: ToolFields): ToolWish | undefined {
+  return tools.length === 0 ? undefined : { tools, choice, isParallel };
+}
+
+/** As the answer repeats these fields. */
+export function describedTools({ tools, tool_choice = 'auto', parallel_tool_calls }: ToolFields): object {
+  return {
+    parallel_tool_calls,
+    tool_choice: typeof tool_choice === 'string' ? tool_choice : { type: 'function', ...tool_choice },
+    tools: tools.map(({ described }) => described),
+  };
+}
