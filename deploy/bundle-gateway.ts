@@ -69,7 +69,7 @@ function copyNativePackage(): string[] {
   for (const path of paths)
     cpSync(join(ROOT, path), join(OUTDIR, path), {
       recursive: true,
-      filter: (source) => !/\/(deps|prebuilds\/(?!linux)[^/]*)$|\.(md|cc|gyp|ts)$/.test(source),
+      filter: (source) => !/\/(deps|test|prebuilds\/(?!linux)[^/]*)$|\.(md|cc|gyp|ts)$/.test(source),
     });
   return paths.map((path) => `${path}/package.json`);
 }
