@@ -1,0 +1,89 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { GUIDES, shellBlocksOf } from '../fixtures/guides.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { until, within } from '../fixtures/within.ts';
+
+/** The commands of the README and of the guides, as they stand there, but for the port of the server. */
+
+const test = suite('commands of documents');
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const PATIENCE_MS = 120_000;
+/** Of make, which the tests themselves are started by. */
+const BY_MAKE = ['make run\n', 'make test\n'];
+const SERVE = 'npx runnel serve --model smollm2 --playground dev\n';
+const isCurl = (block: string) => block.startsWith('curl -N ');
+const isKill = (block: string) => block.startsWith('kill -9 ');
+
+let gateway: Gateway;
+const env = { ...process.env, XDG_RUNTIME_DIR: temporaryFolder().path };
+
+test.before(async () => {
+  const [, ...words] = SERVE.trim().split(' ');
+  assert.is(words[0], 'runnel');
+  gateway = await Gateway.startOn(undefined, [...words.slice(2), '--port', '0'], { env });
+  await gateway.ready();
+});
+test.after(async () => {
+  assert.equal(await gateway.stop(), { code: 0, signal: null });
+});
+
+/** Runs commands of a document by bash, which ends at the first one that fails; onOutput is told what has come so far. */
+async function run(commands: string, onOutput: (stdout: string) => void = () => {}): Promise<string> {
+  const script = commands.replaceAll('http://127.0.0.1:8080', gateway.url);
+  const child = spawn('bash', ['-euo', 'pipefail', '-c', script], { cwd: ROOT, env });
+  const written = { stdout: '', stderr: '' };
+  for (const name of ['stdout', 'stderr'] as const)
+    child[name].setEncoding('utf8').on('data', (text: string) => {
+      written[name] += text;
+      onOutput(written.stdout);
+    });
+  const [status] = await within(PATIENCE_MS, commands, once(child, 'close'));
+  assert.is(status, 0, `${commands}: ${written.stderr}`);
+  return written.stdout;
+}
+
+test('the README’s commands are those that are tried here, and its targets of make are there', () => {
+  assert.equal(
+    shellBlocksOf('README.md').filter((block) => !isCurl(block) && !isKill(block)),
+    [...BY_MAKE.slice(0, 1), SERVE, ...BY_MAKE.slice(1)],
+  );
+  assert.ok(existsSync(DEFAULT_MODEL));
+});
+
+test('the README’s line to try streams, its kill is of the runner, and the sentence goes on', async () => {
+  const blocks = shellBlocksOf('README.md');
+  const curl = blocks.find(isCurl) as string;
+  const kill = blocks.find(isKill) as string;
+  let numRead = 0;
+  const streamed = run(curl, (stdout) => {
+    numRead = stdout.length;
+  });
+  await until(PATIENCE_MS, 'Text', () => numRead > 2000);
+  const before = (await gateway.health()).runner;
+  await run(kill);
+  assert.match(await streamed, /data: \[DONE\]\n\n$/);
+  const after = (await gateway.health()).runner;
+  assert.is(after.restarts, before.restarts + 1);
+  assert.is.not(after.pid, before.pid);
+});
+
+for (const guide of GUIDES)
+  test(`the commands of ${guide} do what they say`, async () => {
+    const blocks = shellBlocksOf(guide);
+    assert.ok(blocks.length >= 2);
+    for (const block of blocks) {
+      const said = await run(block);
+      assert.ok(said.trim() !== '', block);
+      assert.not.match(said, /"error"/, block);
+    }
+  });
+
+test.run();
