@@ -56,7 +56,10 @@ const block = z
 type Block = z.output<typeof block>;
 
 /** Who says what besides text. */
-const SPEAKERS: Partial<Record<Block['type'], string>> = { tool_use: 'assistant', tool_result: 'user' };
+const SPEAKERS = new Map<unknown, string>([
+  ['tool_use', 'assistant'],
+  ['tool_result', 'user'],
+]);
 
 const content = z
   .preprocess(
@@ -70,9 +73,10 @@ const message = z
   .transform((sent) => fields.withoutNulls(sent, ['content']))
   .pipe(z.strictObject({ role: z.enum(['user', 'assistant', 'system']), content }))
   .superRefine(({ role, content: blocks }, ctx) => {
-    for (const [index, { type }] of blocks.entries()) {
-      const speaker = SPEAKERS[type] ?? role;
-      if (role === speaker) continue;
+    // Runs over blocks that have been refused, too, which may be anything.
+    for (const [index, each] of blocks.entries()) {
+      const speaker = SPEAKERS.get(memberOf(each, 'type'));
+      if (speaker === undefined || role === speaker) continue;
       const sentence = `is of messages with the role ${JSON.stringify(speaker)}`;
       fields.violated(ctx, { constraint: 'role' }, sentence, ['content', index, 'type']);
     }

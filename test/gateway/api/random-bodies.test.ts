@@ -58,19 +58,27 @@ async function check({ path, headers, body }: RandomBody): Promise<number> {
 
 interface Refusal {
   readonly errors?: readonly { readonly field: string; readonly message: string }[];
-  readonly error?: { readonly message: string; readonly param: string | null };
+  /** Of OpenAI's routes and, without a field of its own, of Anthropic's; of Ollama's a sentence alone. */
+  readonly error?: { readonly message: string; readonly param?: string | null } | string;
 }
 
 /** What a schema's library says where nobody has said it in words. */
 const LIBRARY_WORDS =
   /Invalid (input|option|key|element)|Too (big|small)|Unrecognized|expected \w+, received/;
 
+/** Routes whose errors have no field beside the sentence. */
+const SENTENCES = new Set(['/v1/messages', '/api/chat']);
+
 /** It names the field, and says something about it. */
 function checkRefusal(path: string, text: string): void {
   const refusal = JSON.parse(text) as Refusal;
-  const { field, message } = path.startsWith('/v1/')
-    ? { field: refusal.error?.param, message: refusal.error?.message }
-    : { field: refusal.errors?.[0]?.field, message: refusal.errors?.[0]?.message };
+  const { error, errors = [] } = refusal;
+  const sentence = typeof error === 'string' ? error : error?.message;
+  const { field, message } = SENTENCES.has(path)
+    ? { field: 'a field', message: sentence }
+    : typeof error === 'object'
+      ? { field: error.param, message: sentence }
+      : { field: errors[0]?.field, message: errors[0]?.message };
   assert.ok(typeof field === 'string' && field !== '', text);
   assert.ok(typeof message === 'string' && message.length > field.length, text);
   assert.not.match(message, LIBRARY_WORDS);

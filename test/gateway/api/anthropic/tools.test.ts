@@ -229,6 +229,7 @@ test('what cannot be obeyed is refused by its place', async () => {
     [said('user', { type: 3 }), 'messages.0.content.0.type', 'is not supported'],
     [said('user', { type: 'document' }), 'messages.0.content.0.type', 'is not supported'],
     [said('user', 7), 'messages.0.content.0.type', 'is required'],
+    [said('user', null), 'messages.0.content.0.type', 'is required'],
   ];
   for (const [body, place, words] of cases) {
     const app = testApp();
