@@ -120,7 +120,7 @@ const refuseEncoded: MiddlewareHandler = async (c, next) => {
   await next();
 };
 
-const METHODS = ['GET', 'POST'];
+const METHODS = ['GET', 'POST', 'DELETE'];
 
 /** 405 where another method has a route, else 404. */
 function nothingHere(app: Hono, c: Context): ApiError {

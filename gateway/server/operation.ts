@@ -14,6 +14,8 @@ export interface Operation {
   readonly bodyTypes?: readonly string[];
   /** Of the request, by their names, and what they say. */
   readonly headers?: Readonly<Record<string, string>>;
+  /** What may stand behind the path's question mark, likewise. */
+  readonly query?: Readonly<Record<string, string>>;
   /** By status, those that are no error. */
   readonly answers: Readonly<Record<number, Answer>>;
 }

@@ -1,5 +1,6 @@
 import { copyFileSync, readdirSync, statSync, utimesSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
+import OpenAI, { NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { TINY_MODEL } from '../fixtures/default-model.ts';
@@ -19,6 +20,7 @@ const KILLS = Number(process.env.RUNNEL_TEST_GATEWAY_KILLS ?? 3);
 const SEED = process.env.RUNNEL_TEST_SEED;
 const MAX_KILLS_IN_ROUND = 5;
 const NUM_STREAMS = 20;
+const MODEL = basename(TINY_MODEL, '.gguf');
 const NUM_TOKENS = 300;
 const PATIENCE_MS = 60_000;
 
@@ -61,11 +63,36 @@ function jobOf(gateway: () => Gateway, jobId: string, body: Body): Returning {
   };
 }
 
+function responseOf(gateway: () => Gateway, { prompt, ...body }: Body): Returning {
+  let id = '';
+  const asked = {
+    ...{ model: MODEL, input: prompt, max_output_tokens: NUM_TOKENS, seed: body.seed, temperature: 0.9 },
+    ...{ background: true, stream: true, include: ['message.output_text.logprobs'], top_logprobs: 2 },
+  };
+  return {
+    begin: () => gateway().post('/v1/responses', asked),
+    comeBack: (last) => {
+      const after = last < 0 ? '' : `&starting_after=${last}`;
+      return fetch(`${gateway().url}/v1/responses/${id}?stream=true${after}`);
+    },
+    numberOf: ({ event, data }) => {
+      const { sequence_number, response } = JSON.parse(data);
+      if (event === 'response.created') id = response.id;
+      return sequence_number;
+    },
+    isLast: ({ event = '' }) => /^response\.(completed|incomplete|failed)$/.test(event),
+  };
+}
+
+const isResponse = (stream: number): boolean => stream % 4 === 3;
+
+const TIMES_AND_IDS = /"(decode_time_ms|cached_tokens|created_at|completed_at)":\d+|"(resp|msg)_[0-9a-f-]+"/g;
+
 /** All that a client may rely on: not the times. */
 function told(events: readonly SseEvent[]): string {
   return events
     .slice(1)
-    .map(({ event, data }) => `${event} ${data.replace(/"decode_time_ms":\d+|"cached_tokens":\d+/g, '')}`)
+    .map(({ event, data }) => `${event} ${data.replace(TIMES_AND_IDS, '')}`)
     .join('\n');
 }
 
@@ -86,6 +113,11 @@ test(`${KILLS} kills of the gateway change no byte of ${NUM_STREAMS} durable str
   const expected = await Promise.all(
     Array.from({ length: NUM_STREAMS }, async (_, stream) => {
       const events: SseEvent[] = [];
+      if (isResponse(stream)) {
+        const undisturbed = await follow(responseOf(() => gateway, bodyOf(stream)));
+        assert.equal([undisturbed.numReturns, undisturbed.events.length > 20], [0, true]);
+        return told(undisturbed.events);
+      }
       const job = { job_id: `expected-${stream}`, ...bodyOf(stream) };
       for await (const event of readEvents(await gateway.post('/execute', job))) events.push(event);
       assert.is(events.at(-1)?.event, 'end');
@@ -104,7 +136,9 @@ test(`${KILLS} kills of the gateway change no byte of ${NUM_STREAMS} durable str
     const begun = new Set<number>();
     const streams = Array.from({ length: NUM_STREAMS }, (_, stream) =>
       follow(
-        jobOf(() => gateway, `${round}-${stream}`, bodyOf(stream)),
+        isResponse(stream)
+          ? responseOf(() => gateway, bodyOf(stream))
+          : jobOf(() => gateway, `${round}-${stream}`, bodyOf(stream)),
         () => {
           numEvents += 1;
           begun.add(stream);
@@ -166,6 +200,54 @@ test('a job goes on without its client, through SIGTERM too, and its answer is k
   const rest: SseEvent[] = [];
   for await (const event of readEvents(again)) rest.push(event);
   assert.equal(rest, events.slice(6));
+});
+
+test('OpenAI’s client begins, leaves, finds, reads on, cancels and deletes responses in the background', async ({
+  gateways,
+}) => {
+  const args = ['--threads', '1', '--journal-dir', join(temporaryFolder().path, 'journal')];
+  const gateway = await (await Gateway.start(TINY_MODEL, args)).ready();
+  gateways.push(gateway);
+  const client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'unused', maxRetries: 0 });
+  const asked = {
+    model: MODEL,
+    input: 'Once upon a time',
+    max_output_tokens: 200,
+    background: true,
+  } as const;
+
+  const streamed = await client.responses.create({ ...asked, temperature: 0, stream: true });
+  const events: OpenAI.Responses.ResponseStreamEvent[] = [];
+  for await (const event of streamed) {
+    events.push(event);
+    if (events.length === 10) break;
+  }
+  const [created] = events;
+  assert.ok(created?.type === 'response.created');
+  const { id } = created.response;
+  const rest = await client.responses.retrieve(id, { stream: true, starting_after: 9 });
+  for await (const event of rest) events.push(event);
+  assert.equal(
+    events.map(({ sequence_number }) => sequence_number),
+    events.map((_, index) => index),
+  );
+  const last = events.at(-1);
+  assert.ok(last?.type === 'response.incomplete' || last?.type === 'response.completed');
+  const deltas = events.flatMap((event) =>
+    event.type === 'response.output_text.delta' ? [event.delta] : [],
+  );
+  assert.is((await client.responses.retrieve(id)).output_text, deltas.join(''));
+  const plain = await client.responses.create({ ...asked, temperature: 0, background: false });
+  assert.is(plain.output_text, deltas.join(''));
+
+  const long = await client.responses.create({ ...asked, max_output_tokens: 400 });
+  assert.is(long.status, 'in_progress');
+  assert.is((await client.responses.cancel(long.id)).id, long.id);
+  await client.responses.delete(long.id);
+  await client.responses.retrieve(long.id).then(
+    () => assert.unreachable('it was deleted'),
+    (error) => assert.instance(error, NotFoundError),
+  );
 });
 
 test('a job whose model has changed meanwhile ends with an error that says so, and with no other token', async ({

@@ -4,14 +4,14 @@ import { ApiError } from '../../errors/api-error.ts';
 import { shown } from '../../errors/shown.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { DurableJob } from '../../journal/durable-job.ts';
-import type { DurableJobs } from '../../journal/durable-jobs.ts';
 import { JobExistsError } from '../../journal/journal-error.ts';
 import type { LogEnd } from '../../journal/token-log.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { readModel, type UsableModel } from '../use-model.ts';
+import { modelOfJob, requireJobs } from '../kept-jobs.ts';
+import type { UsableModel } from '../use-model.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents, nativeErrorEvent } from './events.ts';
 import type { ExecuteLog } from './execute-log.ts';
@@ -26,14 +26,6 @@ const viewSchema = z.strictObject({ model: z.string(), token_ids: z.boolean() })
 
 type View = z.output<typeof viewSchema>;
 
-/** Where jobs are kept; a 400 where they are not. */
-export function requireJobs({ jobs }: Pick<RouteDeps, 'jobs'>): DurableJobs {
-  if (jobs !== undefined) return jobs;
-  const message = 'durable needs a journal, and this server keeps none: start it with --journal-dir';
-  const fieldErrors = [{ field: 'durable', constraint: 'journal', message, value: 'true' }];
-  throw new ApiError({ status: 400, code: 'no_journal', message, fieldErrors });
-}
-
 /** Begins the job and streams its events. */
 export async function beginDurable(
   c: Context,
@@ -46,7 +38,7 @@ export async function beginDurable(
   const view: View = { model: model.id, token_ids };
   const caller = callerOf(c);
   try {
-    const job = await requireJobs(deps).start({
+    const job = await requireJobs(deps, 'durable').start({
       record: {
         kind: 'execute',
         caller,
@@ -82,16 +74,8 @@ export async function durableEvents(c: Context, deps: RouteDeps, jobId: string):
     throw new ApiError({ status: 404, code: 'job_not_found', message, param: 'job_id' });
   }
   const job = await deps.jobs.open(entry);
-  const { tokenizer, file } = await readModel(job.record.model, deps);
-  requireSameFile(job, file);
+  const { tokenizer } = await modelOfJob(job, deps);
   return respond(c, deps, job, tokenizer, last);
-}
-
-/** Its tokens mean other text to another model: a 409. */
-export function requireSameFile({ record: { modelFile } }: DurableJob, file: string): void {
-  if (modelFile === file) return;
-  const message = `The model's file has changed since this job was begun, from ${modelFile} to ${file} (size, time and inode): its text cannot be told any more.`;
-  throw new ApiError({ status: 409, code: 'model_changed', message });
 }
 
 function outcomeOf(end: LogEnd | undefined): string {

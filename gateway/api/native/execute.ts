@@ -9,11 +9,12 @@ import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
+import { requireJobs } from '../kept-jobs.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
-import { beginDurable, durableEvents, requireJobs } from './durable-execute.ts';
+import { beginDurable, durableEvents } from './durable-execute.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents } from './events.ts';
 import { executeLog } from './execute-log.ts';
@@ -30,7 +31,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
 
   app.post('/execute', async (c) => {
     const request = parseExecuteRequest(await readBody(c));
-    if (request.durable) requireJobs(deps);
+    if (request.durable) requireJobs(deps, 'durable');
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
     const wish = { deadlineMs, failureEvent: failureEventFor(c) };
     return useModel(c, deps, wish, async ({ model, info, runner }) => {

@@ -1,5 +1,6 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { missingRoutes } from '../missing-routes.ts';
+import { keptResponseRoutes } from '../responses/background.ts';
 import { MISSING } from '../responses/missing.ts';
 import { responseOperations } from '../responses/operations.ts';
 import { responseRoutes } from '../responses/responses.ts';
@@ -16,7 +17,14 @@ export const openAiGroup: RouteGroup = {
   paths: ['/v1/*'],
   access: 'key',
   generating: ['/v1/chat/completions', '/v1/completions', '/v1/responses'],
-  routes: [chatRoutes, completionRoutes, responseRoutes, () => missingRoutes(MISSING), modelRoutes],
+  routes: [
+    chatRoutes,
+    completionRoutes,
+    responseRoutes,
+    keptResponseRoutes,
+    () => missingRoutes(MISSING),
+    modelRoutes,
+  ],
   begin: requestId,
   operations: [...openAiOperations, ...responseOperations],
   errorSchema: openAiErrorSchema,

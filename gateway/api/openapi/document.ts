@@ -54,17 +54,18 @@ const TRACEPARENT = {
 };
 
 function operationObject(operation: Operation, group: RouteGroup): object {
-  const { method, path, summary, body, headers = {}, answers } = operation;
+  const { method, path, summary, body, headers = {}, query = {}, answers } = operation;
   const named = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => ({
     name,
     in: 'path',
     required: true,
     schema: { type: 'string' },
   }));
-  const ofHeaders = Object.entries(headers).map(([name, description]) => ({
-    ...{ name, in: 'header', description },
-    schema: { type: 'string' },
-  }));
+  const texts = (place: string, described: Readonly<Record<string, string>>): object[] =>
+    Object.entries(described).map(([name, description]) => ({
+      ...{ name, in: place, description },
+      schema: { type: 'string' },
+    }));
   const common = ['correlationId', 'traceparent'].map((name) => ({
     $ref: `#/components/parameters/${name}`,
   }));
@@ -73,7 +74,7 @@ function operationObject(operation: Operation, group: RouteGroup): object {
     tags: [group.name],
     summary,
     ...(group.access === 'everybody' ? { security: [] } : { security: [{}, { bearer: [] }, { apiKey: [] }] }),
-    parameters: [...named, ...ofHeaders, ...common],
+    parameters: [...named, ...texts('query', query), ...texts('header', headers), ...common],
     ...(body === undefined ? {} : { requestBody: requestBody(operation, jsonSchemaOf(body)) }),
     responses: {
       ...Object.fromEntries(Object.entries(answers).map(([status, answer]) => [status, response(answer)])),

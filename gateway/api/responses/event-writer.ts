@@ -6,15 +6,19 @@ import { openAiErrorBody } from '../openai/errors.ts';
 /** Writes the events of one response, numbered from 0. */
 export class EventWriter {
   readonly #outlet: EventOutlet;
+  readonly #last: number;
   #sequenceNumber = 0;
 
-  constructor(outlet: EventOutlet) {
+  /** last: the number of the last event that the client has, and that is left out with those before it. */
+  constructor(outlet: EventOutlet, last = -1) {
     this.#outlet = outlet;
+    this.#last = last;
   }
 
   /** members: what the event has besides, as JSON, without the brackets around it. */
   write(type: string, members: string): void {
-    this.#outlet.write(numberedEvent(type, members, this.#sequenceNumber++));
+    const number = this.#sequenceNumber++;
+    if (number > this.#last) this.#outlet.write(numberedEvent(type, members, number));
   }
 
   end(): void {

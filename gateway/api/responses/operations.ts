@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { jsonOrEvents, type Operation } from '../../server/operation.ts';
+import { json, jsonOrEvents, type Operation } from '../../server/operation.ts';
 import { MISSING } from './missing.ts';
 import { responsesFields } from './request.ts';
 
@@ -12,6 +12,28 @@ export const responseOperations: readonly Operation[] = [
     summary: 'The answer to a text or a conversation, by OpenAI’s newer API',
     body: z.strictObject(responsesFields).meta({ required: ['model', 'input'] }),
     answers: { 200: jsonOrEvents('A response, or events of which the last one has it.') },
+  },
+  {
+    method: 'get',
+    path: '/v1/responses/{id}',
+    summary: 'A response that was begun in the background, as it is now, or its events',
+    query: {
+      stream: 'true: its events, those there are and those to come.',
+      starting_after: 'The sequence_number of the last event that the client has; left out: all of them.',
+    },
+    answers: { 200: jsonOrEvents('A response, or events of which the last one has it.') },
+  },
+  {
+    method: 'post',
+    path: '/v1/responses/{id}/cancel',
+    summary: 'Ends a response that was begun in the background',
+    answers: { 200: json('The response, as it ended.') },
+  },
+  {
+    method: 'delete',
+    path: '/v1/responses/{id}',
+    summary: 'Ends a response that was begun in the background and forgets it',
+    answers: { 200: json('id, object and deleted.') },
   },
   ...MISSING.map(([method, path, sentence]): Operation => {
     const written = path.replace(':id', '{id}');

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
+import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { MAX_TOKENS, refuseIgnored } from '../openai/shared-fields.ts';
 import { asList, asObject, memberOf } from '../text-content.ts';
 import { ignoredInItems, inputItems } from './input-items.ts';
@@ -29,7 +29,6 @@ const INCLUDABLE = [
 ] as const;
 
 export const responsesInert = {
-  background: NO,
   context_management: NO_ITEMS,
   conversation: NOTHING,
   max_tool_calls: ANYTHING,
@@ -42,7 +41,6 @@ export const responsesInert = {
   reasoning: [{}, { effort: 'none' }],
   safety_identifier: ANYTHING,
   service_tier: ['auto', 'default'],
-  store: NO,
   stream_options: [{}, { include_obfuscation: false }],
   truncation: ['disabled'],
   user: ANYTHING,
@@ -79,17 +77,25 @@ export const responsesFields = {
   top_logprobs: fields.integer('top_logprobs', 0, MAX_TOP_LOGPROBS).default(0),
   metadata: metadata.default({}),
   stream: z.boolean().default(false),
+  /** Goes on without its client, and is kept in the journal. */
+  background: z.boolean().default(false),
+  /** As background has it. */
+  store: z.boolean().optional(),
   /** Not OpenAI's, which has it for chats alone. */
   seed: fields.seed('seed').optional(),
   ...inert(responsesInert),
 };
 
 const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
-  const { include, top_logprobs, text } = request;
+  const { include, top_logprobs, text, background, store } = request;
   checkToolFields(ctx, request, [
     ...(text.grammar === undefined ? [] : ['text.format']),
     ...(include.logprobs ? ['include'] : []),
   ]);
+  const isUnkept = store === true && !background;
+  refuseIgnored(ctx, isUnkept, 'store', 'needs background: nothing else is stored here');
+  const isKept = store === false && background;
+  refuseIgnored(ctx, isKept, 'store', 'must not be false with background, which is stored');
   const isIgnored = !include.logprobs && top_logprobs > 0;
   refuseIgnored(ctx, isIgnored, 'top_logprobs', `needs include to have "${LOGPROBS}"`);
 });

@@ -10,6 +10,10 @@ export interface ResponseEventOptions {
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
   /** Sees what ended the stream before its time; the client sees only what toApiError lets through. */
   readonly onError: (error: unknown) => void;
+  /** The number of the last event that the client has; left out: it has none. */
+  readonly last?: number;
+  /** Sees the response of each event that has all of it. */
+  readonly onStage?: (response: string) => void;
 }
 
 /**
@@ -28,7 +32,7 @@ export class ResponseEvents implements TextSink {
   constructor(response: ResponseObject, options: ResponseEventOptions, outlet: EventOutlet) {
     this.#response = response;
     this.#options = options;
-    this.#writer = new EventWriter(outlet);
+    this.#writer = new EventWriter(outlet, options.last);
     const begun = response.inProgress();
     this.#stage('response.created', begun);
     this.#stage('response.in_progress', begun);
@@ -54,6 +58,7 @@ export class ResponseEvents implements TextSink {
   }
 
   #stage(type: string, response: string): void {
+    this.#options.onStage?.(response);
     this.#writer.write(type, `"response":${response}`);
   }
 }

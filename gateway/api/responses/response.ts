@@ -17,6 +17,8 @@ export interface ResponseFacts {
   readonly mayCall: boolean;
   /** Milliseconds since 1970. */
   readonly now: () => number;
+  /** Of one that is kept: what its ids are made of, and when it was begun. */
+  readonly kept?: { readonly uuid: string; readonly createdMs: number };
 }
 
 /** How an answer ended: what it said, and why it says no more. */
@@ -25,7 +27,7 @@ export interface Ending {
   readonly end: AnswerEnd;
 }
 
-type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed';
+type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'cancelled';
 
 /** Of a response that has ended in any way. */
 export function endStatus({ reason }: AnswerEnd): 'completed' | 'incomplete' {
@@ -34,14 +36,17 @@ export function endStatus({ reason }: AnswerEnd): 'completed' | 'incomplete' {
 
 /** A response as JSON, at each stage of it. */
 export class ResponseObject {
-  readonly id = `resp_${randomUUID()}`;
-  readonly itemIds = itemIdsOf(randomUUID());
+  readonly id: string;
+  readonly itemIds: ItemIds;
   readonly #facts: ResponseFacts;
   readonly #createdAt: number;
 
   constructor(facts: ResponseFacts) {
     this.#facts = facts;
-    this.#createdAt = seconds(facts.now());
+    const { uuid = randomUUID(), createdMs = facts.now() } = facts.kept ?? {};
+    this.id = `resp_${uuid}`;
+    this.itemIds = itemIdsOf(uuid);
+    this.#createdAt = seconds(createdMs);
   }
 
   get mayCall(): boolean {
@@ -69,6 +74,7 @@ export class ResponseObject {
   /** text: as far as it came. */
   failed(text: OutputText, { code, message }: ApiError): string {
     const output = outputItems(this.itemIds, this.#facts.tokenizer, text, 'incomplete');
+    if (code === 'cancelled') return this.#json('cancelled', { output });
     return this.#json('failed', { error: { code, message }, output });
   }
 
@@ -79,7 +85,7 @@ export class ResponseObject {
       object: 'response',
       created_at: this.#createdAt,
       status,
-      background: false,
+      background: this.#facts.kept !== undefined,
       completed_at: null,
       error: null,
       incomplete_details: null,
@@ -91,7 +97,7 @@ export class ResponseObject {
       previous_response_id: null,
       reasoning: { effort: null, summary: null },
       service_tier: 'default',
-      store: false,
+      store: this.#facts.kept !== undefined,
       temperature: request.temperature,
       text: { format: request.text.described, verbosity: 'medium' },
       ...describedTools(request),

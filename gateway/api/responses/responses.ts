@@ -10,12 +10,14 @@ import { eventStream } from '../../server/streams/sse.ts';
 import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
+import { requireJobs } from '../kept-jobs.ts';
 import { type Structure, structureBy } from '../openai/grammar-fields.ts';
 import { tokensLeft } from '../prompt.ts';
 import { randomSeed } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { whileWanted } from '../whole-text.ts';
+import { beginBackground } from './background.ts';
 import { errorEvent } from './event-writer.ts';
 import { ignoredByResponses, messagesOf, parseResponsesRequest, type ResponsesRequest } from './request.ts';
 import { ResponseObject } from './response.ts';
@@ -23,7 +25,7 @@ import { ResponseEvents } from './response-events.ts';
 import { toolWishOf } from './tool-fields.ts';
 import { WholeResponse } from './whole-response.ts';
 
-/** OpenAI's responses, whole and streamed. Nothing of one is kept. */
+/** OpenAI's responses, whole and streamed. Of those that go on in the background the journal has what is kept. */
 export function responseRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
 
@@ -32,11 +34,13 @@ export function responseRoutes(deps: RouteDeps): Hono {
     const request = parseResponsesRequest(body);
     tellIgnored(c, deps.log, ignoredByResponses(body));
     const wish = { name: request.model, ...(request.stream ? { failureEvent: errorEvent } : {}) };
+    if (request.background) requireJobs(deps, 'background');
     return useModel(c, deps, wish, async (usable) => {
       const { tokenizer } = usable.model;
       const wish = toolWishOf(request);
       const offer = wish && offerTools(wish, usable.model);
       const generate = await generateRequest(request, offer, usable, cacheSalt(c));
+      if (request.background) return beginBackground(c, deps, body, request, generate, usable);
       const options = { tokenizer, stop: [], minTokens: 0, toolCalls: offer?.format };
       const runner = endingAtTimeLimit(usable.runner);
       const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);

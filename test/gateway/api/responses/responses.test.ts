@@ -267,7 +267,8 @@ test('what cannot be obeyed is refused by name, in the shape of OpenAI’s error
     [{ tool_choice: 'required' }, 'tool_choice', 'invalid_request'],
     [{ previous_response_id: 'resp_1' }, 'previous_response_id', 'unsupported_parameter'],
     [{ conversation: 'conv_1' }, 'conversation', 'unsupported_parameter'],
-    [{ background: true }, 'background', 'unsupported_parameter'],
+    [{ background: true }, 'background', 'no_journal'],
+    [{ background: true, store: false }, 'store', 'unsupported_parameter'],
     [{ store: true }, 'store', 'unsupported_parameter'],
     [{ truncation: 'auto' }, 'truncation', 'unsupported_parameter'],
     [{ reasoning: { effort: 'high' } }, 'reasoning', 'unsupported_parameter'],
@@ -324,7 +325,7 @@ test('what is not stored is not found again: a sentence says so', async ({ app }
     ['GET', '/v1/responses/resp_1', 'not stored'],
     ['DELETE', '/v1/responses/resp_1', 'not stored'],
     ['GET', '/v1/responses/resp_1/input_items', 'not stored'],
-    ['POST', '/v1/responses/resp_1/cancel', 'close the connection'],
+    ['POST', '/v1/responses/resp_1/cancel', 'not stored'],
     ['POST', '/v1/responses/compact', 'not compacted'],
     ['POST', '/v1/responses/input_tokens', 'count_tokens'],
   ] as const) {

@@ -1,0 +1,197 @@
+import { randomUUID } from 'node:crypto';
+import { type Context, Hono } from 'hono';
+import { stringify } from 'lossless-json';
+import * as z from 'zod';
+import { ApiError } from '../../errors/api-error.ts';
+import { shown } from '../../errors/shown.ts';
+import { TextStream } from '../../generation/text-stream.ts';
+import type { DurableJob } from '../../journal/durable-job.ts';
+import type { DurableJobs } from '../../journal/durable-jobs.ts';
+import type { JournalEntry } from '../../journal/journal.ts';
+import type { Model } from '../../models/model.ts';
+import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
+import { cancelled, type GenerateRequest, type TokenSink } from '../../runner/runner.ts';
+import { callerOf } from '../../server/guard/caller.ts';
+import type { RouteDeps } from '../../server/route-group.ts';
+import { eventStream } from '../../server/streams/sse.ts';
+import { JSON_TYPE, parseJson } from '../json.ts';
+import { modelOfJob, requireJobs } from '../kept-jobs.ts';
+import type { EventOutlet } from '../openai/completion-events.ts';
+import { asObject } from '../text-content.ts';
+import { offerTools } from '../tool-offer.ts';
+import type { UsableModel } from '../use-model.ts';
+import { parseResponsesRequest, type ResponsesRequest } from './request.ts';
+import { ResponseObject } from './response.ts';
+import { ResponseEvents } from './response-events.ts';
+import { toolWishOf } from './tool-fields.ts';
+
+/** Responses that go on without their clients, and are kept: background: true. */
+
+const viewSchema = z.strictObject({
+  uuid: z.string(),
+  /** The request as it came, without its input, as JSON. */
+  body: z.string(),
+});
+
+type View = z.output<typeof viewSchema>;
+
+/** In place of the input, which no answer repeats. */
+const NO_INPUT = '-';
+
+/** Begins it: answered at once, or by its events. body: the request as it came. */
+export async function beginBackground(
+  c: Context,
+  deps: RouteDeps,
+  body: unknown,
+  request: ResponsesRequest,
+  generate: GenerateRequest,
+  { model, info, runner }: UsableModel,
+): Promise<Response> {
+  const view: View = {
+    uuid: randomUUID(),
+    body: stringify({ ...asObject(body), input: NO_INPUT }) ?? '',
+  };
+  const job = await requireJobs(deps, 'background').start({
+    record: {
+      kind: 'response',
+      caller: callerOf(c),
+      id: responseId(view),
+      model: request.model,
+      stop: [],
+      endsAtTimeLimit: true,
+      view: JSON.stringify(view),
+    },
+    request: { ...generate, api: c.get('group').name },
+    ...{ model, info, runner },
+  });
+  if (request.stream) return streamed(c, deps, job, model, -1);
+  return c.body(keptOf(deps, job, model).response.inProgress(), 200, { 'content-type': JSON_TYPE });
+}
+
+/** GET, DELETE and POST …/cancel of what is kept. */
+export function keptResponseRoutes(deps: RouteDeps): Hono {
+  const app = new Hono();
+
+  app.get('/v1/responses/:id', async (c) => {
+    const { jobs, entry } = find(c, deps);
+    const { isStreamed, last } = parseQuery(c.req.query());
+    const job = await jobs.open(entry);
+    const model = await modelOfJob(job, deps);
+    if (isStreamed) return streamed(c, deps, job, model, last);
+    return answered(c, deps, job, model);
+  });
+
+  app.post('/v1/responses/:id/cancel', async (c) => {
+    const { jobs, entry } = find(c, deps);
+    const job = await jobs.open(entry);
+    await jobs.cancel(entry, cancelled());
+    return answered(c, deps, job, await modelOfJob(job, deps));
+  });
+
+  app.delete('/v1/responses/:id', async (c) => {
+    const { jobs, entry } = find(c, deps);
+    await jobs.forget(entry, cancelled());
+    return c.json({ id: entry.id, object: 'response', deleted: true });
+  });
+
+  return app;
+}
+
+/** 501 where nothing is kept, 404 for what is not there. */
+function find(c: Context, { jobs }: RouteDeps): { readonly jobs: DurableJobs; readonly entry: JournalEntry } {
+  if (jobs === undefined) {
+    const message =
+      'Responses are not stored here, since the server keeps no journal (--journal-dir): POST /v1/responses answers with all of one, and the next request sends it back in input.';
+    throw new ApiError({ status: 501, code: 'not_supported', message });
+  }
+  const id = c.req.param('id') ?? '';
+  const entry = jobs.find('response', callerOf(c), id);
+  if (entry !== undefined) return { jobs, entry };
+  const message = `There is no response ${JSON.stringify(shown(id))} here: it was not begun with "background": true by this client, or was kept for its time. Others are not stored.`;
+  throw new ApiError({ status: 404, code: 'response_not_found', message, param: 'id' });
+}
+
+const QUERY = ['stream', 'starting_after', 'include_obfuscation'];
+
+/** last: the number of the last event that the client has; -1: it has none. 400 for what cannot be obeyed. */
+function parseQuery(query: Readonly<Record<string, string>>): { isStreamed: boolean; last: number } {
+  const refuse = (name: string, message: string): ApiError =>
+    new ApiError({ status: 400, code: 'unsupported_parameter', message: `${name} ${message}`, param: name });
+  for (const name of Object.keys(query))
+    if (!QUERY.includes(name)) throw refuse(shown(name), 'is not supported; leave it out');
+  const { stream = 'false', starting_after: after, include_obfuscation: obfuscation = 'false' } = query;
+  if (stream !== 'true' && stream !== 'false') throw refuse('stream', 'must be true or false');
+  if (obfuscation !== 'false') throw refuse('include_obfuscation', 'is not supported; leave it out');
+  const isStreamed = stream === 'true';
+  if (after === undefined) return { isStreamed, last: -1 };
+  if (!/^\d{1,15}$/.test(after)) throw refuse('starting_after', 'must be the sequence_number of an event');
+  if (!isStreamed) throw refuse('starting_after', 'needs stream to be true');
+  return { isStreamed, last: Number(after) };
+}
+
+function viewOf({ record }: DurableJob): View {
+  return viewSchema.parse(JSON.parse(record.view));
+}
+
+function responseId({ uuid }: View): string {
+  return `resp_${uuid}`;
+}
+
+/** The response of a job, and how its calls of tools are written, if it may have any. */
+interface Kept {
+  readonly response: ResponseObject;
+  readonly toolCalls: ToolCallFormat | undefined;
+}
+
+function keptOf(deps: RouteDeps, job: DurableJob, model: Model): Kept {
+  const { uuid, body } = viewOf(job);
+  const { createdMs, request: asked } = job.record;
+  const request = parseResponsesRequest(parseJson(body));
+  const wish = toolWishOf(request);
+  const toolCalls = wish && offerTools(wish, model).format;
+  const response = new ResponseObject({
+    request,
+    tokenizer: model.tokenizer,
+    numPromptTokens: asked.promptIds.length,
+    mayCall: toolCalls !== undefined,
+    now: () => job.endedMs ?? deps.now(),
+    kept: { uuid, createdMs },
+  });
+  return { response, toolCalls };
+}
+
+function streamed(c: Context, deps: RouteDeps, job: DurableJob, model: Model, last: number): Response {
+  const stream = eventStream(c);
+  const kept = keptOf(deps, job, model);
+  const options = { tokenizer: model.tokenizer, onError: () => {}, last };
+  const events = new ResponseEvents(kept.response, options, stream);
+  return stream.respond(read(job, model, kept, events, () => stream.cut()));
+}
+
+/** As it is now: in progress, or as its last event has it. */
+async function answered(c: Context, deps: RouteDeps, job: DurableJob, model: Model): Promise<Response> {
+  const kept = keptOf(deps, job, model);
+  let text = kept.response.inProgress();
+  if (job.endedMs !== undefined) {
+    await new Promise<void>((resolve) => {
+      const outlet: EventOutlet = { write() {}, end: resolve };
+      const onStage = (stage: string): void => {
+        text = stage;
+      };
+      const options = { tokenizer: model.tokenizer, onError: () => {}, onStage };
+      read(job, model, kept, new ResponseEvents(kept.response, options, outlet), resolve);
+    });
+  }
+  return c.body(text, 200, { 'content-type': JSON_TYPE });
+}
+
+function read(
+  { log, record: { request, stop } }: DurableJob,
+  { tokenizer }: Model,
+  { toolCalls }: Kept,
+  sink: ResponseEvents,
+  onSuspended: () => void,
+): TextStream {
+  const runner = { generate: (_: GenerateRequest, tokens: TokenSink) => log.read(tokens, onSuspended) };
+  return new TextStream(runner, request, { tokenizer, stop, minTokens: request.minTokens, toolCalls }, sink);
+}
