@@ -151,6 +151,8 @@ export class Journal {
   /** Keeps a job from now on: when it resolves, what was asked is on the disk. JobExistsError, JournalRefusal. */
   async admit(record: JobRecord): Promise<JournalEntry> {
     const name = nameOf(record);
+    if (this.#isClosed)
+      throw new JournalRefusal('failed', 'The server is stopping and takes no durable job.');
     if (this.#entries.has(name)) throw new JobExistsError(`There is a job ${record.id}.`);
     const packed = packRecord(record);
     const reservedBytes = mostBytes(record, packed.length);

@@ -216,14 +216,29 @@ test('once it cannot be written, it says so once, and takes no job', async () =>
   const folder = journalFolder();
   const journal = await openTestJournal(folder, { onFailed: (error) => failures.push(error) });
   const job = await beginIn(journal, recordOf('a'));
+  const { write } = JournalStore.prototype;
+  JournalStore.prototype.write = async () => {
+    throw new Error('No space left on device.');
+  };
+  try {
+    job.log.append({ firstIndex: 0, tokenIds: [1] });
+    journal.touch(job);
+    await journal.flush();
+    const refusal = await expectRefusal(journal.admit(recordOf('b')), JournalRefusal, /cannot be written/);
+    assert.is((refusal as JournalRefusal).reason, 'failed');
+    await expectRefusal(journal.admit(recordOf('c')), JournalRefusal, /cannot be written/);
+    job.log.append({ firstIndex: 1, tokenIds: [2] });
+    journal.touch(job);
+    await journal.flush();
+    assert.match(String(failures[0]), /No space left/);
+    assert.is(failures.length, 1);
+    assert.ok(journal.stats.isFailed);
+  } finally {
+    JournalStore.prototype.write = write;
+  }
+  assert.equal(job.log.content.tokenIds, [1, 2], 'what runs goes on');
   await journal.close();
-  // A store that is closed is one that fails.
-  const closed = await expectRefusal(journal.admit(recordOf('b')), JournalRefusal, /cannot be written/);
-  assert.is((closed as JournalRefusal).reason, 'failed');
-  await expectRefusal(journal.admit(recordOf('c')), JournalRefusal, /cannot be written/);
-  job.log.append({ firstIndex: 0, tokenIds: [1] });
-  assert.is(failures.length, 1);
-  assert.ok(journal.stats.isFailed);
+  await expectRefusal(journal.admit(recordOf('d')), JournalRefusal, /stopping/);
 });
 
 test.run();
