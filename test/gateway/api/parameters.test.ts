@@ -11,6 +11,7 @@ import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
 /**
@@ -46,7 +47,13 @@ const OBEYED_BY_GATEWAY = [
   'token_ids',
   'echo',
   'metadata',
+  'durable',
+  'background',
 ];
+/** Of these, those that are refused where no journal is kept. */
+const OF_JOURNAL = ['durable', 'background'];
+/** Must be as another field is: what they say changes nothing. */
+const FOLLOW_OTHERS = ['store'];
 /** What a field needs so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
   stream_options: { stream: true },
@@ -132,15 +139,14 @@ interface Outcome {
   readonly ignored: string | null;
 }
 
-async function ask(path: string, body: object): Promise<Outcome> {
+/** hasJournal: in an application of its own, with an empty one. */
+async function ask(path: string, body: object, hasJournal = false): Promise<Outcome> {
   let nowMs = 0;
   const runner = new ScriptedRunner();
   runner.script = [[...Buffer.from(STRINGS.join(' '))], [EOS_ID]];
-  const { post } = testApp({
-    runner,
-    monotonicNow: () => (nowMs += TICK_MS),
-    modelNames: ['bytes', 'other'],
-  });
+  const changes = { runner, monotonicNow: () => (nowMs += TICK_MS), modelNames: ['bytes', 'other'] };
+  const durable = hasJournal ? await durableApp(journalFolder(), changes) : undefined;
+  const { post } = durable ?? testApp(changes);
   const response = await post(path, body);
   const answer = (await response.text()).replace(
     /(cmpl-|resp_|msg_)[0-9a-f-]{36}|"(decode_time_ms|created|created_at|completed_at)":\d+/g,
@@ -150,13 +156,15 @@ async function ask(path: string, body: object): Promise<Outcome> {
     const generate = { requestId: 1, ...new GenerationState(request).toGenerate() };
     return Buffer.from(encodeToRunner({ type: 'generate', ...generate })).toString('hex');
   });
+  await durable?.jobs.stop();
   return { status: response.status, frames, answer, ignored: response.headers.get('x-runnel-ignored') };
 }
 
 type Verdict = 'obeyed' | 'refused' | 'same as before' | 'ignored';
 
 async function verdictOf(route: Route, name: string, value: unknown, before: Outcome): Promise<Verdict> {
-  const outcome = await ask(route.path, { ...bodyOf(route, name), [name]: value });
+  const body = { ...bodyOf(route, name), [name]: value };
+  const outcome = await ask(route.path, body, OF_JOURNAL.includes(name));
   if (outcome.status !== 200) {
     const what = `${route.path}: ${name} = ${JSON.stringify(value)}`;
     assert.ok(outcome.status === 400 || outcome.status === 404, `${what} gives ${outcome.status}`);
@@ -186,8 +194,9 @@ function jsonOf(parsed: unknown): string | undefined {
 
 for (const route of ROUTES) {
   test(`each field of ${route.path} is obeyed or refused by name`, async () => {
-    for (const name of Object.keys(route.fields).filter((each) => !Object.hasOwn(route.inert, each))) {
-      const before = await ask(route.path, bodyOf(route, name));
+    const exceptions = [...Object.keys(route.inert), ...FOLLOW_OTHERS];
+    for (const name of Object.keys(route.fields).filter((each) => !exceptions.includes(each))) {
+      const before = await ask(route.path, bodyOf(route, name), OF_JOURNAL.includes(name));
       assert.is(before.status, 200, before.answer);
       const verdicts = new Map<Verdict, unknown[]>();
       for (const value of [...CANDIDATES, ...(route.candidates ?? [])]) {
@@ -236,7 +245,8 @@ for (const route of ROUTES) {
 
 test('the lists of exceptions name fields that there are', () => {
   const names = new Set(ROUTES.flatMap(({ fields }) => Object.keys(fields)));
-  for (const name of [...OBEYED_BY_GATEWAY, ...Object.keys(NEEDS)]) assert.ok(names.has(name), name);
+  for (const name of [...OBEYED_BY_GATEWAY, ...FOLLOW_OTHERS, ...Object.keys(NEEDS)])
+    assert.ok(names.has(name), name);
 });
 
 test.run();

@@ -65,7 +65,7 @@ test('a whole one is answered at once, and is there when it has been computed', 
   const app = await durableApp(journalFolder());
   apps.push(app);
   app.runner.script = [bytes('He'), bytes('llo'), [EOS_ID]];
-  const begun = await replyOf(await app.post('/v1/responses', asked));
+  const begun = await replyOf(await app.post('/v1/responses', { ...asked, store: true }));
   assert.equal([begun.status, begun.background, begun.store, begun.output], ['in_progress', true, true, []]);
   const reply = await ended(app, begun.id);
   assert.equal([reply.id, reply.status, textOf(reply)], [begun.id, 'completed', 'Hello']);
