@@ -1,11 +1,13 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { checkConfig, HAPROXY, HAPROXY_CONFIG, HaProxy } from '../fixtures/haproxy.ts';
 import { SseParser } from '../fixtures/sse.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
 
 /** Three gateways behind HAProxy, with the configuration of deploy/haproxy: runners die, a gateway dies, a gateway drains. */
@@ -23,12 +25,19 @@ const NUM_TOKENS = 80;
 const gateways = new Map<Name, Gateway>();
 let proxy: HaProxy;
 
+const journals = temporaryFolder();
+
+async function startGateway(name: Name, port: string): Promise<void> {
+  const flags = ['--port', port, '--threads', '1', '--journal-dir', join(journals.path, name)];
+  const gateway = await Gateway.startOn(DEFAULT_MODEL, flags);
+  gateways.set(name, gateway);
+  await gateway.ready();
+}
+
 test.before(async () => {
   if (HAPROXY === undefined) return;
   for (const name of NAMES) {
-    const gateway = await Gateway.start(DEFAULT_MODEL, ['--threads', '1']);
-    gateways.set(name, gateway);
-    await gateway.ready();
+    await startGateway(name, '0');
   }
   proxy = await HaProxy.start([...gateways.values()].map(({ url }) => url));
 });
@@ -44,6 +53,22 @@ const bodyOf = (user: string, maxTokens: number) => ({
   temperature: 0,
   max_tokens: maxTokens,
 });
+
+interface StreamEvent {
+  readonly id: string | undefined;
+  readonly text: string;
+}
+
+/** The whole events of a native stream, with their ids and the text that they bring. */
+function eventsIn(stream: string): StreamEvent[] {
+  const blocks = stream.split('\n\n').slice(0, -1);
+  return blocks.flatMap((block) => {
+    const data = /^data: (.*)$/m.exec(block)?.[1];
+    if (data === undefined) return [];
+    const { t = '' } = /^event: token$/m.test(block) ? (JSON.parse(data) as { t?: string }) : {};
+    return [{ id: /^id: (\d+)$/m.exec(block)?.[1], text: t }];
+  });
+}
 
 function servedBy(response: Response): Name {
   return response.headers.get('x-runnel-gateway') as Name;
@@ -136,6 +161,49 @@ proxyTest('a stream through HAProxy survives the kill of a runner', async () => 
   assert.is((await gateway.health()).runner.restarts, 1);
   assert.is(stream.text, await textOf(proxy, 'a lighthouse'));
 });
+
+proxyTest(
+  'the kill of a gateway costs nothing to a durable stream: who comes back goes on behind its last event',
+  async () => {
+    const job = { prompt: 'The sea was', max_tokens: NUM_TOKENS, temperature: 0, seed: 1 };
+    const undisturbed = eventsIn(await (await proxy.post('/execute', { job_id: 'whole', ...job })).text());
+    const response = await proxy.post('/execute', { job_id: 'durable', durable: true, ...job });
+    assert.is(response.status, 200);
+    const name = servedBy(response);
+    const { process: victim, url } = gateways.get(name) as Gateway;
+    const exited = once(victim, 'exit');
+    let cut = '';
+    try {
+      const decoder = new TextDecoder();
+      for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+        cut += decoder.decode(chunk, { stream: true });
+        if (eventsIn(cut).length > 10) victim.kill('SIGKILL');
+      }
+      assert.unreachable('what was cut must not look whole');
+    } catch (error) {
+      assert.not.instance(error, assert.Assertion);
+    }
+    await exited;
+    const before = eventsIn(cut);
+    assert.ok(before.length < undisturbed.length);
+    const back = (): Promise<Response> =>
+      fetch(`${proxy.url}/execute/durable/events`, {
+        headers: { 'last-event-id': String(before.at(-1)?.id) },
+      });
+    assert.is((await back()).status, 503, 'the gateway that has it is not there');
+    await startGateway(name, new URL(url).port);
+    let rest = '';
+    await until(PATIENCE_MS, 'The rest of the stream', async () => {
+      const answer = await back();
+      rest = await answer.text();
+      assert.ok(answer.status === 200 || answer.status === 503, rest);
+      return answer.ok;
+    });
+    const textOfAll = (events: readonly StreamEvent[]): string => events.map(({ text }) => text).join('');
+    assert.is(textOfAll([...before, ...eventsIn(rest)]), textOfAll(undisturbed));
+    assert.match(rest, /event: end\n/);
+  },
+);
 
 proxyTest(
   'the kill of a gateway ends its own streams with an error, and nothing else; new requests go elsewhere',
