@@ -5,6 +5,7 @@ import { responseOperations } from '../responses/operations.ts';
 import { responseRoutes } from '../responses/responses.ts';
 import { chatRoutes } from './chat-completions.ts';
 import { completionRoutes } from './completions.ts';
+import { embeddingRoutes } from './embeddings.ts';
 import { openAiErrorBody, openAiErrorSchema, shouldRetry } from './errors.ts';
 import { modelRoutes } from './models.ts';
 import { openAiOperations } from './operations.ts';
@@ -15,8 +16,15 @@ export const openAiGroup: RouteGroup = {
   name: 'openai',
   paths: ['/v1/*'],
   access: 'key',
-  generating: ['/v1/chat/completions', '/v1/completions', '/v1/responses'],
-  routes: [chatRoutes, completionRoutes, responseRoutes, () => missingRoutes(MISSING), modelRoutes],
+  generating: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'],
+  routes: [
+    chatRoutes,
+    completionRoutes,
+    embeddingRoutes,
+    responseRoutes,
+    () => missingRoutes(MISSING),
+    modelRoutes,
+  ],
   begin: requestId,
   operations: [...openAiOperations, ...responseOperations],
   errorSchema: openAiErrorSchema,

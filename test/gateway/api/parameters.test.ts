@@ -5,7 +5,8 @@ import { ANYTHING, type InertFields } from '../../../gateway/api/inert.ts';
 import { executeFields } from '../../../gateway/api/native/execute-request.ts';
 import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
-import { chatInert, completionInert } from '../../../gateway/api/openai/inert-fields.ts';
+import { embeddingFields } from '../../../gateway/api/openai/embedding-request.ts';
+import { chatInert, completionInert, embeddingInert } from '../../../gateway/api/openai/inert-fields.ts';
 import { responsesFields, responsesInert } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
@@ -46,6 +47,8 @@ const OBEYED_BY_GATEWAY = [
   'token_ids',
   'echo',
   'metadata',
+  'dimensions',
+  'encoding_format',
 ];
 /** What a field needs so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
@@ -119,6 +122,13 @@ const ROUTES: readonly Route[] = [
       parallel_tool_calls: { tools: FLAT_TOOLS },
       tool_choice: { tools: FLAT_TOOLS },
     },
+  },
+  {
+    path: '/v1/embeddings',
+    fields: embeddingFields,
+    inert: embeddingInert,
+    base: { model: 'bytes', input: 'Hi' },
+    candidates: ['base64'],
   },
 ];
 
