@@ -64,6 +64,7 @@ class CpuBackend final : public Backend {
   void project(const Batch& batch, const ProjectSpec& project) override;
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
+  std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
   std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
                              uint32_t num_positions) override {
@@ -291,6 +292,19 @@ LogitRows& CpuBackend::head(const HeadSpec& head, std::span<const HeadRow> rows)
                 logits_->vocab_size());
   logits_->draw();
   return *logits_;
+}
+
+std::vector<float> CpuBackend::read_states(const NormSpec& norm, std::span<const uint32_t> rows) {
+  CHECK(rows.size() <= head_input_.max_rows());
+  for_each_row(static_cast<uint32_t>(rows.size()), [&](uint32_t i) {
+    CHECK(rows[i] < hidden_.max_rows());
+    norm_row(hidden_.row(rows[i]), norm, head_input_, i);
+  });
+  std::vector<float> states;
+  states.reserve(rows.size() * head_input_.width());
+  for (uint32_t i = 0; i < rows.size(); ++i)
+    states.insert(states.end(), head_input_.row(i), head_input_.row(i) + head_input_.width());
+  return states;
 }
 
 std::vector<float> CpuBackend::read_rows(Flow flow, uint32_t num_rows) {

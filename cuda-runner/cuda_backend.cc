@@ -78,6 +78,7 @@ class CudaBackend final : public Backend {
   void project(const Batch& batch, const ProjectSpec& project) override;
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
+  std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override;
   std::vector<float> read_kv(uint32_t layer, std::span<const uint32_t> block_table,
                              uint32_t num_positions) override {
@@ -113,6 +114,8 @@ class CudaBackend final : public Backend {
   ExpertUses expert_uses() { return {expert_ids_.view(), expert_weights_.view(), experts_.num_used}; }
   // normed = norm of hidden.
   void norm_rows(const NormSpec& norm, uint32_t count);
+  // The input of the output matrix = norm of hidden, of the chosen rows.
+  void norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows);
   void expert_ffn(const FfnSpec& ffn, uint32_t count);
   void multiply_parts(const StackedMatrix& parts, const ReadyRows& in, uint32_t count, WeightHandle bias,
                       Epilogue epilogue, const FloatRows& out);
@@ -431,17 +434,28 @@ void CudaBackend::expert_ffn(const FfnSpec& ffn, uint32_t count) {
 LogitRows& CudaBackend::head(const HeadSpec& head, std::span<const HeadRow> rows) {
   const StackedMatrix& output = matrix(head.weight);
   const auto count = static_cast<uint32_t>(rows.size());
-  CHECK(logits_ && count > 0 && vector(head.norm.gain).size() == hidden_->width());
-  CHECK(logits_->vocab_size() == rows_of(output));
-  CHECK(std::ranges::all_of(rows, [&](const HeadRow& row) { return row.row < hidden_->max_rows(); }));
-
-  logits_->choose(rows);
-  expect_success(runnel::norm(hidden_->floats(), logits_->chosen(), true, count, device_norm(head.norm),
-                              logits_->input().ready(), stream_.get()),
-                 "computing a norm");
+  CHECK(logits_ && logits_->vocab_size() == rows_of(output));
+  norm_chosen(head.norm, rows);
   multiply_parts(output, logits_->input().ready(), count, {}, Epilogue::kReplace, logits_->logits());
   logits_->launch();
   return *logits_;
+}
+
+void CudaBackend::norm_chosen(const NormSpec& norm, std::span<const HeadRow> rows) {
+  CHECK(!rows.empty() && vector(norm.gain).size() == hidden_->width());
+  CHECK(std::ranges::all_of(rows, [&](const HeadRow& row) { return row.row < hidden_->max_rows(); }));
+  logits_->choose(rows);
+  expect_success(runnel::norm(hidden_->floats(), logits_->chosen(), true, static_cast<uint32_t>(rows.size()),
+                              device_norm(norm), logits_->input().ready(), stream_.get()),
+                 "computing a norm");
+}
+
+std::vector<float> CudaBackend::read_states(const NormSpec& norm, std::span<const uint32_t> rows) {
+  CHECK(logits_);
+  std::vector<HeadRow> chosen;
+  for (const uint32_t row : rows) chosen.push_back({.row = row});
+  norm_chosen(norm, chosen);
+  return logits_->input().read(static_cast<uint32_t>(rows.size()), stream_);
 }
 
 std::vector<float> CudaBackend::read_rows(Flow flow, uint32_t num_rows) {

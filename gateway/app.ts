@@ -11,6 +11,7 @@ import { pageGroup } from './playground/group.ts';
 import type { Playground } from './playground/routes.ts';
 import { CORRELATION_HEADER, correlation } from './server/correlation.ts';
 import { type BodyLimits, boundBodies } from './server/guard/bodies.ts';
+import { ByteBudget } from './server/guard/byte-budget.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
 import { closeUnread } from './server/guard/unread-body.ts';
 import { failureLog, logRequests } from './server/request-log.ts';
@@ -22,7 +23,9 @@ import { JournalMetrics } from './telemetry/journal-metrics.ts';
 import type { Log } from './telemetry/log.ts';
 
 /** What the application needs from the outside; tests pass fakes. */
-export interface AppDeps extends RouteDeps, BodyLimits {
+export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
+  /** What RouteDeps.answerBudget has room for. */
+  readonly maxAnswerBytesInFlight: number;
   /** Who may ask; loopbackOnly when left out. */
   readonly guard?: GuardRules;
   /** The page at /; undefined: there is none. */
@@ -56,7 +59,8 @@ export function createApp(deps: AppDeps): Hono {
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
   const journal = new JournalMetrics(() => deps.jobs?.stats);
-  const ofRoutes: AppDeps = { ...deps, metrics: allMetrics(deps.metrics, journal, http) };
+  const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
+  const ofRoutes: RouteDeps = { ...deps, answerBudget, metrics: allMetrics(deps.metrics, journal, http) };
   for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(ofRoutes));
   app.route('/', openApiRoutes(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));

@@ -58,7 +58,7 @@ struct BackendOptions {
 // What one step may ask for at most.
 struct StepLimits {
   uint32_t max_rows;       // of a batch
-  uint32_t max_head_rows;  // of one call of head
+  uint32_t max_head_rows;  // of one call of head or read_states
 };
 
 // What flows between the operations, for those who look at it.
@@ -118,6 +118,9 @@ class Backend {
   // what they point to lives until what was drawn has been read. What is returned is valid until the next
   // call of anything here.
   virtual LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) = 0;
+  // The norm of hidden of the chosen rows of the batch, on the host: (rows, width) floats, the values that
+  // head multiplies. rows has 1 to max_head_rows entries. What head has returned is valid no longer.
+  virtual std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) = 0;
 
   // --- to look at, after an operation that was launched by itself
   // --------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t wi
 
 std::optional<uint32_t> BlockManager::can_allocate(const Sequence& sequence) const {
   const uint32_t num_needed = blocks_for(sequence.num_tokens());
-  const std::vector<uint32_t> cached = find_prefix(sequence, sequence.wants_scores() ? 0 : num_needed - 1);
+  const std::vector<uint32_t> cached = find_prefix(sequence, sequence.needs_all_rows() ? 0 : num_needed - 1);
   const auto num_cached = static_cast<uint32_t>(cached.size());
   const uint32_t num_unseen = num_unseen_blocks(num_cached * block_size_);
   uint32_t num_from_free = num_needed - num_unseen;

@@ -17,9 +17,10 @@ Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now)
 
 std::optional<RequestError> Engine::add(Sequence sequence) {
   const uint32_t request_id = sequence.request_id;
-  CHECK(!contains(request_id) && sequence.num_tokens() < config_.max_model_len);
+  CHECK(!contains(request_id) && sequence.num_tokens() < config_.max_model_len + (sequence.pooled ? 1 : 0));
   // An answer that fills the context ends as one that has all its tokens.
-  sequence.max_tokens = std::min(sequence.max_tokens, config_.max_model_len - sequence.num_prompt_tokens);
+  if (!sequence.pooled)
+    sequence.max_tokens = std::min(sequence.max_tokens, config_.max_model_len - sequence.num_prompt_tokens);
   if (std::optional<RequestError> refusal = refusal_of(sequence)) return refusal;
   if (sequence.accepted_at == std::chrono::steady_clock::time_point()) sequence.accepted_at = now_();
   scheduler_.add(sequences_.emplace(request_id, std::move(sequence)).first->second);
@@ -95,7 +96,7 @@ Plan Engine::schedule() {
 
 StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   CHECK(step_began_at_);
-  const std::vector<WantedRow> wanted = build_batch(plan);
+  const auto [wanted, states] = build_batch(plan);
   masks_.start(masked_sequences(wanted));
   if (batch_.num_rows() > 0) {
     model_.forward(batch_, [&](Batch& batch) {
@@ -109,6 +110,10 @@ StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
     const size_t count = std::min<size_t>(kMaxHeadRows, wanted.size() - begin);
     use_rows(std::span(wanted).subspan(begin, count), during_step, output);
   }
+  for (size_t begin = 0; begin < states.size(); begin += kMaxHeadRows) {
+    const size_t count = std::min<size_t>(kMaxHeadRows, states.size() - begin);
+    use_states(std::span(states).subspan(begin, count), during_step, output);
+  }
   settle(plan, output);
   counts_.busy += now_() - *step_began_at_;
   step_began_at_.reset();
@@ -121,6 +126,7 @@ void Engine::settle(const Plan& plan, StepOutput& output) {
   const auto is_cancelled = [&](const auto& told) { return sequences_.at(told.request_id).is_cancelled; };
   std::erase_if(output.tokens, is_cancelled);
   std::erase_if(output.scored, is_cancelled);
+  std::erase_if(output.embedded, is_cancelled);
   std::erase_if(output.errors, is_cancelled);
   for (Sequence* sequence : plan.sequences)
     if (!sequence->is_cancelled) scheduler_.advance(*sequence);
@@ -134,6 +140,8 @@ void Engine::settle(const Plan& plan, StepOutput& output) {
     scheduler_.finish(sequences_.at(token.request_id));
     ++counts_.num_finished;
   }
+  for (const Embedded& embedded : output.embedded) scheduler_.finish(sequences_.at(embedded.request_id));
+  counts_.num_finished += output.embedded.size();
   counts_.num_generated_tokens += output.tokens.size();
   std::erase_if(sequences_,
                 [](const auto& entry) { return entry.second.status == SequenceStatus::kFinished; });
@@ -141,13 +149,13 @@ void Engine::settle(const Plan& plan, StepOutput& output) {
 
 // The rows of the plan's sequences one after the other, without those that were cancelled since. Returns
 // those that give a token or a score: the last row of a sequence that is then complete, with those of its
-// drafts, and the rows before prompt tokens that are to be told of.
-std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
+// drafts, and the rows before prompt tokens that are to be told of; and those that go into a vector.
+Engine::WantedRows Engine::build_batch(const Plan& plan) {
   batch_.token_ids.clear();
   batch_.positions.clear();
   batch_.sequences.clear();
   batch_sequences_.clear();
-  std::vector<WantedRow> wanted;
+  WantedRows wanted;
   for (Sequence* sequence : plan.sequences) {
     if (sequence->is_cancelled) continue;
     const uint32_t first_position = sequence->num_cached_tokens;
@@ -155,9 +163,14 @@ std::vector<Engine::WantedRow> Engine::build_batch(const Plan& plan) {
     batch_.sequences.push_back(
         {batch_.num_rows(), sequence->num_scheduled_tokens, first_position, sequence->block_table});
     batch_sequences_.push_back(sequence);
+    const PooledStates* const pooled = sequence->pooled ? &*sequence->pooled : nullptr;
     for (uint32_t position = first_position; position < end_position; ++position) {
       const WantedRow row{sequence, batch_.num_rows(), position};
-      if (row.draws() || sequence->wants_score(position + 1)) wanted.push_back(row);
+      if (pooled != nullptr) {
+        if (pooled->wants(position)) wanted.states.push_back({sequence, row.row, position});
+      } else if (row.draws() || sequence->wants_score(position + 1)) {
+        wanted.logits.push_back(row);
+      }
       batch_.token_ids.push_back(sequence->token_ids[position]);
       batch_.positions.push_back(position);
     }
@@ -245,6 +258,36 @@ void Engine::use_rows(std::span<const WantedRow> group, const DuringStep& during
     } else {
       output.scored.push_back(score(sequence, wanted[i].position + 1, logits.row(i)));
     }
+  }
+}
+
+void Engine::use_states(std::span<const WantedState> group, const DuringStep& during_step,
+                        StepOutput& output) {
+  std::vector<WantedState> wanted;
+  std::vector<uint32_t> rows;
+  for (const WantedState& state : group) {
+    if (state.sequence->is_cancelled || has_ended(state.sequence->request_id, output)) continue;
+    wanted.push_back(state);
+    rows.push_back(state.row);
+  }
+  if (rows.empty()) return;
+  const std::vector<float> states = model_.states(rows);
+  during_step();
+  const size_t width = states.size() / rows.size();
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    Sequence& sequence = *wanted[i].sequence;
+    const std::span<const float> state = std::span(states).subspan(i * width, width);
+    if (has_ended(sequence.request_id, output)) continue;
+    if (!all_finite(state)) {
+      output.errors.push_back({sequence.request_id, ErrorCode::kInferenceFailed,
+                               "The hidden state of token " + std::to_string(wanted[i].position) +
+                                   " of the request is not all finite numbers."});
+      continue;
+    }
+    sequence.pooled->add(state);
+    if (!sequence.pooled->is_complete()) continue;
+    sequence.has_output = true;
+    output.embedded.push_back({sequence.request_id, sequence.pooled->vector(), first_token(sequence)});
   }
 }
 

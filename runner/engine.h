@@ -63,15 +63,23 @@ struct ScoredToken {
   TokenLogprobs logprobs;
 };
 
+// The end of a sequence that was asked for a vector.
+struct Embedded {
+  uint32_t request_id;
+  std::vector<float> values;
+  FirstToken first;  // times until the vector was there
+};
+
 struct StepOutput {
-  std::vector<NewToken> tokens;      // each request's one after the other, in order: one, and its drafts
-  std::vector<ScoredToken> scored;   // at most one a row; each request's one after the other, in order
+  std::vector<NewToken> tokens;     // each request's one after the other, in order: one, and its drafts
+  std::vector<ScoredToken> scored;  // at most one a row; each request's one after the other, in order
+  std::vector<Embedded> embedded;
   std::vector<RequestError> errors;  // requests that this step ended
 };
 
 // Since the engine was made.
 struct EngineCounts {
-  uint64_t num_finished = 0;  // requests that ended with a finish reason, and those that ended otherwise
+  uint64_t num_finished = 0;  // requests that ended with what was asked for, and those that ended otherwise
   uint64_t num_failed = 0;
   uint64_t num_generated_tokens = 0;
   uint64_t num_accepted_drafts = 0;
@@ -80,8 +88,8 @@ struct EngineCounts {
 
 class Engine {
  public:
-  // Called while a step computes: between two layers, and for each group of kMaxHeadRows rows of logits
-  // before they are waited for, which a device may still be computing.
+  // Called while a step computes: between two layers, and for each group of kMaxHeadRows rows of logits or
+  // hidden states; of logits before they are waited for, which a device may still be computing.
   using DuringStep = std::function<void()>;
 
   // The model must outlive the engine and be made for max_num_batched_tokens rows, kMaxHeadRows rows of
@@ -129,13 +137,27 @@ class Engine {
     HeadRow for_head() const;
   };
 
+  // A row whose hidden state goes into a vector.
+  struct WantedState {
+    Sequence* sequence;
+    uint32_t row;  // of the batch
+    uint32_t position;
+  };
+
+  struct WantedRows {
+    std::vector<WantedRow> logits;
+    std::vector<WantedState> states;
+  };
+
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;
-  std::vector<WantedRow> build_batch(const Plan& plan);
+  WantedRows build_batch(const Plan& plan);
   // Those that draw by a mask: one row each, since they have no drafts.
   static std::vector<Sequence*> masked_sequences(std::span<const WantedRow> wanted);
   void cut_cancelled(Batch& batch) const;
   // At most kMaxHeadRows of them.
   void use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output);
+  // At most kMaxHeadRows of them.
+  void use_states(std::span<const WantedState> group, const DuringStep& during_step, StepOutput& output);
   ScoredToken score(Sequence& sequence, uint32_t index, std::span<const float> logits) const;
   void settle(const Plan& plan, StepOutput& output);
   FirstToken first_token(const Sequence& sequence) const;

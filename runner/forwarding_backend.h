@@ -43,6 +43,9 @@ class ForwardingBackend : public Backend {
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override {
     return backend_.head(head, rows);
   }
+  std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override {
+    return backend_.read_states(norm, rows);
+  }
   std::vector<float> read_rows(Flow flow, uint32_t num_rows) override {
     return backend_.read_rows(flow, num_rows);
   }

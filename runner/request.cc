@@ -114,6 +114,16 @@ Result<void> check_logprobs(const std::string& field, std::optional<uint32_t> nu
                  std::to_string(kMaxTopLogprobs) + ".");
 }
 
+Result<void> check_salt(const std::string& salt) {
+  if (salt.size() <= kMaxCacheSaltBytes) return {};
+  return refusal("cache_salt has " + std::to_string(salt.size()) + " bytes; the limit is " +
+                 std::to_string(kMaxCacheSaltBytes) + ".");
+}
+
+Error no_tokens() {
+  return refusal("token_ids is empty; at least one token is needed.");
+}
+
 }  // namespace
 
 Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
@@ -125,7 +135,7 @@ Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
   sequence.min_tokens = request.min_tokens;
 
   const uint32_t num_tokens = sequence.num_tokens();
-  if (num_tokens == 0) return refusal("token_ids is empty; at least one token is needed.");
+  if (num_tokens == 0) return no_tokens();
   if (num_tokens >= limits.max_model_len) {
     return refusal("token_ids has " + std::to_string(num_tokens) + " ids; the limit is " +
                    std::to_string(limits.max_model_len - 1) + ", one less than the context of " +
@@ -158,10 +168,7 @@ Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
   if (const auto check = check_logprobs("prompt_logprobs", request.prompt_logprobs); !check.ok())
     return check.error();
   sequence.cache_salt = std::move(request.cache_salt);
-  if (sequence.cache_salt.size() > kMaxCacheSaltBytes) {
-    return refusal("cache_salt has " + std::to_string(sequence.cache_salt.size()) + " bytes; the limit is " +
-                   std::to_string(kMaxCacheSaltBytes) + ".");
-  }
+  if (const auto check = check_salt(sequence.cache_salt); !check.ok()) return check.error();
   sequence.sampling = std::move(request.sampling);
   if (const auto check = check_sampling(sequence.sampling, limits.vocab_size); !check.ok())
     return check.error();
@@ -169,6 +176,27 @@ Result<Sequence> sequence_from(Request request, const RequestLimits& limits) {
   if (!request.grammar) return sequence;
   if (const auto check = check_request_grammar(*request.grammar, sequence.stop_ids); !check.ok())
     return check.error();
+  return sequence;
+}
+
+Result<Sequence> sequence_from(EmbedRequest request, const RequestLimits& limits) {
+  Sequence sequence;
+  sequence.request_id = request.request_id;
+  sequence.token_ids = std::move(request.token_ids);
+  sequence.num_prompt_tokens = sequence.num_tokens();
+  sequence.max_tokens = 1;
+  if (sequence.num_prompt_tokens == 0) return no_tokens();
+  if (sequence.num_prompt_tokens > limits.max_model_len) {
+    return refusal("token_ids has " + std::to_string(sequence.num_prompt_tokens) + " ids; the limit is " +
+                   std::to_string(limits.max_model_len) + ", the context.");
+  }
+  if (const auto check = check_ids("token_ids", sequence.token_ids, limits.vocab_size); !check.ok())
+    return check.error();
+  if (request.pooling == Pooling::kUnknown)
+    return refusal("pooling is none of those there are: last, mean and cls.");
+  sequence.pooled = PooledStates(request.pooling, sequence.num_prompt_tokens);
+  sequence.cache_salt = std::move(request.cache_salt);
+  if (const auto check = check_salt(sequence.cache_salt); !check.ok()) return check.error();
   return sequence;
 }
 

@@ -31,6 +31,14 @@ struct Request {
   std::optional<GrammarSource> grammar = {};  // unset: the answer may be anything
 };
 
+// Embed in proto/runner.proto, unchecked, without its frame.
+struct EmbedRequest {
+  uint32_t request_id = 0;
+  std::vector<uint32_t> token_ids = {};
+  Pooling pooling = Pooling::kUnknown;
+  std::string cache_salt = {};
+};
+
 // What a request may be depends on the model and on how the runner was started.
 struct RequestLimits {
   uint32_t vocab_size;
@@ -50,5 +58,6 @@ struct RequestError {
 // The sequence that is asked for, without a mask: its grammar is checked and not compiled. Fails with kUsage
 // and a sentence that names the field, its value and the limit.
 Result<Sequence> sequence_from(Request request, const RequestLimits& limits);
+Result<Sequence> sequence_from(EmbedRequest request, const RequestLimits& limits);
 
 }  // namespace runnel

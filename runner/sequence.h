@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/pooling.h"
 #include "runner/speculation.h"
 #include "runner/token_mask.h"
 
@@ -66,6 +67,9 @@ struct Sequence {
   uint32_t num_scored_tokens = 1;   // leading prompt tokens that were told of; of the first there is nothing
   std::string cache_salt;           // shares blocks only with its like
   std::shared_ptr<TokenMask> mask;  // by a grammar; none: all may be drawn
+  // Of one that is asked for a vector: it ends with that, and draws nothing. Its max_tokens is 1, as its last
+  // token too has a place in the cache.
+  std::optional<PooledStates> pooled;
 
   SequenceStatus status = SequenceStatus::kWaiting;
   uint32_t num_cached_tokens = 0;     // leading tokens whose K and V are stored
@@ -100,6 +104,8 @@ struct Sequence {
     return prompt_logprobs && index >= num_scored_tokens && index < num_prompt_tokens;
   }
   bool wants_scores() const { return wants_score(num_scored_tokens); }
+  // Whether rows whose K and V are stored already have to be computed all the same.
+  bool needs_all_rows() const { return wants_scores() || (pooled && pooled->wants_earlier()); }
 };
 
 }  // namespace runnel

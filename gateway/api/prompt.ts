@@ -41,9 +41,24 @@ export function tokensLeft(promptIds: readonly number[], info: ContextLimit, fie
   if (promptIds.length > 0) {
     throw tooLong(field, `${promptIds.length}`, info);
   }
+  throw noTokens(field);
+}
+
+/** The same for a text that has no answer behind it, and may fill the context. */
+export function requireInContext(ids: readonly number[], { maxModelLen }: ContextLimit, field: string): void {
+  if (ids.length === 0) throw noTokens(field);
+  if (ids.length <= maxModelLen) return;
+  throw contextError(
+    field,
+    maxModelLen,
+    `${maximum(maxModelLen)}, but ${field} takes ${ids.length}; send less`,
+  );
+}
+
+function noTokens(field: string): ApiError {
   const message = `${field} has no tokens: nothing in it is known to this model`;
   const fieldErrors = [{ field, constraint: 'tokens(1..)', message }];
-  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+  return new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
 }
 
 /** `max_tokens` as far as the context allows it, or a 400 where `min_tokens` do not fit any more. */
@@ -75,6 +90,10 @@ export function contextExceeded(field: string, leastTokens: number, info: Contex
 
 function tooLong(field: string, numTokens: string, { maxModelLen }: ContextLimit): ApiError {
   const message = `${maximum(maxModelLen)}, of which an answer needs at least one, but ${field} takes ${numTokens}; send less`;
+  return contextError(field, maxModelLen, message);
+}
+
+function contextError(field: string, maxModelLen: number, message: string): ApiError {
   return new ApiError({
     status: 400,
     code: 'context_length_exceeded',

@@ -167,6 +167,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     maxBodyBytes: config['max-body-bytes'],
     maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
     maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
+    pooling: config.pooling,
     guard,
     playground,
   });

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { refuse } from '../errors/exit-code.ts';
+import { poolings } from '../runner/runner.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
 import { LOG_LEVELS } from '../telemetry/log.ts';
 import { CACHE_SHARINGS } from './cache-sharing.ts';
@@ -74,6 +75,10 @@ const settings = {
     fallback: [],
     help: "names that clients of /v1 have for the model, all the same to it; its file's unless set",
   },
+  pooling: {
+    schema: z.enum(poolings, `must be one of ${poolings.join(', ')}`).optional(),
+    help: `of which tokens vectors of texts are made: ${poolings.join(', ')}; default: as the model's file says, else last`,
+  },
   'callback-url': {
     schema: httpUrl().optional(),
     help: 'told once by POST when the model is ready; exits if it refuses, or the model cannot be loaded; localhost:9999: not told',
@@ -140,7 +145,7 @@ const settings = {
   'max-answer-bytes-in-flight': {
     schema: whole(4096, 2 ** 36),
     fallback: 2 ** 26,
-    help: 'bytes held for long answers of /tokenize and /detokenize until clients have taken them; one more request gets 503',
+    help: 'bytes held for vectors of texts and for long answers of /tokenize and /detokenize until clients have taken them; one more request gets 503',
   },
   'max-connections': {
     schema: whole(1, 2 ** 20),

@@ -68,7 +68,7 @@ class MeteredGeneration implements TokenSink, GenerationHandle {
   onTokens(batch: TokenBatch): void {
     if (batch.first !== undefined) this.#meter?.first(batch.first);
     this.#meter?.tokens(batch.tokenIds.length, batch.isResumed);
-    if (batch.finish !== undefined) this.#meter?.end(batch.finish === 'stop_id' ? 'eos' : 'max_tokens');
+    if (batch.finish !== undefined) this.#meter?.end(outcomeOfLast(batch));
     this.#sink.onTokens(batch);
   }
 
@@ -89,6 +89,11 @@ class MeteredGeneration implements TokenSink, GenerationHandle {
   resume(): void {
     this.#handle?.resume();
   }
+}
+
+function outcomeOfLast({ finish, embedding }: TokenBatch): string {
+  if (embedding !== undefined) return 'embedded';
+  return finish === 'stop_id' ? 'eos' : 'max_tokens';
 }
 
 function outcomeOf({ code }: GenerationError): string {

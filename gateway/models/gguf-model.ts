@@ -25,6 +25,7 @@ export function describeGguf(path: string): ModelDescription {
     ...tokenizerOfGguf(metadata),
     tokenizerPre: metadata.optionalString('tokenizer.ggml.pre'),
     quantKind: quantKindOf(metadata),
+    poolingType: metadata.optionalCount(`${architecture}.pooling_type`),
     template: metadata.optionalString('tokenizer.chat_template'),
     created: Math.floor(Number(stats.mtimeMs) / 1000),
     file: identityOf(stats),

@@ -11,6 +11,7 @@ export interface ModelDescription {
   /** See Model. */
   readonly tokenizerPre: string | undefined;
   readonly quantKind: string | undefined;
+  readonly poolingType: number | undefined;
   /** Text of the chat template. */
   readonly template: string | undefined;
   /** Seconds since 1970 of the modification time of the file with the weights. */

@@ -19,6 +19,8 @@ export interface Model {
   readonly tokenizerPre: string | undefined;
   /** How most tensors are stored, as general.file_type says: "Q4_0"; absent when the file does not say. */
   readonly quantKind: string | undefined;
+  /** How vectors are made of its texts, as GGUF files number it; absent when the file does not say. */
+  readonly poolingType: number | undefined;
   /** Absent when the file has none: chat is then refused by name. */
   readonly chatTemplate: ChatTemplate | undefined;
   /** Tokens that end an answer: EOS, and the end of a turn where it is another. */

@@ -70,6 +70,10 @@ export interface BegunAnswer {
   readonly numericsId: string;
 }
 
+/** Of which tokens of a text its vector is made: the last one's hidden state, the mean of all, or the first one's. */
+export const poolings = ['last', 'mean', 'cls'] as const;
+export type Pooling = (typeof poolings)[number];
+
 /** Whatever API a request came by, it is turned into one of these. */
 export interface GenerateRequest {
   readonly promptIds: readonly number[];
@@ -91,6 +95,8 @@ export interface GenerateRequest {
   readonly grammar?: Grammar;
   /** How the model's tokens are spelled: each runner is told before its first grammar. */
   readonly vocabulary?: VocabularyFrames;
+  /** With one, the answer is one vector of the prompt, and no token: of the rest, what is about tokens counts for nothing. */
+  readonly pooling?: Pooling;
   /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */
   readonly deadlineMs?: number;
   /** An earlier process had the request: the answer goes on behind these tokens. Absent: it begins. */
@@ -122,6 +128,8 @@ export interface TokenBatch {
   readonly tokenIds: readonly number[];
   /** As many as tokenIds if the request asked, else absent. */
   readonly logprobs?: readonly TokenLogprobs[];
+  /** Of a request with a pooling, on its only batch, which has no tokens: not scaled to a length. */
+  readonly embedding?: Float32Array;
   /** Set on the first batch: of the runner that began the answer, whichever went on with it. */
   readonly first?: FirstOutput;
   /** Those of the prompt from its second token on, on the first batch if the request asked and there are any. */
@@ -131,7 +139,7 @@ export interface TokenBatch {
   /** The first tokens since another runner went on with an answer of which some had come. */
   readonly isResumed?: true;
   /**
-   * Set on the last batch. 'stop_id': its last token is one of stopIds. 'max_tokens': also when the context is full.
+   * Set on the last batch. 'stop_id': its last token is one of stopIds, or it has the embedding. 'max_tokens': also when the context is full.
    * 'time_limit': from endingAtTimeLimit alone, where a runner says TIMEOUT.
    */
   readonly finish?: 'stop_id' | 'max_tokens' | 'time_limit';
@@ -200,6 +208,8 @@ export interface RunnerInfo {
   readonly kvCacheBytes: number;
   /** What it stores: f16, f32 or q8_0. */
   readonly kvCacheType: string;
+  /** Values of an embedding; 0: it makes none. */
+  readonly embeddingSize: number;
 }
 
 /** Another model takes over: first what is open with the old one is finished, then the new one is loaded. */

@@ -3,10 +3,12 @@ import type { z } from 'zod';
 import type { ApiError } from '../errors/api-error.ts';
 import type { DurableJobs } from '../journal/durable-jobs.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
+import type { Pooling } from '../runner/runner.ts';
 import type { Clock } from '../system/clock.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { ByteBudget } from './guard/byte-budget.ts';
 import type { Operation } from './operation.ts';
 
 declare module 'hono' {
@@ -26,7 +28,9 @@ export interface RouteDeps {
   /** Of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
   /** Of all answers that are many times as long as their requests: what they are made from, until they are taken. */
-  readonly maxAnswerBytesInFlight: number;
+  readonly answerBudget: ByteBudget;
+  /** How vectors are made of texts, whatever the model's file says; undefined: as it says. */
+  readonly pooling?: Pooling | undefined;
   /**
    * Reads the settings again and puts a new runner in place of the old one, of another model if they name one. Resolves when
    * it is ready, or with the reason why what was there before serves on. Throws UsageError or ModelFileError for settings

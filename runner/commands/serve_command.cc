@@ -19,7 +19,7 @@
 namespace runnel {
 namespace {
 
-constexpr uint32_t kProtocolVersion = 2;
+constexpr uint32_t kProtocolVersion = 3;
 constexpr const char* kGpuObstacle = "a GPU's driver opens files and starts threads when it likes";
 constexpr std::chrono::milliseconds kLoadProgressInterval{100};
 
@@ -51,6 +51,7 @@ wire::FromRunner ready_from(const LoadedModel& loaded, KvType kv_cache_type) {
   ready.set_weights_bytes(loaded.backend->weights_bytes());
   ready.set_kv_cache_bytes(loaded.kv_cache_bytes);
   ready.set_kv_cache_type(std::string(kv_type_name(kv_cache_type)));
+  ready.set_embedding_size(loaded.model->config().hidden_size);
   return message;
 }
 
@@ -74,6 +75,7 @@ Result<bool> take_early_commands(Inbox& inbox) {
   bool is_draining = early.end.has_value();
   for (const wire::ToRunner& command : early.commands) {
     if (command.has_generate()) return Error{ExitCode::kProtocol, "A Generate came before Ready."};
+    if (command.has_embed()) return Error{ExitCode::kProtocol, "An Embed came before Ready."};
     if (command.has_vocabulary()) return Error{ExitCode::kProtocol, "A Vocabulary came before Ready."};
     is_draining |= command.has_drain();
   }

@@ -57,6 +57,18 @@ void read_generate(Fields& fields, wire::Generate& generate) {
   fields.object("grammar", [&](Fields& grammar) { read_grammar(grammar, *generate.mutable_grammar()); });
 }
 
+void read_embed(Fields& fields, wire::Embed& embed) {
+  fields.whole32("request_id", [&](uint32_t value) { embed.set_request_id(value); });
+  fields.whole32s("token_ids", [&](uint32_t value) { embed.add_token_ids(value); });
+  fields.enumeration("pooling", [&](const std::string& name) {
+    wire::Pooling pooling;
+    if (!wire::Pooling_Parse(name, &pooling)) return false;
+    embed.set_pooling(pooling);
+    return true;
+  });
+  fields.bytes("cache_salt", [&](const std::string& value) { embed.set_cache_salt(value); });
+}
+
 void read_vocabulary(Fields& fields, wire::Vocabulary& vocabulary) {
   fields.whole32("num_tokens", [&](uint32_t value) { vocabulary.set_num_tokens(value); });
   fields.whole32("num_bytes", [&](uint32_t value) { vocabulary.set_num_bytes(value); });
@@ -71,6 +83,7 @@ void read_request_id(Fields& fields, auto& message) {
 
 void read_command(Fields& fields, wire::ToRunner& command) {
   fields.object("generate", [&](Fields& members) { read_generate(members, *command.mutable_generate()); });
+  fields.object("embed", [&](Fields& members) { read_embed(members, *command.mutable_embed()); });
   fields.object("cancel", [&](Fields& members) { read_request_id(members, *command.mutable_cancel()); });
   fields.object("pause", [&](Fields& members) { read_request_id(members, *command.mutable_pause()); });
   fields.object("resume", [&](Fields& members) { read_request_id(members, *command.mutable_resume()); });

@@ -44,7 +44,8 @@ ordered_json json_of(const wire::Ready& ready) {
           {"num_blocks", ready.num_blocks()},
           {"weights_bytes", whole64(ready.weights_bytes())},
           {"kv_cache_bytes", whole64(ready.kv_cache_bytes())},
-          {"kv_cache_type", ready.kv_cache_type()}};
+          {"kv_cache_type", ready.kv_cache_type()},
+          {"embedding_size", ready.embedding_size()}};
 }
 
 ordered_json json_of(const wire::TokenLogprobs& logprobs) {
@@ -120,6 +121,14 @@ ordered_json json_of(const wire::RequestError& error) {
           {"message", error.message()}};
 }
 
+ordered_json json_of(const wire::Embedding& embedding) {
+  return {{"request_id", embedding.request_id()},
+          {"values", array_of(embedding.values())},
+          {"num_cached_tokens", embedding.num_cached_tokens()},
+          {"queued_us", whole64(embedding.queued_us())},
+          {"prefill_us", whole64(embedding.prefill_us())}};
+}
+
 ordered_json json_of(const wire::Failure& failure) {
   ordered_json json{{"exit_code", failure.exit_code()}, {"message", failure.message()}};
   if (!failure.device().empty()) json["device"] = failure.device();
@@ -148,6 +157,8 @@ ordered_json member_of(const wire::FromRunner& event) {
       return {{"prompt_logprobs", json_of(event.prompt_logprobs())}};
     case wire::FromRunner::kStats:
       return {{"stats", json_of(event.stats())}};
+    case wire::FromRunner::kEmbedding:
+      return {{"embedding", json_of(event.embedding())}};
     case wire::FromRunner::MESSAGE_NOT_SET:
       break;
   }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "runner/backend.h"
 #include "runner/models/model.h"
@@ -20,6 +21,9 @@ class Decoder final : public Model {
   const ModelConfig& config() const override { return config_; }
   void forward(Batch& batch, const BetweenLayers& between_layers) override;
   LogitRows& logits(std::span<const HeadRow> rows) override { return backend_.head(spec_.head, rows); }
+  std::vector<float> states(std::span<const uint32_t> rows) override {
+    return backend_.read_states(spec_.head.norm, rows);
+  }
 
  private:
   Decoder(const ModelConfig& config, DecoderSpec spec, Backend& backend)

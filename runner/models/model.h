@@ -6,6 +6,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runner/batch.h"
 #include "runner/sampling/logit_rows.h"
@@ -60,6 +61,10 @@ class Model {
   // has 1 to max_head_rows entries (see StepLimits); what they point to lives until what was drawn has been
   // read.
   virtual LogitRows& logits(std::span<const HeadRow> rows) = 0;
+
+  // What logits are computed of: the hidden states of rows of the last forward, behind the last norm,
+  // (rows, hidden_size). rows has 1 to max_head_rows entries. Waits for the device.
+  virtual std::vector<float> states(std::span<const uint32_t> rows) = 0;
 };
 
 }  // namespace runnel

@@ -10,6 +10,7 @@ size_t held_bytes(const wire::ToRunner& command) {
   const size_t num_bytes = sizeof(wire::ToRunner) + command.ByteSizeLong();
   if (command.has_vocabulary())
     return num_bytes + command.vocabulary().lengths().SpaceUsedExcludingSelfLong();
+  if (command.has_embed()) return num_bytes + command.embed().token_ids().SpaceUsedExcludingSelfLong();
   if (!command.has_generate()) return num_bytes;
   const wire::Generate& generate = command.generate();
   const wire::Sampling& sampling = generate.sampling();
@@ -51,11 +52,12 @@ Inbox::Contents Inbox::take() {
 std::vector<wire::ToRunner> Inbox::take_cancels() {
   const std::lock_guard lock(mutex_);
   std::vector<wire::ToRunner> cancels;
-  std::unordered_set<uint32_t> generated_ids;
+  std::unordered_set<uint32_t> new_ids;
   // Their few bytes are counted until the next take.
   std::erase_if(commands_, [&](wire::ToRunner& command) {
-    if (command.has_generate()) generated_ids.insert(command.generate().request_id());
-    if (!command.has_cancel() || generated_ids.contains(command.cancel().request_id())) return false;
+    if (command.has_generate()) new_ids.insert(command.generate().request_id());
+    if (command.has_embed()) new_ids.insert(command.embed().request_id());
+    if (!command.has_cancel() || new_ids.contains(command.cancel().request_id())) return false;
     cancels.push_back(std::move(command));
     return true;
   });

@@ -37,8 +37,8 @@ class Inbox {
 
   // What is there now, perhaps nothing.
   Contents take();
-  // The cancels that may be obeyed before what came before them: those whose Generate is not among that. What
-  // else there is stays, in order.
+  // The cancels that may be obeyed before what came before them: those whose Generate or Embed is not among
+  // that. What else there is stays, in order.
   std::vector<wire::ToRunner> take_cancels();
   // What is there now, but waits until there is something to take, the inbox is closed, or nudge() or so much
   // time has come.

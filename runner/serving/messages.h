@@ -22,7 +22,7 @@ Result<Message> parse_message(std::string_view bytes) {
   }
   if (message.message_case() == Message::MESSAGE_NOT_SET) {
     return Error{ExitCode::kProtocol, "A frame of " + std::to_string(bytes.size()) +
-                                          " bytes holds no message that protocol version 2 knows."};
+                                          " bytes holds no message that protocol version 3 knows."};
   }
   return message;
 }

@@ -18,7 +18,7 @@
 namespace runnel {
 
 // Another one when what the entries say, or the steps that a scheduler plans, are no longer the same.
-constexpr uint32_t kRecordingVersion = 3;
+constexpr uint32_t kRecordingVersion = 4;
 
 class Recorder {
  public:

@@ -10,6 +10,10 @@ namespace runnel {
 namespace {
 
 wire::FromRunner without_times(wire::FromRunner event) {
+  if (event.has_embedding()) {
+    event.mutable_embedding()->clear_queued_us();
+    event.mutable_embedding()->clear_prefill_us();
+  }
   if (!event.has_step()) return event;
   for (wire::FirstOutput& first : *event.mutable_step()->mutable_first_outputs()) {
     first.clear_queued_us();
@@ -40,7 +44,8 @@ class Replay {
   }
 
   Result<void> report(std::ostream& out) {
-    // Its Step is still to be compared: the recording ends among the scores of prompts before it.
+    // Its Step is still to be compared: the recording ends among the scores of prompts, or vectors, before
+    // it.
     const bool is_cut = std::ranges::any_of(computed_, &wire::FromRunner::has_step);
     const uint64_t num_told = num_steps() - (is_cut ? 1 : 0);
     out << num_told << " steps, " << num_tokens_ << " tokens, all equal." << std::endl;
@@ -58,10 +63,11 @@ class Replay {
   uint64_t num_steps() const { return vitals_.step; }
   bool is_at_work() const { return session_.has_work() || session_.is_stepping(); }
 
-  // The step that a frame is about; 0 for what may come at any time. Scores of a prompt come before the Step
-  // of the step that computed them.
+  // The step that a frame is about; 0 for what may come at any time. Scores of a prompt, and vectors, come
+  // before the Step of the step that computed them.
   static uint64_t step_of(const wire::RecordEntry& entry) {
-    return entry.event().has_prompt_logprobs() ? entry.step() + 1 : entry.event().step().step();
+    const bool is_before = entry.event().has_prompt_logprobs() || entry.event().has_embedding();
+    return is_before ? entry.step() + 1 : entry.event().step().step();
   }
 
   Result<void> follow(const wire::RecordEntry& entry) {
@@ -107,7 +113,9 @@ class Replay {
     if (recorded.has_ready())
       return same("model identity", recorded.ready().model_identity(), subject_.model_identity);
     has_failed_ |= recorded.has_failure();
-    if (!recorded.has_step() && !recorded.has_request_error() && !recorded.has_prompt_logprobs()) return {};
+    const bool is_answer = recorded.has_step() || recorded.has_request_error() ||
+                           recorded.has_prompt_logprobs() || recorded.has_embedding();
+    if (!is_answer) return {};
 
     if (computed_.empty() && is_at_work())
       if (const auto stepped = session_.step(); !stepped.ok()) return stepped;

@@ -37,6 +37,19 @@ GrammarKind kind_from(wire::GrammarKind kind) {
   }
 }
 
+Pooling pooling_from(wire::Pooling pooling) {
+  switch (pooling) {
+    case wire::POOLING_LAST:
+      return Pooling::kLast;
+    case wire::POOLING_MEAN:
+      return Pooling::kMean;
+    case wire::POOLING_CLS:
+      return Pooling::kCls;
+    default:
+      return Pooling::kUnknown;
+  }
+}
+
 }  // namespace
 
 Request request_from(const wire::Generate& generate) {
@@ -57,6 +70,13 @@ Request request_from(const wire::Generate& generate) {
         .kind = kind_from(grammar.kind()), .strict = grammar.strict(), .text = grammar.source()};
   }
   return request;
+}
+
+EmbedRequest request_from(const wire::Embed& embed) {
+  return {.request_id = embed.request_id(),
+          .token_ids = {embed.token_ids().begin(), embed.token_ids().end()},
+          .pooling = pooling_from(embed.pooling()),
+          .cache_salt = embed.cache_salt()};
 }
 
 }  // namespace runnel

@@ -59,6 +59,17 @@ void fill_first_output(const NewToken& token, wire::FirstOutput& output) {
   output.set_prefill_us(static_cast<uint64_t>(token.first->prefill.count()));
 }
 
+wire::FromRunner message_of(const Embedded& embedded) {
+  wire::FromRunner message;
+  wire::Embedding& embedding = *message.mutable_embedding();
+  embedding.set_request_id(embedded.request_id);
+  embedding.mutable_values()->Assign(embedded.values.begin(), embedded.values.end());
+  embedding.set_num_cached_tokens(embedded.first.num_reused_tokens);
+  embedding.set_queued_us(static_cast<uint64_t>(embedded.first.queued.count()));
+  embedding.set_prefill_us(static_cast<uint64_t>(embedded.first.prefill.count()));
+  return message;
+}
+
 wire::Phase phase_of(const Plan& plan) {
   if (plan.is_prefill) return wire::PHASE_PREFILL;
   return plan.num_decoding == plan.sequences.size() ? wire::PHASE_DECODE : wire::PHASE_MIXED;
@@ -80,6 +91,8 @@ Result<void> Session::obey(const wire::ToRunner& command) {
   switch (command.message_case()) {
     case wire::ToRunner::kGenerate:
       return generate(command.generate());
+    case wire::ToRunner::kEmbed:
+      return embed(command.embed());
     case wire::ToRunner::kCancel:
       return cancel(command.cancel().request_id());
     case wire::ToRunner::kPause:
@@ -106,16 +119,33 @@ void Session::end_commands() {
   is_draining_ = true;
 }
 
-Result<void> Session::generate(const wire::Generate& generate) {
-  const uint32_t request_id = generate.request_id();
-  // These two could not be answered: the answer would name a request that is none, or another one.
-  if (request_id == 0) return Error{ExitCode::kProtocol, "A Generate has no request_id."};
+// Answered is only what can be: the answer would name a request that is none, or another one.
+Result<bool> Session::is_new(const std::string& command, uint32_t request_id) {
+  if (request_id == 0) return Error{ExitCode::kProtocol, command + " has no request_id."};
   if (engine_.contains(request_id) || waiting_.contains(request_id)) {
     return Error{ExitCode::kProtocol,
-                 "A Generate has request_id " + std::to_string(request_id) + ", which is in use."};
+                 command + " has request_id " + std::to_string(request_id) + ", which is in use."};
   }
-  if (is_draining_)
-    return send_error(request_id, wire::ERROR_CODE_DRAINING, "The runner takes no new requests.");
+  if (!is_draining_) return true;
+  const auto sent = send_error(request_id, wire::ERROR_CODE_DRAINING, "The runner takes no new requests.");
+  if (!sent.ok()) return sent.error();
+  return false;
+}
+
+Result<void> Session::embed(const wire::Embed& embed) {
+  const Result<bool> is_taken = is_new("An Embed", embed.request_id());
+  if (!is_taken.ok()) return is_taken.error();
+  if (!*is_taken) return {};
+  Result<Sequence> sequence = sequence_from(request_from(embed), engine_.limits());
+  if (sequence.ok()) return add(*std::move(sequence));
+  return send_error(embed.request_id(), wire::ERROR_CODE_INVALID_REQUEST, sequence.error().message);
+}
+
+Result<void> Session::generate(const wire::Generate& generate) {
+  const uint32_t request_id = generate.request_id();
+  const Result<bool> is_taken = is_new("A Generate", request_id);
+  if (!is_taken.ok()) return is_taken.error();
+  if (!*is_taken) return {};
   Request request = request_from(generate);
   Result<Sequence> sequence = sequence_from(request, engine_.limits());
   if (!sequence.ok())
@@ -249,6 +279,8 @@ Result<void> Session::step(const DuringStep& during_step) {
 
   // Before the Step, which may have the first output of the same request.
   if (const auto sent = send_scores(output.scored); !sent.ok()) return sent;
+  for (const Embedded& embedded : output.embedded)
+    if (const auto sent = send_(message_of(embedded)); !sent.ok()) return sent;
   wire::FromRunner message;
   wire::Step& step = *message.mutable_step();
   step.set_step(vitals_.step);

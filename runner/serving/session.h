@@ -71,7 +71,11 @@ class Session {
     bool is_paused = false;
   };
 
+  // Whether a request is one to look at: false if it was refused because no more are taken. Fails with
+  // kProtocol, naming the command ("A Generate"), if its id is none, or in use.
+  Result<bool> is_new(const std::string& command, uint32_t request_id);
   Result<void> generate(const wire::Generate& generate);
+  Result<void> embed(const wire::Embed& embed);
   Result<void> add(Sequence sequence);
   Result<void> vocabulary(const wire::Vocabulary& vocabulary);
   // As it says; if the request is taken, its sequence has its mask.

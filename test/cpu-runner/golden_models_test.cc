@@ -81,6 +81,51 @@ TEST_CASE("each architecture is near the logits of transformers with weights qua
   }
 }
 
+TEST_CASE("each architecture has the vectors of transformers, of F32, and near them with Q8_0") {
+  constexpr double kMaxOfVectors = 1e-4;
+  constexpr double kMinCosine = 0.9999;
+  // Of weights that are another model's, by 8 bits.
+  constexpr double kMinCosineOfBytes = 0.99;
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const Golden golden(model);
+    CpuHarness exact(f32_path(model), with_cache(model, KvType::kF32));
+    CpuHarness usual(f32_path(model), with_cache(model, KvType::kF16));
+    CpuHarness bytes(q8_0_path(model), with_cache(model, KvType::kF16));
+    for (const auto& [name, pooling] : kPoolings) {
+      CAPTURE(name);
+      const std::vector<float> wanted = golden.vector(name);
+      const VectorDifference difference = difference_of(exact.embed(golden.ids(), pooling, kChunk), wanted);
+      CHECK(difference.max < kMaxOfVectors);
+      CHECK(difference.cosine >= kMinCosine);
+      CHECK(difference_of(usual.embed(golden.ids(), pooling, kChunk), wanted).cosine >= kMinCosine);
+      CHECK(difference_of(bytes.embed(golden.ids(), pooling, kChunk), wanted).cosine >= kMinCosineOfBytes);
+    }
+  }
+}
+
+TEST_CASE("each architecture has vectors of the same bits however they are computed") {
+  for (const GoldenModel& model : kGoldenModels) {
+    CAPTURE(model.golden);
+    const std::vector<uint32_t> ids = Golden(model).ids();
+    CpuHarness plain(q8_0_path(model), {.max_positions = model.max_positions});
+    for (const auto& [name, pooling] : kPoolings) {
+      CAPTURE(name);
+      const std::vector<float> wanted = plain.embed(ids, pooling, kChunk);
+      REQUIRE(same_bits({plain.embed(ids, pooling, 1)}, {wanted}));
+      for (const Kernels* kernels : usable_kernels()) {
+        CAPTURE(kernels->name);
+        CpuHarness other(q8_0_path(model), {.num_threads = 3,
+                                            .block_size = 8,
+                                            .isa = kernels->name,
+                                            .shuffle_seed = 7,
+                                            .max_positions = model.max_positions});
+        REQUIRE(same_bits({other.embed(ids, pooling, 17)}, {wanted}));
+      }
+    }
+  }
+}
+
 TEST_CASE("each architecture has the same bits however it is computed") {
   constexpr uint32_t kSeed = 51;
   std::mt19937 rng(kSeed);

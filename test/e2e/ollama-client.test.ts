@@ -76,7 +76,11 @@ test('raises errors with their sentence', async () => {
     [() => client.chat({ ...chat, model: 'llama3.2' }), 404, 'The model "llama3.2" is not here'],
     [() => client.chat({ ...chat, format: 'json' }), 400, 'format is not supported'],
     [() => client.chat({ ...chat, options: { temperature: 9 } }), 400, 'temperature must be at most 2.0'],
-    [() => client.embed({ model: 'smollm2', input: 'x' }), 501, 'Embeddings are not supported.'],
+    [
+      () => client.embed({ model: 'smollm2', input: 'x', dimensions: 577 }),
+      400,
+      'dimensions must be at most 576',
+    ],
     [() => client.pull({ model: 'llama3.2' }), 404, 'runnel pull NAME'],
   ] as const) {
     const [code, message] = await failed(ask());

@@ -75,6 +75,9 @@ Case random_case(Random& random, const Sizes& sizes, uint32_t vocab_size) {
     made.arrivals.push_back(
         {random_request(random, sizes, vocab_size, kRequestUnderTest + 1 + i, made.request),
          random.below(8)});
+    if (random.one_in(4))
+      made.arrivals.back().pooling =
+          random.pick({Pooling::kLast, Pooling::kMean, Pooling::kMean, Pooling::kCls});
   }
   uint32_t longest = 0;
   for (const Arrival& arrival : made.arrivals)

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
+#include "runner/pooling.h"
 #include "runner/serving/messages.h"
 #include "test/exactness/random.h"
 
@@ -22,6 +24,8 @@ struct Sizes {
 struct Arrival {
   wire::Generate request;
   uint32_t step;  // before which it comes
+  // It asks for the vector of its prompt, and for no token. Never of the request under test.
+  std::optional<Pooling> pooling = {};
 };
 
 struct Case {

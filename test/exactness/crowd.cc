@@ -28,7 +28,8 @@ Crowd::Crowd(const Subject& subject, const Sizes& sizes, const Case& of_case, Ra
       random_(random),
       num_kills_left_(random.pick({0u, 0u, 1u, 2u, 2u})) {
   for (const Arrival& arrival : of_case.arrivals)
-    members_.push_back({.request = arrival.request, .arrival_step = arrival.step, .answer = {}});
+    members_.push_back(
+        {.request = arrival.request, .arrival_step = arrival.step, .pooling = arrival.pooling, .answer = {}});
   if (random.one_in(2)) {
     under_test().request.set_top_logprobs(random.below(6));
     events_.add(Event::kLogprobs);
@@ -72,11 +73,12 @@ void Crowd::kill_runner() {
 }
 
 void Crowd::submit(Member& member) {
+  member.is_inside = true;
+  if (member.pooling) return runner_->watched.add(member.request, *member.pooling);
   wire::Generate request = member.request;
   for (const uint32_t id : member.answer.token_ids) request.add_token_ids(id);
   request.set_num_emitted(member.answer.size());
   runner_->watched.add(request);
-  member.is_inside = true;
 }
 
 // Pauses, resumes and cancels.
@@ -117,6 +119,7 @@ void Crowd::step() {
   if (num_drawn < num_drafts) events_.add(Event::kRejected);
   const bool is_replayed = contender.num_graph_replays() > num_replays;
   for (const NewToken& token : output.tokens) take(token, is_replayed);
+  for (const Embedded& embedded : output.embedded) take(embedded);
 }
 
 void Crowd::notice(const Plan& plan) {
@@ -147,6 +150,15 @@ void Crowd::take(const NewToken& token, bool is_replayed) {
   if (runner_->setting.flags.enforce_eager) events_.add(Event::kEager);
   if (is_replayed) events_.add(Event::kReplayed);
   CHECK(token.logprobs.has_value() == member.request.has_top_logprobs());
+}
+
+void Crowd::take(const Embedded& embedded) {
+  Member& member = members_.at(embedded.request_id - kRequestUnderTest);
+  CHECK(member.pooling && member.is_inside);
+  member.is_inside = false;
+  member.has_ended = true;
+  vectors_.push_back({member.request, *member.pooling, embedded.values});
+  events_.add(Event::kVectors);
 }
 
 // Nothing of the requests may stay behind.

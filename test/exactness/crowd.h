@@ -24,10 +24,19 @@ class Crowd {
   Answer run();
   const Events& events() const { return events_; }
 
+  // What others got meanwhile that asked for one.
+  struct Vector {
+    wire::Generate request;
+    Pooling pooling;
+    std::vector<float> values;
+  };
+  const std::vector<Vector>& vectors() const { return vectors_; }
+
  private:
   struct Member {
     wire::Generate request;
     uint32_t arrival_step;
+    std::optional<Pooling> pooling = {};
     bool is_inside = false;  // the runner has it
     bool has_ended = false;
     bool is_paused = false;
@@ -52,6 +61,7 @@ class Crowd {
   void step();
   void notice(const Plan& plan);
   void take(const NewToken& token, bool is_replayed);
+  void take(const Embedded& embedded);
   void clear_out();
 
   const Subject& subject_;
@@ -64,6 +74,7 @@ class Crowd {
   uint32_t num_kills_survived_ = 0;
   bool was_scheduled_ = false;  // the request under test, by the present runner
   Events events_;
+  std::vector<Vector> vectors_;
 };
 
 }  // namespace runnel::exactness

@@ -24,15 +24,16 @@ enum class Event : size_t {
   kLogprobs,  // log-probabilities were asked for
   kDrafts,    // a step brought several tokens of it
   kRejected,  // a step computed rows of it that were not wanted
+  kVectors,   // another request got its vector while it was open
   kCount,
 };
 
 constexpr size_t kNumEvents = static_cast<size_t>(Event::kCount);
 constexpr std::array<const char*, kNumEvents> kEventNames = {
-    "in company",     "prompt split",       "mixed step",       "prefix hit",
-    "preempted",      "paused and resumed", "cancels near it",  "killed",
-    "killed twice",   "several threads",    "portable kernels", "without graphs",
-    "graph replayed", "logprobs asked",     "drafts drawn",     "drafts rejected"};
+    "in company",         "prompt split",    "mixed step",     "prefix hit",     "preempted",
+    "paused and resumed", "cancels near it", "killed",         "killed twice",   "several threads",
+    "portable kernels",   "without graphs",  "graph replayed", "logprobs asked", "drafts drawn",
+    "drafts rejected",    "vectors near it"};
 
 class Events {
  public:

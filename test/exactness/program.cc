@@ -79,7 +79,17 @@ class Exactness {
     const Answer together = crowd.run();
     num_tokens_ += alone.size();
     for (size_t i = 0; i < kNumEvents; ++i) num_cases_with_[i] += crowd.events().has(i);
-    const std::string what = difference(alone, together);
+    std::string what = difference(alone, together);
+    for (const Crowd::Vector& vector : crowd.vectors()) {
+      ++num_vectors_;
+      const std::vector<float> wanted =
+          subject.vector_alone(vector.request, vector.pooling, of_case.max_model_len);
+      const size_t num_bytes = wanted.size() * sizeof(float);
+      const bool is_same = wanted.size() == vector.values.size() &&
+                           std::memcmp(wanted.data(), vector.values.data(), num_bytes) == 0;
+      if (!is_same)
+        what = "the vector of request " + std::to_string(vector.request.request_id()) + ", near it";
+    }
     if (!what.empty() && ++num_failed_ <= kMaxFailuresShown)
       std::printf("FAILED, not the same: %s. %s", what.c_str(), how_to_repeat);
   }
@@ -87,8 +97,9 @@ class Exactness {
   // What the cases met. False if one of them differed or too few met something.
   bool report(uint32_t num_cases) const {
     bool is_good = num_failed_ == 0;
-    std::printf("%u cases, %llu tokens, %u different\n", num_cases,
-                static_cast<unsigned long long>(num_tokens_), num_failed_);
+    std::printf("%u cases, %llu tokens, %llu vectors, %u different\n", num_cases,
+                static_cast<unsigned long long>(num_tokens_), static_cast<unsigned long long>(num_vectors_),
+                num_failed_);
     for (size_t i = 0; i < kNumEvents; ++i) {
       if (!is_possible(static_cast<Event>(i))) continue;
       const bool is_enough = num_cases_with_[i] >= min_cases_with_event(num_cases);
@@ -120,6 +131,7 @@ class Exactness {
   std::array<uint32_t, kNumEvents> num_cases_with_{};
   uint32_t num_failed_ = 0;
   uint64_t num_tokens_ = 0;
+  uint64_t num_vectors_ = 0;
 };
 
 int run(const Contender& contender, const Flags& flags) {

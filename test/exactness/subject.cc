@@ -37,6 +37,17 @@ void WatchedEngine::add(const wire::Generate& request) {
   if (const auto refusal = engine_.add(*std::move(sequence))) give_up(refusal->message);
 }
 
+void WatchedEngine::add(const wire::Generate& request, Pooling pooling) {
+  Result<Sequence> sequence =
+      sequence_from({.request_id = request.request_id(),
+                     .token_ids = {request.token_ids().begin(), request.token_ids().end()},
+                     .pooling = pooling,
+                     .cache_salt = request.cache_salt()},
+                    engine_.limits());
+  if (!sequence.ok()) give_up(sequence.error().message);
+  if (const auto refusal = engine_.add(*std::move(sequence))) give_up(refusal->message);
+}
+
 StepOutput WatchedEngine::compute(const Plan& plan) {
   model_.expect(plan);
   StepOutput output = engine_.compute(plan);
@@ -80,6 +91,19 @@ Answer Subject::answer_alone(const wire::Generate& request, uint32_t max_model_l
       engine.append(token, static_cast<uint32_t>(request.token_ids_size()), answer);
   }
   return answer;
+}
+
+std::vector<float> Subject::vector_alone(const wire::Generate& request, Pooling pooling,
+                                         uint32_t max_model_len) const {
+  EngineConfig config = plain_.engine->config();
+  config.max_model_len = max_model_len;
+  WatchedEngine engine(*plain_.model, config);
+  engine.add(request, pooling);
+  while (engine.engine().has_work()) {
+    const StepOutput output = engine.compute(engine.engine().schedule());
+    if (!output.embedded.empty()) return output.embedded.front().values;
+  }
+  give_up("a vector did not come");
 }
 
 }  // namespace runnel::exactness

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runner/commands/loaded_model.h"
 #include "runner/serving/request_from.h"
@@ -24,6 +25,8 @@ class WatchedEngine {
 
   // Ends the program if the request is refused: every case is one that can be computed.
   void add(const wire::Generate& request);
+  // The vector of its prompt.
+  void add(const wire::Generate& request, Pooling pooling);
   StepOutput compute(const Plan& plan);
   // Adds a token of the last step to its request's answer, with the bits it was drawn from.
   void append(const NewToken& token, uint32_t num_prompt_tokens, Answer& answer) const;
@@ -52,6 +55,8 @@ class Subject {
 
   // The request computed plainly: nothing else in the engine, one thread, the whole prompt in one step.
   Answer answer_alone(const wire::Generate& request, uint32_t max_model_len) const;
+  std::vector<float> vector_alone(const wire::Generate& request, Pooling pooling,
+                                  uint32_t max_model_len) const;
 
  private:
   const Contender& contender_;

@@ -22,6 +22,7 @@ class WatchedModel final : public Model {
   const ModelConfig& config() const override { return model_.config(); }
   void forward(Batch& batch, const BetweenLayers& between_layers) override;
   LogitRows& logits(std::span<const HeadRow> rows) override;
+  std::vector<float> states(std::span<const uint32_t> rows) override { return model_.states(rows); }
 
   // Of the logits after the token at this position of the request.
   uint64_t logits_hash(uint32_t request_id, uint32_t position) const {

@@ -24,7 +24,7 @@ constexpr SchedulerConfig kScheduler{
 std::vector<wire::FromRunner> frames_around_a_session() {
   std::vector<wire::FromRunner> events(6);
   wire::Hello& hello = *events[0].mutable_hello();
-  hello.set_protocol_version(2);
+  hello.set_protocol_version(3);
   hello.set_kind("cpu");
   hello.set_build("0.1.0");
   hello.set_numerics_id("cpu-1");

@@ -5,7 +5,8 @@ For each model of MODELS, in test/golden/models:
 
     NAME-f32.gguf, NAME-q8_0.gguf   the model as llama.cpp's converter names and lays out its tensors
     NAME/                           the same weights as transformers saves them
-    NAME.json                       ids, greedy ids and logits of transformers' own class, eager and in single precision
+    NAME.json                       ids, greedy ids, logits and pooled hidden states of transformers' own class, eager and in
+                                    single precision
 
 Weights are drawn so that they are the same numbers in F32, F16 and BF16: one reference serves files of the three. The
 Q8_0 file has a reference of its own, computed with the weights that it holds, and so have the F32 weights quantised to Q4_0,
@@ -13,6 +14,10 @@ as runners do it when they load them. Greedy ids are of models whose logits lie
 well apart, so that the order of sums decides nothing.
 
     python3 -m venv v && v/bin/pip install -r test/golden/requirements.txt && v/bin/python test/golden/make.py [NAME...]
+
+The pooled states alone, of models that are there, are made anew by
+
+    v/bin/python test/golden/make.py vectors
 
 With other weights of GPT-2, RUNNEL_CHECKPOINT_MODEL=FILE.gguf and RUNNEL_CHECKPOINT_REFERENCE=FILE.json point
 test/runner/commands/checkpoint_test.cc at them; the latter comes from
@@ -252,6 +257,14 @@ def rows_of(logits, positions):
     return [[round(float(value), 6) for value in logits[position]] for position in positions]
 
 
+def vectors_of(model, ids):
+    """Of all these ids: what the last norm gives, pooled, not scaled to a length."""
+    with torch.no_grad():
+        states = model.base_model(torch.tensor([ids]), use_cache=False).last_hidden_state[0]
+    pooled = {"last": states[-1], "mean": states.mean(dim=0), "cls": states[0]}
+    return {name: [round(float(value), 6) for value in vector] for name, vector in pooled.items()}
+
+
 def golden_of(model, quantised, prompt):
     """quantised: the model with the weights of each kind of file.
     None where two logits are too near each other."""
@@ -261,7 +274,7 @@ def golden_of(model, quantised, prompt):
     ids = [*prompt, *greedy_ids]
     positions = sorted({0, 1, 31, 32, 63, len(prompt) - 1, len(ids) - 1})
     return {"prompt": prompt, "greedy": greedy_ids, "positions": positions,
-            "logits": rows_of(logits_of(model, ids), positions),
+            "vectors": vectors_of(model, ids), "logits": rows_of(logits_of(model, ids), positions),
             **{f"logits_{kind}": rows_of(logits_of(one, ids), positions) for kind, one in quantised.items()}}
 
 
@@ -345,6 +358,16 @@ def make(name):
     print(f"{name}: seed {seed}, {sum(p.numel() for p in model.parameters())} parameters")
 
 
+def write_vectors():
+    for name, (_, _, _, _, prompts) in MODELS.items():
+        model = hf.AutoModelForCausalLM.from_pretrained(FOLDER / name, attn_implementation="eager").float().eval()
+        for label in prompts:
+            path = FOLDER / f"{'-'.join(filter(None, (name, label)))}.json"
+            golden = json.loads(path.read_text())
+            golden["vectors"] = vectors_of(model, [*golden["prompt"], *golden["greedy"]])
+            path.write_text(json.dumps(golden) + "\n")
+
+
 def write_checkpoints(source, out, ids):
     """Of a GPT-2 in a folder of transformers', for RUNNEL_CHECKPOINT_REFERENCE."""
     model = hf.GPT2LMHeadModel.from_pretrained(source, attn_implementation="eager").float().eval()
@@ -354,6 +377,8 @@ def write_checkpoints(source, out, ids):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["checkpoints"]:
         sys.exit(write_checkpoints(sys.argv[2], sys.argv[3], sys.argv[4:]))
+    if sys.argv[1:] == ["vectors"]:
+        sys.exit(write_vectors())
     FOLDER.mkdir(exist_ok=True)
     for model_name in sys.argv[1:] or MODELS:
         make(model_name)

@@ -88,14 +88,16 @@ RESUME = nested(4, number(1, 9))
 DRAIN = nested(5, b"")
 VOCABULARY = nested(6, number(1, 49152) + number(2, 300000) + number(3, 256) + numbers(4, [0, 3, 1])
                     + nested(5, b"\x00\xffa\n"))
+EMBED = nested(7, number(1, 12) + numbers(2, [1, 300, 49151]) + number(3, 2) + nested(4, bytes([0x00, 0xFF, 0x5A])))
 
-HELLO = nested(1, number(1, 2) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1") +
+HELLO = nested(1, number(1, 3) + text(2, "cpu") + text(3, "0.1.0") + text(4, "cpu-f32-1") +
                text(5, "landlock+mdwe+seccomp"))
 HELLO_999 = nested(1, number(1, 999) + text(2, "cpu") + text(3, "99.0.0") + text(4, "cpu-f32-1"))
 LOAD_PROGRESS = nested(2, number(1, 1 << 33) + number(2, MAX_U64))
 READY = nested(3, text(1, "5f3e-98765432-1700000000-42") + text(2, "llama") + text(3, "cpu, 2 threads ✓")
                + number(4, 49152) + number(5, 2048) + number(6, 64) + number(7, 256) + number(8, 32)
-               + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30) + text(12, "q8_0"))
+               + number(9, 1456) + number(10, 98304000) + number(11, 1 << 30) + text(12, "q8_0")
+               + number(13, 576))
 LOGPROBS = single(1, -0.5) + numbers(2, [11, 49151]) + singles(3, [-0.5, -1.25])
 OUTPUT = number(1, 7) + number(2, 3) + numbers(3, [11]) + number(4, 2) + nested(5, LOGPROBS)
 FIRST_OUTPUT = number(1, 8) + number(2, 96) + number(3, 1500) + number(4, 1 << 33)
@@ -111,17 +113,19 @@ STATS_FIELDS = ["num_waiting", "num_running", "num_paused", "num_finished", "num
                 "num_free_blocks", "num_reusable_blocks", "busy_us", "memory_bytes", "num_draft_tokens",
                 "num_accepted_draft_tokens"]
 STATS = nested(9, b"".join(number(i + 1, 100 + i) for i in range(len(STATS_FIELDS))))
+EMBEDDING = nested(10, number(1, 12) + singles(2, [0.5, -1.25, 0.0]) + number(3, 96) + number(4, 1500)
+                   + number(5, 1 << 33))
 FAILURE = nested(7, number(1, 65) + text(2, "model.gguf: the magic is 0x00000000."))
 FAILURE_OF_MEMORY = nested(7, number(1, 71) + text(2, "The GPU's memory is too small.") + text(3, "NVIDIA H200") +
                            number(4, 1 << 40) + number(5, 0))
 
 TO_RUNNER = [("generate", GENERATE), ("generate", GENERATE_ZEROS), ("generate", GENERATE_MASKED),
              ("generate", GENERATE_GRAMMAR), ("cancel", CANCEL), ("pause", PAUSE), ("resume", RESUME), ("drain", DRAIN),
-             ("vocabulary", VOCABULARY)]
+             ("vocabulary", VOCABULARY), ("embed", EMBED)]
 FROM_RUNNER = [("hello", HELLO), ("load_progress", LOAD_PROGRESS), ("ready", READY), ("step", STEP),
                ("step", STEP_EMPTY), ("heartbeat", HEARTBEAT), ("request_error", REQUEST_ERROR), ("failure", FAILURE),
                ("failure", FAILURE_OF_MEMORY),
-               ("prompt_logprobs", PROMPT_LOGPROBS), ("stats", STATS)]
+               ("prompt_logprobs", PROMPT_LOGPROBS), ("stats", STATS), ("embedding", EMBEDDING)]
 
 # What --json-frames has for the same bytes; every field of every message is here.
 JSON = {
@@ -150,14 +154,16 @@ JSON = {
     DRAIN: {"drain": {}},
     VOCABULARY: {"vocabulary": {"num_tokens": 49152, "num_bytes": 300000, "first_id": 256, "lengths": [0, 3, 1],
                                 "spellings": "00ff610a"}},
-    HELLO: {"hello": {"protocol_version": 2, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1",
+    EMBED: {"embed": {"request_id": 12, "token_ids": [1, 300, 49151], "pooling": "POOLING_MEAN",
+                      "cache_salt": "00ff5a"}},
+    HELLO: {"hello": {"protocol_version": 3, "kind": "cpu", "build": "0.1.0", "numerics_id": "cpu-f32-1",
                       "sandbox": "landlock+mdwe+seccomp"}},
     LOAD_PROGRESS: {"load_progress": {"loaded_bytes": 1 << 33, "total_bytes": str(MAX_U64)}},
     READY: {"ready": {
         "model_identity": "5f3e-98765432-1700000000-42", "architecture": "llama", "device": "cpu, 2 threads ✓",
         "vocab_size": 49152, "max_model_len": 2048, "max_num_seqs": 64, "max_num_batched_tokens": 256,
         "block_size": 32, "num_blocks": 1456, "weights_bytes": 98304000, "kv_cache_bytes": 1 << 30,
-        "kv_cache_type": "q8_0"}},
+        "kv_cache_type": "q8_0", "embedding_size": 576}},
     STEP: {"step": {"step": str(MAX_U64), "outputs": [
         {"request_id": 7, "first_index": 3, "token_ids": [11], "finish_reason": "FINISH_REASON_MAX_TOKENS",
          "logprobs": [{"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]}]},
@@ -171,6 +177,8 @@ JSON = {
     PROMPT_LOGPROBS: {"prompt_logprobs": {"request_id": 7, "first_index": 257, "logprobs": [
         {"logprob": -0.5, "top_ids": [11, 49151], "top_logprobs": [-0.5, -1.25]},
         {"logprob": -12.5, "top_ids": [], "top_logprobs": []}]}},
+    EMBEDDING: {"embedding": {"request_id": 12, "values": [0.5, -1.25, 0], "num_cached_tokens": 96,
+                              "queued_us": 1500, "prefill_us": 1 << 33}},
     STATS: {"stats": {name: 100 + i for i, name in enumerate(STATS_FIELDS)}},
     FAILURE: {"failure": {"exit_code": 65, "message": "model.gguf: the magic is 0x00000000."}},
     FAILURE_OF_MEMORY: {"failure": {"exit_code": 71, "message": "The GPU's memory is too small.",

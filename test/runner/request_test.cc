@@ -178,4 +178,28 @@ TEST_CASE("request: values at their limits pass") {
         }) == "");
 }
 
+TEST_CASE("request: one for a vector has limits of its own, and a text that may fill the context") {
+  const auto with = [](size_t num_ids, Pooling pooling, const std::string& salt = "") {
+    return EmbedRequest{.request_id = 1,
+                        .token_ids = std::vector<uint32_t>(num_ids, 7),
+                        .pooling = pooling,
+                        .cache_salt = salt};
+  };
+  const auto refusal = [](EmbedRequest request) {
+    const Result<Sequence> sequence = sequence_from(std::move(request), kLimits);
+    return sequence.ok() ? "" : sequence.error().message;
+  };
+  const Sequence longest = sequence_from(with(50, Pooling::kMean), kLimits).value();
+  CHECK(longest.num_prompt_tokens == 50);
+  CHECK(longest.pooled.has_value());
+  CHECK(refusal(with(51, Pooling::kMean)) == "token_ids has 51 ids; the limit is 50, the context.");
+  CHECK(refusal(with(0, Pooling::kMean)) == "token_ids is empty; at least one token is needed.");
+  CHECK(refusal(with(1, Pooling::kUnknown)) == "pooling is none of those there are: last, mean and cls.");
+  CHECK(refusal(with(1, Pooling::kLast, std::string(33, 'x'))) ==
+        "cache_salt has 33 bytes; the limit is 32.");
+  EmbedRequest outside = with(2, Pooling::kLast);
+  outside.token_ids[1] = 1000;
+  CHECK(refusal(outside) == "token_ids[1] is 1000; the model's ids are below 1000.");
+}
+
 }  // namespace runnel

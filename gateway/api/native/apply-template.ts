@@ -1,6 +1,5 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import { ByteBudget } from '../../server/guard/byte-budget.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { renderChatText } from '../chat-prompt.ts';
 import * as fields from '../fields.ts';
@@ -31,7 +30,7 @@ const schema = z
 /** A conversation as the prompt that a chat makes of it, in the shape of llama-server. Works while the runner is away. */
 export function applyTemplateRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
-  const budget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
+  const { answerBudget: budget } = deps;
 
   app.post('/apply-template', async (c) => {
     const request = fields.parseBody(schema, await readJson(c), [...verbatimTools, verbatimKwargs]);

@@ -1,6 +1,5 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import { ByteBudget } from '../../server/guard/byte-budget.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
@@ -30,7 +29,7 @@ const PIECE_TOKENS = 1024;
 /** Text to ids and back, in the shapes of llama-server. Works while the runner is away. */
 export function tokenizeRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
-  const budget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
+  const { answerBudget: budget } = deps;
 
   app.post('/tokenize', async (c) => {
     const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));

@@ -1,6 +1,7 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { missingRoutes } from '../missing-routes.ts';
 import { chatRoutes } from './chat.ts';
+import { embedRoutes } from './embed.ts';
 import { ollamaErrorAnswer, ollamaErrorSchema } from './errors.ts';
 import { generateRoutes } from './generate.ts';
 import { MISSING } from './missing.ts';
@@ -13,8 +14,8 @@ export const ollamaGroup: RouteGroup = {
   name: 'ollama',
   paths: ['/api/*'],
   access: 'key',
-  generating: ['/api/chat', '/api/generate'],
-  routes: [chatRoutes, generateRoutes, modelRoutes, pullRoutes, () => missingRoutes(MISSING)],
+  generating: ['/api/chat', '/api/generate', '/api/embed', '/api/embeddings'],
+  routes: [chatRoutes, generateRoutes, embedRoutes, modelRoutes, pullRoutes, () => missingRoutes(MISSING)],
   operations: ollamaOperations,
   errorSchema: ollamaErrorSchema,
   errorAnswer: (_, error) => ollamaErrorAnswer(error),

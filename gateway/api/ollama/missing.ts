@@ -2,8 +2,6 @@ import type { MissingRoute } from '../missing-routes.ts';
 
 /** Routes of Ollama's that are not here, and what to do instead. */
 export const MISSING: readonly MissingRoute[] = [
-  ['POST', '/api/embed', 'Embeddings are not supported.'],
-  ['POST', '/api/embeddings', 'Embeddings are not supported.'],
   ['POST', '/api/push', 'Models are not pushed from here.'],
   ['POST', '/api/create', 'Models are not created here: start the server with the file of one.'],
   ['POST', '/api/copy', 'Models get their names from --served-model-name, and not over HTTP.'],

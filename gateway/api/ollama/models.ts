@@ -55,7 +55,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
   app.post('/api/show', async (c) => {
     const name = fields.parseBody(showSchema, await readJsonText(c));
     const model = await readModel(servedName(name, deps.models.names), deps);
-    const { architecture, contextLength, tokenizer } = model;
+    const { architecture, contextLength, poolingType, tokenizer } = model;
     return c.json({
       modified_at: modifiedAt(model.created),
       details: details(model),
@@ -65,7 +65,12 @@ export function modelRoutes(deps: RouteDeps): Hono {
         [`${architecture}.context_length`]: contextLength,
         [`${architecture}.vocab_size`]: tokenizer.vocabSize,
       },
-      capabilities: ['completion', ...(hasTools(model) ? ['tools'] : [])],
+      capabilities: [
+        'completion',
+        ...(hasTools(model) ? ['tools'] : []),
+        // As Ollama tells it: any model has vectors here, and this one's file says how they are made.
+        ...((poolingType ?? 0) === 0 ? [] : ['embedding']),
+      ],
     });
   });
 

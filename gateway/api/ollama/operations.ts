@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { type Answer, json, type Operation } from '../../server/operation.ts';
+import { embeddingFields, embedFields } from './embed-requests.ts';
 import { MISSING } from './missing.ts';
 import { showSchema } from './models.ts';
 import { nameRequired } from './named-model.ts';
@@ -26,6 +27,20 @@ export const ollamaOperations: readonly Operation[] = [
     summary: 'The answer to a prompt',
     body: z.strictObject(generateFields),
     answers: { 200: LINES },
+  },
+  {
+    method: 'post',
+    path: '/api/embed',
+    summary: 'Vectors of texts',
+    body: z.strictObject(embedFields),
+    answers: { 200: json('embeddings.') },
+  },
+  {
+    method: 'post',
+    path: '/api/embeddings',
+    summary: 'The vector of one text, not scaled to a length',
+    body: z.strictObject(embeddingFields),
+    answers: { 200: json('embedding.') },
   },
   { method: 'get', path: '/api/version', summary: 'The program', answers: { 200: json('version.') } },
   { method: 'get', path: '/api/tags', summary: 'The models there are', answers: { 200: json('models.') } },

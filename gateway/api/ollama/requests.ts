@@ -29,12 +29,14 @@ export const generateInert = {
   template: [''],
 } as const satisfies InertFields;
 
+export const keepAlive = z
+  .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
+  .optional();
+
 const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(true),
-  keep_alive: z
-    .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
-    .optional(),
+  keep_alive: keepAlive,
   options,
 };
 

@@ -6,6 +6,7 @@ import { responseOperations } from '../responses/operations.ts';
 import { responseRoutes } from '../responses/responses.ts';
 import { chatRoutes } from './chat-completions.ts';
 import { completionRoutes } from './completions.ts';
+import { embeddingRoutes } from './embeddings.ts';
 import { openAiErrorBody, openAiErrorSchema, shouldRetry } from './errors.ts';
 import { modelRoutes } from './models.ts';
 import { openAiOperations } from './operations.ts';
@@ -16,10 +17,11 @@ export const openAiGroup: RouteGroup = {
   name: 'openai',
   paths: ['/v1/*'],
   access: 'key',
-  generating: ['/v1/chat/completions', '/v1/completions', '/v1/responses'],
+  generating: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'],
   routes: [
     chatRoutes,
     completionRoutes,
+    embeddingRoutes,
     responseRoutes,
     keptResponseRoutes,
     () => missingRoutes(MISSING),

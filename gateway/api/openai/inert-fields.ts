@@ -147,3 +147,15 @@ export const completionInert = {
   n_predict: NOTHING,
   suffix: [''],
 } as const satisfies InertFields;
+
+/** Of POST /v1/embeddings. */
+export const embeddingInert = {
+  user: ANYTHING,
+  // vLLM's and llama-server's.
+  add_special_tokens: [true],
+  embd_normalize: [2],
+  normalize: [true],
+  priority: ZERO,
+  request_id: ANYTHING,
+  truncate_prompt_tokens: NOTHING,
+} as const satisfies InertFields;

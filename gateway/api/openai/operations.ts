@@ -2,6 +2,7 @@ import * as z from 'zod';
 import { json, jsonOrEvents, type Operation } from '../../server/operation.ts';
 import { chatFields } from './chat-request.ts';
 import { completionFields } from './completion-request.ts';
+import { embeddingFields } from './embedding-request.ts';
 
 export const openAiOperations: readonly Operation[] = [
   {
@@ -17,6 +18,13 @@ export const openAiOperations: readonly Operation[] = [
     summary: 'The continuation of prompts',
     body: z.strictObject(completionFields).meta({ required: ['model', 'prompt'] }),
     answers: { 200: jsonOrEvents('A text_completion, or chunks and [DONE].') },
+  },
+  {
+    method: 'post',
+    path: '/v1/embeddings',
+    summary: 'Vectors of texts',
+    body: z.strictObject(embeddingFields),
+    answers: { 200: json('A list of embeddings.') },
   },
   {
     method: 'get',

@@ -28,6 +28,7 @@ export function describeFolder(path: string): ModelDescription {
     ...config,
     tables,
     tokenizerPre: undefined,
+    poolingType: undefined,
     stopIds: [...new Set([...(eosId === undefined ? [] : [eosId]), ...stopIds])],
     template: readText(join(dirname(file), 'chat_template.jinja')) ?? template,
     created: Math.floor(Number(stats.mtimeMs) / 1000),

@@ -71,6 +71,10 @@ export class AnswerCheck {
     this.#nextPromptIndex += logprobs.length;
   }
 
+  acceptEmbedding(): never {
+    throw this.#violation('order', 'got a vector where it asked for tokens');
+  }
+
   /** Throws ProtocolError if this output cannot be the next one. step: number of the Step it came in. */
   accept(output: Output, step: number): void {
     const { tokenIds, finish } = output;

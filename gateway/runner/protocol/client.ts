@@ -7,10 +7,20 @@ import type { Readable, Writable } from 'node:stream';
 import { systemClock } from '../../system/clock.ts';
 import type { VocabularyFrames } from '../runner.ts';
 import { AnswerCheck } from './answer-check.ts';
+import { EmbeddingCheck } from './embedding-check.ts';
 import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
 import { FrameReader } from './frame-reader.ts';
 import { FrameWriter } from './frame-writer.ts';
-import type { Failure, FromRunner, Generate, Heartbeat, Hello, LoadProgress } from './messages.ts';
+import type {
+  Embed,
+  Embedding,
+  Failure,
+  FromRunner,
+  Generate,
+  Heartbeat,
+  Hello,
+  LoadProgress,
+} from './messages.ts';
 import {
   type Output,
   type PromptLogprobs,
@@ -32,11 +42,12 @@ export const maxNeedlessSteps = 1024;
 
 /**
  * What the runner says about one request: log-probabilities of its prompt if it asked, then outputs, the last of them
- * with a finish; or one error.
+ * with a finish; or the embedding that it asked for; or one error.
  */
 export interface RequestSink {
   onPromptLogprobs(frame: PromptLogprobs): void;
   onOutput(output: Output): void;
+  onEmbedding(embedding: Embedding): void;
   onError(error: RequestError): void;
 }
 
@@ -58,7 +69,7 @@ export interface ClientEvents {
 
 interface SentRequest {
   readonly numTokens: number;
-  readonly check: AnswerCheck;
+  readonly check: AnswerCheck | EmbeddingCheck;
   readonly sink: RequestSink;
   isCancelled: boolean;
   isPaused: boolean;
@@ -70,7 +81,7 @@ type Phase = 'unknown' | 'loading' | 'serving' | 'exiting' | 'closed';
 const allowedIn: Record<Phase, readonly FromRunner['type'][]> = {
   unknown: ['hello', 'failure'],
   loading: ['load_progress', 'ready', 'heartbeat', 'failure'],
-  serving: ['step', 'prompt_logprobs', 'request_error', 'heartbeat', 'stats', 'failure'],
+  serving: ['step', 'prompt_logprobs', 'embedding', 'request_error', 'heartbeat', 'stats', 'failure'],
   exiting: ['heartbeat', 'stats'],
   closed: [],
 };
@@ -152,21 +163,39 @@ export class RunnerClient {
     const generate = { ...request, requestId: this.#lastRequestId + 1 };
     const frame = encodeFrame(encodeToRunner({ type: 'generate', ...generate }), maxBytesToRunner);
     if (generate.grammar !== undefined) this.#requireVocabulary(vocabulary, ready);
-    this.#lastRequestId = generate.requestId;
+    return this.#begin(generate, frame, new AnswerCheck(generate, ready), sink);
+  }
+
+  /** Likewise, for a vector. */
+  embed(request: Omit<Embed, 'requestId'>, sink: RequestSink): number {
+    const ready = this.#readyOf('embed');
+    const embed = { ...request, requestId: this.#lastRequestId + 1 };
+    if (ready.embeddingSize === 0) throw new RangeError('This runner makes no embeddings.');
+    const frame = encodeFrame(encodeToRunner({ type: 'embed', ...embed }), maxBytesToRunner);
+    return this.#begin(embed, frame, new EmbeddingCheck(embed, ready), sink);
+  }
+
+  #begin(
+    { requestId, tokenIds }: Pick<Generate, 'requestId' | 'tokenIds'>,
+    frame: Uint8Array,
+    check: SentRequest['check'],
+    sink: RequestSink,
+  ): number {
+    this.#lastRequestId = requestId;
     this.#numEmptySteps = 0;
-    this.#requests.set(generate.requestId, {
-      numTokens: generate.tokenIds.length,
-      check: new AnswerCheck(generate, ready),
+    this.#requests.set(requestId, {
+      numTokens: tokenIds.length,
+      check,
       sink,
       isCancelled: false,
       isPaused: false,
     });
-    this.#writer.send(`generate ${generate.requestId}`, frame);
-    if (generate.requestId === maxRequestId) {
+    this.#writer.send(`request ${requestId}`, frame);
+    if (requestId === maxRequestId) {
       // An id must not come twice, and a new runner counts from 1 again.
       this.#close(new ProtocolError('order', 'All request ids of this runner are used up.'));
     }
-    return generate.requestId;
+    return requestId;
   }
 
   #requireVocabulary(vocabulary: VocabularyFrames | undefined, { vocabSize }: Ready): void {
@@ -269,6 +298,9 @@ export class RunnerClient {
       case 'prompt_logprobs':
         this.#onPromptLogprobs(message);
         break;
+      case 'embedding':
+        this.#onEmbedding(message);
+        break;
       case 'stats':
         this.#onStats(message);
         break;
@@ -335,6 +367,14 @@ export class RunnerClient {
     const request = this.#find(frame.requestId);
     request.check.acceptPromptLogprobs(frame);
     if (!request.isCancelled) request.sink.onPromptLogprobs(frame);
+  }
+
+  #onEmbedding(embedding: Embedding): void {
+    const { requestId } = embedding;
+    const request = this.#find(requestId);
+    request.check.acceptEmbedding(embedding);
+    this.#forget(requestId, request);
+    if (!request.isCancelled) request.sink.onEmbedding(embedding);
   }
 
   #onStats(stats: Stats): void {

@@ -2,10 +2,10 @@
  * The messages of proto/runner.proto as the gateway's own types. Names, units and limits are the schema's; wire.ts
  * turns them into bytes and back.
  */
-import type { FirstOutput, Grammar, RunnerInfo, SamplingParams, TokenLogprobs } from '../runner.ts';
+import type { FirstOutput, Grammar, Pooling, RunnerInfo, SamplingParams, TokenLogprobs } from '../runner.ts';
 import type { SchedulerStats } from './scheduler-stats.ts';
 
-export const protocolVersion = 2;
+export const protocolVersion = 3;
 
 export interface Generate {
   readonly requestId: number;
@@ -21,6 +21,13 @@ export interface Generate {
   readonly grammar?: Grammar;
 }
 
+export interface Embed {
+  readonly requestId: number;
+  readonly tokenIds: readonly number[];
+  readonly pooling: Pooling;
+  readonly cacheSalt: Uint8Array;
+}
+
 /** A part of how the model's tokens are spelled: those from firstId on. numTokens and numBytes are of all parts. */
 export interface Vocabulary {
   readonly numTokens: number;
@@ -32,6 +39,7 @@ export interface Vocabulary {
 
 export type ToRunner =
   | ({ readonly type: 'generate' } & Generate)
+  | ({ readonly type: 'embed' } & Embed)
   | { readonly type: 'cancel' | 'pause' | 'resume'; readonly requestId: number }
   | { readonly type: 'drain' }
   | ({ readonly type: 'vocabulary' } & Vocabulary);
@@ -84,6 +92,14 @@ export interface PromptLogprobs {
   readonly logprobs: readonly TokenLogprobs[];
 }
 
+export interface Embedding {
+  readonly type: 'embedding';
+  readonly requestId: number;
+  readonly values: Float32Array;
+  /** As of tokens; prefillUs is until the vector was there. */
+  readonly first: FirstOutput;
+}
+
 export type Stats = { readonly type: 'stats' } & SchedulerStats;
 
 /** What the stepping thread of a runner was last seen to begin. */
@@ -130,6 +146,7 @@ export type FromRunner =
   | Ready
   | Step
   | PromptLogprobs
+  | Embedding
   | Stats
   | Heartbeat
   | RequestError

@@ -8,10 +8,13 @@ import {
   type Grammar,
   type GrammarKind,
   maxGrammarBytes,
+  type Pooling,
   type TokenLogprobs,
 } from '../runner.ts';
 import { atLeast, check, counter, known, text, u32, u64 } from './message-fields.ts';
 import {
+  type Embed,
+  type Embedding,
   type Failure,
   type FromRunner,
   type Heartbeat,
@@ -43,6 +46,7 @@ const maxTopLogprobs = 20;
 const maxPromptLogprobs = 256;
 const maxSaltBytes = 32;
 const maxVocabSize = 2 ** 24;
+const maxEmbeddingSize = 2 ** 16;
 const maxSentenceBytes = 4096;
 
 const finishReasons: ReadonlyMap<number, Output['finish']> = new Map([
@@ -82,6 +86,12 @@ const grammarKinds: Readonly<Record<GrammarKind, runner.v1.GrammarKind>> = {
   structural_tag: v1.GrammarKind.GRAMMAR_KIND_STRUCTURAL_TAG,
 };
 
+const poolings: Readonly<Record<Pooling, runner.v1.Pooling>> = {
+  last: v1.Pooling.POOLING_LAST,
+  mean: v1.Pooling.POOLING_MEAN,
+  cls: v1.Pooling.POOLING_CLS,
+};
+
 /** RangeError for a number that its field cannot carry: protobufjs would wrap it silently. */
 export function encodeToRunner(message: ToRunner): Uint8Array {
   return v1.ToRunner.encode(toRunnerFields(message)).finish();
@@ -91,11 +101,9 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
   if (message.type === 'drain') return { drain: {} };
   if (message.type === 'vocabulary') return { vocabulary: vocabularyFields(message) };
   const requestId = u32('request_id', message.requestId);
+  if (message.type === 'embed') return { embed: embedFields(message) };
   if (message.type !== 'generate') return { [message.type]: { requestId } };
-  const { sampling, topLogprobs, promptLogprobs, cacheSalt, grammar } = message;
-  if (cacheSalt.length > maxSaltBytes) {
-    throw new RangeError(`cache_salt must have at most ${maxSaltBytes} bytes, not ${cacheSalt.length}.`);
-  }
+  const { sampling, topLogprobs, promptLogprobs, grammar } = message;
   return {
     generate: {
       requestId,
@@ -122,10 +130,24 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
       ...(topLogprobs === undefined ? {} : { topLogprobs: u32('top_logprobs', topLogprobs) }),
       ...(promptLogprobs === undefined ? {} : { promptLogprobs: u32('prompt_logprobs', promptLogprobs) }),
       minTokens: u32('min_tokens', message.minTokens),
-      cacheSalt,
+      cacheSalt: salt(message.cacheSalt),
       ...(grammar === undefined ? {} : { grammar: grammarFields(grammar) }),
     },
   };
+}
+
+function embedFields({ requestId, tokenIds, pooling, cacheSalt }: Embed): runner.v1.Embed.$Properties {
+  return {
+    requestId,
+    tokenIds: ids('token_ids', tokenIds),
+    pooling: poolings[pooling],
+    cacheSalt: salt(cacheSalt),
+  };
+}
+
+function salt(cacheSalt: Uint8Array): Uint8Array {
+  if (cacheSalt.length <= maxSaltBytes) return cacheSalt;
+  throw new RangeError(`cache_salt must have at most ${maxSaltBytes} bytes, not ${cacheSalt.length}.`);
 }
 
 function grammarFields({ kind, source, strict }: Grammar): runner.v1.Grammar.$Properties {
@@ -167,6 +189,7 @@ export function decodeFromRunner(bytes: Uint8Array): FromRunner {
   if (message.ready) return readReady(message.ready);
   if (message.step) return readStep(message.step);
   if (message.promptLogprobs) return readPromptLogprobs(message.promptLogprobs);
+  if (message.embedding) return readEmbedding(message.embedding);
   if (message.stats) return readStats(message.stats);
   if (message.heartbeat) return readHeartbeat(message.heartbeat);
   if (message.requestError) return readRequestError(message.requestError);
@@ -225,6 +248,13 @@ function readLoadProgress(progress: runner.v1.LoadProgress.$Properties): LoadPro
 function readReady(ready: runner.v1.Ready.$Properties): Ready {
   const vocabSize = atLeast(1, 'Ready.vocab_size', ready.vocabSize);
   check(vocabSize <= maxVocabSize, 'Ready.vocab_size', vocabSize, `at most ${maxVocabSize}`);
+  const embeddingSize = ready.embeddingSize ?? 0;
+  check(
+    embeddingSize <= maxEmbeddingSize,
+    'Ready.embedding_size',
+    embeddingSize,
+    `at most ${maxEmbeddingSize}`,
+  );
   const blockSize = ready.blockSize ?? 0;
   const isBlockSize = blockSize >= 8 && blockSize <= 256 && (blockSize & (blockSize - 1)) === 0;
   check(isBlockSize, 'Ready.block_size', blockSize, 'a power of two from 8 to 256');
@@ -242,6 +272,7 @@ function readReady(ready: runner.v1.Ready.$Properties): Ready {
     weightsBytes: counter(ready.weightsBytes),
     kvCacheBytes: counter(ready.kvCacheBytes),
     kvCacheType: text('Ready.kv_cache_type', ready.kvCacheType, 64, { required: true }),
+    embeddingSize,
   };
 }
 
@@ -316,6 +347,22 @@ function readPromptLogprobs(frame: runner.v1.PromptLogprobs.$Properties): Prompt
     requestId: atLeast(1, 'PromptLogprobs.request_id', frame.requestId),
     firstIndex: atLeast(1, 'PromptLogprobs.first_index', frame.firstIndex),
     logprobs: logprobs.map(readLogprobs),
+  };
+}
+
+function readEmbedding(embedding: runner.v1.Embedding.$Properties): Embedding {
+  const values = Float32Array.from(embedding.values ?? []);
+  const at = values.findIndex((value) => !Number.isFinite(value));
+  if (at >= 0) check(false, `Embedding.values[${at}]`, values[at] as number, 'a finite number');
+  return {
+    type: 'embedding',
+    requestId: atLeast(1, 'Embedding.request_id', embedding.requestId),
+    values,
+    first: {
+      numCachedTokens: embedding.numCachedTokens ?? 0,
+      queuedUs: counter(embedding.queuedUs),
+      prefillUs: counter(embedding.prefillUs),
+    },
   };
 }
 

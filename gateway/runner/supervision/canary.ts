@@ -27,6 +27,7 @@ export function sendCanary(client: RunnerClient, events: CanaryEvents): void {
       if (finish !== undefined) events.onAnswered();
     },
     onPromptLogprobs: () => {},
+    onEmbedding: () => {},
     onError: ({ code, message }) => {
       events.onRefused(`The runner could not answer a request of one token: ${code} ${message}`.trimEnd());
     },

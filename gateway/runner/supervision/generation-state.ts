@@ -2,7 +2,7 @@
  * All that is needed to go on with one request on another runner: what was asked, and every token that has come. The
  * random generator has no state and penalties count the ids, so nothing else is (docs/protocol.md, "Continuing a stream").
  */
-import type { Generate, Output, PromptLogprobs } from '../protocol/messages.ts';
+import type { Embed, Generate, Output, PromptLogprobs } from '../protocol/messages.ts';
 import type { GenerateRequest, TokenLogprobs } from '../runner.ts';
 
 export class GenerationState {
@@ -55,6 +55,12 @@ export class GenerationState {
 
   countDeath(): void {
     this.#fruitlessDeaths += 1;
+  }
+
+  /** The request as each runner must see it, if what it wants is a vector: nothing of that comes before all of it does. */
+  toEmbed(): Omit<Embed, 'requestId'> | undefined {
+    const { promptIds, pooling, cacheSalt } = this.#request;
+    return pooling && { tokenIds: promptIds, pooling, cacheSalt };
   }
 
   /**

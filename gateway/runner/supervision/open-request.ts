@@ -3,7 +3,7 @@
  * consumer (stream), and the runner that works on it now, if one does.
  */
 import type { RequestSink, RunnerClient } from '../protocol/client.ts';
-import type { Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
+import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
 import { type GenerateRequest, GenerationError, type GenerationHandle, type TokenSink } from '../runner.ts';
 import type { RequestInFlight } from './crash.ts';
 import { GenerationState } from './generation-state.ts';
@@ -30,6 +30,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     | undefined;
   /** Of the runner that had it last. */
   #numericsId: string | undefined;
+  #hasEmbedding = false;
   /** A runner had it, and ended before it did. */
   #wasLost = false;
   #isOpen = true;
@@ -73,6 +74,11 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     return this.#state.numEmitted;
   }
 
+  /** Whether something of what it asked for was computed. */
+  get hasResult(): boolean {
+    return this.numEmitted > 0 || this.#hasEmbedding;
+  }
+
   /** Runners that it may have killed since its last token. */
   get crashCount(): number {
     return this.#state.fruitlessDeaths;
@@ -88,7 +94,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     try {
       this.#sent = {
         client,
-        requestId: client.generate(this.#state.toGenerate(isIsolationRun), this, this.request.vocabulary),
+        requestId: this.#ask(client, isIsolationRun),
         isIsolationRun,
         isLost: false,
       };
@@ -107,6 +113,12 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     if (this.numEmitted > 0 && this.#wasLost) this.#stream.resumed();
     this.#wasLost = false;
     if (this.#stream.isPaused) this.#sendFlow('pause');
+  }
+
+  #ask(client: RunnerClient, isIsolationRun: boolean): number {
+    const embed = this.#state.toEmbed();
+    if (embed !== undefined) return client.embed(embed, this);
+    return client.generate(this.#state.toGenerate(isIsolationRun), this, this.request.vocabulary);
   }
 
   /** Nothing can be asked of the runner any more; what it still says is heard. */
@@ -155,6 +167,12 @@ export class OpenRequest implements RequestSink, GenerationHandle {
 
   onPromptLogprobs(frame: PromptLogprobs): void {
     this.#stream.pushPromptLogprobs(this.#state.takeNew(frame));
+  }
+
+  onEmbedding({ values, first }: Embedding): void {
+    this.#hasEmbedding = true;
+    this.#end();
+    this.#stream.pushEmbedding(values, first);
   }
 
   onOutput(output: Output): void {

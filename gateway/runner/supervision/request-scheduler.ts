@@ -18,7 +18,7 @@ export const maxCrashCount = 2;
 export interface RequestSchedulerEvents {
   /** The last open request has ended. */
   onIdle(): void;
-  /** A runner on probation has given somebody a token. */
+  /** A runner on probation has given somebody a token, or a vector. */
   onProven(index: number): void;
   onQuarantined(numPromptIds: number, numEmitted: number): void;
   /** Whether this runner, which takes no requests now, is about to. */
@@ -212,7 +212,7 @@ export class RequestScheduler {
   }
 
   #endIsolationRun(runner: ScheduledRunner, ended: OpenRequest): void {
-    const isProof = runner.isOnProbation && ended.numEmitted > 0;
+    const isProof = runner.isOnProbation && ended.hasResult;
     runner.isolationRun = undefined;
     runner.isClearing = true;
     if (isProof) {

@@ -25,6 +25,7 @@ export class TokenStream {
   /** Until the first tokens come; as many as the prompt has tokens at most. */
   #promptLogprobs: TokenLogprobs[] | undefined;
   #first: FirstOutput | undefined;
+  #embedding: Float32Array | undefined;
   #continuedBy: string | undefined;
   #isResumed = false;
   /** By the consumer. */
@@ -65,6 +66,14 @@ export class TokenStream {
     if (output.firstIndex === 0) this.#first ??= output.first;
     if (this.#isHeld) this.#hold(output);
     else this.#give(output.tokenIds, output.logprobs, output.finish);
+  }
+
+  /** All that comes of a request that asked for it. */
+  pushEmbedding(embedding: Float32Array, first: FirstOutput): void {
+    this.#embedding = embedding;
+    this.#first = first;
+    if (this.#isHeld) this.#finish = 'stop_id';
+    else this.#give([], undefined, 'stop_id');
   }
 
   /** The consumer hears what waits, then the error. */
@@ -147,6 +156,7 @@ export class TokenStream {
       ...plain,
       ...(logprobs === undefined ? {} : { logprobs }),
       ...(this.#first === undefined ? {} : { first: this.#first }),
+      ...(this.#embedding === undefined ? {} : { embedding: this.#embedding }),
       ...(this.#promptLogprobs === undefined ? {} : { promptLogprobs: this.#promptLogprobs }),
       ...(this.#continuedBy === undefined ? {} : { continuedBy: this.#continuedBy }),
       ...(this.#isResumed ? { isResumed: true } : {}),

@@ -46,4 +46,9 @@ LogitRows& FaultyBackend::head(const HeadSpec& head, std::span<const HeadRow> ro
   return backend_.head(head, rows);
 }
 
+std::vector<float> FaultyBackend::read_states(const NormSpec& norm, std::span<const uint32_t> rows) {
+  count_operation();
+  return backend_.read_states(norm, rows);
+}
+
 }  // namespace runnel::faulty

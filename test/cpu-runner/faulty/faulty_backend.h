@@ -22,6 +22,7 @@ class FaultyBackend final : public ForwardingBackend {
   void project(const Batch& batch, const ProjectSpec& project) override;
   void ffn(const Batch& batch, const FfnSpec& ffn) override;
   LogitRows& head(const HeadSpec& head, std::span<const HeadRow> rows) override;
+  std::vector<float> read_states(const NormSpec& norm, std::span<const uint32_t> rows) override;
 
  private:
   void count_load() { fault_.at(Moment::kLoad, num_loads_++, position_); }

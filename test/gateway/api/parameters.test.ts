@@ -5,7 +5,8 @@ import { ANYTHING, type InertFields } from '../../../gateway/api/inert.ts';
 import { executeFields } from '../../../gateway/api/native/execute-request.ts';
 import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
-import { chatInert, completionInert } from '../../../gateway/api/openai/inert-fields.ts';
+import { embeddingFields } from '../../../gateway/api/openai/embedding-request.ts';
+import { chatInert, completionInert, embeddingInert } from '../../../gateway/api/openai/inert-fields.ts';
 import { responsesFields, responsesInert } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/wire.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
@@ -49,6 +50,8 @@ const OBEYED_BY_GATEWAY = [
   'metadata',
   'durable',
   'background',
+  'dimensions',
+  'encoding_format',
 ];
 /** Of these, those that are refused where no journal is kept. */
 const OF_JOURNAL = ['durable', 'background'];
@@ -126,6 +129,13 @@ const ROUTES: readonly Route[] = [
       parallel_tool_calls: { tools: FLAT_TOOLS },
       tool_choice: { tools: FLAT_TOOLS },
     },
+  },
+  {
+    path: '/v1/embeddings',
+    fields: embeddingFields,
+    inert: embeddingInert,
+    base: { model: 'bytes', input: 'Hi' },
+    candidates: ['base64'],
   },
 ];
 

@@ -52,13 +52,14 @@ void read_messages(Decoded& decoded, std::vector<std::string>& members, auto&& n
 }
 
 std::string name_of_command(wire::ToRunner::MessageCase member) {
-  const char* names[] = {"", "generate", "cancel", "pause", "resume", "drain", "vocabulary"};
+  const char* names[] = {"", "generate", "cancel", "pause", "resume", "drain", "vocabulary", "embed"};
   return names[member];
 }
 
 std::string name_of_event(wire::FromRunner::MessageCase member) {
   const char* names[] = {"",          "hello",         "load_progress", "ready",           "step",
-                         "heartbeat", "request_error", "failure",       "prompt_logprobs", "stats"};
+                         "heartbeat", "request_error", "failure",       "prompt_logprobs", "stats",
+                         "embedding"};
   return names[member];
 }
 

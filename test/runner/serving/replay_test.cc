@@ -431,4 +431,40 @@ TEST_CASE(
   CHECK(num_settled == 2);
 }
 
+TEST_CASE("replay: vectors are compared as tokens are, and one that differs is told of") {
+  const RecordingPath file;
+  {
+    FakeEngine fake;
+    wire::RecordingStart start;
+    start.set_version(kRecordingVersion);
+    const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
+    RecordedSession session(fake, *recorder);
+    session.obey(generate_of(kFirst));
+    session.step(2);
+    wire::ToRunner command;
+    wire::Embed& embed = *command.mutable_embed();
+    embed.set_request_id(9);
+    embed.mutable_token_ids()->Assign(kThird.token_ids.begin(), kThird.token_ids.end());
+    embed.set_pooling(wire::POOLING_MEAN);
+    session.obey(command);
+    session.end_commands();
+    session.step(1000);
+  }
+  const Replayed replayed = replay_it(file.path);
+  CAPTURE(replayed.said);
+  CHECK(replayed.end.ok());
+
+  std::vector<wire::RecordEntry> entries = entries_of(file.path);
+  uint32_t num_vectors = 0;
+  for (wire::RecordEntry& entry : entries) {
+    if (!entry.event().has_embedding()) continue;
+    ++num_vectors;
+    wire::Embedding& embedding = *entry.mutable_event()->mutable_embedding();
+    embedding.set_values(0, embedding.values(0) + 1.0f);
+  }
+  CHECK(num_vectors == 1);
+  write_entries(file.path, entries);
+  CHECK_FALSE(replay_it(file.path).end.ok());
+}
+
 }  // namespace runnel

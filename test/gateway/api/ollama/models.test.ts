@@ -70,10 +70,16 @@ test('pull of a model that is here has nothing to do, and of another one says wh
   assert.match(await (await post('/api/pull', {})).text(), 'model is required');
 });
 
+test('show says that a model is for vectors whose file says how they are made', async () => {
+  const { post } = testApp({ model: () => ({ ...byteModel, poolingType: 3 }) });
+  const shown = (await (await post('/api/show', { model: 'bytes' })).json()) as { capabilities: string[] };
+  assert.equal(shown.capabilities, ['completion', 'tools', 'embedding']);
+});
+
 test('what is not here is refused by a sentence', async () => {
   const { post, app } = testApp();
   for (const [path, sentence] of [
-    ['/api/embed', 'Embeddings are not supported.'],
+    ['/api/push', 'Models are not pushed from here.'],
     ['/api/create', 'start the server with the file of one'],
   ] as const) {
     const response = await post(path, { model: 'bytes' });

@@ -9,6 +9,7 @@ import {
   calledInert,
   chatInert,
   completionInert,
+  embeddingInert,
   messageInert,
   partInert,
   sharedInert,
@@ -54,6 +55,7 @@ test('docs/api.md has each of them, where it stands and what it may say', () => 
     ...rowsOf('parts of `content`', partInert),
     ...rowsOf('`stream_options`', streamOptionsInert),
     ...rowsOf('completions', without(completionInert, sharedInert)),
+    ...rowsOf('embeddings', embeddingInert),
   ];
   const docs = readFileSync(new URL('../../../../docs/api.md', import.meta.url), 'utf8');
   const table = /\| where \| may say \| fields \|\n\|---\|---\|---\|\n((?:\|.*\n)+)/.exec(docs)?.[1] ?? '';

@@ -6,6 +6,7 @@ import { maxNeedlessSteps } from '../../../../gateway/runner/protocol/client.ts'
 import { maxNoticesAtOnce } from '../../../../gateway/runner/protocol/notice-rate.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import {
+  connect,
   connectAndAsk,
   type FromRunner,
   finishMax,
@@ -15,6 +16,7 @@ import {
   ready,
   request,
   scores,
+  sinkOf,
   step,
 } from '../../../fixtures/connected-client.ts';
 
@@ -284,6 +286,48 @@ const lies: [name: string, change: object, says: (requestId: number) => FromRunn
     /sent step in phase exiting/,
   ],
 ];
+
+client('a vector that nobody asked for, of another length or that is no number ends the runner', async () => {
+  const embed = { tokenIds: [1, 2], pooling: 'last', cacheSalt: new Uint8Array() } as const;
+  const vector = (more: object): FromRunner => ({ embedding: { requestId: 1, values: [1, 2, 3], ...more } });
+  for (const [says, sentence] of [
+    [[vector({ values: [1, 2] })], /got 2 values where 3 belong/],
+    [[vector({ values: [1, Number.NaN, 3] })], /sent NaN as Embedding\.values\[1\]/],
+    [[vector({ numCachedTokens: 2 })], /found 2 of 2 tokens in the cache/],
+    [[vector({ requestId: 2 })], /request 2, which is not open/],
+    [[vector({}), vector({})], /request 1, which is not open/],
+    [[step(1, { requestId: 1, tokenIds: [1] })], /got a token where it asked for a vector/],
+    [[scores(1, 1, 1)], /log-probabilities where it asked for a vector/],
+  ] as const) {
+    const { client: asking, say, closed } = connect();
+    say(hello, ready);
+    const sink = sinkOf();
+    assert.is(asking.embed(embed, sink), 1);
+    say(...says);
+    assert.match((await closed())?.message ?? 'no error', sentence);
+    assert.is(sink.outputs.length, 0);
+  }
+  const { say, requestId, closed } = connectAndAsk();
+  say(vector({ requestId }));
+  assert.match((await closed())?.message ?? 'no error', /got a vector where it asked for tokens/);
+});
+
+client('a vector as it was asked for is heard, once', () => {
+  const { client: asking, say, heard } = connect();
+  say(hello, ready);
+  const sink = sinkOf();
+  asking.embed({ tokenIds: [1, 2], pooling: 'mean', cacheSalt: Uint8Array.of(5) }, sink);
+  say({ embedding: { requestId: 1, values: [1, -2, 0.5], numCachedTokens: 1 } });
+  assert.equal([...(sink.embeddings[0]?.values ?? [])], [1, -2, 0.5]);
+  assert.is(sink.embeddings[0]?.first.numCachedTokens, 1);
+  assert.ok(heard.length > 0);
+  const without = connect();
+  without.say(hello, { ready: { ...ready.ready, embeddingSize: 0 } });
+  assert.throws(
+    () => without.client.embed({ tokenIds: [1], pooling: 'last', cacheSalt: new Uint8Array() }, sinkOf()),
+    RangeError,
+  );
+});
 
 for (const [name, change, says, sentence] of lies) {
   client(`closes at ${name}`, async () => {

@@ -40,7 +40,7 @@ client('names both versions when they differ', async () => {
   say({ hello: { protocolVersion: 999, kind: 'cpu', numericsId: 'x' } });
   const error = await closed();
   assert.is(error?.kind, 'version');
-  assert.match(error?.message ?? '', /version 999, the gateway version 2/);
+  assert.match(error?.message ?? '', /version 999, the gateway version 3/);
 });
 
 client('passes on outputs until the finish', () => {

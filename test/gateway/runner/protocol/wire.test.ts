@@ -36,7 +36,7 @@ const generate: Generate = {
   cacheSalt: new Uint8Array(),
 };
 
-const hello = { protocolVersion: 2, kind: 'cpu', numericsId: 'cpu-1' };
+const hello = { protocolVersion: 3, kind: 'cpu', numericsId: 'cpu-1' };
 const ready = {
   modelIdentity: 'm',
   architecture: 'llama',
@@ -165,8 +165,8 @@ wire('hello and ready name what is missing', () => {
 });
 
 wire('a hello of another version is readable whatever else it lacks', () => {
-  const message = decode({ hello: { protocolVersion: 3 } });
-  assert.is(message.type === 'hello' && message.protocolVersion, 3);
+  const message = decode({ hello: { protocolVersion: 4 } });
+  assert.is(message.type === 'hello' && message.protocolVersion, 4);
 });
 
 wire('outputs are held to their limits', () => {

@@ -21,7 +21,7 @@ const succession = suite('succession');
 succession('another protocol version fails for good and names both', async () => {
   await supervised(['--wrong-version'], {}, async ({ supervisor, state }) => {
     await state('failed');
-    assert.match(supervisor.status().reason ?? '', /version 999, the gateway version 2/);
+    assert.match(supervisor.status().reason ?? '', /version 999, the gateway version 3/);
     const error = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
     assert.equal([error.code, error.retriable], ['NOT_READY', false]);
     assert.is(supervisor.status().restarts, 0);

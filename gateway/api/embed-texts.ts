@@ -1,0 +1,128 @@
+import type { Context } from 'hono';
+import { ApiError } from '../errors/api-error.ts';
+import { Embeddings, embeddingRequest, poolingOf } from '../generation/embeddings.ts';
+import type { Model } from '../models/model.ts';
+import type { ByteBudget } from '../server/guard/byte-budget.ts';
+import { cacheSalt } from '../server/guard/caller.ts';
+import type { RouteDeps } from '../server/route-group.ts';
+import { cooperativeScheduler, type Task } from '../system/cooperative-scheduler.ts';
+import { bytesOf } from './embedding-json.ts';
+import { PIECE_CHARACTERS } from './long-answer.ts';
+import { type ContextLimit, encodePrompt, requireInContext } from './prompt.ts';
+import { requireKnownIds } from './token-ids.ts';
+import type { UsableModel } from './use-model.ts';
+import { whileWanted } from './whole-text.ts';
+
+/** What routes for vectors have in common: from texts, or ids, to vectors. */
+
+/** Texts of one request. */
+export const MAX_TEXTS = 2048;
+
+interface Wish {
+  /** The field with the texts; of several, each has its index behind a dot. */
+  readonly field: string;
+  readonly texts: readonly (string | readonly number[])[];
+  /** Values of each vector; undefined: all there are. */
+  readonly dimensions: number | undefined;
+  readonly limit: ContextLimit;
+  /** Whether a text that is too long loses its end; else it is refused. */
+  readonly isCut: boolean;
+}
+
+export interface EmbeddedTexts {
+  /** Of each text, not scaled, with all their values. */
+  readonly vectors: readonly Float32Array[];
+  /** Of all texts. */
+  readonly numTokens: number;
+}
+
+/** 400 on the first text that cannot have a vector, 503 where there is no room for them, and CANCELLED when the client has left. */
+export async function embedTexts(
+  c: Context,
+  deps: RouteDeps,
+  { model, info, runner }: UsableModel,
+  wish: Wish,
+): Promise<EmbeddedTexts> {
+  const { signal } = c.req.raw;
+  const { texts, dimensions } = wish;
+  if (info.embeddingSize === 0)
+    throw new ApiError({ status: 501, code: 'not_supported', message: 'This runner makes no embeddings.' });
+  requireDimensions(dimensions, info.embeddingSize);
+  const pooling = poolingOf(model, deps.pooling);
+  const length = texts.reduce((sum, text) => sum + text.length, 0);
+  const ids = await cooperativeScheduler.run(length, idsOf(wish, model, info.vocabSize), signal);
+  const { modelIdentity } = info;
+  const salt = cacheSalt(c);
+  const requests = ids.map((promptIds) =>
+    embeddingRequest({ promptIds, modelIdentity, cacheSalt: salt, pooling }),
+  );
+  const vectors = await whileHeld(deps.answerBudget, requests.length, info.embeddingSize, () => {
+    const embeddings = new Embeddings(runner, requests);
+    return whileWanted(signal, embeddings, embeddings);
+  });
+  return { vectors, numTokens: ids.reduce((sum, { length: count }) => sum + count, 0) };
+}
+
+/** The vectors are there before the first of them is sent. */
+async function whileHeld<Made>(
+  budget: ByteBudget,
+  numVectors: number,
+  size: number,
+  make: () => Promise<Made>,
+): Promise<Made> {
+  const numBytes = bytesOf(numVectors, size) + PIECE_CHARACTERS;
+  if (numBytes > budget.limit) {
+    const message = `${numVectors} vectors of ${size} values take ${numBytes} bytes, and this server holds at most ${budget.limit} for answers; send fewer texts.`;
+    throw new ApiError({ status: 400, code: 'invalid_request', message });
+  }
+  budget.hold(numBytes);
+  try {
+    return await make();
+  } finally {
+    budget.release(numBytes);
+  }
+}
+
+function requireDimensions(dimensions: number | undefined, embeddingSize: number): void {
+  if (dimensions === undefined || dimensions <= embeddingSize) return;
+  const message = `dimensions must be at most ${embeddingSize}, the values of this model's vectors (got ${dimensions})`;
+  const fieldErrors = [
+    { field: 'dimensions', constraint: `range(1..=${embeddingSize})`, message, value: String(dimensions) },
+  ];
+  throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
+}
+
+function* idsOf(
+  { field, texts, limit, isCut }: Wish,
+  model: Model,
+  vocabSize: number,
+): Task<(readonly number[])[]> {
+  const all: (readonly number[])[] = [];
+  for (const [index, text] of texts.entries()) {
+    const name = texts.length === 1 ? field : `${field}.${index}`;
+    if (typeof text !== 'string') requireKnownIds(text, vocabSize, (at) => `${name}.${at}`);
+    const ids = typeof text === 'string' ? yield* encoded(text, model, limit, name, isCut) : text;
+    requireInContext(ids, limit, name);
+    all.push(ids);
+    yield;
+  }
+  return all;
+}
+
+function* encoded(
+  text: string,
+  model: Model,
+  limit: ContextLimit,
+  field: string,
+  isCut: boolean,
+): Task<readonly number[]> {
+  if (!isCut) return yield* encodePrompt(text, model, limit, field);
+  const { tokenizer } = model;
+  const ids = yield* tokenizer.encodeInSteps(text, { addSpecial: true, parseSpecial: false });
+  if (ids.length <= limit.maxModelLen) return ids;
+  // What the model wants behind each text stays there: nothing else of a text is a control token.
+  let numBehind = 0;
+  while (tokenizer.isControl(ids[ids.length - 1 - numBehind] as number)) numBehind++;
+  const behind = numBehind === 0 ? [] : ids.slice(-numBehind);
+  return [...ids.slice(0, Math.max(0, limit.maxModelLen - numBehind)), ...behind];
+}

@@ -1,0 +1,88 @@
+import { type Context, Hono } from 'hono';
+import type { RouteDeps } from '../../server/route-group.ts';
+import { type EmbeddedTexts, embedTexts } from '../embed-texts.ts';
+import { floatsJson, vectorsAnswer } from '../embedding-json.ts';
+import { tellIgnored } from '../inert.ts';
+import { readJsonText } from '../json.ts';
+import { findModel, type UsableModel, useModel } from '../use-model.ts';
+import { type EmbedRequest, parseEmbeddingRequest, parseEmbedRequest } from './embed-requests.ts';
+import { servedName } from './model-name.ts';
+import { contextOf } from './options.ts';
+import { asksToUnload, ignoredByOllama } from './requests.ts';
+import { Timings } from './timings.ts';
+
+type Asked = Pick<EmbedRequest, 'model' | 'keep_alive' | 'options' | 'truncate' | 'dimensions'>;
+
+/** Ollama's vectors: of several texts, of a length of 1; and by its older route of one text, as long as the model makes it. */
+export function embedRoutes(deps: RouteDeps): Hono {
+  const app = new Hono();
+
+  app.post('/api/embed', async (c) => {
+    const body = await readJsonText(c);
+    const request = parseEmbedRequest(body);
+    const { model, input, dimensions } = request;
+    const timings = new Timings(deps.monotonicNow);
+    return answer(c, deps, body, request, async (usable) => {
+      timings.onModel();
+      const named = `{"model":${JSON.stringify(model)},"embeddings":[`;
+      const embedded = await vectorsOf(c, deps, usable, request, 'input', input);
+      const { total_duration, load_duration } = timings.durations();
+      const end = { total_duration, load_duration, prompt_eval_count: embedded.numTokens };
+      return vectorsAnswer(c, deps, embedded.vectors, {
+        dimensions,
+        isScaled: true,
+        vectorJson: floatsJson,
+        around: () => ['', ''],
+        before: named,
+        behind: `],${JSON.stringify(end).slice(1)}`,
+      });
+    });
+  });
+
+  app.post('/api/embeddings', async (c) => {
+    const body = await readJsonText(c);
+    const request = { ...parseEmbeddingRequest(body), truncate: true, dimensions: undefined };
+    const { prompt } = request;
+    return answer(c, deps, body, request, async (usable) => {
+      if (prompt === '') return c.json({ embedding: [] });
+      const embedded = await vectorsOf(c, deps, usable, request, 'prompt', [prompt]);
+      return vectorsAnswer(c, deps, embedded.vectors, {
+        dimensions: undefined,
+        isScaled: false,
+        vectorJson: floatsJson,
+        around: () => ['', ''],
+        before: '{"embedding":',
+        behind: '}',
+      });
+    });
+  });
+
+  return app;
+}
+
+/** By the model that is named, which is loaded for it, and unloaded behind it where the request asks for that. */
+async function answer(
+  c: Context,
+  deps: RouteDeps,
+  body: unknown,
+  asked: Asked,
+  answerBy: (usable: UsableModel) => Promise<Response>,
+): Promise<Response> {
+  tellIgnored(c, deps.log, ignoredByOllama({}, body, deps.models.isOnDemand));
+  const name = servedName(asked.model, deps.models.names);
+  const answered = await useModel(c, deps, { name }, answerBy);
+  if (asksToUnload(asked) && deps.models.isOnDemand) findModel(name, deps).dismiss();
+  return answered;
+}
+
+async function vectorsOf(
+  c: Context,
+  deps: RouteDeps,
+  usable: UsableModel,
+  { options, truncate, dimensions }: Asked,
+  field: string,
+  texts: readonly string[],
+): Promise<EmbeddedTexts> {
+  const limit = contextOf(options, usable.info);
+  return embedTexts(c, deps, usable, { field, texts, dimensions, limit, isCut: truncate });
+}

@@ -1,0 +1,39 @@
+import { Hono } from 'hono';
+import type { RouteDeps } from '../../server/route-group.ts';
+import { embedTexts } from '../embed-texts.ts';
+import { base64Json, floatsJson, vectorsAnswer } from '../embedding-json.ts';
+import { tellIgnored } from '../inert.ts';
+import { readJson } from '../json.ts';
+import { useModel } from '../use-model.ts';
+import { ignoredByEmbeddings, parseEmbeddingRequest } from './embedding-request.ts';
+
+/** OpenAI's embeddings: a vector of a length of 1 for each text. */
+export function embeddingRoutes(deps: RouteDeps): Hono {
+  const app = new Hono();
+
+  app.post('/v1/embeddings', async (c) => {
+    const body = await readJson(c);
+    const { model: name, input, dimensions, encoding_format } = parseEmbeddingRequest(body);
+    tellIgnored(c, deps.log, ignoredByEmbeddings(body));
+    return useModel(c, deps, { name }, async (usable) => {
+      const embedded = await embedTexts(c, deps, usable, {
+        field: 'input',
+        texts: input,
+        dimensions,
+        limit: usable.info,
+        isCut: false,
+      });
+      const usage = { prompt_tokens: embedded.numTokens, total_tokens: embedded.numTokens };
+      return vectorsAnswer(c, deps, embedded.vectors, {
+        dimensions,
+        isScaled: true,
+        vectorJson: encoding_format === 'base64' ? base64Json : floatsJson,
+        around: (index) => [`{"object":"embedding","index":${index},"embedding":`, '}'],
+        before: '{"object":"list","data":[',
+        behind: `],"model":${JSON.stringify(name)},"usage":${JSON.stringify(usage)}}`,
+      });
+    });
+  });
+
+  return app;
+}

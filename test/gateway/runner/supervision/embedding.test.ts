@@ -1,0 +1,78 @@
+/** Requests for vectors beside those for tokens, over runners that die. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { Embeddings, embeddingRequest } from '../../../../gateway/generation/embeddings.ts';
+import type { GenerateRequest, Runner } from '../../../../gateway/runner/runner.ts';
+import { GenerationError } from '../../../../gateway/runner/runner.ts';
+import { fakeEmbedding, fakeModelIdentity } from '../../../fixtures/fake-tokens.ts';
+import {
+  collectExact,
+  patienceMs,
+  requestOf,
+  supervised,
+  withDirectory,
+} from '../../../fixtures/supervised.ts';
+import { until, within } from '../../../fixtures/within.ts';
+
+const test = suite('vectors');
+
+const poisonId = 7;
+
+function embeddingOf(promptIds: readonly number[]): GenerateRequest {
+  const cacheSalt = new Uint8Array();
+  return embeddingRequest({ promptIds, modelIdentity: fakeModelIdentity, cacheSalt, pooling: 'mean' });
+}
+
+async function vectorsOf(runner: Runner, texts: readonly (readonly number[])[]): Promise<number[][]> {
+  const embeddings = new Embeddings(runner, texts.map(embeddingOf));
+  const vectors = await within(patienceMs, 'the vectors', embeddings.answer);
+  return vectors.map((vector) => [...vector]);
+}
+
+test('a runner that dies before it tells a vector is followed by one that makes it again', async () => {
+  await withDirectory(async (directory) => {
+    const flags = ['--crash-at', 'embedding', '--crash-file', directory.write('once', '')];
+    await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {
+      await state('ready');
+      const texts = [[1, 2, 3], [4], [5, 6]];
+      const stream = collectExact(supervisor, requestOf([9], 200));
+      assert.equal(await vectorsOf(supervisor, texts), texts.map(fakeEmbedding));
+      await stream;
+      assert.is(eventsOf('runner_exited').length, 1);
+      assert.is(supervisor.status().openRequests, 0);
+    });
+  });
+});
+
+test('a text that kills its runner twice is quarantined, and the others get their vectors', async () => {
+  await supervised(['--poison', String(poisonId)], {}, async ({ supervisor, state, eventsOf }) => {
+    await state('ready');
+    const innocents = [[1], [2, 3]];
+    const poisoned = vectorsOf(supervisor, [[poisonId, 1]]).then(
+      () => undefined,
+      (error: unknown) => error,
+    );
+    assert.equal(await vectorsOf(supervisor, innocents), innocents.map(fakeEmbedding));
+    const error = await poisoned;
+    assert.instance(error, GenerationError);
+    assert.is((error as GenerationError).code, 'RUNNER_CRASHED');
+    assert.is(eventsOf('request_quarantined').length, 1);
+    // The same text is refused at once, and the same ids for tokens are another request.
+    assert.throws(() => new Embeddings(supervisor, [embeddingOf([poisonId, 1])]), /do not send it again/);
+    await state('ready');
+    assert.equal(await vectorsOf(supervisor, [[8]]), [fakeEmbedding([8])]);
+  });
+});
+
+test('a vector that nobody waits for any more is taken back from the runner', async () => {
+  await supervised(['--delay-ms', '50'], {}, async ({ supervisor, state }) => {
+    await state('ready');
+    const embeddings = new Embeddings(supervisor, [[1], [2]].map(embeddingOf));
+    assert.is(supervisor.status().openRequests, 2);
+    embeddings.cancel();
+    await until(patienceMs, 'no request', () => supervisor.status().openRequests === 0);
+    assert.equal(await vectorsOf(supervisor, [[3]]), [fakeEmbedding([3])]);
+  });
+});
+
+test.run();
