@@ -99,6 +99,32 @@ test('asks further with the answer that it got, and with what else it has', asyn
   );
 });
 
+test('has an answer gone on with, and sees the prompt that a chat makes', async () => {
+  const request = { model: 'smollm2', temperature: 0, messages };
+  const answerOf = async (more: object): Promise<string> => {
+    const answer = await client.chat.completions.create({ ...request, ...more });
+    return answer.choices[0]?.message.content ?? '';
+  };
+  const whole = await answerOf({ max_completion_tokens: 16 });
+  const begun = await answerOf({ max_completion_tokens: 5 });
+  const last = { role: 'assistant' as const, content: begun };
+  const continued = { messages: [...messages, last], continue_final_message: true };
+  const rest = await answerOf({ ...continued, max_completion_tokens: 11 });
+  assert.is(begun + rest, whole);
+
+  const { prompt } = await client.post<{ prompt: string }>(`${gateway.url}/apply-template`, {
+    body: continued,
+  });
+  assert.ok(prompt.endsWith(`<|im_start|>assistant\n${begun}`), prompt);
+  const { tokens } = await client.post<{ tokens: number[] }>(`${gateway.url}/tokenize`, {
+    body: { content: prompt },
+  });
+  const { choices } = await client.completions.create({
+    ...{ model: 'smollm2', prompt: tokens, temperature: 0, max_tokens: 11 },
+  });
+  assert.is(choices[0]?.text, rest, 'the text of the prompt is the prompt');
+});
+
 test('stops at a stop string', async () => {
   const whole = await client.chat.completions.create({
     model: 'smollm2',
