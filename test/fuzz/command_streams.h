@@ -66,6 +66,16 @@ inline wire::ToRunner with_grammar(wire::ToRunner command, wire::GrammarKind kin
   return command;
 }
 
+inline wire::ToRunner embed(uint32_t request_id, uint32_t num_tokens, wire::Pooling pooling) {
+  wire::ToRunner command;
+  wire::Embed& embed = *command.mutable_embed();
+  embed.set_request_id(request_id);
+  for (uint32_t i = 0; i < num_tokens; ++i) embed.add_token_ids((i * 7 + 1) % kFakeVocabSize);
+  embed.set_pooling(pooling);
+  embed.set_cache_salt("salt");
+  return command;
+}
+
 inline wire::ToRunner cancel(uint32_t request_id) {
   wire::ToRunner command;
   command.mutable_cancel()->set_request_id(request_id);
@@ -97,6 +107,8 @@ inline std::vector<std::vector<wire::ToRunner>> command_streams() {
       {plain_generate(1, 90, 200), plain_generate(2, 90, 200), plain_generate(3, 60, 30), pause(1), resume(1),
        cancel(3), drain(), plain_generate(4, 2, 2)},
       crowd,
+      {plain_generate(1, 20, 30), embed(2, 60, wire::POOLING_MEAN), embed(3, 9, wire::POOLING_LAST), pause(2),
+       embed(4, 30, wire::POOLING_CLS), resume(2), embed(5, 100, wire::POOLING_MEAN), cancel(5), drain()},
       {vocabulary(), with_grammar(plain_generate(1, 9, 12), wire::GRAMMAR_KIND_REGEX, "[a-z]{2,5}(!|#)"),
        with_grammar(plain_generate(2, 9, 30), wire::GRAMMAR_KIND_JSON_SCHEMA,
                     R"({"type":"object","properties":{"a":{"enum":[1,"b"]}}})"),

@@ -23,9 +23,13 @@ constexpr uint32_t kContext = 100;
 // After the last command; what is open then is cancelled.
 constexpr int kMaxLastSteps = 24;
 
+// In place of the index of a request's next token.
+constexpr uint32_t kOfVector = ~0u;
+
 // Follows the answers as a gateway does.
 class Listener {
  public:
+  // num_emitted: or kOfVector.
   void accepted(uint32_t request_id, uint32_t num_emitted) { next_index_[request_id] = num_emitted; }
   bool is_open(uint32_t request_id) const { return next_index_.contains(request_id); }
   std::vector<uint32_t> open_requests() const {
@@ -37,6 +41,7 @@ class Listener {
   void hear(const wire::FromRunner& event) {
     if (event.ByteSizeLong() > kMaxFromRunnerBytes) finding("A frame from the runner is over its limit.");
     for (const wire::Output& output : event.step().outputs()) hear_output(output);
+    if (event.has_embedding()) hear_vector(event.embedding());
     if (!event.has_request_error()) return;
     if (event.request_error().code() == wire::ERROR_CODE_UNSPECIFIED) finding("An error without a code.");
     next_index_.erase(event.request_error().request_id());
@@ -50,6 +55,12 @@ class Listener {
   }
 
  private:
+  void hear_vector(const wire::Embedding& embedding) {
+    const auto open = next_index_.find(embedding.request_id());
+    if (open == next_index_.end() || open->second != kOfVector) finding("A vector that nobody asked for.");
+    if (embedding.values_size() != int{kFakeHiddenSize}) finding("A vector of another length.");
+    next_index_.erase(open);
+  }
   void hear_output(const wire::Output& output) {
     const auto open = next_index_.find(output.request_id());
     if (open == next_index_.end()) finding("An output for a request that is not open.");
@@ -93,6 +104,9 @@ class FuzzedRunner {
       const wire::Generate& generate = (*command)->generate();
       const bool is_new = (*command)->has_generate() && !listener_.is_open(generate.request_id());
       if (is_new) listener_.accepted(generate.request_id(), generate.num_emitted());
+      const wire::Embed& embed = (*command)->embed();
+      if ((*command)->has_embed() && !listener_.is_open(embed.request_id()))
+        listener_.accepted(embed.request_id(), kOfVector);
       if (const auto obeyed = session_.obey(**command); !obeyed.ok()) return refused(obeyed.error());
       tell_outcome(listener_.take_error());
       // Half of the grammars are waited for, so that commands come to those that wait, too.

@@ -44,6 +44,7 @@ std::vector<wire::FromRunner> frames_around_a_session() {
   ready.set_weights_bytes(1 << 20);
   ready.set_kv_cache_bytes(1 << 20);
   ready.set_kv_cache_type("f16");
+  ready.set_embedding_size(kFakeHiddenSize);
   wire::Heartbeat& heartbeat = *events[3].mutable_heartbeat();
   heartbeat.set_phase(wire::PHASE_MIXED);
   heartbeat.set_step(7);
