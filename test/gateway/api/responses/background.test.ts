@@ -136,6 +136,21 @@ test('another process goes on with it, log-probabilities and all', async ({ apps
   assert.is(plain(events), plain(expected));
 });
 
+test('calls of tools are items of it, when it is read again too', async ({ apps }) => {
+  const app = await durableApp(journalFolder());
+  apps.push(app);
+  app.runner.script = [[...bytes('<tool_call>\n{"name": "f", "arguments": {"a":1}}\n</tool_call>'), EOS_ID]];
+  const tools = [{ type: 'function', name: 'f', parameters: { type: 'object' } }];
+  const events = await eventsOf(await app.post('/v1/responses', { ...asked, tools, stream: true }));
+  const last = events.at(-1)?.response as unknown as { id: string; output: Record<string, unknown>[] };
+  assert.equal(
+    last.output.map(({ type, name, arguments: given }) => [type, name, given]),
+    [['function_call', 'f', '{"a":1}']],
+  );
+  assert.equal(await eventsOf(await app.get(`/v1/responses/${last.id}?stream=true`)), events);
+  assert.equal(await replyOf(await app.get(`/v1/responses/${last.id}`)), events.at(-1)?.response);
+});
+
 test('cancel ends it with what there is, and delete leaves nothing of it', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);
