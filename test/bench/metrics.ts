@@ -28,6 +28,7 @@ export const metrics = {
   gapMax: metric('gap, longest', 'ms', 'less', 0),
   sequencesPerStep: metric('sequences in a step, mean', '', 'more', 1),
   starved: metric('clients without a token', '', 'less', 0),
+  gatewayPerToken: metric('processor time of the gateway, a token', 'µs', 'less', 0),
   clientCpu: metric('processor time of the clients themselves', '% of a core', 'less', 0),
   resident: metric('resident memory', 'MB', 'less', 0),
   residentShare: metric('resident memory of what computes / file + cache', '', 'less', 2),

@@ -73,7 +73,7 @@ async function serving<Value>(
     startedMs: performance.now(),
     failure: undefined,
     completion: (question) => question,
-    steps: async () => ({ steps: asked, sequences: 3 * asked }),
+    steps: async () => ({ steps: asked, sequences: 3 * asked, gatewayMs: asked }),
     memory: async () => ({ residentBytes: 5e6 }),
     stop: async () => {},
   };
@@ -92,6 +92,7 @@ test('clients ask again until the time is over, and none is left asking', async 
     assert.ok((figures.firstTokenP50 ?? 0) > 0);
     assert.is(figures.starved, 0);
     assert.is(figures.sequencesPerStep, 3);
+    assert.ok((figures.gatewayPerToken ?? 0) > 0);
     assert.is(figures.resident, 5);
     assert.is(figures.residentShare, undefined);
     await until(10_000, 'The last connection to be closed', async () => (await connections()) === 0);

@@ -74,9 +74,12 @@ export async function closedLoop(server: Server, load: Load, round: number): Pro
     await wait(load.seconds);
     const [toMs, cpu, stepsAfter] = [performance.now(), process.cpuUsage(cpuBefore), await server.steps()];
     const { residentBytes, share } = await server.memory();
+    const figures = figuresOf({ fromMs, toMs, clients: seen });
+    const numTokens = ((figures.served as number) * (toMs - fromMs)) / 1000;
     return {
-      ...figuresOf({ fromMs, toMs, clients: seen }),
+      ...figures,
       ...sequencesPerStep(stepsBefore, stepsAfter),
+      ...gatewayPerToken(stepsBefore, stepsAfter, numTokens),
       clientCpu: (cpu.user + cpu.system) / 10 / (toMs - fromMs),
       resident: residentBytes / 1e6,
       ...(share === undefined ? {} : { residentShare: share }),
@@ -96,6 +99,11 @@ export async function closedLoop(server: Server, load: Load, round: number): Pro
 function sequencesPerStep(before: Task | undefined, after: Task | undefined): Figures {
   if (before === undefined || after === undefined) return {};
   return { sequencesPerStep: (after.sequences - before.sequences) / (after.steps - before.steps) };
+}
+
+function gatewayPerToken(before: Task | undefined, after: Task | undefined, numTokens: number): Figures {
+  if (before?.gatewayMs === undefined || after?.gatewayMs === undefined) return {};
+  return { gatewayPerToken: ((after.gatewayMs - before.gatewayMs) * 1000) / numTokens };
 }
 
 /** Of the window alone. */

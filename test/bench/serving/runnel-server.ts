@@ -2,7 +2,15 @@ import { statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { Gateway } from '../../fixtures/gateway.ts';
 import type { Runner } from '../engines/runnel.ts';
-import { type Memory, metricOf, type Question, residentBytes, type Server, type Task } from './server.ts';
+import {
+  type Memory,
+  metricOf,
+  processorMs,
+  type Question,
+  residentBytes,
+  type Server,
+  type Task,
+} from './server.ts';
 
 /** `runnel serve` with its defaults. */
 export class RunnelServer implements Server {
@@ -47,6 +55,7 @@ export class RunnelServer implements Server {
     return {
       steps: metricOf(text, 'runnel_steps_total'),
       sequences: metricOf(text, 'runnel_step_sequences_total'),
+      gatewayMs: processorMs(this.#gateway.process.pid as number),
     };
   }
 

@@ -30,6 +30,8 @@ export interface Task {
   readonly steps: number;
   /** Over all of them. */
   readonly sequences: number;
+  /** Processor time of the process that has the connections, in milliseconds, where another one computes. */
+  readonly gatewayMs?: number;
 }
 
 export interface Memory {
@@ -51,6 +53,14 @@ export function randomPrompt(random: Random, length: number): number[] {
 export function residentBytes(pid: number): number {
   const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kilobytes) * 1024;
+}
+
+/** Of a process and all its threads, in milliseconds. Linux counts it in hundredths of a second. */
+export function processorMs(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  // Behind the name, which may hold anything: state is the first field there, user and system time the 12th and 13th.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
 /** The sum of all series of a metric. */
