@@ -45,4 +45,12 @@ test('a TypeScript test that could not run is skipped, whether its file or uvu s
   assert.equal(uvu('', 2, 0), { passed: 2, failed: 1, skipped: 0 });
 });
 
+test('a file whose tests are all skipped has none that failed; one that neither runs nor skips a test has', () => {
+  const none = (skipped: number) =>
+    outcomeOfUvu(ctest(0, '  Total:     0', '  Passed:    0', `  Skipped:   ${skipped}`));
+  assert.equal(none(7), { passed: 0, failed: 0, skipped: 7 });
+  assert.equal(none(0), { passed: 0, failed: 1, skipped: 0 });
+  assert.equal(outcomeOfUvu(ctest(0, '')), { passed: 0, failed: 1, skipped: 0 });
+});
+
 test.run();

@@ -72,8 +72,9 @@ export function outcomeOfUvu({ code, output }: Finished): Outcome {
   const count = (label: string): number => Number(new RegExp(`${label}:\\s+(\\d+)`).exec(output)?.[1] ?? 0);
   const ran = count('Total');
   const passed = count('Passed');
-  // A file that ends well without having run a test has forgotten its `.run()`.
-  const failed = Math.max(ran - passed, code !== 0 || ran === 0 ? 1 : 0);
+  // A file that ends well without having run or skipped a test has forgotten its `.run()`.
+  const isSilent = ran + count('Skipped') === 0;
+  const failed = Math.max(ran - passed, code !== 0 || isSilent ? 1 : 0);
   // A test that finds out only while it runs that it cannot show it here says SKIPPED, and uvu knows nothing of it.
   const said = output.match(/SKIPPED: /g)?.length ?? 0;
   const skipped = Math.max(count('Skipped'), said);
