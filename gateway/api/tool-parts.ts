@@ -32,6 +32,25 @@ export function refuseOtherTools(ctx: Context, sent: unknown, type: string): voi
   violated(ctx, { constraint: 'unsupported' }, sentence, ['type']);
 }
 
+/** Of tool_choice, where it names no tool. */
+const CHOICES = ['none', 'auto', 'required'] as const;
+
+/** tool_choice. named: the form that names a tool, read to its name; written: that form as a sentence shows it. */
+export function toolChoiceField(named: z.ZodType<{ readonly name: string }>, written: string) {
+  const rule = `must be "none", "auto", "required", or ${written} with the name of a tool`;
+  return z
+    .unknown()
+    .transform((sent, ctx): ToolChoice => {
+      const said = CHOICES.find((choice) => choice === sent);
+      if (said !== undefined) return said;
+      const parsed = named.safeParse(sent);
+      if (parsed.success) return { name: parsed.data.name };
+      violated(ctx, { constraint: 'type' }, rule);
+      return z.NEVER;
+    })
+    .optional();
+}
+
 /** A list of tools, each with a name of its own, which is at that place in what was sent. */
 export function toolList<Schema extends z.ZodType<Tool>>(tool: Schema, place: readonly string[] = ['name']) {
   return z

@@ -1,8 +1,14 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
-import { violated } from '../fields.ts';
-import type { Tool, ToolChoice, ToolWish } from '../tool-offer.ts';
-import { checkTools, refuseOtherTools, toolList, toolName, toolParameters } from '../tool-parts.ts';
+import type { Tool, ToolWish } from '../tool-offer.ts';
+import {
+  checkTools,
+  refuseOtherTools,
+  toolChoiceField,
+  toolList,
+  toolName,
+  toolParameters,
+} from '../tool-parts.ts';
 import { argumentsSchema } from '../tool-schema.ts';
 
 /** Tools that an answer may call, and whether it must (docs/tools.md). What an answer may then be is tool-grammar.ts's. */
@@ -34,30 +40,13 @@ const tool = z
   .superRefine((sent, ctx) => refuseOtherTools(ctx, sent, 'function'))
   .pipe(functionTool);
 
-const namedChoice = z.strictObject({
-  type: z.literal('function'),
-  function: z.strictObject({ name: z.string() }),
-});
-
-export const CHOICES = ['none', 'auto', 'required'] as const;
-const NO_CHOICE =
-  'must be "none", "auto", "required", or {"type":"function","function":{"name":"…"}} with the name of a tool';
-
-const toolChoice = z
-  .unknown()
-  .transform((sent, ctx): ToolChoice => {
-    const said = CHOICES.find((choice) => choice === sent);
-    if (said !== undefined) return said;
-    const named = namedChoice.safeParse(sent);
-    if (named.success) return named.data.function;
-    violated(ctx, { constraint: 'type' }, NO_CHOICE);
-    return z.NEVER;
-  })
-  .optional();
+const namedChoice = z
+  .strictObject({ type: z.literal('function'), function: z.strictObject({ name: z.string() }) })
+  .transform(({ function: named }) => named);
 
 export const toolFields = {
   tools: toolList(tool, ['function', 'name']),
-  tool_choice: toolChoice,
+  tool_choice: toolChoiceField(namedChoice, '{"type":"function","function":{"name":"…"}}'),
   parallel_tool_calls: z.boolean().default(true),
 };
 

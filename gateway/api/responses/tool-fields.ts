@@ -1,9 +1,15 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO } from '../inert.ts';
-import { CHOICES } from '../openai/tool-fields.ts';
-import type { Tool, ToolChoice, ToolWish } from '../tool-offer.ts';
-import { checkTools, refuseOtherTools, toolList, toolName, toolParameters } from '../tool-parts.ts';
+import type { Tool, ToolWish } from '../tool-offer.ts';
+import {
+  checkTools,
+  refuseOtherTools,
+  toolChoiceField,
+  toolList,
+  toolName,
+  toolParameters,
+} from '../tool-parts.ts';
 import { argumentsSchema } from '../tool-schema.ts';
 
 /** Tools as a response offers them: those of chats without the object around them (docs/tools.md). */
@@ -49,24 +55,9 @@ const tool = z
 
 const namedChoice = z.strictObject({ type: z.literal('function'), name: z.string() });
 
-const NO_CHOICE =
-  'must be "none", "auto", "required", or {"type":"function","name":"…"} with the name of a tool';
-
-const toolChoice = z
-  .unknown()
-  .transform((sent, ctx): ToolChoice => {
-    const said = CHOICES.find((choice) => choice === sent);
-    if (said !== undefined) return said;
-    const named = namedChoice.safeParse(sent);
-    if (named.success) return { name: named.data.name };
-    fields.violated(ctx, { constraint: 'type' }, NO_CHOICE);
-    return z.NEVER;
-  })
-  .optional();
-
 export const toolFields = {
   tools: toolList(tool),
-  tool_choice: toolChoice,
+  tool_choice: toolChoiceField(namedChoice, '{"type":"function","name":"…"}'),
   parallel_tool_calls: z.boolean().default(true),
 };
 
