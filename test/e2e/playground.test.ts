@@ -21,7 +21,7 @@ const PHONE = { width: 390, height: 780 };
 const QUESTION = 'Tell me about lighthouses.';
 const NUM_TOKENS = 140;
 /** A fast runner would have ended its answer before a browser has found the button. */
-const STEP_MS = 20;
+const STEP_MS = 40;
 /** So many are there when the runner is killed, or the answer stopped. */
 const SOME_TOKENS = 20;
 const KEY = 'correct-horse-battery';

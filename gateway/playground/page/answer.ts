@@ -7,13 +7,12 @@ export type AnswerState = 'waiting' | 'streaming' | 'done' | 'stopped' | 'failed
 
 /** A piece of a text that nobody looks at again once it is full: so long answers cost little to show. */
 const MAX_CHUNK_SPANS = 64;
-/** A shorter silence is none: no runner comes back sooner. */
-export const MIN_PAUSE_MS = 150;
 
-interface Place {
-  readonly chunk: number;
-  readonly span: number;
+/** Between two texts, or in front of the first one. */
+interface Silence {
   readonly ms: number;
+  /** Of the span behind it; undefined: that is the first one. */
+  readonly place: { readonly chunk: number; readonly span: number } | undefined;
 }
 
 export class Answer {
@@ -25,8 +24,11 @@ export class Answer {
   #firstMs: number | undefined;
   #lastMs: number | undefined;
   #numTokens = 0;
-  #lastPause: Place | undefined;
-  #isPauseARestart = false;
+  /** The longest since the runner was last seen to be what it was before. */
+  #longestSilence: Silence | undefined;
+  /** A restart was heard of, and which silence was for it is not known yet. */
+  #isRestartUnmarked = false;
+  #isRunnerAway = false;
   numRestarts = 0;
   state: AnswerState = 'waiting';
   ending = '';
@@ -49,6 +51,7 @@ export class Answer {
   end(state: 'done' | 'stopped' | 'failed', failure?: string): void {
     this.state = state;
     this.failure = failure;
+    if (this.#isRestartUnmarked) this.#markRestart();
   }
 
   get isOpen(): boolean {
@@ -80,35 +83,42 @@ export class Answer {
     return ((this.numTokens - 1) * 1000) / (this.#lastMs - this.#firstMs);
   }
 
-  /** Another runner was started while this answer was open: the silence of now, or the last one, was for it. */
-  noteRestart(nowMs: number): void {
-    this.numRestarts += 1;
-    if (this.silenceMs(nowMs) >= MIN_PAUSE_MS) {
-      this.#isPauseARestart = true;
-      return;
-    }
-    const place = this.#lastPause;
-    if (place === undefined) return;
-    const chunk = [...(this.chunks[place.chunk] ?? [])];
-    const span = chunk[place.span];
-    if (span !== undefined) chunk[place.span] = { ...span, pauseMs: place.ms };
-    this.chunks[place.chunk] = chunk;
+  /**
+   * A look at the server while this answer is open: how many restarts there were since the last one, and whether there is a
+   * runner now. The longest silence around a restart is taken to be its pause, however short it is.
+   */
+  noteRunner(numRestarts: number, isAway: boolean): void {
+    this.numRestarts += numRestarts;
+    this.#isRunnerAway = isAway;
+    if (numRestarts > 0) this.#isRestartUnmarked = true;
+    else if (!this.#isRestartUnmarked && !isAway) this.#longestSilence = undefined;
   }
 
   #takeSpans(spans: readonly Span[], nowMs: number): void {
-    const silenceMs = this.silenceMs(nowMs);
-    const isPause = this.#firstMs !== undefined && silenceMs >= MIN_PAUSE_MS;
+    const ms = this.silenceMs(nowMs);
+    const isFirst = this.#firstMs === undefined;
     for (const [index, span] of spans.entries()) {
-      const isAfterRestart = index === 0 && this.#isPauseARestart && this.#firstMs !== undefined;
-      this.#add(isAfterRestart ? { ...span, pauseMs: silenceMs } : span);
-      if (index === 0 && isPause && !isAfterRestart)
-        this.#lastPause = { chunk: this.chunks.length - 1, span: this.#lastChunkLength - 1, ms: silenceMs };
+      this.#add(span);
+      if (index > 0 || ms <= (this.#longestSilence?.ms ?? 0)) continue;
+      const place = { chunk: this.chunks.length - 1, span: this.#lastChunkLength - 1 };
+      this.#longestSilence = { ms, place: isFirst ? undefined : place };
     }
-    this.#isPauseARestart = false;
+    if (this.#isRestartUnmarked && !this.#isRunnerAway) this.#markRestart();
     this.#numTokens += spans.reduce((sum, { tokens }) => sum + Math.max(1, tokens.length), 0);
     this.#firstMs ??= nowMs;
     this.#lastMs = nowMs;
     this.state = 'streaming';
+  }
+
+  #markRestart(): void {
+    const { ms: pauseMs = 0, place } = this.#longestSilence ?? {};
+    this.#longestSilence = undefined;
+    this.#isRestartUnmarked = false;
+    if (place === undefined) return;
+    const chunk = [...(this.chunks[place.chunk] ?? [])];
+    const span = chunk[place.span];
+    if (span !== undefined) chunk[place.span] = { ...span, pauseMs };
+    this.chunks[place.chunk] = chunk;
   }
 
   #add(span: Span): void {

@@ -1,4 +1,4 @@
-import { Answer, MIN_PAUSE_MS } from './answer.ts';
+import { Answer } from './answer.ts';
 import { type ChatMessage, streamChat } from './chat.ts';
 import { type Parameters, requestFields, storedParameters, storeParameters } from './parameters.ts';
 import { Poller } from './poller.ts';
@@ -25,6 +25,8 @@ export interface Crash {
 
 const STORED_KEY = 'runnel.key';
 const HEALTH_TIMEOUT_MS = 5000;
+/** After a silence of so long it is asked whether the runner is away, and said if it is. */
+const NOTICED_PAUSE_MS = 150;
 
 export class Playground {
   readonly speed = new SpeedHistory();
@@ -73,7 +75,9 @@ export class Playground {
   /** Tokens are due and no runner is there to make them. */
   get isPaused(): boolean {
     const answer = this.openAnswer;
-    return answer !== undefined && this.#isRunnerAway && answer.silenceMs(performance.now()) >= MIN_PAUSE_MS;
+    return (
+      answer !== undefined && this.#isRunnerAway && answer.silenceMs(performance.now()) >= NOTICED_PAUSE_MS
+    );
   }
 
   async send(text: string): Promise<void> {
@@ -151,6 +155,8 @@ export class Playground {
     try {
       for await (const event of streamChat(fields, { key: this.key, signal })) {
         const before = answer.numTokens;
+        // A restart that the first text waited for is heard of before there can be another one.
+        if (event.type === 'text' && answer.state === 'waiting') void this.#poller.now();
         answer.take(event, performance.now());
         if (event.type === 'text') this.speed.countOwn(answer.numTokens - before);
         this.#changed();
@@ -182,7 +188,7 @@ export class Playground {
     const now = performance.now();
     this.speed.sample(now);
     const answer = this.openAnswer;
-    if (answer?.state === 'streaming' && answer.silenceMs(now) >= MIN_PAUSE_MS) void this.#poller.now();
+    if (answer?.state === 'streaming' && answer.silenceMs(now) >= NOTICED_PAUSE_MS) void this.#poller.now();
     this.#changed();
   }
 
@@ -200,10 +206,8 @@ export class Playground {
     const now = performance.now();
     this.speed.countServer(this.status.generatedTokens, now);
     const numRestarts = before === undefined ? 0 : this.status.restarts - before.restarts;
-    if (numRestarts > 0) {
-      this.speed.noteRestart(now);
-      this.openAnswer?.noteRestart(now);
-    }
+    if (numRestarts > 0) this.speed.noteRestart(now);
+    this.openAnswer?.noteRunner(Math.max(0, numRestarts), this.#isRunnerAway);
     if (before === undefined || numRestarts !== 0) void this.#askCrashes();
     if (before === undefined || namesOf(before) !== namesOf(this.status)) void this.#askModels();
     this.#changed();

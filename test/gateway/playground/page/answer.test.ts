@@ -8,10 +8,13 @@ const test = suite('playground answer');
 
 const token = { text: 'x', probability: 1, alternatives: [] };
 
-/** An answer that was asked for at 0, with a span at each of these times. */
+/** An answer that was asked for at 0, with a span at each of these times, and a look at the server behind the first one. */
 function answerWith(...times: number[]): Answer {
   const answer = new Answer('model', 0);
-  for (const time of times) say(answer, time);
+  for (const [index, time] of times.entries()) {
+    say(answer, time);
+    if (index === 0) answer.noteRunner(0, false);
+  }
   return answer;
 }
 
@@ -37,27 +40,58 @@ test('times are those of the first token and of the ones behind it', () => {
 
 test('a restart that is heard of during the silence marks the token behind it', () => {
   const answer = answerWith(100, 120);
-  answer.noteRestart(500);
+  answer.noteRunner(1, false);
   say(answer, 820);
   say(answer, 840);
   assert.equal(pausesOf(answer), [['820 ', 700]]);
   assert.is(answer.numRestarts, 1);
 });
 
-test('one that is heard of when text comes again marks the last silence', () => {
-  const answer = answerWith(100, 120, 720, 740);
+test('one that is heard of when text comes again marks the longest silence since the last look', () => {
+  const answer = answerWith(100, 120, 920);
+  answer.noteRunner(0, false);
+  for (const time of [940, 1540, 1560]) say(answer, time);
   assert.equal(pausesOf(answer), [], 'a silence alone is no restart');
-  answer.noteRestart(760);
-  assert.equal(pausesOf(answer), [['720 ', 600]]);
-  answer.noteRestart(780);
-  assert.equal(pausesOf(answer), [['720 ', 600]], 'one silence, one mark');
+  answer.noteRunner(1, false);
+  say(answer, 1580);
+  assert.equal(pausesOf(answer), [['1540 ', 600]]);
+  say(answer, 1600);
+  answer.noteRunner(0, false);
+  say(answer, 1620);
+  assert.equal(pausesOf(answer), [['1540 ', 600]], 'one restart, one mark');
+});
+
+test('one that is heard of at the death marks the silence that follows, however short', () => {
+  const answer = answerWith(100, 120);
+  answer.noteRunner(1, true);
+  say(answer, 125);
+  say(answer, 165);
+  answer.noteRunner(0, true);
+  say(answer, 170);
+  assert.equal(pausesOf(answer), [], 'it may not be over');
+  answer.noteRunner(0, false);
+  say(answer, 175);
+  assert.equal(pausesOf(answer), [['165 ', 40]]);
+});
+
+test('an answer that ends before the runner is seen to be back is marked too', () => {
+  const answer = answerWith(100, 120);
+  answer.noteRunner(1, true);
+  say(answer, 300);
+  answer.end('done');
+  assert.equal(pausesOf(answer), [['300 ', 180]]);
 });
 
 test('a restart before the first token marks nothing', () => {
   const answer = answerWith();
-  answer.noteRestart(500);
-  say(answer, 900);
+  answer.noteRunner(1, false);
+  for (const time of [900, 920]) say(answer, time);
   assert.equal(pausesOf(answer), []);
+  const late = answerWith();
+  say(late, 900);
+  late.noteRunner(1, false);
+  for (const time of [920, 940]) say(late, time);
+  assert.equal(pausesOf(late), [], 'not when it is heard of later either');
 });
 
 test('a long answer is kept in parts, of which only the last changes', () => {
