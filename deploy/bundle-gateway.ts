@@ -23,6 +23,8 @@ const RECIPE = [
   'package-lock.json',
 ];
 const PLAYGROUND = 'playground';
+/** How the names begin of files that several programs, or one command of a program, need. */
+const PART = 'part-';
 
 /** Does nothing if the bundle is that of the sources. */
 export async function bundleGateway(): Promise<void> {
@@ -31,6 +33,9 @@ export async function bundleGateway(): Promise<void> {
     ...bundleOptions,
     entryPoints: PROGRAMS,
     entryNames: '[name]',
+    // What a command, or a program, needs alone is read by it alone.
+    splitting: true,
+    chunkNames: `${PART}[hash]`,
     outdir: OUTDIR,
     plugins: [sourceUrls(OUTDIR)],
     write: false,
@@ -44,7 +49,12 @@ export async function bundleGateway(): Promise<void> {
 
   mkdirSync(join(OUTDIR, PLAYGROUND), { recursive: true });
   rmSync(join(OUTDIR, MANIFEST), { force: true });
-  for (const { path, text } of outputFiles) replace(relative(OUTDIR, path), text);
+  const outputs = new Map(outputFiles.map(({ path, text }) => [relative(OUTDIR, path), text]));
+  // Programs last: the parts that they name are there.
+  const isPart = (name: string) => name.startsWith(PART);
+  const order = [...outputs.keys()].sort((a, b) => Number(isPart(b)) - Number(isPart(a)));
+  for (const name of order) replace(name, outputs.get(name) as string);
+  for (const name of readdirSync(OUTDIR)) if (isPart(name) && !outputs.has(name)) rmSync(join(OUTDIR, name));
   // index.html last: what it names is there.
   for (const { name, text } of page.files.toReversed()) replace(join(PLAYGROUND, name), text);
   const names = page.files.map(({ name }) => name);

@@ -1,15 +1,11 @@
-import { randomUUID } from 'node:crypto';
-import { RequestError } from '@hono/node-server';
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
-import { nativeErrorBody } from './api/native/errors.ts';
-import { openAiErrorBody } from './api/openai/errors.ts';
 import { openApiRoutes } from './api/openapi/routes.ts';
 import { ApiError } from './errors/api-error.ts';
 import { shown } from './errors/shown.ts';
 import { pageGroup } from './playground/group.ts';
 import type { Playground } from './playground/routes.ts';
-import { CORRELATION_HEADER, correlation } from './server/correlation.ts';
+import { correlation } from './server/correlation.ts';
 import { type BodyLimits, boundBodies } from './server/guard/bodies.ts';
 import { ByteBudget } from './server/guard/byte-budget.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
@@ -17,10 +13,8 @@ import { closeUnread } from './server/guard/unread-body.ts';
 import { failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
-import type { AnswerUnreadable } from './server/unreadable-requests.ts';
 import { HttpMetrics } from './telemetry/http-metrics.ts';
 import { JournalMetrics } from './telemetry/journal-metrics.ts';
-import type { Log } from './telemetry/log.ts';
 
 /** What the application needs from the outside; tests pass fakes. */
 export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
@@ -84,33 +78,6 @@ function allMetrics(
       const texts = await Promise.all([models, ...others].map((each) => each.text()));
       return `${texts.map((text) => text.trimEnd()).join('\n\n')}\n`;
     },
-  };
-}
-
-/** What to answer a request that the application has not seen, or has failed at altogether. */
-export function answerOutside(error: unknown, log: Log): Response {
-  if (error instanceof RequestError) {
-    const message = 'The path or the header Host is no part of a URL.';
-    const unreadable = new ApiError({ status: 400, code: 'invalid_request', message });
-    const { headers, body } = answerUnreadable(unreadable, log);
-    // Nobody has looked whether the request has a body.
-    return new Response(body, { status: 400, headers: { ...headers, connection: 'close' } });
-  }
-  const correlationId = randomUUID();
-  log.error({ event: 'error', code: 'internal_error', correlation_id: correlationId, err: error });
-  const answer = toApiError(error);
-  const headers = { [CORRELATION_HEADER]: correlationId, connection: 'close' };
-  return Response.json(nativeErrorBody(answer), { status: answer.status, headers });
-}
-
-/** The same of one whose path nobody knows: it may be of a client of either API. Logs its line. */
-export function answerUnreadable(error: ApiError, log: Log): ReturnType<AnswerUnreadable> {
-  const { status, code } = error;
-  const correlationId = randomUUID();
-  log.info({ event: 'request', method: null, route: null, status, code, correlation_id: correlationId });
-  return {
-    headers: { [CORRELATION_HEADER]: correlationId, 'content-type': 'application/json' },
-    body: JSON.stringify({ ...nativeErrorBody(error), ...openAiErrorBody(error) }),
   };
 }
 

@@ -3,8 +3,8 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /**
- * The gateway's programs, main, template-worker, model-reader and text-encoder, bundled: one file each, which starts six times
- * faster than the sources. `make` makes them by deploy/bundle-gateway.ts. A bundle counts only if it was made of the very sources
+ * The gateway's programs, main, template-worker, model-reader and text-encoder, bundled: a file each and the parts that they
+ * share or need later, which start six times faster than the sources. `make` makes them by deploy/bundle-gateway.ts. A bundle counts only if it was made of the very sources
  * that lie here, so whoever edits one runs what is edited. An installation has no sources, and so nothing to compare.
  */
 

@@ -1,19 +1,5 @@
-import { benchCommand, benchUsage } from './cli/bench/bench.ts';
-import { chatCommand, chatUsage } from './cli/chat/chat.ts';
-import { detokenizeCommand, detokenizeUsage } from './cli/detokenize.ts';
-import { doctorCommand, doctorUsage } from './cli/doctor.ts';
-import { framesCommand, framesUsage } from './cli/frames.ts';
-import { generateCommand, generateUsage } from './cli/generate.ts';
-import { inspectCommand, inspectUsage } from './cli/inspect.ts';
-import { listCommand, listUsage } from './cli/list.ts';
-import { pullCommand, pullUsage } from './cli/pull.ts';
 import { reporting } from './cli/report.ts';
-import { runCommand, runUsage } from './cli/run/run.ts';
-import { serveCommand, serveUsage } from './cli/serve.ts';
-import { psCommand, psUsage } from './cli/servers/ps.ts';
-import { stopCommand, stopUsage } from './cli/servers/stop.ts';
 import { requireTextArguments } from './cli/text-input.ts';
-import { tokenizeCommand, tokenizeUsage } from './cli/tokenize.ts';
 import { ExitCode } from './errors/exit-code.ts';
 import { version } from './system/version.ts';
 
@@ -22,44 +8,108 @@ import { version } from './system/version.ts';
 interface Command {
   readonly run: (args: string[]) => Promise<number>;
   readonly usage: () => string;
-  readonly help: string;
 }
 
-const commands: Record<string, Command> = {
-  serve: { run: serveCommand, usage: serveUsage, help: 'serve a model over HTTP' },
-  run: { run: runCommand, usage: runUsage, help: 'fetch a model, serve it and chat with it' },
-  chat: { run: chatCommand, usage: chatUsage, help: 'a conversation with the model of a server' },
-  generate: { run: generateCommand, usage: generateUsage, help: 'answer prompts without a server' },
-  pull: { run: pullCommand, usage: pullUsage, help: 'fetch a model by name' },
-  list: { run: listCommand, usage: listUsage, help: 'the models that have been fetched' },
-  ps: { run: psCommand, usage: psUsage, help: 'the servers that run here, with model, state and memory' },
-  stop: { run: stopCommand, usage: stopUsage, help: 'end a server, and wait until it is gone' },
+/** No command waits until what the others need is read. */
+const commands: Record<string, { readonly help: string; readonly load: () => Promise<Command> }> = {
+  serve: {
+    help: 'serve a model over HTTP',
+    load: async () => {
+      const { serveCommand, serveUsage } = await import('./cli/serve.ts');
+      return { run: serveCommand, usage: serveUsage };
+    },
+  },
+  run: {
+    help: 'fetch a model, serve it and chat with it',
+    load: async () => {
+      const { runCommand, runUsage } = await import('./cli/run/run.ts');
+      return { run: runCommand, usage: runUsage };
+    },
+  },
+  chat: {
+    help: 'a conversation with the model of a server',
+    load: async () => {
+      const { chatCommand, chatUsage } = await import('./cli/chat/chat.ts');
+      return { run: chatCommand, usage: chatUsage };
+    },
+  },
+  generate: {
+    help: 'answer prompts without a server',
+    load: async () => {
+      const { generateCommand, generateUsage } = await import('./cli/generate.ts');
+      return { run: generateCommand, usage: generateUsage };
+    },
+  },
+  pull: {
+    help: 'fetch a model by name',
+    load: async () => {
+      const { pullCommand, pullUsage } = await import('./cli/pull.ts');
+      return { run: pullCommand, usage: pullUsage };
+    },
+  },
+  list: {
+    help: 'the models that have been fetched',
+    load: async () => {
+      const { listCommand, listUsage } = await import('./cli/list.ts');
+      return { run: listCommand, usage: listUsage };
+    },
+  },
+  ps: {
+    help: 'the servers that run here, with model, state and memory',
+    load: async () => {
+      const { psCommand, psUsage } = await import('./cli/servers/ps.ts');
+      return { run: psCommand, usage: psUsage };
+    },
+  },
+  stop: {
+    help: 'end a server, and wait until it is gone',
+    load: async () => {
+      const { stopCommand, stopUsage } = await import('./cli/servers/stop.ts');
+      return { run: stopCommand, usage: stopUsage };
+    },
+  },
   inspect: {
-    run: inspectCommand,
-    usage: inspectUsage,
     help: 'what a model file is, and whether it runs here',
+    load: async () => {
+      const { inspectCommand, inspectUsage } = await import('./cli/inspect.ts');
+      return { run: inspectCommand, usage: inspectUsage };
+    },
   },
   tokenize: {
-    run: tokenizeCommand,
-    usage: tokenizeUsage,
     help: "print the ids of a text in a model's vocabulary",
+    load: async () => {
+      const { tokenizeCommand, tokenizeUsage } = await import('./cli/tokenize.ts');
+      return { run: tokenizeCommand, usage: tokenizeUsage };
+    },
   },
   detokenize: {
-    run: detokenizeCommand,
-    usage: detokenizeUsage,
     help: 'print the text of token ids',
+    load: async () => {
+      const { detokenizeCommand, detokenizeUsage } = await import('./cli/detokenize.ts');
+      return { run: detokenizeCommand, usage: detokenizeUsage };
+    },
   },
   bench: {
-    run: benchCommand,
-    usage: benchUsage,
     help: 'measure a server: first token, between tokens, goodput',
+    load: async () => {
+      const { benchCommand, benchUsage } = await import('./cli/bench/bench.ts');
+      return { run: benchCommand, usage: benchUsage };
+    },
   },
   doctor: {
-    run: doctorCommand,
-    usage: doctorUsage,
     help: 'what this machine can serve with, and what it lacks',
+    load: async () => {
+      const { doctorCommand, doctorUsage } = await import('./cli/doctor.ts');
+      return { run: doctorCommand, usage: doctorUsage };
+    },
   },
-  frames: { run: framesCommand, usage: framesUsage, help: "print a recording of a runner's session" },
+  frames: {
+    help: "print a recording of a runner's session",
+    load: async () => {
+      const { framesCommand, framesUsage } = await import('./cli/frames.ts');
+      return { run: framesCommand, usage: framesUsage };
+    },
+  },
 };
 
 export async function main(args: readonly string[]): Promise<number> {
@@ -72,12 +122,13 @@ export async function main(args: readonly string[]): Promise<number> {
     console.log(version());
     return ExitCode.ok;
   }
-  const command = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];
-  if (command === undefined) {
+  const entry = name === undefined || !Object.hasOwn(commands, name) ? undefined : commands[name];
+  if (entry === undefined) {
     const fault = name === undefined ? 'a command is missing' : `there is no command ${JSON.stringify(name)}`;
     console.error(`runnel: ${fault}.\n${usage()}`);
     return ExitCode.usage;
   }
+  const command = await entry.load();
   if (rest.includes('--help')) {
     console.log(command.usage());
     return ExitCode.ok;

@@ -31,7 +31,17 @@ export function inert<Table extends InertFields>(table: Table): Record<keyof Tab
   return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
 }
 
+const known = new Map<string, InertField>();
+
+/** One schema for all fields that accept the same: there are a hundred, and each schema costs a start time. */
 function inertField(accepted: Accepted): InertField {
+  const key = JSON.stringify(accepted);
+  const field = known.get(key) ?? newInertField(accepted);
+  known.set(key, field);
+  return field;
+}
+
+function newInertField(accepted: Accepted): InertField {
   if (accepted === ANYTHING) return z.unknown().meta({ description: 'Ignored.' }).optional();
   const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
   const sentence = `is not supported; leave it out${values}`;

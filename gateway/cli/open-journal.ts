@@ -11,16 +11,14 @@ const defaultMaxBytes = 2 ** 28;
 const defaultKeepSec = 3600;
 
 /**
- * The jobs of the folder that the settings name, those that are unfinished on their way to be gone on with; undefined: no
- * folder is named. To be called before requests come. JournalError where the folder cannot be used.
+ * The jobs of the journal's folder, those that are unfinished on their way to be gone on with. To be called before requests come. JournalError where the folder cannot be used.
  */
 export async function openJournal(
+  folder: string,
   config: Config,
   models: ModelRegistry,
   log: Log,
-): Promise<DurableJobs | undefined> {
-  const folder = config['journal-dir'];
-  if (folder === undefined) return undefined;
+): Promise<DurableJobs> {
   const bounds: JournalBounds = {
     maxJobs: config['journal-max-jobs'] ?? defaultMaxJobs,
     maxBytes: config['journal-max-bytes'] ?? defaultMaxBytes,

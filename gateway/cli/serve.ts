@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { CAPABILITIES } from '../api/operator/health.ts';
-import { answerOutside, answerUnreadable, createApp } from '../app.ts';
+import { CAPABILITIES } from '../api/operator/capabilities.ts';
+import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
@@ -9,6 +9,7 @@ import { workerStatus } from '../models/worker-status.ts';
 import { playgroundOf } from '../playground/playground-of.ts';
 import { memoryOf } from '../runner/process/memory.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
+import { DeferredApp } from '../server/deferred-app.ts';
 import { ownDescriptors } from '../server/descriptor-budget.ts';
 import { type Address, close, createHttpServer, listen, stopAccepting } from '../server/http-server.ts';
 import { type CallbackError, ReadyCallback, type ReadyMessage } from '../server/ready-callback.ts';
@@ -24,7 +25,6 @@ import { firstKind } from './choose-launcher.ts';
 import { FirstLoad, type LoadFailure } from './first-load.ts';
 import { theModelOf } from './model-list.ts';
 import { serveOne } from './one-model.ts';
-import { openJournal } from './open-journal.ts';
 import { announced, reload, reloadKeys } from './reload.ts';
 import { reporting, tellStderr } from './report.ts';
 import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
@@ -137,7 +137,11 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   const isSeveral = hasSeveralModels(config);
   const serving: Serving = isSeveral ? serveSeveral(config, events) : serveOne(config, events);
   const { models } = serving;
-  const jobs = await openJournal(config, models, log);
+  const folder = config['journal-dir'];
+  const jobs =
+    folder === undefined
+      ? undefined
+      : await (await import('./open-journal.ts')).openJournal(folder, config, models, log);
   const reloadAll = (only: string | undefined): Promise<string | undefined> => {
     // First: that a key is taken back does not wait for settings that can be used.
     reloadKeys(guard.apiKeys, log);
@@ -155,21 +159,24 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       log.error({ event: 'settings_unusable', msg: (error as Error).message });
     }
   });
-  const app = createApp({
-    models,
-    log,
-    jobs,
-    metrics: serving.metrics,
-    crashes: () => crashes.newest,
-    restartRunner,
-    now: Date.now,
-    monotonicNow: systemClock.now,
-    maxBodyBytes: config['max-body-bytes'],
-    maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
-    maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
-    pooling: config.pooling,
-    guard,
-    playground,
+  const app = new DeferredApp(async () => {
+    const { createApp } = await import('../app.ts');
+    return createApp({
+      models,
+      log,
+      jobs,
+      metrics: serving.metrics,
+      crashes: () => crashes.newest,
+      restartRunner,
+      now: Date.now,
+      monotonicNow: systemClock.now,
+      maxBodyBytes: config['max-body-bytes'],
+      maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
+      maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
+      pooling: config.pooling,
+      guard,
+      playground,
+    });
   });
 
   const notifier = createNotifier(process.env, {
@@ -213,9 +220,12 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   log.info({ event: 'listening', url: place });
   serving.start();
   notifier?.ready();
+  // Heard from now on.
+  const told = endSignal();
+  await app.load();
 
   const end = await Promise.race([
-    endSignal(),
+    told,
     callback.failed.then(callbackFailure),
     // Whoever is to be told when it is ready must hear that it never will be.
     ...(config['callback-url'] === undefined ? [] : [firstLoad.failed.then(modelFailure)]),

@@ -91,7 +91,8 @@ export function createHttpServer(
   return server;
 }
 
-type Fetch = Parameters<typeof getRequestListener>[0];
+/** What answers a request. */
+export type Fetch = Parameters<typeof getRequestListener>[0];
 
 /** Streams write to the socket themselves, once the application has given the response its headers. */
 function beginningStreams(fetch: Fetch): Fetch {

@@ -78,7 +78,8 @@ test('a bundle is made anew when the sources are others, and only then', () => {
 });
 
 test('the licence of every package in the bundle lies beside it', () => {
-  const code = readFileSync(join(ROOT, 'build/gateway/main.js'), 'utf8');
+  const bundled = readdirSync(join(ROOT, 'build/gateway')).filter((name) => name.endsWith('.js'));
+  const code = bundled.map((name) => readFileSync(join(ROOT, 'build/gateway', name), 'utf8')).join('\n');
   const licences = readFileSync(join(ROOT, 'build/gateway/LICENSES.txt'), 'utf8');
   const packages = new Set(
     [...code.matchAll(/^\s*\/\/ node_modules\/((?:@[^/\n]+\/)?[^/\n]+)/gm)].map(([, name]) => name as string),

@@ -6,9 +6,7 @@ import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { notReady } from '../prompt.ts';
-
-/** What a pool manager may send here. */
-export const CAPABILITIES = ['text-gen'];
+import { CAPABILITIES } from './capabilities.ts';
 
 const HEALTH: Record<RunnerState, 'healthy' | 'starting' | 'recovering' | 'degraded' | 'unhealthy'> = {
   starting: 'starting',

@@ -1,0 +1,2 @@
+/** What a pool manager may send here. */
+export const CAPABILITIES = ['text-gen'];
