@@ -44,20 +44,25 @@ export function statsOf(value: (name: keyof SchedulerStats) => number): Schedule
 export class CountersOverLives {
   #past = zeros;
   #present = zeros;
+  /** Of both, once it was asked for: each request asks, a runner tells once a step. */
+  #sum: SchedulerCounters | undefined;
 
   /** What the present runner has counted. */
   update(counters: SchedulerCounters): void {
     this.#present = counters;
+    this.#sum = undefined;
   }
 
   /** The present runner is gone: the next one begins at 0. What it counted since its last word is lost. */
   endLife(): void {
     this.#past = this.sum();
     this.#present = zeros;
+    this.#sum = undefined;
   }
 
   sum(): SchedulerCounters {
-    return countersOf((name) => this.#past[name] + this.#present[name]);
+    this.#sum ??= countersOf((name) => this.#past[name] + this.#present[name]);
+    return this.#sum;
   }
 }
 

@@ -1,4 +1,9 @@
-import { countersOf, type SchedulerStats, statsOf } from '../protocol/scheduler-stats.ts';
+import {
+  countersOf,
+  type SchedulerCounters,
+  type SchedulerStats,
+  statsOf,
+} from '../protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus } from '../runner.ts';
 import type { RequestScheduler } from './request-scheduler.ts';
 import type { RunnerSupervisor } from './supervisor.ts';
@@ -32,7 +37,7 @@ export function poolStatus(
     info: newest === undefined ? undefined : sumOfInfo(supervisors, newest),
     numFreeBlocks: freeBlocks.length === 0 ? undefined : sum(freeBlocks),
     stats: stats.length === 0 ? undefined : sumOfStats(stats),
-    counters: countersOf((name) => sum(heard.map(({ counters }) => counters[name]))),
+    counters: sumOfCounters(heard.map(({ counters }) => counters)),
     ...(supervisors.length === 1 ? {} : { runners: supervisors.map(runnerStatus(scheduler)) }),
   };
 }
@@ -62,7 +67,15 @@ function sumOfInfo(supervisors: readonly RunnerSupervisor[], newest: RunnerInfo)
   };
 }
 
+function sumOfCounters(counters: readonly SchedulerCounters[]): SchedulerCounters {
+  const [first, ...others] = counters;
+  if (first !== undefined && others.length === 0) return first;
+  return countersOf((name) => sum(counters.map((each) => each[name])));
+}
+
 function sumOfStats(stats: readonly SchedulerStats[]): SchedulerStats {
+  const [first, ...others] = stats;
+  if (first !== undefined && others.length === 0) return first;
   return statsOf((name) => sum(stats.map((each) => each[name])));
 }
 

@@ -1,6 +1,7 @@
 /**
  * What a streamed token costs the gateway: the gateway, a runner that only counts, and the clients are a process each, over real
- * pipes and sockets. Ends with a table, and how long a start takes. --cpu-prof FOLDER writes a profile of each gateway there. --seconds N for each row.
+ * pipes and sockets. Beside it, what Node's own HTTP server takes for the same streams. Ends with a table, and how long a start
+ * takes. --cpu-prof FOLDER writes a profile of each gateway there. --seconds N for each row.
  */
 import { fork } from 'node:child_process';
 import { rmSync } from 'node:fs';
@@ -27,12 +28,16 @@ interface Load {
   readonly numStreams: number;
   /** Of the runner; undefined: as many as it can. */
   readonly stepsPerSec?: number;
+  /** Node's HTTP server in place of gateway and runner. */
+  readonly isBare?: true;
 }
 
 const loads: readonly Load[] = [
   { name: '1 at reading speed', numStreams: 1, stepsPerSec: 50 },
   { name: '32 at reading speed', numStreams: 32, stepsPerSec: 50 },
+  { name: '32 at reading speed, bare Node', numStreams: 32, stepsPerSec: 50, isBare: true },
   { name: '256 at reading speed', numStreams: 256, stepsPerSec: 50 },
+  { name: '256 at reading speed, bare Node', numStreams: 256, stepsPerSec: 50, isBare: true },
   { name: '1 flood', numStreams: 1 },
   { name: '32 flood', numStreams: 32 },
   { name: '256 flood', numStreams: 256 },
@@ -45,7 +50,7 @@ interface Gateway {
   stop(): Promise<void>;
 }
 
-async function startGateway({ name, stepsPerSec }: Load): Promise<Gateway> {
+async function startGateway({ name, stepsPerSec, isBare }: Load): Promise<Gateway> {
   const program = (file: string) => join(TEST_BUNDLES, `test/bench/gateway/${file}.js`);
   const pace = stepsPerSec === undefined ? [] : ['--steps-per-sec', String(stepsPerSec)];
   const profile = values['cpu-prof'];
@@ -57,9 +62,10 @@ async function startGateway({ name, stepsPerSec }: Load): Promise<Gateway> {
           `--cpu-prof-dir=${profile}`,
           `--cpu-prof-name=${name.replaceAll(' ', '-')}.cpuprofile`,
         ];
-  const child = fork(program('gateway-process'), [process.execPath, program('flood-runner'), ...pace], {
-    execArgv,
-  });
+  const child =
+    isBare === true
+      ? fork(program('bare-server'), pace, { execArgv })
+      : fork(program('gateway-process'), [process.execPath, program('flood-runner'), ...pace], { execArgv });
   const told = <Message>() =>
     new Promise<Message>((resolve) => child.once('message', (m) => resolve(m as Message)));
   const { port } = await told<{ port: number }>();
@@ -114,18 +120,31 @@ async function measure(load: Load): Promise<Row> {
   };
 }
 
-/** From a request, sent on a connection that is there, to its first token, of a runner that takes no time for it. */
-async function firstTokens(): Promise<readonly number[]> {
-  const gateway = await startGateway({ name: 'first token', numStreams: 1 });
-  const times: number[] = [];
+interface FirstTokens {
+  /** Ascending. */
+  readonly gateway: readonly number[];
+  readonly bare: readonly number[];
+}
+
+/** From a request, sent on a connection that is there, to its first token, of a runner that takes no time for it; each in turn. */
+async function firstTokens(): Promise<FirstTokens> {
+  const servers = {
+    gateway: await startGateway({ name: 'first token', numStreams: 1 }),
+    bare: await startGateway({ name: 'first token of bare Node', numStreams: 1, isBare: true }),
+  };
+  const times = { gateway: [] as number[], bare: [] as number[] };
   for (let count = 0; count < 600; count++) {
-    const client = openStream(gateway.port, 1);
-    await client.ended;
-    client.close();
-    if (count >= 300) times.push(client.firstTokenMs ?? Number.NaN);
+    for (const kind of ['gateway', 'bare'] as const) {
+      const client = openStream(servers[kind].port, 1);
+      await client.ended;
+      client.close();
+      if (count >= 300) times[kind].push(client.firstTokenMs ?? Number.NaN);
+    }
   }
-  await gateway.stop();
-  return times.sort((a, b) => a - b);
+  await servers.gateway.stop();
+  await servers.bare.stop();
+  const ascending = (list: number[]): number[] => list.sort((a, b) => a - b);
+  return { gateway: ascending(times.gateway), bare: ascending(times.bare) };
 }
 
 /** Whether each of 256 answers has all its tokens. */
@@ -138,7 +157,11 @@ async function allArrive(): Promise<boolean> {
 }
 
 try {
-  await bundleTests(['test/bench/gateway/gateway-process.ts', 'test/bench/gateway/flood-runner.ts']);
+  await bundleTests([
+    'test/bench/gateway/gateway-process.ts',
+    'test/bench/gateway/flood-runner.ts',
+    'test/bench/gateway/bare-server.ts',
+  ]);
   console.log(`${cpus()[0]?.model}, ${cpus().length} processors, Node ${process.version}`);
   console.log('| streams | tokens/s | processor time a token | loop p99 | /health p50 | /health p99 |');
   console.log('|---|---:|---:|---:|---:|---:|');
@@ -155,8 +178,13 @@ try {
   }
   if (values.only === undefined) {
     const times = await firstTokens();
-    const at = (share: number) => times[Math.floor(times.length * share)]?.toFixed(2);
-    console.log(`first token: p50 ${at(0.5)} ms, p99 ${at(0.99)} ms`);
+    const at = (list: readonly number[], share: number) =>
+      list[Math.floor(list.length * share)] ?? Number.NaN;
+    for (const [name, list] of Object.entries(times))
+      console.log(
+        `first token, ${name}: p50 ${at(list, 0.5).toFixed(2)} ms, p99 ${at(list, 0.99).toFixed(2)} ms`,
+      );
+    console.log(`first token, added: p50 ${(at(times.gateway, 0.5) - at(times.bare, 0.5)).toFixed(2)} ms`);
     const { listeningMs, nothingMs } = await measureStarts();
     console.log(`start to listening: ${listeningMs.toFixed(0)} ms; node -e 0: ${nothingMs.toFixed(0)} ms`);
     console.log(`256 answers of 2000 tokens: ${(await allArrive()) ? 'all are whole' : 'NOT ALL ARE WHOLE'}`);

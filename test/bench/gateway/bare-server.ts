@@ -1,0 +1,74 @@
+/**
+ * What Node's own HTTP server takes for the same streams: each request goes through the pipes of `cat`, the fastest runner there
+ * is, and is answered with one token, or with one at each step of --steps-per-sec. Tells its parent its port, and when asked what it has used.
+ */
+import { spawn } from 'node:child_process';
+import { createServer, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { parseArgs } from 'node:util';
+import type { Use } from './gateway-process.ts';
+
+const CHUNK = `data: ${JSON.stringify({
+  ...{ id: 'cmpl-1', object: 'text_completion', created: 1, model: 'bytes' },
+  choices: [{ index: 0, text: ' w', logprobs: null, finish_reason: null }],
+})}\n\n`;
+
+const { values } = parseArgs({ options: { 'steps-per-sec': { type: 'string' } } });
+const streams = new Set<ServerResponse>();
+const runner = spawn('cat', { stdio: ['pipe', 'pipe', 'inherit'] });
+/** By line that `cat` is to give back. */
+const asked = new Map<string, () => void>();
+let numAsked = 0;
+let rest = '';
+runner.stdout.setEncoding('utf8').on('data', (text: string) => {
+  const lines = (rest + text).split('\n');
+  rest = lines.pop() ?? '';
+  for (const line of lines) {
+    asked.get(line)?.();
+    asked.delete(line);
+  }
+});
+
+function throughRunner(answer: () => void): void {
+  numAsked += 1;
+  asked.set(String(numAsked), answer);
+  runner.stdin.write(`${numAsked}\n`);
+}
+
+const server = createServer((request, response) => {
+  if (request.method === 'GET') {
+    response.end('{}');
+    return;
+  }
+  let body = '';
+  request.setEncoding('utf8');
+  request.on('data', (part: string) => {
+    body += part;
+  });
+  request.on('end', () => {
+    const { max_tokens } = JSON.parse(body) as { max_tokens: number };
+    response.on('close', () => streams.delete(response));
+    throughRunner(() => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write(CHUNK);
+      if (max_tokens === 1) response.end('data: [DONE]\n\n');
+      else streams.add(response);
+    });
+  });
+});
+const { 'steps-per-sec': pace } = values;
+if (pace !== undefined)
+  setInterval(() => {
+    for (const stream of streams) stream.write(CHUNK);
+  }, 1000 / Number(pace));
+const loopDelay = monitorEventLoopDelay({ resolution: 1 });
+loopDelay.enable();
+process.on('message', (what) => {
+  if (what === 'stop') process.exit(0);
+  if (what !== 'use') return;
+  const { user, system } = process.cpuUsage();
+  process.send?.({ processorUs: user + system, loopP99Ms: loopDelay.percentile(99) / 1e6 } satisfies Use);
+  loopDelay.reset();
+});
+server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }));
