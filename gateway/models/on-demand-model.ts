@@ -12,9 +12,10 @@ import {
   type RunnerStatus,
 } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
-import { maxFruitlessStarts, retryAfterSec } from '../runner/supervision/supervisor.ts';
+import { maxFruitlessStarts } from '../runner/supervision/supervisor.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
+import { absent, HOLDING, type LoadPhase, residencyIn, statusIn } from './load-phase.ts';
 import type { Resident } from './memory-budget.ts';
 import type { Model } from './model.ts';
 import type { ModelService } from './model-service.ts';
@@ -72,17 +73,13 @@ export interface LoadQueue {
   onChange(): void;
 }
 
-type Phase = 'unloaded' | 'queued' | 'loading' | 'loaded' | 'draining' | 'unloading' | 'failed' | 'stopped';
-
-const HOLDING: readonly Phase[] = ['loading', 'loaded', 'draining', 'unloading'];
-
 export class OnDemandModel implements ServedModel, Runner {
   readonly isOnDemand = true;
   readonly runner: Runner;
   readonly #options: OnDemandModelOptions;
   readonly #queue: LoadQueue;
   readonly #clock: Clock;
-  #phase: Phase = 'unloaded';
+  #phase: LoadPhase = 'unloaded';
   #service: LoadedService | undefined;
   /** Why the last load failed, and when. */
   #failure = { reason: '', atMs: 0 };
@@ -143,9 +140,7 @@ export class OnDemandModel implements ServedModel, Runner {
 
   get residency(): Residency {
     const status = this.status();
-    const phase = this.#phase;
-    const state = phase === 'loaded' || phase === 'draining' ? residencyOf(status) : STATES[phase];
-    return { state, progress: status.loadProgress, reason: status.reason };
+    return { state: residencyIn(this.#phase, status), progress: status.loadProgress, reason: status.reason };
   }
 
   /** Undefined while it holds no memory. */
@@ -297,48 +292,20 @@ export class OnDemandModel implements ServedModel, Runner {
   }
 
   status(): RunnerStatus {
-    const { openRequests, ...status } = this.#service?.status() ?? absent;
-    const { restarts, counters } = status;
+    const status = this.#service?.status() ?? absent;
+    const { restarts, counters, loadProgress } = status;
     const sum = {
       ...status,
       // A service counts those who wait at the gate too.
-      openRequests: this.#service === undefined ? this.gate.numWaiting : openRequests,
+      openRequests: this.#service === undefined ? this.gate.numWaiting : status.openRequests,
       restarts: this.#pastRestarts + restarts,
       counters: countersOf((name) => this.#pastCounters[name] + counters[name]),
     };
-    switch (this.#phase) {
-      case 'loaded':
-      case 'draining':
-        return sum;
-      case 'failed': {
-        const seconds = Math.max(retryAfterSec, Math.ceil(this.#retryInMs / 1000));
-        return { ...sum, state: 'failed', reason: this.#failure.reason, retryAfterSec: seconds };
-      }
-      case 'stopped':
-        return { ...sum, state: 'stopping', reason: 'The server is stopping.', retryAfterSec };
-      case 'unloaded':
-      case 'unloading':
-        return {
-          ...sum,
-          state: 'starting',
-          reason: `The model ${this.name} is not loaded; a request for it loads it.`,
-          retryAfterSec,
-        };
-      case 'queued':
-        return {
-          ...sum,
-          state: 'starting',
-          reason: `The model ${this.name} waits for memory.`,
-          retryAfterSec,
-        };
-      case 'loading':
-        return {
-          ...sum,
-          state: 'starting',
-          reason: `The model ${this.name} is being loaded${percentOf(status)}.`,
-          retryAfterSec,
-        };
-    }
+    const { reason } = this.#failure;
+    return {
+      ...sum,
+      ...statusIn(this.#phase, { name: this.name, loadProgress, reason, retryInMs: this.#retryInMs }),
+    };
   }
 
   generate(...args: Parameters<Runner['generate']>): ReturnType<Runner['generate']> {
@@ -415,38 +382,3 @@ export class OnDemandModel implements ServedModel, Runner {
     this.#read = undefined;
   }
 }
-
-function percentOf({ loadProgress }: Pick<RunnerStatus, 'loadProgress'>): string {
-  return loadProgress === undefined ? '' : `, ${Math.floor(loadProgress * 100)} % so far`;
-}
-
-const STATES = {
-  unloaded: 'unloaded',
-  unloading: 'unloaded',
-  stopped: 'unloaded',
-  queued: 'loading',
-  loading: 'loading',
-  failed: 'failed',
-} as const;
-
-/** By the runner of a model that was loaded. */
-export function residencyOf({ state }: RunnerStatus): Residency['state'] {
-  if (state === 'ready' || state === 'stopping') return 'loaded';
-  return state === 'failed' ? 'failed' : 'loading';
-}
-
-/** Where there is no runner. */
-const absent: RunnerStatus = {
-  state: 'starting',
-  reason: undefined,
-  pid: undefined,
-  restarts: 0,
-  openRequests: 0,
-  openTokens: 0,
-  loadProgress: undefined,
-  retryAfterSec: undefined,
-  info: undefined,
-  numFreeBlocks: undefined,
-  stats: undefined,
-  counters: countersOf(() => 0),
-};

@@ -1,4 +1,4 @@
-import { residencyOf } from './on-demand-model.ts';
+import { residencyOf } from './load-phase.ts';
 import type { ServedModel } from './served-model.ts';
 
 /** A model that is served alone: it is there from the start, or awaited, and nobody unloads it. */

@@ -5,7 +5,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { modelFaultKinds } from '../../fixtures/simulation/faults.ts';
-import { emptyModelCounts, ModelSimulation } from '../../fixtures/simulation/model-simulation.ts';
+import { ModelSimulation } from '../../fixtures/simulation/model-simulation.ts';
+import { emptyModelCounts } from '../../fixtures/simulation/model-simulation-counts.ts';
 
 const defaultSeeds = 100;
 /** So many meet each kind of fault and of end. */
