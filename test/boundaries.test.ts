@@ -54,14 +54,14 @@ test('the runner that plans its own death is another program than the shipped on
 });
 
 test('what computes needs no protobuf: only serving and its two commands know frames', () => {
-  const serving = /^runner\/(serving|json)\/|^runner\/commands\/(serve|replay)_command\.cc$/;
+  const serving = /^runner\/(serving|recordings|json)\/|^runner\/commands\/(serve|replay)_command\.cc$/;
   const others = sourcesOf('runner/*.cc', 'runner/*.h', 'cpu-runner/*', 'cuda-runner/*').filter(
     ({ path }) => !serving.test(path),
   );
   requireOnly(
     others,
     INCLUDE,
-    (name) => !/^(proto|runner\/json|runner\/serving)\/(?!record_limits\.h)/.test(name),
+    (name) => !/^(proto|runner\/(json|serving|recordings))\/(?!record_limits\.h)/.test(name),
   );
   const inside = 'google8protobuf';
   assert.ok(readFileSync(CPU_RUNNER).includes(inside));
@@ -196,7 +196,7 @@ test('each fact of the two languages is on its side', () => {
       assert.ok(
         (path === 'runner/models/config.cc' && key === 'tokenizer.ggml.tokens') ||
           // It writes that there is none.
-          (path === 'runner/commands/synth.cc' && key === 'tokenizer.ggml.model'),
+          (path === 'runner/synth/synth.cc' && key === 'tokenizer.ggml.model'),
         `${path} reads ${key}`,
       );
   }

@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <string>
 
-#include "runner/commands/bench.h"
+#include "runner/bench/bench.h"
+#include "runner/bench/gap_bench.h"
+#include "runner/bench/kernel_bench.h"
+#include "runner/bench/workload_bench.h"
 #include "runner/commands/checkpoint.h"
-#include "runner/commands/gap_bench.h"
 #include "runner/commands/generate.h"
-#include "runner/commands/kernel_bench.h"
 #include "runner/commands/loaded_model.h"
 #include "runner/commands/replay_command.h"
 #include "runner/commands/serve_command.h"
-#include "runner/commands/synth.h"
-#include "runner/commands/workload_bench.h"
+#include "runner/synth/synth.h"
 
 namespace CLI {
 class App;

@@ -4,7 +4,7 @@
 
 #include "runner/formats/in_quotes.h"
 #include "runner/formats/quantize.h"
-#include "runner/serving/replay.h"
+#include "runner/recordings/replay.h"
 
 namespace runnel {
 namespace {

@@ -9,9 +9,9 @@
 #include "runner/commands/flags.h"
 #include "runner/commands/inspect.h"
 #include "runner/commands/score.h"
-#include "runner/commands/synth.h"
 #include "runner/commands/system_errors.h"
 #include "runner/processors.h"
+#include "runner/synth/synth.h"
 
 namespace runnel {
 namespace {

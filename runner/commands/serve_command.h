@@ -6,9 +6,9 @@
 #include <string>
 
 #include "runner/commands/loaded_model.h"
+#include "runner/recordings/record_limits.h"
 #include "runner/result.h"
 #include "runner/sandbox/sandbox.h"
-#include "runner/serving/record_limits.h"
 
 namespace runnel {
 

@@ -7,11 +7,11 @@
 #include <string_view>
 #include <thread>
 
+#include "runner/recordings/recorder.h"
 #include "runner/result.h"
 #include "runner/serving/command_decoder.h"
 #include "runner/serving/inbox.h"
 #include "runner/serving/messages.h"
-#include "runner/serving/recorder.h"
 
 namespace runnel {
 

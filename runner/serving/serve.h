@@ -3,11 +3,11 @@
 #pragma once
 
 #include "runner/engine.h"
+#include "runner/recordings/recorder.h"
 #include "runner/result.h"
 #include "runner/serving/channel.h"
 #include "runner/serving/heartbeat.h"
 #include "runner/serving/inbox.h"
-#include "runner/serving/recorder.h"
 
 namespace runnel {
 

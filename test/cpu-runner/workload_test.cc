@@ -1,5 +1,5 @@
 // A tenth of nano-vLLM's workload through the whole engine, on a real model that is small.
-#include "runner/commands/workload.h"
+#include "runner/bench/workload.h"
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#include "runner/commands/kernel_bench.h"
+#include "runner/bench/kernel_bench.h"
 
 #include "cpu-runner/cpu_backend.h"
 #include "cuda-runner/cuda_backend.h"

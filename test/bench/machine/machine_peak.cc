@@ -21,7 +21,7 @@
 #include <thread>
 #include <vector>
 
-#include "runner/commands/samples.h"
+#include "runner/bench/samples.h"
 #include "runner/processors.h"
 #include "test/bench/machine/dot_loops.h"
 

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "runner/commands/bench.h"
+#include "runner/bench/bench.h"
 #include "runner/commands/generate.h"
 #include "runner/commands/run_commands.h"
 #include "runner/commands/score.h"

@@ -1,0 +1,25 @@
+// cpu-runner bench --long-prompt: what running streams feel when a long prompt arrives, as the time from one
+// of their tokens to the next.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+
+#include "runner/bench/bench_report.h"
+#include "runner/engine.h"
+#include "runner/result.h"
+
+namespace runnel {
+
+struct GapFlags {
+  uint32_t num_prompt_tokens = 4000;
+  uint32_t num_streams = 8;
+  bool json = false;
+};
+
+// Prints the median gap before the prompt arrives; p50, p99 and the largest of the gaps that end after it
+// arrived, up to the first that ends after its first token; and the ratio of that p99 to that median. Fails
+// with kUsage when what is asked for does not fit into the context or the KV cache.
+Result<void> gap_bench(Engine& engine, const GapFlags& flags, const BenchSubject& subject, std::ostream& out);
+
+}  // namespace runnel

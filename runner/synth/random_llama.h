@@ -1,0 +1,48 @@
+// A llama that nobody trained: the metadata and the tensors that a file of these sizes has, and random values
+// for them. Its logits are finite and its text is noise.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runner/formats/tensor.h"
+#include "runner/synth/gguf_writer.h"
+
+namespace runnel {
+
+struct LlamaSizes {
+  uint32_t num_layers;
+  uint32_t hidden_size;
+  uint32_t num_heads;  // divides hidden_size
+  uint32_t num_kv_heads;
+  uint32_t ffn_size;
+  uint32_t vocab_size;
+  uint32_t context_length;
+  float rope_theta;
+  bool ties_embedding;  // the output matrix is the embedding
+  uint32_t sliding_window = 0;
+};
+
+struct RandomTensor {
+  std::string name;
+  std::vector<uint64_t> dims;  // columns first; a vector has one
+  TensorType type;
+
+  uint64_t num_weights() const;
+  uint64_t num_bytes() const { return num_weights() / block_weights(type) * block_bytes(type); }
+};
+
+GgufMetadata llama_metadata(const LlamaSizes& sizes);
+// In the order in which files have them.
+std::vector<RandomTensor> llama_tensors(const LlamaSizes& sizes, TensorType embedding_type,
+                                        TensorType matrix_type);
+
+// Whole blocks of the tensor, all of it or the next of it. A matrix keeps the size of what it is multiplied
+// with; gains lie around 1.
+void fill_randomly(const RandomTensor& tensor, std::mt19937_64& random, std::span<std::byte> out);
+
+}  // namespace runnel

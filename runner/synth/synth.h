@@ -1,0 +1,38 @@
+// cpu-runner synth: a model file of a real model's shape whose weights are random, to measure with where the
+// real one is not at hand.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <string_view>
+
+#include "runner/formats/tensor.h"
+#include "runner/models/registry.h"
+#include "runner/result.h"
+#include "runner/synth/random_llama.h"
+
+namespace runnel {
+
+struct SynthFlags {
+  std::string architecture;
+  std::string shape;
+  TensorType type = TensorType::kQ4_1;
+  uint64_t seed = 1;
+  std::string file;
+};
+
+// "160m" is JackFram/llama-160m, "1b" Llama 3.2 1B, "8b" Llama 3.1 8B. nullptr: there is none of that name.
+const LlamaSizes* llama_shape_named(std::string_view name);
+// "160m, 1b, 8b", for messages.
+std::string llama_shape_names();
+
+// Writes the file piece by piece; every matrix is of this type. The same seed gives the same bytes. Returns
+// how many there are. Fails as NewFile does.
+Result<uint64_t> write_random_llama(const LlamaSizes& sizes, TensorType type, uint64_t seed,
+                                    const std::string& path, const LoadProgressFn& progress);
+
+// Tells on `progress` how far it is, and on out what was written. Fails with kUsage for a shape there is not.
+Result<void> synth(const SynthFlags& flags, std::ostream& out, std::ostream& progress);
+
+}  // namespace runnel
