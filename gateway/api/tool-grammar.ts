@@ -22,7 +22,7 @@ export interface Calling {
 }
 
 /** As runner/grammar bounds it in all JSON: a small model would otherwise go on with it for ever. */
-const maxJsonWhitespace = 20;
+export const maxJsonWhitespace = 20;
 
 export function toolGrammar(format: ToolCallFormat, calling: Calling): Grammar {
   const source = jsonText({ type: 'structural_tag', format: answerOf(format, calling) });

@@ -14,30 +14,50 @@ export function argumentsSchema(parameters: object | undefined, strict: boolean)
   if (parameters === undefined) return { type: 'object', properties: {} };
   const isTyped = 'type' in parameters || combinations.some((name) => name in parameters);
   const schema = isTyped ? parameters : { type: 'object', ...parameters };
-  return strict ? schema : (opened(schema) as object);
+  return strict ? schema : (opened(schema, whatIsUndescribed) as object);
 }
 
-function opened(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(opened);
+/** The same schema with all that JSON Schema leaves open, said. */
+export function openSchema(schema: unknown): unknown {
+  return opened(schema, whatIsOpen);
+}
+
+type Opening = (schema: object) => object;
+
+function opened(schema: unknown, opening: Opening): unknown {
+  if (Array.isArray(schema)) return schema.map((each) => opened(each, opening));
   if (!isObject(schema)) return schema;
   const members = Object.entries(schema).map(([name, member]) => {
     if (values.has(name)) return [name, member];
-    return [name, maps.has(name) && isObject(member) ? openedMembers(member) : opened(member)];
+    return [
+      name,
+      maps.has(name) && isObject(member) ? openedMembers(member, opening) : opened(member, opening),
+    ];
   });
-  return { ...whatIsLeftOpen(schema), ...Object.fromEntries(members) };
+  return { ...opening(schema), ...Object.fromEntries(members) };
 }
 
-function openedMembers(schemas: object): object {
-  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, opened(schema)]));
+function openedMembers(schemas: object, opening: Opening): object {
+  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, opened(schema, opening)]));
 }
 
-function whatIsLeftOpen(schema: object): object {
-  const type = 'type' in schema ? schema.type : undefined;
-  const is = (name: string) => type === name || (Array.isArray(type) && type.includes(name));
+function whatIsUndescribed(schema: object): object {
   return {
-    ...(is('object') && !('properties' in schema) ? { additionalProperties: true } : {}),
-    ...(is('array') && !('prefixItems' in schema) ? { items: true } : {}),
+    ...(isOf(schema, 'object') && !('properties' in schema) ? { additionalProperties: true } : {}),
+    ...(isOf(schema, 'array') && !('prefixItems' in schema) ? { items: true } : {}),
   };
+}
+
+function whatIsOpen(schema: object): object {
+  const isObjects =
+    (isOf(schema, 'object') || 'properties' in schema) && !('unevaluatedProperties' in schema);
+  const isArrays = (isOf(schema, 'array') || 'prefixItems' in schema) && !('unevaluatedItems' in schema);
+  return { ...(isObjects ? { additionalProperties: true } : {}), ...(isArrays ? { items: true } : {}) };
+}
+
+function isOf(schema: object, name: string): boolean {
+  const type = 'type' in schema ? schema.type : undefined;
+  return type === name || (Array.isArray(type) && type.includes(name));
 }
 
 function isObject(value: unknown): value is object {

@@ -6,6 +6,8 @@ import { cancelled } from '../runner/runner.ts';
 /** Answers that are sent when all of them has come. */
 
 export interface FinishedText {
+  /** Empty: nothing was thought. */
+  readonly thought: string;
   readonly text: string;
   /** Each in one piece; those from `end.numCalls` on are cut short. */
   readonly calls: readonly CallPiece[];
@@ -21,6 +23,7 @@ export interface Gathering<Whole> {
 /** The whole of one text. */
 export class WholeText implements TextSink, Gathering<FinishedText> {
   readonly answer: Promise<FinishedText>;
+  #thought = '';
   #text = '';
   readonly #calls: CallPiece[] = [];
   #resolve: (finished: FinishedText) => void = () => {};
@@ -33,10 +36,12 @@ export class WholeText implements TextSink, Gathering<FinishedText> {
     });
   }
 
-  onPart({ pieces, calls = [], end }: AnswerPart): void {
+  onPart({ thought = '', pieces, calls = [], end }: AnswerPart): void {
+    this.#thought += thought;
     appendCalls(this.#calls, calls, this.#text.length);
     this.#text += textOf(pieces);
-    if (end !== undefined) this.#resolve({ text: this.#text, calls: this.#calls, end });
+    if (end === undefined) return;
+    this.#resolve({ thought: this.#thought, text: this.#text, calls: this.#calls, end });
   }
 
   onError(error: unknown): void {

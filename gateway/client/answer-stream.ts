@@ -12,6 +12,8 @@ export interface Usage {
 /** What one event of an answer adds. */
 export interface AnswerEvent {
   readonly text: string;
+  /** What is thought before the text. */
+  readonly thought: string;
   readonly finish: string | undefined;
   readonly usage: Usage | undefined;
 }
@@ -22,7 +24,14 @@ const chunkSchema = z.object({
   choices: z
     .array(
       z.object({
-        delta: z.object({ content: z.string().nullish() }).nullish(),
+        delta: z
+          .object({
+            content: z.string().nullish(),
+            reasoning_content: z.string().nullish(),
+            // Ollama's name for it.
+            reasoning: z.string().nullish(),
+          })
+          .nullish(),
         text: z.string().nullish(),
         finish_reason: z.string().nullish(),
       }),
@@ -81,8 +90,10 @@ function answerEvent(data: string, url: string): AnswerEvent {
   }
   if (parsed.error) throw new UnavailableError(`The answer failed: ${escapeControls(parsed.error.message)}`);
   const [choice] = parsed.choices;
+  const { reasoning_content, reasoning } = choice?.delta ?? {};
   return {
     text: choice?.delta?.content ?? choice?.text ?? '',
+    thought: reasoning_content ?? reasoning ?? '',
     finish: choice?.finish_reason ?? undefined,
     usage: parsed.usage ?? undefined,
   };

@@ -13,6 +13,7 @@ import { AnswerTimes, type AnswerTimings } from './answer-times.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
+import { type Thinking, ThinkingParser } from './thinking-parser.ts';
 import { appendCalls, type CallPiece, ToolCallParser } from './tool-call-parser.ts';
 
 /**
@@ -37,6 +38,8 @@ export interface AnswerEnd {
   readonly numTokens: number;
   /** Tokens of the prompt that were found in the KV cache when the answer was begun. */
   readonly numCachedTokens: number;
+  /** Tokens of them up to the one that ended the thinking; absent: the answer could not think. */
+  readonly numThinkingTokens?: number;
   /** Calls of tools whose arguments are whole; absent: none. */
   readonly numCalls?: number;
   /** The numerics id of the runner that ended it, if one with another began it. */
@@ -46,6 +49,8 @@ export interface AnswerEnd {
 }
 
 export interface AnswerPart {
+  /** What is new of what is thought, and stands in front of all text; absent: nothing. */
+  readonly thought?: string;
   readonly pieces: readonly TextPiece[];
   readonly tokenIds: readonly number[];
   /** The tokens whose text is in pieces, if the request asked for log-probabilities. Control tokens have no text. */
@@ -66,6 +71,8 @@ export interface AnswerOptions {
   readonly stop: readonly string[];
   /** A stop string that is complete with one of so many first tokens is text like any other. */
   readonly minTokens: number;
+  /** How it thinks before it answers; absent: it does not. */
+  readonly thinking?: Thinking | undefined;
   /** How calls of tools are written; absent: all is text. */
   readonly toolCalls?: ToolCallFormat | undefined;
   /** Milliseconds that only grow, for the timings of the end; undefined: nobody asked for them. */
@@ -98,9 +105,14 @@ export class TextStream implements TokenSink {
   readonly #decoder: StreamingDecoder;
   /** Absent: nothing is held back. */
   readonly #matcher: StopMatcher | undefined;
+  /** Absent: nothing is thought. */
+  readonly #thinking: ThinkingParser | undefined;
+  /** What the batch that is read has of it. */
+  #thought = '';
+  #numThinkingTokens = 0;
   /** Absent: there are no calls. */
   readonly #calls: ToolCallParser | undefined;
-  readonly #tokens = new SentTokens();
+  #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
   readonly #times: AnswerTimes | undefined;
   #numCachedTokens = 0;
@@ -111,7 +123,7 @@ export class TextStream implements TokenSink {
   constructor(
     runner: Pick<Runner, 'generate'>,
     request: GenerateRequest,
-    { tokenizer, stop, minTokens, toolCalls, timedBy }: AnswerOptions,
+    { tokenizer, stop, minTokens, thinking, toolCalls, timedBy }: AnswerOptions,
     sink: TextSink,
   ) {
     this.#tokenizer = tokenizer;
@@ -119,6 +131,7 @@ export class TextStream implements TokenSink {
     this.#sink = sink;
     this.#decoder = new StreamingDecoder(tokenizer);
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
+    this.#thinking = thinking && new ThinkingParser(thinking);
     this.#calls = toolCalls && new ToolCallParser(toolCalls);
     this.#times = timedBy && new AnswerTimes(timedBy, request.promptIds.length);
     this.#handle = runner.generate(request, this);
@@ -177,9 +190,11 @@ export class TextStream implements TokenSink {
     for (let offset = 0; offset < numTexts; offset++) {
       const id = tokenIds[offset] as number;
       const index = firstIndex + offset;
-      const text = this.#decoder.decode(id);
+      const decoded = this.#decoder.decode(id);
+      const text =
+        this.#thinking === undefined ? decoded : this.#withoutThought(this.#thinking, decoded, index);
       const logprobs = batch.logprobs?.[offset];
-      if (logprobs !== undefined && !this.#tokenizer.isControl(id)) this.#tokens.push(id, logprobs, text);
+      if (logprobs !== undefined && this.#isSaid(id, decoded, text)) this.#tokens.push(id, logprobs, text);
       const matched = this.#match(text, index, pieces);
       if (matched === undefined) continue;
       this.#handle.cancel('enough');
@@ -189,10 +204,31 @@ export class TextStream implements TokenSink {
     return this.#part(batch, pieces, tokenIds, finish && this.#finish(batch, finish, pieces));
   }
 
+  #withoutThought(parser: ThinkingParser, decoded: string, index: number): string {
+    const before = parser.isThinking;
+    const { thought, text } = parser.push(decoded);
+    const after = parser.isThinking;
+    this.#thought += thought;
+    if (before === true || after === true) this.#numThinkingTokens = index + 1;
+    // Those before were of the mark.
+    if (before === undefined && after === true) this.#tokens = new SentTokens();
+    return text;
+  }
+
+  /** Whether a token is of the text, or may turn out to be. */
+  #isSaid(id: number, decoded: string, text: string): boolean {
+    if (this.#tokenizer.isControl(id)) return false;
+    if (text !== '' || this.#thinking === undefined) return true;
+    const { isThinking } = this.#thinking;
+    return isThinking === undefined || (isThinking === false && decoded === '');
+  }
+
   #finish({ firstIndex, tokenIds }: TokenBatch, finish: Finish, pieces: TextPiece[]): EndOfTokens {
     const numTokens = firstIndex + tokenIds.length;
     const lastIndex = Math.max(numTokens - 1, 0);
-    const stopMatched = this.#match(this.#decoder.flush(), lastIndex, pieces) ?? null;
+    const { thought, text } = this.#thinking?.flush() ?? { thought: '', text: '' };
+    this.#thought += thought;
+    const stopMatched = this.#match(text + this.#decoder.flush(), lastIndex, pieces) ?? null;
     const rest = stopMatched === null ? (this.#matcher?.flush() ?? '') : '';
     if (rest !== '') pieces.push({ text: rest, index: lastIndex });
     return { reason: stopMatched === null ? REASONS[finish] : 'stop_sequence', stopMatched, numTokens };
@@ -215,10 +251,13 @@ export class TextStream implements TokenSink {
     tokenIds: readonly number[],
     end: EndOfTokens | undefined,
   ): AnswerPart {
+    const thought = this.#thought;
+    this.#thought = '';
     if (logprobs === undefined && promptLogprobs === undefined && end === undefined)
-      return { pieces, tokenIds };
+      return thought === '' ? { pieces, tokenIds } : { thought, pieces, tokenIds };
     const common = { numCachedTokens: this.#numCachedTokens };
     return {
+      ...(thought !== '' && { thought }),
       pieces,
       tokenIds,
       ...(logprobs && { sentTokens: this.#tokens.take(pieces.map(({ text }) => text).join('')) }),
@@ -227,6 +266,7 @@ export class TextStream implements TokenSink {
         end: {
           ...end,
           ...common,
+          ...(this.#thinking && { numThinkingTokens: this.#numThinkingTokens }),
           ...(this.#continuedBy && { continuedBy: this.#continuedBy }),
           ...(this.#times && { timings: this.#times.timings(end.numTokens) }),
         },

@@ -73,7 +73,9 @@ export class DurableJobs {
    */
   async start({ record, request, model, info, runner, onEnd }: JobBegin): Promise<DurableJob> {
     runner.assertCapacity([request]);
-    const { vocabulary, begun: _none, ...asked } = request;
+    const { vocabulary, begun: _none, thinkingLimit, ...asked } = request;
+    // The journal could not tell the next process of it.
+    if (thinkingLimit !== undefined) throw new Error('a durable job must not have a limit of its thinking');
     const whole: JobRecord = {
       ...record,
       createdMs: this.#options.now(),

@@ -24,7 +24,7 @@ export interface JobRecord {
   /** Of the runner that it was begun for. */
   readonly numericsId: string;
   /** Without what another process makes anew. */
-  readonly request: Omit<GenerateRequest, 'vocabulary' | 'begun'>;
+  readonly request: Omit<GenerateRequest, 'vocabulary' | 'begun' | 'thinkingLimit'>;
   readonly stop: readonly string[];
   /** Whether a time limit ends it as a length would. */
   readonly endsAtTimeLimit: boolean;

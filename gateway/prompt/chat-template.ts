@@ -1,9 +1,12 @@
+import type { ThinkingFormat } from './thinking-format.ts';
 import type { ToolUse } from './tool-call-format.ts';
 
 /** A chat message as templates see it. Roles are an enumeration so that none can be forged. */
 export interface ChatMessage {
   readonly role: 'system' | 'user' | 'assistant' | 'tool';
   readonly content: string;
+  /** What the assistant thought before it said so. */
+  readonly reasoning?: string;
   /** What the assistant called with it. */
   readonly toolCalls?: readonly ToolCall[];
   /** The call that a tool answers. */
@@ -36,6 +39,8 @@ export interface RenderOptions {
 export interface ChatTemplate {
   /** How it has tools called. */
   readonly toolUse: ToolUse;
+  /** How its model marks what it thinks; absent: it does not think, or in a way that is not known here. */
+  readonly thinking?: ThinkingFormat | undefined;
   /** Begins what the first render would otherwise wait for. */
   start(): void;
   /**

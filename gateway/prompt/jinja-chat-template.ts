@@ -14,11 +14,13 @@ import { ControlTokenEscaper } from './control-token-escaper.ts';
 import type { TemplateMessage } from './template-messages.ts';
 import { TemplateProcess } from './template-process.ts';
 import { charactersIn, textsIn } from './texts-in.ts';
+import { type ThinkingFormat, thinkingOf } from './thinking-format.ts';
 import { type ToolUse, toolUseOf } from './tool-call-format.ts';
 
 export class JinjaChatTemplate implements ChatTemplate {
   readonly source: string;
   readonly toolUse: ToolUse;
+  readonly thinking: ThinkingFormat | undefined;
   readonly #process: TemplateProcess;
   readonly #tokenizer: Tokenizer;
   readonly #control: LiteralFinder<true>;
@@ -32,6 +34,7 @@ export class JinjaChatTemplate implements ChatTemplate {
   private constructor(source: string, tokenizer: Tokenizer, control: LiteralFinder<true>) {
     this.source = source;
     this.toolUse = toolUseOf(source);
+    this.thinking = thinkingOf(source);
     this.#process = new TemplateProcess(source);
     this.#tokenizer = tokenizer;
     this.#control = control;
@@ -63,7 +66,7 @@ export class JinjaChatTemplate implements ChatTemplate {
     const given: Given = {
       variables,
       conversation: {
-        messages: messages.map(templateMessage),
+        messages: messages.map((message) => templateMessage(message, this.thinking?.member)),
         ...(tools.length === 0 ? {} : { tools }),
       },
     };
@@ -115,11 +118,15 @@ interface Given {
 }
 
 /** By the names that templates have for it. What is not there is left out: templates ask whether it is defined. */
-function templateMessage({ role, content, toolCalls = [], answers }: ChatMessage): TemplateMessage {
+function templateMessage(
+  { role, content, reasoning, toolCalls = [], answers }: ChatMessage,
+  reasoningMember: ThinkingFormat['member'],
+): TemplateMessage {
   const calls = toolCalls.map(({ id, ...function_ }) => ({ id, type: 'function', function: function_ }));
   return {
     role,
     content,
+    ...(reasoning === undefined || reasoningMember === undefined ? {} : { [reasoningMember]: reasoning }),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
     ...(answers === undefined ? {} : { tool_call_id: answers.id, name: answers.name }),
   };

@@ -9,6 +9,8 @@ export interface TemplateSource {
 export interface TemplateMessage {
   readonly role: string;
   readonly content: string;
+  readonly reasoning_content?: string;
+  readonly thinking?: string;
   readonly tool_calls?: readonly object[];
   readonly tool_call_id?: string;
   readonly name?: string;

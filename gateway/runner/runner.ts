@@ -70,6 +70,16 @@ export interface BegunAnswer {
   readonly numericsId: string;
 }
 
+/** How many tokens of an answer may be thought. */
+export interface ThinkingLimit {
+  /** At least 1; what comes of the answer before it thinks counts, too. */
+  readonly maxTokens: number;
+  /** What ends the thinking, and is drawn behind so many. */
+  readonly endIds: readonly number[];
+  /** Whether an answer thinks behind these tokens; undefined: it is not known yet. It depends on nothing else. */
+  readonly isThinking: (tokenIds: readonly number[]) => boolean | undefined;
+}
+
 /** Of which tokens of a text its vector is made: the last one's hidden state, the mean of all, or the first one's. */
 export const poolings = ['last', 'mean', 'cls'] as const;
 export type Pooling = (typeof poolings)[number];
@@ -95,6 +105,8 @@ export interface GenerateRequest {
   readonly grammar?: Grammar;
   /** How the model's tokens are spelled: each runner is told before its first grammar. */
   readonly vocabulary?: VocabularyFrames;
+  /** Absent: what is thought may be as long as the answer. */
+  readonly thinkingLimit?: ThinkingLimit;
   /** With one, the answer is one vector of the prompt, and no token: of the rest, what is about tokens counts for nothing. */
   readonly pooling?: Pooling;
   /** Milliseconds since 1970 after which nobody wants the answer any more; absent: only the server's own limit holds. */

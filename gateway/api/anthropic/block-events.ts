@@ -1,7 +1,7 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
-import { callBlock, type Message, textBlock } from './message.ts';
+import { callBlock, type Message, textBlock, thinkingBlock } from './message.ts';
 
 /** What an event of a block's content begins with; the block's index follows. */
 const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":';
@@ -13,13 +13,19 @@ export class BlockEvents {
   readonly #outlet: EventOutlet;
   #index = -1;
   /** What the last block has. */
-  #last: 'text' | 'call' | undefined;
+  #last: 'thought' | 'text' | 'call' | undefined;
   /** In front of what is new of the last block. */
   #delta = '';
 
   constructor(message: Message, outlet: EventOutlet) {
     this.#message = message;
     this.#outlet = outlet;
+  }
+
+  thought(thought: string): void {
+    if (this.#last !== 'thought')
+      this.#begin('thought', thinkingBlock('', ''), '{"type":"thinking_delta","thinking":');
+    this.#write(thought);
   }
 
   beginText(): void {
@@ -41,11 +47,11 @@ export class BlockEvents {
 
   /** There is one block at least. */
   end(): void {
-    if (this.#last === undefined) this.beginText();
+    if (this.#last === undefined || this.#last === 'thought') this.beginText();
     this.#stop();
   }
 
-  #begin(kind: 'text' | 'call', content_block: object, delta: string): void {
+  #begin(kind: 'thought' | 'text' | 'call', content_block: object, delta: string): void {
     if (this.#last !== undefined) this.#stop();
     this.#last = kind;
     this.#index++;
@@ -54,6 +60,10 @@ export class BlockEvents {
   }
 
   #stop(): void {
+    if (this.#last === 'thought') {
+      const delta = { type: 'signature_delta', signature: this.#message.signature };
+      this.#event({ type: 'content_block_delta', index: this.#index, delta });
+    }
     this.#event({ type: 'content_block_stop', index: this.#index });
   }
 

@@ -12,12 +12,21 @@ const MAX_MESSAGES = 4096;
 
 /** Of a block of text. */
 export const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as const satisfies InertFields;
+/** Of what was thought. Nothing here has signed it. */
+export const thinkingInert = { cache_control: ANYTHING, signature: ANYTHING } as const satisfies InertFields;
 /** Of a call: what answers have besides. */
 export const callInert = { cache_control: ANYTHING, caller: ANYTHING } as const satisfies InertFields;
 /** Of a result. Its text is to say what went wrong: templates have no other place for it. */
 export const resultInert = { cache_control: ANYTHING, is_error: ANYTHING } as const satisfies InertFields;
 
 const textBlock = z.strictObject({ type: z.literal('text'), text: z.string(), ...inert(blockInert) });
+
+/** What was thought in front of a text or a call. */
+const thinkingBlock = z.strictObject({
+  type: z.literal('thinking'),
+  thinking: z.string(),
+  ...inert(thinkingInert),
+});
 
 const callBlock = z.strictObject({
   type: z.literal('tool_use'),
@@ -37,8 +46,9 @@ const resultBlock = z.strictObject({
   ...inert(resultInert),
 });
 
-const TYPES: readonly unknown[] = ['text', 'tool_use', 'tool_result'];
-const TEXT_AND_CALLS = 'is not supported: blocks are of the type "text", "tool_use" or "tool_result" here';
+const TYPES: readonly unknown[] = ['text', 'thinking', 'tool_use', 'tool_result'];
+const TEXT_AND_CALLS =
+  'is not supported: blocks are of the type "text", "thinking", "tool_use" or "tool_result" here';
 
 /** Blocks of other kinds are refused for what they are, not for what they lack. */
 const block = z
@@ -51,12 +61,13 @@ const block = z
     else if (!TYPES.includes(type))
       fields.violated(ctx, { constraint: 'unsupported' }, TEXT_AND_CALLS, ['type']);
   })
-  .pipe(z.discriminatedUnion('type', [textBlock, callBlock, resultBlock]));
+  .pipe(z.discriminatedUnion('type', [textBlock, thinkingBlock, callBlock, resultBlock]));
 
 type Block = z.output<typeof block>;
 
 /** Who says what besides text. */
 const SPEAKERS = new Map<unknown, string>([
+  ['thinking', 'assistant'],
   ['tool_use', 'assistant'],
   ['tool_result', 'user'],
 ]);
@@ -110,18 +121,25 @@ export const conversation = z
     });
   });
 
-/** Texts of one message are one, and its calls stand behind it. Tells names the calls. */
+/** Texts of one message are one, and so are its thoughts, which stand in front; its calls stand behind. Tells names the calls. */
 function saidByAssistant(blocks: readonly Block[], names: Map<string, string>): ChatMessage {
   const toolCalls: ToolCall[] = [];
   let text = '';
+  let reasoning = '';
   for (const each of blocks) {
+    if (each.type === 'thinking') reasoning += each.thinking;
     if (each.type === 'text') text += each.text;
     if (each.type !== 'tool_use') continue;
     const { id, name, input } = each;
     names.set(id, name);
     toolCalls.push({ id, name, arguments: input });
   }
-  return { role: 'assistant', content: text, ...(toolCalls.length === 0 ? {} : { toolCalls }) };
+  return {
+    role: 'assistant',
+    content: text,
+    ...(reasoning === '' ? {} : { reasoning }),
+    ...(toolCalls.length === 0 ? {} : { toolCalls }),
+  };
 }
 
 function resultOf(
@@ -147,6 +165,7 @@ function sayText(said: ChatMessage[], role: 'user' | 'system', text: string): vo
 
 const INERT: Readonly<Record<string, InertFields>> = {
   text: blockInert,
+  thinking: thinkingInert,
   tool_use: callInert,
   tool_result: resultInert,
 };

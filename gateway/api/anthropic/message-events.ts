@@ -36,12 +36,13 @@ export class MessageEvents implements TextSink {
       message: messageObject(message, [], OPEN, usageOf(message, undefined)),
     });
     this.#blocks = new BlockEvents(message, outlet);
-    // What may begin with a call waits for what it begins with.
-    if (!message.mayCall) this.#blocks.beginText();
+    // What may begin with a call, or be thought about, waits for what it begins with.
+    if (message.beginsWithText) this.#blocks.beginText();
     this.#write({ type: 'ping' });
   }
 
-  onPart({ pieces, calls = [], end }: AnswerPart): void {
+  onPart({ thought, pieces, calls = [], end }: AnswerPart): void {
+    if (thought !== undefined) this.#blocks.thought(thought);
     const text = textOf(pieces);
     if (calls.length === 0) {
       if (text !== '') this.#blocks.text(text);

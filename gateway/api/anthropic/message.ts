@@ -13,8 +13,10 @@ export interface Message {
   readonly numPromptTokens: number;
   /** As the request says it; the context may leave less. */
   readonly maxTokens: number;
-  /** Whether tools are offered that it may call. */
-  readonly mayCall: boolean;
+  /** It may neither think nor call tools. */
+  readonly beginsWithText: boolean;
+  /** Stands with what is thought, as clients of Anthropic's want it. Nothing looks at it. */
+  readonly signature: string;
   /** Of a call, by its place among those of the answer. */
   readonly callId: (call: number) => string;
 }
@@ -70,17 +72,22 @@ export function messageObject(
 }
 
 /** Without a call that is cut short: its input would be no object. */
-export function wholeMessage(message: Message, { text, calls, end }: FinishedText): object {
+export function wholeMessage(message: Message, { thought, text, calls, end }: FinishedText): object {
   const whole = calls.slice(0, end.numCalls);
   const content = inOrder(text, whole).map((item) => {
     return typeof item === 'string' ? textBlock(item) : callBlock(message, item, new RawJson(item.arguments));
   });
-  const blocks = content.length === 0 ? [textBlock('')] : content;
+  const said = content.length === 0 ? [textBlock('')] : content;
+  const blocks = thought === '' ? said : [thinkingBlock(thought, message.signature), ...said];
   return messageObject(message, blocks, stopOf(message, end), usageOf(message, end));
 }
 
 export function textBlock(text: string): object {
   return { type: 'text', text };
+}
+
+export function thinkingBlock(thinking: string, signature: string): object {
+  return { type: 'thinking', thinking, signature };
 }
 
 export function callBlock({ callId }: Message, { index, name }: CallPiece, input: object): object {

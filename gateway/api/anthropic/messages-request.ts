@@ -4,20 +4,18 @@ import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { asList, asObject, memberOf, textContent } from '../text-content.ts';
 import { blockInert, conversation, ignoredInBlocks, verbatimMessages } from './conversation.ts';
+import { checkThinking, thinkingField } from './thinking-field.ts';
 import { checkToolFields, toolFields, toolInert, verbatimTools } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and of its count_tokens: each field obeyed, refused by name, or one that changes nothing. */
 
 const MAX_TOKENS = 2 ** 31 - 1;
 
-const NO_THINKING = [{ type: 'disabled' }];
-
 /** Of both routes. */
 export const promptInert = {
   cache_control: ANYTHING,
   output_config: NOTHING,
   speed: ['standard'],
-  thinking: NO_THINKING,
 } as const satisfies InertFields;
 
 /** Of POST /v1/messages. */
@@ -38,6 +36,7 @@ const promptFields = {
   model: fields.nonEmpty('model'),
   messages: conversation,
   system: textContent(blockInert).optional(),
+  thinking: thinkingField,
   ...toolFields,
 };
 
@@ -53,9 +52,10 @@ export const messagesFields = {
   ...inert(messagesInert),
 };
 
-export const messagesSchema = z
-  .strictObject(messagesFields)
-  .superRefine((request, ctx) => checkToolFields(ctx, request));
+export const messagesSchema = z.strictObject(messagesFields).superRefine((request, ctx) => {
+  checkToolFields(ctx, request);
+  checkThinking(ctx, request);
+});
 export const countSchema = z
   .strictObject({ ...promptFields, ...inert(promptInert) })
   .superRefine((request, ctx) => checkToolFields(ctx, request));

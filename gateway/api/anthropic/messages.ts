@@ -9,12 +9,12 @@ import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream, namedEvent } from '../../server/streams/sse.ts';
 import { callDigits } from '../call-digits.ts';
-import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
 import { jsonText } from '../json-text.ts';
 import { structureBy } from '../openai/grammar-fields.ts';
 import { tokensLeft } from '../prompt.ts';
+import { askedBehind, renderThinking } from '../thinking.ts';
 import { randomSeed } from '../token-ids.ts';
 import { offerTools } from '../tool-offer.ts';
 import { type ModelWish, readModel, useModel } from '../use-model.ts';
@@ -29,6 +29,7 @@ import {
   parseCountRequest,
   parseMessagesRequest,
 } from './messages-request.ts';
+import { thinkingWishOf } from './thinking-field.ts';
 import { toolWishOf } from './tool-fields.ts';
 
 /** Anthropic's messages, whole and streamed, and the counting of their tokens. */
@@ -43,7 +44,10 @@ export function messagesRoutes(deps: RouteDeps): Hono {
       const wish = toolWishOf(request);
       const offer = wish && offerTools(wish, model);
       const structure = offer && (await structureBy('tools', offer.grammar, model, model.stopIds));
-      const promptIds = await renderChat(model, info, messagesOf(request), { tools: offer?.definitions });
+      const thinkingWish = thinkingWishOf(request);
+      const told = { tools: offer?.definitions };
+      const prompt = await renderThinking(model, info, messagesOf(request), told, thinkingWish);
+      const { promptIds, thinking } = prompt;
       const generate = {
         promptIds,
         modelIdentity: info.modelIdentity,
@@ -58,10 +62,11 @@ export function messagesRoutes(deps: RouteDeps): Hono {
           seed: randomSeed(),
         },
         cacheSalt: cacheSalt(c),
-        ...structure,
+        ...askedBehind(structure ?? {}, prompt, thinkingWish, model),
       };
       const { tokenizer } = model;
-      const options = { tokenizer, stop: request.stop_sequences, minTokens: 0, toolCalls: offer?.format };
+      const stop = request.stop_sequences;
+      const options = { tokenizer, stop, minTokens: 0, thinking, toolCalls: offer?.format };
       const begin = (sink: TextSink) => new TextStream(endingAtTimeLimit(runner), generate, options, sink);
       const unique = randomUUID();
       const message: Message = {
@@ -69,7 +74,8 @@ export function messagesRoutes(deps: RouteDeps): Hono {
         model: request.model,
         numPromptTokens: promptIds.length,
         maxTokens: request.max_tokens,
-        mayCall: offer?.format !== undefined,
+        beginsWithText: offer?.format === undefined && thinking === undefined,
+        signature: `sig_${unique}`,
         callId: (call) => `toolu_${callDigits(unique)}_${call}`,
       };
       if (!request.stream) {
@@ -91,10 +97,11 @@ export function messagesRoutes(deps: RouteDeps): Hono {
     const request = parseCountRequest(body);
     tellIgnored(c, deps.log, ignoredByMessages(body));
     const model = await readModel(request.model, deps);
-    const wish = toolWishOf(request);
+    const toolWish = toolWishOf(request);
     const limit = { maxModelLen: Number.POSITIVE_INFINITY };
-    const tools = wish && offerTools(wish, model).definitions;
-    const promptIds = await renderChat(model, limit, messagesOf(request), { tools });
+    const tools = toolWish && offerTools(toolWish, model).definitions;
+    const wish = thinkingWishOf(request);
+    const { promptIds } = await renderThinking(model, limit, messagesOf(request), { tools }, wish);
     return c.json({ input_tokens: promptIds.length });
   });
 

@@ -14,8 +14,8 @@ export interface Answer {
   /** As the request names it. */
   readonly model: string;
   readonly numPromptTokens: number;
-  /** Where a route has its text and the calls of tools in it. */
-  readonly textAs: (text: string, calls: readonly WholeCall[]) => object;
+  /** Where a route has its text, the calls of tools in it, and what is thought before it, which may be undefined. */
+  readonly textAs: (text: string, calls: readonly WholeCall[], thinking?: string) => object;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly durations: () => Durations;
@@ -47,14 +47,25 @@ const DONE_REASONS: Record<EndReason, 'stop' | 'length'> = {
   time_limit: 'length',
 };
 
-function line({ model, now, textAs }: Named, text: string, calls: readonly WholeCall[] = []): object {
-  return { model, created_at: new Date(now()).toISOString(), ...textAs(text, calls) };
+function line(
+  { model, now, textAs }: Named,
+  text: string,
+  calls: readonly WholeCall[] = [],
+  thinking?: string,
+): object {
+  return { model, created_at: new Date(now()).toISOString(), ...textAs(text, calls, thinking) };
 }
 
-function lastLine(answer: Answer, text: string, end: AnswerEnd, calls: readonly WholeCall[] = []): object {
+function lastLine(
+  answer: Answer,
+  text: string,
+  end: AnswerEnd,
+  calls: readonly WholeCall[] = [],
+  thinking?: string,
+): object {
   const { total_duration, load_duration, prompt_eval_duration, eval_duration } = answer.durations();
   return {
-    ...line(answer, text, calls),
+    ...line(answer, text, calls, thinking),
     done: true,
     done_reason: DONE_REASONS[end.reason],
     total_duration,
@@ -69,9 +80,9 @@ function lastLine(answer: Answer, text: string, end: AnswerEnd, calls: readonly 
 }
 
 /** Without a call that is cut short: its arguments would be no object. */
-export function wholeAnswer(answer: Answer, { text, calls, end }: FinishedText): object {
+export function wholeAnswer(answer: Answer, { thought, text, calls, end }: FinishedText): object {
   const whole = calls.slice(0, end.numCalls).map((call) => wholeCall(answer, call));
-  return lastLine(answer, text, end, whole);
+  return lastLine(answer, text, end, whole, thought === '' ? undefined : thought);
 }
 
 /** What is answered to who asks for nothing: the model is there. */
@@ -99,7 +110,8 @@ export class AnswerLines implements TextSink {
     this.#outlet = outlet;
   }
 
-  onPart({ pieces, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
+  onPart({ thought, pieces, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
+    if (thought !== undefined) this.#write({ ...line(this.#answer, '', [], thought), done: false });
     const text = textOf(pieces);
     if (calls.length === 0) this.#text(text);
     for (const item of calls.length === 0 ? [] : inOrder(text, calls)) {

@@ -2,9 +2,11 @@ import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import type { Thinking } from '../../generation/thinking-parser.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
 import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
+import type { GenerateRequest } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -12,7 +14,6 @@ import { ResponseStream } from '../../server/streams/response-stream.ts';
 import { callDigits } from '../call-digits.ts';
 import { JSON_TYPE } from '../json.ts';
 import { jsonText } from '../json-text.ts';
-import type { Structure } from '../openai/grammar-fields.ts';
 import { type ContextLimit, notReady, tokensLeft } from '../prompt.ts';
 import { findModel, type UsableModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
@@ -40,7 +41,10 @@ interface Job {
 /** What a model is asked. */
 interface Question {
   readonly promptIds: readonly number[];
-  readonly structure?: Structure | undefined;
+  /** Besides the prompt. */
+  readonly asked?: Pick<GenerateRequest, 'grammar' | 'vocabulary' | 'thinkingLimit'>;
+  /** How what is thought is written, where the answer may have any. */
+  readonly thinking?: Thinking | undefined;
   /** How calls of tools are written, where the answer may have any. */
   readonly toolCalls?: ToolCallFormat | undefined;
 }
@@ -83,7 +87,7 @@ async function answerBy(
   const named = { model: asked.model, now: deps.now, textAs };
   if (ask === undefined) return c.json(loadedAnswer(named));
   const limit = contextOf(asked.options, info);
-  const { promptIds, structure, toolCalls } = await ask(model, limit);
+  const { promptIds, asked: more, thinking, toolCalls } = await ask(model, limit);
   const left = tokensLeft(promptIds, limit, field);
   const request = {
     promptIds,
@@ -93,9 +97,10 @@ async function answerBy(
     stopIds: model.stopIds,
     sampling: samplingOf(asked.options),
     cacheSalt: cacheSalt(c),
-    ...structure,
+    ...more,
   };
-  const options = { tokenizer: model.tokenizer, stop: asked.options.stop, minTokens: 0, toolCalls };
+  const { stop } = asked.options;
+  const options = { tokenizer: model.tokenizer, stop, minTokens: 0, thinking, toolCalls };
   const watched = endingAtTimeLimit(runner);
   const begin = (sink: TextSink) => new TextStream(timings.watch(watched), request, options, sink);
   const unique = callDigits(randomUUID());

@@ -1,14 +1,14 @@
 import { Hono } from 'hono';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
 import { RawJson } from '../json-text.ts';
 import { structureBy } from '../openai/grammar-fields.ts';
+import { askedBehind, renderThinking } from '../thinking.ts';
 import { offerTools, type ToolWish } from '../tool-offer.ts';
 import { answer } from './answer.ts';
 import type { WholeCall } from './answer-lines.ts';
-import { chatInert, ignoredByOllama, parseChatRequest } from './requests.ts';
+import { chatInert, ignoredByOllama, parseChatRequest, thinkingWishOf } from './requests.ts';
 
 /** Ollama's chat: a conversation in, the next message of it out. */
 export function chatRoutes(deps: RouteDeps): Hono {
@@ -24,15 +24,21 @@ export function chatRoutes(deps: RouteDeps): Hono {
       tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true };
     return answer(c, deps, request, {
       field: 'messages',
-      textAs: (content, calls) => ({ message: { role: 'assistant', content, ...called(calls) } }),
+      textAs: (content, calls, thinking) => {
+        const thought = thinking === undefined ? {} : { thinking };
+        return { message: { role: 'assistant', content, ...thought, ...called(calls) } };
+      },
       ask:
         messages.length === 0
           ? undefined
           : async (model, limit) => {
               const offer = wish && offerTools(wish, model);
               const structure = offer && (await structureBy('tools', offer.grammar, model, model.stopIds));
-              const promptIds = await renderChat(model, limit, messages, { tools: offer?.definitions });
-              return { promptIds, structure, toolCalls: offer?.format };
+              const thinkingWish = thinkingWishOf(request);
+              const told = { tools: offer?.definitions };
+              const prompt = await renderThinking(model, limit, messages, told, thinkingWish);
+              const asked = askedBehind(structure ?? {}, prompt, thinkingWish, model);
+              return { ...prompt, asked, toolCalls: offer?.format };
             },
     });
   });

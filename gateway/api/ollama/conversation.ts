@@ -10,8 +10,8 @@ import { toolName } from '../tool-parts.ts';
 /** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
 const MAX_MESSAGES = 4096;
 
-/** Of a message: what comes back of an answer, too. */
-export const messageInert = { images: NO_ITEMS, thinking: ANYTHING } as const satisfies InertFields;
+/** Of a message. */
+export const messageInert = { images: NO_ITEMS } as const satisfies InertFields;
 /** Of what a call is of. */
 export const calledInert = { index: ANYTHING } as const satisfies InertFields;
 
@@ -46,10 +46,11 @@ const message = z
       tool_calls: toolCalls.optional(),
       tool_call_id: z.string().optional(),
       tool_name: z.string().optional(),
+      thinking: z.string().optional(),
       ...inert(messageInert),
     }),
   )
-  .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name }, ctx) => {
+  .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
     const isOf = (name: string, speaker: string) => {
       const sentence = `is of messages with the role ${JSON.stringify(speaker)}`;
       fields.violated(ctx, { constraint: 'role' }, sentence, [name]);
@@ -57,6 +58,7 @@ const message = z
     if (content === undefined && role !== 'assistant')
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['content']);
     if (role !== 'assistant' && tool_calls.length > 0) isOf('tool_calls', 'assistant');
+    if (role !== 'assistant' && thinking !== '') isOf('thinking', 'assistant');
     if (role !== 'tool' && tool_name !== undefined) isOf('tool_name', 'tool');
     if (role !== 'tool' && tool_call_id !== undefined) isOf('tool_call_id', 'tool');
   });
@@ -85,13 +87,18 @@ function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx,
   let numCalls = 0;
   const open: ToolCall[] = [];
   return messages.map((each, index): ChatMessage => {
-    const { role, content = '', tool_calls = [] } = each;
+    const { role, content = '', tool_calls = [], thinking = '' } = each;
     if (role === 'tool') return { role, content, answers: answered(open, each, ctx, index) };
     const calls = tool_calls.map(({ id, function: { name, arguments: given } }): ToolCall => {
       return { id: id ?? `call_${numCalls++}`, name, arguments: given };
     });
     open.push(...calls);
-    return { role, content, ...(calls.length === 0 ? {} : { toolCalls: calls }) };
+    return {
+      role,
+      content,
+      ...(thinking === '' ? {} : { reasoning: thinking }),
+      ...(calls.length === 0 ? {} : { toolCalls: calls }),
+    };
   });
 }
 

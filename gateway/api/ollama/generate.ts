@@ -3,16 +3,17 @@ import type { Model } from '../../models/model.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
-import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
 import { type ContextLimit, encodePrompt } from '../prompt.ts';
+import { renderThinking, requireNothing, type ThinkingPrompt } from '../thinking.ts';
 import { answer } from './answer.ts';
 import {
   type GenerateRequestBody,
   generateInert,
   ignoredByOllama,
   parseGenerateRequest,
+  thinkingWishOf,
 } from './requests.ts';
 
 /** Ollama's generate: one prompt, which is a conversation's first message where the model has a template, unless it is raw. */
@@ -26,26 +27,28 @@ export function generateRoutes(deps: RouteDeps): Hono {
     const { signal } = c.req.raw;
     return answer(c, deps, request, {
       field: 'prompt',
-      textAs: (response) => ({ response }),
-      ask:
-        request.prompt === ''
-          ? undefined
-          : async (model, limit) => ({ promptIds: await promptIds(request, model, limit, signal) }),
+      textAs: (response, _calls, thinking) => ({ response, ...(thinking === undefined ? {} : { thinking }) }),
+      ask: request.prompt === '' ? undefined : (model, limit) => promptOf(request, model, limit, signal),
     });
   });
 
   return app;
 }
 
-async function promptIds(
-  { prompt, system, raw }: GenerateRequestBody,
+async function promptOf(
+  { prompt, system, raw, think }: GenerateRequestBody,
   model: Model,
   limit: ContextLimit,
   signal: AbortSignal,
-): Promise<readonly number[]> {
+): Promise<ThinkingPrompt> {
   const isPlain = raw || (model.chatTemplate === undefined && system === '');
-  if (isPlain)
-    return cooperativeScheduler.run(prompt.length, encodePrompt(prompt, model, limit, 'prompt'), signal);
+  const wish = thinkingWishOf({ think });
+  if (isPlain) {
+    requireNothing(model, wish);
+    const encoding = encodePrompt(prompt, model, limit, 'prompt');
+    return { promptIds: await cooperativeScheduler.run(prompt.length, encoding, signal) };
+  }
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
-  return renderChat(model, limit, [...first, { role: 'user', content: prompt }]);
+  const messages = [...first, { role: 'user', content: prompt } as const];
+  return renderThinking(model, limit, messages, {}, wish);
 }

@@ -7,6 +7,7 @@ import { version } from '../../system/version.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
 import { readJsonText } from '../json.ts';
+import { hasThinking } from '../thinking.ts';
 import { hasTools } from '../tool-offer.ts';
 import { readModel } from '../use-model.ts';
 import { servedName, tagged } from './model-name.ts';
@@ -68,6 +69,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
       capabilities: [
         'completion',
         ...(hasTools(model) ? ['tools'] : []),
+        ...(hasThinking(model) ? ['thinking'] : []),
         // As Ollama tells it: any model has vectors here, and this one's file says how they are made.
         ...((poolingType ?? 0) === 0 ? [] : ['embedding']),
       ],

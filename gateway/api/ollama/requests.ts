@@ -3,6 +3,7 @@ import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from '../inert.ts';
 import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
 import { asObject, memberOf } from '../text-content.ts';
+import type { ThinkingWish } from '../thinking.ts';
 import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
 import { options, optionsInert } from './options.ts';
 
@@ -12,7 +13,6 @@ import { options, optionsInert } from './options.ts';
 export const sharedInert = {
   format: [''],
   logprobs: NO,
-  think: NO,
   top_logprobs: ZERO,
   // Nothing is ever cut off a prompt, nor moved out of a context.
   shift: ANYTHING,
@@ -38,6 +38,9 @@ const sharedFields = {
   stream: z.boolean().default(true),
   keep_alive: keepAlive,
   options,
+  think: z
+    .union([z.boolean(), z.enum(['low', 'medium', 'high'])], 'must be true, false, "low", "medium" or "high"')
+    .optional(),
 };
 
 export const chatFields = {
@@ -57,7 +60,11 @@ export const generateFields = {
 
 const chatSchema = z.strictObject(chatFields);
 
-const generateSchema = z.strictObject(generateFields).superRefine(({ raw, system }, ctx) => {
+const generateSchema = z.strictObject(generateFields).superRefine(({ raw, system, think = false }, ctx) => {
+  if (raw && think !== false) {
+    const message = 'think must not come with raw, where the prompt is all that the model reads';
+    fields.violated(ctx, { constraint: 'exclusive' }, message, ['think']);
+  }
   if (raw && system !== '') {
     const message = 'system must not come with raw, where the prompt is all that the model reads';
     fields.violated(ctx, { constraint: 'exclusive' }, message, ['system']);
@@ -66,6 +73,12 @@ const generateSchema = z.strictObject(generateFields).superRefine(({ raw, system
 
 export type ChatRequest = z.output<typeof chatSchema>;
 export type GenerateRequestBody = z.output<typeof generateSchema>;
+
+/** Unless a client says otherwise, models think as their templates have it. */
+export function thinkingWishOf({ think }: { readonly think?: ChatRequest['think'] }): ThinkingWish {
+  if (think === undefined || think === false) return { isOn: think };
+  return { isOn: true, effort: think === true ? undefined : think, field: 'think' };
+}
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseChatRequest(body: unknown): ChatRequest {

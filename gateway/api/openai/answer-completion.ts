@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
+import type { Thinking } from '../../generation/thinking-parser.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
 import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
@@ -30,6 +31,8 @@ interface CompletionJob {
     SharedFields,
     'model' | 'stream' | 'stream_options' | 'stop' | 'min_tokens' | 'n' | 'timings'
   >;
+  /** Undefined unless answers may begin with what is thought. */
+  readonly thinking?: Thinking | undefined;
   /** Undefined unless answers may call tools. */
   readonly toolCalls?: ToolCallFormat | undefined;
   /** Undefined unless each answer is to begin with its prompt. */
@@ -45,11 +48,11 @@ export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'strea
 
 /** The last part of the way of OpenAI's generating routes: generate, and answer whole or as a stream. */
 export async function answerCompletion(c: Context, deps: RouteDeps, job: CompletionJob): Promise<Response> {
-  const { model, shape, requests, request, toolCalls, echo } = job;
+  const { model, shape, requests, request, thinking, toolCalls, echo } = job;
   const { tokenizer } = model;
   const timedBy = request.timings ? deps.monotonicNow : undefined;
   const { stop, min_tokens: minTokens } = request;
-  const options = { tokenizer, stop, minTokens, toolCalls, timedBy };
+  const options = { tokenizer, stop, minTokens, thinking, toolCalls, timedBy };
   const promptIds = requests.map((each) => each.promptIds);
   const begin = (sink: MergedSink): OpenText => {
     const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });

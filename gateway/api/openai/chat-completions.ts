@@ -3,10 +3,10 @@ import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { maxTokensWithin, tokensLeft } from '../prompt.ts';
+import { askedBehind, renderThinking } from '../thinking.ts';
 import { randomSeed, requireKnownBiases, stopIdsOf } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { useModel } from '../use-model.ts';
@@ -16,6 +16,7 @@ import { type ChatRequest, ignoredByChat, parseChatRequest } from './chat-reques
 import { generateRequests } from './generate-requests.ts';
 import { type Structure, structureBy, structureOf } from './grammar-fields.ts';
 import { renderOptions } from './template-fields.ts';
+import { thinkingWishOf } from './thinking-fields.ts';
 import { toolWishOf } from './tool-fields.ts';
 
 /** OpenAI's chat completions, whole and streamed. */
@@ -32,12 +33,10 @@ export function chatRoutes(deps: RouteDeps): Hono {
       const wish = toolWishOf(request);
       const offer = wish && offerTools(wish, model);
       const structure = await chatStructureOf(request, offer, model, stopIds);
-      const promptIds = await renderChat(
-        model,
-        info,
-        request.messages,
-        renderOptions(request, offer?.definitions),
-      );
+      const thinkingWish = thinkingWishOf(request);
+      const options = renderOptions(request, offer?.definitions);
+      const prompt = await renderThinking(model, info, request.messages, options, thinkingWish);
+      const { promptIds } = prompt;
       const left = tokensLeft(promptIds, info, 'messages');
       const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? left;
       const requests = generateRequests(request, request.seed ?? randomSeed(), {
@@ -47,7 +46,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
         minTokens: request.min_tokens,
         stopIds,
         cacheSalt: cacheSalt(c),
-        ...structure,
+        ...askedBehind(structure, prompt, thinkingWish, model),
         ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
       });
       return answerCompletion(c, deps, {
@@ -59,6 +58,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
         numPromptTokens: promptIds.length,
         requests,
         request,
+        thinking: request.reasoning_format === 'none' ? undefined : prompt.thinking,
         toolCalls: offer?.format,
       });
     });

@@ -33,7 +33,8 @@ export function chatFormat(tokenizer: Tokenizer, callId: CallId): ChoiceFormat {
       const hasCalls = called.length > 0;
       const content = hasCalls && text.text === '' ? null : text.text;
       const calls = hasCalls ? { tool_calls: called } : {};
-      const message = { role: 'assistant', content, refusal: null, ...calls };
+      const thought = text.thought === undefined ? {} : { reasoning_content: text.thought };
+      const message = { role: 'assistant', content, refusal: null, ...thought, ...calls };
       return { index, message, logprobs: logprobs(text), finish_reason };
     },
     opening: (index) => chunk(index, { role: 'assistant', content: '' }),
@@ -46,6 +47,7 @@ export function chatFormat(tokenizer: Tokenizer, callId: CallId): ChoiceFormat {
         tool_calls: text.calls.map((piece) => callDelta(piece, callId(index, piece.index))),
       });
     },
+    thought: (index, thought) => chunk(index, { reasoning_content: thought }),
     closing: (index, finishReason) => chunk(index, {}, finishReason),
   };
 }

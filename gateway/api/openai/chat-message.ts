@@ -46,11 +46,15 @@ const chatMessage = z
   .strictObject({
     role,
     content: textContent(partInert).optional(),
+    /** What was thought before it, as answers have it. */
+    reasoning_content: z.string().optional(),
+    /** The same as Ollama and OpenRouter name it. */
+    reasoning: z.string().optional(),
     tool_calls: z.array(toolCall).default([]),
     tool_call_id: z.string().optional(),
     ...inert(messageInert),
   })
-  .superRefine(({ role, content, tool_calls, tool_call_id }, ctx) => {
+  .superRefine(({ role, content, tool_calls, tool_call_id, reasoning_content, reasoning }, ctx) => {
     // An answer that was sent back may have been nothing; nobody else says nothing without meaning to.
     if (content === undefined && role !== 'assistant')
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['content']);
@@ -58,6 +62,9 @@ const chatMessage = z
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['tool_call_id']);
     if (role !== 'tool' && tool_call_id !== undefined)
       fields.violated(ctx, { constraint: 'role' }, 'is of messages with the role "tool"', ['tool_call_id']);
+    const thought = reasoning_content ? 'reasoning_content' : reasoning ? 'reasoning' : undefined;
+    if (role !== 'assistant' && thought !== undefined)
+      fields.violated(ctx, { constraint: 'role' }, 'is of messages with the role "assistant"', [thought]);
     if (role !== 'assistant' && tool_calls.length > 0)
       fields.violated(ctx, { constraint: 'role' }, 'is of messages with the role "assistant"', [
         'tool_calls',
@@ -69,7 +76,9 @@ type Message = z.output<typeof chatMessage>;
 /** The conversation as templates see it. Each result of a tool has its call among the messages before it. */
 function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx, 'addIssue'>): ChatMessage[] {
   const names = new Map<string, string>();
-  return messages.map(({ role, content = '', tool_calls, tool_call_id: id }, index) => {
+  return messages.map((message, index) => {
+    const { role, content = '', tool_calls, tool_call_id: id } = message;
+    const reasoning = message.reasoning_content ?? message.reasoning ?? '';
     for (const call of tool_calls) names.set(call.id, call.name);
     const name = id === undefined ? undefined : names.get(id);
     if (id !== undefined && name === undefined)
@@ -80,6 +89,7 @@ function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx,
     return {
       role: role === 'developer' ? 'system' : role,
       content,
+      ...(reasoning === '' ? {} : { reasoning }),
       ...(tool_calls.length === 0 ? {} : { toolCalls: tool_calls }),
       ...(id === undefined || name === undefined ? {} : { answers: { id, name } }),
     };

@@ -47,6 +47,8 @@ export class CompletionEvents implements MergedSink {
   readonly #outlet: EventOutlet;
   /** By choice, from its first text on. */
   readonly #frames: Frame[] = [];
+  /** The same of what is thought. */
+  readonly #thoughtFrames: Frame[] = [];
   readonly #ends = new Map<number, AnswerEnd>();
 
   /** Writes the openings. */
@@ -62,8 +64,9 @@ export class CompletionEvents implements MergedSink {
   }
 
   onPart(index: number, part: AnswerPart): void {
-    const { pieces, sentTokens, calls = [], end } = part;
+    const { thought, pieces, sentTokens, calls = [], end } = part;
     const text = textOf(pieces);
+    if (thought !== undefined) this.#outlet.write(this.#thoughtDelta(index, thought));
     if (text !== '' || calls.length > 0) {
       const isPlain = sentTokens === undefined && calls.length === 0;
       const delta = isPlain ? this.#plainDelta(index, text) : this.#delta(index, part);
@@ -84,13 +87,19 @@ export class CompletionEvents implements MergedSink {
 
   /** The same bytes, of a text without log-probabilities. */
   #plainDelta(index: number, text: string): string {
-    this.#frames[index] ??= this.#frameOf(index);
-    const { prefix, suffix } = this.#frames[index];
-    return prefix + JSON.stringify(text) + suffix;
+    this.#frames[index] ??= this.#frameOf(
+      this.#shape.delta(index, { text: PLACEHOLDER, tokens: undefined, calls: [] }),
+    );
+    return framed(this.#frames[index], text);
   }
 
-  #frameOf(index: number): Frame {
-    const delta = this.#shape.delta(index, { text: PLACEHOLDER, tokens: undefined, calls: [] });
+  #thoughtDelta(index: number, thought: string): string {
+    this.#thoughtFrames[index] ??= this.#frameOf(this.#shape.thought?.(index, PLACEHOLDER) ?? {});
+    return framed(this.#thoughtFrames[index], thought);
+  }
+
+  /** Of a delta whose text is the placeholder. */
+  #frameOf(delta: object): Frame {
     const [prefix = '', suffix = ''] = this.#chunk([delta]).split(JSON.stringify(PLACEHOLDER));
     return { prefix, suffix };
   }
@@ -116,4 +125,8 @@ export class CompletionEvents implements MergedSink {
     const counts = this.#options.includeUsage ? { usage: usageOrNull } : {};
     return dataEvent(JSON.stringify({ ...common, ...counts }));
   }
+}
+
+function framed({ prefix, suffix }: Frame, text: string): string {
+  return prefix + JSON.stringify(text) + suffix;
 }

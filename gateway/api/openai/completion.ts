@@ -23,6 +23,8 @@ export interface Completion {
 /** The text of a choice or a piece of it; its tokens if log-probabilities were asked for. */
 export interface ChoiceText {
   readonly text: string;
+  /** What is thought in front of it; absent: nothing. */
+  readonly thought?: string | undefined;
   readonly tokens: readonly SentToken[] | undefined;
   /** Calls of tools in it, one piece of each, or whole. */
   readonly calls: readonly CallPiece[];
@@ -38,6 +40,8 @@ export interface ChoiceFormat {
   /** What a stream says of a choice before its first text, if anything. */
   opening(index: number): object | undefined;
   delta(index: number, text: ChoiceText): object;
+  /** What is new of what is thought; absent: nothing ever is. */
+  readonly thought?: (index: number, thought: string) => object;
   closing(index: number, finishReason: FinishReason): object;
 }
 
@@ -55,12 +59,14 @@ export function finishReasonOf({ reason, numCalls = 0 }: AnswerEnd): FinishReaso
 /** A text as it comes. */
 export class GrowingText implements ChoiceText {
   text = '';
+  thought: string | undefined;
   readonly calls: CallPiece[] = [];
   tokens: SentToken[] | undefined;
 
   append(piece: ChoiceText): void {
     appendCalls(this.calls, piece.calls, this.text.length);
     this.text += piece.text;
+    if (piece.thought !== undefined) this.thought = (this.thought ?? '') + piece.thought;
     if (piece.tokens === undefined) return;
     this.tokens ??= [];
     for (const token of piece.tokens) this.tokens.push(token);
@@ -136,16 +142,19 @@ export function besideFinish(end: AnswerEnd): object {
   return { ...endedBy(end), ...(end.timings === undefined ? {} : { timings: end.timings }) };
 }
 
-export function choiceText({ pieces, sentTokens, calls = [] }: AnswerPart): ChoiceText {
-  return { text: textOf(pieces), tokens: sentTokens, calls };
+export function choiceText({ thought, pieces, sentTokens, calls = [] }: AnswerPart): ChoiceText {
+  return { text: textOf(pieces), thought, tokens: sentTokens, calls };
 }
 
 export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): object {
   const { numPromptTokens, numChoicesPerPrompt } = completion;
   let numTokens = 0;
   let numCachedTokens = 0;
+  let numThinkingTokens: number | undefined;
   for (const [index, end] of ends) {
     numTokens += end.numTokens;
+    if (end.numThinkingTokens !== undefined)
+      numThinkingTokens = (numThinkingTokens ?? 0) + end.numThinkingTokens;
     // A prompt counts once: the later choices find in the cache what the first one had to compute.
     if (index % numChoicesPerPrompt === 0) numCachedTokens += end.numCachedTokens;
   }
@@ -154,5 +163,8 @@ export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEn
     completion_tokens: numTokens,
     total_tokens: numPromptTokens + numTokens,
     prompt_tokens_details: { cached_tokens: numCachedTokens },
+    ...(numThinkingTokens === undefined
+      ? {}
+      : { completion_tokens_details: { reasoning_tokens: numThinkingTokens } }),
   };
 }

@@ -89,7 +89,6 @@ export const chatInert = {
   modalities: [['text']],
   moderation: NOTHING,
   prediction: ANYTHING,
-  reasoning_effort: ['none'],
   verbosity: ['medium'],
   web_search_options: NOTHING,
   // llama-server's and vLLM's.
@@ -97,11 +96,9 @@ export const chatInert = {
   chat_template: NOTHING,
   documents: NO_ITEMS,
   echo: NO,
-  include_reasoning: EITHER,
+  include_reasoning: [true],
   mm_processor_kwargs: NO_MEMBERS,
   n_predict: [-1],
-  reasoning_format: ['none', 'auto'],
-  thinking_token_budget: NOTHING,
 } as const satisfies InertFields;
 
 /** Of a message: what SDKs send back of an answer, too. */
@@ -113,8 +110,6 @@ export const messageInert = {
   name: ANYTHING,
   parsed: NOTHING,
   provider_specific_fields: ANYTHING,
-  reasoning: ANYTHING,
-  reasoning_content: ANYTHING,
   reasoning_details: ANYTHING,
   refusal: [''],
   thinking_blocks: ANYTHING,

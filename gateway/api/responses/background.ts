@@ -5,6 +5,7 @@ import * as z from 'zod';
 import { ApiError } from '../../errors/api-error.ts';
 import { shown } from '../../errors/shown.ts';
 import { TextStream } from '../../generation/text-stream.ts';
+import type { Thinking } from '../../generation/thinking-parser.ts';
 import type { DurableJob } from '../../journal/durable-job.ts';
 import type { DurableJobs } from '../../journal/durable-jobs.ts';
 import type { JournalEntry } from '../../journal/journal.ts';
@@ -18,6 +19,7 @@ import { JSON_TYPE, parseJson } from '../json.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { asObject } from '../text-content.ts';
+import { thinkingBehind } from '../thinking.ts';
 import { offerTools } from '../tool-offer.ts';
 import type { UsableModel } from '../use-model.ts';
 import { parseResponsesRequest, type ResponsesRequest } from './request.ts';
@@ -137,10 +139,11 @@ function responseId({ uuid }: View): string {
   return `resp_${uuid}`;
 }
 
-/** The response of a job, and how its calls of tools are written, if it may have any. */
+/** The response of a job, and how it thinks and writes its calls of tools, if it may do either. */
 interface Kept {
   readonly response: ResponseObject;
   readonly toolCalls: ToolCallFormat | undefined;
+  readonly thinking: Thinking | undefined;
 }
 
 function keptOf(deps: RouteDeps, job: DurableJob, model: Model): Kept {
@@ -149,15 +152,16 @@ function keptOf(deps: RouteDeps, job: DurableJob, model: Model): Kept {
   const request = parseResponsesRequest(parseJson(body));
   const wish = toolWishOf(request);
   const toolCalls = wish && offerTools(wish, model).format;
+  const thinking = thinkingBehind(model, asked.promptIds);
   const response = new ResponseObject({
     request,
     tokenizer: model.tokenizer,
     numPromptTokens: asked.promptIds.length,
-    mayCall: toolCalls !== undefined,
+    beginsWithText: toolCalls === undefined && thinking === undefined,
     now: () => job.endedMs ?? deps.now(),
     kept: { uuid, createdMs },
   });
-  return { response, toolCalls };
+  return { response, toolCalls, thinking };
 }
 
 function streamed(c: Context, deps: RouteDeps, job: DurableJob, model: Model, last: number): Response {
@@ -188,10 +192,15 @@ async function answered(c: Context, deps: RouteDeps, job: DurableJob, model: Mod
 function read(
   { log, record: { request, stop } }: DurableJob,
   { tokenizer }: Model,
-  { toolCalls }: Kept,
+  { toolCalls, thinking }: Kept,
   sink: ResponseEvents,
   onSuspended: () => void,
 ): TextStream {
   const runner = { generate: (_: GenerateRequest, tokens: TokenSink) => log.read(tokens, onSuspended) };
-  return new TextStream(runner, request, { tokenizer, stop, minTokens: request.minTokens, toolCalls }, sink);
+  return new TextStream(
+    runner,
+    request,
+    { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls },
+    sink,
+  );
 }

@@ -14,6 +14,13 @@ const MAX_ITEMS = 4096;
 /** Of an item: what the output of a response has, which goes back with the next question. */
 export const itemInert = { id: ANYTHING, phase: ANYTHING, status: ANYTHING } as const satisfies InertFields;
 
+/** Of what was thought. */
+export const reasoningInert = {
+  encrypted_content: ANYTHING,
+  id: ANYTHING,
+  status: ANYTHING,
+} as const satisfies InertFields;
+
 /** Of a part of an item's content. */
 export const partInert = {
   annotations: ANYTHING,
@@ -39,6 +46,17 @@ const messageItem = z.strictObject({
   ...inert(itemInert),
 });
 
+const textsOf = (type: 'reasoning_text' | 'summary_text') =>
+  z.array(z.strictObject({ type: z.literal(type), text: z.string() }));
+
+/** What was thought before the message or call behind it; by its summary, where there is nothing else. */
+const reasoningItem = z.strictObject({
+  type: z.literal('reasoning'),
+  content: textsOf('reasoning_text').optional(),
+  summary: textsOf('summary_text').default([]),
+  ...inert(reasoningInert),
+});
+
 const callItem = z.strictObject({
   type: z.literal('function_call'),
   call_id: fields.nonEmpty('call_id'),
@@ -54,9 +72,9 @@ const resultItem = z.strictObject({
   ...inert(resultInert),
 });
 
-const TYPES: readonly unknown[] = ['message', 'function_call', 'function_call_output'];
+const TYPES: readonly unknown[] = ['message', 'reasoning', 'function_call', 'function_call_output'];
 const MESSAGES_AND_CALLS =
-  'is not supported: items are of the type "message", "function_call" or "function_call_output" here';
+  'is not supported: items are of the type "message", "reasoning", "function_call" or "function_call_output" here';
 const NOTHING_STORED =
   'is not supported: nothing is stored here that it could refer to; send the item itself';
 
@@ -77,7 +95,7 @@ const item = z
     const sentence = type === 'item_reference' ? NOTHING_STORED : MESSAGES_AND_CALLS;
     fields.violated(ctx, { constraint: 'unsupported' }, sentence, ['type']);
   })
-  .pipe(z.discriminatedUnion('type', [messageItem, callItem, resultItem]));
+  .pipe(z.discriminatedUnion('type', [messageItem, reasoningItem, callItem, resultItem]));
 
 type Item = z.output<typeof item>;
 
@@ -95,13 +113,21 @@ export const inputItems = z
 function conversationOf(items: readonly Item[], ctx: Pick<z.RefinementCtx, 'addIssue'>): ChatMessage[] {
   const names = new Map<string, string>();
   const messages: ChatMessage[] = [];
+  const thoughts: string[] = [];
+  const takeThought = (): Pick<ChatMessage, 'reasoning'> =>
+    thoughts.length === 0 ? {} : { reasoning: thoughts.splice(0).join('') };
   for (const [index, each] of items.entries()) {
     if (each.type === 'message') {
       const { role, content } = each;
-      messages.push({ role: role === 'developer' ? 'system' : role, content });
+      const thought = role === 'assistant' ? takeThought() : {};
+      messages.push({ role: role === 'developer' ? 'system' : role, content, ...thought });
+    } else if (each.type === 'reasoning') {
+      const { content, summary } = each;
+      thoughts.push(...(content ?? summary).map(({ text }) => text));
     } else if (each.type === 'function_call') {
       names.set(each.call_id, each.name);
-      addCall(messages, { id: each.call_id, name: each.name, arguments: each.arguments });
+      const call = { id: each.call_id, name: each.name, arguments: each.arguments };
+      addCall(messages, call, takeThought());
     } else {
       const { call_id: id, output } = each;
       const name = names.get(id);
@@ -115,15 +141,16 @@ function conversationOf(items: readonly Item[], ctx: Pick<z.RefinementCtx, 'addI
   return messages;
 }
 
-function addCall(messages: ChatMessage[], call: ToolCall): void {
+function addCall(messages: ChatMessage[], call: ToolCall, thought: Pick<ChatMessage, 'reasoning'>): void {
   const last = messages.at(-1);
-  if (last?.role === 'assistant')
+  if (last?.role === 'assistant' && thought.reasoning === undefined)
     messages[messages.length - 1] = { ...last, toolCalls: [...(last.toolCalls ?? []), call] };
-  else messages.push({ role: 'assistant', content: '', toolCalls: [call] });
+  else messages.push({ role: 'assistant', content: '', ...thought, toolCalls: [call] });
 }
 
 const INERT: Readonly<Record<string, InertFields>> = {
   function_call: callInert,
+  reasoning: reasoningInert,
   function_call_output: resultInert,
 };
 

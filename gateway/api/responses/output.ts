@@ -5,13 +5,15 @@ import { type ChoiceText, choiceText, GrowingText } from '../openai/completion.t
 import { type CallIds, CallItemEvents, callItem } from './call-item.ts';
 import type { EventWriter } from './event-writer.ts';
 import { type ItemStatus, type ItemText, MessageItemEvents, messageItem, textPart } from './message-item.ts';
+import { ReasoningItemEvents, reasoningItem } from './reasoning-item.ts';
 
-/** The output of a response: a message for each text of the answer and an item for each call, in their order. */
+/** The output of a response: what was thought, then a message for each text of the answer and an item for each call, in their order. */
 
 type TokenBytes = Pick<Tokenizer, 'bytes'>;
 
 /** Of items, by their place among those of their kind. */
 export interface ItemIds {
+  readonly reasoning: string;
   message(index: number): string;
   call(index: number): CallIds;
 }
@@ -38,6 +40,19 @@ export class GrowingOutput extends GrowingText implements OutputText {
 export function outputItems(
   ids: ItemIds,
   tokenizer: TokenBytes,
+  output: OutputText,
+  status: ItemStatus,
+): object[] {
+  const { thought, text, calls } = output;
+  const said = saidItems(ids, tokenizer, output, status);
+  if (thought === undefined) return said;
+  const isUnfinished = text === '' && calls.length === 0;
+  return [reasoningItem(ids.reasoning, isUnfinished ? status : 'completed', thought), ...said];
+}
+
+function saidItems(
+  ids: ItemIds,
+  tokenizer: TokenBytes,
   { text, tokens, calls, numWholeCalls }: OutputText,
   status: ItemStatus,
 ): object[] {
@@ -62,6 +77,7 @@ export class OutputEvents {
   readonly #writer: EventWriter;
   #numItems = 0;
   #numMessages = 0;
+  #reasoning: ReasoningItemEvents | undefined;
   #message: MessageItemEvents | undefined;
   /** All of the text of the message that is open. */
   #said = new GrowingText();
@@ -83,7 +99,8 @@ export class OutputEvents {
 
   /** What is new of the answer. */
   add(piece: ChoiceText, numWholeCalls: number): void {
-    const { text, calls } = piece;
+    const { thought, text, calls } = piece;
+    if (thought !== undefined) this.#think(thought);
     if (calls.length === 0) {
       if (text !== '') this.#say(piece);
     } else {
@@ -98,9 +115,21 @@ export class OutputEvents {
 
   /** There is one item at least. status: of what came last, if it is open. */
   end(status: ItemStatus): void {
-    if (this.#numItems === 0) this.beginMessage();
+    if (this.#reasoning !== undefined) this.#beginMessageBehind(status);
+    else if (this.#numItems === 0) this.beginMessage();
     // A call that is open has been cut short.
     this.#close(this.#call === undefined ? status : 'incomplete');
+  }
+
+  #think(thought: string): void {
+    this.#reasoning ??= new ReasoningItemEvents(this.#ids.reasoning, this.#numItems++, this.#writer);
+    this.#reasoning.delta(thought);
+  }
+
+  /** Of an answer that has ended with what was thought. */
+  #beginMessageBehind(status: ItemStatus): void {
+    this.#close(status);
+    this.beginMessage();
   }
 
   #say({ text, tokens }: ItemText): void {
@@ -119,8 +148,10 @@ export class OutputEvents {
   }
 
   #close(status: ItemStatus): void {
+    this.#reasoning?.close(status);
     this.#message?.close(this.#said, status);
     this.#call?.close(status);
+    this.#reasoning = undefined;
     this.#message = undefined;
     this.#call = undefined;
   }

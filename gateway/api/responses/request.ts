@@ -5,6 +5,7 @@ import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from 
 import { MAX_TOKENS, refuseIgnored } from '../openai/shared-fields.ts';
 import { asList, asObject, memberOf } from '../text-content.ts';
 import { ignoredInItems, inputItems } from './input-items.ts';
+import { reasoningField } from './reasoning-field.ts';
 import { textField, verbatimSchema } from './text-format.ts';
 import { checkToolFields, toolFields, toolInert, verbatimTools } from './tool-fields.ts';
 
@@ -38,7 +39,6 @@ export const responsesInert = {
   prompt_cache_key: ANYTHING,
   prompt_cache_options: ANYTHING,
   prompt_cache_retention: ANYTHING,
-  reasoning: [{}, { effort: 'none' }],
   safety_identifier: ANYTHING,
   service_tier: ['auto', 'default'],
   stream_options: [{}, { include_obfuscation: false }],
@@ -69,6 +69,7 @@ export const responsesFields = {
   temperature: fields.float('temperature', 0, 2).default(1),
   top_p: fields.float('top_p', 0, 1).default(1),
   text: textField,
+  reasoning: reasoningField,
   ...toolFields,
   include: z
     .array(z.enum(INCLUDABLE))

@@ -37,8 +37,8 @@ export class ResponseEvents implements TextSink {
     this.#stage('response.created', begun);
     this.#stage('response.in_progress', begun);
     this.#output = new OutputEvents(response.itemIds, options.tokenizer, this.#writer);
-    // What may begin with a call waits for what it begins with.
-    if (!response.mayCall) this.#output.beginMessage();
+    // What may begin with a call, or be thought about, waits for what it begins with.
+    if (response.beginsWithText) this.#output.beginMessage();
   }
 
   onPart(part: AnswerPart): void {

@@ -6,6 +6,7 @@ import { callDigits } from '../call-digits.ts';
 import { jsonText } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
 import { type ItemIds, type OutputText, outputItems } from './output.ts';
+import { describedReasoning } from './reasoning-field.ts';
 import type { ResponsesRequest } from './request.ts';
 import { describedTools } from './tool-fields.ts';
 
@@ -13,8 +14,8 @@ export interface ResponseFacts {
   readonly request: ResponsesRequest;
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
   readonly numPromptTokens: number;
-  /** Whether tools are offered that it may call. */
-  readonly mayCall: boolean;
+  /** It may neither think nor call tools. */
+  readonly beginsWithText: boolean;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   /** Of one that is kept: what its ids are made of, and when it was begun. */
@@ -49,8 +50,8 @@ export class ResponseObject {
     this.#createdAt = seconds(createdMs);
   }
 
-  get mayCall(): boolean {
-    return this.#facts.mayCall;
+  get beginsWithText(): boolean {
+    return this.#facts.beginsWithText;
   }
 
   inProgress(): string {
@@ -95,7 +96,7 @@ export class ResponseObject {
       model: request.model,
       output: [],
       previous_response_id: null,
-      reasoning: { effort: null, summary: null },
+      reasoning: describedReasoning(request),
       service_tier: 'default',
       store: this.#facts.kept !== undefined,
       temperature: request.temperature,
@@ -109,13 +110,13 @@ export class ResponseObject {
     });
   }
 
-  #usage({ numTokens, numCachedTokens }: AnswerEnd): object {
+  #usage({ numTokens, numCachedTokens, numThinkingTokens = 0 }: AnswerEnd): object {
     const { numPromptTokens } = this.#facts;
     return {
       input_tokens: numPromptTokens,
       input_tokens_details: { cached_tokens: numCachedTokens },
       output_tokens: numTokens,
-      output_tokens_details: { reasoning_tokens: 0 },
+      output_tokens_details: { reasoning_tokens: numThinkingTokens },
       total_tokens: numPromptTokens + numTokens,
     };
   }
@@ -125,6 +126,7 @@ export class ResponseObject {
 function itemIdsOf(uuid: string): ItemIds {
   const digits = callDigits(uuid);
   return {
+    reasoning: `rs_${uuid}`,
     message: (index) => (index === 0 ? `msg_${uuid}` : `msg_${uuid}_${index}`),
     call: (index) => ({ id: `fc_${digits}_${index}`, callId: `call_${digits}_${index}` }),
   };

@@ -1,5 +1,6 @@
 import { Hono } from 'hono';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import type { Thinking } from '../../generation/thinking-parser.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { Model } from '../../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../../runner/runner.ts';
@@ -7,18 +8,19 @@ import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
-import { renderChat } from '../chat-prompt.ts';
 import { tellIgnored } from '../inert.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { type Structure, structureBy } from '../openai/grammar-fields.ts';
 import { tokensLeft } from '../prompt.ts';
+import { askedBehind, renderThinking } from '../thinking.ts';
 import { randomSeed } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { whileWanted } from '../whole-text.ts';
 import { beginBackground } from './background.ts';
 import { errorEvent } from './event-writer.ts';
+import { thinkingWishOf } from './reasoning-field.ts';
 import { ignoredByResponses, messagesOf, parseResponsesRequest, type ResponsesRequest } from './request.ts';
 import { ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
@@ -39,16 +41,16 @@ export function responseRoutes(deps: RouteDeps): Hono {
       const { tokenizer } = usable.model;
       const wish = toolWishOf(request);
       const offer = wish && offerTools(wish, usable.model);
-      const generate = await generateRequest(request, offer, usable, cacheSalt(c));
+      const { generate, thinking } = await generateRequest(request, offer, usable, cacheSalt(c));
       if (request.background) return beginBackground(c, deps, body, request, generate, usable);
-      const options = { tokenizer, stop: [], minTokens: 0, toolCalls: offer?.format };
+      const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.format };
       const runner = endingAtTimeLimit(usable.runner);
       const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
       const response = new ResponseObject({
         request,
         tokenizer,
         numPromptTokens: generate.promptIds.length,
-        mayCall: offer?.format !== undefined,
+        beginsWithText: offer?.format === undefined && thinking === undefined,
         now: deps.now,
       });
       if (!request.stream) {
@@ -65,18 +67,20 @@ export function responseRoutes(deps: RouteDeps): Hono {
   return app;
 }
 
-/** What is asked of the runner; a 400 where the model cannot do it. */
+/** What is asked of the runner, and how its answer thinks; a 400 where the model cannot do it. */
 async function generateRequest(
   request: ResponsesRequest,
   offer: ToolOffer | undefined,
   { model, info }: UsableModel,
   salt: GenerateRequest['cacheSalt'],
-): Promise<GenerateRequest> {
+): Promise<{ readonly generate: GenerateRequest; readonly thinking: Thinking | undefined }> {
   const structure = await structureOf(request, offer, model);
   const told = { tools: offer?.definitions };
-  const promptIds = await renderChat(model, info, messagesOf(request), told, 'input');
+  const wish = thinkingWishOf(request);
+  const prompt = await renderThinking(model, info, messagesOf(request), told, wish, 'input');
+  const { promptIds, thinking } = prompt;
   const left = tokensLeft(promptIds, info, 'input');
-  return {
+  const generate = {
     promptIds,
     modelIdentity: info.modelIdentity,
     maxTokens: Math.min(request.max_output_tokens ?? left, left),
@@ -89,9 +93,10 @@ async function generateRequest(
       seed: request.seed ?? randomSeed(),
     },
     cacheSalt: salt,
-    ...structure,
+    ...askedBehind(structure, prompt, wish, model),
     ...(request.include.logprobs ? { topLogprobs: request.top_logprobs } : {}),
   };
+  return { generate, thinking };
 }
 
 /** Of its own where it has one; else what its tools leave open. */

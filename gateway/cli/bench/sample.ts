@@ -7,9 +7,9 @@ import { UnavailableError } from '../../errors/exit-code.ts';
 export interface Sample {
   readonly startedMs: number;
   readonly endedMs: number;
-  /** When each event with text arrived; a server may put several tokens into one. */
+  /** When each event with text or thoughts arrived; a server may put several tokens into one. */
   readonly arrivedMs: readonly number[];
-  /** As the server counts them, else events with text. */
+  /** As the server counts them, else these events. */
   readonly numTokens: number;
   readonly numPromptTokens: number | undefined;
   /** Why there is no whole answer. */
@@ -25,8 +25,8 @@ export async function measure(server: Server, body: object, now: () => number): 
   let failure: Sample['failure'];
   try {
     const { signal } = new AbortController();
-    for await (const { text, usage } of streamAnswer(server, '/v1/chat/completions', body, signal)) {
-      if (text !== '') arrivedMs.push(now());
+    for await (const { text, thought, usage } of streamAnswer(server, '/v1/chat/completions', body, signal)) {
+      if (text !== '' || thought !== '') arrivedMs.push(now());
       numTokens = usage?.completion_tokens ?? numTokens;
       numPromptTokens = usage?.prompt_tokens ?? numPromptTokens;
     }

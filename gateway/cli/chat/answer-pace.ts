@@ -16,16 +16,16 @@ export class AnswerPace {
     this.#startedMs = now();
   }
 
-  observe({ text, usage, finish }: AnswerEvent): void {
+  observe({ text, thought, usage, finish }: AnswerEvent): void {
     this.usage = usage ?? this.usage;
     this.finish = finish ?? this.finish;
-    if (text === '') return;
+    if (text === '' && thought === '') return;
     this.#numEvents++;
     this.#lastMs = this.#now();
     this.#firstMs ??= this.#lastMs;
   }
 
-  /** One line; tokens are the server's where it tells them, else events with text. */
+  /** One line; tokens are the server's where it tells them, else events with text or thoughts. */
   toString(): string {
     const numTokens = this.usage?.completion_tokens ?? this.#numEvents;
     const firstMs = this.#firstMs ?? this.#now();

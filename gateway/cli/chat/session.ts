@@ -78,12 +78,23 @@ export class ChatSession {
     this.#stop = new AbortController();
     const pace = new AnswerPace(() => performance.now());
     let answer = '';
+    let isThinking = false;
     try {
       const body = { ...fields, messages: this.#conversation.messages };
       for await (const event of streamAnswer(server, '/v1/chat/completions', body, this.#stop.signal)) {
         pace.observe(event);
         answer += event.text;
-        if (!isJson) output.write(isTerminal ? terminalText(event.text) : event.text);
+        if (isJson) continue;
+        if (!isTerminal) {
+          output.write(event.text);
+          continue;
+        }
+        // What is thought is shown to people, and is no part of the answer.
+        if (event.thought !== '') output.write(this.#dim(terminalText(event.thought)));
+        isThinking ||= event.thought !== '';
+        if (event.text === '') continue;
+        output.write(`${isThinking ? '\n\n' : ''}${terminalText(event.text)}`);
+        isThinking = false;
       }
     } catch (error) {
       const isExpected = error instanceof UnavailableError || error instanceof RefusedError;

@@ -3,17 +3,20 @@
  * random generator has no state and penalties count the ids, so nothing else is (docs/protocol.md, "Continuing a stream").
  */
 import type { Embed, Generate, Output, PromptLogprobs } from '../protocol/messages.ts';
-import type { GenerateRequest, TokenLogprobs } from '../runner.ts';
+import type { GenerateRequest, SamplingParams, TokenLogprobs } from '../runner.ts';
+import { type Leg, ThinkingEnd } from './thinking-end.ts';
 
 export class GenerationState {
   readonly #request: GenerateRequest;
   readonly #emittedIds: number[] = [];
+  readonly #thinkingEnd: ThinkingEnd | undefined;
   /** Tokens of the prompt whose log-probabilities have come. */
   #numScored = 0;
   #fruitlessDeaths = 0;
 
   constructor(request: GenerateRequest) {
     this.#request = request;
+    this.#thinkingEnd = request.thinkingLimit && new ThinkingEnd(request.thinkingLimit);
     for (const id of request.begun?.tokenIds ?? []) this.#emittedIds.push(id);
   }
 
@@ -40,6 +43,15 @@ export class GenerationState {
     return this.numEmitted >= maxTokens || promptIds.length + this.numEmitted >= maxModelLen;
   }
 
+  /** Whether a runner that is asked now is not asked for all that is left. */
+  get isInLegs(): boolean {
+    return this.#leg !== undefined;
+  }
+
+  get #leg(): Leg | undefined {
+    return this.#thinkingEnd?.legBehind(this.#emittedIds);
+  }
+
   append(output: Output): void {
     if (output.tokenIds.length === 0) return;
     for (const id of output.tokenIds) this.#emittedIds.push(id);
@@ -64,15 +76,16 @@ export class GenerationState {
   }
 
   /**
-   * The request as the next runner must see it: for the first one, and for each that comes after a death. isIsolationRun: it ends after
-   * one token, which is the one that would come anyway.
+   * The request as the next runner must see it: for the first one, for each that comes after a death, and for each leg of an answer
+   * whose thinking has a limit. isIsolationRun: it ends after one token, which is the one that would come anyway.
    */
   toGenerate(isIsolationRun = false): Omit<Generate, 'requestId'> {
-    const { promptIds, minTokens, stopIds, sampling, topLogprobs, promptLogprobs, cacheSalt, grammar } =
-      this.#request;
+    const { promptIds, minTokens, stopIds, topLogprobs, promptLogprobs, cacheSalt, grammar } = this.#request;
+    const leg = this.#leg;
     const isScored = this.#numScored >= promptIds.length - 1;
     const maxTokens = Math.min(
       this.#request.maxTokens,
+      leg?.maxTokens ?? Number.POSITIVE_INFINITY,
       isIsolationRun ? this.numEmitted + 1 : Number.POSITIVE_INFINITY,
     );
     return {
@@ -81,11 +94,17 @@ export class GenerationState {
       maxTokens,
       minTokens: Math.min(minTokens, maxTokens),
       stopIds,
-      sampling,
+      sampling: this.#samplingOf(leg),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(promptLogprobs === undefined || isScored ? {} : { promptLogprobs }),
       cacheSalt,
       ...(grammar === undefined ? {} : { grammar }),
     };
+  }
+
+  #samplingOf(leg: Leg | undefined): SamplingParams {
+    const { sampling } = this.#request;
+    if (leg?.onlyId === undefined) return sampling;
+    return { ...sampling, allowedTokenIds: [leg.onlyId], bannedTokenIds: [] };
   }
 }

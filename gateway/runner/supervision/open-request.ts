@@ -14,6 +14,8 @@ export interface OpenRequestEvents {
   onEnd(request: OpenRequest): void;
   /** The token of an isolation run has come and the request goes on; no runner has it. */
   onIsolationPassed(request: OpenRequest): void;
+  /** The same runner has been asked for what comes behind what it was asked for. */
+  onLegPassed(): void;
 }
 
 export class OpenRequest implements RequestSink, GenerationHandle {
@@ -84,6 +86,11 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     return this.#state.fruitlessDeaths;
   }
 
+  /** Whether the runner that has it, or gets it, will be asked for more than it is asked for now. */
+  get isInLegs(): boolean {
+    return this.#state.isInLegs;
+  }
+
   get numPromptTokens(): number {
     return this.#state.numPromptTokens;
   }
@@ -91,6 +98,17 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   /** Gives the request to a runner that is ready: for the first time, or from where it stands; isIsolationRun: for one token. */
   submit(client: RunnerClient, { isIsolationRun }: { isIsolationRun: boolean }): void {
     if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
+    if (!this.#send(client, isIsolationRun)) return;
+    if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
+      this.#stream.continuedBy(client.numericsId);
+    this.#numericsId = client.numericsId;
+    if (this.numEmitted > 0 && this.#wasLost) this.#stream.resumed();
+    this.#wasLost = false;
+    if (this.#stream.isPaused) this.#sendFlow('pause');
+  }
+
+  /** False: the request has ended, because it cannot be sent. */
+  #send(client: RunnerClient, isIsolationRun: boolean): boolean {
     try {
       this.#sent = {
         client,
@@ -98,6 +116,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
         isIsolationRun,
         isLost: false,
       };
+      return true;
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       const { message } = error;
@@ -105,14 +124,8 @@ export class OpenRequest implements RequestSink, GenerationHandle {
       this.#end();
       // The consumer may be the one who is asking for it just now.
       queueMicrotask(() => this.#stream.fail(invalid));
-      return;
+      return false;
     }
-    if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
-      this.#stream.continuedBy(client.numericsId);
-    this.#numericsId = client.numericsId;
-    if (this.numEmitted > 0 && this.#wasLost) this.#stream.resumed();
-    this.#wasLost = false;
-    if (this.#stream.isPaused) this.#sendFlow('pause');
   }
 
   #ask(client: RunnerClient, isIsolationRun: boolean): number {
@@ -183,18 +196,29 @@ export class OpenRequest implements RequestSink, GenerationHandle {
 
   #onLastOutput(output: Output): void {
     const { finish, ...goingOn } = output;
-    if (
+    const goesOn =
       finish === 'max_tokens' &&
-      this.#sent?.isIsolationRun &&
-      !this.#state.isFull(this.#sent.client.maxModelLen)
-    ) {
+      this.#sent !== undefined &&
+      !this.#state.isFull(this.#sent.client.maxModelLen);
+    if (!goesOn) {
+      this.#end();
+      this.#stream.push(output);
+    } else if (this.#sent?.isIsolationRun) {
       this.#sent = undefined;
       this.#stream.push(goingOn);
       this.#events.onIsolationPassed(this);
-      return;
+    } else {
+      this.#onLegPassed();
+      this.#stream.push(goingOn);
     }
-    this.#end();
-    this.#stream.push(output);
+  }
+
+  /** A runner that can be asked nothing any more is about to die, and another one will get the rest. */
+  #onLegPassed(): void {
+    if (this.#sent === undefined || this.#sent.isLost) return;
+    if (!this.#send(this.#sent.client, false)) return;
+    if (this.#stream.isPaused) this.#sendFlow('pause');
+    this.#events.onLegPassed();
   }
 
   onError(error: RequestError): void {

@@ -83,6 +83,7 @@ export class RequestScheduler {
     const open = new OpenRequest(request, sink, {
       onEnd: (ended) => this.#onEnd(ended),
       onIsolationPassed: (passed) => this.#onIsolationPassed(passed),
+      onLegPassed: () => this.#drainIfSent(),
     });
     this.#open.add(open);
     this.#pending.add(open);
@@ -199,6 +200,7 @@ export class RequestScheduler {
     if (runner?.isolationRun === ended) this.#endIsolationRun(runner, ended);
     // A runner that has nothing now can compute a suspect.
     else if (this.#pending.size > 0) this.#submitPending();
+    else if (ended.isInLegs) this.#drainIfSent();
     if (this.#open.size === 0) this.#events.onIdle();
   }
 
@@ -260,7 +262,7 @@ export class RequestScheduler {
       const runner = this.#runnerFor(open.request);
       if (runner !== undefined) this.#submit(open, runner, false);
     }
-    if (this.#isDraining && this.#pending.size === 0) this.#drainRunners();
+    this.#drainIfSent();
   }
 
   #submit(open: OpenRequest, runner: ScheduledRunner, isAlone: boolean): void {
@@ -314,6 +316,13 @@ export class RequestScheduler {
     const least = others.reduce((best, runner) => (runner.load < best.load ? runner : best), first);
     least.isReserved = true;
     this.#takeBackAll(least);
+  }
+
+  /** Once runners have been asked for all that they will be asked for. */
+  #drainIfSent(): void {
+    if (!this.#isDraining || this.#pending.size > 0) return;
+    for (const open of this.#open) if (open.isInLegs) return;
+    this.#drainRunners();
   }
 
   #drainRunners(): void {

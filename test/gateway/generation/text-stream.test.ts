@@ -165,4 +165,54 @@ test('what its sink or the tokenizer throws ends this answer, and not who pushes
   assert.equal(outside.asked, ['cancelled']);
 });
 
+/** What is heard of an answer that thinks, whose tokens are its bytes, in steps of so many. */
+function thoughtsOf(answer: string, isOpen: boolean, perStep: number, stop: readonly string[] = []) {
+  const format = { begin: '<think>', end: '</think>', member: undefined };
+  const { handle } = handleOf();
+  const heard = { thought: '', text: '', sent: '', end: undefined as AnswerPart['end'] };
+  const sink = {
+    onPart: ({ thought = '', pieces, sentTokens = [], end }: AnswerPart) => {
+      assert.not.ok(thought !== '' && heard.text !== '');
+      heard.thought += thought;
+      heard.text += pieces.map(({ text }) => text).join('');
+      heard.sent += Buffer.from(sentTokens.map(({ id }) => id)).toString();
+      heard.end = end;
+    },
+    onError: (error: unknown) => {
+      throw error;
+    },
+  };
+  const options = { tokenizer: byteTokenizer, stop, minTokens: 0, thinking: { format, isOpen } };
+  const stream = new TextStream({ generate: () => handle }, requestOf([1], 100), options, sink);
+  const ids = [...bytes(answer), EOS_ID];
+  for (let firstIndex = 0; firstIndex < ids.length; firstIndex += perStep) {
+    const tokenIds = ids.slice(firstIndex, firstIndex + perStep);
+    const logprobs = tokenIds.map((id) => ({ logprob: -id, topIds: [], topLogprobs: [] }));
+    const finish = firstIndex + perStep < ids.length ? {} : { finish: 'stop_id' as const };
+    stream.onTokens({ firstIndex, tokenIds, logprobs, ...finish });
+  }
+  return heard;
+}
+
+test('what is thought comes apart from the text, whose tokens alone have probabilities, however steps cut it', () => {
+  for (const perStep of [1, 2, 3, 5, 100]) {
+    const free = thoughtsOf('<think>\nsüß <b>\n</think>\n\nés <i>', false, perStep);
+    assert.equal([free.thought, free.text, free.sent], ['süß <b>', 'és <i>', 'és <i>']);
+    assert.is(free.end?.numThinkingTokens, Buffer.byteLength('<think>\nsüß <b>\n</think>'));
+    const open = thoughtsOf('so\n</think>x', true, perStep);
+    assert.equal([open.thought, open.text, open.sent, open.end?.numThinkingTokens], ['so', 'x', 'x', 11]);
+    const none = thoughtsOf('<i>', false, perStep);
+    assert.equal([none.thought, none.text, none.sent, none.end?.numThinkingTokens], ['', '<i>', '<i>', 0]);
+    const cut = thoughtsOf('<thi', false, perStep);
+    assert.equal([cut.thought, cut.text, cut.end?.numThinkingTokens], ['', '<thi', 0]);
+    const unfinished = thoughtsOf('so\n</thi', true, perStep);
+    assert.equal([unfinished.thought, unfinished.text], ['so\n</thi', '']);
+  }
+});
+
+test('a stop string ends the answer, and not what is thought before it', () => {
+  const { thought, text, end } = thoughtsOf('a END b</think>c END d', true, 4, ['END']);
+  assert.equal([thought, text, end?.stopMatched], ['a END b', 'c ', 'END']);
+});
+
 test.run();

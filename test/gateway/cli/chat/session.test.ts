@@ -3,7 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ChatSession } from '../../../../gateway/cli/chat/session.ts';
 import { Server } from '../../../../gateway/client/server.ts';
-import { OpenAiServer, writeText } from '../../../fixtures/openai-server.ts';
+import { OpenAiServer, writeAnswer, writeText, writeThought } from '../../../fixtures/openai-server.ts';
 import { until, within } from '../../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
@@ -113,6 +113,25 @@ test('a terminal shows the pace, and no control characters of the model', async 
   await shows(chat, /\[1 tokens, first after [\d.]+ s, cut off by its length\]/);
   chat.input.write('/exit\n');
   await chat.ended;
+});
+
+test('a terminal shows what is thought in front of the answer, which alone is part of the conversation', async ({
+  fake,
+  server,
+}) => {
+  fake.answer = (response) => {
+    writeThought(response, 'Hm.');
+    writeAnswer(response, ['Hel', 'lo']);
+  };
+  const chat = talk(server, { isTerminal: true });
+  chat.input.write('one\ntwo\n/exit\n');
+  await chat.ended;
+  assert.match(chat.shown(), /Hm\.\r?\n\r?\nHello\r?\n/);
+  assert.equal(asked(fake), [user('one'), assistant('Hello'), user('two')]);
+  const piped = talk(server);
+  piped.input.end('one\n');
+  await piped.ended;
+  assert.is(piped.shown(), 'Hello\n');
 });
 
 test('Ctrl-C stops the answer, which stays in the conversation; a second one leaves', async ({

@@ -283,4 +283,53 @@ test('what a runner had that did what no other may do ends, and the other one se
   assert.equal([second.heard, dispatch.numOpen], [['generate 1'], 1]);
 });
 
+/** Thinks until 7 comes, and from the third token on no more. */
+const thinkingLimit = {
+  maxTokens: 2,
+  endIds: [7],
+  isThinking: (ids: readonly number[]) => !ids.includes(7),
+};
+
+test('a request whose thinking has a limit is asked for in legs of the same runner, which is drained behind the last', () => {
+  const { admitRequest, connectRunner, dispatch, ends } = dispatching();
+  const { heard, say } = connectRunner();
+  admitRequest(requestOf([1], 5, { modelIdentity, thinkingLimit }));
+  dispatch.drain();
+  assert.equal(heard, ['generate 1'], 'a runner that drains would refuse the other legs');
+  say(step(1, { requestId: 1, tokenIds: [5] }));
+  say(step(2, { requestId: 1, firstIndex: 1, tokenIds: [6], finishReason: finishMax }));
+  assert.equal(heard, ['generate 1', 'generate 2'], 'the end of the thinking');
+  say(step(3, { requestId: 2, firstIndex: 2, tokenIds: [7], finishReason: finishMax }));
+  assert.equal(heard.slice(2), ['generate 3', 'drain'], 'all that is left');
+  assert.equal(ends, []);
+  say(step(4, { requestId: 3, firstIndex: 3, tokenIds: [8, 9], finishReason: finishMax }));
+  assert.equal(ends, ['max_tokens']);
+});
+
+test('a request that ends in the middle of its legs lets the runner be drained', () => {
+  const { admitRequest, connectRunner, dispatch } = dispatching();
+  const { heard } = connectRunner();
+  const open = admitRequest(requestOf([1], 5, { modelIdentity, thinkingLimit }));
+  dispatch.drain();
+  open.cancel();
+  assert.equal(heard, ['generate 1', 'cancel 1', 'drain']);
+});
+
+test('a leg that ends as its runner is lost is gone on with by the next runner, paused or not', () => {
+  const { admitRequest, connectRunner, dispatch, ends } = dispatching();
+  const first = connectRunner();
+  const open = admitRequest(requestOf([1], 4, { modelIdentity, thinkingLimit }));
+  dispatch.onLost(0);
+  first.say(step(1, { requestId: 1, tokenIds: [5] }));
+  first.say(step(2, { requestId: 1, firstIndex: 1, tokenIds: [6], finishReason: finishMax }));
+  open.pause();
+  dispatch.onDied(0, false);
+  const second = connectRunner();
+  assert.equal([first.heard, second.heard], [['generate 1'], ['generate 1']]);
+  second.say(step(1, { requestId: 1, firstIndex: 2, tokenIds: [7], finishReason: finishMax }));
+  second.say(step(2, { requestId: 2, firstIndex: 3, tokenIds: [8], finishReason: finishMax }));
+  open.resume();
+  assert.equal(ends, ['max_tokens']);
+});
+
 test.run();

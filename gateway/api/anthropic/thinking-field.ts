@@ -1,0 +1,35 @@
+import * as z from 'zod';
+import { violated } from '../fields.ts';
+import type { ThinkingWish } from '../thinking.ts';
+
+/** Whether a message thinks before it answers. Where nothing is said of it, it does not, as Anthropic has it. */
+
+const enabled = z.strictObject({
+  type: z.literal('enabled'),
+  budget_tokens: z.int().min(1),
+  display: z.literal('summarized').optional(),
+});
+/** How long it thinks is the model's to say. */
+const adaptive = z.strictObject({ type: z.literal('adaptive'), display: z.literal('summarized').optional() });
+const disabled = z.strictObject({ type: z.literal('disabled') });
+
+export const thinkingField = z.discriminatedUnion('type', [enabled, adaptive, disabled]).optional();
+
+type ThinkingField = z.output<typeof thinkingField>;
+
+/** Rules across fields. */
+export function checkThinking(
+  ctx: Pick<z.RefinementCtx, 'addIssue'>,
+  { thinking, max_tokens }: { readonly thinking?: ThinkingField; readonly max_tokens: number },
+): void {
+  if (thinking?.type !== 'enabled' || thinking.budget_tokens < max_tokens) return;
+  const sentence = `thinking.budget_tokens must be less than max_tokens, which is ${max_tokens} (got ${thinking.budget_tokens})`;
+  const rule = { constraint: `range(1..${max_tokens})`, value: String(thinking.budget_tokens) };
+  violated(ctx, rule, sentence, ['thinking', 'budget_tokens']);
+}
+
+export function thinkingWishOf({ thinking }: { readonly thinking?: ThinkingField }): ThinkingWish {
+  if (thinking === undefined || thinking.type === 'disabled') return { isOn: false };
+  const maxTokens = thinking.type === 'enabled' ? thinking.budget_tokens : undefined;
+  return { isOn: true, maxTokens, field: 'thinking' };
+}
