@@ -1,6 +1,7 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
+import type { Block, MessageEvent } from './answers.ts';
 import { callBlock, type Message, textBlock } from './message.ts';
 
 /** What an event of a block's content begins with; the block's index follows. */
@@ -45,7 +46,7 @@ export class BlockEvents {
     this.#stop();
   }
 
-  #begin(kind: 'text' | 'call', content_block: object, delta: string): void {
+  #begin(kind: 'text' | 'call', content_block: Block, delta: string): void {
     if (this.#last !== undefined) this.#stop();
     this.#last = kind;
     this.#index++;
@@ -61,7 +62,7 @@ export class BlockEvents {
     this.#outlet.write(this.#delta + JSON.stringify(content) + DELTA_END);
   }
 
-  #event<Event extends { readonly type: string }>(data: Event): void {
+  #event(data: MessageEvent): void {
     this.#outlet.write(namedEvent(data.type, JSON.stringify(data)));
   }
 }

@@ -5,6 +5,7 @@ import { jsonText } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { type FinishedText, textOf } from '../whole-text.ts';
+import type { AnswerEndFields, ChatMessageText, NamedLine, ResponseText } from './answers.ts';
 import { ollamaErrorBody } from './errors.ts';
 import type { Durations } from './timings.ts';
 
@@ -15,7 +16,7 @@ export interface Answer {
   readonly model: string;
   readonly numPromptTokens: number;
   /** Where a route has its text and the calls of tools in it. */
-  readonly textAs: (text: string, calls: readonly WholeCall[]) => object;
+  readonly textAs: (text: string, calls: readonly WholeCall[]) => ChatMessageText | ResponseText;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly durations: () => Durations;
@@ -47,11 +48,15 @@ const DONE_REASONS: Record<EndReason, 'stop' | 'length'> = {
   time_limit: 'length',
 };
 
-function line({ model, now, textAs }: Named, text: string, calls: readonly WholeCall[] = []): object {
+type Line = NamedLine & (ChatMessageText | ResponseText);
+
+function line({ model, now, textAs }: Named, text: string, calls: readonly WholeCall[] = []): Line {
   return { model, created_at: new Date(now()).toISOString(), ...textAs(text, calls) };
 }
 
-function lastLine(answer: Answer, text: string, end: AnswerEnd, calls: readonly WholeCall[] = []): object {
+type LastLine = Line & AnswerEndFields;
+
+function lastLine(answer: Answer, text: string, end: AnswerEnd, calls: readonly WholeCall[] = []): LastLine {
   const { total_duration, load_duration, prompt_eval_duration, eval_duration } = answer.durations();
   return {
     ...line(answer, text, calls),
@@ -69,18 +74,18 @@ function lastLine(answer: Answer, text: string, end: AnswerEnd, calls: readonly 
 }
 
 /** Without a call that is cut short: its arguments would be no object. */
-export function wholeAnswer(answer: Answer, { text, calls, end }: FinishedText): object {
+export function wholeAnswer(answer: Answer, { text, calls, end }: FinishedText): LastLine {
   const whole = calls.slice(0, end.numCalls).map((call) => wholeCall(answer, call));
   return lastLine(answer, text, end, whole);
 }
 
 /** What is answered to who asks for nothing: the model is there. */
-export function loadedAnswer(answer: Named): object {
+export function loadedAnswer(answer: Named): LastLine {
   return { ...line(answer, ''), done: true, done_reason: 'load' };
 }
 
 /** What is answered to who asks for a model to be unloaded: it is, or will be when its requests are done. */
-export function unloadedAnswer(answer: Named): object {
+export function unloadedAnswer(answer: Named): LastLine {
   return { ...line(answer, ''), done: true, done_reason: 'unload' };
 }
 
