@@ -198,7 +198,10 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   } catch (error) {
     const taken = config.uds ?? `${config.host}:${config.port}`;
     const wanted = passed === undefined ? taken : 'the socket that systemd passes on';
-    tell(`Failed to bind to ${wanted}: ${(error as Error).message}`);
+    const { code, message } = error as NodeJS.ErrnoException;
+    const isTaken = code === 'EADDRINUSE' && passed === undefined;
+    const hint = isTaken ? '. Another server listens there: end it, or choose another --port or --uds' : '';
+    tell(`Failed to bind to ${wanted}: ${message}${hint}`);
     await jobs?.stop();
     return ExitCode.bindFailed;
   }

@@ -1,12 +1,15 @@
+import * as z from 'zod';
 import { nativeGroup } from '../api/native/group.ts';
 import type { Answer, Operation } from '../server/operation.ts';
 import type { RouteGroup } from '../server/route-group.ts';
 import { type Playground, pathsOfPage, playgroundRoutes } from './routes.ts';
 
-const page: Answer = { description: 'The playground.', types: ['text/html'] };
+const TEXT = { whole: z.string() };
+
+const page: Answer = { description: 'The playground.', content: { 'text/html': TEXT } };
 const file: Answer = {
   description: 'A file of it.',
-  types: ['text/javascript', 'text/css', 'image/svg+xml'],
+  content: { 'text/javascript': TEXT, 'text/css': TEXT, 'image/svg+xml': TEXT },
 };
 
 const operations: readonly Operation[] = [

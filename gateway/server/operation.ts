@@ -22,19 +22,40 @@ export interface Operation {
 
 export interface Answer {
   readonly description: string;
-  /** Media types. */
-  readonly types: readonly string[];
+  /** By media type. */
+  readonly content: Readonly<Record<string, Content>>;
+}
+
+/** An answer of one type: all of it, or each of its lines or events. */
+export type Content =
+  | { readonly whole: z.ZodType }
+  | { readonly lines: z.ZodType }
+  | { readonly events: Events };
+
+/** Server-sent events. */
+export interface Events {
+  /** The data of each, by the event's name. */
+  readonly named?: Readonly<Record<string, z.ZodType>>;
+  /** That of events without a name. */
+  readonly unnamed?: z.ZodType;
+  /** The data of the last one, which is no JSON. */
+  readonly last?: string;
 }
 
 const JSON_TYPE = 'application/json';
-const SSE_TYPE = 'text/event-stream';
+export const SSE_TYPE = 'text/event-stream';
 
 /** An answer in JSON. */
-export function json(description: string): Answer {
-  return { description, types: [JSON_TYPE] };
+export function json(description: string, whole: z.ZodType): Answer {
+  return { description, content: { [JSON_TYPE]: { whole } } };
 }
 
 /** One in JSON, or a stream of events where the request asks for that. */
-export function jsonOrEvents(description: string): Answer {
-  return { description, types: [JSON_TYPE, SSE_TYPE] };
+export function jsonOrEvents(description: string, whole: z.ZodType, events: Events): Answer {
+  return { description, content: { [JSON_TYPE]: { whole }, [SSE_TYPE]: { events } } };
+}
+
+/** One in JSON, or a stream of its lines. */
+export function jsonOrLines(description: string, whole: z.ZodType, lines: z.ZodType): Answer {
+  return { description, content: { 'application/x-ndjson': { lines }, [JSON_TYPE]: { whole } } };
 }

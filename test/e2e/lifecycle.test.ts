@@ -166,6 +166,7 @@ test('a port that is taken is said, with status 1', async ({ gateways }) => {
     const { status, stderr } = error as { status: number; stderr: Buffer };
     assert.is(status, 1);
     assert.match(stderr.toString(), `Failed to bind to 127.0.0.1:${port}`);
+    assert.match(stderr.toString(), 'choose another --port');
   }
 });
 

@@ -1,6 +1,7 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
+import type { Block, MessageEvent } from './answers.ts';
 import { callBlock, type Message, textBlock, thinkingBlock } from './message.ts';
 
 /** What an event of a block's content begins with; the block's index follows. */
@@ -51,7 +52,7 @@ export class BlockEvents {
     this.#stop();
   }
 
-  #begin(kind: 'thought' | 'text' | 'call', content_block: object, delta: string): void {
+  #begin(kind: 'thought' | 'text' | 'call', content_block: Block, delta: string): void {
     if (this.#last !== undefined) this.#stop();
     this.#last = kind;
     this.#index++;
@@ -61,7 +62,7 @@ export class BlockEvents {
 
   #stop(): void {
     if (this.#last === 'thought') {
-      const delta = { type: 'signature_delta', signature: this.#message.signature };
+      const delta = { type: 'signature_delta' as const, signature: this.#message.signature };
       this.#event({ type: 'content_block_delta', index: this.#index, delta });
     }
     this.#event({ type: 'content_block_stop', index: this.#index });
@@ -71,7 +72,7 @@ export class BlockEvents {
     this.#outlet.write(this.#delta + JSON.stringify(content) + DELTA_END);
   }
 
-  #event<Event extends { readonly type: string }>(data: Event): void {
+  #event(data: MessageEvent): void {
     this.#outlet.write(namedEvent(data.type, JSON.stringify(data)));
   }
 }

@@ -4,8 +4,9 @@ import { namedEvent } from '../../server/streams/sse.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { textOf } from '../whole-text.ts';
+import type { MessageEvent } from './answers.ts';
 import { BlockEvents } from './block-events.ts';
-import { anthropicErrorBody } from './errors.ts';
+import { type AnthropicErrorBody, anthropicErrorBody } from './errors.ts';
 import { type Message, messageObject, stopOf, usageOf } from './message.ts';
 
 export interface MessageEventOptions {
@@ -67,7 +68,7 @@ export class MessageEvents implements TextSink {
     this.#outlet.end();
   }
 
-  #write<Event extends { readonly type: string }>(data: Event): void {
+  #write(data: MessageEvent | AnthropicErrorBody): void {
     this.#outlet.write(namedEvent(data.type, JSON.stringify(data)));
   }
 }

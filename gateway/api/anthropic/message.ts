@@ -3,6 +3,7 @@ import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { RawJson } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
 import type { FinishedText } from '../whole-text.ts';
+import type { Block, CallBlock, MessageObject, Stop, TextBlock, ThinkingBlock, Usage } from './answers.ts';
 
 /** An answer as Anthropic's API has it, whole and in events (message-events.ts). */
 
@@ -21,18 +22,6 @@ export interface Message {
   readonly callId: (call: number) => string;
 }
 
-export type StopReason =
-  | 'end_turn'
-  | 'max_tokens'
-  | 'stop_sequence'
-  | 'tool_use'
-  | 'model_context_window_exceeded';
-
-export interface Stop {
-  readonly stop_reason: StopReason | null;
-  readonly stop_sequence: string | null;
-}
-
 /** With what else there is to say of an end. */
 export function stopOf({ maxTokens }: Message, end: AnswerEnd): Stop {
   return {
@@ -43,7 +32,7 @@ export function stopOf({ maxTokens }: Message, end: AnswerEnd): Stop {
   };
 }
 
-function stopReason(maxTokens: number, { reason, numTokens, numCalls = 0 }: AnswerEnd): StopReason {
+function stopReason(maxTokens: number, { reason, numTokens, numCalls = 0 }: AnswerEnd): Stop['stop_reason'] {
   if (reason === 'eos') return numCalls > 0 ? 'tool_use' : 'end_turn';
   if (reason === 'stop_sequence') return reason;
   if (reason === 'time_limit' || numTokens >= maxTokens) return 'max_tokens';
@@ -51,7 +40,7 @@ function stopReason(maxTokens: number, { reason, numTokens, numCalls = 0 }: Answ
 }
 
 /** Tokens of the prompt that were found in the cache are counted apart from the others; undefined: not known yet. */
-export function usageOf({ numPromptTokens }: Message, end: AnswerEnd | undefined): object {
+export function usageOf({ numPromptTokens }: Message, end: AnswerEnd | undefined): Usage {
   const numCachedTokens = end?.numCachedTokens ?? 0;
   return {
     input_tokens: numPromptTokens - numCachedTokens,
@@ -61,18 +50,13 @@ export function usageOf({ numPromptTokens }: Message, end: AnswerEnd | undefined
   };
 }
 
-export function messageObject(
-  message: Message,
-  content: readonly object[],
-  stop: Stop,
-  usage: object,
-): object {
+export function messageObject(message: Message, content: Block[], stop: Stop, usage: Usage): MessageObject {
   const { id, model } = message;
   return { id, type: 'message', role: 'assistant', model, content, ...stop, usage };
 }
 
 /** Without a call that is cut short: its input would be no object. */
-export function wholeMessage(message: Message, { thought, text, calls, end }: FinishedText): object {
+export function wholeMessage(message: Message, { thought, text, calls, end }: FinishedText): MessageObject {
   const whole = calls.slice(0, end.numCalls);
   const content = inOrder(text, whole).map((item) => {
     return typeof item === 'string' ? textBlock(item) : callBlock(message, item, new RawJson(item.arguments));
@@ -82,14 +66,14 @@ export function wholeMessage(message: Message, { thought, text, calls, end }: Fi
   return messageObject(message, blocks, stopOf(message, end), usageOf(message, end));
 }
 
-export function textBlock(text: string): object {
+export function textBlock(text: string): TextBlock {
   return { type: 'text', text };
 }
 
-export function thinkingBlock(thinking: string, signature: string): object {
+export function thinkingBlock(thinking: string, signature: string): ThinkingBlock {
   return { type: 'thinking', thinking, signature };
 }
 
-export function callBlock({ callId }: Message, { index, name }: CallPiece, input: object): object {
+export function callBlock({ callId }: Message, { index, name = '' }: CallPiece, input: object): CallBlock {
   return { type: 'tool_use', id: callId(index), name, input };
 }

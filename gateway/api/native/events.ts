@@ -1,13 +1,13 @@
-import type { AnswerTimings } from '../../generation/answer-times.ts';
 import type { AnswerEnd, AnswerPart, TextSink } from '../../generation/text-stream.ts';
 import { GenerationError, type GenerationErrorCode } from '../../runner/runner.ts';
+import type { EndData, ErrorData, MetricsData, StartedData, TokenData } from './answers.ts';
 
 /**
  * The events of POST /execute: one `started`, then `token`s with `metrics` among them if asked for, then exactly one
  * `end` or `error`, and nothing after. event-stream.ts has their two forms on the wire.
  */
 
-export type NativeErrorCode = 'VRAM_OOM' | 'CANCELLED' | 'TIMEOUT' | 'INVALID_REQUEST' | 'INFERENCE_FAILED';
+export type NativeErrorCode = ErrorData['code'];
 
 const ERROR_CODES: Record<GenerationErrorCode, NativeErrorCode> = {
   INVALID_REQUEST: 'INVALID_REQUEST',
@@ -20,51 +20,6 @@ const ERROR_CODES: Record<GenerationErrorCode, NativeErrorCode> = {
   GRAMMAR_FAILED: 'INFERENCE_FAILED',
   RUNNER_CRASHED: 'INFERENCE_FAILED',
 };
-
-export interface StartedData {
-  readonly job_id: string;
-  readonly model: string;
-  /** ISO 8601, UTC. */
-  readonly started_at: string;
-  /** The one used: the request's own, or the random one drawn for it. */
-  readonly seed: bigint;
-}
-
-export interface TokenData {
-  readonly t: string;
-  /** Index in the answer of the token that completed the text. */
-  readonly i: number;
-  /** The tokens since the event before; their last one is token i. */
-  readonly ids?: readonly number[];
-}
-
-export interface MetricsData {
-  /** Since the event before of this kind. */
-  readonly tokens_per_sec: number;
-  readonly vram_bytes: number;
-}
-
-export interface EndData {
-  readonly tokens_out: number;
-  readonly decode_time_ms: number;
-  readonly stop_reason: AnswerEnd['reason'];
-  readonly stop_sequence_matched: string | null;
-  readonly seed: bigint;
-  /** Tokens of the prompt that were found in the KV cache. */
-  readonly cached_tokens: number;
-  /** The numerics id of the runner that ended the answer, if one with another began it. */
-  readonly continued_by?: string;
-  /** If the request asked. */
-  readonly timings?: AnswerTimings;
-  /** Tokens that no `token` event had, because no text came of them: the end of the answer, above all. */
-  readonly ids?: readonly number[];
-}
-
-export interface ErrorData {
-  readonly code: NativeErrorCode;
-  readonly message: string;
-  readonly retriable: boolean;
-}
 
 export type NativeEvent =
   | { readonly event: 'started'; readonly data: StartedData }

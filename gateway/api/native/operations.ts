@@ -1,6 +1,13 @@
 import * as z from 'zod';
-import { json, type Operation } from '../../server/operation.ts';
+import { type Answer, json, type Operation, SSE_TYPE } from '../../server/operation.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
+import {
+  cancelledSchema,
+  detokenizedSchema,
+  executeEventSchemas,
+  promptSchema,
+  tokenizedSchema,
+} from './answers.ts';
 import { applyTemplateFields } from './apply-template.ts';
 import { DEADLINE_HEADER } from './deadline.ts';
 import { cancelSchema } from './execute.ts';
@@ -11,6 +18,12 @@ import { detokenizeSchema, tokenizeSchema } from './tokenize.ts';
 const executeBody = z
   .strictObject(executeFields)
   .meta({ oneOf: [{ required: ['prompt'] }, { required: ['prompt_ids'] }] });
+
+const EVENTS = { events: { named: executeEventSchemas } };
+
+function executeEvents(description: string): Answer {
+  return { description, content: { [SSE_TYPE]: EVENTS, [MSGPACK_TYPE]: EVENTS } };
+}
 
 export const nativeOperations: readonly Operation[] = [
   {
@@ -23,10 +36,7 @@ export const nativeOperations: readonly Operation[] = [
       [DEADLINE_HEADER]: 'After it the answer is not wanted: Unix milliseconds, or ISO 8601 with a zone.',
     },
     answers: {
-      200: {
-        description: 'started, any number of token and metrics, then one of end and error.',
-        types: ['text/event-stream', MSGPACK_TYPE],
-      },
+      200: executeEvents('started, any number of token and metrics, then one of end and error.'),
     },
   },
   {
@@ -35,10 +45,7 @@ export const nativeOperations: readonly Operation[] = [
     summary: 'The events of a durable job, from the first one or behind the last that the client has',
     headers: { [LAST_EVENT_HEADER]: 'The id of the last event that the client has; left out: all of them.' },
     answers: {
-      200: {
-        description: 'Those there are and those to come.',
-        types: ['text/event-stream', MSGPACK_TYPE],
-      },
+      200: executeEvents('Those there are and those to come.'),
     },
   },
   {
@@ -47,33 +54,33 @@ export const nativeOperations: readonly Operation[] = [
     summary: 'Ends a job',
     body: cancelSchema,
     bodyTypes: [MSGPACK_TYPE],
-    answers: { 202: json('Whether the job runs, has ended, or never was.') },
+    answers: { 202: json('The same whether the job runs, has ended, or never was.', cancelledSchema) },
   },
   {
     method: 'post',
     path: '/tokenize',
     summary: 'Text to the ids of its tokens',
     body: tokenizeSchema,
-    answers: { 200: json('tokens: ids, or with_pieces objects of id and piece.') },
+    answers: { 200: json('tokens: ids, or with_pieces objects of id and piece.', tokenizedSchema) },
   },
   {
     method: 'post',
     path: '/detokenize',
     summary: 'Ids of tokens to text',
     body: detokenizeSchema.meta({ required: ['tokens'] }),
-    answers: { 200: json('content: the text.') },
+    answers: { 200: json('content: the text.', detokenizedSchema) },
   },
   {
     method: 'post',
     path: '/apply-template',
     summary: 'A conversation as the prompt that the model reads',
     body: z.strictObject(applyTemplateFields),
-    answers: { 200: json('prompt: the text.') },
+    answers: { 200: json('prompt: the text.', promptSchema) },
   },
   {
     method: 'get',
     path: '/openapi.json',
     summary: 'This document',
-    answers: { 200: json('OpenAPI 3.1.') },
+    answers: { 200: json('OpenAPI 3.1.', z.looseObject({ openapi: z.string() })) },
   },
 ];

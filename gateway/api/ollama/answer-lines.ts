@@ -5,6 +5,7 @@ import { jsonText } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { type FinishedText, textOf } from '../whole-text.ts';
+import type { AnswerEndFields, ChatMessageText, NamedLine, ResponseText } from './answers.ts';
 import { ollamaErrorBody } from './errors.ts';
 import type { Durations } from './timings.ts';
 
@@ -15,7 +16,11 @@ export interface Answer {
   readonly model: string;
   readonly numPromptTokens: number;
   /** Where a route has its text, the calls of tools in it, and what is thought before it, which may be undefined. */
-  readonly textAs: (text: string, calls: readonly WholeCall[], thinking?: string) => object;
+  readonly textAs: (
+    text: string,
+    calls: readonly WholeCall[],
+    thinking?: string,
+  ) => ChatMessageText | ResponseText;
   /** Milliseconds since 1970. */
   readonly now: () => number;
   readonly durations: () => Durations;
@@ -47,14 +52,18 @@ const DONE_REASONS: Record<EndReason, 'stop' | 'length'> = {
   time_limit: 'length',
 };
 
+type Line = NamedLine & (ChatMessageText | ResponseText);
+
 function line(
   { model, now, textAs }: Named,
   text: string,
   calls: readonly WholeCall[] = [],
   thinking?: string,
-): object {
+): Line {
   return { model, created_at: new Date(now()).toISOString(), ...textAs(text, calls, thinking) };
 }
+
+type LastLine = Line & AnswerEndFields;
 
 function lastLine(
   answer: Answer,
@@ -62,7 +71,7 @@ function lastLine(
   end: AnswerEnd,
   calls: readonly WholeCall[] = [],
   thinking?: string,
-): object {
+): LastLine {
   const { total_duration, load_duration, prompt_eval_duration, eval_duration } = answer.durations();
   return {
     ...line(answer, text, calls, thinking),
@@ -80,18 +89,18 @@ function lastLine(
 }
 
 /** Without a call that is cut short: its arguments would be no object. */
-export function wholeAnswer(answer: Answer, { thought, text, calls, end }: FinishedText): object {
+export function wholeAnswer(answer: Answer, { thought, text, calls, end }: FinishedText): LastLine {
   const whole = calls.slice(0, end.numCalls).map((call) => wholeCall(answer, call));
   return lastLine(answer, text, end, whole, thought === '' ? undefined : thought);
 }
 
 /** What is answered to who asks for nothing: the model is there. */
-export function loadedAnswer(answer: Named): object {
+export function loadedAnswer(answer: Named): LastLine {
   return { ...line(answer, ''), done: true, done_reason: 'load' };
 }
 
 /** What is answered to who asks for a model to be unloaded: it is, or will be when its requests are done. */
-export function unloadedAnswer(answer: Named): object {
+export function unloadedAnswer(answer: Named): LastLine {
   return { ...line(answer, ''), done: true, done_reason: 'unload' };
 }
 

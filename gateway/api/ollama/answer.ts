@@ -66,7 +66,11 @@ export async function answer(c: Context, deps: RouteDeps, asked: Asked, job: Job
 }
 
 /** Has a model unloaded, and says so; a 400 where its operator keeps it. */
-function unload(name: string, deps: RouteDeps, asked: Pick<Asked, 'model'> & Pick<Job, 'textAs'>): object {
+function unload(
+  name: string,
+  deps: RouteDeps,
+  asked: Pick<Asked, 'model'> & Pick<Job, 'textAs'>,
+): ReturnType<typeof unloadedAnswer> {
   const model = findModel(name, deps);
   const outcome = model.dismiss();
   if (outcome === 'loading') throw notReady(model.runner.status());

@@ -8,6 +8,7 @@ import { askedBehind, renderThinking } from '../thinking.ts';
 import { offerTools, type ToolWish } from '../tool-offer.ts';
 import { answer } from './answer.ts';
 import type { WholeCall } from './answer-lines.ts';
+import type { ChatMessageText } from './answers.ts';
 import { chatInert, ignoredByOllama, parseChatRequest, thinkingWishOf } from './requests.ts';
 
 /** Ollama's chat: a conversation in, the next message of it out. */
@@ -47,7 +48,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
 }
 
 /** As a message has them; nothing of none. */
-function called(calls: readonly WholeCall[]): object {
+function called(calls: readonly WholeCall[]): Pick<ChatMessageText['message'], 'tool_calls'> {
   if (calls.length === 0) return {};
   return {
     tool_calls: calls.map(({ id, index, name, arguments: given }) => {

@@ -10,6 +10,7 @@ import { readJsonText } from '../json.ts';
 import { hasThinking } from '../thinking.ts';
 import { hasTools } from '../tool-offer.ts';
 import { readModel } from '../use-model.ts';
+import type { Details, Names, Ps, Show, Tags } from './answers.ts';
 import { servedName, tagged } from './model-name.ts';
 import { namedModel, nameFields } from './named-model.ts';
 
@@ -33,7 +34,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
       };
       return all.map((name) => ({ ...names(name), ...known }));
     });
-    return c.json({ models: entries });
+    return c.json({ models: entries } satisfies Tags);
   });
 
   app.get('/api/ps', (c) => {
@@ -50,7 +51,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
         context_length: info.maxModelLen,
       }));
     });
-    return c.json({ models: entries });
+    return c.json({ models: entries } satisfies Ps);
   });
 
   app.post('/api/show', async (c) => {
@@ -68,18 +69,18 @@ export function modelRoutes(deps: RouteDeps): Hono {
       },
       capabilities: [
         'completion',
-        ...(hasTools(model) ? ['tools'] : []),
-        ...(hasThinking(model) ? ['thinking'] : []),
+        ...(hasTools(model) ? ['tools' as const] : []),
+        ...(hasThinking(model) ? ['thinking' as const] : []),
         // As Ollama tells it: any model has vectors here, and this one's file says how they are made.
-        ...((poolingType ?? 0) === 0 ? [] : ['embedding']),
+        ...((poolingType ?? 0) === 0 ? [] : ['embedding' as const]),
       ],
-    });
+    } satisfies Show);
   });
 
   return app;
 }
 
-function names(name: string): object {
+function names(name: string): Names {
   return { name: tagged(name), model: tagged(name) };
 }
 
@@ -88,7 +89,7 @@ function modifiedAt(created: number): string {
   return new Date(created * 1000).toISOString();
 }
 
-function details({ path, architecture, quantKind }: Model): object {
+function details({ path, architecture, quantKind }: Model): Details {
   return {
     format: path.endsWith('.gguf') ? 'gguf' : 'safetensors',
     family: architecture,

@@ -1,17 +1,33 @@
 import * as z from 'zod';
-import { type Answer, json, type Operation } from '../../server/operation.ts';
+import { type Answer, json, jsonOrLines, type Operation } from '../../server/operation.ts';
+import {
+  chatLineSchema,
+  chatSchema,
+  embeddingSchema,
+  embedSchema,
+  generateLineSchema,
+  generateSchema,
+  psSchema,
+  pulledSchema,
+  showAnswerSchema,
+  tagsSchema,
+  versionSchema,
+} from './answers.ts';
 import { embeddingFields, embedFields } from './embed-requests.ts';
+import { ollamaErrorSchema } from './errors.ts';
 import { MISSING } from './missing.ts';
 import { showSchema } from './models.ts';
 import { nameRequired } from './named-model.ts';
 import { pullSchema } from './pull.ts';
 import { chatFields, generateFields } from './requests.ts';
 
-const LINES: Answer = {
-  description:
-    'Lines of JSON, the last one with done true; or, with stream false, that one with the whole text.',
-  types: ['application/x-ndjson', 'application/json'],
-};
+const LINES =
+  'Lines of JSON, the last one with done true; or, with stream false, that one with the whole text.';
+
+/** An error may be the last line. */
+function lines(last: z.ZodType, line: z.ZodType): Answer {
+  return jsonOrLines(LINES, last, z.union([line, last, ollamaErrorSchema]));
+}
 
 export const ollamaOperations: readonly Operation[] = [
   {
@@ -19,38 +35,53 @@ export const ollamaOperations: readonly Operation[] = [
     path: '/api/chat',
     summary: 'The next message of a conversation, by Ollama’s API',
     body: z.strictObject(chatFields),
-    answers: { 200: LINES },
+    answers: { 200: lines(chatSchema, chatLineSchema) },
   },
   {
     method: 'post',
     path: '/api/generate',
     summary: 'The answer to a prompt',
     body: z.strictObject(generateFields),
-    answers: { 200: LINES },
+    answers: { 200: lines(generateSchema, generateLineSchema) },
   },
   {
     method: 'post',
     path: '/api/embed',
     summary: 'Vectors of texts',
     body: z.strictObject(embedFields),
-    answers: { 200: json('embeddings.') },
+    answers: { 200: json('embeddings.', embedSchema) },
   },
   {
     method: 'post',
     path: '/api/embeddings',
     summary: 'The vector of one text, not scaled to a length',
     body: z.strictObject(embeddingFields),
-    answers: { 200: json('embedding.') },
+    answers: { 200: json('embedding.', embeddingSchema) },
   },
-  { method: 'get', path: '/api/version', summary: 'The program', answers: { 200: json('version.') } },
-  { method: 'get', path: '/api/tags', summary: 'The models there are', answers: { 200: json('models.') } },
-  { method: 'get', path: '/api/ps', summary: 'Those that are loaded', answers: { 200: json('models.') } },
+  {
+    method: 'get',
+    path: '/api/version',
+    summary: 'The program',
+    answers: { 200: json('version.', versionSchema) },
+  },
+  {
+    method: 'get',
+    path: '/api/tags',
+    summary: 'The models there are',
+    answers: { 200: json('models.', tagsSchema) },
+  },
+  {
+    method: 'get',
+    path: '/api/ps',
+    summary: 'Those that are loaded',
+    answers: { 200: json('models.', psSchema) },
+  },
   {
     method: 'post',
     path: '/api/show',
     summary: 'One of the models',
     body: showSchema.meta(nameRequired),
-    answers: { 200: json('details, model_info and capabilities.') },
+    answers: { 200: json('details, model_info and capabilities.', showAnswerSchema) },
   },
   {
     method: 'post',
@@ -58,10 +89,7 @@ export const ollamaOperations: readonly Operation[] = [
     summary: 'Whether a model is here: nothing is fetched',
     body: pullSchema.meta(nameRequired),
     answers: {
-      200: {
-        description: 'One line, of a status "success".',
-        types: ['application/x-ndjson', 'application/json'],
-      },
+      200: jsonOrLines('One line, of a status "success".', pulledSchema, pulledSchema),
     },
   },
   ...MISSING.map(([method, path, sentence]): Operation => {

@@ -5,6 +5,7 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
 import { readJsonText } from '../json.ts';
+import type { Pulled } from './answers.ts';
 import { servedName } from './model-name.ts';
 import { namedModel, nameFields } from './named-model.ts';
 
@@ -27,7 +28,7 @@ export function pullRoutes(deps: RouteDeps): Hono {
     const { name, isStream } = fields.parseBody(pullSchema, await readJsonText(c));
     const { names } = deps.models;
     if (!names.includes(servedName(name, names))) throw notHere(name);
-    const line = JSON.stringify({ status: 'success' });
+    const line = JSON.stringify({ status: 'success' } satisfies Pulled);
     if (isStream) return c.body(`${line}\n`, 200, { 'content-type': 'application/x-ndjson' });
     return c.body(line, 200, { 'content-type': 'application/json' });
   });

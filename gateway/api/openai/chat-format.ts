@@ -1,7 +1,8 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { callDigits } from '../call-digits.ts';
-import type { ChoiceFormat, ChoiceText, FinishReason } from './completion.ts';
+import type { CallDelta, ChatChoice, ChatChunkChoice, ChatDelta, FinishReason } from './answers.ts';
+import type { ChoiceFormat, ChoiceText } from './completion.ts';
 import { chatLogprobs } from './logprobs.ts';
 
 /** Of the call of a choice, in that order of arguments. */
@@ -20,25 +21,29 @@ export function callIds(unique: string): CallId {
 export function chatFormat(tokenizer: Tokenizer, callId: CallId): ChoiceFormat {
   const logprobs = ({ tokens }: ChoiceText) =>
     tokens === undefined ? null : chatLogprobs(tokenizer, tokens);
-  const chunk = (index: number, delta: object, finish_reason: FinishReason | null = null) => {
+  const chunk = (
+    index: number,
+    delta: ChatDelta,
+    finish_reason: FinishReason | null = null,
+  ): ChatChunkChoice => {
     return { index, delta, logprobs: null, finish_reason };
   };
   return {
     object: 'chat.completion',
     chunkObject: 'chat.completion.chunk',
-    choice: (index, text, finish_reason) => {
-      const called = text.calls.map(({ index: call, name, arguments: given }) => {
-        return { id: callId(index, call), type: 'function', function: { name, arguments: given } };
+    choice: (index, text, finish_reason): ChatChoice => {
+      const called = text.calls.map(({ index: call, name = '', arguments: given }) => {
+        return { id: callId(index, call), type: 'function' as const, function: { name, arguments: given } };
       });
       const hasCalls = called.length > 0;
       const content = hasCalls && text.text === '' ? null : text.text;
       const calls = hasCalls ? { tool_calls: called } : {};
       const thought = text.thought === undefined ? {} : { reasoning_content: text.thought };
-      const message = { role: 'assistant', content, refusal: null, ...thought, ...calls };
+      const message = { role: 'assistant' as const, content, refusal: null, ...thought, ...calls };
       return { index, message, logprobs: logprobs(text), finish_reason };
     },
     opening: (index) => chunk(index, { role: 'assistant', content: '' }),
-    delta: (index, text) => {
+    delta: (index, text): ChatChunkChoice => {
       if (text.calls.length === 0)
         return { ...chunk(index, { content: text.text }), logprobs: logprobs(text) };
       const content = text.text === '' ? {} : { content: text.text };
@@ -53,7 +58,7 @@ export function chatFormat(tokenizer: Tokenizer, callId: CallId): ChoiceFormat {
 }
 
 /** Its id and name come once, with the first piece. */
-function callDelta({ index, name, arguments: given }: CallPiece, id: string): object {
+function callDelta({ index, name, arguments: given }: CallPiece, id: string): CallDelta {
   if (name === undefined) return { index, function: { arguments: given } };
   return { index, id, type: 'function', function: { name, arguments: given } };
 }

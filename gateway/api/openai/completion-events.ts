@@ -4,6 +4,7 @@ import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import { textOf } from '../whole-text.ts';
+import type { ChunkEnvelope, Mark, Usage } from './answers.ts';
 import {
   besideFinish,
   type ChoiceFormat,
@@ -118,12 +119,13 @@ export class CompletionEvents implements MergedSink {
     this.#outlet.end();
   }
 
-  #chunk(choices: object[], usageOrNull: object | null = null, more: object = {}): string {
+  #chunk(choices: object[], usageOrNull: Usage | null = null, more: Mark = {}): string {
     const { id, created, model, systemFingerprint: system_fingerprint } = this.#completion;
     const object = this.#shape.chunkObject;
     const common = { id, object, created, model, system_fingerprint, choices, ...more };
     const counts = this.#options.includeUsage ? { usage: usageOrNull } : {};
-    return dataEvent(JSON.stringify({ ...common, ...counts }));
+    const chunk = { ...common, ...counts } satisfies ChunkEnvelope;
+    return dataEvent(JSON.stringify(chunk));
   }
 }
 

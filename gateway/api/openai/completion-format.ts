@@ -1,10 +1,15 @@
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import type { ChoiceFormat, ChoiceText, FinishReason } from './completion.ts';
+import type { CompletionChoice, FinishReason } from './answers.ts';
+import type { ChoiceFormat, ChoiceText } from './completion.ts';
 import { completionLogprobs } from './logprobs.ts';
 
 /** Choices as completions have them: their text, or what is new of it. */
 export function completionFormat(tokenizer: Tokenizer): ChoiceFormat {
-  const choice = (index: number, { text, tokens }: ChoiceText, finish_reason: FinishReason | null) => {
+  const choice = (
+    index: number,
+    { text, tokens }: ChoiceText,
+    finish_reason: FinishReason | null,
+  ): CompletionChoice => {
     const logprobs = tokens === undefined ? null : completionLogprobs(tokenizer, tokens);
     return { index, text, logprobs, finish_reason };
   };

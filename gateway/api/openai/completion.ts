@@ -3,6 +3,7 @@ import type { SentToken } from '../../generation/sent-tokens.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece } from '../../generation/tool-call-parser.ts';
 import { textOf } from '../whole-text.ts';
+import type { BesideFinish, CompletionEnvelope, EndedBy, FinishReason, Mark, Usage } from './answers.ts';
 
 /** What answers of OpenAI's generating routes have in common, whole and in chunks (completion-events.ts); a ChoiceFormat is what they have not. */
 
@@ -29,8 +30,6 @@ export interface ChoiceText {
   /** Calls of tools in it, one piece of each, or whole. */
   readonly calls: readonly CallPiece[];
 }
-
-export type FinishReason = 'stop' | 'length' | 'tool_calls';
 
 export interface ChoiceFormat {
   readonly object: string;
@@ -113,32 +112,25 @@ export class WholeCompletion implements MergedSink {
     });
     const { id, created, model, systemFingerprint: system_fingerprint } = this.#completion;
     const continued = [...this.#ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
-    const counts = { usage: usage(this.#completion, this.#ends) };
-    return {
-      id,
-      object: this.#shape.object,
-      created,
-      model,
-      system_fingerprint,
-      choices,
-      ...counts,
-      ...mark(continued),
-    };
+    const { object } = this.#shape;
+    const counted = { usage: usage(this.#completion, this.#ends), ...mark(continued) };
+    const answer = { id, object, created, model, system_fingerprint, choices, ...counted };
+    return answer satisfies CompletionEnvelope;
   }
 }
 
 /** What an answer has that went on by other arithmetic than it began with. */
-export function mark(end: AnswerEnd | undefined): object {
+export function mark(end: AnswerEnd | undefined): Mark {
   return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
 }
 
 /** Beside `length` of a choice that ended before its time: more tokens would not have helped. */
-export function endedBy({ reason }: AnswerEnd): object {
+export function endedBy({ reason }: AnswerEnd): EndedBy {
   return reason === 'time_limit' ? { ended_by: reason } : {};
 }
 
 /** What a choice has beside its finish_reason. */
-export function besideFinish(end: AnswerEnd): object {
+export function besideFinish(end: AnswerEnd): BesideFinish {
   return { ...endedBy(end), ...(end.timings === undefined ? {} : { timings: end.timings }) };
 }
 
@@ -146,7 +138,7 @@ export function choiceText({ thought, pieces, sentTokens, calls = [] }: AnswerPa
   return { text: textOf(pieces), thought, tokens: sentTokens, calls };
 }
 
-export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): object {
+export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): Usage {
   const { numPromptTokens, numChoicesPerPrompt } = completion;
   let numTokens = 0;
   let numCachedTokens = 0;

@@ -1,6 +1,7 @@
 import type { SentToken } from '../../generation/sent-tokens.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import type { ChatLogprobs, CompletionLogprobs, TokenLogprob } from './answers.ts';
 
 /** Log-probabilities in the two shapes OpenAI has for them. */
 
@@ -10,7 +11,7 @@ type TokenBytes = Pick<Tokenizer, 'bytes'>;
 const LOWEST_LOGPROB = -9999;
 
 /** As chat completions and responses have them: an entry for each token. */
-export function tokenLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object[] {
+export function tokenLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): TokenLogprob[] {
   const entry = (id: number, logprob: number) => {
     const bytes = tokenizer.bytes(id);
     return { token: tokenText(bytes).text, logprob: finite(logprob), bytes: [...bytes] };
@@ -24,7 +25,7 @@ export function tokenLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[
 }
 
 /** As a choice of a chat completion has them. */
-export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object {
+export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): ChatLogprobs {
   return { content: tokenLogprobs(tokenizer, tokens), refusal: null };
 }
 
@@ -32,7 +33,7 @@ export function chatLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]
  * As completions have them: four lists side by side, and the token itself always among the most likely. The first token
  * of an echoed prompt has null: nothing comes before it.
  */
-export function completionLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): object {
+export function completionLogprobs(tokenizer: TokenBytes, tokens: readonly SentToken[]): CompletionLogprobs {
   const name = (id: number): string => {
     const { text, isText } = tokenText(tokenizer.bytes(id));
     return isText ? text : `bytes:${text}`;

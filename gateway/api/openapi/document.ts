@@ -1,12 +1,14 @@
-import type { Answer, Operation } from '../../server/operation.ts';
+import type * as z from 'zod';
+import type { Answer, Content, Events, Operation } from '../../server/operation.ts';
 import type { RouteGroup } from '../../server/route-group.ts';
 import { version } from '../../system/version.ts';
-import { jsonSchemaOf } from './json-schema.ts';
+import { answerSchemaOf, jsonSchemaOf } from './json-schema.ts';
 
 /** OpenAPI 3.1 (https://spec.openapis.org/oas/v3.1.1.html) of all routes, of which each group describes its own. */
 export function openApiDocument(groups: readonly RouteGroup[]): object {
   const paths: Record<string, Record<string, object>> = {};
   const described = groups.flatMap((group) => group.operations.map((operation) => ({ group, operation })));
+  const titled = titledSchemas(described.map(({ operation }) => operation));
   for (const { group, operation } of described) {
     paths[operation.path] = {
       ...paths[operation.path],
@@ -19,9 +21,10 @@ export function openApiDocument(groups: readonly RouteGroup[]): object {
     tags: [...new Set(described.map(({ group }) => group.name))].map((name) => ({ name })),
     paths,
     components: {
-      schemas: Object.fromEntries(
-        described.map(({ group }) => [errorName(group), jsonSchemaOf(group.errorSchema)]),
-      ),
+      schemas: Object.fromEntries([
+        ...described.map(({ group }) => [errorName(group), jsonSchemaOf(group.errorSchema)]),
+        ...[...titled].map(([title, schema]) => [title, answerSchemaOf(schema)]),
+      ]),
       parameters: { correlationId: CORRELATION_ID, traceparent: TRACEPARENT },
       securitySchemes: {
         bearer: { type: 'http', scheme: 'bearer' },
@@ -94,8 +97,52 @@ function requestBody({ isBodyOptional = false, bodyTypes = [] }: Operation, sche
   };
 }
 
-function response({ description, types }: Answer): object {
-  return { description, content: Object.fromEntries(types.map((type) => [type, {}])) };
+function response({ description, content }: Answer): object {
+  const described = Object.entries(content).map(([type, each]) => [type, contentObject(each)]);
+  return { description, content: Object.fromEntries(described) };
+}
+
+/** x-itemSchema: what OpenAPI 3.2 has as itemSchema, for each line or event of a stream. */
+function contentObject(content: Content): object {
+  if ('whole' in content) return { schema: reference(content.whole) };
+  if ('lines' in content) return { 'x-itemSchema': answerSchemaOf(content.lines) };
+  return { 'x-itemSchema': eventSchema(content.events) };
+}
+
+/** As OpenAPI 3.2 has server-sent events: https://spec.openapis.org/oas/v3.2.0.html#server-sent-event-streams. */
+function eventSchema({ named = {}, unnamed, last }: Events): object {
+  const data = (schema: z.ZodType): object => ({
+    ...{ type: 'string', contentMediaType: 'application/json' },
+    contentSchema: answerSchemaOf(schema),
+  });
+  const event = (properties: Record<string, object>): object => ({
+    ...{ type: 'object', properties },
+    required: Object.keys(properties),
+  });
+  return {
+    oneOf: [
+      ...Object.entries(named).map(([name, schema]) => event({ event: { const: name }, data: data(schema) })),
+      ...(unnamed === undefined ? [] : [event({ data: data(unnamed) })]),
+      ...(last === undefined ? [] : [event({ data: { const: last } })]),
+    ],
+  };
+}
+
+/** By its title, if it has one. */
+function reference(schema: z.ZodType): object {
+  const title = schema.meta()?.title;
+  return title === undefined ? answerSchemaOf(schema) : { $ref: `#/components/schemas/${title}` };
+}
+
+/** Of all answers, those that stand among the components. */
+function titledSchemas(operations: readonly Operation[]): ReadonlyMap<string, z.ZodType> {
+  const titled = new Map<string, z.ZodType>();
+  for (const { content } of operations.flatMap(({ answers }) => Object.values(answers)))
+    for (const each of Object.values(content)) {
+      const title = 'whole' in each ? each.whole.meta()?.title : undefined;
+      if ('whole' in each && title !== undefined) titled.set(title, each.whole);
+    }
+  return titled;
 }
 
 /** Groups whose errors have one schema share its name. */

@@ -19,6 +19,12 @@ export function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
   return json as Record<string, unknown>;
 }
 
+/** That of an answer. It may get more members than it has now: none is forbidden. */
+export function answerSchemaOf(schema: z.ZodType): Record<string, unknown> {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
+  return json as Record<string, unknown>;
+}
+
 /** What is not looked at, or by code alone. */
 function isAnything(schema: z.core.$ZodType): boolean {
   const { def } = (schema as z.ZodType)._zod;

@@ -6,9 +6,18 @@ import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { notReady } from '../prompt.ts';
+import type {
+  Backend,
+  Health,
+  ModelState,
+  ProcessState,
+  Ready,
+  SchedulerState,
+  SingleRunner,
+} from './answers.ts';
 import { CAPABILITIES } from './capabilities.ts';
 
-const HEALTH: Record<RunnerState, 'healthy' | 'starting' | 'recovering' | 'degraded' | 'unhealthy'> = {
+const HEALTH: Record<RunnerState, Health['status']> = {
   starting: 'starting',
   ready: 'healthy',
   recovering: 'recovering',
@@ -16,15 +25,13 @@ const HEALTH: Record<RunnerState, 'healthy' | 'starting' | 'recovering' | 'degra
   stopping: 'degraded',
 };
 
-type WorkerState = 'starting' | 'ready' | 'busy' | 'recovering' | 'draining' | 'failed';
-
-function workerState({ state, openRequests }: RunnerStatus): WorkerState {
+function workerState({ state, openRequests }: RunnerStatus): Health['state'] {
   if (state === 'ready') return openRequests > 0 ? 'busy' : 'ready';
   return state === 'stopping' ? 'draining' : state;
 }
 
 /** Counted by the runner of now since it started. */
-function schedulerOf(stats: SchedulerStats, info: RunnerInfo | undefined): object {
+function schedulerOf(stats: SchedulerStats, info: RunnerInfo | undefined): SchedulerState {
   const { numWaiting, numRunning, numPaused, numFinished, numFailed } = stats;
   const { numPrefillSteps, numDecodeSteps, numMixedSteps } = stats;
   return {
@@ -54,7 +61,7 @@ function schedulerOf(stats: SchedulerStats, info: RunnerInfo | undefined): objec
 }
 
 /** Each of the models that are served. */
-function modelState({ names, residency, runner }: ServedModel): object {
+function modelState({ names, residency, runner }: ServedModel): ModelState {
   const { state, progress, reason } = residency;
   const { pid, restarts, openRequests, info } = runner.status();
   return {
@@ -74,7 +81,7 @@ function mean(sum: number, count: number): number {
 }
 
 /** Which backend serves, and why not another. */
-function backendOf({ backend, info }: RunnerStatus): object | null {
+function backendOf({ backend, info }: RunnerStatus): Backend | null {
   if (backend === undefined) return null;
   const { requested, isFallback, reason, looksAgainInMs } = backend;
   return {
@@ -87,7 +94,7 @@ function backendOf({ backend, info }: RunnerStatus): object | null {
 }
 
 /** What is said of one runner, and of all that serve a model together. */
-function processOf(runner: RunnerStatus | SingleRunnerStatus): object {
+function processOf(runner: RunnerStatus | SingleRunnerStatus): ProcessState {
   return {
     state: runner.state,
     reason: runner.reason ?? null,
@@ -99,7 +106,7 @@ function processOf(runner: RunnerStatus | SingleRunnerStatus): object {
 }
 
 /** One of several runners. */
-function singleRunner(runner: SingleRunnerStatus, index: number): object {
+function singleRunner(runner: SingleRunnerStatus, index: number): SingleRunner {
   const { info } = runner;
   return {
     runner: index,
@@ -164,7 +171,7 @@ export function healthRoutes(deps: RouteDeps): Hono {
       model_change: runner.modelChange ?? null,
       models: models.all.map(modelState),
       scheduler: runner.stats === undefined ? null : schedulerOf(runner.stats, info),
-    });
+    } satisfies Health);
   });
 
   app.get('/ready', (c) => {
@@ -176,7 +183,7 @@ export function healthRoutes(deps: RouteDeps): Hono {
       status: 'ready',
       ...(backend?.isFallback ? { fallback: backend.reason } : {}),
       ...(models.isOnDemand ? { models: models.all.map(modelState) } : {}),
-    });
+    } satisfies Ready);
   });
 
   return app;

@@ -1,4 +1,13 @@
+import * as z from 'zod';
 import { json, type Operation } from '../../server/operation.ts';
+import {
+  crashesSchema,
+  healthSchema,
+  killedSchema,
+  readySchema,
+  restartedSchema,
+  restartingSchema,
+} from './answers.ts';
 import { killSchema, restartOneSchema } from './runner.ts';
 
 export const probeOperations: readonly Operation[] = [
@@ -6,13 +15,13 @@ export const probeOperations: readonly Operation[] = [
     method: 'get',
     path: '/health',
     summary: 'How the worker is',
-    answers: { 200: json('While the gateway lives.') },
+    answers: { 200: json('While the gateway lives.', healthSchema) },
   },
   {
     method: 'get',
     path: '/ready',
     summary: 'Whether it takes work',
-    answers: { 200: json('It does. Otherwise it is a 503 with the reason.') },
+    answers: { 200: json('It does. Otherwise it is a 503 with the reason.', readySchema) },
   },
 ];
 
@@ -21,13 +30,15 @@ export const operatorOperations: readonly Operation[] = [
     method: 'get',
     path: '/metrics',
     summary: 'Numbers for Prometheus',
-    answers: { 200: { description: 'Prometheus’ text format.', types: ['text/plain'] } },
+    answers: {
+      200: { description: 'Prometheus’ text format.', content: { 'text/plain': { whole: z.string() } } },
+    },
   },
   {
     method: 'get',
     path: '/runner/crashes',
     summary: 'The last runners that died unasked',
-    answers: { 200: json('crashes, the newest first.') },
+    answers: { 200: json('crashes, the newest first.', crashesSchema) },
   },
   {
     method: 'post',
@@ -35,13 +46,16 @@ export const operatorOperations: readonly Operation[] = [
     summary: 'A new runner in place of the old one',
     body: restartOneSchema,
     isBodyOptional: true,
-    answers: { 200: json('The new one takes work: with wait.'), 202: json('It is on its way.') },
+    answers: {
+      200: json('The new one takes work: with wait.', restartedSchema),
+      202: json('It is on its way.', restartingSchema),
+    },
   },
   {
     method: 'post',
     path: '/runner/kill',
     summary: 'Ends the process of a runner by SIGKILL; there with --playground dev alone',
     body: killSchema,
-    answers: { 200: json('It was killed.') },
+    answers: { 200: json('It was killed.', killedSchema) },
   },
 ];

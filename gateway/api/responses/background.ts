@@ -22,6 +22,7 @@ import { asObject } from '../text-content.ts';
 import { thinkingBehind } from '../thinking.ts';
 import { offerTools } from '../tool-offer.ts';
 import type { UsableModel } from '../use-model.ts';
+import type { DeletedResponse } from './answers.ts';
 import { parseResponsesRequest, type ResponsesRequest } from './request.ts';
 import { ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
@@ -93,7 +94,7 @@ export function keptResponseRoutes(deps: RouteDeps): Hono {
   app.delete('/v1/responses/:id', async (c) => {
     const { jobs, entry } = find(c, deps);
     await jobs.forget(entry, cancelled());
-    return c.json({ id: entry.id, object: 'response', deleted: true });
+    return c.json({ id: entry.id, object: 'response', deleted: true } satisfies DeletedResponse);
   });
 
   return app;

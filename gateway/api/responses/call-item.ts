@@ -1,6 +1,6 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
+import type { CallItem, ItemStatus, ResponseEventName } from './answers.ts';
 import type { EventWriter } from './event-writer.ts';
-import type { ItemStatus } from './message-item.ts';
 
 /** An item of a response's output: a call of a tool. */
 
@@ -14,8 +14,8 @@ export interface CallIds {
 export function callItem(
   { id, callId }: CallIds,
   status: ItemStatus,
-  { name, arguments: given }: CallPiece,
-): object {
+  { name = '', arguments: given }: CallPiece,
+): CallItem {
   return { id, type: 'function_call', status, call_id: callId, name, arguments: given };
 }
 
@@ -59,7 +59,7 @@ export class CallItemEvents {
     this.#item('response.output_item.done', status);
   }
 
-  #item(type: string, status: ItemStatus): void {
+  #item(type: ResponseEventName, status: ItemStatus): void {
     const item = JSON.stringify(callItem(this.#ids, status, this.#call));
     this.#writer.write(type, `"output_index":${this.#index},"item":${item}`);
   }

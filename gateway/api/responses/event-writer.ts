@@ -2,6 +2,7 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
 import { openAiErrorBody } from '../openai/errors.ts';
+import type { ResponseEventName } from './answers.ts';
 
 /** Writes the events of one response, numbered from 0. */
 export class EventWriter {
@@ -16,7 +17,7 @@ export class EventWriter {
   }
 
   /** members: what the event has besides, as JSON, without the brackets around it. */
-  write(type: string, members: string): void {
+  write(type: ResponseEventName, members: string): void {
     const number = this.#sequenceNumber++;
     if (number > this.#last) this.#outlet.write(numberedEvent(type, members, number));
   }
@@ -26,7 +27,7 @@ export class EventWriter {
   }
 }
 
-function numberedEvent(type: string, members: string, sequenceNumber: number): string {
+function numberedEvent(type: ResponseEventName, members: string, sequenceNumber: number): string {
   return namedEvent(type, `{"type":"${type}",${members},"sequence_number":${sequenceNumber}}`);
 }
 

@@ -1,26 +1,25 @@
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ChoiceText } from '../openai/completion.ts';
 import { tokenLogprobs } from '../openai/logprobs.ts';
+import type { ItemStatus, MessageItem, OutputItem, ResponseEventName, TextPart } from './answers.ts';
 import type { EventWriter } from './event-writer.ts';
 
 /** An item of a response's output: a message with one text. */
-
-export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
 type TokenBytes = Pick<Tokenizer, 'bytes'>;
 
 /** A text or a piece of it, with its tokens if log-probabilities were asked for. */
 export type ItemText = Pick<ChoiceText, 'text' | 'tokens'>;
 
-export function messageItem(id: string, status: ItemStatus, content: readonly object[]): object {
+export function messageItem(id: string, status: ItemStatus, content: TextPart[]): MessageItem {
   return { id, type: 'message', status, role: 'assistant', content };
 }
 
-export function textPart(tokenizer: TokenBytes, { text, tokens }: ItemText): object {
+export function textPart(tokenizer: TokenBytes, { text, tokens }: ItemText): TextPart {
   return { type: 'output_text', text, annotations: [], logprobs: logprobsOf(tokenizer, tokens) };
 }
 
-function logprobsOf(tokenizer: TokenBytes, tokens: ItemText['tokens']): object[] {
+function logprobsOf(tokenizer: TokenBytes, tokens: ItemText['tokens']): TextPart['logprobs'] {
   return tokens === undefined ? [] : tokenLogprobs(tokenizer, tokens);
 }
 
@@ -61,11 +60,11 @@ export class MessageItemEvents {
     this.#item('response.output_item.done', messageItem(this.#id, status, [part]));
   }
 
-  #item(type: string, item: object): void {
+  #item(type: ResponseEventName, item: OutputItem): void {
     this.#writer.write(type, `"output_index":${this.#index},"item":${JSON.stringify(item)}`);
   }
 
-  #part(type: string, text: ItemText): void {
+  #part(type: ResponseEventName, text: ItemText): void {
     const part = JSON.stringify(textPart(this.#tokenizer, text));
     this.#writer.write(type, `${this.#place},"part":${part}`);
   }

@@ -2,9 +2,10 @@ import type { AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { type ChoiceText, choiceText, GrowingText } from '../openai/completion.ts';
+import type { ItemStatus, OutputItem } from './answers.ts';
 import { type CallIds, CallItemEvents, callItem } from './call-item.ts';
 import type { EventWriter } from './event-writer.ts';
-import { type ItemStatus, type ItemText, MessageItemEvents, messageItem, textPart } from './message-item.ts';
+import { type ItemText, MessageItemEvents, messageItem, textPart } from './message-item.ts';
 import { ReasoningItemEvents, reasoningItem } from './reasoning-item.ts';
 
 /** The output of a response: what was thought, then a message for each text of the answer and an item for each call, in their order. */
@@ -42,7 +43,7 @@ export function outputItems(
   tokenizer: TokenBytes,
   output: OutputText,
   status: ItemStatus,
-): object[] {
+): OutputItem[] {
   const { thought, text, calls } = output;
   const said = saidItems(ids, tokenizer, output, status);
   if (thought === undefined) return said;
@@ -55,7 +56,7 @@ function saidItems(
   tokenizer: TokenBytes,
   { text, tokens, calls, numWholeCalls }: OutputText,
   status: ItemStatus,
-): object[] {
+): OutputItem[] {
   const message = (index: number, said: ItemText, itemStatus: ItemStatus) =>
     messageItem(ids.message(index), itemStatus, [textPart(tokenizer, said)]);
   // With calls there are no log-probabilities, which would have to be parted.

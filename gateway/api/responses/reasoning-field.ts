@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import { effort } from '../openai/thinking-fields.ts';
 import type { ThinkingWish } from '../thinking.ts';
+import type { ResponseJson } from './answers.ts';
 
 /** Whether a response thinks before it answers. What is thought is told whole: there is no summary of it. */
 export const reasoningField = z
@@ -16,6 +17,10 @@ export function thinkingWishOf({ reasoning }: { readonly reasoning?: ReasoningFi
 }
 
 /** As a response repeats it. */
-export function describedReasoning({ reasoning }: { readonly reasoning?: ReasoningField }): object {
+export function describedReasoning({
+  reasoning,
+}: {
+  readonly reasoning?: ReasoningField;
+}): ResponseJson['reasoning'] {
   return { effort: reasoning?.effort ?? null, summary: reasoning?.summary ?? null };
 }

@@ -1,13 +1,13 @@
+import type { ItemStatus, OutputItem, ReasoningItem, ReasoningPart, ResponseEventName } from './answers.ts';
 import type { EventWriter } from './event-writer.ts';
-import type { ItemStatus } from './message-item.ts';
 
 /** An item of a response's output: what was thought before the answer, as open models give it, and no summary of it. */
 
-export function reasoningItem(id: string, status: ItemStatus, text: string): object {
+export function reasoningItem(id: string, status: ItemStatus, text: string): ReasoningItem {
   return { id, type: 'reasoning', status, summary: [], content: [reasoningPart(text)] };
 }
 
-function reasoningPart(text: string): object {
+function reasoningPart(text: string): ReasoningPart {
   return { type: 'reasoning_text', text };
 }
 
@@ -42,11 +42,11 @@ export class ReasoningItemEvents {
     this.#item('response.output_item.done', reasoningItem(this.#id, status, this.#text));
   }
 
-  #item(type: string, item: object): void {
+  #item(type: ResponseEventName, item: OutputItem): void {
     this.#writer.write(type, `"output_index":${this.#index},"item":${JSON.stringify(item)}`);
   }
 
-  #part(type: string): void {
+  #part(type: ResponseEventName): void {
     this.#writer.write(type, `${this.#place},"part":${JSON.stringify(reasoningPart(this.#text))}`);
   }
 }

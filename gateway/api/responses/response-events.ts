@@ -2,6 +2,7 @@ import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
 import { toApiError } from '../../server/to-api-error.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { EventOutlet } from '../openai/completion-events.ts';
+import type { ResponseEventName } from './answers.ts';
 import { EventWriter } from './event-writer.ts';
 import { GrowingOutput, OutputEvents } from './output.ts';
 import { endStatus, type ResponseObject } from './response.ts';
@@ -57,7 +58,7 @@ export class ResponseEvents implements TextSink {
     this.#writer.end();
   }
 
-  #stage(type: string, response: string): void {
+  #stage(type: ResponseEventName, response: string): void {
     this.#options.onStage?.(response);
     this.#writer.write(type, `"response":${response}`);
   }

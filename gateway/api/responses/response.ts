@@ -5,6 +5,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { callDigits } from '../call-digits.ts';
 import { jsonText } from '../json-text.ts';
 import { endedBy, mark } from '../openai/completion.ts';
+import type { ResponseJson, Usage } from './answers.ts';
 import { type ItemIds, type OutputText, outputItems } from './output.ts';
 import { describedReasoning } from './reasoning-field.ts';
 import type { ResponsesRequest } from './request.ts';
@@ -27,8 +28,6 @@ export interface Ending {
   readonly text: OutputText;
   readonly end: AnswerEnd;
 }
-
-type Status = 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'cancelled';
 
 /** Of a response that has ended in any way. */
 export function endStatus({ reason }: AnswerEnd): 'completed' | 'incomplete' {
@@ -79,9 +78,9 @@ export class ResponseObject {
     return this.#json('failed', { error: { code, message }, output });
   }
 
-  #json(status: Status, stage: object): string {
+  #json(status: ResponseJson['status'], stage: Partial<ResponseJson>): string {
     const { request } = this.#facts;
-    return jsonText({
+    const response: ResponseJson = {
       id: this.id,
       object: 'response',
       created_at: this.#createdAt,
@@ -107,10 +106,11 @@ export class ResponseObject {
       truncation: 'disabled',
       usage: null,
       ...stage,
-    });
+    };
+    return jsonText(response);
   }
 
-  #usage({ numTokens, numCachedTokens, numThinkingTokens = 0 }: AnswerEnd): object {
+  #usage({ numTokens, numCachedTokens, numThinkingTokens = 0 }: AnswerEnd): Usage {
     const { numPromptTokens } = this.#facts;
     return {
       input_tokens: numPromptTokens,

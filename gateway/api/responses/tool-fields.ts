@@ -11,6 +11,7 @@ import {
   toolParameters,
 } from '../tool-parts.ts';
 import { argumentsSchema } from '../tool-schema.ts';
+import type { ResponseJson } from './answers.ts';
 
 /** Tools as a response offers them: those of chats without the object around them (docs/tools.md). */
 
@@ -85,7 +86,11 @@ export function toolWishOf({
 }
 
 /** As the answer repeats these fields. */
-export function describedTools({ tools, tool_choice = 'auto', parallel_tool_calls }: ToolFields): object {
+export function describedTools({
+  tools,
+  tool_choice = 'auto',
+  parallel_tool_calls,
+}: ToolFields): Pick<ResponseJson, 'parallel_tool_calls' | 'tool_choice' | 'tools'> {
   return {
     parallel_tool_calls,
     tool_choice: typeof tool_choice === 'string' ? tool_choice : { type: 'function', ...tool_choice },

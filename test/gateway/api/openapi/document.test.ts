@@ -3,8 +3,10 @@ import { Ajv2020 } from 'ajv/dist/2020.js';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { routeGroups } from '../../../../gateway/api/groups.ts';
+import { openApiDocument } from '../../../../gateway/api/openapi/document.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
+import { type Described as Answers, DocumentedAnswers } from '../../../fixtures/documented-answers.ts';
 
 const test = suite('openapi');
 
@@ -148,6 +150,30 @@ test('what a body must have is required by its schema', async () => {
     numRequired += missing.length;
   }
   assert.ok(numRequired > 12);
+});
+
+/** Each answer of every test application is held to the document (documented-answers.ts); here, that this finds what is wrong. */
+test('an answer with a member that is not described, without one that is, or of another type, is found', () => {
+  const answers = new DocumentedAnswers(openApiDocument(routeGroups) as Answers);
+  const fault = (path: string, type: string, text: string): string => {
+    try {
+      const checker = answers.checkerOf('POST', path, 200, type);
+      checker?.push(Buffer.from(text));
+      checker?.end();
+      return checker === undefined ? 'nobody looks' : '';
+    } catch (error) {
+      return (error as Error).message;
+    }
+  };
+  assert.is(fault('/detokenize', 'application/json', '{"content":"a"}'), '');
+  assert.match(fault('/detokenize', 'application/json', '{"content":"a","more":1}'), '"more"');
+  assert.match(fault('/detokenize', 'application/json', '{}'), "'content'");
+  assert.match(fault('/detokenize', 'text/csv', 'a'), 'has no answer 200 of text/csv');
+  const event = (data: string) => `event: token\ndata: ${data}\n\n`;
+  assert.is(fault('/execute', 'text/event-stream', event('{"t":"a","i":0}')), '');
+  assert.match(fault('/execute', 'text/event-stream', event('{"t":"a"}')), "'i'");
+  assert.match(fault('/execute', 'text/event-stream', 'event: other\ndata: {}\n\n'), 'no event other');
+  assert.match(fault('/api/generate', 'application/x-ndjson', '{"done":false}\n'), 'not as it is described');
 });
 
 test.run();

@@ -1,0 +1,87 @@
+import * as z from 'zod';
+import { endedByFields, markFields } from '../openai/answers.ts';
+
+/** What Anthropic's routes answer: the types of what makes the answers, and what /openapi.json says of them. */
+
+const textBlock = z.object({ type: z.literal('text'), text: z.string() });
+export type TextBlock = z.infer<typeof textBlock>;
+
+/** The input is text that a model wrote as JSON, and is passed on as it is. */
+const callBlock = z.object({
+  type: z.literal('tool_use'),
+  id: z.string(),
+  name: z.string(),
+  input: z.custom<object>().meta({ type: 'object' }),
+});
+export type CallBlock = z.infer<typeof callBlock>;
+
+/** The signature is the gateway's own; an event that begins a block has none yet. */
+const thinkingBlock = z.object({ type: z.literal('thinking'), thinking: z.string(), signature: z.string() });
+export type ThinkingBlock = z.infer<typeof thinkingBlock>;
+
+const block = z.discriminatedUnion('type', [thinkingBlock, textBlock, callBlock]);
+export type Block = z.infer<typeof block>;
+
+const stopFields = {
+  stop_reason: z
+    .enum(['end_turn', 'max_tokens', 'stop_sequence', 'tool_use', 'model_context_window_exceeded'])
+    .nullable(),
+  stop_sequence: z.string().nullable(),
+};
+const moreOfEnd = { ...endedByFields, ...markFields };
+const stop = z.object({ ...stopFields, ...moreOfEnd });
+export type Stop = z.infer<typeof stop>;
+
+const usage = z.object({
+  input_tokens: z.int(),
+  cache_creation_input_tokens: z.int(),
+  cache_read_input_tokens: z.int(),
+  output_tokens: z.int(),
+});
+export type Usage = z.infer<typeof usage>;
+
+export const messageSchema = z
+  .object({
+    id: z.string(),
+    type: z.literal('message'),
+    role: z.literal('assistant'),
+    model: z.string(),
+    content: z.array(block),
+    ...stopFields,
+    ...moreOfEnd,
+    usage,
+  })
+  .meta({ title: 'Message' });
+export type MessageObject = z.infer<typeof messageSchema>;
+
+export const tokenCountSchema = z.object({ input_tokens: z.int() }).meta({ title: 'TokenCount' });
+
+const delta = z.discriminatedUnion('type', [
+  z.object({ type: z.literal('thinking_delta'), thinking: z.string() }),
+  z.object({ type: z.literal('signature_delta'), signature: z.string() }),
+  z.object({ type: z.literal('text_delta'), text: z.string() }),
+  z.object({ type: z.literal('input_json_delta'), partial_json: z.string() }),
+]);
+
+/** By their names, all but the error. */
+export const messageEventSchemas = {
+  message_start: z.object({ type: z.literal('message_start'), message: messageSchema }),
+  ping: z.object({ type: z.literal('ping') }),
+  content_block_start: z.object({
+    type: z.literal('content_block_start'),
+    index: z.int(),
+    content_block: block,
+  }),
+  content_block_delta: z.object({ type: z.literal('content_block_delta'), index: z.int(), delta }),
+  content_block_stop: z.object({ type: z.literal('content_block_stop'), index: z.int() }),
+  message_delta: z.object({
+    type: z.literal('message_delta'),
+    delta: z.object(stopFields),
+    usage,
+    ...moreOfEnd,
+  }),
+  message_stop: z.object({ type: z.literal('message_stop') }),
+};
+
+type EventSchemas = typeof messageEventSchemas;
+export type MessageEvent = { [Name in keyof EventSchemas]: z.infer<EventSchemas[Name]> }[keyof EventSchemas];

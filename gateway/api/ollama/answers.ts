@@ -1,0 +1,116 @@
+import * as z from 'zod';
+import { endedByFields, markFields } from '../openai/answers.ts';
+
+/** What Ollama's routes answer: the types of what makes the answers, and what /openapi.json says of them. */
+
+const call = z.object({
+  id: z.string(),
+  function: z.object({
+    index: z.int(),
+    name: z.string(),
+    /** Text that a model wrote as JSON, and is passed on as it is. */
+    arguments: z.custom<object>().meta({ type: 'object' }),
+  }),
+});
+
+const message = z.object({
+  role: z.literal('assistant'),
+  content: z.string(),
+  thinking: z.string().optional(),
+  tool_calls: z.array(call).optional(),
+});
+export type ChatMessageText = { readonly message: z.infer<typeof message> };
+const responseFields = { response: z.string(), thinking: z.string().optional() };
+const responseText = z.object(responseFields);
+export type ResponseText = z.infer<typeof responseText>;
+
+const named = { model: z.string(), created_at: z.string() };
+const namedSchema = z.object(named);
+export type NamedLine = z.infer<typeof namedSchema>;
+
+/** Of the last line, or the only one. */
+const endFields = {
+  done: z.literal(true),
+  done_reason: z.enum(['stop', 'length', 'load', 'unload']),
+  total_duration: z.int().optional(),
+  load_duration: z.int().optional(),
+  prompt_eval_count: z.int().optional(),
+  prompt_eval_duration: z.int().optional(),
+  eval_count: z.int().optional(),
+  eval_duration: z.int().optional(),
+  ...endedByFields,
+  ...markFields,
+};
+const end = z.object(endFields);
+export type AnswerEndFields = z.infer<typeof end>;
+
+export const chatSchema = z.object({ ...named, message, ...endFields }).meta({ title: 'OllamaChat' });
+export const chatLineSchema = z
+  .object({ ...named, message, done: z.literal(false) })
+  .meta({ title: 'OllamaChatLine' });
+export const generateSchema = z
+  .object({ ...named, ...responseFields, ...endFields })
+  .meta({ title: 'OllamaGenerate' });
+export const generateLineSchema = z
+  .object({ ...named, ...responseFields, done: z.literal(false) })
+  .meta({ title: 'OllamaGenerateLine' });
+
+export const embedSchema = z
+  .object({
+    model: z.string(),
+    embeddings: z.array(z.array(z.number())),
+    total_duration: z.int(),
+    load_duration: z.int(),
+    prompt_eval_count: z.int(),
+  })
+  .meta({ title: 'OllamaEmbed' });
+export const embeddingSchema = z
+  .object({ embedding: z.array(z.number()) })
+  .meta({ title: 'OllamaEmbedding' });
+
+export const versionSchema = z.object({ version: z.string() }).meta({ title: 'OllamaVersion' });
+
+const details = z.object({
+  format: z.enum(['gguf', 'safetensors']),
+  family: z.string(),
+  families: z.array(z.string()),
+  quantization_level: z.string().optional(),
+});
+export type Details = z.infer<typeof details>;
+
+const names = { name: z.string(), model: z.string() };
+const namesSchema = z.object(names);
+export type Names = z.infer<typeof namesSchema>;
+
+const tag = z.object({
+  ...names,
+  modified_at: z.string(),
+  size: z.int().optional(),
+  details: details.optional(),
+});
+export const tagsSchema = z.object({ models: z.array(tag) }).meta({ title: 'OllamaTags' });
+export type Tags = z.infer<typeof tagsSchema>;
+
+const running = z.object({
+  ...names,
+  size: z.int(),
+  details,
+  size_vram: z.int(),
+  context_length: z.int(),
+});
+export const psSchema = z.object({ models: z.array(running) }).meta({ title: 'OllamaPs' });
+export type Ps = z.infer<typeof psSchema>;
+
+export const showAnswerSchema = z
+  .object({
+    modified_at: z.string(),
+    details,
+    /** By the names that GGUF files have for them. */
+    model_info: z.record(z.string(), z.union([z.string(), z.number()])),
+    capabilities: z.array(z.enum(['completion', 'tools', 'thinking', 'embedding'])),
+  })
+  .meta({ title: 'OllamaShow' });
+export type Show = z.infer<typeof showAnswerSchema>;
+
+export const pulledSchema = z.object({ status: z.literal('success') }).meta({ title: 'OllamaPulled' });
+export type Pulled = z.infer<typeof pulledSchema>;

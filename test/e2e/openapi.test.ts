@@ -1,0 +1,123 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
+import { type Described, DocumentedAnswers } from '../fixtures/documented-answers.ts';
+import { Gateway } from '../fixtures/gateway.ts';
+import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+
+/** Each route of a running server answers as its own /openapi.json says: whole answers, events and lines. */
+
+const test = suite('answers and /openapi.json');
+
+const DESCRIBED_TYPES = ['application/json', 'text/event-stream', 'application/x-ndjson'];
+
+let gateway: Gateway;
+let answers: DocumentedAnswers;
+let document: Described;
+
+test.before(async () => {
+  const journal = temporaryFolder().path;
+  const named = ['--served-model-name', 'smollm2', '--journal-dir', journal, '--playground', 'dev'];
+  gateway = await (await Gateway.start(DEFAULT_MODEL, named)).ready();
+  document = (await (await fetch(`${gateway.url}/openapi.json`)).json()) as Described;
+  answers = new DocumentedAnswers(document);
+});
+test.after(async () => {
+  await gateway.stop();
+});
+
+/** The answer, which is as the document has it. */
+async function ask(method: string, path: string, body?: object): Promise<string> {
+  const response = await fetch(gateway.url + path, {
+    method,
+    // On a busy machine the server may close an idle connection in the moment in which it is used again.
+    headers: { connection: 'close', ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const bytes = Buffer.from(await response.arrayBuffer());
+  const text = bytes.toString('utf8');
+  assert.ok(response.ok, `${method} ${path}: ${text}`);
+  const type = response.headers.get('content-type') ?? '';
+  const [bare = ''] = path.split('?');
+  const checker = answers.checkerOf(method, bare, response.status, type);
+  checker?.push(bytes);
+  checker?.end();
+  return text;
+}
+
+const model = 'smollm2';
+const messages = [{ role: 'user', content: 'Hello' }];
+const short = { temperature: 0, max_tokens: 4 };
+
+test('every route', async () => {
+  for (const path of ['/health', '/ready', '/openapi.json', '/v1/models', '/v1/models/smollm2'])
+    await ask('GET', path);
+  for (const path of ['/api/version', '/api/tags', '/api/ps', '/runner/crashes']) await ask('GET', path);
+
+  const chat = { model, messages, ...short, logprobs: true, top_logprobs: 2, timings: true };
+  const counted = { stream: true, stream_options: { include_usage: true } };
+  await ask('POST', '/v1/chat/completions', chat);
+  await ask('POST', '/v1/chat/completions', { ...chat, ...counted, n: 2 });
+  const completion = { model, prompt: 'Once', ...short, logprobs: 2, echo: true };
+  await ask('POST', '/v1/completions', completion);
+  await ask('POST', '/v1/completions', { ...completion, ...counted });
+  await ask('POST', '/v1/embeddings', { model, input: ['a', 'b'] });
+  await ask('POST', '/v1/embeddings', { model, input: 'a', encoding_format: 'base64' });
+
+  const response = { model, input: 'Hello', max_output_tokens: 4, metadata: { a: 'b' } };
+  const scored = { ...response, include: ['message.output_text.logprobs'], top_logprobs: 1 };
+  await ask('POST', '/v1/responses', scored);
+  await ask('POST', '/v1/responses', { ...scored, stream: true });
+  const begun = JSON.parse(await ask('POST', '/v1/responses', { ...response, background: true }));
+  await ask('GET', `/v1/responses/${begun.id}?stream=true`);
+  await ask('GET', `/v1/responses/${begun.id}`);
+  await ask('POST', `/v1/responses/${begun.id}/cancel`);
+  await ask('DELETE', `/v1/responses/${begun.id}`);
+
+  const message = { model, messages, ...short };
+  await ask('POST', '/v1/messages', message);
+  await ask('POST', '/v1/messages', { ...message, stream: true });
+  await ask('POST', '/v1/messages/count_tokens', { model, messages });
+
+  const options = { num_predict: 4 };
+  for (const stream of [true, false]) {
+    await ask('POST', '/api/chat', { model, messages, options, stream });
+    await ask('POST', '/api/generate', { model, prompt: 'Hello', options, stream });
+    await ask('POST', '/api/pull', { model, stream });
+  }
+  await ask('POST', '/api/embed', { model, input: ['a', 'b'] });
+  await ask('POST', '/api/embeddings', { model, prompt: 'a' });
+  await ask('POST', '/api/show', { model });
+
+  const job = { prompt: 'Once', max_tokens: 4, token_ids: true };
+  await ask('POST', '/execute', { job_id: 'a', ...job, timings: true });
+  await ask('POST', '/execute', { job_id: 'b', ...job, durable: true });
+  await ask('GET', '/execute/b/events');
+  await ask('POST', '/cancel', { job_id: 'a' });
+  await ask('POST', '/tokenize', { content: 'Hello' });
+  await ask('POST', '/tokenize', { content: 'Hello ü🐈', with_pieces: true });
+  await ask('POST', '/detokenize', { tokens: [1, 2] });
+  await ask('POST', '/apply-template', { messages });
+
+  const { runner } = await gateway.health();
+  await ask('POST', '/runner/kill', { pid: runner.pid });
+  await gateway.healthWhere((health) => health.runner.pid !== runner.pid, 'The notice of the death');
+  await gateway.healthWhere(({ status }) => status === 'healthy', 'Another runner');
+  assert.match(await ask('GET', '/runner/crashes'), 'SIGKILL');
+  await ask('POST', '/runner/restart');
+  await ask('POST', '/runner/restart', { wait: true });
+
+  const described = Object.entries(document.paths).flatMap(([path, item]) =>
+    Object.entries(item).flatMap(([method, { responses }]) =>
+      Object.entries(responses)
+        .filter(([status]) => status.startsWith('2'))
+        .flatMap(([, { content = {} }]) => Object.keys(content))
+        .filter((type) => DESCRIBED_TYPES.includes(type))
+        .map((type) => `${method.toUpperCase()} ${path} ${type}`),
+    ),
+  );
+  assert.ok(described.length > 35);
+  assert.equal([...answers.seen].sort(), [...new Set(described)].sort());
+});
+
+test.run();
