@@ -28,6 +28,8 @@ export class OpenRequest implements RequestSink, GenerationHandle {
         readonly requestId: number;
         readonly isIsolationRun: boolean;
         isLost: boolean;
+        /** It has given all that it was asked for. */
+        isDone: boolean;
       }
     | undefined;
   /** Of the runner that had it last. */
@@ -115,6 +117,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
         requestId: this.#ask(client, isIsolationRun),
         isIsolationRun,
         isLost: false,
+        isDone: false,
       };
       return true;
     } catch (error) {
@@ -143,7 +146,7 @@ export class OpenRequest implements RequestSink, GenerationHandle {
 
   /** The runner is dead; if it had this request, another one will get it. isSuspect: the request may be the cause. */
   onRunnerDied(isSuspect: boolean): void {
-    if (this.#sent !== undefined && isSuspect) this.#state.countDeath();
+    if (this.#sent !== undefined && !this.#sent.isDone && isSuspect) this.#state.countDeath();
     this.#lose();
   }
 
@@ -215,7 +218,11 @@ export class OpenRequest implements RequestSink, GenerationHandle {
 
   /** A runner that can be asked nothing any more is about to die, and another one will get the rest. */
   #onLegPassed(): void {
-    if (this.#sent === undefined || this.#sent.isLost) return;
+    if (this.#sent === undefined) return;
+    if (this.#sent.isLost) {
+      this.#sent.isDone = true;
+      return;
+    }
     if (!this.#send(this.#sent.client, false)) return;
     if (this.#stream.isPaused) this.#sendFlow('pause');
     this.#events.onLegPassed();

@@ -315,6 +315,17 @@ test('a request that ends in the middle of its legs lets the runner be drained',
   assert.equal(heard, ['generate 1', 'cancel 1', 'drain']);
 });
 
+test('a runner that dies behind a leg that it has finished is held against nobody', () => {
+  const { admitRequest, connectRunner, dispatch } = dispatching();
+  const first = connectRunner();
+  const open = admitRequest(requestOf([1], 4, { modelIdentity, thinkingLimit }));
+  first.say(step(1, { requestId: 1, tokenIds: [5] }));
+  dispatch.onLost(0);
+  first.say(step(2, { requestId: 1, firstIndex: 1, tokenIds: [6], finishReason: finishMax }));
+  dispatch.onDied(0, true);
+  assert.equal([open.crashCount, open.isSent], [0, false]);
+});
+
 test('a leg that ends as its runner is lost is gone on with by the next runner, paused or not', () => {
   const { admitRequest, connectRunner, dispatch, ends } = dispatching();
   const first = connectRunner();
