@@ -271,7 +271,7 @@ xgrammar: $(XGRAMMAR)/.stamp
 
 # Of what is fetched and linked into the runners: XGrammar, and what comes with it.
 $(BUILD)/LICENSES-runners.txt: $(XGRAMMAR)/.stamp
-	@{ echo "XGrammar 0.2.8: Apache-2.0"; cat $(XGRAMMAR)/NOTICE $(XGRAMMAR)/LICENSE; \
+	@{ echo "XGrammar 0.2.8, with a line changed by runner/grammar/xgrammar.cmake: Apache-2.0"; cat $(XGRAMMAR)/NOTICE $(XGRAMMAR)/LICENSE; \
 	  echo; echo "DLPack, in XGrammar 0.2.8: Apache-2.0"; cat $(XGRAMMAR)/3rdparty/dlpack/LICENSE; \
 	  echo; echo "PicoJSON, in XGrammar 0.2.8: BSD-2-Clause"; \
 	  sed -n '1,/^ \*\//p' $(XGRAMMAR)/3rdparty/picojson/picojson.h; } >$@

@@ -18,8 +18,26 @@ endif()
 
 file(GLOB_RECURSE XGRAMMAR_SOURCES ${RUNNEL_XGRAMMAR}/cpp/*.cc)
 list(FILTER XGRAMMAR_SOURCES EXCLUDE REGEX /cpp/tvm_ffi/)
+
+# Where a schema bounds the length of a string, XGrammar 0.2.8 lets it have control characters as they are, which JSON does not
+# have. One line of a copy is changed, as its strings without bounds have it; a version without that line is to be looked at anew.
+set(XGRAMMAR_CONVERTER ${RUNNEL_XGRAMMAR}/cpp/json_schema_converter.cc)
+set(XGRAMMAR_PATCHED ${CMAKE_CURRENT_BINARY_DIR}/xgrammar-patched/json_schema_converter.cc)
+file(READ ${XGRAMMAR_CONVERTER} XGRAMMAR_CONVERTER_TEXT)
+set(XGRAMMAR_BOUNDED [=[builder_.AddCharacterClass({{'"', '"'}, {'\\', '\\'}, {'\r', '\r'}, {'\n', '\n'}}, true);]=])
+string(FIND "${XGRAMMAR_CONVERTER_TEXT}" "${XGRAMMAR_BOUNDED}" XGRAMMAR_PLACE)
+if(XGRAMMAR_PLACE EQUAL -1)
+  message(FATAL_ERROR "${XGRAMMAR_CONVERTER} has no line that lets strings of bounded length have control characters: it is no XGrammar 0.2.8.")
+endif()
+string(REPLACE "${XGRAMMAR_BOUNDED}" "builder_.AddCharacterClass({{0, 0x1f}, {'\"', '\"'}, {'\\\\', '\\\\'}}, true);  // changed by Runnel"
+  XGRAMMAR_CONVERTER_TEXT "${XGRAMMAR_CONVERTER_TEXT}")
+file(GENERATE OUTPUT ${XGRAMMAR_PATCHED} CONTENT "${XGRAMMAR_CONVERTER_TEXT}")
+list(REMOVE_ITEM XGRAMMAR_SOURCES ${XGRAMMAR_CONVERTER})
+list(APPEND XGRAMMAR_SOURCES ${XGRAMMAR_PATCHED})
 add_library(xgrammar STATIC ${XGRAMMAR_SOURCES} ${CMAKE_CURRENT_LIST_DIR}/xgrammar/log.cc)
 target_include_directories(xgrammar SYSTEM PUBLIC ${XGRAMMAR_INCLUDES})
+# Of the copy.
+target_include_directories(xgrammar PRIVATE ${RUNNEL_XGRAMMAR}/cpp)
 # What it says goes to xgrammar/log.cc.
 target_compile_definitions(xgrammar PRIVATE
   XGRAMMAR_LOG_CUSTOMIZE=1 XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0)

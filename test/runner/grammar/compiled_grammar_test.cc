@@ -111,6 +111,15 @@ TEST_CASE("grammar: each kind allows what it says") {
   CHECK_FALSE(matches(tag, "Free text, then <call=f>ab"));
 }
 
+TEST_CASE("grammar: a string whose length is bounded has no control character, which JSON does not have") {
+  const GrammarSource bounded = schema(R"({"type": "string", "minLength": 1, "maxLength": 3})");
+  CHECK(matches(bounded, "\"a b\""));
+  for (const char control : {'\x01', '\t', '\n', '\x1f'}) {
+    CAPTURE(static_cast<int>(control));
+    CHECK_FALSE(matches(bounded, std::string("\"") + control + "\""));
+  }
+}
+
 TEST_CASE("grammar: whitespace of JSON ends, so that an answer does") {
   const auto mask = mask_of(schema(R"({"type": "array", "items": {"type": "integer"}})"));
   CHECK(allowed_after(**mask, "[").contains(" "));
