@@ -14,8 +14,6 @@ namespace {
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kPromptSeed = 1;
-
 // Tokens a second, of each repeat.
 using Speeds = Samples;
 

@@ -10,6 +10,8 @@
 
 namespace runnel {
 
+inline constexpr uint64_t kPromptSeed = 1;  // of their prompts
+
 // The most likely tokens after random ids: no prompt finds another's blocks in the cache.
 Request random_prompt(std::mt19937_64& random, uint32_t vocab_size, uint32_t num_prompt_tokens,
                       uint32_t max_tokens);

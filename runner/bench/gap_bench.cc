@@ -16,7 +16,6 @@ namespace {
 using nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-constexpr uint64_t kPromptSeed = 1;
 constexpr uint32_t kStreamPromptTokens = 16;
 // Tokens of each stream before the prompt arrives: those that are thrown away, and those that are measured.
 constexpr uint32_t kNumWarmupTokens = 8;

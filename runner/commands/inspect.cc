@@ -131,11 +131,11 @@ void add_plan(ordered_json& description, const Result<MemoryPlan>& plan) {
   description["obstacle"] = obstacle ? ordered_json(*obstacle) : ordered_json(nullptr);
 }
 
-void print_lines(const ordered_json& description, std::ostream& out) {
+void print_description(const ordered_json& description, std::ostream& out) {
   for (const auto& [key, value] : description.items()) {
     if (key == "tensors" || value.is_null()) continue;
     if (key == "layers") {
-      print_lines(value, out);
+      print_description(value, out);
       continue;
     }
     out << key << ": " << (value.is_string() ? value.get<std::string>() : value.dump()) << '\n';
@@ -160,7 +160,7 @@ Result<void> inspect(const EngineFlags& flags, const BackendFactory& factory, bo
     // What a file names itself need not be UTF-8.
     out << description.dump(-1, ' ', false, ordered_json::error_handler_t::replace) << std::endl;
   } else {
-    print_lines(description, out);
+    print_description(description, out);
     out.flush();
   }
   return {};

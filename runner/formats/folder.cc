@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runner/formats/bad_model.h"
 #include "runner/formats/folder_config.h"
 #include "runner/formats/folder_names.h"
 #include "runner/formats/in_quotes.h"
@@ -21,10 +22,6 @@ namespace {
 constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
 constexpr uint64_t kMaxIndexBytes = uint64_t{1} << 24;
 
-Error error_of(const std::string& path, const std::string& sentence) {
-  return Error{ExitCode::kBadModel, path + " " + sentence + "."};
-}
-
 std::string_view text_of(const MappedFile& file) {
   std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
@@ -34,8 +31,8 @@ std::string_view text_of(const MappedFile& file) {
 
 Result<MappedFile> map_small(const RegularFile& file, uint64_t max_bytes) {
   if (file.num_bytes() <= max_bytes) return MappedFile::map(file);
-  return error_of(file.path(), "has " + std::to_string(file.num_bytes()) + " bytes; at most " +
-                                   std::to_string(max_bytes) + " are read");
+  return bad_model(file.path(), "has " + std::to_string(file.num_bytes()) + " bytes; at most " +
+                                    std::to_string(max_bytes) + " are read");
 }
 
 // The name of the file that each tensor is in, by the tensor's name.
@@ -46,11 +43,11 @@ Result<WeightMap> weight_map_of(std::string_view text, const std::string& path) 
   if (!index) return index.error();
   const auto found = index->is_object() ? index->find("weight_map") : index->end();
   if (!index->is_object() || found == index->end() || !found->is_object())
-    return error_of(path, "lacks weight_map, an object");
+    return bad_model(path, "lacks weight_map, an object");
   WeightMap map;
   for (const auto& [tensor, file] : found->items()) {
     if (!file.is_string())
-      return error_of(path, "has a weight_map that is no text for " + runnel::in_quotes(tensor));
+      return bad_model(path, "has a weight_map that is no text for " + runnel::in_quotes(tensor));
     map.emplace(tensor, file.get<std::string>());
   }
   return map;
@@ -101,8 +98,8 @@ class FolderReader {
       if (const auto read = read_part(*shard, &*map); !read) return read;
     }
     if (num_tensors_ != map->size()) {
-      return error_of(front.path(), "names " + std::to_string(map->size()) +
-                                        " tensors; in its files there are " + std::to_string(num_tensors_));
+      return bad_model(front.path(), "names " + std::to_string(map->size()) +
+                                         " tensors; in its files there are " + std::to_string(num_tensors_));
     }
     model_.identity = identity_of(hash_, *index);
     return {};
@@ -120,8 +117,8 @@ class FolderReader {
       if (map != nullptr) {
         const auto said = map->find(tensor.name);
         if (said == map->end() || said->second != name_of(opened))
-          return error_of(opened.path(),
-                          "has tensor " + runnel::in_quotes(tensor.name) + ", which the index does not say");
+          return bad_model(opened.path(),
+                           "has tensor " + runnel::in_quotes(tensor.name) + ", which the index does not say");
       }
       ++num_tensors_;
       if (const auto added = add(tensor, opened.path()); !added) return added;
@@ -147,11 +144,11 @@ class FolderReader {
     } else if (tensor.dtype == "BF16") {
       view.type = TensorType::kBF16;
     } else if (tensor.dtype != "F32") {
-      return error_of(path, what + " of dtype " + tensor.dtype + "; supported are F32, F16 and BF16");
+      return bad_model(path, what + " of dtype " + tensor.dtype + "; supported are F32, F16 and BF16");
     }
     if (tensor.shape.empty() || tensor.shape.size() > view.shape.size()) {
-      return error_of(path, what + " with " + std::to_string(tensor.shape.size()) + " dimensions; 1 to " +
-                                std::to_string(view.shape.size()) + " are possible");
+      return bad_model(path, what + " with " + std::to_string(tensor.shape.size()) + " dimensions; 1 to " +
+                                 std::to_string(view.shape.size()) + " are possible");
     }
     const Arrangement arrangement{name ? name->kind : Arrangement::kSame, config_.head_dim};
     if (arrangement.kind == Arrangement::kTransposed) {
@@ -162,11 +159,12 @@ class FolderReader {
     if (arrangement.kind == Arrangement::kHalvedHeads) {
       const uint64_t dim = config_.head_dim;
       if (dim == 0 || dim % 2 != 0 || tensor.shape.front() % dim != 0) {
-        return error_of(path, what + " of " + std::to_string(tensor.shape.front()) +
-                                  " rows, which are no heads of " + std::to_string(dim) + " values in pairs");
+        return bad_model(path, what + " of " + std::to_string(tensor.shape.front()) +
+                                   " rows, which are no heads of " + std::to_string(dim) +
+                                   " values in pairs");
       }
     }
-    if (!names_.insert(view.name).second) return error_of(path, what + " twice");
+    if (!names_.insert(view.name).second) return bad_model(path, what + " twice");
     if (arrangement.kind != Arrangement::kSame) model_.others.emplace(view.name, arrangement);
     model_.own_names.emplace(view.name, tensor.name);
     model_.tensors.push_back(std::move(view));
@@ -193,12 +191,12 @@ class FolderReader {
     if (!rows || !config_.is_known) return {};  // which is told by whoever wants to load it
     const std::string& path = files_.config()->path();
     if (config_.vocab_size != *rows) {
-      return error_of(path, "has vocab_size " + std::to_string(config_.vocab_size) + "; the embedding has " +
-                                std::to_string(*rows) + " rows");
+      return bad_model(path, "has vocab_size " + std::to_string(config_.vocab_size) + "; the embedding has " +
+                                 std::to_string(*rows) + " rows");
     }
     if (!config_.is_tied && !rows_of("output.weight")) {
-      return error_of(path,
-                      "does not say tie_word_embeddings true, and there is no tensor \"lm_head.weight\"");
+      return bad_model(path,
+                       "does not say tie_word_embeddings true, and there is no tensor \"lm_head.weight\"");
     }
     return {};
   }

@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "runner/formats/bad_model.h"
+
 namespace runnel {
 namespace {
 
@@ -64,7 +66,7 @@ void FolderValues::put_number(const json* value, const char* key) {
 }
 
 void FolderValues::refuse(const std::string& sentence) {
-  if (status_) status_ = Error{ExitCode::kBadModel, path_ + " " + sentence + "."};
+  if (status_) status_ = bad_model(path_, sentence);
 }
 
 Result<FolderConfig> FolderValues::finish() const {

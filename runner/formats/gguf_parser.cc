@@ -4,6 +4,7 @@
 #include <bit>
 #include <utility>
 
+#include "runner/formats/bad_model.h"
 #include "runner/formats/gguf_layout.h"
 #include "runner/formats/in_quotes.h"
 
@@ -64,7 +65,7 @@ Result<uint32_t> parse_version(ByteReader& reader, const std::string& path) {
 }  // namespace
 
 Error gguf_error(const std::string& path, const std::string& sentence) {
-  return Error{ExitCode::kBadModel, path + " " + sentence + "."};
+  return bad_model(path, sentence);
 }
 
 Error gguf_truncated(const std::string& path, const std::string& what) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "runner/formats/bad_model.h"
 #include "runner/formats/byte_reader.h"
 #include "runner/formats/in_quotes.h"
 #include "runner/formats/json_text.h"
@@ -13,10 +14,6 @@ namespace runnel {
 namespace {
 
 using nlohmann::json;
-
-Error error_of(const std::string& path, const std::string& sentence) {
-  return Error{ExitCode::kBadModel, path + " " + sentence + "."};
-}
 
 std::optional<uint64_t> bytes_of_dtype(std::string_view dtype) {
   constexpr std::pair<std::string_view, uint64_t> kDtypes[] = {
@@ -52,37 +49,37 @@ std::string shape_text(const std::vector<uint64_t>& shape) {
 Result<SafetensorsTensor> tensor_of(const std::string& name, const json& value,
                                     std::span<const std::byte> data, const std::string& path) {
   const std::string what = "has tensor " + runnel::in_quotes(name);
-  if (!value.is_object()) return error_of(path, what + " whose description is no object");
+  if (!value.is_object()) return bad_model(path, what + " whose description is no object");
   const auto dtype = value.find("dtype");
-  if (dtype == value.end() || !dtype->is_string()) return error_of(path, what + " without a dtype");
+  if (dtype == value.end() || !dtype->is_string()) return bad_model(path, what + " without a dtype");
   SafetensorsTensor tensor{name, dtype->get<std::string>(), {}, {}};
   const std::optional<uint64_t> value_bytes = bytes_of_dtype(tensor.dtype);
   if (!value_bytes)
-    return error_of(path, what + " of dtype " + runnel::in_quotes(tensor.dtype) + ", which is unknown");
+    return bad_model(path, what + " of dtype " + runnel::in_quotes(tensor.dtype) + ", which is unknown");
   std::optional<std::vector<uint64_t>> shape = counts_of(value, "shape");
-  if (!shape) return error_of(path, what + " without a shape of whole numbers");
+  if (!shape) return bad_model(path, what + " without a shape of whole numbers");
   if (shape->size() > kMaxSafetensorsDims) {
-    return error_of(path, what + " with " + std::to_string(shape->size()) + " dimensions; at most " +
-                              std::to_string(kMaxSafetensorsDims) + " are read");
+    return bad_model(path, what + " with " + std::to_string(shape->size()) + " dimensions; at most " +
+                               std::to_string(kMaxSafetensorsDims) + " are read");
   }
   uint64_t num_bytes = *value_bytes;
   for (const uint64_t size : *shape) {
-    if (size == 0) return error_of(path, what + " with a dimension of size 0");
+    if (size == 0) return bad_model(path, what + " with a dimension of size 0");
     if (__builtin_mul_overflow(num_bytes, size, &num_bytes))
-      return error_of(path, what + " with a size beyond 64 bits");
+      return bad_model(path, what + " with a size beyond 64 bits");
   }
   const std::optional<std::vector<uint64_t>> offsets = counts_of(value, "data_offsets");
   if (!offsets || offsets->size() != 2)
-    return error_of(path, what + " without data_offsets, two whole numbers");
+    return bad_model(path, what + " without data_offsets, two whole numbers");
   const uint64_t begin = (*offsets)[0];
   const uint64_t end = (*offsets)[1];
   if (begin > end || end > data.size()) {
-    return error_of(path, what + " from byte " + std::to_string(begin) + " to " + std::to_string(end) +
-                              " of its data, which has " + std::to_string(data.size()) + " bytes");
+    return bad_model(path, what + " from byte " + std::to_string(begin) + " to " + std::to_string(end) +
+                               " of its data, which has " + std::to_string(data.size()) + " bytes");
   }
   if (end - begin != num_bytes) {
-    return error_of(path, what + " of " + std::to_string(end - begin) + " bytes; " + tensor.dtype + " of " +
-                              shape_text(*shape) + " takes " + std::to_string(num_bytes));
+    return bad_model(path, what + " of " + std::to_string(end - begin) + " bytes; " + tensor.dtype + " of " +
+                               shape_text(*shape) + " takes " + std::to_string(num_bytes));
   }
   tensor.shape = *std::move(shape);
   tensor.data = data.subspan(begin, num_bytes);
@@ -98,13 +95,13 @@ Result<void> check_places(const std::vector<SafetensorsTensor>& tensors, std::sp
   const std::byte* end = data.data();
   for (const SafetensorsTensor* tensor : by_place) {
     if (tensor->data.data() < end)
-      return error_of(path, "has tensor " + runnel::in_quotes(tensor->name) + " inside another one");
+      return bad_model(path, "has tensor " + runnel::in_quotes(tensor->name) + " inside another one");
     if (tensor->data.data() > end)
-      return error_of(path,
-                      "has bytes that are no tensor's before tensor " + runnel::in_quotes(tensor->name));
+      return bad_model(path,
+                       "has bytes that are no tensor's before tensor " + runnel::in_quotes(tensor->name));
     end = tensor->data.data() + tensor->data.size();
   }
-  if (end != data.data() + data.size()) return error_of(path, "has bytes that are no tensor's at its end");
+  if (end != data.data() + data.size()) return bad_model(path, "has bytes that are no tensor's at its end");
   return {};
 }
 
@@ -113,21 +110,21 @@ Result<void> check_places(const std::vector<SafetensorsTensor>& tensors, std::sp
 Result<SafetensorsContents> parse_safetensors(std::span<const std::byte> file, const std::string& path) {
   ByteReader reader(file);
   const std::optional<uint64_t> header_bytes = reader.read<uint64_t>();
-  if (!header_bytes) return error_of(path, "is truncated: it ends before its header");
+  if (!header_bytes) return bad_model(path, "is truncated: it ends before its header");
   if (*header_bytes > kMaxSafetensorsHeaderBytes) {
-    return error_of(path, "has a header of " + std::to_string(*header_bytes) +
-                              " bytes, if it is one of "
-                              "safetensors; at most " +
-                              std::to_string(kMaxSafetensorsHeaderBytes) + " are read");
+    return bad_model(path, "has a header of " + std::to_string(*header_bytes) +
+                               " bytes, if it is one of "
+                               "safetensors; at most " +
+                               std::to_string(kMaxSafetensorsHeaderBytes) + " are read");
   }
   const std::optional<std::string_view> header = reader.read_text(*header_bytes);
-  if (!header) return error_of(path, "is truncated: it ends in the middle of its header");
+  if (!header) return bad_model(path, "is truncated: it ends in the middle of its header");
   const Result<json> described = parse_json(*header, "The header of " + path);
   if (!described) return described.error();
-  if (!described->is_object()) return error_of(path, "has a header that is no JSON object");
+  if (!described->is_object()) return bad_model(path, "has a header that is no JSON object");
   if (described->size() > kMaxSafetensorsTensors) {
-    return error_of(path, "has " + std::to_string(described->size()) + " tensors; at most " +
-                              std::to_string(kMaxSafetensorsTensors) + " are read");
+    return bad_model(path, "has " + std::to_string(described->size()) + " tensors; at most " +
+                               std::to_string(kMaxSafetensorsTensors) + " are read");
   }
   const std::span<const std::byte> data = file.subspan(reader.offset());
   SafetensorsContents contents{.tensors = {}, .head = file.first(reader.offset())};

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runner/formats/bad_model.h"
+
 namespace runnel {
 
 HyperParameters::HyperParameters(const ModelFile& file, std::string architecture)
@@ -12,7 +14,7 @@ std::string HyperParameters::key(std::string_view name) const {
 }
 
 Error HyperParameters::error(const std::string& sentence) const {
-  return Error{ExitCode::kBadModel, file_.path() + " " + sentence + "."};
+  return bad_model(file_.path(), sentence);
 }
 
 Result<uint32_t> HyperParameters::count(std::string_view name, uint64_t max,
