@@ -1,4 +1,3 @@
-import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
 import type {
   GenerateRequest,
   GenerationError,
@@ -13,7 +12,7 @@ import { AnswerTimes, type AnswerTimings } from './answer-times.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
-import { appendCalls, type CallPiece, ToolCallParser } from './tool-call-parser.ts';
+import { appendCalls, type CallPiece, type CallSyntax, ToolCallParser } from './tool-call-parser.ts';
 
 /**
  * Token batches to text: bytes are held back until they are whole characters, and text until it cannot become a stop
@@ -67,7 +66,7 @@ export interface AnswerOptions {
   /** A stop string that is complete with one of so many first tokens is text like any other. */
   readonly minTokens: number;
   /** How calls of tools are written; absent: all is text. */
-  readonly toolCalls?: ToolCallFormat | undefined;
+  readonly toolCalls?: CallSyntax | undefined;
   /** Milliseconds that only grow, for the timings of the end; undefined: nobody asked for them. */
   readonly timedBy?: (() => number) | undefined;
 }
@@ -100,6 +99,7 @@ export class TextStream implements TokenSink {
   readonly #matcher: StopMatcher | undefined;
   /** Absent: there are no calls. */
   readonly #calls: ToolCallParser | undefined;
+  readonly #marks: CallSyntax['marks'] | undefined;
   readonly #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
   readonly #times: AnswerTimes | undefined;
@@ -120,6 +120,7 @@ export class TextStream implements TokenSink {
     this.#decoder = new StreamingDecoder(tokenizer);
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
     this.#calls = toolCalls && new ToolCallParser(toolCalls);
+    this.#marks = toolCalls?.marks;
     this.#times = timedBy && new AnswerTimes(timedBy, request.promptIds.length);
     this.#handle = runner.generate(request, this);
   }
@@ -177,7 +178,7 @@ export class TextStream implements TokenSink {
     for (let offset = 0; offset < numTexts; offset++) {
       const id = tokenIds[offset] as number;
       const index = firstIndex + offset;
-      const text = this.#decoder.decode(id);
+      const text = this.#marks?.get(id) ?? this.#decoder.decode(id);
       const logprobs = batch.logprobs?.[offset];
       if (logprobs !== undefined && !this.#tokenizer.isControl(id)) this.#tokens.push(id, logprobs, text);
       const matched = this.#match(text, index, pieces);

@@ -11,6 +11,7 @@ import {
   type RenderOptions,
 } from './chat-template.ts';
 import { ControlTokenEscaper } from './control-token-escaper.ts';
+import { shortId } from './short-id.ts';
 import type { TemplateMessage } from './template-messages.ts';
 import { TemplateProcess } from './template-process.ts';
 import { charactersIn, textsIn } from './texts-in.ts';
@@ -19,6 +20,8 @@ import { type ToolUse, toolUseOf } from './tool-call-format.ts';
 export class JinjaChatTemplate implements ChatTemplate {
   readonly source: string;
   readonly toolUse: ToolUse;
+  /** Of a call, as the template takes it. */
+  readonly #idOf: (id: string) => string;
   readonly #process: TemplateProcess;
   readonly #tokenizer: Tokenizer;
   readonly #control: LiteralFinder<true>;
@@ -32,6 +35,7 @@ export class JinjaChatTemplate implements ChatTemplate {
   private constructor(source: string, tokenizer: Tokenizer, control: LiteralFinder<true>) {
     this.source = source;
     this.toolUse = toolUseOf(source);
+    this.#idOf = typeof this.toolUse === 'object' && this.toolUse.hasShortIds ? shortId : (id) => id;
     this.#process = new TemplateProcess(source);
     this.#tokenizer = tokenizer;
     this.#control = control;
@@ -63,7 +67,7 @@ export class JinjaChatTemplate implements ChatTemplate {
     const given: Given = {
       variables,
       conversation: {
-        messages: messages.map(templateMessage),
+        messages: messages.map((message) => templateMessage(message, this.#idOf)),
         ...(tools.length === 0 ? {} : { tools }),
       },
     };
@@ -115,13 +119,18 @@ interface Given {
 }
 
 /** By the names that templates have for it. What is not there is left out: templates ask whether it is defined. */
-function templateMessage({ role, content, toolCalls = [], answers }: ChatMessage): TemplateMessage {
-  const calls = toolCalls.map(({ id, ...function_ }) => ({ id, type: 'function', function: function_ }));
+function templateMessage(
+  { role, content, toolCalls = [], answers }: ChatMessage,
+  idOf: (id: string) => string,
+): TemplateMessage {
+  const calls = toolCalls.map(({ id, ...function_ }) => {
+    return { id: idOf(id), type: 'function', function: function_ };
+  });
   return {
     role,
     content,
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
-    ...(answers === undefined ? {} : { tool_call_id: answers.id, name: answers.name }),
+    ...(answers === undefined ? {} : { tool_call_id: idOf(answers.id), name: answers.name }),
   };
 }
 

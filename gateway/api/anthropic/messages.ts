@@ -61,7 +61,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
         ...structure,
       };
       const { tokenizer } = model;
-      const options = { tokenizer, stop: request.stop_sequences, minTokens: 0, toolCalls: offer?.format };
+      const options = { tokenizer, stop: request.stop_sequences, minTokens: 0, toolCalls: offer?.calls };
       const begin = (sink: TextSink) => new TextStream(endingAtTimeLimit(runner), generate, options, sink);
       const unique = randomUUID();
       const message: Message = {
@@ -69,7 +69,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
         model: request.model,
         numPromptTokens: promptIds.length,
         maxTokens: request.max_tokens,
-        mayCall: offer?.format !== undefined,
+        mayCall: offer?.calls !== undefined,
         callId: (call) => `toolu_${callDigits(unique)}_${call}`,
       };
       if (!request.stream) {

@@ -3,8 +3,8 @@ import type { Context } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
-import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -42,7 +42,7 @@ interface Question {
   readonly promptIds: readonly number[];
   readonly structure?: Structure | undefined;
   /** How calls of tools are written, where the answer may have any. */
-  readonly toolCalls?: ToolCallFormat | undefined;
+  readonly toolCalls?: CallSyntax | undefined;
 }
 
 /** The way of Ollama's generating routes, once their bodies are read: by the model that is named, whole or as a stream. */

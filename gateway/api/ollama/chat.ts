@@ -32,7 +32,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
               const offer = wish && offerTools(wish, model);
               const structure = offer && (await structureBy('tools', offer.grammar, model, model.stopIds));
               const promptIds = await renderChat(model, limit, messages, { tools: offer?.definitions });
-              return { promptIds, structure, toolCalls: offer?.format };
+              return { promptIds, structure, toolCalls: offer?.calls };
             },
     });
   });

@@ -59,7 +59,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
         numPromptTokens: promptIds.length,
         requests,
         request,
-        toolCalls: offer?.format,
+        toolCalls: offer?.calls,
       });
     });
   });

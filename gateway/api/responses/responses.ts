@@ -41,14 +41,14 @@ export function responseRoutes(deps: RouteDeps): Hono {
       const offer = wish && offerTools(wish, usable.model);
       const generate = await generateRequest(request, offer, usable, cacheSalt(c));
       if (request.background) return beginBackground(c, deps, body, request, generate, usable);
-      const options = { tokenizer, stop: [], minTokens: 0, toolCalls: offer?.format };
+      const options = { tokenizer, stop: [], minTokens: 0, toolCalls: offer?.calls };
       const runner = endingAtTimeLimit(usable.runner);
       const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
       const response = new ResponseObject({
         request,
         tokenizer,
         numPromptTokens: generate.promptIds.length,
-        mayCall: offer?.format !== undefined,
+        mayCall: offer?.calls !== undefined,
         now: deps.now,
       });
       if (!request.stream) {
