@@ -70,7 +70,7 @@ KUBERNETES_VERSION = v1.33.0
 
 GATEWAY_SOURCES := $(shell find gateway deploy -name '*.ts' -o -name '*.js' -o -path '*/page/*.*')
 
-# What llama.cpp tests its tokenizer with is in the source of this package.
+# What llama.cpp tests its tokenizer and its chat templates with is in the source of this package.
 LLAMA_SOURCE = llama-cpp-python==0.3.36
 LLAMA_VOCABULARIES = $(BUILD)/llama-vocabularies/.stamp
 
@@ -188,7 +188,7 @@ $(LLAMA_VOCABULARIES):
 	@echo "Fetching llama.cpp's vocabularies from PyPI (77 MB) into $(dir $@)"
 	@rm -rf $(dir $@) && mkdir -p $(dir $@)
 	@python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: --dest $(dir $@) $(LLAMA_SOURCE)
-	@tar -xzf $(dir $@)llama_cpp_python-*.tar.gz -C $(dir $@) --strip-components=4 --wildcards '*/vendor/llama.cpp/models/ggml-vocab-*'
+	@tar -xzf $(dir $@)llama_cpp_python-*.tar.gz -C $(dir $@) --strip-components=4 --wildcards '*/vendor/llama.cpp/models/ggml-vocab-*' '*/vendor/llama.cpp/models/templates/*'
 	@rm $(dir $@)llama_cpp_python-*.tar.gz
 	@touch $@
 

@@ -1,6 +1,8 @@
+import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
 import type { Grammar } from '../runner/runner.ts';
 import { jsonText } from './json-text.ts';
+import type { WrittenParameters } from './written-arguments.ts';
 
 /** What an answer may be when tools are offered, as a structural tag of XGrammar. docs/tools.md says which is when. */
 
@@ -16,50 +18,115 @@ export type CallChoice = 'none' | 'auto' | 'required' | 'named';
 
 export interface Calling {
   readonly tools: readonly OfferedTool[];
+  /** The same, by their names, where each argument stands by itself. */
+  readonly written: ReadonlyMap<string, WrittenParameters>;
   readonly choice: CallChoice;
   /** Whether there may be more calls than one. */
   readonly isParallel: boolean;
+  /** What a text must be, as a format of a structural tag; then it is all, or there are calls alone. */
+  readonly text?: object | undefined;
 }
 
 /** As runner/grammar bounds it in all JSON: a small model would otherwise go on with it for ever. */
 export const maxJsonWhitespace = 20;
 
-export function toolGrammar(format: ToolCallFormat, calling: Calling): Grammar {
-  const source = jsonText({ type: 'structural_tag', format: answerOf(format, calling) });
+type Syntax = Pick<CallSyntax, 'format' | 'marks'>;
+
+export function toolGrammar(syntax: Syntax, calling: Calling): Grammar {
+  const source = jsonText({ type: 'structural_tag', format: answerOf(syntax, calling) });
   return { kind: 'structural_tag', source, strict: false };
 }
 
-function answerOf(format: ToolCallFormat, { tools, choice, isParallel }: Calling): object {
-  const { trigger, separator } = format;
-  const tags = tools.map((tool) => tagOf(format, tool));
-  const stops_after_first = { stop_after_first: !isParallel };
-  if (choice === 'named') return tags[0] as object;
-  if (separator === undefined) {
-    if (choice === 'required') return anyOf(tags);
-    const text = textNotBeginningWith(trigger);
-    return choice === 'none' ? text : anyOf([...tags, text]);
-  }
-  switch (choice) {
-    case 'none':
-      return { type: 'any_text', excludes: [trigger] };
-    case 'auto':
-      return { type: 'triggered_tags', triggers: [trigger], tags, ...stops_after_first };
-    case 'required':
-      return { type: 'tags_with_separator', tags, separator, at_least_one: true, ...stops_after_first };
-  }
+function answerOf(syntax: Syntax, calling: Calling): object {
+  const { format } = syntax;
+  const { tools, choice, isParallel, text } = calling;
+  const tags = tools.map((tool) => tagOf(syntax, tool, calling.written));
+  if (choice === 'none') return noCalls(syntax);
+  const calls = callsOf(syntax, tags, isParallel && choice !== 'named');
+  if (choice !== 'auto') return calls;
+  if (text !== undefined) return anyOf([calls, text]);
+  if (format.separator === undefined) return anyOf([...tags, textNotBeginningWith(format.trigger)]);
+  const isList = format.opening !== undefined;
+  return triggered(syntax, isList ? [calls] : tags, isList || !isParallel);
 }
 
-function tagOf({ begin, between, end }: ToolCallFormat, { name, parameters }: OfferedTool): object {
-  const content = {
-    type: 'json_schema',
-    json_schema: parameters,
-    max_whitespace_cnt: maxJsonWhitespace,
-  };
-  return { type: 'tag', begin: begin + name + between, content, end };
+/** Calls and nothing else. */
+function callsOf(syntax: Syntax, tags: readonly object[], isParallel: boolean): object {
+  const { separator, opening, closing = '' } = syntax.format;
+  if (separator === undefined) return anyOf(tags);
+  if (!isParallel && tags.length === 1 && opening === undefined) return tags[0] as object;
+  const stops_after_first = { stop_after_first: !isParallel };
+  const list = { type: 'tags_with_separator', tags, separator, at_least_one: true, ...stops_after_first };
+  return opening === undefined
+    ? list
+    : tagOfElements([...elementsOf(opening, syntax), list], closing, syntax);
+}
+
+function noCalls({ format, marks }: Syntax): object {
+  const { trigger, separator } = format;
+  if (separator === undefined) return textNotBeginningWith(trigger);
+  if (marks.size > 0) return { type: 'any_tokens', exclude_tokens: [...marks.keys()] };
+  return { type: 'any_text', excludes: [trigger] };
+}
+
+/** Text, in which a trigger begins one of the tags. */
+function triggered({ format, marks }: Syntax, tags: readonly object[], stop_after_first: boolean): object {
+  const trigger = [...marks].find(([, text]) => text === format.trigger)?.[0];
+  if (trigger === undefined)
+    return { type: 'triggered_tags', triggers: [format.trigger], tags, stop_after_first };
+  const exclude_tokens = [...marks.keys()].filter((id) => id !== trigger);
+  return { type: 'token_triggered_tags', trigger_tokens: [trigger], exclude_tokens, tags, stop_after_first };
+}
+
+function tagOf(
+  syntax: Syntax,
+  { name, parameters }: OfferedTool,
+  written: ReadonlyMap<string, WrittenParameters>,
+): object {
+  const { begin, between, end } = syntax.format;
+  const json = { type: 'json_schema', json_schema: parameters, max_whitespace_cnt: maxJsonWhitespace };
+  const content = syntax.format.parameter === undefined ? json : written.get(name)?.grammar;
+  const elements = elementsOf(begin + name + between, syntax);
+  return tagOfElements(content === undefined ? elements : [...elements, content], end, syntax);
+}
+
+/** A tag of elements that begin with a text or a token, and `end` behind them. */
+function tagOfElements(elements: readonly object[], end: string, syntax: Syntax): object {
+  const [first, ...rest] = elements as readonly [Element, ...object[]];
+  const begin = first.type === 'token' ? first : first.value;
+  const last = elementsOf(end, syntax);
+  const behind = last.at(-1);
+  const between = [...rest, ...last.slice(0, -1)];
+  const content =
+    between.length === 1
+      ? between[0]
+      : between.length === 0
+        ? EMPTY
+        : { type: 'sequence', elements: between };
+  const closing = behind === undefined ? '' : behind.type === 'token' ? behind : behind.value;
+  return { type: 'tag', begin, content, end: closing };
+}
+
+type Element =
+  | { readonly type: 'token'; readonly token: number }
+  | { readonly type: 'const_string'; readonly value: string };
+
+const EMPTY: Element = { type: 'const_string', value: '' };
+
+/** A text of a format as its control tokens and what is between them. */
+function elementsOf(text: string, { marks }: Pick<Syntax, 'marks'>): Element[] {
+  if (text === '') return [];
+  for (const [token, mark] of marks) {
+    const at = text.indexOf(mark);
+    if (at < 0) continue;
+    const before = elementsOf(text.slice(0, at), { marks });
+    return [...before, { type: 'token', token }, ...elementsOf(text.slice(at + mark.length), { marks })];
+  }
+  return [{ type: 'const_string', value: text }];
 }
 
 function anyOf(elements: readonly object[]): object {
-  return { type: 'or', elements };
+  return elements.length === 1 ? (elements[0] as object) : { type: 'or', elements };
 }
 
 /** Text that goes another way somewhere in the first characters, or ends in them. prefix: ASCII. */
@@ -71,5 +138,23 @@ function textNotBeginningWith(prefix: string): object {
   return {
     type: 'grammar',
     grammar: `root ::= ${ways.join(' | ')}\nany ::= [\\u0000-\\U0010ffff]*`,
+  };
+}
+
+/** The format, with its control tokens marked. */
+export function markedFormat(
+  format: ToolCallFormat,
+  marks: readonly (readonly [literal: string, mark: string])[],
+): ToolCallFormat {
+  const marked = (text: string) =>
+    marks.reduce((sum, [literal, mark]) => sum.replaceAll(literal, mark), text);
+  const { trigger, opening, begin, between, end } = format;
+  return {
+    ...format,
+    trigger: marked(trigger),
+    ...(opening === undefined ? {} : { opening: marked(opening) }),
+    begin: marked(begin),
+    between: marked(between),
+    end: marked(end),
   };
 }

@@ -1,10 +1,12 @@
 import { ApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
+import { type CallSyntax, markOf } from '../generation/tool-call-parser.ts';
 import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';
-import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
+import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
-import { type OfferedTool, toolGrammar } from './tool-grammar.ts';
+import { markedFormat, maxJsonWhitespace, type OfferedTool, toolGrammar } from './tool-grammar.ts';
+import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
 
 /** Tools as a request offers them to a model: what its template is told, how it may call them, and how its calls are read. */
 
@@ -26,19 +28,27 @@ export interface ToolOffer {
   readonly definitions: readonly ToolDefinition[];
   readonly grammar: Grammar;
   /** Absent where no call can come. */
-  readonly format?: ToolCallFormat;
+  readonly calls?: CallSyntax;
 }
 
 type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
 
-/** 400 where the model's template has no tools called, or in a way that is not known here, and where they are too many. */
-export function offerTools({ tools, choice, isParallel }: ToolWish, model: Asked): ToolOffer {
-  const format = formatOf(model);
+/**
+ * 400 where the model's template has no tools called, or in a way that is not known here, and where they are too many. text: what
+ * one must be, as a format of a structural tag, if not anything.
+ */
+export function offerTools({ tools, choice, isParallel }: ToolWish, model: Asked, text?: object): ToolOffer {
+  const { format, marks } = writtenBy(model);
   const isNamed = typeof choice !== 'string';
-  const grammar = toolGrammar(format, {
-    tools: isNamed ? tools.filter(({ name }) => name === choice.name) : tools,
+  const callable = isNamed ? tools.filter(({ name }) => name === choice.name) : tools;
+  const written = writtenParameters(format, callable);
+  const syntax: CallSyntax = { format, marks, kindOf: kindsOf(written) };
+  const grammar = toolGrammar(syntax, {
+    tools: callable,
+    written,
     choice: isNamed ? 'named' : choice,
     isParallel,
+    text,
   });
   const numBytes = Buffer.byteLength(grammar.source);
   if (numBytes > maxGrammarBytes) {
@@ -46,7 +56,25 @@ export function offerTools({ tools, choice, isParallel }: ToolWish, model: Asked
     throw new ApiError({ status: 400, code: 'invalid_request', message, param: 'tools' });
   }
   const definitions = tools.map(({ definition }) => definition);
-  return { definitions, grammar, ...(choice === 'none' ? {} : { format }) };
+  return { definitions, grammar, ...(choice === 'none' ? {} : { calls: syntax }) };
+}
+
+/** By their names; none where all arguments are one JSON object. */
+function writtenParameters(
+  { parameter }: ToolCallFormat,
+  tools: readonly Tool[],
+): ReadonlyMap<string, WrittenParameters> {
+  if (parameter === undefined) return new Map();
+  return new Map(
+    tools.map(({ name, parameters }) => {
+      try {
+        return [name, new WrittenParameters(parameter, parameters, maxJsonWhitespace)];
+      } catch (error) {
+        if (!(error instanceof UnwritableSchema)) throw error;
+        throw refusal('tools', `The schema of the parameters of the tool "${name}" ${error.message}.`);
+      }
+    }),
+  );
 }
 
 /** 400 where the model's template would leave out what `field` has of tools. */
@@ -58,15 +86,35 @@ export function requireToolTemplate(model: Asked, field: 'messages' | 'tools'): 
 /** Whether tools can be offered to it. */
 export function hasTools({ chatTemplate, tokenizer }: Asked): boolean {
   const toolUse = chatTemplate?.toolUse ?? 'none';
-  return typeof toolUse !== 'string' && controlTokenIn(toolUse, tokenizer) === undefined;
+  return typeof toolUse !== 'string' && unreadableIn(toolUse, tokenizer) === undefined;
 }
 
-/** One that stands in its calls, and so is not in the text of an answer. */
-function controlTokenIn(
-  { begin, end }: ToolCallFormat,
+/** A control token that stands in its calls and is not known to, so that it is not in the text of an answer. */
+function unreadableIn(
+  { begin, between, end, parameter }: ToolCallFormat,
   { controlLiterals }: Asked['tokenizer'],
 ): string | undefined {
-  return controlLiterals.find((literal) => begin.includes(literal) || end.includes(literal));
+  const texts = [begin, between, end, ...(parameter === undefined ? [] : Object.values(parameter))];
+  return controlLiterals.find(
+    (literal) => !callMarks.includes(literal) && texts.some((text) => text.includes(literal)),
+  );
+}
+
+/** The format of a model's calls, with the control tokens in it marked. */
+function writtenBy(model: Asked): Pick<CallSyntax, 'format' | 'marks'> {
+  const { tokenizer } = model;
+  const format = formatOf(model);
+  const { trigger, begin, between, end } = format;
+  const texts = [trigger, begin, between, end];
+  const literals = callMarks.filter(
+    (literal) => tokenizer.controlLiterals.includes(literal) && texts.some((text) => text.includes(literal)),
+  );
+  const marks = literals.map((literal) => {
+    const [id] = tokenizer.encode(literal, { addSpecial: false, parseSpecial: true });
+    return [id as number, markOf(literal)] as const;
+  });
+  const marked = literals.map((literal) => [literal, markOf(literal)] as const);
+  return { format: markedFormat(format, marked), marks: new Map(marks) };
 }
 
 function formatOf(model: Asked): ToolCallFormat {
@@ -77,9 +125,10 @@ function formatOf(model: Asked): ToolCallFormat {
     throw refusal(
       'tools',
       `The chat template of the model "${shown(id)}" has tools called in a way that is not known here; ` +
-        'known are those of Hermes and Qwen (JSON in <tool_call>) and of Llama 3.1 (JSON with "parameters").',
+        'known are those of Hermes and Qwen (JSON in <tool_call>), of Qwen3-Coder and GLM 4.5 (XML in it), ' +
+        'of Mistral ([TOOL_CALLS]) and of Llama 3.1 (JSON with "parameters").',
     );
-  const control = controlTokenIn(toolUse, tokenizer);
+  const control = unreadableIn(toolUse, tokenizer);
   if (control === undefined) return toolUse;
   throw refusal(
     'tools',

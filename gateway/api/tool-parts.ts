@@ -24,6 +24,12 @@ export const toolParameters = z.custom<object>().superRefine((schema, ctx) => {
   if (isObject && type !== undefined && type !== 'object') violated(ctx, { constraint: 'type' }, NO_OBJECT);
 });
 
+/** What a tool was called with, where it is an object as it was sent. */
+export const calledWith = z.custom<object>().superRefine((given, ctx) => {
+  const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
+  if (!isObject) violated(ctx, { constraint: 'type' }, 'must be an object');
+});
+
 /** Tools of other kinds are refused by this, for what they are. */
 export function refuseOtherTools(ctx: Context, sent: unknown, type: string): void {
   const given = memberOf(sent, 'type');

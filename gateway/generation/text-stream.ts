@@ -1,4 +1,3 @@
-import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
 import type {
   GenerateRequest,
   GenerationError,
@@ -14,7 +13,7 @@ import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
 import { type Thinking, ThinkingParser } from './thinking-parser.ts';
-import { appendCalls, type CallPiece, ToolCallParser } from './tool-call-parser.ts';
+import { appendCalls, type CallPiece, type CallSyntax, ToolCallParser } from './tool-call-parser.ts';
 
 /**
  * Token batches to text: bytes are held back until they are whole characters, and text until it cannot become a stop
@@ -74,7 +73,7 @@ export interface AnswerOptions {
   /** How it thinks before it answers; absent: it does not. */
   readonly thinking?: Thinking | undefined;
   /** How calls of tools are written; absent: all is text. */
-  readonly toolCalls?: ToolCallFormat | undefined;
+  readonly toolCalls?: CallSyntax | undefined;
   /** Milliseconds that only grow, for the timings of the end; undefined: nobody asked for them. */
   readonly timedBy?: (() => number) | undefined;
 }
@@ -112,6 +111,7 @@ export class TextStream implements TokenSink {
   #numThinkingTokens = 0;
   /** Absent: there are no calls. */
   readonly #calls: ToolCallParser | undefined;
+  readonly #marks: CallSyntax['marks'] | undefined;
   #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
   readonly #times: AnswerTimes | undefined;
@@ -133,6 +133,7 @@ export class TextStream implements TokenSink {
     this.#matcher = stop.length === 0 ? undefined : new StopMatcher(stop);
     this.#thinking = thinking && new ThinkingParser(thinking);
     this.#calls = toolCalls && new ToolCallParser(toolCalls);
+    this.#marks = toolCalls?.marks;
     this.#times = timedBy && new AnswerTimes(timedBy, request.promptIds.length);
     this.#handle = runner.generate(request, this);
   }
@@ -190,7 +191,7 @@ export class TextStream implements TokenSink {
     for (let offset = 0; offset < numTexts; offset++) {
       const id = tokenIds[offset] as number;
       const index = firstIndex + offset;
-      const decoded = this.#decoder.decode(id);
+      const decoded = this.#marks?.get(id) ?? this.#decoder.decode(id);
       const text =
         this.#thinking === undefined ? decoded : this.#withoutThought(this.#thinking, decoded, index);
       const logprobs = batch.logprobs?.[offset];

@@ -1,4 +1,22 @@
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
+import { type ArgumentsReader, argumentsReader, type KindOf } from './call-arguments.ts';
+
+/** How the calls of one answer are written. */
+export interface CallSyntax {
+  readonly format: ToolCallFormat;
+  /** Texts in the format that are control tokens, by their ids, each with markOf in front: the only ones that are told. */
+  readonly marks: ReadonlyMap<number, string>;
+  /** Where a call has each argument by itself. */
+  readonly kindOf: KindOf;
+}
+
+/** Half of a character, which no decoded text has: what a control token tells cannot be written by other tokens. */
+const markSign = '\ud800';
+
+/** A control token as formats have it. */
+export function markOf(literal: string): string {
+  return markSign + literal;
+}
 
 /** What is new of a call. */
 export interface CallPiece {
@@ -21,7 +39,7 @@ export interface ParsedText {
 /** The longest name of a tool. What is no name is text. */
 export const maxToolNameUnits = 64;
 
-type State = 'text' | 'name' | 'arguments' | 'end' | 'gap';
+type State = 'text' | 'name' | 'arguments' | 'end' | 'list' | 'gap';
 
 /**
  * Calls of tools out of an answer that comes in pieces; how it was cut makes no difference. The answer follows the grammar
@@ -30,19 +48,20 @@ type State = 'text' | 'name' | 'arguments' | 'end' | 'gap';
  */
 export class ToolCallParser {
   readonly #format: ToolCallFormat;
+  readonly #kindOf: KindOf;
   #state: State = 'text';
   /** Read, and neither sent nor known to be of a call. */
   #held = '';
   #hasText = false;
   #index = -1;
-  #depth = 0;
-  #isInString = false;
-  #isEscaped = false;
+  /** Of the call whose arguments come. */
+  #arguments: ArgumentsReader | undefined;
   /** Calls whose arguments are whole. */
   #numWhole = 0;
 
-  constructor(format: ToolCallFormat) {
+  constructor({ format, kindOf }: Pick<CallSyntax, 'format' | 'kindOf'>) {
     this.#format = format;
+    this.#kindOf = kindOf;
   }
 
   get numWhole(): number {
@@ -62,7 +81,7 @@ export class ToolCallParser {
   flush(): string {
     const rest = this.#state === 'text' ? this.#held : '';
     this.#held = '';
-    return rest;
+    return unmarked(rest);
   }
 
   /** Whether there may be more to do. */
@@ -76,13 +95,15 @@ export class ToolCallParser {
         return this.#readArguments(found);
       case 'end':
         return this.#readEnd();
+      case 'list':
+        return this.#readList();
       case 'gap':
         return this.#skipGap();
     }
   }
 
   #readText(found: Found): boolean {
-    const { begin } = this.#format;
+    const begin = this.#begin;
     const at = this.#placeOf(begin);
     if (at === undefined) {
       this.#send(found, this.#held.length - this.#heldUnits(begin));
@@ -92,6 +113,12 @@ export class ToolCallParser {
     this.#held = this.#held.slice(begin.length);
     this.#state = 'name';
     return true;
+  }
+
+  /** Of the first call behind a text. */
+  get #begin(): string {
+    const { opening = '', begin } = this.#format;
+    return opening + begin;
   }
 
   /** Where the answer has this text, if it counts there. */
@@ -119,62 +146,61 @@ export class ToolCallParser {
 
   #send(found: Found, units: number): void {
     if (units === 0) return;
-    found.text += this.#held.slice(0, units);
+    found.text += unmarked(this.#held.slice(0, units));
     this.#held = this.#held.slice(units);
     this.#hasText = true;
   }
 
   #readName(found: Found): boolean {
-    const { begin, between } = this.#format;
+    const { between } = this.#format;
     const at = this.#held.indexOf(between);
     if (at < 0 && this.#held.length < maxToolNameUnits + between.length) return false;
     if (at < 0 || at > maxToolNameUnits) {
-      found.text += begin;
+      found.text += unmarked(this.#begin);
       this.#hasText = true;
       this.#state = 'text';
       return true;
     }
     this.#index++;
-    found.begin(this.#index, this.#held.slice(0, at));
+    const name = this.#held.slice(0, at);
+    found.begin(this.#index, name);
+    this.#arguments = argumentsReader(this.#format, name, this.#kindOf);
     this.#held = this.#held.slice(at + between.length);
     this.#state = 'arguments';
     return true;
   }
 
-  /** Up to the bracket that closes what the arguments stand in. */
   #readArguments(found: Found): boolean {
-    let at = 0;
-    while (at < this.#held.length && !this.#closes(this.#held[at] as string)) at++;
-    const isWhole = at < this.#held.length;
-    found.append(this.#index, this.#held.slice(0, at));
-    this.#held = this.#held.slice(at);
-    if (!isWhole) return false;
+    const read = this.#arguments?.read(this.#held);
+    if (read === undefined) return false;
+    found.append(this.#index, read.json);
+    this.#held = this.#held.slice(read.taken);
+    if (!read.isWhole) return false;
     this.#numWhole++;
     this.#state = 'end';
     return true;
-  }
-
-  #closes(char: string): boolean {
-    if (this.#isInString) {
-      const wasEscaped = this.#isEscaped;
-      this.#isEscaped = char === '\\' && !wasEscaped;
-      if (char === '"' && !wasEscaped) this.#isInString = false;
-      return false;
-    }
-    if (char === '"') this.#isInString = true;
-    else if (char === '{' || char === '[') this.#depth++;
-    else if (char === '}' || char === ']') {
-      if (this.#depth === 0) return true;
-      this.#depth--;
-    }
-    return false;
   }
 
   #readEnd(): boolean {
     const { end } = this.#format;
     if (this.#held.length < end.length && end.startsWith(this.#held)) return false;
     this.#held = this.#held.slice(this.#held.startsWith(end) ? end.length : 1);
-    this.#state = 'gap';
+    this.#state = this.#format.opening === undefined ? 'gap' : 'list';
+    return true;
+  }
+
+  /** In a list another call follows, or its end. */
+  #readList(): boolean {
+    const { separator = '', begin, closing = '' } = this.#format;
+    const next = separator + begin;
+    const isNext = this.#held.startsWith(next);
+    if (!isNext && !this.#held.startsWith(closing)) {
+      if (next.startsWith(this.#held)) return false;
+      this.#state = 'gap';
+      return true;
+    }
+    this.#held = this.#held.slice(isNext ? next.length : closing.length);
+    this.#state = isNext ? 'name' : 'gap';
     return true;
   }
 
@@ -185,6 +211,11 @@ export class ToolCallParser {
     this.#state = 'text';
     return true;
   }
+}
+
+/** What a text looks like to clients. */
+function unmarked(text: string): string {
+  return text.replaceAll(markSign, '');
 }
 
 class Found implements ParsedText {

@@ -11,6 +11,7 @@ import {
   type RenderOptions,
 } from './chat-template.ts';
 import { ControlTokenEscaper } from './control-token-escaper.ts';
+import { shortId } from './short-id.ts';
 import type { TemplateMessage } from './template-messages.ts';
 import { TemplateProcess } from './template-process.ts';
 import { charactersIn, textsIn } from './texts-in.ts';
@@ -21,6 +22,8 @@ export class JinjaChatTemplate implements ChatTemplate {
   readonly source: string;
   readonly toolUse: ToolUse;
   readonly thinking: ThinkingFormat | undefined;
+  /** Of a call, as the template takes it. */
+  readonly #idOf: (id: string) => string;
   readonly #process: TemplateProcess;
   readonly #tokenizer: Tokenizer;
   readonly #control: LiteralFinder<true>;
@@ -35,6 +38,7 @@ export class JinjaChatTemplate implements ChatTemplate {
     this.source = source;
     this.toolUse = toolUseOf(source);
     this.thinking = thinkingOf(source);
+    this.#idOf = typeof this.toolUse === 'object' && this.toolUse.hasShortIds ? shortId : (id) => id;
     this.#process = new TemplateProcess(source);
     this.#tokenizer = tokenizer;
     this.#control = control;
@@ -66,7 +70,7 @@ export class JinjaChatTemplate implements ChatTemplate {
     const given: Given = {
       variables,
       conversation: {
-        messages: messages.map((message) => templateMessage(message, this.thinking?.member)),
+        messages: messages.map((message) => templateMessage(message, this.#idOf, this.thinking?.member)),
         ...(tools.length === 0 ? {} : { tools }),
       },
     };
@@ -120,15 +124,18 @@ interface Given {
 /** By the names that templates have for it. What is not there is left out: templates ask whether it is defined. */
 function templateMessage(
   { role, content, reasoning, toolCalls = [], answers }: ChatMessage,
+  idOf: (id: string) => string,
   reasoningMember: ThinkingFormat['member'],
 ): TemplateMessage {
-  const calls = toolCalls.map(({ id, ...function_ }) => ({ id, type: 'function', function: function_ }));
+  const calls = toolCalls.map(({ id, ...function_ }) => {
+    return { id: idOf(id), type: 'function', function: function_ };
+  });
   return {
     role,
     content,
     ...(reasoning === undefined || reasoningMember === undefined ? {} : { [reasoningMember]: reasoning }),
     ...(calls.length === 0 ? {} : { tool_calls: calls }),
-    ...(answers === undefined ? {} : { tool_call_id: answers.id, name: answers.name }),
+    ...(answers === undefined ? {} : { tool_call_id: idOf(answers.id), name: answers.name }),
   };
 }
 

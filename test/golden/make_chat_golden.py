@@ -2,7 +2,7 @@
 """Writes chat-templates.json: what Hugging Face's transformers renders from the templates of models.
 
     python3 -m venv /tmp/golden && /tmp/golden/bin/pip install transformers==4.57.1 jinja2==3.1.6
-    make build/chat-templates build/chat-templates-mistral/mistral-nemo.jinja
+    make build/chat-templates build/chat-templates-mistral/mistral-nemo.jinja all-vocabularies
     /tmp/golden/bin/python test/golden/make_chat_golden.py build
 
 The default model's template comes from chat-smollm.json. The others belong to their models' makers, and are fetched, not kept here: the file names each by its SHA-256. Where a
@@ -32,6 +32,12 @@ TEMPLATES = {
     "phi-3.5": ("chat-templates/phi3_5.jinja", "<s>", "<|endoftext|>"),
     "gemma-3": ("chat-templates/gemma3.jinja", "<bos>", "<eos>"),
     "deepseek-r1": ("chat-templates/deepseek_r1_distill.jinja", "<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>"),
+    "qwen-3.5": ("chat-templates/qwen3_5_think.jinja", "", "<|im_end|>"),
+    "nemotron-3": ("chat-templates/nemotron_3_nano.jinja", "<s>", "<|im_end|>"),
+    "glm-4.5": ("chat-templates/glm4moe.jinja", "", "<|endoftext|>"),
+    "qwen-3-coder": ("llama-vocabularies/templates/Qwen3-Coder.jinja", "", "<|im_end|>"),
+    "devstral": ("llama-vocabularies/templates/unsloth-mistral-Devstral-Small-2507.jinja", "<s>", "</s>"),
+    "ministral-3": ("llama-vocabularies/templates/mistralai-Ministral-3-14B-Reasoning-2512.jinja", "<s>", "</s>"),
     "mistral-nemo": ("chat-templates-mistral/mistral-nemo.jinja", "<s>", "</s>"),
 }
 

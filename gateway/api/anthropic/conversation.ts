@@ -1,14 +1,12 @@
 import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
+import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS } from '../inert.ts';
 import { asList, asObject, memberOf, textContent } from '../text-content.ts';
-import { toolName } from '../tool-parts.ts';
+import { calledWith, toolName } from '../tool-parts.ts';
 
 /** Messages as Anthropic's API has them: blocks of text, of calls of tools, and of their results. */
-
-/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
-const MAX_MESSAGES = 4096;
 
 /** Of a block of text. */
 export const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as const satisfies InertFields;
@@ -16,8 +14,10 @@ export const blockInert = { cache_control: ANYTHING, citations: NO_ITEMS } as co
 export const thinkingInert = { cache_control: ANYTHING, signature: ANYTHING } as const satisfies InertFields;
 /** Of a call: what answers have besides. */
 export const callInert = { cache_control: ANYTHING, caller: ANYTHING } as const satisfies InertFields;
-/** Of a result. Its text is to say what went wrong: templates have no other place for it. */
-export const resultInert = { cache_control: ANYTHING, is_error: ANYTHING } as const satisfies InertFields;
+/** Of a result. */
+export const resultInert = { cache_control: ANYTHING } as const satisfies InertFields;
+/** In front of the text of a result that is an error: templates have no other place for it. */
+const ERROR = 'Error: ';
 
 const textBlock = z.strictObject({ type: z.literal('text'), text: z.string(), ...inert(blockInert) });
 
@@ -32,10 +32,7 @@ const callBlock = z.strictObject({
   type: z.literal('tool_use'),
   id: fields.nonEmpty('id'),
   name: toolName,
-  input: z.custom<object>().superRefine((input, ctx) => {
-    const isObject = typeof input === 'object' && input !== null && !Array.isArray(input);
-    if (!isObject) fields.violated(ctx, { constraint: 'type' }, 'must be an object');
-  }),
+  input: calledWith,
   ...inert(callInert),
 });
 
@@ -43,6 +40,7 @@ const resultBlock = z.strictObject({
   type: z.literal('tool_result'),
   tool_use_id: z.string(),
   content: textContent(blockInert).default(''),
+  is_error: z.boolean().default(false),
   ...inert(resultInert),
 });
 
@@ -93,9 +91,6 @@ const message = z
     }
   });
 
-const NO_CONTINUATION =
-  'messages must not end with one of the assistant: an answer that goes on from it is not supported';
-
 /** In these, null is a value like any other: each part has its own dropped. */
 export const verbatimMessages = 'messages';
 
@@ -103,11 +98,8 @@ export const verbatimMessages = 'messages';
 export const conversation = z
   .array(message)
   .min(1, 'must have at least one message')
-  .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
-  .superRefine((messages, ctx) => {
-    if (messages.at(-1)?.role === 'assistant')
-      fields.violated(ctx, { constraint: 'unsupported' }, NO_CONTINUATION);
-  })
+  .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
+  .superRefine(refuseContinuation)
   .transform((messages, ctx) => {
     const names = new Map<string, string>();
     return messages.flatMap(({ role, content: blocks }, index): ChatMessage[] => {
@@ -143,7 +135,7 @@ function saidByAssistant(blocks: readonly Block[], names: Map<string, string>): 
 }
 
 function resultOf(
-  { tool_use_id: id, content: text }: z.output<typeof resultBlock>,
+  { tool_use_id: id, content: text, is_error }: z.output<typeof resultBlock>,
   names: ReadonlyMap<string, string>,
   ctx: Pick<z.RefinementCtx, 'addIssue'>,
   path: (string | number)[],
@@ -154,7 +146,7 @@ function resultOf(
       ...path,
       'tool_use_id',
     ]);
-  return { role: 'tool', content: text, answers: { id, name: name ?? '' } };
+  return { role: 'tool', content: is_error ? ERROR + text : text, answers: { id, name: name ?? '' } };
 }
 
 function sayText(said: ChatMessage[], role: 'user' | 'system', text: string): void {

@@ -66,7 +66,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
       };
       const { tokenizer } = model;
       const stop = request.stop_sequences;
-      const options = { tokenizer, stop, minTokens: 0, thinking, toolCalls: offer?.format };
+      const options = { tokenizer, stop, minTokens: 0, thinking, toolCalls: offer?.calls };
       const begin = (sink: TextSink) => new TextStream(endingAtTimeLimit(runner), generate, options, sink);
       const unique = randomUUID();
       const message: Message = {
@@ -74,7 +74,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
         model: request.model,
         numPromptTokens: promptIds.length,
         maxTokens: request.max_tokens,
-        beginsWithText: offer?.format === undefined && thinking === undefined,
+        beginsWithText: offer?.calls === undefined && thinking === undefined,
         signature: `sig_${unique}`,
         callId: (call) => `toolu_${callDigits(unique)}_${call}`,
       };

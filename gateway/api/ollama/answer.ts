@@ -4,8 +4,8 @@ import { ApiError } from '../../errors/api-error.ts';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
-import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
@@ -46,7 +46,7 @@ interface Question {
   /** How what is thought is written, where the answer may have any. */
   readonly thinking?: Thinking | undefined;
   /** How calls of tools are written, where the answer may have any. */
-  readonly toolCalls?: ToolCallFormat | undefined;
+  readonly toolCalls?: CallSyntax | undefined;
 }
 
 /** The way of Ollama's generating routes, once their bodies are read: by the model that is named, whole or as a stream. */

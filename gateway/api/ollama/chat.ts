@@ -39,7 +39,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
               const told = { tools: offer?.definitions };
               const prompt = await renderThinking(model, limit, messages, told, thinkingWish);
               const asked = askedBehind(structure ?? {}, prompt, thinkingWish, model);
-              return { ...prompt, asked, toolCalls: offer?.format };
+              return { ...prompt, asked, toolCalls: offer?.calls };
             },
     });
   });

@@ -1,14 +1,12 @@
 import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
+import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS } from '../inert.ts';
 import { asList, asObject, memberOf } from '../text-content.ts';
-import { toolName } from '../tool-parts.ts';
+import { calledWith, toolName } from '../tool-parts.ts';
 
 /** Messages as Ollama's API has them, with calls of tools and their results. */
-
-/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
-const MAX_MESSAGES = 4096;
 
 /** Of a message. */
 export const messageInert = { images: NO_ITEMS } as const satisfies InertFields;
@@ -20,10 +18,7 @@ const toolCall = z.strictObject({
   type: z.literal('function').optional(),
   function: z.strictObject({
     name: toolName,
-    arguments: z.custom<object>().superRefine((given, ctx) => {
-      const isObject = typeof given === 'object' && given !== null && !Array.isArray(given);
-      if (!isObject) fields.violated(ctx, { constraint: 'type' }, 'must be an object');
-    }),
+    arguments: calledWith,
     ...inert(calledInert),
   }),
 });
@@ -65,20 +60,14 @@ const message = z
 
 type Message = z.output<typeof message>;
 
-const NO_CONTINUATION =
-  'messages must not end with one of the assistant: an answer that goes on from it is not supported';
-
 /** In it, null is a value like any other: each message has its own dropped. */
 export const verbatimMessages = 'messages';
 
 /** A conversation as templates see it. */
 export const conversation = z
   .array(message)
-  .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
-  .superRefine((messages, ctx) => {
-    if (messages.at(-1)?.role === 'assistant')
-      fields.violated(ctx, { constraint: 'unsupported' }, NO_CONTINUATION);
-  })
+  .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
+  .superRefine(refuseContinuation)
   .transform(conversationOf)
   .default([]);
 

@@ -4,8 +4,8 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
-import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
 import type { GenerateRequest, Runner } from '../../runner/runner.ts';
 import { logFailure } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -34,7 +34,7 @@ interface CompletionJob {
   /** Undefined unless answers may begin with what is thought. */
   readonly thinking?: Thinking | undefined;
   /** Undefined unless answers may call tools. */
-  readonly toolCalls?: ToolCallFormat | undefined;
+  readonly toolCalls?: CallSyntax | undefined;
   /** Undefined unless each answer is to begin with its prompt. */
   readonly echo?: Pick<EchoOptions, 'isPromptOnly'> | undefined;
 }

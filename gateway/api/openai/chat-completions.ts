@@ -59,7 +59,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
         requests,
         request,
         thinking: request.reasoning_format === 'none' ? undefined : prompt.thinking,
-        toolCalls: offer?.format,
+        toolCalls: offer?.calls,
       });
     });
   });

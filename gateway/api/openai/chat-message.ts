@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
+import { MAX_MESSAGES, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
 import { ignoredIn, inert } from '../inert.ts';
 import { JsonFault, parseLosslessJson } from '../json-parser.ts';
@@ -96,14 +97,11 @@ function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx,
   });
 }
 
-/** Bounds a conversation so that a body of tiny messages cannot cost more than its size. */
-const MAX_MESSAGES = 4096;
-
 /** A conversation, with one message at least. */
 export const chatMessages = z
   .array(chatMessage)
   .min(1, 'must have at least one message')
-  .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} messages`)
+  .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
   .transform(conversationOf);
 
 /** Names of what was sent with these messages and not looked at. */

@@ -29,7 +29,10 @@ const budgets = {
 export const thinkingFields = {
   reasoning_effort: effort.optional(),
   /** As llama-server has it. none: what is thought stays in the text, with its marks. */
-  reasoning_format: z.enum(['none', 'auto', 'deepseek']).default('auto'),
+  reasoning_format: z
+    .enum(['none', 'auto', 'deepseek'])
+    .default('auto')
+    .transform((format) => (format === 'none' ? 'none' : 'auto')),
   ...budgets,
 };
 

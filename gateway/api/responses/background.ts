@@ -6,11 +6,11 @@ import { ApiError } from '../../errors/api-error.ts';
 import { shown } from '../../errors/shown.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
+import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { DurableJob } from '../../journal/durable-job.ts';
 import type { DurableJobs } from '../../journal/durable-jobs.ts';
 import type { JournalEntry } from '../../journal/journal.ts';
 import type { Model } from '../../models/model.ts';
-import type { ToolCallFormat } from '../../prompt/tool-call-format.ts';
 import { cancelled, type GenerateRequest, type TokenSink } from '../../runner/runner.ts';
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
@@ -143,7 +143,7 @@ function responseId({ uuid }: View): string {
 /** The response of a job, and how it thinks and writes its calls of tools, if it may do either. */
 interface Kept {
   readonly response: ResponseObject;
-  readonly toolCalls: ToolCallFormat | undefined;
+  readonly toolCalls: CallSyntax | undefined;
   readonly thinking: Thinking | undefined;
 }
 
@@ -152,7 +152,7 @@ function keptOf(deps: RouteDeps, job: DurableJob, model: Model): Kept {
   const { createdMs, request: asked } = job.record;
   const request = parseResponsesRequest(parseJson(body));
   const wish = toolWishOf(request);
-  const toolCalls = wish && offerTools(wish, model).format;
+  const toolCalls = wish && offerTools(wish, model).calls;
   const thinking = thinkingBehind(model, asked.promptIds);
   const response = new ResponseObject({
     request,

@@ -43,14 +43,14 @@ export function responseRoutes(deps: RouteDeps): Hono {
       const offer = wish && offerTools(wish, usable.model);
       const { generate, thinking } = await generateRequest(request, offer, usable, cacheSalt(c));
       if (request.background) return beginBackground(c, deps, body, request, generate, usable);
-      const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.format };
+      const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls };
       const runner = endingAtTimeLimit(usable.runner);
       const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
       const response = new ResponseObject({
         request,
         tokenizer,
         numPromptTokens: generate.promptIds.length,
-        beginsWithText: offer?.format === undefined && thinking === undefined,
+        beginsWithText: offer?.calls === undefined && thinking === undefined,
         now: deps.now,
       });
       if (!request.stream) {

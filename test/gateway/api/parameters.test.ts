@@ -14,6 +14,7 @@ import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { durableApp, journalFolder } from '../../fixtures/durable.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { thinkingModel } from '../../fixtures/thinking-model.ts';
 
 /**
  * Every field of every generating route is obeyed, which shows in the frame that reaches the runner, refused by name, or
@@ -52,6 +53,16 @@ const OBEYED_BY_GATEWAY = [
   'background',
   'dimensions',
   'encoding_format',
+  'reasoning_format',
+];
+/** Tried on a model that thinks: others refuse them, or have nothing to do for them. */
+const OF_THINKING = [
+  'reasoning',
+  'reasoning_effort',
+  'reasoning_format',
+  'thinking_token_budget',
+  'thinking_budget',
+  'reasoning_budget',
 ];
 /** Of these, those that are refused where no journal is kept. */
 const OF_JOURNAL = ['durable', 'background'];
@@ -85,6 +96,8 @@ interface Route {
   readonly needs?: Readonly<Record<string, object>>;
   /** Besides CANDIDATES. */
   readonly candidates?: readonly unknown[];
+  /** For one field alone. */
+  readonly candidatesOf?: Readonly<Record<string, readonly unknown[]>>;
 }
 
 function bodyOf({ base, needs }: Route, name: string): object {
@@ -111,6 +124,7 @@ const ROUTES: readonly Route[] = [
       add_generation_prompt: true,
     },
     candidates: [{ colour: 'red' }],
+    candidatesOf: { reasoning_effort: ['none', 'low'], reasoning_format: ['none', 'auto', 'deepseek'] },
   },
   {
     path: '/v1/responses',
@@ -124,6 +138,7 @@ const ROUTES: readonly Route[] = [
       FLAT_TOOLS,
       FLAT_TOOLS[0],
     ],
+    candidatesOf: { reasoning: [{ effort: 'low' }, { effort: 'none' }] },
     needs: {
       top_logprobs: { include: ['message.output_text.logprobs'] },
       parallel_tool_calls: { tools: FLAT_TOOLS },
@@ -149,12 +164,23 @@ interface Outcome {
   readonly ignored: string | null;
 }
 
-/** hasJournal: in an application of its own, with an empty one. */
-async function ask(path: string, body: object, hasJournal = false): Promise<Outcome> {
+/** Its prompts say what its template is told. */
+const thinking = thinkingModel(
+  ({ options }) => `${JSON.stringify(options.variables)}${'.'.repeat(40)}<think>\n`,
+);
+
+/** name: of the field that is tried; those of a journal in an application of their own, with an empty one. */
+async function ask(path: string, body: object, name = ''): Promise<Outcome> {
+  const hasJournal = OF_JOURNAL.includes(name);
   let nowMs = 0;
   const runner = new ScriptedRunner();
   runner.script = [[...Buffer.from(STRINGS.join(' '))], [EOS_ID]];
-  const changes = { runner, monotonicNow: () => (nowMs += TICK_MS), modelNames: ['bytes', 'other'] };
+  const changes = {
+    runner,
+    monotonicNow: () => (nowMs += TICK_MS),
+    modelNames: ['bytes', 'other'],
+    ...(OF_THINKING.includes(name) ? { model: () => thinking } : {}),
+  };
   const durable = hasJournal ? await durableApp(journalFolder(), changes) : undefined;
   const { post } = durable ?? testApp(changes);
   const response = await post(path, body);
@@ -174,7 +200,7 @@ type Verdict = 'obeyed' | 'refused' | 'same as before' | 'ignored';
 
 async function verdictOf(route: Route, name: string, value: unknown, before: Outcome): Promise<Verdict> {
   const body = { ...bodyOf(route, name), [name]: value };
-  const outcome = await ask(route.path, body, OF_JOURNAL.includes(name));
+  const outcome = await ask(route.path, body, name);
   if (outcome.status !== 200) {
     const what = `${route.path}: ${name} = ${JSON.stringify(value)}`;
     assert.ok(outcome.status === 400 || outcome.status === 404, `${what} gives ${outcome.status}`);
@@ -206,10 +232,11 @@ for (const route of ROUTES) {
   test(`each field of ${route.path} is obeyed or refused by name`, async () => {
     const exceptions = [...Object.keys(route.inert), ...FOLLOW_OTHERS];
     for (const name of Object.keys(route.fields).filter((each) => !exceptions.includes(each))) {
-      const before = await ask(route.path, bodyOf(route, name), OF_JOURNAL.includes(name));
+      const before = await ask(route.path, bodyOf(route, name), name);
       assert.is(before.status, 200, before.answer);
       const verdicts = new Map<Verdict, unknown[]>();
-      for (const value of [...CANDIDATES, ...(route.candidates ?? [])]) {
+      const { candidates = [], candidatesOf = {} } = route;
+      for (const value of [...CANDIDATES, ...candidates, ...(candidatesOf[name] ?? [])]) {
         const verdict = await verdictOf(route, name, value, before);
         verdicts.set(verdict, [...(verdicts.get(verdict) ?? []), value]);
       }

@@ -1,10 +1,10 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { ChatMessage, RenderOptions } from '../../../gateway/prompt/chat-template.ts';
-import { thinkingOf } from '../../../gateway/prompt/thinking-format.ts';
+import type { ChatMessage } from '../../../gateway/prompt/chat-template.ts';
 import { type TestApp, testApp } from '../../fixtures/app.ts';
-import { byteModel, EOS_ID, TURN_ID } from '../../fixtures/byte-model.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { readEvents } from '../../fixtures/sse.ts';
+import { type Rendered, thinkingModel } from '../../fixtures/thinking-model.ts';
 
 /** Thinking by each API: what the template is told, what the runner may draw, and what clients get of it. */
 
@@ -14,27 +14,13 @@ const bytes = (text: string): number[] => [...Buffer.from(text)];
 const user = { role: 'user', content: 'Hi' };
 const LONG = `${'.'.repeat(40)}`;
 
-interface Rendered {
-  messages: readonly ChatMessage[];
-  options: RenderOptions;
-}
-
 /** A model that thinks, whose prompts end so. rendered: what its template was told. */
 function thinkingApp(promptEnd = '<think>\n'): TestApp & { rendered: Rendered[] } {
-  const { chatTemplate } = byteModel;
-  assert.ok(chatTemplate);
   const rendered: Rendered[] = [];
-  const model = {
-    ...byteModel,
-    chatTemplate: {
-      ...chatTemplate,
-      thinking: thinkingOf('{{ message.reasoning_content }}</think>'),
-      render: async (messages: readonly ChatMessage[], _max?: number, options: RenderOptions = {}) => {
-        rendered.push({ messages, options });
-        return [TURN_ID, ...bytes(LONG + promptEnd)];
-      },
-    },
-  };
+  const model = thinkingModel((told) => {
+    rendered.push(told);
+    return LONG + promptEnd;
+  });
   return { ...testApp({ model: () => model }), rendered };
 }
 

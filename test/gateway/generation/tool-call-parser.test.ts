@@ -1,12 +1,22 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import type { KindOf } from '../../../gateway/generation/call-arguments.ts';
 import {
   appendCalls,
   type CallPiece,
   inOrder,
+  markOf,
   ToolCallParser,
 } from '../../../gateway/generation/tool-call-parser.ts';
-import { hermesFormat, llamaFormat, type ToolCallFormat } from '../../../gateway/prompt/tool-call-format.ts';
+import {
+  glmFormat,
+  hermesFormat,
+  llamaFormat,
+  mistralFormat,
+  mistralListFormat,
+  qwenXmlFormat,
+  type ToolCallFormat,
+} from '../../../gateway/prompt/tool-call-format.ts';
 
 /** Calls out of the text of an answer, however it comes. */
 
@@ -18,8 +28,14 @@ interface Read {
   readonly numWhole: number;
 }
 
+/** Of arguments that stand by themselves: n is JSON, o is either, all others are text. */
+const kindOf: KindOf = (_, name) => {
+  if (name === 'n') return 'json';
+  return name === 'o' ? (value) => value === null || typeof value === 'number' : 'text';
+};
+
 function read(format: ToolCallFormat, pieces: readonly string[]): Read {
-  const parser = new ToolCallParser(format);
+  const parser = new ToolCallParser({ format, kindOf });
   const calls: CallPiece[] = [];
   let text = '';
   for (const piece of pieces) {
@@ -41,6 +57,24 @@ const call = (index: number, name: string, given: string, at = 0): CallPiece => 
 
 /** What is in strings must not count: brackets, quotes, marks. */
 const strange = '{"a": "}\\\\\\"{</tool_call>", "b": [{}, "]"], "ü🐈": {"c": -1.5e3}}';
+
+const parameter = (name: string, value: string): string => `<parameter=${name}>\n${value}\n</parameter>\n`;
+const qwenXml = (name: string, ...parameters: readonly string[]): string =>
+  `<tool_call>\n<function=${name}>\n${parameters.join('')}</function>\n</tool_call>`;
+const glm = (name: string, ...pairs: readonly (readonly [string, string])[]): string =>
+  `<tool_call>${name}\n${pairs
+    .map(([key, value]) => `<arg_key>${key}</arg_key>\n<arg_value>${value}</arg_value>\n`)
+    .join('')}</tool_call>`;
+
+/** As offers have it for a model in which these are control tokens. */
+const marked: ToolCallFormat = {
+  ...mistralFormat,
+  trigger: markOf('[TOOL_CALLS]'),
+  begin: markOf('[TOOL_CALLS]'),
+  between: markOf('[ARGS]'),
+};
+const mistral = (name: string, given: string): string =>
+  `${markOf('[TOOL_CALLS]')}${name}${markOf('[ARGS]')}${given}`;
 
 const cases: readonly [string, ToolCallFormat, string, Read][] = [
   ['text alone', hermesFormat, 'Hello <tool> {"name": "x"}', read0('Hello <tool> {"name": "x"}')],
@@ -79,6 +113,58 @@ const cases: readonly [string, ToolCallFormat, string, Read][] = [
     ' {"name": "f", "parameters": {}}',
     read0(' {"name": "f", "parameters": {}}'),
   ],
+  [
+    'arguments by themselves',
+    qwenXmlFormat,
+    `Look.\n${qwenXml('f', parameter('s', ' a "b"\\\n</parameter> 🐈\n'), parameter('n', '[1, {"a": "<"}]'))}\n${qwenXml('g')}`,
+    read0(
+      'Look.\n',
+      call(0, 'f', '{"s": " a \\"b\\"\\\\\\n</parameter> 🐈\\n", "n": [1, {"a": "<"}]}', 6),
+      call(1, 'g', '{}', 6),
+    ),
+  ],
+  [
+    'arguments that may be JSON or text',
+    qwenXmlFormat,
+    qwenXml('f', parameter('o', 'null'), parameter('o', 'true'), parameter('o', '7'), parameter('s', '7')),
+    read0('', call(0, 'f', '{"o": null, "o": "true", "o": 7, "s": "7"}')),
+  ],
+  [
+    'arguments by themselves, cut within a text',
+    qwenXmlFormat,
+    `<tool_call>\n<function=f>\n${parameter('n', '1')}<parameter=s>\nab\n</para`,
+    { text: '', calls: [call(0, 'f', '{"n": 1, "s": "ab')], numWhole: 0 },
+  ],
+  [
+    'GLM’s',
+    glmFormat,
+    `Look.\n${glm('f', ['s', '</arg_value> 1'], ['n', '2'])}\n${glm('g')}\nDone.`,
+    read0('Look.\nDone.', call(0, 'f', '{"s": "</arg_value> 1", "n": 2}', 6), call(1, 'g', '{}', 6)),
+  ],
+  [
+    'Mistral’s list',
+    mistralListFormat(),
+    `Look. [TOOL_CALLS][{"name": "f", "arguments": ${strange}}, {"name": "g", "arguments": {}}]`,
+    read0('Look. ', call(0, 'f', strange, 6), call(1, 'g', '{}', 6)),
+  ],
+  [
+    'Mistral’s list, cut behind a call',
+    mistralListFormat(),
+    '[TOOL_CALLS][{"name": "f", "arguments": {}}, {"na',
+    read0('', call(0, 'f', '{}')),
+  ],
+  [
+    'Mistral’s',
+    marked,
+    `Look: [TOOL_CALLS]x[ARGS]{} ${mistral('f', strange)}${mistral('g', '{}')}`,
+    read0('Look: [TOOL_CALLS]x[ARGS]{} ', call(0, 'f', strange, 28), call(1, 'g', '{}', 28)),
+  ],
+  [
+    'Mistral’s, a mark without a call',
+    marked,
+    `${markOf('[TOOL_CALLS]')}${'n'.repeat(100)}`,
+    read0(`[TOOL_CALLS]${'n'.repeat(100)}`),
+  ],
   ['Llama’s, other JSON', llamaFormat, '{"names": []}', read0('{"names": []}')],
 ];
 
@@ -108,7 +194,7 @@ test('texts and calls are told in their order', () => {
 });
 
 test('text is held back only while it may begin a call, and arguments not at all', () => {
-  const parser = new ToolCallParser(hermesFormat);
+  const parser = new ToolCallParser({ format: hermesFormat, kindOf });
   assert.equal(parser.push('So <tool'), { text: 'So ', calls: [] });
   assert.equal(parser.push('s'), { text: '<tools', calls: [] });
   assert.equal(parser.push('<tool_call>\n{"name": "f", "arguments": {"a"'), {

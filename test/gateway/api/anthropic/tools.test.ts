@@ -186,7 +186,7 @@ test('a history of calls and results reaches the template, each result with its 
   ];
   const response = await ask(app, { messages });
   assert.is(response.status, 200, await response.text());
-  assert.is(response.headers.get('x-runnel-ignored'), 'messages.content.caller, messages.content.is_error');
+  assert.is(response.headers.get('x-runnel-ignored'), 'messages.content.caller');
   const calls = [
     { id: 'a', name: 'weather', arguments: { city: null } },
     { id: 'b', name: 'clock', arguments: {} },
@@ -195,7 +195,7 @@ test('a history of calls and results reaches the template, each result with its 
     'user: Hi',
     `assistant: Let me see.${calls.map((call) => JSON.stringify(call)).join('')}`,
     'tool: 12:30{"id":"b","name":"clock"}',
-    'tool: No city.{"id":"a","name":"weather"}',
+    'tool: Error: No city.{"id":"a","name":"weather"}',
     'user: And now?',
   ];
   assert.equal(

@@ -1,7 +1,13 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { ToolUse } from '../../../../gateway/prompt/tool-call-format.ts';
-import { llamaFormat } from '../../../../gateway/prompt/tool-call-format.ts';
+import {
+  llamaFormat,
+  mistralFormat,
+  mistralListFormat,
+  qwenXmlFormat,
+} from '../../../../gateway/prompt/tool-call-format.ts';
+import type { Tokenizer } from '../../../../gateway/tokenizer/tokenizer.ts';
 import { type TestApp, testApp } from '../../../fixtures/app.ts';
 import { byteModel, byteTokenizer, EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
 import { readEvents } from '../../../fixtures/sse.ts';
@@ -17,11 +23,30 @@ const weather = { type: 'function', function: { name: 'weather', description: 'O
 const clock = { type: 'function', function: { name: 'clock' } };
 const tools = [weather, clock];
 
-function appOf(toolUse: ToolUse): TestApp {
+function appOf(toolUse: ToolUse, tokenizer = byteTokenizer): TestApp {
   const { chatTemplate } = byteModel;
   assert.ok(chatTemplate);
-  return testApp({ model: () => ({ ...byteModel, chatTemplate: { ...chatTemplate, toolUse } }) });
+  return testApp({ model: () => ({ ...byteModel, tokenizer, chatTemplate: { ...chatTemplate, toolUse } }) });
 }
+
+const CALLS_ID = 258;
+const ARGS_ID = 259;
+const marks = new Map([
+  [CALLS_ID, '[TOOL_CALLS]'],
+  [ARGS_ID, '[ARGS]'],
+]);
+/** Bytes, and Mistral's marks as control tokens. */
+const markedTokenizer: Tokenizer = {
+  ...byteTokenizer,
+  vocabSize: 260,
+  controlLiterals: [...byteTokenizer.controlLiterals, ...marks.values()],
+  encode: (text) => {
+    const mark = [...marks].find(([, literal]) => literal === text);
+    return mark === undefined ? [...Buffer.from(text)] : [mark[0]];
+  },
+  bytes: (id) => (marks.has(id) ? Buffer.from(marks.get(id) ?? '') : byteTokenizer.bytes(id)),
+  isControl: (id) => marks.has(id) || byteTokenizer.isControl(id),
+};
 
 function ask({ post }: TestApp, more: object): Promise<Response> {
   return post('/v1/chat/completions', { model: 'bytes', messages: [user], ...more });
@@ -312,9 +337,121 @@ test('a template that knows no tools, or calls in another way, is refused with w
   const history = [user, { role: 'assistant', tool_calls: [called] }];
   assert.match((await refusalOf(appOf('none'), { messages: history })).message, 'knows no tools');
   assert.match((await refusalOf(appOf('unknown'), { tools })).message, 'those of Hermes and Qwen');
-  const controlLiterals = ['<tool_call>'];
-  const app = testApp({ model: () => ({ ...byteModel, tokenizer: { ...byteTokenizer, controlLiterals } }) });
-  assert.match((await refusalOf(app, { tools })).message, 'writes <tool_call> as a control token');
+  const controlLiterals = ['</parameter>'];
+  const app = appOf(qwenXmlFormat, { ...byteTokenizer, controlLiterals });
+  assert.match((await refusalOf(app, { tools })).message, 'writes </parameter> as a control token');
+});
+
+test('Mistral’s: control tokens begin a call, and their text in other tokens does not', async () => {
+  const app = appOf(mistralFormat, markedTokenizer);
+  const call = [CALLS_ID, ...bytes('weather'), ARGS_ID, ...bytes('{"city": "Rome"}')];
+  app.runner.script = [
+    bytes('[TOOL_CALLS]x[ARGS]{} '),
+    call,
+    [CALLS_ID, ...bytes('clock'), ARGS_ID],
+    bytes('{}'),
+    [EOS_ID],
+  ];
+  const { message } = await choiceOf(await ask(app, { tools }));
+  assert.is(message.content, '[TOOL_CALLS]x[ARGS]{} ');
+  assert.equal(
+    message.tool_calls?.map((each) => each.function),
+    [
+      { name: 'weather', arguments: '{"city": "Rome"}' },
+      { name: 'clock', arguments: '{}' },
+    ],
+  );
+  const { tags: sent, ...auto } = (await formatSent({ tools }, appOf(mistralFormat, markedTokenizer))) as {
+    tags: object[];
+  };
+  assert.equal(auto, {
+    ...{ type: 'token_triggered_tags', trigger_tokens: [CALLS_ID], exclude_tokens: [ARGS_ID] },
+    stop_after_first: false,
+  });
+  const content = { type: 'json_schema', json_schema: parameters, max_whitespace_cnt: 20 };
+  assert.equal(sent[0], {
+    type: 'tag',
+    begin: { type: 'token', token: CALLS_ID },
+    content: {
+      type: 'sequence',
+      elements: [{ type: 'const_string', value: 'weather' }, { type: 'token', token: ARGS_ID }, content],
+    },
+    end: '',
+  });
+  assert.equal(await formatSent({ tools, tool_choice: 'none' }, appOf(mistralFormat, markedTokenizer)), {
+    type: 'any_tokens',
+    exclude_tokens: [CALLS_ID, ARGS_ID],
+  });
+});
+
+test('Mistral’s list: all calls stand in it, and nothing behind it', async () => {
+  const app = appOf(mistralListFormat(), markedTokenizer);
+  const list = bytes('[{"name": "clock", "arguments": {}}, {"name": "weather", "arguments": {"city": "B"}}]');
+  app.runner.script = [bytes('So: '), [CALLS_ID, ...list], [EOS_ID]];
+  const { message } = await choiceOf(await ask(app, { tools }));
+  assert.is(message.content, 'So: ');
+  assert.equal(
+    message.tool_calls?.map((each) => each.function),
+    [
+      { name: 'clock', arguments: '{}' },
+      { name: 'weather', arguments: '{"city": "B"}' },
+    ],
+  );
+  const tag = (await formatSent({ tools }, appOf(mistralListFormat(), markedTokenizer))) as {
+    tags: { end: string }[];
+    stop_after_first: boolean;
+  };
+  assert.equal([tag.tags.length, tag.tags[0]?.end, tag.stop_after_first], [1, ']', true]);
+});
+
+test('arguments by themselves: texts as they are, all else as JSON', async () => {
+  const app = appOf(qwenXmlFormat);
+  const called =
+    '<tool_call>\n<function=weather>\n<parameter=city>\nNew "York"\n</parameter>\n</function>\n</tool_call>';
+  app.runner.script = [bytes(called), [EOS_ID]];
+  const { message } = await choiceOf(await ask(app, { tools }));
+  assert.equal(message.tool_calls?.[0]?.function, {
+    name: 'weather',
+    arguments: '{"city": "New \\"York\\""}',
+  });
+  const { tags: sent } = (await formatSent({ tools }, appOf(qwenXmlFormat))) as { tags: object[] };
+  const end = '\n</parameter>\n';
+  const city = {
+    type: 'tag',
+    begin: '<parameter=city>\n',
+    content: { type: 'any_text', excludes: [end] },
+    end,
+  };
+  assert.equal(sent, [
+    {
+      type: 'tag',
+      begin: '<tool_call>\n<function=weather>\n',
+      content: { type: 'sequence', elements: [city] },
+      end: '</function>\n</tool_call>',
+    },
+    {
+      type: 'tag',
+      begin: '<tool_call>\n<function=clock>\n',
+      content: { type: 'const_string', value: '' },
+      end: '</function>\n</tool_call>',
+    },
+  ]);
+  const twice = (name: string) => Array(2).fill({ $ref: `#/$defs/${name}` });
+  const doubling = Object.fromEntries(
+    Array.from({ length: 20 }, (_, i) => [i, { anyOf: twice(String(i + 1)) }]),
+  );
+  const recursive = { type: 'object', anyOf: [{ $ref: '#' }] };
+  for (const [schema, why] of [
+    [recursive, 'refers to nothing, or to itself'],
+    [
+      { type: 'object', properties: { a: { anyOf: twice('0') } }, $defs: doubling },
+      'has more than 4096 schemas',
+    ],
+    [{ type: 'object', minProperties: 1 }, 'has minProperties'],
+  ] as const) {
+    const sentTools = [{ type: 'function', function: { name: 'f', parameters: schema } }];
+    assert.match((await refusalOf(appOf(qwenXmlFormat), { tools: sentTools })).message, why);
+  }
 });
 
 test('Llama’s: one call is a whole answer, and no other text begins as one', async () => {

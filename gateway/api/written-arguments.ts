@@ -1,0 +1,301 @@
+import type { KindOf, ValueKind } from '../generation/call-arguments.ts';
+import type { ParameterFormat } from '../prompt/tool-call-format.ts';
+
+/**
+ * Arguments that a call has each by itself, a string as it is and all else as JSON (docs/tools.md, "Arguments by themselves"): what
+ * a JSON Schema allows of them, as formats of XGrammar's structural tags, and how each is read.
+ */
+
+type Schema = Readonly<Record<string, unknown>>;
+
+/** What a value may be. */
+interface Forms {
+  /** Formats of it as a text; none: it is no string. */
+  readonly texts: readonly object[];
+  /** Its schema as anything but a string; undefined: the texts are all. */
+  readonly json: object | undefined;
+  /** Whether it may be this, which is no string. */
+  readonly isJson: (value: unknown) => boolean;
+  readonly kind: ValueKind;
+}
+
+interface Parameter {
+  readonly name: string;
+  readonly schema: unknown;
+  readonly isRequired: boolean;
+}
+
+/** One of the sets of parameters that a call may have. `others`: the schema of those without a name of their own, if it may have any. */
+interface Parameters {
+  readonly named: readonly Parameter[];
+  readonly others?: unknown;
+}
+
+/** A schema that says of the parameters what cannot be held where each stands by itself. */
+export class UnwritableSchema extends Error {
+  override readonly name = 'UnwritableSchema';
+}
+
+const ALL_TYPES = ['string', 'number', 'integer', 'boolean', 'null', 'object', 'array'];
+/** Of an object, as schemas have it, which no sequence of parameters can hold to. */
+const UNWRITABLE = ['patternProperties', 'propertyNames', 'minProperties', 'maxProperties'];
+const MAX_REFERENCES = 32;
+/** Looked at in one tool: references can make many of a few. */
+const MAX_SCHEMAS = 4096;
+const MAX_SETS = 64;
+const NAME = '[a-zA-Z_][a-zA-Z0-9_.\\-]{0,63}';
+
+/** The arguments of one tool. maxWhitespace: in one place of a JSON value. UnwritableSchema where its schema asks for more. */
+export class WrittenParameters {
+  /** What may stand between the name of the tool and the end of the call; undefined: nothing. */
+  readonly grammar: object | undefined;
+  readonly #format: ParameterFormat;
+  readonly #root: Schema;
+  readonly #maxWhitespace: number;
+  readonly #forms = new Map<string, Forms[]>();
+  #otherForms: Forms[] = [];
+  #numSchemasLeft = MAX_SCHEMAS;
+
+  constructor(format: ParameterFormat, schema: object, maxWhitespace: number) {
+    this.#format = format;
+    this.#root = schema as Schema;
+    this.#maxWhitespace = maxWhitespace;
+    const sets = this.#setsOf(this.#root).map((set) => this.#sequenceOf(set));
+    if (sets.every((elements) => elements.length === 0)) return;
+    const ways = sets.map((elements) => {
+      return elements.length === 0 ? { type: 'const_string', value: '' } : { type: 'sequence', elements };
+    });
+    this.grammar = ways.length === 1 ? ways[0] : { type: 'or', elements: ways };
+  }
+
+  /** How the value of a parameter is read. */
+  kindOf(name: string): ValueKind {
+    return oneOfForms(this.#forms.get(name) ?? this.#otherForms).kind;
+  }
+
+  #sequenceOf({ named, others }: Parameters): object[] {
+    const elements: object[] = named.map(({ name, schema, isRequired }) => {
+      const { begin, between, end } = this.#format;
+      const forms = this.#formsOf(schema);
+      this.#forms.set(name, [...(this.#forms.get(name) ?? []), forms]);
+      const tag = { type: 'tag', begin: begin + name + between, content: this.#valueOf(forms), end };
+      return isRequired ? tag : { type: 'optional', content: tag };
+    });
+    if (others !== undefined) elements.push({ type: 'star', content: this.#otherOf(others) });
+    return elements;
+  }
+
+  #otherOf(schema: unknown): object {
+    const { begin, between, end } = this.#format;
+    const forms = this.#formsOf(schema);
+    this.#otherForms.push(forms);
+    const name = { type: 'regex', pattern: NAME };
+    const value = { type: 'tag', begin: between, content: this.#valueOf(forms), end };
+    return { type: 'sequence', elements: [{ type: 'const_string', value: begin }, name, value] };
+  }
+
+  #valueOf({ texts, json }: Forms): object {
+    const inJson =
+      json === undefined
+        ? []
+        : [{ type: 'json_schema', json_schema: json, max_whitespace_cnt: this.#maxWhitespace }];
+    const ways = [...texts, ...inJson];
+    return ways.length === 1 ? (ways[0] as object) : { type: 'or', elements: ways };
+  }
+
+  /** The sets of parameters that an object has by its schema. */
+  #setsOf(schema: unknown, depth = 0): Parameters[] {
+    const { properties, required, additionalProperties, anyOf, oneOf, allOf, ...rest } = this.#resolved(
+      schema,
+      depth,
+    );
+    for (const name of UNWRITABLE)
+      if (name in rest)
+        throw new UnwritableSchema(`has ${name}, which calls of this model cannot be held to`);
+    const needed = new Set(Array.isArray(required) ? required.map(String) : []);
+    const own = Object.entries(isObject(properties) ? properties : {});
+    const named = own.map(([name, each]) => ({ name, schema: each, isRequired: needed.has(name) }));
+    for (const name of needed)
+      if (!named.some((each) => each.name === name))
+        named.push({ name, schema: additionalProperties ?? true, isRequired: true });
+    const isOpen = named.length === 0 && (additionalProperties === true || isObject(additionalProperties));
+    const base: Parameters = { named, ...(isOpen ? { others: additionalProperties } : {}) };
+    const choices = [...asList(anyOf), ...asList(oneOf)];
+    const ways = choices.length === 0 ? [base] : this.#joined([base], choices, depth);
+    return asList(allOf).reduce<Parameters[]>((sets, each) => this.#joined(sets, [each], depth), ways);
+  }
+
+  /** Each set with each of those of the schemas. */
+  #joined(sets: readonly Parameters[], schemas: readonly unknown[], depth: number): Parameters[] {
+    const more = schemas.flatMap((each) => this.#setsOf(each, depth + 1));
+    const joined = sets.flatMap((set) => more.map((other) => join(set, other)));
+    if (joined.length > MAX_SETS)
+      throw new UnwritableSchema(`has more than ${MAX_SETS} sets of parameters to choose from`);
+    return joined;
+  }
+
+  #formsOf(schema: unknown, depth = 0): Forms {
+    const resolved = this.#resolved(schema, depth);
+    const { anyOf, oneOf, allOf, ...rest } = resolved;
+    const choices = [...asList(anyOf), ...asList(oneOf)];
+    if (choices.length > 0)
+      return oneOfForms(
+        choices.map((each) => this.#formsOf({ ...rest, ...this.#resolved(each, depth + 1) }, depth + 1)),
+      );
+    const all = asList(allOf);
+    if (all.length > 0) {
+      const merged = Object.assign({}, rest, ...all.map((each) => this.#resolved(each, depth + 1)));
+      return this.#formsOf(merged, depth + 1);
+    }
+    const values = 'const' in rest ? [rest.const] : Array.isArray(rest.enum) ? rest.enum : undefined;
+    return values === undefined ? this.#typedForms(rest) : valuesForms(values);
+  }
+
+  #typedForms(schema: Schema): Forms {
+    const types = typesOf(schema);
+    const others = types.filter((type) => type !== 'string');
+    const definitions = ['$defs', 'definitions'].filter((name) => name in this.#root);
+    const shared = Object.fromEntries(definitions.map((name) => [name, this.#root[name]]));
+    const texts = types.includes('string') ? this.#textsOf(schema) : [];
+    // A text may be all of it.
+    const isAnything = others.length === ALL_TYPES.length - 1;
+    const json =
+      isAnything || others.length === 0
+        ? undefined
+        : { ...schema, ...shared, type: others.length === 1 ? others[0] : others };
+    return formsOf(
+      texts,
+      json,
+      (value) => others.includes(typeOf(value)) || isIntegerOf(value, others),
+      others.length > 0,
+    );
+  }
+
+  /** Bounded by its end alone, where the schema does not bound it. */
+  #textsOf({ pattern, minLength, maxLength }: Schema): object[] {
+    if (typeof pattern === 'string') return [{ type: 'regex', pattern }];
+    const excludes = [this.#format.end];
+    const least = typeof minLength === 'number' ? minLength : 0;
+    const more = typeof maxLength === 'number' ? { max_chars: Math.max(maxLength - least, 0) } : {};
+    const rest = { type: 'any_text', excludes, ...more };
+    if (least === 0) return [rest];
+    // Characters that cannot begin the end: what is left of a text of this length could otherwise be cut off by it.
+    const first = { type: 'regex', pattern: `[^<\\n]{${least}}` };
+    return [{ type: 'sequence', elements: [first, rest] }];
+  }
+
+  /** With what it refers to in its place. */
+  #resolved(schema: unknown, depth: number): Schema {
+    if (this.#numSchemasLeft-- <= 0)
+      throw new UnwritableSchema(`has more than ${MAX_SCHEMAS} schemas where its parameters are`);
+    let found: unknown = schema;
+    for (let left = MAX_REFERENCES - depth; left > 0; left--) {
+      if (found === true || found === undefined) return {};
+      if (!isObject(found)) break;
+      const { $ref, ...rest } = found as Schema;
+      if ($ref === undefined) return rest;
+      const target = this.#at(String($ref));
+      found = isObject(target) ? { ...target, ...rest } : target;
+    }
+    throw new UnwritableSchema('refers to nothing, or to itself, where its parameters are');
+  }
+
+  #at(reference: string): unknown {
+    if (!reference.startsWith('#')) return undefined;
+    const names = reference.slice(1).split('/').slice(1);
+    const plain = names.map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
+    return plain.reduce<unknown>(
+      (found, name) => (isObject(found) ? (found as Schema)[name] : undefined),
+      this.#root,
+    );
+  }
+}
+
+/** Of all tools of an answer. */
+export function kindsOf(tools: ReadonlyMap<string, WrittenParameters>): KindOf {
+  return (tool, parameter) => tools.get(tool)?.kindOf(parameter) ?? 'text';
+}
+
+function join(first: Parameters, second: Parameters): Parameters {
+  const named = [...first.named];
+  for (const each of second.named) {
+    const at = named.findIndex(({ name }) => name === each.name);
+    const known = named[at];
+    if (known === undefined) named.push(each);
+    else
+      named[at] = {
+        name: each.name,
+        schema: { allOf: [known.schema, each.schema] },
+        isRequired: known.isRequired || each.isRequired,
+      };
+  }
+  return { named };
+}
+
+function formsOf(
+  texts: readonly object[],
+  json: object | undefined,
+  isJson: (value: unknown) => boolean,
+  mayBeJson = json !== undefined,
+): Forms {
+  const kind = texts.length === 0 ? 'json' : mayBeJson ? isJson : 'text';
+  return { texts, json, isJson, kind };
+}
+
+function valuesForms(values: readonly unknown[]): Forms {
+  const strings = values.filter((value) => typeof value === 'string');
+  const others = values.filter((value) => typeof value !== 'string');
+  const texts = strings.map((value) => ({ type: 'const_string', value }));
+  const spelled = new Set(others.map((value) => JSON.stringify(value)));
+  const isOther = (value: unknown): boolean => spelled.has(JSON.stringify(value));
+  return formsOf(texts, others.length === 0 ? undefined : { enum: others }, isOther);
+}
+
+function oneOfForms(forms: readonly Forms[]): Forms {
+  const schemas = forms.flatMap(({ json }) => (json === undefined ? [] : [json]));
+  const [first, second] = schemas;
+  return formsOf(
+    forms.flatMap(({ texts }) => texts),
+    second === undefined ? first : { anyOf: schemas.map(withoutDefinitions), ...definitionsOf(schemas) },
+    (value) => forms.some(({ isJson }) => isJson(value)),
+    forms.some(({ kind }) => kind !== 'text'),
+  );
+}
+
+function withoutDefinitions(schema: object): object {
+  const { $defs, definitions, ...rest } = schema as Schema;
+  return rest;
+}
+
+function definitionsOf(schemas: readonly object[]): object {
+  const all = schemas.flatMap((schema) =>
+    Object.entries(schema).filter(([name]) => name === '$defs' || name === 'definitions'),
+  );
+  return Object.fromEntries(all);
+}
+
+function typesOf(schema: Schema): string[] {
+  const { type } = schema;
+  if (typeof type === 'string') return [type];
+  if (Array.isArray(type)) return type.map(String);
+  if ('properties' in schema || 'additionalProperties' in schema) return ['object'];
+  if ('items' in schema || 'prefixItems' in schema) return ['array'];
+  return 'pattern' in schema || 'minLength' in schema || 'maxLength' in schema ? ['string'] : ALL_TYPES;
+}
+
+function typeOf(value: unknown): string {
+  if (value === null) return 'null';
+  return Array.isArray(value) ? 'array' : typeof value;
+}
+
+function isIntegerOf(value: unknown, types: readonly string[]): boolean {
+  return types.includes('integer') && Number.isInteger(value);
+}
+
+function asList(value: unknown): readonly unknown[] {
+  return Array.isArray(value) ? value : [];
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

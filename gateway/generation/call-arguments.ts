@@ -1,0 +1,170 @@
+import type { ParameterFormat, ToolCallFormat } from '../prompt/tool-call-format.ts';
+
+/** The arguments of one call, out of a text that comes in pieces, as pieces of JSON. */
+
+/** How a value is written: as text, as JSON, or as JSON where that is a value it may be and as text otherwise. */
+export type ValueKind = 'text' | 'json' | ((value: unknown) => boolean);
+
+/** The kind of an argument of a tool, by their names. */
+export type KindOf = (tool: string, parameter: string) => ValueKind;
+
+export interface ReadArguments {
+  /** JSON. */
+  readonly json: string;
+  /** Units of the text that are done with. */
+  readonly taken: number;
+  /** Nothing follows: what is left of the text begins with the end of the call. */
+  readonly isWhole: boolean;
+}
+
+export interface ArgumentsReader {
+  /** text: what was not taken the last time, and what is new. */
+  read(text: string): ReadArguments;
+}
+
+export function argumentsReader(format: ToolCallFormat, tool: string, kindOf: KindOf): ArgumentsReader {
+  const { parameter, end } = format;
+  if (parameter === undefined) return new JsonArguments(end === '');
+  return new WrittenArguments(parameter, end, (name) => kindOf(tool, name));
+}
+
+/** JSON, up to the bracket that closes what it stands in, or up to its own last one where it stands alone. */
+class JsonArguments implements ArgumentsReader {
+  readonly #isAlone: boolean;
+  #depth = 0;
+  #isInString = false;
+  #isEscaped = false;
+
+  constructor(isAlone: boolean) {
+    this.#isAlone = isAlone;
+  }
+
+  read(text: string): ReadArguments {
+    for (let at = 0; at < text.length; at++) {
+      if (!this.#closes(text[at] as string)) continue;
+      const taken = this.#isAlone ? at + 1 : at;
+      return { json: text.slice(0, taken), taken, isWhole: true };
+    }
+    return { json: text, taken: text.length, isWhole: false };
+  }
+
+  #closes(char: string): boolean {
+    if (this.#isInString) {
+      const wasEscaped = this.#isEscaped;
+      this.#isEscaped = char === '\\' && !wasEscaped;
+      if (char === '"' && !wasEscaped) this.#isInString = false;
+      return false;
+    }
+    if (char === '"') this.#isInString = true;
+    else if (char === '{' || char === '[') this.#depth++;
+    else if (char === '}' || char === ']') {
+      if (this.#depth === 0) return true;
+      this.#depth--;
+      return this.#isAlone && this.#depth === 0;
+    }
+    return false;
+  }
+}
+
+/** Each by itself, with its name. What is a text is told as it comes, but for what may still begin the end of it. */
+class WrittenArguments implements ArgumentsReader {
+  readonly #format: ParameterFormat;
+  readonly #end: string;
+  readonly #kindOf: (name: string) => ValueKind;
+  #json = '';
+  #left = '';
+  #hasAny = false;
+  #state: 'between' | 'name' | 'value' = 'between';
+  #kind: ValueKind = 'json';
+
+  /** end: of the call. */
+  constructor(format: ParameterFormat, end: string, kindOf: (name: string) => ValueKind) {
+    this.#format = format;
+    this.#end = end;
+    this.#kindOf = kindOf;
+  }
+
+  read(text: string): ReadArguments {
+    this.#json = '';
+    this.#left = text;
+    while (!this.#isAtEnd && this.#step()) {
+      // Each step takes something away from what is left.
+    }
+    const isWhole = this.#isAtEnd;
+    if (isWhole) this.#json += this.#hasAny ? '}' : '{}';
+    return { json: this.#json, taken: text.length - this.#left.length, isWhole };
+  }
+
+  get #isAtEnd(): boolean {
+    return this.#state === 'between' && this.#left.startsWith(this.#end);
+  }
+
+  /** Whether something was taken. */
+  #step(): boolean {
+    if (this.#state === 'between') return this.#skipBegin();
+    return this.#state === 'name' ? this.#readName() : this.#readValue();
+  }
+
+  /** What is neither a parameter nor the end is of no call that the grammar allows: it is passed over. */
+  #skipBegin(): boolean {
+    const { begin } = this.#format;
+    if (this.#left.startsWith(begin)) {
+      this.#left = this.#left.slice(begin.length);
+      this.#state = 'name';
+      return true;
+    }
+    if (begin.startsWith(this.#left) || this.#end.startsWith(this.#left)) return false;
+    this.#left = this.#left.slice(1);
+    return true;
+  }
+
+  #readName(): boolean {
+    const { between } = this.#format;
+    const at = this.#left.indexOf(between);
+    if (at < 0) return false;
+    const name = this.#left.slice(0, at);
+    this.#left = this.#left.slice(at + between.length);
+    this.#kind = this.#kindOf(name);
+    this.#json += `${this.#hasAny ? ', ' : '{'}${JSON.stringify(name)}: ${this.#kind === 'text' ? '"' : ''}`;
+    this.#hasAny = true;
+    this.#state = 'value';
+    return true;
+  }
+
+  #readValue(): boolean {
+    const { end } = this.#format;
+    const at = this.#left.indexOf(end);
+    if (at >= 0) {
+      this.#tell(this.#left.slice(0, at), true);
+      this.#left = this.#left.slice(at + end.length);
+      this.#state = 'between';
+      return true;
+    }
+    if (typeof this.#kind === 'function') return false;
+    const units = this.#left.length - heldUnits(this.#left, end);
+    this.#tell(this.#left.slice(0, units), false);
+    this.#left = this.#left.slice(units);
+    return false;
+  }
+
+  #tell(text: string, isLast: boolean): void {
+    if (this.#kind === 'json') this.#json += text;
+    else if (this.#kind === 'text') this.#json += JSON.stringify(text).slice(1, -1) + (isLast ? '"' : '');
+    else this.#json += isJsonOf(text, this.#kind) ? text : JSON.stringify(text);
+  }
+}
+
+function isJsonOf(text: string, isAllowed: (value: unknown) => boolean): boolean {
+  try {
+    return isAllowed(JSON.parse(text));
+  } catch {
+    return false;
+  }
+}
+
+/** Units at the end of a text that may still become `mark`, and a half of a character that its other half may follow. */
+function heldUnits(text: string, mark: string): number {
+  for (let units = Math.min(mark.length - 1, text.length); units > 0; units--)
+    if (text.endsWith(mark.slice(0, units))) return units;
+  return /[\ud800-\udbff]$/.test(text) ? 1 : 0;
+}
