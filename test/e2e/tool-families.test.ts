@@ -20,6 +20,9 @@ test.after.each(async () => {
   gateway = undefined;
 });
 
+/** Of calls that are drawn, each whole and streamed. */
+const NUM_SEEDS = Number(process.env.RUNNEL_TEST_TOOL_SEEDS ?? 1);
+
 /** Control tokens that the default model has no use for. */
 const marks = { '<issue_start>': '[TOOL_CALLS]', '<repo_name>': '[ARGS]' };
 
@@ -97,7 +100,7 @@ for (const [family, template] of Object.entries(familyTemplates)) {
       tool_choice: 'required' as const,
       parallel_tool_calls: false,
     };
-    for (let seed = 1; seed <= 2; seed++) {
+    for (let seed = 1; seed <= NUM_SEEDS; seed++) {
       const { choice, calls } = await ask({ ...weatherOnly, seed, temperature: 1 });
       const [call] = calls;
       assert.equal([choice.finish_reason, choice.message.content, calls.length], ['tool_calls', null, 1]);
@@ -112,12 +115,12 @@ for (const [family, template] of Object.entries(familyTemplates)) {
     const given = named.calls.map(({ name, arguments: text }) => [name, JSON.parse(text)]);
     assert.equal(given, [['clock', {}]]);
     // A model that calls in parallel may go on for ever; each but the last is whole.
-    const many = await ask({ tool_choice: 'required', temperature: 0 });
+    const many = await ask({ tool_choice: 'required', temperature: 0, max_tokens: 120 });
     const whole = many.choice.finish_reason === 'length' ? many.calls.slice(0, -1) : many.calls;
     for (const { name, arguments: given } of whole)
       name === 'clock' ? assert.equal(JSON.parse(given), {}) : checkArguments(given);
     for (const tool_choice of ['auto', 'none'] as const) {
-      const { choice, calls } = await ask({ messages: history, tool_choice, temperature: 0, max_tokens: 60 });
+      const { choice, calls } = await ask({ messages: history, tool_choice, temperature: 0, max_tokens: 30 });
       assert.ok(tool_choice === 'auto' || calls.length === 0);
       assert.not.match(choice.message.content ?? '', /tool_call>|TOOL_CALLS/);
     }

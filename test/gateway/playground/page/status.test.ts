@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type Health, statusOf } from '../../../../gateway/playground/page/status.ts';
-import { countersOf } from '../../../../gateway/runner/protocol/scheduler-stats.ts';
+import { statsOf } from '../../../../gateway/runner/protocol/scheduler-stats.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
 
@@ -15,12 +15,12 @@ async function healthOf(changes: Partial<ScriptedRunner['current']> = {}): Promi
 }
 
 test('what /health says is what the page shows', async () => {
-  const stats = { ...countersOf(() => 0), numRunning: 3, numGeneratedTokens: 70 };
+  const stats = { ...statsOf(() => 0), numRunning: 3, numGeneratedTokens: 70 };
   const health = await healthOf({
     openRequests: 5,
     numFreeBlocks: 48,
     restarts: 2,
-    stats: stats as unknown as NonNullable<ScriptedRunner['current']['stats']>,
+    stats,
   });
   const status = statusOf(health);
   assert.equal(
@@ -55,10 +55,10 @@ test('while no runner serves nothing runs, and why is told', async () => {
 });
 
 test('what ran a moment ago and is not open any more does not run', async () => {
-  const stats = { ...countersOf(() => 0), numRunning: 2, numGeneratedTokens: 0 };
+  const stats = { ...statsOf(() => 0), numRunning: 2 };
   const health = await healthOf({
     openRequests: 0,
-    stats: stats as unknown as NonNullable<ScriptedRunner['current']['stats']>,
+    stats,
   });
   assert.equal([statusOf(health).running, statusOf(health).waiting], [0, 0]);
 });
