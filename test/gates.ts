@@ -59,7 +59,7 @@ export function sideBySide(sanitized: string): readonly Gate[] {
       { SCHEMAS: 100, SCHEMA_KILLS: 15 },
       { schemas: 100, 'kills in': 15 },
     ),
-    testFile('test/e2e/tool-families.test.ts', { TOOL_SEEDS: 4 }, {}),
+    testFile('test/e2e/tool-families.test.ts', { TOOL_SEEDS: 4 }, { 'calls of tools': 16 }),
     testFile('test/e2e/orphans.test.ts', { KILLS: 100 }, { kills: 100 }),
     testFile('test/e2e/durable.test.ts', { GATEWAY_KILLS: 100 }, { 'kills of the gateway': 100 }),
     testFile('test/gateway/api/random-bodies.test.ts', { BODIES: 100_000 }, { bodies: 100_000 }),

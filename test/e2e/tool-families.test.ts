@@ -62,6 +62,9 @@ const history: Messages = [
   ...question,
 ];
 
+let numChecked = 0;
+test.after(() => console.log(`${numChecked} calls of tools hold to their schemas`));
+
 function checkArguments(text: string): void {
   const given = JSON.parse(text) as Record<string, unknown>;
   const { city, unit, days, note, near, exact, more } = given;
@@ -77,6 +80,7 @@ function checkArguments(text: string): void {
     Array.isArray(more) && more.length >= 1 && more.length <= 2 && more.every(Number.isInteger),
     text,
   );
+  numChecked += 1;
 }
 
 for (const [family, template] of Object.entries(familyTemplates)) {
