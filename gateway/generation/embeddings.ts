@@ -15,26 +15,14 @@ import {
 /** Of one client's texts the runner has so many at once; the next comes when one of them has its vector. */
 export const maxTextsAtOnce = 32;
 
-/** What GGUF files call `pooling_type`. */
-const POOLING_TYPES: ReadonlyMap<number, Pooling> = new Map([
-  [1, 'mean'],
-  [2, 'cls'],
-  [3, 'last'],
-]);
-/** The file says that nothing is pooled, as of models that are not made for vectors. */
-const NO_POOLING = 0;
-
 /**
- * How a model's vectors are made: as the server was told, else as its file says, else from the last token, which alone has
- * seen all of the text. INVALID_REQUEST where the file names what cannot be done here.
+ * How a model's vectors are made: as the server was told, else as its file or folder says, else from the last token, which alone
+ * has seen all of the text. INVALID_REQUEST where file or folder name what cannot be done here.
  */
-export function poolingOf(
-  { poolingType = NO_POOLING }: Pick<Model, 'poolingType'>,
-  asked?: Pooling,
-): Pooling {
-  const found = asked ?? (poolingType === NO_POOLING ? 'last' : POOLING_TYPES.get(poolingType));
-  if (found !== undefined) return found;
-  const message = `The model's file says pooling_type ${poolingType}, which is not supported; --pooling says another: ${poolings.join(', ')}.`;
+export function poolingOf({ pooling = 'last' }: Pick<Model, 'pooling'>, asked?: Pooling): Pooling {
+  const found = asked ?? pooling;
+  if (typeof found === 'string') return found;
+  const message = `The model's ${found.unsupported}, which is not supported; --pooling says another: ${poolings.join(', ')}.`;
   throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
 }
 

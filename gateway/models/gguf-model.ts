@@ -9,6 +9,7 @@ import { type Metadata, MetadataError } from './metadata.ts';
 import { identityOf } from './model.ts';
 import type { ModelDescription } from './model-description.ts';
 import { partsOf, requirePart } from './model-parts.ts';
+import { poolingOfType } from './model-pooling.ts';
 
 /** Of all parts, where the model is split over files. Throws ModelFileError, and what reading itself throws of the first. */
 export function describeGguf(path: string): ModelDescription {
@@ -25,7 +26,7 @@ export function describeGguf(path: string): ModelDescription {
     ...tokenizerOfGguf(metadata),
     tokenizerPre: metadata.optionalString('tokenizer.ggml.pre'),
     quantKind: quantKindOf(metadata),
-    poolingType: metadata.optionalCount(`${architecture}.pooling_type`),
+    pooling: poolingOfType(metadata.optionalCount(`${architecture}.pooling_type`)),
     template: metadata.optionalString('tokenizer.chat_template'),
     created: Math.floor(Number(stats.mtimeMs) / 1000),
     file: identityOf(stats),

@@ -1,4 +1,5 @@
 import type { TokenizerTables } from '../tokenizer/tables.ts';
+import type { ModelPooling } from './model-pooling.ts';
 
 /** What was read of a model, GGUF file or Hugging Face folder alike: plain values, as the reading thread hands them over. */
 export interface ModelDescription {
@@ -11,7 +12,7 @@ export interface ModelDescription {
   /** See Model. */
   readonly tokenizerPre: string | undefined;
   readonly quantKind: string | undefined;
-  readonly poolingType: number | undefined;
+  readonly pooling: ModelPooling | undefined;
   /** Text of the chat template. */
   readonly template: string | undefined;
   /** Seconds since 1970 of the modification time of the file with the weights. */

@@ -4,6 +4,7 @@ import type { ChatTemplate } from '../prompt/chat-template.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { repoOfSnapshot } from './hub/repo-of-snapshot.ts';
 import { withoutPart } from './model-parts.ts';
+import type { ModelPooling } from './model-pooling.ts';
 
 /** What the gateway knows of a model, read from its file's metadata, or from its folder. Tensors are the runner's. */
 export interface Model {
@@ -19,8 +20,8 @@ export interface Model {
   readonly tokenizerPre: string | undefined;
   /** How most tensors are stored, as general.file_type says: "Q4_0"; absent when the file does not say. */
   readonly quantKind: string | undefined;
-  /** How vectors are made of its texts, as GGUF files number it; absent when the file does not say. */
-  readonly poolingType: number | undefined;
+  /** How vectors are made of its texts; absent when neither file nor folder says. */
+  readonly pooling: ModelPooling | undefined;
   /** Absent when the file has none: chat is then refused by name. */
   readonly chatTemplate: ChatTemplate | undefined;
   /** Tokens that end an answer: EOS, and the end of a turn where it is another. */

@@ -57,7 +57,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
   app.post('/api/show', async (c) => {
     const name = fields.parseBody(showSchema, await readJsonText(c));
     const model = await readModel(servedName(name, deps.models.names), deps);
-    const { architecture, contextLength, poolingType, tokenizer } = model;
+    const { architecture, contextLength, pooling, tokenizer } = model;
     return c.json({
       modified_at: modifiedAt(model.created),
       details: details(model),
@@ -72,7 +72,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
         ...(hasTools(model) ? ['tools' as const] : []),
         ...(hasThinking(model) ? ['thinking' as const] : []),
         // As Ollama tells it: any model has vectors here, and this one's file says how they are made.
-        ...((poolingType ?? 0) === 0 ? [] : ['embedding' as const]),
+        ...(pooling === undefined ? [] : ['embedding' as const]),
       ],
     } satisfies Show);
   });

@@ -7,10 +7,15 @@ import { readAs } from './json-file.ts';
 /** The files that a model in a folder is made of. */
 
 export const requiredFiles = ['config.json', 'tokenizer.json'] as const;
+/** How vectors are made of texts, as sentence-transformers lays it out. */
+export const moduleList = 'modules.json';
+export const poolingConfig = '1_Pooling/config.json';
 export const optionalFiles = [
   'generation_config.json',
   'tokenizer_config.json',
   'chat_template.jinja',
+  moduleList,
+  poolingConfig,
 ] as const;
 
 export const soleWeightFile = 'model.safetensors';

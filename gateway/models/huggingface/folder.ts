@@ -10,6 +10,7 @@ import { readConfig, readTokenizerConfig } from './config.ts';
 import { FolderError } from './folder-error.ts';
 import { identifyingFile, pickles, tokenizerFolders, weightFiles, whyNoPickle } from './folder-files.ts';
 import { orFolderError, readText, readUtf8 } from './json-file.ts';
+import { readSentencePooling } from './sentence-modules.ts';
 
 /** Throws FolderError, TokenizerError or ModelFileError, and what reading itself throws. */
 export function describeFolder(path: string): ModelDescription {
@@ -28,7 +29,7 @@ export function describeFolder(path: string): ModelDescription {
     ...config,
     tables,
     tokenizerPre: undefined,
-    poolingType: undefined,
+    pooling: readSentencePooling(path),
     stopIds: [...new Set([...(eosId === undefined ? [] : [eosId]), ...stopIds])],
     template: readText(join(dirname(file), 'chat_template.jinja')) ?? template,
     created: Math.floor(Number(stats.mtimeMs) / 1000),

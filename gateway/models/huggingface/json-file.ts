@@ -1,7 +1,7 @@
 /** JSON files of a model's folder: hostile until proven otherwise, bounded before they are read. */
 import { isUtf8 } from 'node:buffer';
 import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { z } from 'zod';
 import { FolderError } from './folder-error.ts';
 
@@ -13,13 +13,15 @@ export const fileLimits = {
   'chat_template.jinja': 2 ** 22,
   'tokenizer.json': 2 ** 27,
   'model.safetensors.index.json': 2 ** 23,
+  'modules.json': 2 ** 20,
+  '1_Pooling/config.json': 2 ** 20,
 } as const;
 
 export type FileName = keyof typeof fileLimits;
 
 /** The file, which is UTF-8; undefined where there is none. Throws FolderError, and what opening throws. */
 export function readUtf8(path: string): Buffer | undefined {
-  const name = basename(path);
+  const name = nameOf(path);
   const limit = fileLimits[name as FileName];
   const fd = openOrNone(path);
   if (fd === undefined) return undefined;
@@ -53,7 +55,7 @@ export function orFolderError<Result>(path: string, parse: () => Result): Result
     return parse();
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    throw new FolderError(`${basename(path)} in it is not JSON: ${error.message.slice(0, 200)}`);
+    throw new FolderError(`${nameOf(path)} in it is not JSON: ${error.message.slice(0, 200)}`);
   }
 }
 
@@ -65,8 +67,15 @@ export function readAs<Schema extends z.ZodType>(schema: Schema, path: string): 
   if (result.success) return result.data;
   const issue = result.error.issues[0];
   throw new FolderError(
-    `${basename(path)} in it is not as it should be at ${issue?.path.join('.')}: ${issue?.message}`,
+    `${nameOf(path)} in it is not as it should be at ${issue?.path.join('.')}: ${issue?.message}`,
   );
+}
+
+/** In the model's folder. */
+function nameOf(path: string): string {
+  const name = basename(path);
+  const inFolder = join(basename(dirname(path)), name);
+  return inFolder in fileLimits ? inFolder : name;
 }
 
 function openOrNone(path: string): number | undefined {

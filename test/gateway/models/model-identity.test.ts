@@ -49,7 +49,9 @@ test('any file that a folder is read from makes another model, there or not yet,
   const blob = join(folder.path, 'blob');
   writeFileSync(blob, 'x');
   symlinkSync(blob, join(path, 'model-00001-of-00002.safetensors'));
-  for (const name of [...files, 'generation_config.json', 'tokenizer_config.json', 'chat_template.jinja'])
+  mkdirSync(join(path, '1_Pooling'));
+  const optional = ['generation_config.json', 'tokenizer_config.json', 'chat_template.jinja', 'modules.json'];
+  for (const name of [...files, ...optional, '1_Pooling/config.json'])
     assert.ok(await changes(path, () => replace(join(path, name))), name);
   assert.ok(await changes(path, () => replace(blob)));
   assert.ok(await changes(path, () => replace(join(folder.path, 'outer', 'tokenizer.json'))));

@@ -71,7 +71,7 @@ test('pull of a model that is here has nothing to do, and of another one says wh
 });
 
 test('show says that a model is for vectors whose file says how they are made', async () => {
-  const { post } = testApp({ model: () => ({ ...byteModel, poolingType: 3 }) });
+  const { post } = testApp({ model: () => ({ ...byteModel, pooling: 'last' }) });
   const shown = (await (await post('/api/show', { model: 'bytes' })).json()) as { capabilities: string[] };
   assert.equal(shown.capabilities, ['completion', 'tools', 'embedding']);
 });

@@ -1,6 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { maxTextsAtOnce } from '../../../../gateway/generation/embeddings.ts';
+import { type ModelPooling, poolingOfType } from '../../../../gateway/models/model-pooling.ts';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { inOneStep } from '../../../../gateway/system/cooperative-scheduler.ts';
 import { testApp } from '../../../fixtures/app.ts';
@@ -119,23 +120,23 @@ test('user is told to be ignored, and what would change the answer is refused by
 });
 
 test('vectors are made as the file says, and as the server was told before that', async () => {
-  const poolingWith = async (poolingType: number | undefined, pooling?: 'mean' | 'cls') => {
-    const { post, runner } = testApp({ model: () => ({ ...byteModel, poolingType }), pooling });
+  const poolingWith = async (said: ModelPooling | undefined, pooling?: 'mean' | 'cls') => {
+    const { post, runner } = testApp({ model: () => ({ ...byteModel, pooling: said }), pooling });
     const response = await post(PATH, { model: 'bytes', input: 'a' });
     if (response.status !== 200)
       return ((await response.json()) as { error: { message: string } }).error.message;
     return runner.requests[0]?.pooling;
   };
-  assert.is(await poolingWith(undefined), 'last');
-  assert.is(await poolingWith(0), 'last');
-  assert.is(await poolingWith(1), 'mean');
-  assert.is(await poolingWith(2), 'cls');
-  assert.is(await poolingWith(3), 'last');
-  assert.is(await poolingWith(1, 'cls'), 'cls');
-  assert.is(await poolingWith(4, 'mean'), 'mean');
-  assert.match(
-    String(await poolingWith(4)),
-    /pooling_type 4, which is not supported; --pooling says another/,
+  assert.is(await poolingWith(poolingOfType(undefined)), 'last');
+  assert.is(await poolingWith(poolingOfType(0)), 'last');
+  assert.is(await poolingWith(poolingOfType(1)), 'mean');
+  assert.is(await poolingWith(poolingOfType(2)), 'cls');
+  assert.is(await poolingWith(poolingOfType(3)), 'last');
+  assert.is(await poolingWith(poolingOfType(1), 'cls'), 'cls');
+  assert.is(await poolingWith(poolingOfType(4), 'mean'), 'mean');
+  assert.is(
+    await poolingWith(poolingOfType(4)),
+    "The model's file says pooling_type 4, which is not supported; --pooling says another: last, mean, cls.",
   );
 });
 

@@ -100,6 +100,27 @@ test('weights in several files come with their list, and nothing else of the rep
   assert.is(readFileSync(join(path, SHARDS[1]), 'utf8'), `weights of ${SHARDS[1]}`);
 });
 
+test('how vectors are made of texts comes with the folder, where it says so, and is checked as its other files are', async ({
+  hub,
+}) => {
+  const modules = [{ type: 'Transformer' }, { type: 'Pooling', path: '1_Pooling' }];
+  const config = { pooling_mode_cls_token: true, pooling_mode_mean_tokens: false };
+  const others = Object.entries({ 'modules.json': modules, '1_Pooling/config.json': config });
+  for (const [name, value] of others)
+    hub.files.set(name, { content: Buffer.from(JSON.stringify(value)), isSmall: true });
+  hub.files.set('2_Dense/model.safetensors', { content: Buffer.from('not asked for') });
+  const path = await pull(hub);
+  assert.is((await readModel(path)).pooling, 'cls');
+  assert.equal(readdirSync(path).sort(), [...readdirSync(golden), '1_Pooling', 'modules.json'].sort());
+  assert.is(resolveModel(NAME), path);
+  rmSync(join(path, '1_Pooling/config.json'));
+  symlinkSync('/etc/hostname', join(path, '1_Pooling/config.json'));
+  assert.throws(() => resolveModel(NAME), /has not been fetched yet/, 'a link out of the repository');
+  const large = { bytes: fileLimits['1_Pooling/config.json'] + 1 };
+  hub.files.set('1_Pooling/config.json', { content: Buffer.from('{}'), isSmall: true, promised: large });
+  assert.match((await faultOf(hub)).message, 'hf:owner/repo/1_Pooling/config.json has 1048577 bytes');
+});
+
 test('a folder appears when it is whole: what was interrupted goes on where it ended', async ({
   hub,
   cache,

@@ -1,0 +1,86 @@
+/**
+ * How vectors are made of texts, as sentence-transformers writes it into a model's folder: modules.json lists what a text passes
+ * through, and the module of pooling has a config.json of its own. Without modules.json the other one says nothing.
+ */
+import { join } from 'node:path';
+import * as z from 'zod';
+import type { Pooling } from '../../runner/runner.ts';
+import type { ModelPooling } from '../model-pooling.ts';
+import { FolderError } from './folder-error.ts';
+import { moduleList, poolingConfig } from './folder-files.ts';
+import { readAs } from './json-file.ts';
+
+const MAX_NAME = 200;
+const MAX_MODULES = 16;
+
+const name = z.string().max(MAX_NAME);
+const modules = z.array(z.object({ type: name, path: name.nullish() })).max(MAX_MODULES);
+const flag = z.boolean().nullish();
+const config = z.object({
+  /** In place of the others. */
+  pooling_mode: name.nullish(),
+  pooling_mode_cls_token: flag,
+  pooling_mode_mean_tokens: flag,
+  pooling_mode_max_tokens: flag,
+  pooling_mode_mean_sqrt_len_tokens: flag,
+  pooling_mode_weightedmean_tokens: flag,
+  pooling_mode_lasttoken: flag,
+  include_prompt: flag,
+});
+
+/** By the names of `pooling_mode`. */
+const POOLINGS: ReadonlyMap<string, Pooling> = new Map([
+  ['lasttoken', 'last'],
+  ['mean', 'mean'],
+  ['cls', 'cls'],
+]);
+/** What neither changes a vector here: the model itself, and the scaling that the routes for vectors do anyway. */
+const TRANSFORMER = 'Transformer';
+const NORMALIZE = 'Normalize';
+const POOLING = 'Pooling';
+
+/** Undefined for a folder without modules.json. Throws FolderError. */
+export function readSentencePooling(folder: string): ModelPooling | undefined {
+  const listed = readAs(modules, join(folder, moduleList));
+  if (listed === undefined) return undefined;
+  const found = listed.map(({ type, path }) => ({ type: type.slice(type.lastIndexOf('.') + 1), path }));
+  const other = found.find(({ type }) => ![TRANSFORMER, POOLING, NORMALIZE].includes(type));
+  if (other !== undefined)
+    return { unsupported: `${moduleList} has the module ${JSON.stringify(other.type)}` };
+  const poolings = found.filter(({ type }) => type === POOLING);
+  if (poolings.length !== 1)
+    return { unsupported: `${moduleList} has ${poolings.length} modules for pooling` };
+  const file = join(poolings[0]?.path ?? '', 'config.json');
+  if (file !== poolingConfig)
+    return { unsupported: `${moduleList} has its pooling in ${JSON.stringify(file)}, not ${poolingConfig}` };
+  const read = readAs(config, join(folder, poolingConfig));
+  if (read === undefined)
+    throw new FolderError(`${moduleList} in it names ${poolingConfig}, which is not there`);
+  return poolingOf(read);
+}
+
+function poolingOf(read: z.output<typeof config>): ModelPooling {
+  const modes = modesOf(read);
+  const [mode = 'no mode'] = modes;
+  const pooling = POOLINGS.get(mode);
+  if (modes.length !== 1 || pooling === undefined)
+    return { unsupported: `${poolingConfig} says ${modes.length > 1 ? modes.join(' and ') : mode}` };
+  // A prompt in front of a text is the client's here, and not told from the text. Of one token's vector it is no part.
+  if (pooling === 'mean' && read.include_prompt === false)
+    return { unsupported: `${poolingConfig} says ${mode} with include_prompt false` };
+  return pooling;
+}
+
+/** What is not said is as sentence-transformers has it: the mean of all tokens, nothing else. */
+function modesOf(read: z.output<typeof config>): readonly string[] {
+  if (read.pooling_mode != null) return [read.pooling_mode.toLowerCase()];
+  const isOn: readonly [string, boolean][] = [
+    ['cls', read.pooling_mode_cls_token ?? false],
+    ['mean', read.pooling_mode_mean_tokens ?? true],
+    ['max', read.pooling_mode_max_tokens ?? false],
+    ['mean_sqrt_len_tokens', read.pooling_mode_mean_sqrt_len_tokens ?? false],
+    ['weightedmean', read.pooling_mode_weightedmean_tokens ?? false],
+    ['lasttoken', read.pooling_mode_lasttoken ?? false],
+  ];
+  return isOn.flatMap(([mode, on]) => (on ? [mode] : []));
+}
