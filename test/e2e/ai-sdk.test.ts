@@ -1,6 +1,9 @@
 import { createOpenAI } from '@ai-sdk/openai';
 import {
   APICallError,
+  cosineSimilarity,
+  embed,
+  embedMany,
   generateObject,
   generateText,
   type LanguageModel,
@@ -67,6 +70,51 @@ test('goes on with a conversation that it keeps itself', async () => {
   assert.ok(APICallError.isInstance(refused));
   assert.is(refused.statusCode, 400);
   assert.match(refused.message, 'send the item itself');
+});
+
+test('streams a text through a kill of the runner', async () => {
+  const undisturbed = await generateText({ model, prompt, ...limits });
+  let text = '';
+  let killed: number | null = null;
+  const streamed = streamText({ model, prompt, ...limits });
+  for await (const delta of streamed.textStream) {
+    text += delta;
+    if (killed !== null || text === '') continue;
+    killed = (await gateway.health()).runner.pid;
+    assert.ok(killed !== null);
+    process.kill(killed, 'SIGKILL');
+  }
+  assert.is(text, undisturbed.text);
+  assert.is(await streamed.finishReason, undisturbed.finishReason);
+  assert.is((await streamed.usage).outputTokens, undisturbed.usage.outputTokens);
+  await gateway.healthWhere(({ runner }) => runner.pid !== killed, 'The notice of the death');
+});
+
+test('embeds texts, one and many', async () => {
+  const embedder = createOpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none' }).embeddingModel('smollm2');
+  const values = ['a cat', 'a kitten', 'the tax on land'];
+  const { embeddings, usage } = await embedMany({ model: embedder, values, maxRetries: 0 });
+  assert.equal(
+    embeddings.map(({ length }) => length),
+    [576, 576, 576],
+  );
+  assert.ok(usage.tokens > values.length);
+  const { embedding } = await embed({ model: embedder, value: 'a cat', maxRetries: 0 });
+  assert.equal(embedding, embeddings[0]);
+  assert.ok(Math.abs(cosineSimilarity(embedding, embedding) - 1) < 1e-6);
+  const providerOptions = { openai: { dimensions: 8 } };
+  const short = await embed({ model: embedder, value: 'a cat', providerOptions, maxRetries: 0 });
+  assert.is(short.embedding.length, 8);
+  const refused = await raised(
+    embed({
+      model: embedder,
+      value: 'a cat',
+      providerOptions: { openai: { dimensions: 577 } },
+      maxRetries: 0,
+    }),
+  );
+  assert.ok(APICallError.isInstance(refused));
+  assert.match(refused.message, 'dimensions must be at most 576');
 });
 
 test('ends the work of a stream that it aborts', async () => {
