@@ -1,8 +1,12 @@
 import Anthropic, { AnthropicError, type APIError, BadRequestError, NotFoundError } from '@anthropic-ai/sdk';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { GenerationError } from '../../gateway/runner/runner.ts';
+import { testApp } from '../fixtures/app.ts';
+import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
+import { ScriptedRunner } from '../fixtures/scripted-runner.ts';
 
 const test = suite('the official Anthropic client');
 
@@ -75,6 +79,65 @@ test('raises errors it can parse', async () => {
   assert.instance(unknown, NotFoundError);
   const tools = [{ name: 'f', input_schema: { type: 'object' as const } }];
   assert.match(String(await raised(client.messages.create({ ...request, tools }))), 'knows no tools');
+});
+
+/** A client that asks again as often as it does by itself; numAsked counts what it sends. */
+function patientClient(
+  baseURL: string,
+  send: (url: string | URL | Request, init?: RequestInit) => Response | Promise<Response>,
+): { patient: Anthropic; numAsked: () => number } {
+  let numAsked = 0;
+  const patient = new Anthropic({
+    baseURL,
+    apiKey: 'none',
+    fetch: async (url, init) => {
+      numAsked += 1;
+      return send(url, init);
+    },
+  });
+  return { patient, numAsked: () => numAsked };
+}
+
+test('asks once for an answer in which the runner is killed, whole and streamed, and for one that waits for the next runner', async () => {
+  const long = {
+    ...request,
+    max_tokens: 60,
+    messages: [{ role: 'user' as const, content: 'Count to fifty.' }],
+  };
+  const undisturbed = await client.messages.create(long);
+  const { patient, numAsked } = patientClient(gateway.url, fetch);
+  const { pid, restarts } = (await gateway.health()).runner;
+  assert.ok(pid !== null);
+  const stream = patient.messages.stream(long);
+  const whole = patient.messages.create(long);
+  stream.once('text', () => process.kill(pid, 'SIGKILL'));
+  await gateway.healthWhere(({ runner }) => runner.pid !== pid, 'The notice of the death');
+  const waiting = patient.messages.create(long);
+  for (const { content } of [await stream.finalMessage(), await whole, await waiting])
+    assert.equal(content, undisturbed.content);
+  assert.is(numAsked(), 3);
+  assert.is((await gateway.health()).runner.restarts, restarts + 1);
+});
+
+test('asks again where there is no runner or no place, as late as it is told', async () => {
+  for (const code of ['NOT_READY', 'QUEUE_FULL'] as const) {
+    const runner = new ScriptedRunner();
+    runner.script = [[97], [EOS_ID]];
+    runner.refuse = new GenerationError(code, 'Not now.', { retriable: true, retryAfterSec: 0.8 });
+    const { app } = testApp({ runner });
+    const { patient, numAsked } = patientClient('http://localhost', async (url, init) => {
+      const response = await app.request(url, init);
+      // Whatever was wrong is over when the client asks again.
+      runner.refuse = undefined;
+      return response;
+    });
+    const startedMs = performance.now();
+    const { content } = await patient.messages.create({ ...request, model: 'bytes' });
+    assert.equal(content, [{ type: 'text', text: 'a' }]);
+    assert.is(numAsked(), 2);
+    // When nobody tells it, its first wait is at most 500 ms.
+    assert.ok(performance.now() - startedMs > 750, `${code}: it did not wait as long as it was told`);
+  }
 });
 
 test('ends the work of a stream that it aborts', async () => {

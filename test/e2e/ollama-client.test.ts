@@ -89,6 +89,37 @@ test('raises errors with their sentence', async () => {
   }
 });
 
+test('a chat and a text go on where they were when the runner is killed within their stream', async () => {
+  const ofChat = async (onText: () => Promise<void>): Promise<string> => {
+    let text = '';
+    for await (const { message } of await client.chat({ ...chat, stream: true })) {
+      text += message.content;
+      if (message.content !== '') await onText();
+    }
+    return text;
+  };
+  const ofPrompt = async (onText: () => Promise<void>): Promise<string> => {
+    let text = '';
+    for await (const part of await client.generate({ model: 'smollm2', prompt, options, stream: true })) {
+      text += part.response;
+      if (part.response !== '') await onText();
+    }
+    return text;
+  };
+  for (const read of [ofChat, ofPrompt]) {
+    const undisturbed = await read(async () => {});
+    let killed: number | null = null;
+    const text = await read(async () => {
+      if (killed !== null) return;
+      killed = (await gateway.health()).runner.pid;
+      assert.ok(killed !== null);
+      process.kill(killed, 'SIGKILL');
+    });
+    assert.is(text, undisturbed);
+    await gateway.healthWhere(({ runner }) => runner.pid !== null && runner.pid !== killed, 'Another runner');
+  }
+});
+
 test('ends the work of a stream that it aborts', async () => {
   const stream = await client.chat({ ...chat, options: { num_predict: 1500 }, stream: true });
   const error = await (async () => {
