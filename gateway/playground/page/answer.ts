@@ -1,7 +1,7 @@
 import type { ChatEvent, Usage } from './chat.ts';
 import type { Span } from './tokens.ts';
 
-/** One answer while it comes and when it is there: its text in pieces, and how fast they came. */
+/** One answer while it comes and when it is there: its text in pieces, what was thought in front of it, and how fast all came. */
 
 export type AnswerState = 'waiting' | 'streaming' | 'done' | 'stopped' | 'failed';
 
@@ -11,7 +11,7 @@ const MAX_CHUNK_SPANS = 64;
 /** Between two texts, or in front of the first one. */
 interface Silence {
   readonly ms: number;
-  /** Of the span behind it; undefined: that is the first one. */
+  /** Of the span behind it; undefined: that is the first one, or what is behind it was thought. */
   readonly place: { readonly chunk: number; readonly span: number } | undefined;
 }
 
@@ -20,6 +20,8 @@ export class Answer {
   readonly model: string;
   /** A chunk that has changed is another array. */
   readonly chunks: (readonly Span[])[] = [];
+  /** What the model thought; it is no part of the text. */
+  thought = '';
   readonly #askedMs: number;
   #firstMs: number | undefined;
   #lastMs: number | undefined;
@@ -45,6 +47,7 @@ export class Answer {
   take(event: ChatEvent, nowMs: number): void {
     if (event.type === 'usage') this.usage = event.usage;
     else if (event.type === 'finish') this.ending = event.ending;
+    else if (event.type === 'thought') this.#takeThought(event.text, nowMs);
     else this.#takeSpans(event.spans, nowMs);
   }
 
@@ -56,6 +59,11 @@ export class Answer {
 
   get isOpen(): boolean {
     return this.state === 'waiting' || this.state === 'streaming';
+  }
+
+  /** The text is still to come. */
+  get isThinking(): boolean {
+    return this.isOpen && this.thought !== '' && this.chunks.length === 0;
   }
 
   get text(): string {
@@ -94,6 +102,14 @@ export class Answer {
     else if (!this.#isRestartUnmarked && !isAway) this.#longestSilence = undefined;
   }
 
+  /** Where the runner was restarted is not marked in it: the footer tells that it was. */
+  #takeThought(text: string, nowMs: number): void {
+    const ms = this.silenceMs(nowMs);
+    if (ms > (this.#longestSilence?.ms ?? 0)) this.#longestSilence = { ms, place: undefined };
+    this.thought += text;
+    this.#arrived(1, nowMs);
+  }
+
   #takeSpans(spans: readonly Span[], nowMs: number): void {
     const ms = this.silenceMs(nowMs);
     const isFirst = this.#firstMs === undefined;
@@ -103,8 +119,13 @@ export class Answer {
       const place = { chunk: this.chunks.length - 1, span: this.#lastChunkLength - 1 };
       this.#longestSilence = { ms, place: isFirst ? undefined : place };
     }
+    const numTokens = spans.reduce((sum, { tokens }) => sum + Math.max(1, tokens.length), 0);
+    this.#arrived(numTokens, nowMs);
+  }
+
+  #arrived(numTokens: number, nowMs: number): void {
     if (this.#isRestartUnmarked && !this.#isRunnerAway) this.#markRestart();
-    this.#numTokens += spans.reduce((sum, { tokens }) => sum + Math.max(1, tokens.length), 0);
+    this.#numTokens += numTokens;
     this.#firstMs ??= nowMs;
     this.#lastMs = nowMs;
     this.state = 'streaming';

@@ -17,13 +17,15 @@ export interface Usage {
 
 export type ChatEvent =
   | { readonly type: 'text'; readonly spans: readonly Span[] }
+  /** What a model thinks in front of its text; how many tokens it is made of is not told. */
+  | { readonly type: 'thought'; readonly text: string }
   | { readonly type: 'finish'; readonly ending: string }
   | { readonly type: 'usage'; readonly usage: Usage };
 
 interface Chunk {
   readonly error?: { readonly message: string };
   readonly choices?: readonly {
-    readonly delta: { readonly content?: string };
+    readonly delta: { readonly content?: string; readonly reasoning_content?: string };
     readonly logprobs?: { readonly content: readonly LogprobEntry[] | null } | null;
     readonly finish_reason?: string | null;
     readonly ended_by?: string;
@@ -79,7 +81,9 @@ export function* eventsOf(chunk: Chunk): Generator<ChatEvent> {
   if (chunk.error !== undefined) throw new ServerError(chunk.error.message, 200);
   for (const choice of chunk.choices ?? []) {
     const text = choice.delta.content ?? '';
+    const thought = choice.delta.reasoning_content ?? '';
     const entries = choice.logprobs?.content ?? [];
+    if (thought !== '') yield { type: 'thought', text: thought };
     if (text !== '') yield { type: 'text', spans: spansOf(text, entries) };
     if (choice.finish_reason != null) yield { type: 'finish', ending: endingOf(choice, chunk.continued_by) };
   }

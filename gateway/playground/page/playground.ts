@@ -156,9 +156,10 @@ export class Playground {
       for await (const event of streamChat(fields, { key: this.key, signal })) {
         const before = answer.numTokens;
         // A restart that the first text waited for is heard of before there can be another one.
-        if (event.type === 'text' && answer.state === 'waiting') void this.#poller.now();
+        const isAnswered = event.type === 'text' || event.type === 'thought';
+        if (isAnswered && answer.state === 'waiting') void this.#poller.now();
         answer.take(event, performance.now());
-        if (event.type === 'text') this.speed.countOwn(answer.numTokens - before);
+        if (isAnswered) this.speed.countOwn(answer.numTokens - before);
         this.#changed();
       }
       answer.end('done');

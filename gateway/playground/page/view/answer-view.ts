@@ -5,6 +5,7 @@ import type { Playground } from '../playground.ts';
 import type { Span } from '../tokens.ts';
 import { Chunk } from './chunk.ts';
 import { SpokenText } from './spoken-text.ts';
+import { Thought } from './thought.ts';
 import { TokenInspector } from './token-inspector.ts';
 
 interface Props {
@@ -30,6 +31,7 @@ export class AnswerView extends Component<Props, State> {
     const inspect = (event: Event): void => this.#inspect(event.target);
     const leave = (): void => this.setState({ inspected: undefined });
     return html`
+      ${answer.thought !== '' && html`<${Thought} answer=${answer} />`}
       <div
         class=${isShaded ? 'text shaded' : 'text'} ref=${this.#text} data-state=${answer.state}
         role="group" aria-label="Answer" onMouseOver=${inspect} onFocusIn=${inspect} onMouseLeave=${leave}

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Answer } from '../../../../gateway/playground/page/answer.ts';
-import { eventsOf } from '../../../../gateway/playground/page/chat.ts';
+import { type ChatEvent, eventsOf } from '../../../../gateway/playground/page/chat.ts';
 import type { Span } from '../../../../gateway/playground/page/tokens.ts';
 
 const test = suite('playground answer');
@@ -107,6 +107,42 @@ test('a long answer is kept in parts, of which only the last changes', () => {
     [true, true, true, false],
   );
   assert.is(answer.text, Array.from({ length: 201 }, (_, index) => `${index} `).join(''));
+});
+
+test('what is thought comes in front of the text, counts as tokens, and is no part of the text', () => {
+  const delta = (value: object): ChatEvent[] => [...eventsOf({ choices: [{ delta: value }] })];
+  assert.equal(delta({ reasoning_content: 'Hm' }), [{ type: 'thought', text: 'Hm' }]);
+  assert.equal(delta({ reasoning_content: '', content: '' }), []);
+  const both = delta({ content: 'Yes', reasoning_content: 'm.' });
+  assert.equal(
+    both.map(({ type }) => type),
+    ['thought', 'text'],
+  );
+  const answer = new Answer('model', 0);
+  assert.not(answer.isThinking);
+  for (const event of delta({ reasoning_content: 'Hm' })) answer.take(event, 200);
+  assert.equal([answer.thought, answer.text, answer.state], ['Hm', '', 'streaming']);
+  assert.ok(answer.isThinking);
+  for (const event of both) answer.take(event, 300);
+  assert.equal([answer.thought, answer.text, answer.isThinking], ['Hmm.', 'Yes', false]);
+  assert.equal([answer.timeToFirstTokenMs, answer.numTokens, answer.tokensPerSecond], [200, 3, 20]);
+  const cut = new Answer('model', 0);
+  cut.take({ type: 'thought', text: 'Hm' }, 100);
+  cut.end('stopped');
+  assert.not(cut.isThinking, 'nothing comes any more');
+});
+
+test('a restart while the model thinks marks nothing in the text', () => {
+  const answer = new Answer('model', 0);
+  for (const time of [100, 120]) answer.take({ type: 'thought', text: 'hm ' }, time);
+  answer.noteRunner(1, false);
+  answer.take({ type: 'thought', text: 'hm ' }, 920);
+  for (const time of [940, 960]) say(answer, time);
+  assert.equal([pausesOf(answer), answer.numRestarts], [[], 1]);
+  answer.noteRunner(0, false);
+  answer.noteRunner(1, false);
+  say(answer, 1660);
+  assert.equal(pausesOf(answer), [['1660 ', 700]], 'one behind it does');
 });
 
 test('how an answer ends is told in words, and a failure in the stream is the server’s sentence', () => {
