@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, Locator, Page } from 'playwright-core';
 import { suite } from 'uvu';
@@ -6,7 +6,9 @@ import * as assert from 'uvu/assert';
 import { CHROMIUM, launchChromium } from '../fixtures/chromium.ts';
 import { DEFAULT_MODEL, FAULTY_RUNNER, TINY_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
+import { withChatTemplate } from '../fixtures/gguf-template.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
+import { thinkingTemplate } from '../fixtures/thinking-template.ts';
 import { until } from '../fixtures/within.ts';
 
 /**
@@ -33,15 +35,18 @@ const walk = CHROMIUM !== undefined ? test : test.skip;
 let numWalks = 0;
 
 let gateway: Gateway;
+let pacedRunner: string;
 let browser: Browser | undefined;
 
 test.before(async () => {
-  const runner = temporaryFolder().write(
+  pacedRunner = temporaryFolder().write(
     'runner',
     `#!/bin/sh\nexec ${FAULTY_RUNNER} pace@step:${STEP_MS} "$@"\n`,
     0o755,
   );
-  gateway = await (await Gateway.start(DEFAULT_MODEL, ['--playground', 'dev', '--runner', runner])).ready();
+  gateway = await (
+    await Gateway.start(DEFAULT_MODEL, ['--playground', 'dev', '--runner', pacedRunner])
+  ).ready();
   if (CHROMIUM !== undefined) browser = await launchChromium();
 });
 test.after(async () => {
@@ -212,6 +217,46 @@ walk(
     });
   },
 );
+
+walk('what a model thinks is folded above its answer while it comes, and is opened by keys', async () => {
+  const path = temporaryFolder().write(
+    'thinking.gguf',
+    withChatTemplate(readFileSync(DEFAULT_MODEL), thinkingTemplate),
+  );
+  const thinking = await (await Gateway.start(path, ['--runner', pacedRunner])).ready();
+  try {
+    for (const colorScheme of ['light', 'dark'] as const)
+      await visit({ url: thinking.url, colorScheme }, async (page) => {
+        // The model has not learnt to end its thinking.
+        await page.route('**/v1/chat/completions', (route) => {
+          const postData = { ...route.request().postDataJSON(), thinking_token_budget: 40 };
+          return route.continue({ postData });
+        });
+        await beExact(page, 80);
+        await say(page, QUESTION);
+        const thought = page.locator('.assistant details.thought');
+        await thought.locator('summary', { hasText: 'Thinking' }).waitFor();
+        assert.not(await thought.locator('p').isVisible(), 'folded');
+        await thought.locator('summary').focus();
+        await page.keyboard.press('Enter');
+        await thought.locator('p').waitFor();
+        const early = await thought.locator('p').innerText();
+        assert.is(await tokens(page).count(), 0, 'it is still thinking');
+        await tokensCame(page, 5);
+        assert.is(await thought.locator('summary').innerText(), 'Thought');
+        const late = await thought.locator('p').innerText();
+        assert.ok(late.length > early.length && late.startsWith(early.trimEnd()), `${early} | ${late}`);
+        await answered(page);
+        assert.not.match(`${late}${await textOf(page)}`, 'think>');
+        assert.match(await footer(page), '80 tokens');
+        await thought.locator('summary').focus();
+        await page.keyboard.press('Space');
+        await thought.locator('p').waitFor({ state: 'hidden' });
+      });
+  } finally {
+    await thinking.stop();
+  }
+});
 
 walk('an answer is stopped by Esc, and what the server refuses is said in its words', async () => {
   await visit({ expected: /status of 400/ }, async (page) => {
