@@ -5,6 +5,7 @@ import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';
 import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
+import { formatOfGrammar } from './grammar-format.ts';
 import { markedFormat, maxJsonWhitespace, type OfferedTool, toolGrammar } from './tool-grammar.ts';
 import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
 
@@ -34,25 +35,28 @@ export interface ToolOffer {
 type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
 
 /**
- * 400 where the model's template has no tools called, or in a way that is not known here, and where they are too many. text: what
- * one must be, as a format of a structural tag, if not anything.
+ * 400 where the model's template has no tools called, or in a way that is not known here, and where they are too many. form: of an
+ * answer that is no call, if that may not be anything; with the choice "none" it is the caller's to follow.
  */
-export function offerTools({ tools, choice, isParallel }: ToolWish, model: Asked, text?: object): ToolOffer {
+export function offerTools({ tools, choice, isParallel }: ToolWish, model: Asked, form?: Grammar): ToolOffer {
   const { format, marks } = writtenBy(model);
   const isNamed = typeof choice !== 'string';
   const callable = isNamed ? tools.filter(({ name }) => name === choice.name) : tools;
   const written = writtenParameters(format, callable);
-  const syntax: CallSyntax = { format, marks, kindOf: kindsOf(written) };
+  const isEither = form !== undefined && choice === 'auto';
+  const names = isEither ? { names: callable.map(({ name }) => name) } : {};
+  const syntax: CallSyntax = { format, marks, kindOf: kindsOf(written), ...names };
   const grammar = toolGrammar(syntax, {
     tools: callable,
     written,
     choice: isNamed ? 'named' : choice,
     isParallel,
-    text,
+    text: form && formatOfGrammar(form),
   });
   const numBytes = Buffer.byteLength(grammar.source);
   if (numBytes > maxGrammarBytes) {
-    const message = `tools must have at most ${maxGrammarBytes} bytes as a grammar (got ${numBytes})`;
+    const what = isEither ? 'tools, and the form of an answer that is no call,' : 'tools';
+    const message = `${what} must have at most ${maxGrammarBytes} bytes as a grammar (got ${numBytes})`;
     throw new ApiError({ status: 400, code: 'invalid_request', message, param: 'tools' });
   }
   const definitions = tools.map(({ definition }) => definition);

@@ -14,7 +14,12 @@ export function argumentsSchema(parameters: object | undefined, strict: boolean)
   if (parameters === undefined) return { type: 'object', properties: {} };
   const isTyped = 'type' in parameters || combinations.some((name) => name in parameters);
   const schema = isTyped ? parameters : { type: 'object', ...parameters };
-  return strict ? schema : (opened(schema, whatIsUndescribed) as object);
+  return strict ? schema : describedSchema(schema);
+}
+
+/** The same schema; an object none of whose properties are named may have any, and an array whose items are not described too. */
+export function describedSchema(schema: object): object {
+  return opened(schema, whatIsUndescribed) as object;
 }
 
 /** The same schema with all that JSON Schema leaves open, said. */

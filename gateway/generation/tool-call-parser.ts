@@ -8,6 +8,11 @@ export interface CallSyntax {
   readonly marks: ReadonlyMap<number, string>;
   /** Where a call has each argument by itself. */
   readonly kindOf: KindOf;
+  /**
+   * Of the tools, where an answer is either calls or a text of a form of its own: such a text is read for no calls. Absent:
+   * there may be both.
+   */
+  readonly names?: readonly string[];
 }
 
 /** Half of a character, which no decoded text has: what a control token tells cannot be written by other tokens. */
@@ -49,6 +54,7 @@ type State = 'text' | 'name' | 'arguments' | 'end' | 'list' | 'gap';
 export class ToolCallParser {
   readonly #format: ToolCallFormat;
   readonly #kindOf: KindOf;
+  readonly #names: readonly string[] | undefined;
   #state: State = 'text';
   /** Read, and neither sent nor known to be of a call. */
   #held = '';
@@ -59,9 +65,10 @@ export class ToolCallParser {
   /** Calls whose arguments are whole. */
   #numWhole = 0;
 
-  constructor({ format, kindOf }: Pick<CallSyntax, 'format' | 'kindOf'>) {
+  constructor({ format, kindOf, names }: Omit<CallSyntax, 'marks'>) {
     this.#format = format;
     this.#kindOf = kindOf;
+    this.#names = names;
   }
 
   get numWhole(): number {
@@ -127,13 +134,14 @@ export class ToolCallParser {
     return at < 0 || (!this.#mayBegin && at === 0) || (at > 0 && this.#isWhole) ? undefined : at;
   }
 
-  /** A call that is a whole answer begins where the answer does. */
+  /** A call that is a whole answer begins where the answer does, as do calls that no text may stand beside. */
   get #isWhole(): boolean {
-    return this.#format.separator === undefined;
+    return this.#format.separator === undefined || this.#names !== undefined;
   }
 
   get #mayBegin(): boolean {
-    return !this.#isWhole || (!this.#hasText && this.#index < 0);
+    if (!this.#isWhole) return true;
+    return !this.#hasText && (this.#index < 0 || this.#format.separator !== undefined);
   }
 
   /** Units at the end that may still become `begin`. */
@@ -154,13 +162,14 @@ export class ToolCallParser {
   #readName(found: Found): boolean {
     const { between } = this.#format;
     const at = this.#held.indexOf(between);
-    if (at < 0 && this.#held.length < maxToolNameUnits + between.length) return false;
-    if (at < 0 || at > maxToolNameUnits) {
+    const isTooLong = at < 0 ? this.#held.length >= maxToolNameUnits + between.length : at > maxToolNameUnits;
+    if (isTooLong || !this.#mayBeCall) {
       found.text += unmarked(this.#begin);
       this.#hasText = true;
       this.#state = 'text';
       return true;
     }
+    if (at < 0) return false;
     this.#index++;
     const name = this.#held.slice(0, at);
     found.begin(this.#index, name);
@@ -168,6 +177,15 @@ export class ToolCallParser {
     this.#held = this.#held.slice(at + between.length);
     this.#state = 'arguments';
     return true;
+  }
+
+  /** Of what is held, where a name should be: a text of a form of its own may begin as a call does. */
+  get #mayBeCall(): boolean {
+    if (this.#names === undefined) return true;
+    return this.#names.some((name) => {
+      const whole = name + this.#format.between;
+      return whole.startsWith(this.#held) || this.#held.startsWith(whole);
+    });
   }
 
   #readArguments(found: Found): boolean {

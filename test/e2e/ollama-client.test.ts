@@ -50,6 +50,36 @@ test('generates from a prompt, which is the chat of one message', async () => {
   assert.not.match(stopped.response ?? '', 'Paris');
 });
 
+test('answers in a format: any JSON object, or what a schema describes, whole and streamed alike', async () => {
+  const format = {
+    type: 'object',
+    properties: {
+      capital: { type: 'string', maxLength: 12 },
+      rank: { type: 'integer', minimum: 1, maximum: 9 },
+    },
+    required: ['capital', 'rank'],
+  };
+  const asked = { ...chat, format, options: { temperature: 0, num_predict: 100 } };
+  const whole = await client.chat(asked);
+  const { capital, rank } = JSON.parse(whole.message.content) as { capital: string; rank: number };
+  assert.ok(capital.length <= 12 && rank >= 1 && rank <= 9, whole.message.content);
+  let text = '';
+  for await (const part of await client.chat({ ...asked, stream: true })) text += part.message.content;
+  assert.is(text, whole.message.content);
+  const { response } = await client.generate({ model: 'smollm2', prompt, format, options: asked.options });
+  assert.is(response, text, 'a prompt is the chat of one message');
+  const plain = {
+    model: 'smollm2',
+    prompt: 'Paris as JSON: ',
+    raw: true,
+    format: 'json',
+    options: asked.options,
+  };
+  const { response: any = '', done_reason } = await client.generate(plain);
+  assert.match(any, /^\{/);
+  if (done_reason === 'stop') assert.type(JSON.parse(any), 'object');
+});
+
 test('finds the model, and what there is to know of it', async () => {
   const { models } = await client.list();
   assert.equal(
@@ -74,7 +104,7 @@ test('raises errors with their sentence', async () => {
   };
   for (const [ask, status, sentence] of [
     [() => client.chat({ ...chat, model: 'llama3.2' }), 404, 'The model "llama3.2" is not here'],
-    [() => client.chat({ ...chat, format: 'json' }), 400, 'format is not supported'],
+    [() => client.chat({ ...chat, format: 'yaml' }), 400, 'format must be "json", or a JSON Schema'],
     [() => client.chat({ ...chat, options: { temperature: 9 } }), 400, 'temperature must be at most 2.0'],
     [
       () => client.embed({ model: 'smollm2', input: 'x', dimensions: 577 }),

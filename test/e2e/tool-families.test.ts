@@ -123,6 +123,16 @@ for (const [family, template] of Object.entries(familyTemplates)) {
     const whole = many.choice.finish_reason === 'length' ? many.calls.slice(0, -1) : many.calls;
     for (const { name, arguments: given } of whole)
       name === 'clock' ? assert.equal(JSON.parse(given), {}) : checkArguments(given);
+    // With a form of its own an answer is calls or holds to it.
+    const schema = { type: 'object', properties: { note: { type: 'boolean' } }, required: ['note'] };
+    const response_format = {
+      type: 'json_schema' as const,
+      json_schema: { name: 'x', schema, strict: true },
+    };
+    const either = await ask({ response_format, parallel_tool_calls: false, temperature: 0 });
+    if (either.calls.length === 0)
+      assert.match(either.choice.message.content ?? '', /^\{\s*"note"\s*:\s*(true|false)\s*\}$/);
+    else assert.is(either.choice.message.content, null);
     for (const tool_choice of ['auto', 'none'] as const) {
       const { choice, calls } = await ask({ messages: history, tool_choice, temperature: 0, max_tokens: 30 });
       assert.ok(tool_choice === 'auto' || calls.length === 0);

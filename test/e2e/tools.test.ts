@@ -117,6 +117,28 @@ test('a named tool is called, also where the question is about another', async (
   );
 });
 
+test('with a form of its own an answer is a call, or a text that holds to it', async () => {
+  const properties = { city, sunny: { type: 'boolean' } };
+  const schema = { type: 'object', properties, required: ['city', 'sunny'] };
+  const response_format = {
+    type: 'json_schema' as const,
+    json_schema: { name: 'answer', schema, strict: true },
+  };
+  const response = await gateway.post('/tokenize', { content: '<{' });
+  const { tokens } = (await response.json()) as { tokens: readonly number[] };
+  const [call, object] = tokens.map((id) => ({ [String(id)]: 100 }));
+  assert.is(tokens.length, 2);
+  const form = { response_format, parallel_tool_calls: false };
+  const called = await ask({ ...form, ...(call && { logit_bias: call }) });
+  assert.equal(
+    [called.finish_reason, called.message.content, callsOf(called).length],
+    ['tool_calls', null, 1],
+  );
+  const said = await ask({ ...form, ...(object && { logit_bias: object }) });
+  assert.equal([said.finish_reason, said.message.tool_calls], ['stop', undefined]);
+  assert.equal(Object.keys(JSON.parse(said.message.content ?? '')), ['city', 'sunny']);
+});
+
 test('"auto" calls behind a text where the history shows how; "none" does not', async () => {
   const auto = await ask({ messages: history });
   assert.equal(auto.message.content, 'Let me look.\n');

@@ -39,7 +39,7 @@ interface Job {
 }
 
 /** What a model is asked. */
-interface Question {
+export interface Question {
   readonly promptIds: readonly number[];
   /** Besides the prompt. */
   readonly asked?: Pick<GenerateRequest, 'grammar' | 'vocabulary' | 'thinkingLimit'>;

@@ -1,11 +1,13 @@
 import { Hono } from 'hono';
+import type { Model } from '../../models/model.ts';
+import type { Grammar } from '../../runner/runner.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
 import { RawJson } from '../json-text.ts';
-import { structureBy } from '../openai/grammar-fields.ts';
+import { type Structure, structureBy } from '../openai/grammar-fields.ts';
 import { askedBehind, renderThinking } from '../thinking.ts';
-import { offerTools, type ToolWish } from '../tool-offer.ts';
+import { offerTools, type ToolOffer, type ToolWish } from '../tool-offer.ts';
 import { answer } from './answer.ts';
 import type { WholeCall } from './answer-lines.ts';
 import type { ChatMessageText } from './answers.ts';
@@ -20,7 +22,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
     const body = await readJsonText(c);
     const request = parseChatRequest(body);
     tellIgnored(c, deps.log, ignoredByOllama(chatInert, body, deps.models.isOnDemand));
-    const { messages, tools } = request;
+    const { messages, tools, format } = request;
     const wish: ToolWish | undefined =
       tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true };
     return answer(c, deps, request, {
@@ -33,18 +35,28 @@ export function chatRoutes(deps: RouteDeps): Hono {
         messages.length === 0
           ? undefined
           : async (model, limit) => {
-              const offer = wish && offerTools(wish, model);
-              const structure = offer && (await structureBy('tools', offer.grammar, model, model.stopIds));
+              const offer = wish && offerTools(wish, model, format);
+              const structure = await chatStructureOf(format, offer, model);
               const thinkingWish = thinkingWishOf(request);
               const told = { tools: offer?.definitions };
               const prompt = await renderThinking(model, limit, messages, told, thinkingWish);
-              const asked = askedBehind(structure ?? {}, prompt, thinkingWish, model);
+              const asked = askedBehind(structure, prompt, thinkingWish, model);
               return { ...prompt, asked, toolCalls: offer?.calls };
             },
     });
   });
 
   return app;
+}
+
+/** What its tools leave open, where it has any; else of its own. */
+async function chatStructureOf(
+  format: Grammar | undefined,
+  offer: ToolOffer | undefined,
+  model: Model,
+): Promise<Structure> {
+  if (offer !== undefined) return structureBy('tools', offer.grammar, model, model.stopIds);
+  return format === undefined ? {} : structureBy('format', format, model, model.stopIds);
 }
 
 /** As a message has them; nothing of none. */

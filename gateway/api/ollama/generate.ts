@@ -5,9 +5,10 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
+import { structureBy } from '../openai/grammar-fields.ts';
 import { type ContextLimit, encodePrompt } from '../prompt.ts';
-import { renderThinking, requireNothing, type ThinkingPrompt } from '../thinking.ts';
-import { answer } from './answer.ts';
+import { askedBehind, renderThinking, requireNothing, type ThinkingPrompt } from '../thinking.ts';
+import { answer, type Question } from './answer.ts';
 import {
   type GenerateRequestBody,
   generateInert,
@@ -28,11 +29,23 @@ export function generateRoutes(deps: RouteDeps): Hono {
     return answer(c, deps, request, {
       field: 'prompt',
       textAs: (response, _calls, thinking) => ({ response, ...(thinking === undefined ? {} : { thinking }) }),
-      ask: request.prompt === '' ? undefined : (model, limit) => promptOf(request, model, limit, signal),
+      ask: request.prompt === '' ? undefined : (model, limit) => questionOf(request, model, limit, signal),
     });
   });
 
   return app;
+}
+
+async function questionOf(
+  request: GenerateRequestBody,
+  model: Model,
+  limit: ContextLimit,
+  signal: AbortSignal,
+): Promise<Question> {
+  const { format } = request;
+  const structure = format && (await structureBy('format', format, model, model.stopIds));
+  const prompt = await promptOf(request, model, limit, signal);
+  return { ...prompt, asked: askedBehind(structure ?? {}, prompt, thinkingWishOf(request), model) };
 }
 
 async function promptOf(

@@ -1,9 +1,12 @@
 import * as z from 'zod';
+import type { Grammar } from '../../runner/runner.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from '../inert.ts';
+import { JSON_OBJECT, schemaGrammar } from '../openai/grammar-fields.ts';
 import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
 import { asObject, memberOf } from '../text-content.ts';
 import type { ThinkingWish } from '../thinking.ts';
+import { describedSchema } from '../tool-schema.ts';
 import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
 import { options, optionsInert } from './options.ts';
 
@@ -11,7 +14,6 @@ import { options, optionsInert } from './options.ts';
 
 /** Of both routes. */
 export const sharedInert = {
-  format: [''],
   logprobs: NO,
   top_logprobs: ZERO,
   // Nothing is ever cut off a prompt, nor moved out of a context.
@@ -33,10 +35,28 @@ export const keepAlive = z
   .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
   .optional();
 
+/** All that an answer may be: "json" is any JSON object. A schema leaves open what it does not describe, as a tool's does. */
+const format = z
+  .unknown()
+  .transform((sent, ctx): Grammar | undefined => {
+    if (sent === '') return undefined;
+    if (sent === 'json') return JSON_OBJECT;
+    if (typeof sent === 'object' && sent !== null && !Array.isArray(sent))
+      return schemaGrammar(ctx, 'format', describedSchema(sent), true);
+    fields.violated(ctx, { constraint: 'type' }, 'format must be "json", or a JSON Schema, an object');
+    return z.NEVER;
+  })
+  .meta({ type: ['string', 'object'] })
+  .optional();
+
+/** In it, null is a value like any other. */
+const verbatimFormat = 'format';
+
 const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(true),
   keep_alive: keepAlive,
+  format,
   options,
   think: z
     .union([z.boolean(), z.enum(['low', 'medium', 'high'])], 'must be true, false, "low", "medium" or "high"')
@@ -82,11 +102,11 @@ export function thinkingWishOf({ think }: { readonly think?: ChatRequest['think'
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseChatRequest(body: unknown): ChatRequest {
-  return fields.parseBody(chatSchema, body, [verbatimMessages, ...verbatimTools]);
+  return fields.parseBody(chatSchema, body, [verbatimMessages, ...verbatimTools, verbatimFormat]);
 }
 
 export function parseGenerateRequest(body: unknown): GenerateRequestBody {
-  return fields.parseBody(generateSchema, body);
+  return fields.parseBody(generateSchema, body, [verbatimFormat]);
 }
 
 /**

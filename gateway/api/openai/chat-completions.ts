@@ -14,7 +14,7 @@ import { answerCompletion, modelWish } from './answer-completion.ts';
 import { callIds, chatFormat } from './chat-format.ts';
 import { type ChatRequest, ignoredByChat, parseChatRequest } from './chat-request.ts';
 import { generateRequests } from './generate-requests.ts';
-import { type Structure, structureBy, structureOf } from './grammar-fields.ts';
+import { grammarOf, type Structure, structureBy, structureOf } from './grammar-fields.ts';
 import { renderOptions } from './template-fields.ts';
 import { thinkingWishOf } from './thinking-fields.ts';
 import { toolWishOf } from './tool-fields.ts';
@@ -31,7 +31,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const wish = toolWishOf(request);
-      const offer = wish && offerTools(wish, model);
+      const offer = wish && offerTools(wish, model, grammarOf(request));
       const structure = await chatStructureOf(request, offer, model, stopIds);
       const thinkingWish = thinkingWishOf(request);
       const options = renderOptions(request, offer?.definitions);
@@ -67,14 +67,14 @@ export function chatRoutes(deps: RouteDeps): Hono {
   return app;
 }
 
-/** Of its own where it has one; else what its tools leave open. */
+/** What its tools leave open, where they may be called or it has no form of its own; else that. */
 async function chatStructureOf(
   request: ChatRequest,
   offer: ToolOffer | undefined,
   model: Model,
   stopIds: readonly number[],
 ): Promise<Structure> {
-  const own = await structureOf(request, model, stopIds);
-  if (offer === undefined || own.grammar !== undefined) return own;
+  const isOwn = offer === undefined || (offer.calls === undefined && grammarOf(request) !== undefined);
+  if (isOwn) return structureOf(request, model, stopIds);
   return structureBy('tools', offer.grammar, model, stopIds);
 }

@@ -3,7 +3,7 @@ import * as fields from '../fields.ts';
 import { inert } from '../inert.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { chatMessages, ignoredInMessages } from './chat-message.ts';
-import { checkGrammar, grammarNames, verbatimSchemas } from './grammar-fields.ts';
+import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
 import { ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
 import { checkTemplateFields, templateFields, verbatimKwargs } from './template-fields.ts';
@@ -34,7 +34,6 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   checkThinkingFields(ctx, request);
   const isLimited = request.allowed_token_ids.length > 0;
   checkToolFields(ctx, request, [
-    ...grammarNames(request),
     ...(isLimited ? ['allowed_token_ids'] : []),
     ...(logprobs ? ['logprobs'] : []),
   ]);

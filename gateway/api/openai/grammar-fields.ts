@@ -170,6 +170,12 @@ export function grammarNames(request: GrammarFields): string[] {
   return names.filter((name) => request[name] !== undefined);
 }
 
+/** What its answer may be, if not anything. */
+export function grammarOf(request: GrammarFields): Grammar | undefined {
+  const name = names.find((each) => request[each] !== undefined);
+  return name && request[name];
+}
+
 /** Rules across fields. */
 export function checkGrammar(
   ctx: Context,

@@ -152,7 +152,7 @@ function keptOf(deps: RouteDeps, job: DurableJob, model: Model): Kept {
   const { createdMs, request: asked } = job.record;
   const request = parseResponsesRequest(parseJson(body));
   const wish = toolWishOf(request);
-  const toolCalls = wish && offerTools(wish, model).calls;
+  const toolCalls = wish && offerTools(wish, model, request.text.grammar).calls;
   const thinking = thinkingBehind(model, asked.promptIds);
   const response = new ResponseObject({
     request,

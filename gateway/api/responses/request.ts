@@ -88,11 +88,8 @@ export const responsesFields = {
 };
 
 const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
-  const { include, top_logprobs, text, background, store } = request;
-  checkToolFields(ctx, request, [
-    ...(text.grammar === undefined ? [] : ['text.format']),
-    ...(include.logprobs ? ['include'] : []),
-  ]);
+  const { include, top_logprobs, background, store } = request;
+  checkToolFields(ctx, request, include.logprobs ? ['include'] : []);
   const isUnkept = store === true && !background;
   refuseIgnored(ctx, isUnkept, 'store', 'needs background: nothing else is stored here');
   const isKept = store === false && background;

@@ -40,7 +40,7 @@ export function responseRoutes(deps: RouteDeps): Hono {
     return useModel(c, deps, wish, async (usable) => {
       const { tokenizer } = usable.model;
       const wish = toolWishOf(request);
-      const offer = wish && offerTools(wish, usable.model);
+      const offer = wish && offerTools(wish, usable.model, request.text.grammar);
       const { generate, thinking } = await generateRequest(request, offer, usable, cacheSalt(c));
       if (request.background) return beginBackground(c, deps, body, request, generate, usable);
       const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls };
@@ -99,12 +99,13 @@ async function generateRequest(
   return { generate, thinking };
 }
 
-/** Of its own where it has one; else what its tools leave open. */
+/** What its tools leave open, where they may be called or it has no form of its own; else that. */
 async function structureOf(
   { text: { grammar } }: ResponsesRequest,
   offer: ToolOffer | undefined,
   model: Model,
 ): Promise<Structure> {
-  if (grammar !== undefined) return structureBy('text.format', grammar, model, model.stopIds);
+  const isOwn = grammar !== undefined && offer?.calls === undefined;
+  if (isOwn) return structureBy('text.format', grammar, model, model.stopIds);
   return offer === undefined ? {} : structureBy('tools', offer.grammar, model, model.stopIds);
 }

@@ -212,6 +212,10 @@ test('a grammar holds behind what is thought', async () => {
   const calls = (await formatOf({ tools })) as { elements: Json[] };
   assert.equal(calls.elements.slice(0, 2), [thought, breaks]);
   assert.equal([calls.elements[2]?.type, calls.elements[2]?.triggers], ['triggered_tags', ['<tool_call>']]);
+  const either = (await formatOf({ tools, guided_regex: 'a+' })) as { elements: Json[] };
+  assert.equal(either.elements.slice(0, 2), [thought, breaks]);
+  const { type, elements } = either.elements[2] as { type: string; elements: Json[] };
+  assert.equal([type, elements[1]], ['or', regex]);
 });
 
 test('calls of tools are read behind what is thought, and not in it', async () => {

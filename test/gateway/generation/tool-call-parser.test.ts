@@ -34,8 +34,9 @@ const kindOf: KindOf = (_, name) => {
   return name === 'o' ? (value) => value === null || typeof value === 'number' : 'text';
 };
 
-function read(format: ToolCallFormat, pieces: readonly string[]): Read {
-  const parser = new ToolCallParser({ format, kindOf });
+/** names: of the tools, where the answer is calls or a text of a form of its own. */
+function read(format: ToolCallFormat, pieces: readonly string[], names?: readonly string[]): Read {
+  const parser = new ToolCallParser({ format, kindOf, ...(names === undefined ? {} : { names }) });
   const calls: CallPiece[] = [];
   let text = '';
   for (const piece of pieces) {
@@ -76,7 +77,7 @@ const marked: ToolCallFormat = {
 const mistral = (name: string, given: string): string =>
   `${markOf('[TOOL_CALLS]')}${name}${markOf('[ARGS]')}${given}`;
 
-const cases: readonly [string, ToolCallFormat, string, Read][] = [
+const cases: readonly [string, ToolCallFormat, string, Read, names?: readonly string[]][] = [
   ['text alone', hermesFormat, 'Hello <tool> {"name": "x"}', read0('Hello <tool> {"name": "x"}')],
   ['one call', hermesFormat, hermes('f', '{}'), read0('', call(0, 'f', '{}'))],
   [
@@ -165,6 +166,41 @@ const cases: readonly [string, ToolCallFormat, string, Read][] = [
     `${markOf('[TOOL_CALLS]')}${'n'.repeat(100)}`,
     read0(`[TOOL_CALLS]${'n'.repeat(100)}`),
   ],
+  [
+    'calls, where a text has a form of its own',
+    hermesFormat,
+    `${hermes('f', strange)}\n${hermes('g', '{}')}`,
+    read0('', call(0, 'f', strange), call(1, 'g', '{}')),
+    ['f', 'g'],
+  ],
+  [
+    'a text of a form of its own that has a call in it',
+    glmFormat,
+    `{"a": "${glm('f')}"}`,
+    read0(`{"a": "${glm('f')}"}`),
+    ['f'],
+  ],
+  [
+    'a text of a form of its own that begins as a call does',
+    llamaFormat,
+    '{"name": "fern"}',
+    read0('{"name": "fern"}'),
+    ['f', 'fe'],
+  ],
+  [
+    'a text of a form of its own that has the name of a tool',
+    llamaFormat,
+    '{"name": "f", "age": 3}',
+    read0('{"name": "f", "age": 3}'),
+    ['f'],
+  ],
+  [
+    'a call that is a whole answer, beside a form',
+    llamaFormat,
+    `{"name": "f", "parameters": ${strange}}`,
+    read0('', call(0, 'f', strange)),
+    ['f'],
+  ],
   ['Llama’s, other JSON', llamaFormat, '{"names": []}', read0('{"names": []}')],
 ];
 
@@ -172,14 +208,14 @@ function read0(text: string, ...calls: CallPiece[]): Read {
   return { text, calls, numWhole: calls.length };
 }
 
-for (const [what, format, text, expected] of cases) {
+for (const [what, format, text, expected, names] of cases) {
   test(`${what}: every cut of the text gives the same`, () => {
-    assert.equal(read(format, [text]), expected);
-    assert.equal(read(format, Array.from(text)), expected, 'a character at a time');
-    assert.equal(read(format, text.split('')), expected, 'a unit at a time');
+    assert.equal(read(format, [text], names), expected);
+    assert.equal(read(format, Array.from(text), names), expected, 'a character at a time');
+    assert.equal(read(format, text.split(''), names), expected, 'a unit at a time');
     for (let cut = 1; cut < text.length; cut++) {
       const pieces = [text.slice(0, cut), text.slice(cut)];
-      assert.equal(read(format, pieces), expected, `cut at ${cut}`);
+      assert.equal(read(format, pieces, names), expected, `cut at ${cut}`);
     }
   });
 }

@@ -117,6 +117,43 @@ test('options reach the runner, and are Ollama’s own where none are sent', asy
   assert.is(maxTokens, 100 - 9);
 });
 
+test('a format is all that an answer may be, of chats and prompts, plain ones too', async ({
+  runner,
+  chat,
+  generate,
+}) => {
+  const schema = {
+    type: 'object',
+    properties: { city: { enum: ['Rome', null] }, more: { type: 'object' } },
+    required: ['city'],
+  };
+  const sent = {
+    ...schema,
+    properties: { ...schema.properties, more: { additionalProperties: true, type: 'object' } },
+  };
+  for (const ask of [chat, generate, (body: object) => generate({ raw: true, ...body })]) {
+    for (const [format, kind, source] of [
+      ['json', 'json_object', ''],
+      [schema, 'json_schema', JSON.stringify(sent)],
+      [{ enum: [1, null] }, 'json_schema', '{"enum":[1,null]}'],
+    ] as const) {
+      runner.script = [bytes('{"city":null}'), [EOS_ID]];
+      const response = await ask({ format, stream: false });
+      const text = await response.text();
+      assert.is(response.status, 200, text);
+      assert.match(text, '{\\"city\\":null}');
+      const { grammar, vocabulary } = runner.requests.at(-1) ?? {};
+      assert.equal([grammar?.kind, grammar?.source], [kind, source]);
+      assert.ok(vocabulary !== undefined);
+    }
+  }
+  for (const nothing of ['', null]) {
+    runner.script = [[EOS_ID]];
+    assert.is((await chat({ format: nothing })).status, 200);
+    assert.is(runner.requests.at(-1)?.grammar, undefined);
+  }
+});
+
 test('a stop string ends an answer and is no part of it', async ({ runner, generate }) => {
   runner.script = [bytes('so far EN'), bytes('D.'), 'wait'];
   const body = { stream: false, options: { stop: ['END'] } };
@@ -175,7 +212,8 @@ test('what cannot be obeyed is refused by name, in the shape of Ollama’s error
 }) => {
   const refused: readonly (readonly [(body: object) => Promise<Response>, object, string])[] = [
     [chat, { tools: [{ type: 'function' }] }, 'tools'],
-    [chat, { format: 'json' }, 'format'],
+    [chat, { format: 'yaml' }, 'format must be "json"'],
+    [generate, { format: ['json'] }, 'format must be "json"'],
     [chat, { think: true }, 'think'],
     [chat, { logprobs: true }, 'logprobs'],
     [chat, { messages: [{ role: 'user', content: 'x', images: ['aGk='] }] }, 'messages.0.images'],

@@ -95,6 +95,27 @@ test('a stream has texts in pieces and each call in one line, however tokens cut
   }
 });
 
+test('with a format an answer is calls or a text that holds to it', async () => {
+  for (const stream of [true, false]) {
+    const app = testApp();
+    const text = '{"a": "<tool_call>"}';
+    app.runner.script = [bytes(text.slice(0, 4)), bytes(text.slice(4)), [EOS_ID]];
+    const said = (await (await ask(app, { tools, format: 'json', stream })).text()).trimEnd().split('\n');
+    const messages = said.map((line) => (JSON.parse(line) as Line).message);
+    assert.is(messages.map(({ content }) => content).join(''), text);
+    const { format } = JSON.parse(app.runner.requests[0]?.grammar?.source ?? '') as {
+      format: { type: string; elements: { type: string }[] };
+    };
+    assert.equal(
+      [format.type, ...format.elements.map(({ type }) => type)],
+      ['or', 'tags_with_separator', 'json_schema'],
+    );
+    app.runner.script = [bytes(hermes('clock', '{}')), [EOS_ID]];
+    const called = await (await ask(app, { tools, format: 'json', stream })).text();
+    assert.match(called, '"name":"clock","arguments":{}');
+  }
+});
+
 test('a call that is cut short is not told, and the reason says why', async () => {
   const answer = hermes('weather', '{"city": "Rome"}');
   const options = { num_predict: answer.indexOf('me"}') };

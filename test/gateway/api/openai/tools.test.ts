@@ -159,6 +159,52 @@ test('with "none" a format of its own holds, and its text is read for no calls',
   assert.equal([message.content, finish_reason], [hermes('weather', '{}'), 'stop']);
 });
 
+test('with "auto" and a form of its own an answer is calls or holds to the form', async () => {
+  const triggers = { separator: '\n', at_least_one: true };
+  const object = { type: 'object', additionalProperties: true };
+  const json = (json_schema: object) => ({ type: 'json_schema', json_schema, max_whitespace_cnt: 20 });
+  const either = (form: object, stop_after_first = false) => ({
+    type: 'or',
+    elements: [{ type: 'tags_with_separator', tags, ...triggers, stop_after_first }, form],
+  });
+  const response_format = { type: 'json_object' };
+  assert.equal(await formatSent({ tools, response_format }), either(json(object)));
+  assert.equal(
+    await formatSent({ tools, response_format, parallel_tool_calls: false }),
+    either(json(object), true),
+  );
+  const regex = { type: 'regex', pattern: 'a+' };
+  assert.equal(await formatSent({ tools, guided_regex: 'a+' }), either(regex));
+  const schema = { type: 'object', properties: { a: { const: null } } };
+  assert.equal(await formatSent({ tools, guided_json: schema }), either(json(schema)));
+  const required = await formatSent({ tools, tool_choice: 'required', response_format });
+  assert.equal(required, either({}).elements[0]);
+  const named = { type: 'function', function: { name: 'clock' } };
+  assert.equal(await formatSent({ tools, tool_choice: named, response_format }), tags[1]);
+});
+
+test('a text that holds to its form is read for no calls; calls are', async () => {
+  const app = testApp();
+  const format = { tools, response_format: { type: 'json_object' } };
+  const text = `{"a": ${JSON.stringify(hermes('clock', '{}'))}}`;
+  app.runner.script = [bytes(text), [EOS_ID]];
+  const said = await choiceOf(await ask(app, format));
+  assert.equal(
+    [said.message.content, said.message.tool_calls, said.finish_reason],
+    [text, undefined, 'stop'],
+  );
+  app.runner.script = [bytes(`${hermes('weather', '{"city": "Rome"}')}\n${hermes('clock', '{}')}`), [EOS_ID]];
+  const called = await choiceOf(await ask(app, format));
+  assert.equal([called.message.content, called.finish_reason], [null, 'tool_calls']);
+  assert.equal(
+    called.message.tool_calls?.map(({ function: of }) => of),
+    [
+      { name: 'weather', arguments: '{"city": "Rome"}' },
+      { name: 'clock', arguments: '{}' },
+    ],
+  );
+});
+
 test('a whole answer has its calls, text before them, and why it ended', async () => {
   const app = testApp();
   app.runner.script = [
@@ -301,9 +347,7 @@ test('what cannot be obeyed is refused by its place', async () => {
       'tools.0.function.parameters',
       'must describe an object',
     ],
-    [{ tools, response_format: { type: 'json_object' } }, 'response_format', 'exclude each other'],
-    [{ tools, guided_regex: 'x' }, 'guided_regex', 'unless tool_choice is "none"'],
-    [{ tools, allowed_token_ids: [1] }, 'allowed_token_ids', 'exclude each other'],
+    [{ tools, allowed_token_ids: [1] }, 'allowed_token_ids', 'unless tool_choice is "none"'],
     [{ tools, logprobs: true }, 'logprobs', 'exclude each other'],
     [{ messages: [user, result] }, 'messages.1.tool_call_id', 'is not the id of a call'],
     [{ messages: [user, { role: 'tool', content: '' }] }, 'messages.1.tool_call_id', 'is required'],
@@ -321,6 +365,11 @@ test('what cannot be obeyed is refused by its place', async () => {
       'must be an object as JSON text',
     ],
     [{ tools: [tool({ parameters: { enum: ['x'.repeat(2 ** 18)] } })] }, 'tools', 'bytes as a grammar'],
+    [
+      { tools, guided_regex: 'x'.repeat(2 ** 18 - 8) },
+      'tools',
+      'tools, and the form of an answer that is no call, must have at most',
+    ],
   ];
   for (const [body, param, words] of cases) {
     const refusal = await refusalOf(testApp(), body);

@@ -168,6 +168,27 @@ test('the events of a call', async () => {
   ]);
 });
 
+test('with a form of its own an answer is calls or a text that holds to it', async () => {
+  const app = testApp();
+  const text = { format: { type: 'json_object' } };
+  app.runner.script = [bytes('{"a": "<tool_call>"}'), [EOS_ID]];
+  const said = await answerOf(await ask(app, { tools, text }));
+  assert.match(JSON.stringify(said.output), JSON.stringify('{"a": "<tool_call>"}').slice(1, -1));
+  const { format } = JSON.parse(app.runner.requests[0]?.grammar?.source ?? '') as {
+    format: { type: string; elements: { type: string }[] };
+  };
+  assert.equal(
+    [format.type, ...format.elements.map(({ type }) => type)],
+    ['or', 'tags_with_separator', 'json_schema'],
+  );
+  app.runner.script = [bytes(hermes('clock', '{}')), [EOS_ID]];
+  const calling = await answerOf(await ask(app, { tools, text }));
+  assert.equal(nameless(calling.output), [called(0, 'clock', '{}')]);
+  app.runner.script = [[EOS_ID]];
+  await answerOf(await ask(app, { tools, text, tool_choice: 'none' }));
+  assert.is(app.runner.requests.at(-1)?.grammar?.kind, 'json_object');
+});
+
 test('a call that is cut short is incomplete, by its length or by a failure', async () => {
   const text = hermes('weather', '{"city": "Rome"}');
   const cut = called(0, 'weather', '{"city": "Ro', 'incomplete');
@@ -234,7 +255,6 @@ test('what cannot be obeyed is refused by its place', async () => {
     [{ tools: [{ ...weather, defer_loading: true }] }, 'tools.0.defer_loading', 'is not supported'],
     [{ tools, tool_choice: { type: 'function', name: 'sun' } }, 'tool_choice', 'not among tools'],
     [{ tools, tool_choice: { type: 'allowed_tools', mode: 'auto', tools: [] } }, 'tool_choice', 'must be'],
-    [{ tools, text: { format: { type: 'json_object' } } }, 'text.format', 'exclude each other'],
     [{ tools, include: ['message.output_text.logprobs'] }, 'include', 'exclude each other'],
     [{ input: [{ ...call, arguments: '[]' }] }, 'input.0.arguments', 'an object as JSON text'],
     [{ input: [{ ...call, call_id: undefined }] }, 'input.0.call_id', 'is required'],
