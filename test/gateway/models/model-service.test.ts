@@ -48,9 +48,9 @@ test('what is open ends with the old model, what comes meanwhile is answered by 
     served.write('b', withoutMerges);
     const before = Array.from({ length: 6 }, (_, index) =>
       exact(
-        execute(served, { prompt_ids: [index], max_tokens: 100 + 30 * index }),
+        execute(served, { prompt_ids: [index], max_tokens: 300 + 30 * index }),
         [index],
-        100 + 30 * index,
+        300 + 30 * index,
       ),
     );
     await until(patienceMs, 'All streams', () => served.serving.status().openRequests === 6);
