@@ -1,7 +1,7 @@
 import type { Thinking } from '../generation/thinking-parser.ts';
 import type { Grammar } from '../runner/runner.ts';
 import { formatOfGrammar } from './grammar-format.ts';
-import { jsonText } from './json-text.ts';
+import { structuralTag } from './structural-tag.ts';
 
 /** Line breaks between the mark that ends the thinking and the answer. */
 const breaks = { type: 'regex', pattern: '\\n{0,2}' };
@@ -14,6 +14,5 @@ export function grammarBehindThinking(grammar: Grammar, { format, isOpen }: Thin
   const thoughtful = { type: 'sequence', elements: [thought, breaks, answer] };
   // A prompt that leaves it to the model gets an answer with or without.
   const whole = isOpen ? thoughtful : { type: 'or', elements: [thoughtful, answer] };
-  const source = jsonText({ type: 'structural_tag', format: whole });
-  return { kind: 'structural_tag', source, strict: false };
+  return structuralTag(whole);
 }

@@ -1,7 +1,7 @@
 import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
 import type { Grammar } from '../runner/runner.ts';
-import { jsonText } from './json-text.ts';
+import { jsonFormat, structuralTag } from './structural-tag.ts';
 import type { WrittenParameters } from './written-arguments.ts';
 
 /** What an answer may be when tools are offered, as a structural tag of XGrammar. docs/tools.md says which is when. */
@@ -33,8 +33,7 @@ export const maxJsonWhitespace = 20;
 type Syntax = Pick<CallSyntax, 'format' | 'marks'>;
 
 export function toolGrammar(syntax: Syntax, calling: Calling): Grammar {
-  const source = jsonText({ type: 'structural_tag', format: answerOf(syntax, calling) });
-  return { kind: 'structural_tag', source, strict: false };
+  return structuralTag(answerOf(syntax, calling));
 }
 
 function answerOf(syntax: Syntax, calling: Calling): object {
@@ -84,7 +83,7 @@ function tagOf(
   written: ReadonlyMap<string, WrittenParameters>,
 ): object {
   const { begin, between, end } = syntax.format;
-  const json = { type: 'json_schema', json_schema: parameters, max_whitespace_cnt: maxJsonWhitespace };
+  const json = jsonFormat(parameters, maxJsonWhitespace);
   const content = syntax.format.parameter === undefined ? json : written.get(name)?.grammar;
   const elements = elementsOf(begin + name + between, syntax);
   return tagOfElements(content === undefined ? elements : [...elements, content], end, syntax);

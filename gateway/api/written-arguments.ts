@@ -1,5 +1,6 @@
 import type { KindOf, ValueKind } from '../generation/call-arguments.ts';
 import type { ParameterFormat } from '../prompt/tool-call-format.ts';
+import { jsonFormat } from './structural-tag.ts';
 
 /**
  * Arguments that a call has each by itself, a string as it is and all else as JSON (docs/tools.md, "Arguments by themselves"): what
@@ -95,10 +96,7 @@ export class WrittenParameters {
   }
 
   #valueOf({ texts, json }: Forms): object {
-    const inJson =
-      json === undefined
-        ? []
-        : [{ type: 'json_schema', json_schema: json, max_whitespace_cnt: this.#maxWhitespace }];
+    const inJson = json === undefined ? [] : [jsonFormat(json, this.#maxWhitespace)];
     const ways = [...texts, ...inJson];
     return ways.length === 1 ? (ways[0] as object) : { type: 'or', elements: ways };
   }

@@ -1,4 +1,5 @@
 import type { ParameterFormat, ToolCallFormat } from '../prompt/tool-call-format.ts';
+import { begunUnits } from './begun-mark.ts';
 
 /** The arguments of one call, out of a text that comes in pieces, as pieces of JSON. */
 
@@ -164,7 +165,5 @@ function isJsonOf(text: string, isAllowed: (value: unknown) => boolean): boolean
 
 /** Units at the end of a text that may still become `mark`, and a half of a character that its other half may follow. */
 function heldUnits(text: string, mark: string): number {
-  for (let units = Math.min(mark.length - 1, text.length); units > 0; units--)
-    if (text.endsWith(mark.slice(0, units))) return units;
-  return /[\ud800-\udbff]$/.test(text) ? 1 : 0;
+  return begunUnits(text, mark) || (/[\ud800-\udbff]$/.test(text) ? 1 : 0);
 }

@@ -1,4 +1,5 @@
 import type { ThinkingFormat } from '../prompt/thinking-format.ts';
+import { begunUnits } from './begun-mark.ts';
 
 /** How an answer thinks, if it does. */
 export interface Thinking {
@@ -93,8 +94,7 @@ export class ThinkingParser {
 
   /** Units at the end that may still become the mark, with the line breaks in front of it. */
   #heldUnits(): number {
-    let units = Math.min(this.#end.length - 1, this.#held.length);
-    while (units > 0 && !this.#held.endsWith(this.#end.slice(0, units))) units--;
+    const units = begunUnits(this.#held, this.#end);
     const said = this.#held.slice(0, this.#held.length - units);
     return units + said.length - withoutBreaks(said).length;
   }

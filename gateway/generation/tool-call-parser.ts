@@ -1,4 +1,5 @@
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
+import { begunUnits } from './begun-mark.ts';
 import { type ArgumentsReader, argumentsReader, type KindOf } from './call-arguments.ts';
 
 /** How the calls of one answer are written. */
@@ -147,9 +148,7 @@ export class ToolCallParser {
   /** Units at the end that may still become `begin`. */
   #heldUnits(begin: string): number {
     if (this.#isWhole) return this.#mayBegin && begin.startsWith(this.#held) ? this.#held.length : 0;
-    for (let units = Math.min(begin.length - 1, this.#held.length); units > 0; units--)
-      if (this.#held.endsWith(begin.slice(0, units))) return units;
-    return 0;
+    return begunUnits(this.#held, begin);
   }
 
   #send(found: Found, units: number): void {
