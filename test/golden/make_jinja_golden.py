@@ -100,7 +100,7 @@ SNIPPETS = """
 {{ missing | tojson }}
 {{ '\\x00\\x1f\\u2028/' | tojson }}|{{ (1, 2) | tojson }}|{{ [1, 2] | tojson(indent=4) }}|{{ '' | tojson }}
 {{ ' a ' | trim }}|{{ 'xax' | trim('x') }}|{{ 5 | trim }}|{{ none | string | upper }}|{{ 'aB' | capitalize }}|{{ "it's a-b (c) d" | title }}
-{{ 'a\\nb\\n\\nc' | indent }}|{{ 'a\\nb' | indent(2, true) }}|{{ 'a\\n\\nb' | indent(2, blank=true) }}|{{ 'a\\nb' | indent('> ', first=true) }}
+{{ 'a\\nb\\n\\nc' | indent }}|{{ 'a\\nb' | indent(2, true) }}|{{ 'a\\n\\nb' | indent(2, blank=true) }}|{{ 'a\\nb' | indent('> ', first=true) }}|{{ 'a\\n \\n\\t\\n\\nb' | indent(2) }}
 {{ list | sort }}|{{ words | sort }}|{{ words | sort(case_sensitive=true) }}|{{ list | sort(reverse=true) }}|{{ people | sort(attribute='age') | map(attribute='name') | list }}|{{ people | sort(attribute='age,name', reverse=true) | map(attribute='name') | join }}
 {{ [1, 'a'] | sort }}
 {{ d | dictsort }}|{{ {'b': 1, 'A': 2} | dictsort(true) }}|{{ {'b': 1, 'a': 2} | dictsort(by='value', reverse=true) }}

@@ -73,6 +73,22 @@ test('what leaves something open has no strict form', () => {
   for (const schema of open) assert.is(strictSchema(schema), undefined, JSON.stringify(schema));
 });
 
+test('a schema with a keyword that OpenAI excludes has no strict form, at any level', () => {
+  const excluded = [
+    ...['patternProperties', 'propertyNames', 'minProperties', 'maxProperties', 'unevaluatedProperties'],
+    ...['dependentRequired', 'dependentSchemas', 'dependencies', 'prefixItems', 'additionalItems'],
+    ...['contains', 'unevaluatedItems', 'allOf', 'oneOf', 'not', 'if', 'then', 'else'],
+    ...['$dynamicRef', '$recursiveRef'],
+  ];
+  const object = { type: 'object', properties: { a: text } };
+  assert.ok(strictSchema({ ...object, properties: { inner: object } }));
+  for (const keyword of excluded) {
+    assert.is(strictSchema({ ...object, [keyword]: 1 }), undefined, keyword);
+    const inner = { ...object, [keyword]: 1 };
+    assert.is(strictSchema({ ...object, properties: { inner } }), undefined, `${keyword} of a member`);
+  }
+});
+
 test('an object that needs another one of its own kind has no strict form, unless it may end', () => {
   const list = (next: object) => ({ type: 'object', properties: { value: text, next } });
   const self = { $ref: '#' };

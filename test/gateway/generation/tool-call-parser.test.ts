@@ -6,6 +6,7 @@ import {
   type CallPiece,
   inOrder,
   markOf,
+  maxToolNameUnits,
   ToolCallParser,
 } from '../../../gateway/generation/tool-call-parser.ts';
 import {
@@ -99,6 +100,18 @@ const cases: readonly [string, ToolCallFormat, string, Read, names?: readonly st
     hermesFormat,
     `<tool_call>\n{"name": "${'n'.repeat(70)}", "arguments": {}}`,
     read0(`<tool_call>\n{"name": "${'n'.repeat(70)}", "arguments": {}}`),
+  ],
+  [
+    'the longest name that a tool may have',
+    hermesFormat,
+    hermes('n'.repeat(maxToolNameUnits), '{}'),
+    read0('', call(0, 'n'.repeat(maxToolNameUnits), '{}')),
+  ],
+  [
+    'a name one unit too long',
+    hermesFormat,
+    hermes('n'.repeat(maxToolNameUnits + 1), '{}'),
+    read0(hermes('n'.repeat(maxToolNameUnits + 1), '{}')),
   ],
   [
     'cut within arguments',

@@ -231,6 +231,13 @@ test('counters go on over the loads of a model', async () => {
   await models.use('b');
   const { restarts, counters, info } = models.of('a').model.status();
   assert.equal([restarts, counters.numFinished, info], [2, 5, undefined]);
+
+  await models.use('a');
+  const second = models.serviceOf('a');
+  second.current = { ...second.current, restarts: 1 };
+  assert.is(models.of('a').model.status().restarts, 3, 'those of the loaded service are added');
+  await models.use('b');
+  assert.is(models.of('a').model.status().restarts, 3);
 });
 
 test('a tokenizer is read once for all who ask, and none outlives the end', async () => {

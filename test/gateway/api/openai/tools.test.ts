@@ -282,6 +282,14 @@ test('a call that is cut short is what there is of it, and the reason says so', 
   assert.equal(message.tool_calls?.[0]?.function, { name: 'weather', arguments: '{"city": "Ro' });
 });
 
+test('finish_reason is "length" if max_tokens ends the answer after a complete call', async () => {
+  const app = testApp();
+  const call = hermes('clock', '{}');
+  app.runner.script = [bytes(`${call}${call}`)];
+  const { message, finish_reason } = await choiceOf(await ask(app, { tools, max_tokens: call.length }));
+  assert.equal([message.tool_calls?.length, finish_reason], [1, 'length']);
+});
+
 interface Delta {
   readonly content?: string;
   readonly tool_calls?: readonly object[];

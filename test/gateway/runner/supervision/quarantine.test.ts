@@ -33,6 +33,16 @@ test('has a bound: the one that was asked for least recently goes first', () => 
   );
 });
 
+test('an entry that expires leaves other entries of the same length', () => {
+  let nowMs = 0;
+  const quarantine = new Quarantine(() => nowMs);
+  quarantine.add(requestOf([1], 5));
+  nowMs = 1;
+  quarantine.add(requestOf([2], 5));
+  nowMs = quarantineMs;
+  assert.equal([quarantine.has(requestOf([1], 5)), quarantine.has(requestOf([2], 5))], [false, true]);
+});
+
 /** Ids that count how often one of them is read. */
 function countedIds(ids: readonly number[]): { promptIds: number[]; numRead: () => number } {
   let numRead = 0;

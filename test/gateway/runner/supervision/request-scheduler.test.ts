@@ -1,12 +1,14 @@
 /** Which requests are with the runner. The test plays the runner of each client. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { type AnswerEnd, TextStream } from '../../../../gateway/generation/text-stream.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
-import { type GenerateRequest, GenerationError } from '../../../../gateway/runner/runner.ts';
+import { type GenerateRequest, GenerationError, type TokenSink } from '../../../../gateway/runner/runner.ts';
 import { affinityBlockTokens } from '../../../../gateway/runner/supervision/known-prefixes.ts';
 import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
 import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
 import { pauseAboveTokens } from '../../../../gateway/runner/supervision/token-stream.ts';
+import { byteTokenizer } from '../../../fixtures/byte-model.ts';
 import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
 import { requestOf } from '../../../fixtures/requests.ts';
 
@@ -341,6 +343,34 @@ test('a leg that ends as its runner is lost is gone on with by the next runner, 
   second.say(step(2, { requestId: 2, firstIndex: 3, tokenIds: [8], finishReason: finishMax }));
   open.resume();
   assert.equal(ends, ['max_tokens']);
+});
+
+test('a resumed answer keeps its token indexes, so min_tokens and stop end it at the same token', () => {
+  const bytes = (text: string): number[] => [...Buffer.from(text)];
+  const answer = bytes('a.b.c.d');
+  const endOf = (numBegun: number) => {
+    const { connectRunner, dispatch } = dispatching();
+    const { say } = connectRunner();
+    const known = answer.slice(0, numBegun);
+    const begun = numBegun === 0 ? {} : { begun: { tokenIds: known, numericsId: 'fake-1' } };
+    const request = requestOf([1], 7, { modelIdentity, minTokens: 2, ...begun });
+    const ends: (AnswerEnd | undefined)[] = [];
+    const generate = (asked: GenerateRequest, sink: TokenSink) => dispatch.admit(asked, sink);
+    const options = { tokenizer: byteTokenizer, stop: ['.'], minTokens: 2 };
+    const text = new TextStream({ generate }, request, options, {
+      onPart: ({ end }) => ends.push(end),
+      onError: (error) => assert.unreachable(String(error)),
+    });
+    if (numBegun > 0) text.onTokens({ firstIndex: 0, tokenIds: known });
+    for (let index = numBegun; index < answer.length && ends.at(-1) === undefined; index++) {
+      const output = { requestId: 1, firstIndex: index, tokenIds: [answer[index] as number] };
+      say(step(index - numBegun + 1, output));
+    }
+    return ends.at(-1);
+  };
+  const whole = endOf(0);
+  assert.equal([whole?.reason, whole?.numTokens], ['stop_sequence', 4]);
+  for (const numBegun of [1, 2, 3]) assert.equal(endOf(numBegun), whole, `${numBegun} tokens were known`);
 });
 
 test.run();

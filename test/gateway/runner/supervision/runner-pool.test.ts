@@ -292,6 +292,24 @@ supervisorSuite('stop fails what outlasts it, and kills a runner that will not g
   });
 });
 
+supervisorSuite('a runner that loads a changed model file causes the others to be replaced', async () => {
+  await withDirectory(async (directory) => {
+    const model = directory.write('model', 'first');
+    await supervised(['--model', model], { numRunners: 2 }, async ({ supervisor }) => {
+      const runners = () => supervisor.status().runners ?? [];
+      const areOf = (identity: string) => () =>
+        runners().every(({ state, info }) => state === 'ready' && info?.modelIdentity === identity);
+      await until(patienceMs, 'both runners', areOf('first'));
+      const pids = runners().map(({ pid }) => pid);
+      directory.write('model', 'second');
+      process.kill(pids[0] as number, 'SIGKILL');
+      await until(patienceMs, 'both runners with the new file', areOf('second'));
+      assert.ok(runners().every(({ pid }) => !pids.includes(pid)));
+      await collectExact(supervisor, requestOf([1], 5, { modelIdentity: 'second' }));
+    });
+  });
+});
+
 supervisorSuite('a runner that is ready has all its blocks, before its next heartbeat', async () => {
   await supervised([], {}, async ({ supervisor, state }) => {
     await state('ready');

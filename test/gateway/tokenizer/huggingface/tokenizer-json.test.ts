@@ -62,8 +62,40 @@ test('a token that takes white space with it, or stands alone, does so', () => {
     { text: '<x>', parseSpecial: true },
   ];
   assert.is(finish(strips.encodeSegments(prompt, false)).length, 3, 'also from the segment beside it');
-  const whole = tokenizerOf(added({ content: 'aa', special: false, single_word: true, id: 261 }));
-  assert.equal(whole.encode('aa-aaa', plain), [261, 45, 261, 97]);
+  // The token has an id that no merge gives.
+  const whole = tokenizerOf(added({ content: 'ab', special: false, single_word: true }));
+  assert.equal(whole.encode('ab-ab', plain), [262, 45, 262]);
+  for (const [text, ids] of [
+    ['abb', [97, 98, 98]],
+    ['bab', [98, 97, 98]],
+    ['ab1', [97, 98, 49]],
+    ['_ab', [95, 97, 98]],
+  ] as const)
+    assert.equal(whole.encode(text, plain), ids, text);
+});
+
+test('an lstrip token after nothing but white space leaves no empty text, which would get a space prefix', () => {
+  const json = tinySentencePieceJson({
+    normalizer: null,
+    pre_tokenizer: { type: 'Metaspace', replacement: '▁', prepend_scheme: 'always', split: false },
+    added_tokens: [{ id: 1, content: '<s>', special: true, normalized: false, lstrip: true }],
+  });
+  const tokenizer = tokenizerOf(json);
+  assert.equal(texts(tokenizer, ' \n <s>a', parsed), ['<s>', ' a']);
+  assert.equal(texts(tokenizer, 'a <s> <s>', parsed), [' a', '<s>', '<s>']);
+});
+
+test('a word that is a token is not merged if the model ignores merges, however long it is', () => {
+  const lengths = [3, 63, 64, 65, 255, 256, 1024, 1025];
+  const words = lengths.map((length) => 'z'.repeat(length));
+  const { model } = tinyTokenizerJson() as { model: { vocab: Readonly<Record<string, number>> } };
+  const vocab = { ...model.vocab, ...Object.fromEntries(words.map((word, at) => [word, 300 + at])) };
+  const merging = tokenizerOf(tinyTokenizerJson({ added_tokens: [] }, { vocab }));
+  const ignoring = tokenizerOf(tinyTokenizerJson({ added_tokens: [] }, { vocab, ignore_merges: true }));
+  for (const [at, word] of words.entries()) {
+    assert.equal(ignoring.encode(word, plain), [300 + at], `${word.length} bytes`);
+    assert.is(merging.encode(word, plain).length, word.length);
+  }
 });
 
 test('a token written as a control token is one, whatever the file says', () => {
