@@ -1,4 +1,4 @@
-/** A template is a program from a model file. Whatever it does, it costs a bounded time and ends in an error of its own kind. */
+/** A template is a program from a model file. Whatever it does, it costs a bounded processor time and ends in an error of its own kind. */
 import { execFileSync } from 'node:child_process';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -6,8 +6,12 @@ import { ChatTemplateError } from '../../../gateway/prompt/chat-template.ts';
 import { templateLimits } from '../../../gateway/prompt/template-limits.ts';
 import { TemplateProcess } from '../../../gateway/prompt/template-process.ts';
 import { errorOf } from '../../fixtures/errors.ts';
+import { within } from '../../fixtures/within.ts';
 
 const test = suite('hostile-template');
+const PATIENCE_MS = 120_000;
+/** On a busy machine the limit of processor time is reached first, too. */
+const patient = { startWaitMs: PATIENCE_MS, renderWaitMs: PATIENCE_MS };
 const variables = {
   messages: [{ role: 'user', content: 'Hello' }],
   bos_token: '',
@@ -16,14 +20,15 @@ const variables = {
 };
 
 async function faultOf(source: string): Promise<string> {
-  const start = performance.now();
-  const template = new TemplateProcess(source);
-  const error = await errorOf(() => template.render(variables));
-  template.close();
-  const elapsedMs = performance.now() - start;
+  const template = new TemplateProcess(source, patient);
   const name = source.slice(0, 60);
+  const error = await within(
+    PATIENCE_MS,
+    `An end of ${name}`,
+    errorOf(() => template.render(variables)),
+  );
+  template.close();
   assert.instance(error, ChatTemplateError, `${name}: ${error.stack}`);
-  assert.ok(elapsedMs < 15_000, `${name}: ${elapsedMs} ms`);
   return error.message;
 }
 

@@ -23,11 +23,10 @@ const test = suite('large bodies');
 const PATIENCE_MS = 120_000;
 const NUM_REQUESTS = 18;
 const WIDTH = 4;
-/** Ten times what is promised for an idle machine: docs/performance.md. */
-const MAX_P99_MS = 500;
-const MAX_DELAY_MS = 2500;
-/** Processor time of one turn. Merging a megabyte takes several hundred milliseconds in all. */
-const MAX_TURN_MS = 200;
+/** The most that one turn may take of the work that a megabyte makes: five times what it takes. */
+const MAX_SHARE = 1 / 5;
+/** The same of all requests. */
+const MAX_SHARE_OF_ALL = 1 / 50;
 
 const model = { ...(await loadModel(DEFAULT_MODEL)), id: 'large' };
 const runner = new ScriptedRunner();
@@ -64,12 +63,15 @@ test('everything else has its turn while a megabyte without a space is tokenized
   for (const [path, body] of bodies) {
     const init = { method: 'POST', headers, body: JSON.stringify(body) };
     const ask = async (): Promise<Response> => app.request(path, init);
-    const { result, numTurns, longestMs } = await turnsDuring(() => within(PATIENCE_MS, 'An answer', ask()));
+    const { result, numTurns, longestMs, longestShare } = await turnsDuring(() =>
+      within(PATIENCE_MS, 'An answer', ask()),
+    );
     assert.is(result.status, 200, path);
     await result.text();
-    console.log(`${path}: ${numTurns} turns, the longest ${longestMs.toFixed(0)} ms`);
+    const longest = `the longest ${longestMs.toFixed(0)} ms, ${(100 * longestShare).toFixed(0)} % of the work`;
+    console.log(`${path}: ${numTurns} turns, ${longest}`);
     assert.ok(numTurns >= 10, `${numTurns} turns for ${path}`);
-    assert.ok(longestMs <= MAX_TURN_MS, `${longestMs} ms in one turn of ${path}`);
+    assert.ok(longestShare <= MAX_SHARE, `${path}: ${longest}`);
   }
 });
 
@@ -103,7 +105,10 @@ test(`${NUM_REQUESTS} bodies of a megabyte hold up nobody`, async () => {
     client.stdout.on('data', (text) => (output += text));
     await elapsed(0);
     delay.enable();
-    const [code] = await within(PATIENCE_MS, 'The end of the attack', ended);
+    const { result, longestMs, longestShare } = await turnsDuring(() =>
+      within(PATIENCE_MS, 'The end of the attack', ended),
+    );
+    const [code] = result;
     delay.disable();
     assert.is(code, 0);
     const statuses = JSON.parse(output) as number[];
@@ -115,10 +120,11 @@ test(`${NUM_REQUESTS} bodies of a megabyte hold up nobody`, async () => {
     const [p50Ms, p99Ms] = [50, 99].map((percent) => delay.percentile(percent) / 1e6) as [number, number];
     const maxMs = delay.max / 1e6;
     const rounded = [p50Ms, p99Ms, maxMs].map((ms) => ms.toFixed(0));
+    const longest = `the longest turn ${longestMs.toFixed(0)} ms, ${(100 * longestShare).toFixed(1)} % of the work`;
     console.log(
-      `${NUM_REQUESTS} bodies: delay of the loop in ms p50 ${rounded[0]}, p99 ${rounded[1]}, max ${rounded[2]}`,
+      `${NUM_REQUESTS} bodies: delay of the loop in ms p50 ${rounded[0]}, p99 ${rounded[1]}, max ${rounded[2]}; ${longest}`,
     );
-    assert.ok(p99Ms <= MAX_P99_MS && maxMs <= MAX_DELAY_MS, rounded.join());
+    assert.ok(longestShare <= MAX_SHARE_OF_ALL, longest);
   } finally {
     client.kill('SIGKILL');
     server.closeAllConnections();

@@ -1,14 +1,17 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { identityOf, isRunning } from '../../../gateway/system/process-identity.ts';
 import { runningServers, writeRunFile } from '../../../gateway/system/run-files.ts';
+import { stateOf } from '../../fixtures/gateway.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
+import { until } from '../../fixtures/within.ts';
 
 const test = suite('run files');
+const PATIENCE_MS = 30_000;
 
 test('a server is found while its process runs, by a file for its user alone', () => {
   const folder = join(temporaryFolder().path, 'new', 'run');
@@ -38,16 +41,24 @@ test('files of dead processes, of others with their id, and what is none are lef
 });
 
 test('a process that is dead and was not asked for is not running', async () => {
-  // The shell does not reap its child.
-  const shell = spawn('sh', ['-c', 'true & echo $!; exec sleep 60'], { stdio: ['ignore', 'pipe', 'ignore'] });
-  const [line] = (await once(shell.stdout, 'data')) as [Buffer];
+  // The shell becomes `sleep`, which asks for no child. Only then does the child end: a shell might ask for it.
+  const lines = 'exec 3<&0; cat <&3 & echo $!; exec sleep 60';
+  const parent = spawn('sh', ['-c', lines], { stdio: ['pipe', 'pipe', 'ignore'] });
+  const [line] = (await once(parent.stdout, 'data')) as [Buffer];
   const pid = Number(String(line));
-  while (existsSync(`/proc/${pid}`) && !/\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, 'utf8')))
-    await new Promise((resolve) => setImmediate(resolve));
-  assert.is(identityOf(pid), undefined);
-  assert.is(isRunning(identityOf(shell.pid ?? 0) ?? ''), true);
-  shell.kill('SIGKILL');
-  await once(shell, 'exit');
+  const parentPid = parent.pid ?? 0;
+  try {
+    const program = () => readFileSync(`/proc/${parentPid}/comm`, 'utf8');
+    await until(PATIENCE_MS, 'The shell to become another program', () => program() === 'sleep\n');
+    assert.is(isRunning(identityOf(pid) ?? ''), true, 'the child waits for its input');
+    parent.stdin.end();
+    await until(PATIENCE_MS, 'The death of the child', () => stateOf(pid) === 'Z');
+    assert.is(identityOf(pid), undefined);
+    assert.is(isRunning(identityOf(parentPid) ?? ''), true);
+  } finally {
+    parent.kill('SIGKILL');
+  }
+  await once(parent, 'exit');
 });
 
 test.run();

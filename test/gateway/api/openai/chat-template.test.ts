@@ -3,13 +3,14 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ChatTemplateUnavailableError } from '../../../../gateway/prompt/chat-template.ts';
 import { JinjaChatTemplate } from '../../../../gateway/prompt/jinja-chat-template.ts';
+import { TemplateProcess } from '../../../../gateway/prompt/template-process.ts';
 import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel, byteTokenizer } from '../../../fixtures/byte-model.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const test = suite('chat template');
-const patienceMs = 60_000;
+const patienceMs = 120_000;
 const conversation = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] };
 
 test('a template that cannot be asked now is a 503 with when to come again', async () => {
@@ -33,7 +34,6 @@ test('a template that will never render the conversation is a 400 that says why'
   for (const [source, reason] of [
     ["{{ raise_exception('Roles must alternate') }}", 'Roles must alternate'],
     ['{% if %}', 'cannot be parsed'],
-    ['{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}', 'processor time'],
   ] as const) {
     const chatTemplate = finish(JinjaChatTemplate.of(source, byteTokenizer));
     const { post } = testApp({ model: () => ({ ...byteModel, chatTemplate }) });
@@ -44,6 +44,25 @@ test('a template that will never render the conversation is a 400 that says why'
     assert.match(error.message, reason);
     chatTemplate.close();
   }
+});
+
+test('so is one that uses up its processor time, however busy the machine is', async () => {
+  const source = '{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}';
+  const process = new TemplateProcess(source, { startWaitMs: patienceMs, renderWaitMs: patienceMs });
+  const renderText = () =>
+    process.render({ messages: [], bos_token: '', eos_token: '', add_generation_prompt: true });
+  const render = async () => [...Buffer.from(await renderText())];
+  const { post } = testApp({
+    model: () => ({
+      ...byteModel,
+      chatTemplate: { toolUse: 'none', start() {}, close: () => process.close(), render, renderText },
+    }),
+  });
+  const response = await within(patienceMs, 'An answer', post('/v1/chat/completions', conversation));
+  const { error } = (await response.json()) as { error: { code: string; message: string } };
+  assert.equal([response.status, error.code], [400, 'chat_template_error']);
+  assert.match(error.message, 'processor time');
+  process.close();
 });
 
 test.run();
