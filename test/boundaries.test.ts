@@ -172,6 +172,24 @@ test('docs/architecture.md has the places of the gateway in this order', () => {
   );
 });
 
+test('what reads the chat template of a model runs in its own thread or process', () => {
+  // inspect is a command that serves nobody.
+  const readers: Readonly<Record<string, string>> = {
+    'gateway/prompt/template-marks.ts': 'gateway/models/model-reader.ts',
+    'gateway/prompt/jinja/template.ts': 'gateway/prompt/template-worker.ts',
+    'gateway/prompt/template-features.ts': 'gateway/cli/inspect.ts',
+  };
+  const imports = gatewayFiles().flatMap(({ path, text }) =>
+    importsOf({ path, text: text.replace(/^import type .*$/gm, '') }).map((to) => ({ path, to })),
+  );
+  for (const [read, reader] of Object.entries(readers))
+    assert.equal(
+      imports.flatMap(({ path, to }) => (to === read ? [path] : [])),
+      [reader],
+      read,
+    );
+});
+
 test('no files of the gateway import each other in a circle', () => {
   const imports = new Map(gatewayFiles().map((file) => [file.path, importsOf(file)]));
   const done = new Set<string>();

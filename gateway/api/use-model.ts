@@ -25,6 +25,10 @@ export interface ModelWish {
   readonly name?: string;
   /** Milliseconds since 1970. */
   readonly deadlineMs?: number | undefined;
+  /** Aborted when the request is not to be answered any more. It is also not answered if its client leaves. */
+  readonly signal?: AbortSignal;
+  /** Called when the request could not be answered, also if a stream has told its client so. */
+  readonly onFailed?: () => void;
   /**
    * Makes the event for a failure; undefined if the request does not ask for server-sent events. While the model loads,
    * comments in the stream report the progress.
@@ -53,6 +57,7 @@ export async function useModel(
     isAcquired = true;
     return answer(usable);
   });
+  if (wish.onFailed !== undefined) answered.catch(wish.onFailed);
   if (!wanted.isOnDemand || wanted.residency.state === 'loaded' || failureEvent === undefined)
     return answered;
   // During this wait the request can still be refused with an HTTP status.
@@ -74,10 +79,12 @@ const settled = (): void => {};
 async function answerBy(
   c: Context,
   deps: RouteDeps,
-  { name, deadlineMs }: ModelWish,
+  { name, deadlineMs, signal: wanted }: ModelWish,
   answer: (usable: UsableModel) => Response | Promise<Response>,
 ): Promise<Response> {
-  const acquired = await deps.models.acquire(name, { deadlineMs, signal: c.req.raw.signal });
+  const { signal: present } = c.req.raw;
+  const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
+  const acquired = await deps.models.acquire(name, { deadlineMs, signal });
   try {
     const { model, info } = requireReady(acquired);
     // Another model with another name may have replaced it.

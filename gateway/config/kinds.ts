@@ -134,7 +134,13 @@ export function baseUrl() {
   const fault = 'must be a URL without a query and without a fragment';
   return httpUrl()
     .refine((url) => !/[?#]/.test(url), fault)
-    .transform((url) => url.replace(/\/+$/, ''));
+    .transform(withoutSlashesAtEnd);
+}
+
+function withoutSlashesAtEnd(url: string): string {
+  let end = url.length;
+  while (url[end - 1] === '/') end -= 1;
+  return url.slice(0, end);
 }
 
 /** Origins of web pages. A star as the name is refused, since it would let in every page of the web. */

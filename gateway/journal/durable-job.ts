@@ -71,6 +71,11 @@ export class DurableJob implements Journalled {
     return this.#endedMs;
   }
 
+  /** Whether it has ended, or another process is to continue it. */
+  get isOver(): boolean {
+    return this.#endedMs !== undefined || this.#isSuspended;
+  }
+
   /** The numerics id of the runner that computed the last token, or of the one that the job was begun for. */
   get numericsId(): string {
     return this.log.content.continuations.at(-1)?.numericsId ?? this.record.numericsId;
@@ -102,7 +107,7 @@ export class DurableJob implements Journalled {
 
   /** Ends the job with this error, unless it has ended. */
   fail(error: GenerationError): void {
-    if (this.#endedMs !== undefined || this.#isSuspended) return;
+    if (this.isOver) return;
     this.#endedMs = this.#events.now();
     this.log.end({ kind: 'error', error });
     this.#text?.cancel();
@@ -141,7 +146,7 @@ export class DurableJob implements Journalled {
   #recording(sink: TokenSink): TokenSink {
     return {
       onTokens: (batch: TokenBatch) => {
-        if (this.#endedMs !== undefined || this.#isSuspended) return;
+        if (this.isOver) return;
         if (batch.finish !== undefined) this.#endedMs = this.#events.now();
         this.log.append(batch);
         if (batch.finish === undefined) this.#events.onNews(this);
@@ -154,7 +159,7 @@ export class DurableJob implements Journalled {
 
   /** A stop string has ended the job, or its last token has. In the second case the log already has the end. */
   #onTextEnd(): void {
-    if (this.#endedMs !== undefined || this.#isSuspended) return;
+    if (this.isOver) return;
     this.#endedMs = this.#events.now();
     this.log.end({ kind: 'enough' });
     this.#onEnd();

@@ -168,29 +168,38 @@ export class DurableJobs {
   async #resume(job: DurableJob): Promise<void> {
     const { keepMs, log, now } = this.#options;
     const { createdMs, id } = job.record;
-    while (!this.#stopping.signal.aborted && job.endedMs === undefined) {
+    while (!job.isOver) {
+      if (createdMs + keepMs <= now()) return this.#lose(job, givenUp(keepMs));
       try {
-        if (createdMs + keepMs <= now()) throw givenUp(keepMs);
         if (await this.#begin(job)) {
           this.#numResumed += 1;
           log.info({ event: 'durable_resumed', job_id: shortened(id), tokens: job.log.length });
           return;
         }
       } catch (error) {
-        if (error instanceof GenerationError && error.retriable && MAY_PASS.includes(error.code)) {
-          await this.#wait();
-          continue;
-        }
         const failure = error instanceof GenerationError ? error : unforeseen(error);
-        log.error({ event: 'durable_lost', job_id: shortened(id), msg: failure.message });
-        job.fail(failure);
-        return;
+        if (!this.#mayPass(failure, job)) return this.#lose(job, failure);
       }
       await this.#wait();
     }
   }
 
-  /** Returns false if the model takes no requests now. */
+  #lose(job: DurableJob, failure: GenerationError): void {
+    this.#options.log.error({
+      event: 'durable_lost',
+      job_id: shortened(job.record.id),
+      msg: failure.message,
+    });
+    job.fail(failure);
+  }
+
+  /** Whether the error may go away by itself. No wait for a model is the job's last one, but its own deadline is. */
+  #mayPass({ code, retriable }: GenerationError, { record }: DurableJob): boolean {
+    const { deadlineMs = Number.POSITIVE_INFINITY } = record.request;
+    return retriable && MAY_PASS.includes(code) && this.#options.now() < deadlineMs;
+  }
+
+  /** Returns false if the model takes no requests now, or if the job is over. */
   async #begin(job: DurableJob): Promise<boolean> {
     const { model: name, request } = job.record;
     const { signal } = this.#stopping;
@@ -202,6 +211,8 @@ export class DurableJobs {
       requireSame('model', request.modelIdentity, info.modelIdentity);
       requireSame('numerics of the runner', job.numericsId, info.numericsId);
       const vocabulary = request.grammar === undefined ? undefined : await spellingsOf(model.tokenizer);
+      // It may have been cancelled or suspended during the waits.
+      if (job.isOver) return false;
       job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
       return true;
     } finally {
@@ -229,8 +240,8 @@ function factsOf({ maxTokens, endIds }: ThinkingLimit, thinking: Thinking | unde
   return { maxTokens, endIds, thinking: { isOpen, format: { begin: format.begin, end: format.end } } };
 }
 
-/** Errors that may go away by themselves. */
-const MAY_PASS: readonly GenerationError['code'][] = ['NOT_READY', 'QUEUE_FULL'];
+/** TIMEOUT: of the longest wait for a model. */
+const MAY_PASS: readonly GenerationError['code'][] = ['NOT_READY', 'QUEUE_FULL', 'TIMEOUT'];
 
 /**
  * Throws if another model, or a runner with other numerics, would compute the rest: clients may have tokens that the journal

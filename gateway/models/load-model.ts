@@ -11,13 +11,14 @@ import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
 import { EncoderThread } from '../tokenizer/encoder-thread.ts';
 import { TokenizerError } from '../tokenizer/tokenizer-error.ts';
 import { type Model, modelIdOf } from './model.ts';
-import type { ModelDescription } from './model-description.ts';
 import type { ReadModel } from './model-reader.ts';
 
 const modelReader: ThreadProgram = {
   name: 'model-reader',
   source: new URL('./model-reader.ts', import.meta.url),
 };
+
+type Read = Extract<ReadModel, { readonly description: unknown }>;
 
 /** Heap limit of the thread. */
 const heapMb = 2048;
@@ -32,13 +33,14 @@ export async function loadModel(path: string): Promise<Model> {
   }
 }
 
-function* modelOf(path: string, { tables, template, ...description }: ModelDescription): Task<Model> {
+function* modelOf(path: string, { description: { tables, template, ...facts }, marks }: Read): Task<Model> {
   const tokenizer = yield* BpeTokenizer.of(tables, new EncoderThread(tables));
-  const chatTemplate = template === undefined ? undefined : yield* JinjaChatTemplate.of(template, tokenizer);
-  return { path, id: modelIdOf(path), ...description, tokenizer, chatTemplate };
+  const hasTemplate = template !== undefined && marks !== undefined;
+  const chatTemplate = hasTemplate ? yield* JinjaChatTemplate.of(template, marks, tokenizer) : undefined;
+  return { path, id: modelIdOf(path), ...facts, tokenizer, chatTemplate };
 }
 
-async function readInThread(path: string): Promise<ModelDescription> {
+async function readInThread(path: string): Promise<Read> {
   const thread = newThread(modelReader, path, heapMb);
   try {
     const read = await new Promise<ReadModel>((resolve, reject) => {
@@ -46,7 +48,7 @@ async function readInThread(path: string): Promise<ModelDescription> {
       thread.once('error', reject);
       thread.once('exit', () => reject(new Error(`The thread that reads ${path} ended without an answer.`)));
     });
-    if ('description' in read) return read.description;
+    if ('description' in read) return read;
     throw new ModelFileError(read.exitCode, read.message);
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'ERR_WORKER_OUT_OF_MEMORY'))

@@ -14,11 +14,12 @@ import {
 } from './chat-template.ts';
 import { ControlTokenEscaper } from './control-token-escaper.ts';
 import { shortId } from './short-id.ts';
+import type { TemplateMarks } from './template-marks.ts';
 import type { TemplateMessage } from './template-messages.ts';
 import { TemplateProcess } from './template-process.ts';
 import { charactersIn, textsIn } from './texts-in.ts';
-import { type ThinkingFormat, thinkingOf } from './thinking-format.ts';
-import { type ToolUse, toolUseOf } from './tool-call-format.ts';
+import type { ThinkingFormat } from './thinking-format.ts';
+import type { ToolUse } from './tool-call-format.ts';
 
 export class JinjaChatTemplate implements ChatTemplate {
   readonly source: string;
@@ -31,15 +32,20 @@ export class JinjaChatTemplate implements ChatTemplate {
   readonly #control: LiteralFinder<true>;
 
   /** source: tokenizer.chat_template of the model file. Throws ChatTemplateError if it is too long. */
-  static *of(source: string, tokenizer: Tokenizer): Task<JinjaChatTemplate> {
+  static *of(source: string, marks: TemplateMarks, tokenizer: Tokenizer): Task<JinjaChatTemplate> {
     const literals = tokenizer.controlLiterals.map((literal) => [literal, true] as const);
-    return new JinjaChatTemplate(source, tokenizer, yield* LiteralFinder.of(literals));
+    return new JinjaChatTemplate(source, marks, tokenizer, yield* LiteralFinder.of(literals));
   }
 
-  private constructor(source: string, tokenizer: Tokenizer, control: LiteralFinder<true>) {
+  private constructor(
+    source: string,
+    { toolUse, thinking }: TemplateMarks,
+    tokenizer: Tokenizer,
+    control: LiteralFinder<true>,
+  ) {
     this.source = source;
-    this.toolUse = toolUseOf(source);
-    this.thinking = thinkingOf(source);
+    this.toolUse = toolUse;
+    this.thinking = thinking;
     this.#idOf = typeof this.toolUse === 'object' && this.toolUse.hasShortIds ? shortId : (id) => id;
     this.#process = new TemplateProcess(source);
     this.#tokenizer = tokenizer;

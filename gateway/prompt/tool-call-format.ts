@@ -127,7 +127,7 @@ const hermesMark = /<tool_call>(\\n|\n)(?!\s*\[)/;
 const xmlTexts = ['<function=', '<arg_key>'];
 const mistralList = /\[TOOL_CALLS\]( ?)\[(?!ARGS|CALL_ID)/;
 /** GLM 4.5: each key and each value has a line. */
-const glmLines = /<\/arg_key>\s*\n\s*<arg_value>/;
+const glmLines = /<\/arg_key>[^\S\n]*\n\s*<arg_value>/;
 /** GLM 4.7, as its template describes a call to the model: no line breaks, not even after the name. */
 const glmWithoutLines = /<tool_call>\{[^{}\n]+\}<arg_key>\{[^{}\n]+\}<\/arg_key><arg_value>/;
 /** The id of a call stands between its name and its arguments. */

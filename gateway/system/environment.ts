@@ -5,7 +5,7 @@
 const serviceNames = /^(NOTIFY_SOCKET|WATCHDOG_.*|LISTEN_.*|MAINPID|CREDENTIALS_DIRECTORY|SSH_AUTH_SOCK)$/;
 const secretNames = /KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|COOKIE|AUTH/i;
 /** A password in a URL, as in that of a proxy. */
-const passwordInUrl = /:\/\/[^/\s@]*:[^/\s@]*@/;
+const passwordInUrl = /:\/\/[^/:\s@]*:[^/\s@]*@/;
 
 export function scrubEnvironment(environment: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
   const kept = Object.entries(environment).filter(

@@ -33,10 +33,10 @@ export class ModelMetrics {
     const families = new Map<string, string>();
     for (const metrics of this.#of.values()) {
       for (const family of (await metrics.text()).split(/^(?=# HELP )/m)) {
-        const [, head = '', name = ''] = /^(# HELP (\S+).*\n# TYPE .*\n)/.exec(family) ?? [];
+        const [, head = '', name = ''] = /^(# HELP (\S+)(?: .*)?\n# TYPE .*\n)/.exec(family) ?? [];
         const samples = `${family.slice(head.length).trimEnd()}\n`;
         const before = families.get(name);
-        if (name === OF_GATEWAY) families.set(name, head + samples.replace(/\{.*\}/, ''));
+        if (name === OF_GATEWAY) families.set(name, head + samples.replace(/^([^{\n]*)\{.*\}/, '$1'));
         else families.set(name, before === undefined ? head + samples : before + samples);
       }
     }

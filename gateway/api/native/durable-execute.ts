@@ -6,7 +6,7 @@ import { TextStream } from '../../generation/text-stream.ts';
 import type { DurableJob } from '../../journal/durable-job.ts';
 import { JobExistsError } from '../../journal/journal-error.ts';
 import type { LogEnd } from '../../journal/token-log.ts';
-import type { GenerateRequest } from '../../runner/runner.ts';
+import { cancelled, type GenerateRequest } from '../../runner/runner.ts';
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
@@ -26,7 +26,10 @@ const viewSchema = z.strictObject({ model: z.string(), token_ids: z.boolean() })
 
 type View = z.output<typeof viewSchema>;
 
-/** Begins the job and streams its events. Throws a 409 if the caller has a job with this id. */
+/**
+ * Begins the job and streams its events. Throws a 409 if the caller has a job with this id. signal: aborted if the client
+ * cancels the job before this returns.
+ */
 export async function beginDurable(
   c: Context,
   deps: RouteDeps,
@@ -34,11 +37,13 @@ export async function beginDurable(
   request: GenerateRequest,
   { model, info, runner }: UsableModel,
   log: ExecuteLog,
+  signal: AbortSignal,
 ): Promise<Response> {
   const view: View = { model: model.id, token_ids };
   const caller = callerOf(c);
   try {
-    const job = await requireJobs(deps, 'durable').start({
+    const jobs = requireJobs(deps, 'durable');
+    const job = await jobs.start({
       record: {
         kind: 'execute',
         caller,
@@ -58,6 +63,7 @@ export async function beginDurable(
         log.end({ outcome: outcomeOf(end), tokens_out: tokenIds.length });
       },
     });
+    if (signal.aborted) await jobs.cancel(job.entry, cancelled());
     return respond(c, deps, job, model.tokenizer, -1);
   } catch (error) {
     if (error instanceof JobExistsError) throw jobIdInUse(job_id);

@@ -33,9 +33,12 @@ export function executeRoutes(deps: RouteDeps): Hono {
     const request = parseExecuteRequest(await readBody(c));
     if (request.durable) requireJobs(deps, 'durable');
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
-    const wish = { deadlineMs, failureEvent: failureEventFor(c) };
+    const job = jobs.start(callerOf(c), request.job_id, request.durable);
+    const signal = AbortSignal.any([c.req.raw.signal, job.signal]);
+    const wish = { deadlineMs, failureEvent: failureEventFor(c), signal: job.signal, onFailed: job.finish };
     return useModel(c, deps, wish, async ({ model, info, runner }) => {
-      const { promptIds, field } = await promptOf(request, model, info, c.req.raw.signal);
+      const { promptIds, field } = await promptOf(request, model, info, signal);
+      job.signal.throwIfAborted();
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const left = tokensLeft(promptIds, info, field);
       const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
@@ -64,48 +67,50 @@ export function executeRoutes(deps: RouteDeps): Hono {
       const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
       const facts = { promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) };
-      const job = jobs.start(callerOf(c), request.job_id);
-      try {
-        if (request.durable) {
-          const response = await beginDurable(c, deps, request, generate, { model, info, runner }, log);
-          log.start(facts);
-          job.finish();
-          return response;
-        }
-        const { stream, encoder } = nativeStream(c);
-        const started_at = new Date(deps.now()).toISOString();
-        const events = new ExecuteEvents(
-          { job_id: request.job_id, model: model.id, started_at, seed },
-          {
-            tokenIds: request.token_ids,
-            vramBytes: request.metrics ? () => memoryOf(runner.status().info).vram_bytes : undefined,
-            now: deps.monotonicNow,
-            onLast: log.last,
-          },
-          encoder,
-          stream,
-        );
-        const text = new TextStream(
-          runner,
+      if (request.durable) {
+        const response = await beginDurable(
+          c,
+          deps,
+          request,
           generate,
-          {
-            tokenizer: model.tokenizer,
-            stop: request.stop,
-            minTokens: request.min_tokens,
-            timedBy: request.timings ? deps.monotonicNow : undefined,
-          },
-          events,
+          { model, info, runner },
+          log,
+          job.signal,
         );
         log.start(facts);
-        job.onCancel(() => text.abort(cancelled()));
-        return stream.respond(text, () => {
-          job.finish();
-          log.end();
-        });
-      } catch (error) {
         job.finish();
-        throw error;
+        return response;
       }
+      const { stream, encoder } = nativeStream(c);
+      const started_at = new Date(deps.now()).toISOString();
+      const events = new ExecuteEvents(
+        { job_id: request.job_id, model: model.id, started_at, seed },
+        {
+          tokenIds: request.token_ids,
+          vramBytes: request.metrics ? () => memoryOf(runner.status().info).vram_bytes : undefined,
+          now: deps.monotonicNow,
+          onLast: log.last,
+        },
+        encoder,
+        stream,
+      );
+      const text = new TextStream(
+        runner,
+        generate,
+        {
+          tokenizer: model.tokenizer,
+          stop: request.stop,
+          minTokens: request.min_tokens,
+          timedBy: request.timings ? deps.monotonicNow : undefined,
+        },
+        events,
+      );
+      log.start(facts);
+      job.signal.addEventListener('abort', () => text.abort(cancelled()));
+      return stream.respond(text, () => {
+        job.finish();
+        log.end();
+      });
     });
   });
 
@@ -113,7 +118,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
 
   app.post('/cancel', async (c) => {
     const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
-    jobs.cancel(callerOf(c), job_id);
+    await jobs.cancel(callerOf(c), job_id);
     const durable = deps.jobs?.find('execute', callerOf(c), job_id);
     if (durable !== undefined) await deps.jobs?.cancel(durable, cancelled());
     return c.json({ job_id }, 202);

@@ -10,11 +10,14 @@ export function failureEventFor(c: Context): ((error: ApiError) => string) | und
   const supports = ['text/event-stream', MSGPACK_TYPE];
   const type = accepts(c, { header: 'Accept', supports, default: 'text/event-stream' });
   if (type === MSGPACK_TYPE) return undefined;
-  return ({ status, message, retriable }) =>
-    namedEvent('error', JSON.stringify({ code: codeOf(status), message, retriable }));
+  return (error) => {
+    const { message, retriable } = error;
+    return namedEvent('error', JSON.stringify({ code: codeOf(error), message, retriable }));
+  };
 }
 
-function codeOf(status: number): NativeErrorCode {
+function codeOf({ status, code }: ApiError): NativeErrorCode {
+  if (code === 'cancelled') return 'CANCELLED';
   if (status === 504) return 'TIMEOUT';
   return status < 500 ? 'INVALID_REQUEST' : 'INFERENCE_FAILED';
 }

@@ -1,42 +1,55 @@
 import { ApiError } from '../../errors/api-error.ts';
 import { shown } from '../../errors/shown.ts';
+import { cancelled } from '../../runner/runner.ts';
 
-/** A request that is running under the id its client gave it. */
+/** A request under the id that its client gave it. */
 export interface Job {
-  /** Sets what a cancel does while the job runs. */
-  onCancel(cancel: () => void): void;
-  /** Frees the id. Must be called when the job's stream has ended, however it ended. */
+  /** Aborted when the client cancels the job. The reason is the error that it gets. */
+  readonly signal: AbortSignal;
+  /** Frees the id. Must be called when the job's stream has ended, however it ended, or when the journal keeps the job. */
   finish(): void;
 }
 
+interface Running {
+  readonly controller: AbortController;
+  /** Resolves when the journal keeps the job, or when nothing of it is left; undefined if it is not durable. */
+  readonly kept: Promise<void> | undefined;
+}
+
 /**
- * The jobs whose streams have not ended, so that POST /cancel finds them. An id belongs to its caller: other callers may
- * use the same id for jobs of their own, and cannot find or cancel this one. A job stays until its client has read the
- * end or has left, so the server's bound on connections bounds the jobs.
+ * The jobs whose streams have not ended, so that POST /cancel finds them, also while they wait for their model. An id belongs
+ * to its caller: other callers may use the same id for jobs of their own, and cannot find or cancel this one. A job stays until
+ * its client has read the end or has left, so the server's bound on connections bounds the jobs.
  */
 export class Jobs {
-  readonly #running = new Map<string, { cancel: () => void }>();
+  readonly #running = new Map<string, Running>();
 
   /** Registers a job. Throws a 409 if a job of this caller with this id runs. */
-  start(caller: string, jobId: string): Job {
+  start(caller: string, jobId: string, isDurable: boolean): Job {
     const name = nameOf(caller, jobId);
     if (this.#running.has(name)) throw jobIdInUse(jobId);
-    const running = { cancel: (): void => {} };
+    let onKept = (): void => {};
+    const kept = new Promise<void>((resolve) => (onKept = resolve));
+    const running = { controller: new AbortController(), kept: isDurable ? kept : undefined };
     this.#running.set(name, running);
     return {
-      onCancel: (cancel) => {
-        running.cancel = cancel;
-      },
+      signal: running.controller.signal,
       finish: () => {
         // A later job may have the id by now.
         if (this.#running.get(name) === running) this.#running.delete(name);
+        onKept();
       },
     };
   }
 
-  /** Stops the job if it runs. Otherwise nothing is to be done, and the client has what it wants. */
-  cancel(caller: string, jobId: string): void {
-    this.#running.get(nameOf(caller, jobId))?.cancel();
+  /**
+   * Stops the job if it runs. Otherwise nothing is to be done, and the client has what it wants. Resolves when the journal
+   * knows, if it is to keep the job.
+   */
+  async cancel(caller: string, jobId: string): Promise<void> {
+    const running = this.#running.get(nameOf(caller, jobId));
+    running?.controller.abort(cancelled());
+    await running?.kept;
   }
 }
 

@@ -13,7 +13,8 @@ export const COMMANDS_HELP = [
 
 /** Executes a command and returns its reply. Undefined means that the chat ends. */
 export function obey(line: string, conversation: Conversation): string | undefined {
-  const [, name = '', rest = ''] = /^(\S+)\s*(.*)$/.exec(line.trim()) ?? [];
+  const [name] = /^\S*/.exec(line.trim()) ?? [''];
+  const rest = line.trim().slice(name.length).trimStart();
   switch (name) {
     case '/help':
       return COMMANDS_HELP;

@@ -90,20 +90,30 @@ const folded: Readonly<Record<string, string>> = { s: '\\u017f', k: '\\u212a' };
 
 /** Translates an expression of the table to JavaScript's syntax, for use with the flag u. */
 export function asJavaScript(source: string): string {
-  return (
-    source
-      // Only the first space of a run is tried: every other one would search for the same end.
-      .replace(/^\\s\+\$$/, '(?<!\\s)\\s+$')
-      .replace(/\(\?i:((?:[^()])*)\)/g, (_, body: string) => `(?:${ignoringCase(body)})`)
-      .replace(/\[([^[\]]+)&&\[\^\\p\{Han\}\]\]/g, '(?:(?!\\p{Han})[$1])')
-      .replaceAll('\\p{Han}', '\\p{Script=Han}')
-      // Possessive quantifiers become greedy ones: in these expressions, nothing behind them could make them match less.
-      .replace(/([?+])\+/g, '$1')
-      .replace(/\\S/g, `[^${space}]`)
-      .replace(/(\[(?:\\.|[^\]\\])*\])|\\s/g, (match, set: string | undefined) =>
-        set === undefined ? `[${space}]` : match.replaceAll('\\s', space),
-      )
-  );
+  const translated = source
+    // Only the first space of a run is tried: every other one would search for the same end.
+    .replace(/^\\s\+\$$/, '(?<!\\s)\\s+$')
+    // So is, where the rest of a run is cut into parts, the first space in front of which the run has no line break: if one
+    // followed, the run would have been matched up to it.
+    .replace(/\\s\*\[\\r\\n\]\+\|(?=\\s\{)/, '(?<!(?![\\r\\n])\\s)$&')
+    .replace(/\(\?i:((?:[^()])*)\)/g, (_, body: string) => `(?:${ignoringCase(body)})`)
+    .replace(/\[([^[\]]+)&&\[\^\\p\{Han\}\]\]/g, '(?:(?!\\p{Han})[$1])')
+    .replaceAll('\\p{Han}', '\\p{Script=Han}')
+    // Possessive quantifiers become greedy ones: in these expressions, nothing behind them could make them match less.
+    .replace(/([?+])\+/g, '$1')
+    .replace(/\\S/g, `[^${space}]`);
+  return withSpaces(translated);
+}
+
+/** Writes \s out, within and outside of classes. */
+function withSpaces(source: string): string {
+  let inClass = false;
+  return source.replace(/\\?[\s\S]/g, (part) => {
+    if (part === '[') inClass = true;
+    if (part === ']') inClass = false;
+    if (part !== '\\s') return part;
+    return inClass ? space : `[${space}]`;
+  });
 }
 
 /** Makes letters match both cases: `s` becomes `[sS]`, and within a class both cases are listed. */

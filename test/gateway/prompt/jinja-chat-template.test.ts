@@ -10,6 +10,7 @@ import {
   PromptTooLongError,
 } from '../../../gateway/prompt/chat-template.ts';
 import { JinjaChatTemplate } from '../../../gateway/prompt/jinja-chat-template.ts';
+import { marksIn } from '../../../gateway/prompt/template-marks.ts';
 import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
 import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
 import { errorOf } from '../../fixtures/errors.ts';
@@ -39,7 +40,7 @@ test('renders as Python does', async () => {
   const templates = new Map(
     Object.entries(golden.templates).map(([name, source]) => [
       name,
-      finish(JinjaChatTemplate.of(source, tokenizer)),
+      finish(JinjaChatTemplate.of(source, marksIn(source), tokenizer)),
     ]),
   );
   assert.ok(golden.cases.length >= 40);

@@ -5,6 +5,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { Template } from '../../../gateway/prompt/jinja/template.ts';
 import { JinjaChatTemplate } from '../../../gateway/prompt/jinja-chat-template.ts';
+import { marksIn } from '../../../gateway/prompt/template-marks.ts';
 import { finish, inOneStep } from '../../../gateway/system/cooperative-scheduler.ts';
 import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
 import { byteTokenizer } from '../../fixtures/byte-model.ts';
@@ -94,7 +95,7 @@ test('control tokens in a message stay text, whatever the template does to it', 
     const literals = [...new Set(plain.match(/<[|｜][^<>]+[|｜]>|<\/?\w+>|\[\/?INST\]/g))];
     assert.ok(literals.length > 0, name);
     const tokenizer = tokenizerWith(literals);
-    const template = finish(JinjaChatTemplate.of(source, tokenizer));
+    const template = finish(JinjaChatTemplate.of(source, marksIn(source), tokenizer));
     const controlsOf = async (content: string) => {
       const ids = await template.render([{ role: 'user', content }]);
       const text = Buffer.concat(ids.map((id) => tokenizer.bytes(id))).toString('utf8');
@@ -113,7 +114,8 @@ test('control tokens in a message stay text, whatever the template does to it', 
 test('control tokens in tools, and in what they are called with, stay text', async () => {
   const literals = ['<|im_start|>', '<|im_end|>'];
   const tokenizer = tokenizerWith(literals);
-  const template = finish(JinjaChatTemplate.of(sources.get('qwen-2.5') as string, tokenizer));
+  const source = sources.get('qwen-2.5') as string;
+  const template = finish(JinjaChatTemplate.of(source, marksIn(source), tokenizer));
   const controlsOf = async (text: string) => {
     const name = `city${text}`;
     const parameters = { type: 'object', properties: { [name]: { enum: [text] } } };

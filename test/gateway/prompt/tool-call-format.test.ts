@@ -124,6 +124,7 @@ test('XML without lines is known where the template tells its model so', () => {
   const told = (text: string) => useOf(`{{ tools }}<tool_call>${text}</tool_call>`);
   assert.is(told('{function-name}<arg_key>{key}</arg_key><arg_value>{value}</arg_value>'), 'glm-4.7');
   assert.is(told('{function-name}\n<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n'), 'glm');
+  assert.is(told('{function-name}\n<arg_key>{key}</arg_key> \n\t\n <arg_value>{value}</arg_value>'), 'glm');
   assert.is(told('{function-name}\n<arg_key>{key}</arg_key><arg_value>{value}</arg_value>'), 'unknown');
   assert.is(told('{function-name}<arg_key>{key}</arg_key> <arg_value>{value}</arg_value>'), 'unknown');
 });

@@ -1,5 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { JournalStore } from '../../../../gateway/journal/store.ts';
 import type { GenerateRequest } from '../../../../gateway/runner/runner.ts';
 import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
@@ -177,6 +178,39 @@ test('POST /cancel ends a durable job, whoever reads it, and the next process kn
   apps.push(second);
   assert.equal((await eventsOf(await second.get('/execute/a/events'))).at(-1), last);
   assert.is(second.runner.requests.length, 0);
+});
+
+test('a cancel that comes while the record of a job is written ends the job, and the next process knows', async ({
+  apps,
+}) => {
+  const folder = journalFolder();
+  const first = await durableApp(folder);
+  first.runner.script = [bytes('He'), 'wait'];
+  const { write } = JournalStore.prototype;
+  let finishWrite = (): void => {};
+  const mayFinish = new Promise<void>((resolve) => (finishWrite = resolve));
+  let isWriting = false;
+  JournalStore.prototype.write = async function (...args) {
+    isWriting = true;
+    await mayFinish;
+    return write.apply(this, args);
+  };
+  try {
+    const begun = first.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
+    await until(PATIENCE_MS, 'The write', () => isWriting);
+    const cancel = first.post('/cancel', { job_id: 'a' });
+    finishWrite();
+    assert.is((await cancel).status, 202);
+    const entry = first.jobs.find('execute', '', 'a');
+    assert.ok(entry?.endedMs !== undefined, 'the end is written when the cancel is answered');
+    assert.is(JSON.parse((await eventsOf(await begun)).at(-1)?.data ?? '').code, 'CANCELLED');
+  } finally {
+    JournalStore.prototype.write = write;
+  }
+  await first.jobs.stop();
+  const second = await durableApp(folder);
+  apps.push(second);
+  assert.equal(second.journal.unfinished, []);
 });
 
 test('a job id that is kept is in use, and another key’s job is not there', async ({ apps }) => {

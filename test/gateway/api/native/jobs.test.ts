@@ -1,11 +1,16 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { loadingNoticeMs } from '../../../../gateway/api/use-model.ts';
 import type { CacheSharing } from '../../../../gateway/config/cache-sharing.ts';
+import { AdmissionGate } from '../../../../gateway/models/admission-gate.ts';
+import { ModelRegistry } from '../../../../gateway/models/model-registry.ts';
 import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
-import { testApp } from '../../../fixtures/app.ts';
-import { EOS_ID } from '../../../fixtures/byte-model.ts';
+import { oneModel, testApp } from '../../../fixtures/app.ts';
+import { byteModel, EOS_ID } from '../../../fixtures/byte-model.ts';
+import { HandClock } from '../../../fixtures/hand-clock.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
+import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
 import { until } from '../../../fixtures/within.ts';
 
 const test = suite('jobs');
@@ -64,6 +69,48 @@ test('one id of two keys is two jobs', async () => {
   );
   await as(THEIRS)('/cancel', { job_id: 'a' });
   assert.is((await readNativeAnswer(theirs)).last.data.code, 'CANCELLED');
+});
+
+/** An application whose model is not ready before the gate is opened. */
+function loading(isOnDemand: boolean) {
+  const runner = new ScriptedRunner();
+  runner.script = [[97], [EOS_ID]];
+  const clock = new HandClock();
+  const gate = new AdmissionGate({
+    ...{ maxWaiting: 8, maxWaitMs: PATIENCE_MS, now: () => clock.now(), clock },
+    onRefused: () => {},
+  });
+  gate.close();
+  const { default: sole } = oneModel(() => byteModel, runner, gate);
+  const residency = { state: 'loading', progress: undefined, reason: undefined } as const;
+  const models = new ModelRegistry([{ ...sole, names: [], residency, isOnDemand }]);
+  return { ...testApp({ models, runner, clock }), gate, clock };
+}
+
+test('a cancel reaches a job that waits for its model, and its id is free again', async () => {
+  const { post, runner, gate } = loading(false);
+  const waiting = post('/execute', { job_id: 'a', prompt: 'x' });
+  await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
+  assert.is((await post('/execute', { job_id: 'a', prompt: 'x' })).status, 409);
+  assert.is((await post('/cancel', { job_id: 'a' })).status, 202);
+  const refused = (await (await waiting).json()) as { code: string; retriable: boolean };
+  assert.equal([refused.code, refused.retriable], ['CANCELLED', false]);
+  gate.open();
+  const again = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'x' }));
+  assert.equal([again.text, runner.requests.length], ['a', 1]);
+});
+
+test('a cancel reaches a job whose stream tells how far its model is loaded', async () => {
+  const { post, runner, gate, clock } = loading(true);
+  const waiting = post('/execute', { job_id: 'a', prompt: 'x' });
+  await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
+  clock.pass(loadingNoticeMs);
+  const reading = (await waiting).text();
+  assert.is((await post('/cancel', { job_id: 'a' })).status, 202);
+  assert.match(await reading, /event: error\ndata: \{"code":"CANCELLED"/);
+  gate.open();
+  const again = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'x' }));
+  assert.equal([again.text, runner.requests.length], ['a', 1]);
 });
 
 test.run();

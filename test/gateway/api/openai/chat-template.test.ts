@@ -3,6 +3,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { ChatTemplateUnavailableError } from '../../../../gateway/prompt/chat-template.ts';
 import { JinjaChatTemplate } from '../../../../gateway/prompt/jinja-chat-template.ts';
+import { marksIn } from '../../../../gateway/prompt/template-marks.ts';
 import { TemplateProcess } from '../../../../gateway/prompt/template-process.ts';
 import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
 import { testApp } from '../../../fixtures/app.ts';
@@ -35,7 +36,7 @@ test('a template that will never render the conversation is a 400 that says why'
     ["{{ raise_exception('Roles must alternate') }}", 'Roles must alternate'],
     ['{% if %}', 'cannot be parsed'],
   ] as const) {
-    const chatTemplate = finish(JinjaChatTemplate.of(source, byteTokenizer));
+    const chatTemplate = finish(JinjaChatTemplate.of(source, marksIn(source), byteTokenizer));
     const { post } = testApp({ model: () => ({ ...byteModel, chatTemplate }) });
     const response = await within(patienceMs, reason, post('/v1/chat/completions', conversation));
     assert.equal([response.status, response.headers.get('x-should-retry')], [400, 'false'], reason);

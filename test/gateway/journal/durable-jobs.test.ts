@@ -1,0 +1,126 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { DurableJobs } from '../../../gateway/journal/durable-jobs.ts';
+import { AdmissionGate } from '../../../gateway/models/admission-gate.ts';
+import { cancelled } from '../../../gateway/runner/runner.ts';
+import { createLog } from '../../../gateway/telemetry/log.ts';
+import { oneModel } from '../../fixtures/app.ts';
+import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
+import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
+import { HandClock } from '../../fixtures/hand-clock.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { until } from '../../fixtures/within.ts';
+
+const PATIENCE_MS = 10_000;
+const MAX_WAIT_MS = 30_000;
+const KEEP_MS = 100_000;
+
+const test = suite<{ jobs: DurableJobs[] }>('durable-jobs');
+
+test.before.each((context) => {
+  context.jobs = [];
+});
+test.after.each(async ({ jobs }) => {
+  for (const each of jobs) await each.stop();
+});
+
+/** A process that has just started, with the job "a" of an earlier one, whose model is not ready. */
+async function resumed(changes: { readonly deadlineMs?: number } = {}) {
+  const folder = journalFolder();
+  const clock = new HandClock();
+  const now = () => clock.now();
+  const before = await openTestJournal(folder);
+  const plain = recordOf('a', { createdMs: now() });
+  await before.admit({ ...plain, request: { ...plain.request, ...changes } });
+  await before.close();
+  const journal = await openTestJournal(folder, { now, clock });
+  const runner = new ScriptedRunner();
+  runner.script = [[72, EOS_ID]];
+  const gate = new AdmissionGate({ maxWaiting: 8, maxWaitMs: MAX_WAIT_MS, now, clock, onRefused: () => {} });
+  gate.close();
+  const lines: string[] = [];
+  const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
+  const models = oneModel(() => byteModel, runner, gate);
+  const jobs = new DurableJobs(journal, { models, log, keepMs: KEEP_MS, now, clock });
+  await jobs.resumeAll();
+  const entry = jobs.find('execute', '', 'a');
+  assert.ok(entry);
+  const job = await jobs.open(entry);
+  await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
+  const logged = (event: string) => lines.some((line) => JSON.parse(line).event === event);
+  return { jobs, job, entry, journal, gate, runner, clock, logged };
+}
+
+/** Waits, with the time passing. */
+function untilBy(clock: HandClock, what: string, condition: () => boolean): Promise<void> {
+  return until(PATIENCE_MS, what, () => {
+    clock.pass(100);
+    return condition();
+  });
+}
+
+test('a job goes on, however long its model takes to be ready', async (context) => {
+  const { jobs, job, gate, runner, clock, logged } = await resumed();
+  context.jobs.push(jobs);
+  for (const _ of [1, 2]) {
+    clock.pass(MAX_WAIT_MS);
+    await untilBy(clock, 'The next wait', () => gate.numWaiting === 1);
+  }
+  assert.is(job.endedMs, undefined);
+  gate.open();
+  await untilBy(clock, 'The end', () => job.endedMs !== undefined);
+  assert.is(job.log.content.end?.kind, 'finish');
+  assert.is(runner.requests.length, 1);
+  assert.ok(logged('durable_resumed'));
+  assert.not(logged('durable_lost'));
+});
+
+test('a job whose own deadline passes while it waits for its model has that as its end', async (context) => {
+  const { jobs, job, clock, runner } = await resumed({ deadlineMs: 5000 });
+  context.jobs.push(jobs);
+  await untilBy(clock, 'The end', () => job.endedMs !== undefined);
+  const { end } = job.log.content;
+  assert.ok(end?.kind === 'error');
+  assert.is(end.error.code, 'TIMEOUT');
+  assert.match(end.error.message, /deadline/);
+  assert.is(runner.requests.length, 0);
+});
+
+test('a job that is not resumed within the time for which jobs are kept is given up', async (context) => {
+  const { jobs, job, clock, runner, logged } = await resumed();
+  context.jobs.push(jobs);
+  clock.pass(KEEP_MS);
+  await untilBy(clock, 'The end', () => job.endedMs !== undefined);
+  const { end } = job.log.content;
+  assert.ok(end?.kind === 'error');
+  assert.match(end.error.message, /not finished within 100 s.*--journal-keep-sec/);
+  assert.is(runner.requests.length, 0);
+  assert.ok(logged('durable_lost'));
+});
+
+for (const [what, end] of [
+  ['cancelled', 'cancel'],
+  ['deleted', 'forget'],
+] as const)
+  test(`a job that is ${what} while it waits for its model is not computed`, async (context) => {
+    const { jobs, job, entry, gate, runner, logged } = await resumed();
+    context.jobs.push(jobs);
+    await jobs[end](entry, cancelled());
+    assert.ok(job.endedMs !== undefined);
+    gate.open();
+    await nextTurn();
+    assert.is(runner.requests.length, 0);
+    assert.not(logged('durable_resumed'));
+    assert.is(jobs.stats.numRunning, 0);
+  });
+
+test('a job that a stopping gateway leaves to the next one is not computed', async () => {
+  const { jobs, gate, runner } = await resumed();
+  gate.open();
+  await jobs.stop();
+  await nextTurn();
+  assert.is(runner.requests.length, 0);
+});
+
+test.run();
