@@ -44,6 +44,17 @@ test('cpu-runner links no CUDA, and the gateway imports no native code but for a
   }
 });
 
+test('programs are started by execa with descriptors that were seen to be free', () => {
+  const allowed: Record<string, RegExp> = {
+    execa: /^gateway\/system\/(start-program|program-output)\.ts$/,
+    'node:child_process': /^gateway\/(system\/start-program|prompt\/template-child)\.ts$/,
+  };
+  for (const { path, text } of sourcesOf('gateway/*.ts')) {
+    for (const [, name = ''] of text.matchAll(IMPORT))
+      assert.ok(allowed[name]?.test(path) ?? true, `${path} must not use ${name}`);
+  }
+});
+
 test('the runner that plans its own death is another program than the shipped one', () => {
   for (const hook of ['planned death', 'kill@step']) {
     assert.ok(readFileSync(FAULTY_RUNNER).includes(hook), hook);

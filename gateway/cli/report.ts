@@ -8,6 +8,7 @@ import { ModelFileError } from '../errors/model-file-error.ts';
 import { JournalError } from '../journal/journal-error.ts';
 import { PullError } from '../models/pull-error.ts';
 import { DescriptorsError } from '../server/descriptor-budget.ts';
+import { NoDescriptorsError } from '../system/spawn-reserve.ts';
 
 /**
  * Runs a command and returns its exit status. An expected error becomes its sentences and its exit status; any other error is
@@ -36,7 +37,8 @@ function exitCodeOf(error: unknown): number | undefined {
     return error.exitCode;
   if (error instanceof UsageError) return ExitCode.usage;
   if (error instanceof UnavailableError) return ExitCode.unavailable;
-  if (error instanceof DescriptorsError || error instanceof JournalError) return ExitCode.system;
+  if (error instanceof DescriptorsError || error instanceof NoDescriptorsError) return ExitCode.system;
+  if (error instanceof JournalError) return ExitCode.system;
   if (!(error instanceof Error) || !('code' in error) || typeof error.code !== 'string') return undefined;
   if (error.code.startsWith('ERR_PARSE_ARGS')) return ExitCode.usage;
   switch (error.code) {

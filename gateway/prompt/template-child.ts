@@ -3,10 +3,11 @@
  * who is to be told: ChatTemplateError if the same template would fail again with the same conversation, TemplateChildError if
  * the machine or somebody who killed the process is the cause.
  */
-import { type ChildProcess, fork } from 'node:child_process';
+import { type ChildProcess, type ForkOptions, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../bundle.js';
 import { processorMsOf } from '../system/processor-time.ts';
+import { withSpawnReserve } from '../system/spawn-reserve.ts';
 import { ChatTemplateError } from './chat-template.ts';
 import { outputCharsMax, renderProcessorMs, type TemplateLimits } from './template-limits.ts';
 import type { RenderJob, TemplateReply, TemplateSource, TemplateVariables } from './template-messages.ts';
@@ -210,11 +211,12 @@ function findProgram(): Program {
 
 function forkWorker(heapMb: number): ChildProcess {
   const { file, flags } = workerProgram();
-  return fork(file, {
+  const options: ForkOptions = {
     execArgv: [`--max-old-space-size=${heapMb}`, ...flags],
     // A template needs nothing of the gateway's environment, which may hold keys.
     env: { PATH: process.env.PATH, HOME: process.env.HOME, TMPDIR: process.env.TMPDIR },
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
-  });
+  };
+  return withSpawnReserve(() => fork(file, options));
 }

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 
 /**
- * Descriptors kept free of connections: two runners with their pipes and what a spawn needs besides (14), the process of
+ * Descriptors kept free of connections: a runner's pipes (3), the reserve for the next start of a program (12), the process of
  * a template (4), and files that are open for a moment (a model, a crash report, a recording, a name lookup).
  */
 export const reservedDescriptors = 24;

@@ -1,6 +1,7 @@
-/** Runs a program for its output. execFile reports a failed spawn like any other error of the program. */
-import { type ExecFileException, execFile } from 'node:child_process';
+/** Runs a program for its output. */
+import type { Result } from 'execa';
 import { scrubEnvironment } from './environment.ts';
+import { startProgram } from './start-program.ts';
 
 export interface ProgramLimits {
   readonly timeoutMs: number;
@@ -18,35 +19,48 @@ export interface ProgramOutput {
 }
 
 /** Runs the program in a scrubbed environment until it ends. Never rejects. */
-export function programOutput(
+export async function programOutput(
   file: string,
   args: readonly string[],
   { timeoutMs, maxBytes, signal }: ProgramLimits,
 ): Promise<ProgramOutput> {
-  const options = {
-    timeout: timeoutMs,
-    killSignal: 'SIGKILL',
-    maxBuffer: maxBytes,
-    env: scrubEnvironment(process.env),
-    ...(signal === undefined ? {} : { signal }),
-  } as const;
-  const faultOf = (error: ExecFileException): string => {
-    if (typeof error.code === 'number') return `it ended with status ${error.code}`;
-    if (signal?.aborted === true || error.signal === undefined || error.signal === null) return error.message;
-    if (error.killed === true) return `it did not answer within ${timeoutMs} ms`;
-    return `it was ended by ${error.signal}`;
-  };
-  return new Promise((resolve) => {
-    try {
-      const child = execFile(file, args, options, (error, stdout, stderr) => {
-        const settle = () => resolve({ stdout, stderr, fault: error === null ? undefined : faultOf(error) });
-        // For a program that is killed, the callback comes before the program has ended.
-        if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) settle();
-        else child.once('exit', settle);
-      });
-      child.stdin?.end();
-    } catch (error) {
-      resolve({ stdout: '', stderr: '', fault: (error as Error).message });
-    }
-  });
+  let dropping: NodeJS.Timeout | undefined;
+  try {
+    const child = startProgram(file, args, {
+      stdin: 'ignore',
+      maxBuffer: maxBytes,
+      stripFinalNewline: false,
+      extendEnv: false,
+      env: scrubEnvironment(process.env),
+      reject: false,
+      timeout: timeoutMs,
+      killSignal: 'SIGKILL',
+      ...(signal === undefined ? {} : { cancelSignal: signal }),
+    });
+    // A process that the program left behind may hold the pipes open for ever.
+    dropping = setTimeout(() => {
+      child.stdout.destroy();
+      child.stderr.destroy();
+    }, timeoutMs);
+    const result = await child;
+    const { stdout = '', stderr = '' } = result;
+    return { stdout, stderr, fault: faultOf(result, timeoutMs) };
+  } catch (error) {
+    return { stdout: '', stderr: '', fault: (error as Error).message };
+  } finally {
+    clearTimeout(dropping);
+  }
+}
+
+type Ending = Pick<
+  Result<{ reject: false }>,
+  'failed' | 'timedOut' | 'exitCode' | 'signal' | 'originalMessage'
+>;
+
+function faultOf(ending: Ending, timeoutMs: number): string | undefined {
+  const { failed, timedOut, exitCode, signal, originalMessage } = ending;
+  if (!failed) return undefined;
+  if (timedOut) return `it did not answer within ${timeoutMs} ms`;
+  if (originalMessage) return originalMessage;
+  return signal === undefined ? `it ended with status ${exitCode}` : `it was ended by ${signal}`;
 }

@@ -1,7 +1,8 @@
-import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { escapeControls } from '../system/printable.ts';
+import { NoDescriptorsError } from '../system/spawn-reserve.ts';
+import { startProgram } from '../system/start-program.ts';
 import type { Log } from '../telemetry/log.ts';
 
 /**
@@ -17,6 +18,9 @@ const MAX_WAITING_BYTES = 16 * 1024;
 /** One dead sd-notify is replaced within this time. If another one dies, nothing more is sent. */
 export const REPLACE_INTERVAL_MS = 60_000;
 
+/** While there are no descriptors for sd-notify, its start is tried again this often. */
+const RETRY_INTERVAL_MS = 1000;
+
 export interface NotifyPipeOptions {
   /** The path or abstract name of systemd's socket. */
   readonly socket: string;
@@ -29,7 +33,8 @@ export interface NotifyPipeOptions {
 
 export class NotifyPipe {
   readonly #options: NotifyPipeOptions;
-  #child: ChildProcess | undefined;
+  #child: Sender | undefined;
+  #retry: NodeJS.Timeout | undefined;
   #replacedAtMs = Number.NEGATIVE_INFINITY;
   #isFull = false;
 
@@ -60,39 +65,66 @@ export class NotifyPipe {
   close(): void {
     const child = this.#child;
     this.#child = undefined;
-    child?.stdin?.end();
+    clearTimeout(this.#retry);
+    child?.stdin.end();
   }
 
-  #start(): ChildProcess {
+  #start(): Sender {
     const { socket, file = SD_NOTIFY } = this.#options;
-    const child = spawn(file, { stdio: ['pipe', 'ignore', 'pipe'], env: { NOTIFY_SOCKET: socket } });
+    const child = startSender(file, socket);
     // The program ends when its pipe closes. Neither it nor its pipes keep the gateway from ending.
     child.unref();
     for (const pipe of [child.stdin, child.stderr]) (pipe as unknown as { unref(): void }).unref();
-    // A closed pipe means that the program has ended, which its exit event reports.
+    // A closed pipe means that the program has ended, which its result reports.
     child.stdin.on('error', () => {});
     createInterface(child.stderr).on('line', (line) => this.#warn(escapeControls(line)));
-    child.once('error', (error) => this.#onEnd(child, error.message));
-    child.once('exit', (code, signal) => this.#onEnd(child, `it ended with ${signal ?? `status ${code}`}`));
+    void child.then(({ originalMessage, signal, exitCode }) =>
+      this.#onEnd(child, originalMessage ?? `it ended with ${signal ?? `status ${exitCode}`}`),
+    );
     return child;
   }
 
-  #onEnd(child: ChildProcess, why: string): void {
+  #onEnd(child: Sender, why: string): void {
     if (this.#child !== child) return;
+    this.#child = undefined;
     const now = performance.now();
     if (now - this.#replacedAtMs < REPLACE_INTERVAL_MS) {
-      this.#child = undefined;
       const msg = `sd-notify failed again (${why}); this gateway sends systemd no more messages.`;
       this.#options.log.error({ event: 'systemd_notify_failed', msg });
       return;
     }
     this.#replacedAtMs = now;
     this.#warn(`sd-notify failed (${why}); it is started again.`);
-    this.#child = this.#start();
+    this.#replace();
+  }
+
+  #replace(): void {
+    try {
+      this.#child = this.#start();
+    } catch (error) {
+      if (!(error instanceof NoDescriptorsError)) throw error;
+      this.#warn(`sd-notify was not started (${error.message}); it is tried again.`);
+      this.#retry = setTimeout(() => this.#replace(), RETRY_INTERVAL_MS).unref();
+      return;
+    }
     this.#options.onReplaced();
   }
 
   #warn(msg: string): void {
     this.#options.log.warn({ event: 'systemd_notify_failed', msg });
   }
+}
+
+type Sender = ReturnType<typeof startSender>;
+
+function startSender(file: string, socket: string) {
+  return startProgram(file, [], {
+    stdout: 'ignore',
+    buffer: false,
+    reject: false,
+    extendEnv: false,
+    env: { NOTIFY_SOCKET: socket },
+    // After the gateway's end it sends what waits.
+    cleanup: false,
+  });
 }

@@ -1,5 +1,3 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
@@ -7,6 +5,7 @@ import * as z from 'zod';
 import type { Server } from '../../client/server.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
 import { escapeControls } from '../../system/printable.ts';
+import { startProgram } from '../../system/start-program.ts';
 
 const PROGRAM = fileURLToPath(new URL('../../runnel.js', import.meta.url));
 /** Settings of the server that the user cannot choose. */
@@ -52,10 +51,10 @@ export function refuseOwnFlags(flags: readonly string[]): void {
  */
 export class OwnServer {
   readonly url: string;
-  readonly #child: ChildProcess;
+  readonly #child: ServerProcess;
   readonly #reasons: readonly string[];
 
-  private constructor(child: ChildProcess, url: string, reasons: readonly string[]) {
+  private constructor(child: ServerProcess, url: string, reasons: readonly string[]) {
     this.#child = child;
     this.url = url;
     this.#reasons = reasons;
@@ -66,22 +65,20 @@ export class OwnServer {
    * reason.
    */
   static async start(flags: readonly string[]): Promise<OwnServer> {
-    const args = [PROGRAM, 'serve', ...flags, ...Object.entries(FIXED).flat()];
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] });
+    const child = startServer(flags);
     // The channel does not keep this process running.
     child.channel?.unref();
     const reasons: string[] = [];
     const url = await new Promise<string>((resolve, reject) => {
-      createInterface(child.stderr as NonNullable<typeof child.stderr>).on('line', (line) => {
+      createInterface(child.stderr).on('line', (line) => {
         const { url, reason } = factsOf(line);
         if (url !== undefined) resolve(url);
         if (reason !== undefined) reasons.push(reason);
         if (reasons.length > MAX_REASONS) reasons.shift();
       });
-      child.once('error', reject);
-      child.once('close', (code) => {
-        const said = reasons.join(' ') || `The server ended with status ${code}.`;
-        reject(code === ExitCode.usage ? new UsageError(said) : new UnavailableError(said));
+      void child.then(({ exitCode, originalMessage }) => {
+        const said = reasons.join(' ') || originalMessage || `The server ended with status ${exitCode}.`;
+        reject(exitCode === ExitCode.usage ? new UsageError(said) : new UnavailableError(said));
       });
     });
     return new OwnServer(child, url, reasons);
@@ -117,16 +114,25 @@ export class OwnServer {
   /** Sends SIGTERM, and SIGKILL if the server does not end in time. */
   async stop(): Promise<void> {
     if (!this.#isRunning()) return;
-    const exited = once(this.#child, 'exit');
     this.#child.kill('SIGTERM');
-    const timer = setTimeout(() => this.#child.kill('SIGKILL'), STOP_MS);
-    await exited;
-    clearTimeout(timer);
+    await this.#child;
   }
 
   #isRunning(): boolean {
     return this.#child.exitCode === null && this.#child.signalCode === null;
   }
+}
+
+type ServerProcess = ReturnType<typeof startServer>;
+
+function startServer(flags: readonly string[]) {
+  const args = [PROGRAM, 'serve', ...flags, ...Object.entries(FIXED).flat()];
+  return startProgram(process.execPath, args, {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    buffer: false,
+    reject: false,
+    forceKillAfterDelay: STOP_MS,
+  });
 }
 
 /** Reads a line of the server's stderr: a JSON object of the log, or a sentence about flags. */

@@ -2,10 +2,11 @@
  * A runner as an operating-system process: spawned with pipes and a scrubbed environment, killed, waited for. client.ts
  * speaks over the pipes.
  */
-import { type ChildProcess, spawn } from 'node:child_process';
 import { PassThrough, type Readable, type Writable } from 'node:stream';
 import { scrubEnvironment } from '../../system/environment.ts';
 import { escapeControls } from '../../system/printable.ts';
+import { NoDescriptorsError } from '../../system/spawn-reserve.ts';
+import { startProgram } from '../../system/start-program.ts';
 import { StderrReader } from './stderr.ts';
 
 export interface RunnerCommand {
@@ -40,89 +41,74 @@ export interface RunnerProcess {
 
 export type Spawn = (command: RunnerCommand, onStderrLine: (line: string) => void) => RunnerProcess;
 
-export const spawnRunner: Spawn = (command, onStderrLine) => new SystemProcess(command, onStderrLine);
-
-type Exited = (exit: RunnerExit) => void;
-
-class SystemProcess implements RunnerProcess {
-  readonly pid: number | undefined;
-  readonly stdin: Writable;
-  readonly stdout: Readable;
-  readonly exited: Promise<RunnerExit>;
-  readonly outputClosed: Promise<unknown>;
-  readonly #child: ChildProcess | undefined;
-  readonly #stderrPipe: Readable;
-  readonly #stderr: StderrReader;
-
-  constructor(command: RunnerCommand, onStderrLine: (line: string) => void) {
-    let settle: Exited = () => {};
-    this.exited = new Promise((resolve) => (settle = resolve));
-    this.#child = spawned(command, settle);
-    this.pid = this.#child?.pid;
-    // If no descriptors were left, there are no pipes; streams that have ended take their place.
-    this.stdin = this.#child?.stdin ?? new PassThrough().destroy();
-    this.stdout = this.#child?.stdout ?? new PassThrough().end();
-    this.#stderrPipe = this.#child?.stderr ?? new PassThrough().end();
-    this.outputClosed = Promise.all([closeOf(this.stdout), closeOf(this.#stderrPipe)]);
-    this.#stderr = new StderrReader(onStderrLine, () => performance.now());
-    this.#stderrPipe.on('data', (chunk: Uint8Array) => this.#onStderr(chunk));
-    this.#stderrPipe.on('end', () => this.#stderr.end());
-  }
-
-  get stderrTail(): string {
-    return this.#stderr.tail;
-  }
-
-  dropOutput(): void {
-    this.stdout.destroy();
-    this.#stderrPipe.destroy();
-  }
-
-  kill(signal: NodeJS.Signals): void {
-    this.#child?.kill(signal);
-  }
-
-  #onStderr(chunk: Uint8Array): void {
-    this.#stderr.push(chunk);
-    const { pauseMs } = this.#stderr;
-    if (pauseMs === 0 || this.#stderrPipe.isPaused()) return;
-    this.#stderrPipe.pause();
-    setTimeout(() => this.#stderrPipe.resume(), pauseMs);
-  }
-}
-
-/**
- * Starts the process; undefined if spawn() itself throws. onExit is called once: when the start fails, or when the process
- * ends.
- */
-function spawned({ file, args }: RunnerCommand, onExit: Exited): ChildProcess | undefined {
-  const fails = (error: unknown) => {
-    const spawnError = escapeControls(error instanceof Error ? error.message : String(error));
-    onExit({ code: undefined, signal: undefined, spawnError });
-  };
-  let child: ChildProcess;
+export const spawnRunner: Spawn = (command, onStderrLine) => {
+  let child: ReturnType<typeof startRunner>;
   try {
-    child = spawn(file, args, { stdio: 'pipe', env: scrubEnvironment(process.env) });
+    child = startRunner(command);
   } catch (error) {
-    fails(error);
-    return undefined;
+    if (error instanceof NoDescriptorsError) return withoutProcess(error.message);
+    throw error;
   }
-  // A runner must not outlive a gateway that exits.
-  const killAtExit = () => child.kill('SIGKILL');
-  process.on('exit', killAtExit);
-  child.once('exit', (code, signal) => {
-    process.off('exit', killAtExit);
-    onExit({ code: code ?? undefined, signal: signal ?? undefined, spawnError: undefined });
+  const { pid, stdin, stdout, stderr } = child;
+  const lines = new StderrReader(onStderrLine, () => performance.now());
+  stderr.on('end', () => lines.end());
+  stderr.on('data', (chunk: Uint8Array) => {
+    lines.push(chunk);
+    const { pauseMs } = lines;
+    if (pauseMs === 0 || stderr.isPaused()) return;
+    stderr.pause();
+    setTimeout(() => stderr.resume(), pauseMs);
   });
-  child.on('error', (error) => {
-    // This event also comes when a signal could not be sent to a live process.
-    if (child.pid !== undefined) return;
-    process.off('exit', killAtExit);
-    fails(error);
+  const exited = new Promise<RunnerExit>((resolve) => {
+    if (pid === undefined) void child.then(({ originalMessage }) => resolve(notStarted(originalMessage)));
+    child.once('exit', (code, signal) =>
+      resolve({ code: code ?? undefined, signal: signal ?? undefined, spawnError: undefined }),
+    );
   });
-  return child;
+  return {
+    pid,
+    stdin,
+    stdout,
+    exited,
+    outputClosed: child,
+    get stderrTail() {
+      return lines.tail;
+    },
+    dropOutput: () => {
+      stdout.destroy();
+      stderr.destroy();
+    },
+    kill: (signal) => child.kill(signal),
+  };
+};
+
+/** execa kills the runner when the gateway exits. Otherwise the session decides when it is killed. */
+function startRunner({ file, args }: RunnerCommand) {
+  return startProgram(file, args, {
+    buffer: false,
+    encoding: 'buffer',
+    reject: false,
+    extendEnv: false,
+    env: scrubEnvironment(process.env),
+    killSignal: 'SIGKILL',
+    forceKillAfterDelay: false,
+  });
 }
 
-function closeOf(stream: Readable): Promise<void> {
-  return new Promise((resolve) => stream.once('close', resolve));
+function notStarted(reason = 'the system gives no reason'): RunnerExit {
+  return { code: undefined, signal: undefined, spawnError: escapeControls(reason) };
+}
+
+/** Stands for a runner for which there were no descriptors. Its streams have ended. */
+function withoutProcess(reason: string): RunnerProcess {
+  return {
+    pid: undefined,
+    stdin: new PassThrough().destroy(),
+    stdout: new PassThrough().end(),
+    exited: Promise.resolve(notStarted(reason)),
+    outputClosed: Promise.resolve(),
+    stderrTail: '',
+    dropOutput: () => {},
+    kill: () => {},
+  };
 }

@@ -21,6 +21,9 @@ async function outputOf(child: RunnerProcess): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
+const noDescriptors =
+  'no file descriptors are free for another process; raise the limit of open files (ulimit -n, LimitNOFILE=)';
+
 const runnerProcess = suite('runner process');
 
 runnerProcess('carries bytes both ways and ends with the end of stdin', async () => {
@@ -64,7 +67,7 @@ runnerProcess('says why it could not be started', async () => {
 });
 
 runnerProcess(
-  'is a start that failed when there is no descriptor left for its pipes; devices, versions and downloads say so too',
+  'is a start that failed when there is no descriptor left for its pipes; devices, versions, downloads and sd-notify say so too',
   async () => {
     const script = fileURLToPath(new URL('../../../fixtures/spawn-without-descriptors.ts', import.meta.url));
     const args = ['--nofile=128', process.execPath, '--import', 'tsx', script];
@@ -77,10 +80,14 @@ runnerProcess(
     );
     assert.equal(JSON.parse(await output), {
       pid: null,
-      spawnError: `spawn ${process.execPath} EMFILE`,
-      devices: `${process.execPath} devices gave no report: spawn ${process.execPath} EMFILE.`,
-      version: `${process.execPath} does not run: spawn ${process.execPath} EMFILE`,
-      download: 'PullError: Downloading by `python3` failed: spawn python3 EMFILE.',
+      spawnError: noDescriptors,
+      devices: `${process.execPath} devices gave no report: ${noDescriptors}.`,
+      version: `${process.execPath} does not run: ${noDescriptors}`,
+      download: `NoDescriptorsError: ${noDescriptors}`,
+      warnings: [
+        'sd-notify failed (it ended with SIGKILL); it is started again.',
+        `sd-notify was not started (${noDescriptors}); it is tried again.`,
+      ],
     });
   },
 );

@@ -1,0 +1,36 @@
+import type { ChildProcess } from 'node:child_process';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { execa, type Options, type ResultPromise } from 'execa';
+import { NoDescriptorsError, withSpawnReserve } from './spawn-reserve.ts';
+
+/** The channel on which Node announces each new ChildProcess before it spawns it. */
+const CREATED = 'child_process';
+
+/**
+ * Starts a program by execa. Throws NoDescriptorsError if there are no descriptors for its pipes; every other failed start is
+ * a result of the promise.
+ */
+export function startProgram<Chosen extends Options>(
+  file: string,
+  args: readonly string[],
+  options: Chosen,
+): ResultPromise<{} & Chosen> {
+  let child: ChildProcess | undefined;
+  const onCreated = (message: unknown): void => {
+    child = (message as { process: ChildProcess }).process;
+    // execa reports errors by its promise, but it stops listening when the promise is settled, and it never begins to where
+    // other threads took the descriptors: it then throws, and an error that nobody hears would end the gateway.
+    child.on('error', () => {});
+  };
+  return withSpawnReserve(() => {
+    subscribe(CREATED, onCreated);
+    try {
+      return execa(file, args, options);
+    } catch (error) {
+      if (child === undefined) throw error;
+      throw new NoDescriptorsError(error);
+    } finally {
+      unsubscribe(CREATED, onCreated);
+    }
+  });
+}

@@ -1,0 +1,38 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { programOutput } from '../../../gateway/system/program-output.ts';
+import { within } from '../../fixtures/within.ts';
+
+const patienceMs = 60_000;
+
+function outputOf(line: string, timeoutMs: number, signal?: AbortSignal) {
+  const limits = { timeoutMs, maxBytes: 4096, ...(signal === undefined ? {} : { signal }) };
+  return within(patienceMs, 'the end', programOutput('/bin/sh', ['-c', line], limits));
+}
+
+const test = suite('program output');
+
+test('both streams are handed over as they are, with how the program ended', async () => {
+  const said = { stdout: 'one\n', stderr: 'two\n' };
+  const line = 'echo one; echo two >&2;';
+  assert.equal(await outputOf(line, patienceMs), { ...said, fault: undefined });
+  assert.equal(await outputOf(`${line} exit 3`, patienceMs), { ...said, fault: 'it ended with status 3' });
+  assert.equal(await outputOf(`${line} kill -SEGV $$`, patienceMs), {
+    ...said,
+    fault: 'it was ended by SIGSEGV',
+  });
+});
+
+test('a program that does not end, or says too much, is killed', async () => {
+  assert.is((await outputOf('exec sleep 1000', 300)).fault, 'it did not answer within 300 ms');
+  assert.match((await outputOf('exec yes', patienceMs)).fault ?? '', /maxBuffer exceeded/);
+  assert.match((await outputOf('exec sleep 1000', patienceMs, AbortSignal.abort())).fault ?? '', /aborted/);
+});
+
+test('what a program leaves behind is not waited for, though it holds the pipes', async () => {
+  const { stdout, fault } = await outputOf('sleep 1000 & echo $!', 1000);
+  process.kill(Number(stdout), 'SIGKILL');
+  assert.is(fault, 'it did not answer within 1000 ms');
+});
+
+test.run();
