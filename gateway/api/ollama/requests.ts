@@ -7,7 +7,6 @@ import { JSON_OBJECT, schemaGrammar } from '../openai/grammar-fields.ts';
 import { checkThinking, type SaidOfThinking, thinkingWishOf as wishOf } from '../openai/thinking-fields.ts';
 import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
 import type { ThinkingWish } from '../thinking.ts';
-import { describedSchema } from '../tool-schema.ts';
 import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
 import { options, optionsInert } from './options.ts';
 
@@ -36,15 +35,13 @@ export const keepAlive = z
   .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
   .optional();
 
-/**
- * The grammar of the answer: "json" is any JSON object. A schema leaves open what it does not describe, as a tool's does.
- */
+/** The grammar of the answer: "json" is any JSON object. */
 const format = z
   .unknown()
   .transform((sent, ctx): Grammar | undefined => {
     if (sent === '') return undefined;
     if (sent === 'json') return JSON_OBJECT;
-    if (isJsonObject(sent)) return schemaGrammar(ctx, 'format', describedSchema(sent), true);
+    if (isJsonObject(sent)) return schemaGrammar(ctx, 'format', sent, false);
     fields.violated(ctx, { constraint: 'type' }, 'format must be "json", or a JSON Schema, an object');
     return z.NEVER;
   })
