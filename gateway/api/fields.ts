@@ -100,38 +100,36 @@ export function seed(name: string) {
     .meta({ type: 'integer', anyOf: undefined });
 }
 
-export const MAX_STOP_SEQUENCES = 4;
-export const MAX_STOP_CHARACTERS = 100;
+/** How many stop strings a request may have, and how many characters each. */
+export interface StopLimits {
+  readonly maxCount: number;
+  readonly maxCharacters: number;
+}
+
+const STOP_LIMITS: StopLimits = { maxCount: 64, maxCharacters: 1024 };
 
 /** Stop strings. Their values may be private and are not repeated in errors. */
-export function stopSequences(name: string) {
+export function stopSequences(name: string, { maxCount, maxCharacters } = STOP_LIMITS) {
   return z
     .array(z.string())
     .superRefine((stops, ctx) => {
-      if (stops.length > MAX_STOP_SEQUENCES) {
-        const rule = { constraint: `max_count(${MAX_STOP_SEQUENCES})`, value: String(stops.length) };
-        violated(
-          ctx,
-          rule,
-          `${name} must have at most ${MAX_STOP_SEQUENCES} sequences (got ${stops.length})`,
-        );
+      if (stops.length > maxCount) {
+        const rule = { constraint: `max_count(${maxCount})`, value: String(stops.length) };
+        violated(ctx, rule, `${name} must have at most ${maxCount} sequences (got ${stops.length})`);
         return;
       }
       for (const [i, stop] of stops.entries()) {
-        const characters = [...stop].length;
+        const characters = countCodePoints(stop);
         if (characters === 0)
           violated(ctx, { constraint: 'non_empty' }, `stop sequence ${i} must not be empty`);
-        if (characters > MAX_STOP_CHARACTERS) {
-          const rule = { constraint: `max_length(${MAX_STOP_CHARACTERS})` };
-          violated(
-            ctx,
-            rule,
-            `stop sequence ${i} must be at most ${MAX_STOP_CHARACTERS} characters (got ${characters})`,
-          );
+        if (characters > maxCharacters) {
+          const rule = { constraint: `max_length(${maxCharacters})` };
+          const sentence = `stop sequence ${i} must be at most ${maxCharacters} characters (got ${characters})`;
+          violated(ctx, rule, sentence);
         }
       }
     })
-    .meta({ maxItems: MAX_STOP_SEQUENCES });
+    .meta({ maxItems: maxCount });
 }
 
 export function nonEmpty(name: string) {

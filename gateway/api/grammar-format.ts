@@ -1,20 +1,15 @@
 import type { Grammar } from '../runner/runner.ts';
-import { parseLosslessJson } from './json-parser.ts';
 import { RawJson } from './json-text.ts';
 import { formatOfTag, jsonFormat } from './structural-tag.ts';
 import { maxJsonWhitespace } from './tool-grammar.ts';
-import { openSchema } from './tool-schema.ts';
 
 /** The same grammar as a format that can be part of one of XGrammar's structural tags. */
-export function formatOfGrammar({ kind, source, strict }: Grammar): object {
+export function formatOfGrammar({ kind, source }: Grammar): object {
   switch (kind) {
     case 'json_schema':
-      return jsonFormat(
-        strict ? new RawJson(source) : openSchema(parseLosslessJson(source)),
-        maxJsonWhitespace,
-      );
+      return jsonFormat(new RawJson(source), maxJsonWhitespace);
     case 'json_object':
-      return jsonFormat(openSchema({ type: 'object' }), maxJsonWhitespace);
+      return jsonFormat({ additionalProperties: true, type: 'object' }, maxJsonWhitespace);
     case 'regex':
       return { type: 'regex', pattern: source };
     case 'ebnf':

@@ -70,11 +70,11 @@ export function ignoredIn(table: InertFields, object: object, prefix = ''): stri
 const HEADER = 'x-runnel-ignored';
 
 /**
- * Tells the client, and the log at level debug, which fields were ignored. The names come from the tables, not from the
- * client.
+ * Tells the client, and the log at level debug, which fields were ignored, besides those that it was told before. The names
+ * come from the tables, not from the client.
  */
 export function tellIgnored(c: Context, log: Log, names: readonly string[]): void {
   if (names.length === 0) return;
-  c.header(HEADER, names.join(', '));
+  c.header(HEADER, names.join(', '), { append: true });
   log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
 }

@@ -23,6 +23,8 @@ export interface ThinkingWish {
   readonly maxTokens?: number | undefined;
   /** The field of the request that only a model that thinks can obey; undefined if the request has none. */
   readonly field?: string | undefined;
+  /** Fields of the request that a model that does not think ignores. */
+  readonly hints?: readonly string[];
 }
 
 type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
@@ -124,6 +126,11 @@ function formatOf({ chatTemplate, tokenizer }: Asked): ThinkingFormat | undefine
 /** Whether the answers of the model may have thinking that is recognised. */
 export function hasThinking(model: Asked): boolean {
   return formatOf(model) !== undefined;
+}
+
+/** The fields about thinking that the model ignores, because it does not think. */
+export function ignoredHints(model: Asked, { hints = [] }: ThinkingWish): readonly string[] {
+  return hasThinking(model) ? [] : hints;
 }
 
 /** Throws a 400 if the request has a field that only a model that thinks can obey. */

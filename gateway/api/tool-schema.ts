@@ -1,6 +1,6 @@
 import { isJsonObject } from './json-values.ts';
 
-/** Prepares the JSON Schema of a tool's arguments for a runner's grammar, which forbids all that a schema does not name. */
+/** Prepares JSON Schemas for a runner's grammar, which forbids all that a schema does not name. */
 
 /** Members whose values are objects of named schemas. */
 const maps = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
@@ -21,31 +21,21 @@ export function argumentsSchema(parameters: object | undefined, strict: boolean)
 
 /** A copy of the schema that allows any property where an object names none, and any item where an array describes none. */
 export function describedSchema(schema: object): object {
-  return opened(schema, whatIsUndescribed) as object;
+  return opened(schema) as object;
 }
 
-/** A copy of the schema that allows explicitly what JSON Schema allows by default. */
-export function openSchema(schema: unknown): unknown {
-  return opened(schema, whatIsOpen);
-}
-
-type Opening = (schema: object) => object;
-
-function opened(schema: unknown, opening: Opening): unknown {
-  if (Array.isArray(schema)) return schema.map((each) => opened(each, opening));
+function opened(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(opened);
   if (!isJsonObject(schema)) return schema;
   const members = Object.entries(schema).map(([name, member]) => {
     if (values.has(name)) return [name, member];
-    return [
-      name,
-      maps.has(name) && isJsonObject(member) ? openedMembers(member, opening) : opened(member, opening),
-    ];
+    return [name, maps.has(name) && isJsonObject(member) ? openedMembers(member) : opened(member)];
   });
-  return { ...opening(schema), ...Object.fromEntries(members) };
+  return { ...whatIsUndescribed(schema), ...Object.fromEntries(members) };
 }
 
-function openedMembers(schemas: object, opening: Opening): object {
-  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, opened(schema, opening)]));
+function openedMembers(schemas: object): object {
+  return Object.fromEntries(Object.entries(schemas).map(([name, schema]) => [name, opened(schema)]));
 }
 
 function whatIsUndescribed(schema: object): object {
@@ -53,13 +43,6 @@ function whatIsUndescribed(schema: object): object {
     ...(isOf(schema, 'object') && !('properties' in schema) ? { additionalProperties: true } : {}),
     ...(isOf(schema, 'array') && !('prefixItems' in schema) ? { items: true } : {}),
   };
-}
-
-function whatIsOpen(schema: object): object {
-  const isObjects =
-    (isOf(schema, 'object') || 'properties' in schema) && !('unevaluatedProperties' in schema);
-  const isArrays = (isOf(schema, 'array') || 'prefixItems' in schema) && !('unevaluatedItems' in schema);
-  return { ...(isObjects ? { additionalProperties: true } : {}), ...(isArrays ? { items: true } : {}) };
 }
 
 function isOf(schema: object, name: string): boolean {

@@ -118,7 +118,7 @@ const settings = {
   'cors-origins': {
     schema: origins(),
     fallback: [],
-    help: 'origins of web pages that may send requests, separated by commas; none unless set',
+    help: 'origins of web pages that may send requests, separated by commas; unless set, those of this machine and of apps',
   },
   'max-open-requests': {
     schema: whole(1, RUNNER_LIMITS.requests),

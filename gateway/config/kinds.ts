@@ -146,15 +146,19 @@ function withoutSlashesAtEnd(url: string): string {
 /** Origins of web pages. A star as the name is refused, since it would let in every page of the web. */
 export function origins() {
   const fault =
-    'must be origins such as https://chat.example.org; only an origin of this machine may have * as its port, such as http://localhost:*';
+    'must be origins such as https://chat.example.org; only an origin of this machine may have * as its port, such as http://localhost:*, and only one of an app * as its name, such as app://*';
   return listOf(z.string(fault).refine((origin) => isOriginPattern(origin), fault));
 }
 
+/** Origins of applications that are made of web pages. */
+const APP_ORIGIN = /^(app|tauri|vscode-webview):\/\/[\w.-]*$/;
+
 /**
- * Whether the text is an origin, or a pattern such as `http://localhost:*` for programs on the user's own machine with any
- * port.
+ * Whether the text is an origin, or a pattern: `http://localhost:*` for programs on the user's own machine with any port,
+ * `app://*` for apps of any name.
  */
 export function isOriginPattern(text: string): boolean {
+  if (text.endsWith('://*')) return APP_ORIGIN.test(text.slice(0, -1));
   const [, origin = text, host] = /^(https?:\/\/([^/?#@*]+)):\*$/.exec(text) ?? [];
   return isOrigin(origin) && (host === undefined || isLoopback(host.replace(/^\[(.*)\]$/, '$1')));
 }
@@ -164,6 +168,7 @@ export function isOriginPattern(text: string): boolean {
  * nothing behind.
  */
 export function isOrigin(text: string): boolean {
+  if (APP_ORIGIN.test(text)) return true;
   return /^https?:[^*]+$/.test(text) && URL.canParse(text) && new URL(text).origin === text;
 }
 

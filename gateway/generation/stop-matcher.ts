@@ -2,7 +2,7 @@
  * Finds stop strings in text that comes in pieces. The text is read one UTF-16 unit at a time, so the cuts between pieces make
  * no difference. The stop string that is complete first wins; of several that are complete at the same unit, the longest wins.
  * Only units that may still become a match are held back, at most one unit less than the longest stop string. Each stop string
- * has an automaton of Knuth, Morris and Pratt: the time is linear, and no unit is read twice.
+ * has an automaton of Knuth, Morris and Pratt: the time is linear, and no unit is read twice by one automaton.
  */
 
 export interface StopResult {
@@ -20,7 +20,7 @@ export class StopMatcher {
 
   /** stops: none may be empty (RangeError). */
   constructor(stops: readonly string[]) {
-    this.#automata = stops.map((stop) => new StopAutomaton(stop));
+    this.#automata = patternsOf(stops).map((pattern) => new StopAutomaton(pattern));
   }
 
   /**
@@ -37,7 +37,8 @@ export class StopMatcher {
       this.#held = '';
       return { text: seen.slice(0, at + 1 - stop.length), matched: stop };
     }
-    const heldUnits = Math.max(0, ...this.#automata.map((automaton) => automaton.matchedUnits));
+    let heldUnits = 0;
+    for (const { matchedUnits } of this.#automata) heldUnits = Math.max(heldUnits, matchedUnits);
     this.#held = seen.slice(seen.length - heldUnits);
     return { text: seen.slice(0, seen.length - heldUnits) };
   }
@@ -60,22 +61,41 @@ export class StopMatcher {
   }
 }
 
+interface StopPattern {
+  readonly stop: string;
+  /** For each number of matched units: how many of them stay matched when the next unit does not fit. */
+  readonly fallback: Int32Array;
+}
+
+/** The patterns of lists of stop strings. The choices of a request have the same list, so they share its patterns. */
+const known = new WeakMap<readonly string[], readonly StopPattern[]>();
+
+function patternsOf(stops: readonly string[]): readonly StopPattern[] {
+  const patterns = known.get(stops) ?? stops.map(patternOf);
+  known.set(stops, patterns);
+  return patterns;
+}
+
+function patternOf(stop: string): StopPattern {
+  if (stop.length === 0) throw new RangeError('A stop string is empty.');
+  const fallback = new Int32Array(stop.length + 1);
+  for (let i = 1, matched = 0; i < stop.length; i++) {
+    while (matched > 0 && stop[i] !== stop[matched]) matched = fallback[matched] as number;
+    if (stop[i] === stop[matched]) matched++;
+    fallback[i + 1] = matched;
+  }
+  return { stop, fallback };
+}
+
 class StopAutomaton {
   readonly stop: string;
   /** The text so far ends with this many units of `stop`. */
   matchedUnits = 0;
-  /** For each number of matched units: how many of them stay matched when the next unit does not fit. */
   readonly #fallback: Int32Array;
 
-  constructor(stop: string) {
-    if (stop.length === 0) throw new RangeError('A stop string is empty.');
+  constructor({ stop, fallback }: StopPattern) {
     this.stop = stop;
-    this.#fallback = new Int32Array(stop.length + 1);
-    for (let i = 1, matched = 0; i < stop.length; i++) {
-      while (matched > 0 && stop[i] !== stop[matched]) matched = this.#fallback[matched] as number;
-      if (stop[i] === stop[matched]) matched++;
-      this.#fallback[i + 1] = matched;
-    }
+    this.#fallback = fallback;
   }
 
   /**

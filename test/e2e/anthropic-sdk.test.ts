@@ -1,6 +1,9 @@
 import Anthropic, { AnthropicError, type APIError, BadRequestError, NotFoundError } from '@anthropic-ai/sdk';
+import { betaZodTool } from '@anthropic-ai/sdk/helpers/beta/zod';
+import { zodOutputFormat } from '@anthropic-ai/sdk/helpers/zod';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import * as z from 'zod';
 import { GenerationError } from '../../gateway/runner/runner.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
@@ -66,6 +69,42 @@ test('goes on with a conversation, and stops at a stop sequence', async () => {
   });
   assert.equal([stop_reason, stop_sequence], ['stop_sequence', 'Paris']);
   assert.not.match(content[0]?.type === 'text' ? content[0].text : '', 'Paris');
+});
+
+test('parses a message of a form, whole and streamed', async () => {
+  const format = zodOutputFormat(z.object({ city: z.enum(['Paris', 'Rome']), isCapital: z.boolean() }));
+  const asked = { ...request, max_tokens: 60, output_config: { format } };
+  const { parsed_output: whole } = await client.messages.parse(asked);
+  assert.ok(whole && ['Paris', 'Rome'].includes(whole.city));
+  assert.type(whole.isCapital, 'boolean');
+  assert.equal((await client.messages.stream(asked).finalMessage()).parsed_output, whole);
+});
+
+test('runs tools without a thread', async () => {
+  const runner = new ScriptedRunner();
+  const call = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>';
+  const { app } = testApp({ runner });
+  const threads: unknown[] = [];
+  const { patient } = patientClient('http://localhost', async (url, init) => {
+    const { thread, messages } = JSON.parse(String(init?.body)) as { thread?: unknown; messages: unknown[] };
+    threads.push(thread);
+    runner.script = [[...Buffer.from(messages.length === 1 ? call : 'Sunny.')], [EOS_ID]];
+    return app.request(url, init);
+  });
+  const weather = betaZodTool({
+    name: 'weather',
+    description: 'Of a city.',
+    inputSchema: z.object({ city: z.string() }),
+    run: ({ city }) => `It is sunny in ${city}.`,
+  });
+  const { content } = await patient.beta.messages.toolRunner({
+    ...request,
+    model: 'bytes',
+    max_tokens: 200,
+    tools: [weather],
+  });
+  assert.equal(content, [{ type: 'text', text: 'Sunny.' }]);
+  assert.equal(threads, [{ type: 'create' }, undefined, undefined]);
 });
 
 test('raises errors it can parse', async () => {

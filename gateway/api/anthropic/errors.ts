@@ -5,13 +5,21 @@ import type { ApiError } from '../../errors/api-error.ts';
 /** The error object that Anthropic's clients parse. It is also the data of an event in a stream that has begun. */
 export interface AnthropicErrorBody {
   readonly type: 'error';
-  readonly error: { readonly type: string; readonly message: string };
+  readonly error: {
+    readonly type: string;
+    readonly message: string;
+    readonly details?: { readonly error_code: string } | undefined;
+  };
   readonly request_id: string;
 }
 
+/** The code of a request for a kept conversation. SDKs look for it, and go on without one. */
+export const THREAD_UNSUPPORTED = 'thread_unsupported_request';
+
 export function anthropicErrorBody(error: ApiError, requestId: string): AnthropicErrorBody {
-  const { message } = error;
-  return { type: 'error', error: { type: errorType(error), message }, request_id: requestId };
+  const { code, message } = error;
+  const details = code === THREAD_UNSUPPORTED ? { details: { error_code: code } } : {};
+  return { type: 'error', error: { type: errorType(error), message, ...details }, request_id: requestId };
 }
 
 export function requestIdOf(c: Context): string {
@@ -35,7 +43,11 @@ function errorType({ status }: ApiError): string {
 export const anthropicErrorSchema = z
   .object({
     type: z.literal('error'),
-    error: z.object({ type: z.string(), message: z.string() }),
+    error: z.object({
+      type: z.string(),
+      message: z.string(),
+      details: z.object({ error_code: z.string() }).optional(),
+    }),
     request_id: z.string(),
   })
   .meta({ title: 'AnthropicError' }) satisfies z.ZodType<AnthropicErrorBody>;

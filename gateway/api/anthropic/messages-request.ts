@@ -1,11 +1,14 @@
 import * as z from 'zod';
+import { ApiError } from '../../errors/api-error.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { asList, asObject, memberOf } from '../json-values.ts';
 import { textContent } from '../text-content.ts';
 import { blockInert, conversation, ignoredInBlocks, verbatimMessages } from './conversation.ts';
-import { checkThinking, thinkingField } from './thinking-field.ts';
+import { THREAD_UNSUPPORTED } from './errors.ts';
+import { outputConfig, verbatimFormat } from './output-config.ts';
+import { checkThinking, ignoredEffort, thinkingField } from './thinking-field.ts';
 import { checkToolFields, toolFields, toolInert, verbatimTools } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
@@ -15,7 +18,8 @@ const MAX_TOKENS = 2 ** 31 - 1;
 /** Fields of both routes. */
 export const promptInert = {
   cache_control: ANYTHING,
-  output_config: NOTHING,
+  // Edits that change nothing.
+  context_management: [{}, { edits: [] }, { edits: [{ type: 'clear_thinking_20251015', keep: 'all' }] }],
   speed: ['standard'],
 } as const satisfies InertFields;
 
@@ -23,7 +27,6 @@ export const promptInert = {
 export const messagesInert = {
   ...promptInert,
   container: NOTHING,
-  context_management: NOTHING,
   diagnostics: NOTHING,
   inference_geo: NOTHING,
   mcp_servers: NO_ITEMS,
@@ -38,6 +41,7 @@ const promptFields = {
   messages: conversation,
   system: textContent(blockInert).optional(),
   thinking: thinkingField,
+  output_config: outputConfig,
   ...toolFields,
 };
 
@@ -62,18 +66,27 @@ export const countSchema = z
   .superRefine((request, ctx) => checkToolFields(ctx, request));
 
 /** In these fields, null is a value like any other. */
-const VERBATIM = [verbatimMessages, ...verbatimTools];
+const VERBATIM = [verbatimMessages, ...verbatimTools, verbatimFormat];
 
 export type MessagesRequest = z.output<typeof messagesSchema>;
 export type CountRequest = z.output<typeof countSchema>;
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseMessagesRequest(body: unknown): MessagesRequest {
+  refuseThread(body);
   return fields.parseBody(messagesSchema, body, VERBATIM);
 }
 
 export function parseCountRequest(body: unknown): CountRequest {
+  refuseThread(body);
   return fields.parseBody(countSchema, body, VERBATIM);
+}
+
+/** Throws a 400 with the code at which SDKs send the whole conversation instead. */
+function refuseThread(body: unknown): void {
+  if ((memberOf(body, 'thread') ?? null) === null) return;
+  const message = 'thread is not supported: the server keeps no conversation; send all messages without it';
+  throw new ApiError({ status: 400, code: THREAD_UNSUPPORTED, message, param: 'thread' });
 }
 
 /** The conversation as templates see it. */
@@ -85,7 +98,7 @@ export function messagesOf({
 }
 
 /** Names the fields that were sent and ignored, each once. */
-export function ignoredByMessages(body: unknown): string[] {
+export function ignoredByMessages(body: unknown, request: CountRequest): string[] {
   const inTools = asList(memberOf(body, 'tools')).flatMap((tool) =>
     ignoredIn(toolInert, asObject(tool), 'tools.'),
   );
@@ -93,5 +106,9 @@ export function ignoredByMessages(body: unknown): string[] {
     ignoredInBlocks(memberOf(each, 'content'), 'messages.content.'),
   );
   const inSystem = ignoredInBlocks(memberOf(body, 'system'), 'system.');
-  return [...ignoredIn(messagesInert, asObject(body)), ...new Set([...inTools, ...inSystem, ...inMessages])];
+  return [
+    ...ignoredIn(messagesInert, asObject(body)),
+    ...ignoredEffort(request),
+    ...new Set([...inTools, ...inSystem, ...inMessages]),
+  ];
 }

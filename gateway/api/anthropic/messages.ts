@@ -8,13 +8,13 @@ import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream, namedEvent } from '../../server/streams/sse.ts';
+import { answerStructure } from '../answer-structure.ts';
 import { callDigits } from '../call-digits.ts';
 import { tellIgnored } from '../inert.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
 import { jsonText } from '../json-text.ts';
-import { structureBy } from '../openai/grammar-fields.ts';
 import { tokensLeft } from '../prompt.ts';
-import { askedBehind, renderThinking } from '../thinking.ts';
+import { askedBehind, ignoredHints, renderThinking } from '../thinking.ts';
 import { randomSeed } from '../token-ids.ts';
 import { offerTools } from '../tool-offer.ts';
 import { type ModelWish, readModel, useModel } from '../use-model.ts';
@@ -39,12 +39,14 @@ export function messagesRoutes(deps: RouteDeps): Hono {
   app.post('/v1/messages', async (c) => {
     const body = await readJson(c);
     const request = parseMessagesRequest(body);
-    tellIgnored(c, deps.log, ignoredByMessages(body));
+    tellIgnored(c, deps.log, ignoredByMessages(body, request));
     return useModel(c, deps, modelWish(c, request), async ({ model, info, runner }) => {
       const wish = toolWishOf(request);
-      const offer = wish && offerTools(wish, model);
-      const structure = offer && (await structureBy('tools', offer.grammar, model, model.stopIds));
+      const { format } = request.output_config;
+      const offer = wish && offerTools(wish, model, format);
+      const structure = await answerStructure('output_config.format', format, offer, model);
       const thinkingWish = thinkingWishOf(request);
+      tellIgnored(c, deps.log, ignoredHints(model, thinkingWish));
       const told = { tools: offer?.definitions };
       const prompt = await renderThinking(model, info, messagesOf(request), told, thinkingWish);
       const { promptIds, thinking } = prompt;
@@ -62,7 +64,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
           seed: randomSeed(),
         },
         cacheSalt: cacheSalt(c),
-        ...askedBehind(structure ?? {}, prompt, thinkingWish, model),
+        ...askedBehind(structure, prompt, thinkingWish, model),
       };
       const { tokenizer } = model;
       const stop = request.stop_sequences;
@@ -95,12 +97,13 @@ export function messagesRoutes(deps: RouteDeps): Hono {
   app.post('/v1/messages/count_tokens', async (c) => {
     const body = await readJson(c);
     const request = parseCountRequest(body);
-    tellIgnored(c, deps.log, ignoredByMessages(body));
+    tellIgnored(c, deps.log, ignoredByMessages(body, request));
     const model = await readModel(request.model, deps);
     const toolWish = toolWishOf(request);
     const limit = { maxModelLen: Number.POSITIVE_INFINITY };
     const tools = toolWish && offerTools(toolWish, model).definitions;
     const wish = thinkingWishOf(request);
+    tellIgnored(c, deps.log, ignoredHints(model, wish));
     const { promptIds } = await renderThinking(model, limit, messagesOf(request), { tools }, wish);
     return c.json({ input_tokens: promptIds.length });
   });

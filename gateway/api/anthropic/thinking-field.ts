@@ -28,8 +28,24 @@ export function checkThinking(
   violated(ctx, rule, sentence, ['thinking', 'budget_tokens']);
 }
 
-export function thinkingWishOf({ thinking }: { readonly thinking?: ThinkingField }): ThinkingWish {
+interface AskedToThink {
+  readonly thinking?: ThinkingField;
+  readonly output_config: { readonly effort?: string | undefined };
+}
+
+/** A model that does not think is as adaptive as it can be, whatever the effort; it cannot spend a budget. */
+export function thinkingWishOf({ thinking, output_config: { effort } }: AskedToThink): ThinkingWish {
   if (thinking === undefined || thinking.type === 'disabled') return { isOn: false };
-  const maxTokens = thinking.type === 'enabled' ? thinking.budget_tokens : undefined;
-  return { isOn: true, maxTokens, field: 'thinking' };
+  const hints = effort === undefined ? [] : [EFFORT];
+  const wish = { isOn: true, effort, hints };
+  if (thinking.type === 'adaptive') return { ...wish, hints: [...hints, 'thinking'] };
+  return { ...wish, maxTokens: thinking.budget_tokens, field: 'thinking' };
+}
+
+const EFFORT = 'output_config.effort';
+
+/** The fields about thinking that no model obeys: an effort for an answer without thinking. */
+export function ignoredEffort({ thinking, output_config: { effort } }: AskedToThink): string[] {
+  const isOff = thinking === undefined || thinking.type === 'disabled';
+  return isOff && effort !== undefined ? [EFFORT] : [];
 }

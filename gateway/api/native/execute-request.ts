@@ -8,6 +8,7 @@ import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
 
 export const MAX_PROMPT_CHARACTERS = 32_768;
 export const MAX_EXECUTE_TOKENS = 2048;
+const STOP_LIMITS: fields.StopLimits = { maxCount: 4, maxCharacters: 100 };
 
 const prompt = fields.text('prompt', MAX_PROMPT_CHARACTERS);
 const promptIds = fields.tokenIds('prompt_ids', 1, Number.POSITIVE_INFINITY);
@@ -22,7 +23,7 @@ const schema = z.strictObject({
   top_p: fields.float('top_p', 0, 1).default(1),
   top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
   repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
-  stop: fields.stopSequences('stop').default([]),
+  stop: fields.stopSequences('stop', STOP_LIMITS).default([]),
   min_p: fields.float('min_p', 0, 1).default(0),
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,

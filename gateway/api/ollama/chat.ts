@@ -1,13 +1,11 @@
 import { Hono } from 'hono';
-import type { Model } from '../../models/model.ts';
-import type { Grammar } from '../../runner/runner.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
+import { answerStructure } from '../answer-structure.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
 import { RawJson } from '../json-text.ts';
-import { type Structure, structureBy } from '../openai/grammar-fields.ts';
 import { askedBehind, renderThinking } from '../thinking.ts';
-import { offerTools, type ToolOffer, type ToolWish } from '../tool-offer.ts';
+import { offerTools, type ToolWish } from '../tool-offer.ts';
 import { answer } from './answer.ts';
 import type { WholeCall } from './answer-lines.ts';
 import type { ChatMessageText } from './answers.ts';
@@ -21,7 +19,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
     // Any media type is accepted: Ollama's own examples send none.
     const body = await readJsonText(c);
     const request = parseChatRequest(body);
-    tellIgnored(c, deps.log, ignoredByOllama(chatInert, body, deps.models.isOnDemand));
+    tellIgnored(c, deps.log, ignoredByOllama(chatInert, body, deps.models.isOnDemand, request.options));
     const { messages, tools, format } = request;
     const wish: ToolWish | undefined =
       tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true };
@@ -36,7 +34,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
           ? undefined
           : async (model, limit) => {
               const offer = wish && offerTools(wish, model, format);
-              const structure = await chatStructureOf(format, offer, model);
+              const structure = await answerStructure('format', format, offer, model);
               const thinkingWish = thinkingWishOf(request);
               const told = { tools: offer?.definitions };
               const prompt = await renderThinking(model, limit, messages, told, thinkingWish);
@@ -47,16 +45,6 @@ export function chatRoutes(deps: RouteDeps): Hono {
   });
 
   return app;
-}
-
-/** The grammar of the answer: the one of the tools if there are any, else the request's own. */
-async function chatStructureOf(
-  format: Grammar | undefined,
-  offer: ToolOffer | undefined,
-  model: Model,
-): Promise<Structure> {
-  if (offer !== undefined) return structureBy('tools', offer.grammar, model, model.stopIds);
-  return format === undefined ? {} : structureBy('format', format, model, model.stopIds);
 }
 
 /** The member of a message with these calls; nothing without calls. */

@@ -3,6 +3,7 @@ import type { SamplingParams } from '../../runner/runner.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
 import { budget } from '../openai/thinking-fields.ts';
+import { checkWindow, penaltyFields } from '../penalties.ts';
 import { randomSeed } from '../token-ids.ts';
 
 /** The field `options` of a request. Defaults are Ollama's. */
@@ -24,8 +25,6 @@ export const optionsInert = {
   tfs_z: ONE,
   typical_p: ONE,
   penalize_newline: [true],
-  // Penalties count all tokens of the sequence.
-  repeat_last_n: [-1],
   // How the model is run, which the operator decides.
   f16_kv: ANYTHING,
   low_vram: ANYTHING,
@@ -44,9 +43,7 @@ export const optionsFields = {
   top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(40),
   top_p: fields.float('top_p', 0, 1).default(0.9),
   min_p: fields.float('min_p', 0, 1).default(0),
-  repeat_penalty: fields.floatAbove('repeat_penalty', 0, 2).default(1),
-  presence_penalty: fields.float('presence_penalty', -2, 2).default(0),
-  frequency_penalty: fields.float('frequency_penalty', -2, 2).default(0),
+  ...penaltyFields,
   seed: z.preprocess((value) => (value === ANY_SEED ? undefined : value), fields.seed('seed').optional()),
   num_ctx: fields.integer('num_ctx', 1, MAX_TOKENS).optional(),
   num_predict: z
@@ -64,7 +61,10 @@ export const optionsFields = {
   ...inert(optionsInert),
 };
 
-export const options = z.strictObject(optionsFields).prefault({});
+export const options = z
+  .strictObject(optionsFields)
+  .superRefine((request, ctx) => checkWindow(ctx, request))
+  .prefault({});
 
 export type Options = z.output<typeof options>;
 

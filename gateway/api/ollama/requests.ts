@@ -6,10 +6,10 @@ import { asObject, isJsonObject, memberOf } from '../json-values.ts';
 import { JSON_OBJECT, schemaGrammar } from '../openai/grammar-fields.ts';
 import { checkThinking, type SaidOfThinking, thinkingWishOf as wishOf } from '../openai/thinking-fields.ts';
 import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
+import { ignoredWindow } from '../penalties.ts';
 import type { ThinkingWish } from '../thinking.ts';
-import { describedSchema } from '../tool-schema.ts';
 import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
-import { options, optionsInert } from './options.ts';
+import { type Options, options, optionsInert } from './options.ts';
 
 /** Bodies of POST /api/chat and /api/generate. Each field is obeyed, refused by name, or has no effect. */
 
@@ -36,15 +36,13 @@ export const keepAlive = z
   .union([z.string(), z.number()], 'must be a duration such as "5m", or a number of seconds')
   .optional();
 
-/**
- * The grammar of the answer: "json" is any JSON object. A schema leaves open what it does not describe, as a tool's does.
- */
+/** The grammar of the answer: "json" is any JSON object. */
 const format = z
   .unknown()
   .transform((sent, ctx): Grammar | undefined => {
     if (sent === '') return undefined;
     if (sent === 'json') return JSON_OBJECT;
-    if (isJsonObject(sent)) return schemaGrammar(ctx, 'format', describedSchema(sent), true);
+    if (isJsonObject(sent)) return schemaGrammar(ctx, 'format', sent, false);
     fields.violated(ctx, { constraint: 'type' }, 'format must be "json", or a JSON Schema, an object');
     return z.NEVER;
   })
@@ -127,14 +125,21 @@ export function parseGenerateRequest(body: unknown): GenerateRequestBody {
 
 /**
  * Names the fields that were sent and ignored, each once. keep_alive is ignored because the operator decides how long
- * models stay. It is obeyed if it asks to unload the model. isUnloaded: whether models are unloaded on request.
+ * models stay. It is obeyed if it asks to unload the model. isUnloaded: whether models are unloaded on request;
+ * asked: the options as they were read.
  */
-export function ignoredByOllama(table: InertFields, body: unknown, isUnloaded: boolean): string[] {
+export function ignoredByOllama(
+  table: InertFields,
+  body: unknown,
+  isUnloaded: boolean,
+  asked?: Options,
+): string[] {
   const inMessages = ignoredInMessages(memberOf(body, 'messages'));
   const isObeyed = isUnloaded && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
   return [
     ...ignoredIn(isObeyed ? table : { ...table, keep_alive: ANYTHING }, asObject(body)),
     ...ignoredIn(optionsInert, asObject(memberOf(body, 'options')), 'options.'),
+    ...(asked === undefined ? [] : ignoredWindow(asked, 'options.')),
     ...new Set(inMessages),
   ];
 }

@@ -6,7 +6,7 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { maxTokensWithin, tokensLeft } from '../prompt.ts';
-import { askedBehind, renderThinking } from '../thinking.ts';
+import { askedBehind, ignoredHints, renderThinking } from '../thinking.ts';
 import { randomSeed, requireKnownBiases, stopIdsOf } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { useModel } from '../use-model.ts';
@@ -34,6 +34,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
       const offer = wish && offerTools(wish, model, grammarOf(request));
       const structure = await chatStructureOf(request, offer, model, stopIds);
       const thinkingWish = thinkingWishOf(saidOfThinking(request));
+      tellIgnored(c, deps.log, ignoredHints(model, thinkingWish));
       const options = renderOptions(request, offer?.definitions);
       const prompt = await renderThinking(model, info, request.messages, options, thinkingWish);
       const { promptIds } = prompt;

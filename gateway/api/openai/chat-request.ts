@@ -5,7 +5,7 @@ import { checkMinTokens } from '../token-constraints.ts';
 import { chatMessages, ignoredInMessages } from './chat-message.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
-import { ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
+import { checkPenalties, ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
 import { checkTemplateFields, templateFields, verbatimKwargs } from './template-fields.ts';
 import { checkThinking, saidOfThinking, thinkingFields } from './thinking-fields.ts';
 import { checkToolFields, toolFields, verbatimTools } from './tool-fields.ts';
@@ -30,6 +30,7 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   const { logprobs, top_logprobs, max_tokens, max_completion_tokens } = request;
   refuseIgnored(ctx, !logprobs && top_logprobs > 0, 'top_logprobs', 'needs logprobs to be true');
   checkGrammar(ctx, request);
+  checkPenalties(ctx, request);
   checkTemplateFields(ctx, request);
   checkThinking(ctx, saidOfThinking(request));
   const isLimited = request.allowed_token_ids.length > 0;

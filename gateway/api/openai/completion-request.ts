@@ -5,7 +5,14 @@ import { checkMinTokens } from '../token-constraints.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { completionInert } from './inert-fields.ts';
 import { prompts } from './prompts.ts';
-import { ignoredByBoth, MAX_TOKENS, refuseIgnored, sharedFields, UNLIMITED } from './shared-fields.ts';
+import {
+  checkPenalties,
+  ignoredByBoth,
+  MAX_TOKENS,
+  refuseIgnored,
+  sharedFields,
+  UNLIMITED,
+} from './shared-fields.ts';
 
 /** The most choices of one request, over all its prompts. */
 const MAX_CHOICES = 64;
@@ -37,6 +44,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
   }
   checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
   checkGrammar(ctx, request);
+  checkPenalties(ctx, request);
   refuseIgnored(
     ctx,
     best_of !== undefined && n > 1,

@@ -1,5 +1,5 @@
 import type { GenerateRequest } from '../../runner/runner.ts';
-import type { SharedFields } from './shared-fields.ts';
+import { repetitionPenalty, type SharedFields } from './shared-fields.ts';
 
 const NUM_SEEDS = 2n ** 64n;
 
@@ -17,7 +17,7 @@ export function generateRequests(
     topK: fields.top_k,
     topP: fields.top_p,
     minP: fields.min_p,
-    repetitionPenalty: fields.repetition_penalty,
+    repetitionPenalty: repetitionPenalty(fields),
     presencePenalty: fields.presence_penalty,
     frequencyPenalty: fields.frequency_penalty,
     logitBias: fields.logit_bias,

@@ -8,6 +8,7 @@ import { violated } from '../fields.ts';
 import { JsonFault, parseLosslessJson } from '../json-parser.ts';
 import { jsonText } from '../json-text.ts';
 import { isJsonObject } from '../json-values.ts';
+import { describedSchema } from '../tool-schema.ts';
 
 /**
  * Fields that define the form of an answer (docs/structured-output.md): OpenAI's response_format, and vLLM's fields for
@@ -35,9 +36,9 @@ function grammar(ctx: Context, name: string, parts: Omit<Grammar, 'strict'> & { 
   return { strict: false, ...parts };
 }
 
-/** The text of a JSON Schema that was sent as an object, or as its text. */
-function schemaText(ctx: Context, name: string, value: unknown): string {
-  if (isJsonObject(value)) return jsonText(value);
+/** The text of a JSON Schema that was sent as an object, or as its text. strict: see schemaGrammar. */
+function schemaText(ctx: Context, name: string, value: unknown, strict: boolean): string {
+  if (isJsonObject(value)) return jsonText(strict ? value : describedSchema(value));
   if (typeof value !== 'string') {
     const constraint = value === undefined ? 'required' : 'type';
     const sentence =
@@ -48,17 +49,25 @@ function schemaText(ctx: Context, name: string, value: unknown): string {
     return '';
   }
   try {
-    parseLosslessJson(value);
+    const schema = parseLosslessJson(value);
+    return strict || !isJsonObject(schema) ? value : jsonText(describedSchema(schema));
   } catch (error) {
     if (!(error instanceof JsonFault)) throw error;
     violated(ctx, { constraint: 'json' }, `${name} must be JSON where it is a string`);
+    return '';
   }
-  return value;
 }
 
-/** The grammar of a JSON Schema. strict: allows no members that the schema does not name. */
+/**
+ * The grammar of a JSON Schema, which allows no members that an object does not name. Unless strict, an object that names
+ * none may have any, and so may an array that describes no items.
+ */
 export function schemaGrammar(ctx: Context, name: string, schema: unknown, strict: boolean): Grammar {
-  return grammar(ctx, name, { kind: 'json_schema', source: schemaText(ctx, name, schema), strict });
+  return grammar(ctx, name, {
+    kind: 'json_schema',
+    source: schemaText(ctx, name, schema, strict),
+    strict: true,
+  });
 }
 
 /** The grammar of any JSON object. */

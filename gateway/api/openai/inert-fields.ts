@@ -47,9 +47,6 @@ export const sharedInert = {
   n_keep: ZERO,
   n_probs: ZERO,
   post_sampling_probs: NO,
-  // Penalties count all tokens of the sequence.
-  repeat_last_n: [-1],
-  repeat_penalty: ONE,
   response_fields: NOTHING,
   return_progress: NO,
   return_tokens: NO,
@@ -141,6 +138,8 @@ export const completionInert = {
   ...sharedInert,
   add_special_tokens: [true],
   best_of: ONE,
+  // A plain prompt has no thinking.
+  enable_thinking: NO,
   // -1 (no limit) would differ from the default of max_tokens, so no value is accepted.
   n_predict: NOTHING,
   suffix: [''],

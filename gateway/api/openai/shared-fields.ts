@@ -3,6 +3,7 @@ import { shown } from '../../errors/shown.ts';
 import * as fields from '../fields.ts';
 import { violated } from '../fields.ts';
 import { type InertFields, ignoredIn, inert } from '../inert.ts';
+import { checkWindow, ignoredWindow, penaltyFields } from '../penalties.ts';
 import { tokenConstraints } from '../token-constraints.ts';
 import { grammarFields } from './grammar-fields.ts';
 import { streamOptionsInert } from './inert-fields.ts';
@@ -33,8 +34,7 @@ export const sharedFields = {
     .default(0),
   min_p: fields.float('min_p', 0, 1).default(0),
   repetition_penalty: fields.floatAbove('repetition_penalty', 0, 2).default(1),
-  presence_penalty: fields.float('presence_penalty', -2, 2).default(0),
-  frequency_penalty: fields.float('frequency_penalty', -2, 2).default(0),
+  ...penaltyFields,
   logit_bias: logitBias('logit_bias').default(new Map()),
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,
@@ -71,17 +71,28 @@ export function refuseIgnored(
   if (isIgnored) fields.violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
 }
 
+/** The penalty for repetition, by either of its names. */
+export function repetitionPenalty({ repetition_penalty, repeat_penalty }: SharedFields): number {
+  return repetition_penalty === 1 ? repeat_penalty : repetition_penalty;
+}
+
+/** Checks the rules that concern several penalties. */
+export function checkPenalties(ctx: Pick<z.RefinementCtx, 'addIssue'>, request: SharedFields): void {
+  const { repetition_penalty, repeat_penalty } = request;
+  const isSecond = repeat_penalty !== 1 && repetition_penalty !== 1 && repeat_penalty !== repetition_penalty;
+  const sentence = 'repeat_penalty and repetition_penalty mean the same; send one of them';
+  if (isSecond) fields.violated(ctx, { constraint: 'exclusive' }, sentence, ['repeat_penalty']);
+  checkWindow(ctx, request, repetition_penalty !== 1);
+}
+
 /**
  * Names the fields that were sent and ignored. stream_options is ignored without a stream: whole answers always have what
  * it asks for.
  */
-export function ignoredByBoth(
-  table: InertFields,
-  body: unknown,
-  { stream, stream_options }: Pick<SharedFields, 'stream' | 'stream_options'>,
-): string[] {
+export function ignoredByBoth(table: InertFields, body: unknown, request: SharedFields): string[] {
+  const { stream, stream_options } = request;
   const ofStream = !stream && stream_options !== undefined ? ['stream_options'] : [];
-  return [...ignoredIn(table, body as object), ...ofStream];
+  return [...ignoredIn(table, body as object), ...ignoredWindow(request), ...ofStream];
 }
 
 const MAX_BIASES = 1024;

@@ -29,6 +29,8 @@ export const budgetFields = {
 
 export const thinkingFields = {
   reasoning_effort: effort.optional(),
+  /** Qwen's switch. */
+  enable_thinking: z.boolean().optional(),
   /** As in llama-server. none: the thinking stays in the text, with its marks. */
   reasoning_format: z
     .enum(['none', 'auto', 'deepseek'])
@@ -47,6 +49,8 @@ export interface SaidOfThinking {
   readonly effort?: string | undefined;
   /** The field, other than a budget, that only a model that thinks can obey; undefined if the request has none. */
   readonly needing?: string | undefined;
+  /** Fields that a model that does not think ignores. */
+  readonly hints?: readonly string[];
   readonly budgets: readonly (readonly [field: string, numTokens: number | undefined])[];
 }
 
@@ -55,12 +59,13 @@ export function saidBy(
   field: string,
   wanted: z.output<typeof effort> | undefined,
   request: BudgetFields,
-  isOnBySwitch?: readonly [field: string, isOn: boolean | undefined],
+  switches: SaidOfThinking['switches'] = [],
 ): SaidOfThinking {
   const isOn = wanted === undefined ? undefined : wanted !== 'none';
   return {
-    switches: [[field, isOn], ...(isOnBySwitch === undefined ? [] : [isOnBySwitch])],
-    ...(isOn ? { effort: wanted, needing: field } : {}),
+    switches: [[field, isOn], ...switches],
+    ...(isOn ? { effort: wanted } : {}),
+    ...(wanted === undefined ? {} : { hints: [field] }),
     budgets: Object.keys(budgetFields).map((name) => [name, request[name as keyof BudgetFields]]),
   };
 }
@@ -71,10 +76,15 @@ type ThinkingFields = z.output<z.ZodObject<typeof thinkingFields>> & {
 
 /** What a chat says about thinking. */
 export function saidOfThinking(request: ThinkingFields): SaidOfThinking {
-  const { reasoning_effort: wanted, chat_template_kwargs: kwargs } = request;
+  const { reasoning_effort: wanted, enable_thinking: isOn, chat_template_kwargs: kwargs } = request;
   const said = kwargs.enable_thinking ?? kwargs.thinking;
-  const isOn = typeof said === 'boolean' ? said : undefined;
-  return saidBy('reasoning_effort', wanted, request, ['chat_template_kwargs', isOn]);
+  const byEffort = saidBy('reasoning_effort', wanted, request, [
+    ['enable_thinking', isOn],
+    ['chat_template_kwargs', typeof said === 'boolean' ? said : undefined],
+  ]);
+  if (isOn === undefined) return byEffort;
+  if (isOn) return { ...byEffort, needing: 'enable_thinking' };
+  return { ...byEffort, hints: [...(byEffort.hints ?? []), 'enable_thinking'] };
 }
 
 /** The fields that turn thinking on or off, and which they do. A budget of 0 turns it off. */
@@ -100,12 +110,13 @@ export function checkThinking(ctx: Pick<z.RefinementCtx, 'addIssue'>, said: Said
 
 /** said: must have passed checkThinking(). */
 export function thinkingWishOf(said: SaidOfThinking): ThinkingWish {
-  const { effort: wanted, needing, budgets } = said;
+  const { effort: wanted, needing, hints = [], budgets } = said;
   const limit = budgets.find(([, numTokens]) => numTokens !== undefined && numTokens > 0);
   return {
     isOn: saying(said)[0]?.[1],
     ...(wanted === undefined ? {} : { effort: wanted }),
     ...(limit === undefined ? {} : { maxTokens: limit[1] }),
     field: limit?.[0] ?? needing,
+    hints,
   };
 }

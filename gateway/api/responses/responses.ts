@@ -2,19 +2,18 @@ import { Hono } from 'hono';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
 import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
-import type { Model } from '../../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
+import { answerStructure } from '../answer-structure.ts';
 import { tellIgnored } from '../inert.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
 import { requireJobs } from '../kept-jobs.ts';
-import { type Structure, structureBy } from '../openai/grammar-fields.ts';
 import { thinkingWishOf } from '../openai/thinking-fields.ts';
 import { tokensLeft } from '../prompt.ts';
-import { askedBehind, renderThinking } from '../thinking.ts';
+import { askedBehind, ignoredHints, renderThinking, type ThinkingWish } from '../thinking.ts';
 import { randomSeed } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
@@ -42,7 +41,15 @@ export function responseRoutes(deps: RouteDeps): Hono {
       const { tokenizer } = usable.model;
       const wish = toolWishOf(request);
       const offer = wish && offerTools(wish, usable.model, request.text.grammar);
-      const { generate, thinking } = await generateRequest(request, offer, usable, cacheSalt(c));
+      const thinkingWish = thinkingWishOf(saidOfThinking(request));
+      tellIgnored(c, deps.log, ignoredHints(usable.model, thinkingWish));
+      const { generate, thinking } = await generateRequest(
+        request,
+        offer,
+        thinkingWish,
+        usable,
+        cacheSalt(c),
+      );
       if (request.background) return beginBackground(c, deps, body, { request, generate, thinking }, usable);
       const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls };
       const runner = endingAtTimeLimit(usable.runner);
@@ -72,12 +79,12 @@ export function responseRoutes(deps: RouteDeps): Hono {
 async function generateRequest(
   request: ResponsesRequest,
   offer: ToolOffer | undefined,
+  wish: ThinkingWish,
   { model, info }: UsableModel,
   salt: GenerateRequest['cacheSalt'],
 ): Promise<{ readonly generate: GenerateRequest; readonly thinking: Thinking | undefined }> {
-  const structure = await structureOf(request, offer, model);
+  const structure = await answerStructure('text.format', request.text.grammar, offer, model);
   const told = { tools: offer?.definitions };
-  const wish = thinkingWishOf(saidOfThinking(request));
   const prompt = await renderThinking(model, info, messagesOf(request), told, wish, 'input');
   const { promptIds, thinking } = prompt;
   const left = tokensLeft(promptIds, info, 'input');
@@ -98,15 +105,4 @@ async function generateRequest(
     ...(request.include.logprobs ? { topLogprobs: request.top_logprobs } : {}),
   };
   return { generate, thinking };
-}
-
-/** The structure that `text.format` asks for, if no tool can be called; otherwise the structure that the tools ask for. */
-async function structureOf(
-  { text: { grammar } }: ResponsesRequest,
-  offer: ToolOffer | undefined,
-  model: Model,
-): Promise<Structure> {
-  const isOwn = grammar !== undefined && offer?.calls === undefined;
-  if (isOwn) return structureBy('text.format', grammar, model, model.stopIds);
-  return offer === undefined ? {} : structureBy('tools', offer.grammar, model, model.stopIds);
 }

@@ -5,13 +5,13 @@ import { ApiError } from '../../errors/api-error.ts';
 import type { KeyCheck } from './api-keys.ts';
 import { cacheSaltOf, digestOf } from './caller.ts';
 import { HostNames } from './host-names.ts';
-import { isOwnOrigin, Origins } from './origins.ts';
+import { isOwnOrigin, LOCAL_ORIGINS, Origins } from './origins.ts';
 
 /** Says who may use this server. */
 export interface GuardRules {
   /** Names that this server is called by, besides those of loopback. */
   readonly hosts: readonly string[];
-  /** Origins of web pages of other sites that may use this server, or patterns of them. */
+  /** Origins of web pages that may use this server, or patterns of them; none: LOCAL_ORIGINS, but not for operators' routes. */
   readonly corsOrigins: readonly string[];
   /**
    * Undefined if no keys are needed: everybody who can reach the address, which then is on this machine alone, may do
@@ -22,7 +22,7 @@ export interface GuardRules {
   readonly cacheSharing: CacheSharing;
 }
 
-/** Lets programs on this machine in, and no web pages of other sites. */
+/** Lets programs on this machine in, with their pages, and no web pages of other sites. */
 export const loopbackOnly: GuardRules = {
   hosts: [],
   corsOrigins: [],
@@ -36,25 +36,10 @@ const PREFLIGHT_MAX_AGE_SEC = 600;
 /** Puts the checks before everything that is added to the app later, so that no body is read before they pass. */
 export function addGuard(app: Hono, rules: GuardRules): void {
   app.use(checkHost(new HostNames(rules.hosts)));
-  const origins = new Origins(rules.corsOrigins);
-  app.use(checkOrigin(origins));
-  if (rules.corsOrigins.length > 0) {
-    app.use(
-      cors({
-        origin: (origin) => (origins.allow(origin) ? origin : null),
-        allowMethods: ['GET', 'POST', 'DELETE'],
-        exposeHeaders: [
-          'x-request-id',
-          'x-correlation-id',
-          'x-should-retry',
-          'x-runnel-ignored',
-          'retry-after',
-          'retry-after-ms',
-        ],
-        maxAge: PREFLIGHT_MAX_AGE_SEC,
-      }),
-    );
-  }
+  const isListed = rules.corsOrigins.length > 0;
+  const origins = new Origins(isListed ? rules.corsOrigins : LOCAL_ORIGINS);
+  app.use(checkOrigin(origins, isListed));
+  app.use(answerPages(origins));
   if (rules.apiKeys === undefined) return;
   app.use(checkKey(rules.apiKeys, rules.cacheSharing));
   app.use(requireAdmin);
@@ -73,10 +58,14 @@ function checkHost(names: HostNames): MiddlewareHandler {
   };
 }
 
-function checkOrigin(allowed: Origins): MiddlewareHandler {
+/** opensOperators: whether the allowed origins may use the routes for operators too. */
+function checkOrigin(allowed: Origins, opensOperators: boolean): MiddlewareHandler {
   return async (c, next) => {
     const origin = c.req.header('origin');
-    if (origin !== undefined && !allowed.allow(origin) && !isOwnOrigin(origin, hostHeader(c))) {
+    const isOpen = opensOperators || c.get('group').access !== 'admin-key';
+    const isAllowed =
+      origin === undefined || (isOpen && allowed.allow(origin)) || isOwnOrigin(origin, hostHeader(c));
+    if (!isAllowed) {
       throw forbidden(
         'origin_not_allowed',
         `Web pages of ${JSON.stringify(origin)} may not use this server; its operator can allow this origin with --cors-origins.`,
@@ -84,6 +73,24 @@ function checkOrigin(allowed: Origins): MiddlewareHandler {
     }
     await next();
   };
+}
+
+/** Answers preflights, and lets allowed pages read answers. Credentials of browsers, such as cookies, are never allowed. */
+function answerPages(origins: Origins): MiddlewareHandler {
+  const answer = cors({
+    origin: (origin) => (origins.allow(origin) ? origin : null),
+    allowMethods: ['GET', 'POST', 'DELETE'],
+    exposeHeaders: [
+      'x-request-id',
+      'x-correlation-id',
+      'x-should-retry',
+      'x-runnel-ignored',
+      'retry-after',
+      'retry-after-ms',
+    ],
+    maxAge: PREFLIGHT_MAX_AGE_SEC,
+  });
+  return async (c, next) => (c.req.header('origin') === undefined ? next() : answer(c, next));
 }
 
 function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {

@@ -1,10 +1,21 @@
 import { isOrigin } from '../../config/kinds.ts';
 
+/** Origins of programs on the user's own machine: pages of its servers, and apps that are made of pages. */
+export const LOCAL_ORIGINS: readonly string[] = [
+  ...['http://localhost:*', 'http://127.0.0.1:*', 'http://[::1]:*'],
+  ...['https://localhost:*', 'https://127.0.0.1:*', 'https://[::1]:*'],
+  // Tauri's on Windows and Android; browsers take each name under localhost for this machine.
+  ...['http://tauri.localhost', 'https://tauri.localhost'],
+  ...['app://*', 'tauri://*', 'vscode-webview://*'],
+];
+
 /** The origins of web pages that may use this server. */
 export class Origins {
   readonly #exact: ReadonlySet<string>;
   /** Scheme and name of the patterns that allow any port. */
   readonly #withAnyPort: ReadonlySet<string>;
+  /** Schemes, with their slashes, of the patterns that allow any name. */
+  readonly #withAnyName: readonly string[];
 
   /** patterns: in the form that isOriginPattern accepts. */
   constructor(patterns: readonly string[]) {
@@ -12,11 +23,18 @@ export class Origins {
     this.#withAnyPort = new Set(
       patterns.filter((pattern) => pattern.endsWith(':*')).map((pattern) => pattern.slice(0, -2)),
     );
+    this.#withAnyName = patterns
+      .filter((pattern) => pattern.endsWith('://*'))
+      .map((pattern) => pattern.slice(0, -1));
   }
 
   allow(origin: string): boolean {
     if (!isOrigin(origin)) return false;
-    return this.#exact.has(origin) || this.#withAnyPort.has(origin.replace(/:\d+$/, ''));
+    return (
+      this.#exact.has(origin) ||
+      this.#withAnyPort.has(origin.replace(/:\d+$/, '')) ||
+      this.#withAnyName.some((scheme) => origin.startsWith(scheme))
+    );
   }
 }
 

@@ -58,6 +58,7 @@ const OBEYED_BY_GATEWAY = [
 ];
 /** Tried on a model that thinks: others refuse them, or have nothing to do for them. */
 const OF_THINKING = [
+  'enable_thinking',
   'reasoning',
   'reasoning_effort',
   'reasoning_format',
@@ -68,7 +69,7 @@ const OF_THINKING = [
 /** Fields that are refused if there is no journal. */
 const OF_JOURNAL = ['durable', 'background'];
 /** Fields that must agree with another field and change nothing themselves. */
-const FOLLOW_OTHERS = ['store'];
+const FOLLOW_OTHERS = ['store', 'repeat_last_n'];
 /** What a field needs beside it, so that it is not refused as one that would be ignored. */
 const NEEDS: Record<string, object> = {
   stream_options: { stream: true },

@@ -139,7 +139,6 @@ test('fields that contradict each other are refused by name, and wishes that a m
     'thinking_budget',
   );
   assert.is(await refused(thinkingApp(), { reasoning_effort: 'much' }), 'reasoning_effort');
-  assert.is(await refused(testApp(), { reasoning_effort: 'high' }), 'reasoning_effort');
   assert.is(await refused(testApp(), { thinking_budget: 5 }), 'thinking_budget');
   const plain = testApp();
   says(plain, 'It is.');
@@ -246,19 +245,16 @@ test('a grammar holds behind what is thought', async () => {
   );
   const schema = {
     type: 'object',
-    properties: { a: { type: 'array', prefixItems: [{}] }, b: { const: null } },
+    properties: { a: { type: 'array', prefixItems: [{}] }, b: { const: null }, free: { type: 'object' } },
   };
   const asked = (strict: boolean) => ({
     response_format: { type: 'json_schema', json_schema: { name: 'x', schema, strict } },
   });
   assert.equal(await formatOf(asked(true)), json(schema));
+  const open = { additionalProperties: true, type: 'object' };
   assert.equal(
     await formatOf(asked(false)),
-    json({
-      additionalProperties: true,
-      ...schema,
-      properties: { ...schema.properties, a: { items: true, ...schema.properties.a } },
-    }),
+    json({ ...schema, properties: { ...schema.properties, free: open } }),
   );
   const tools = [{ type: 'function', function: { name: 'f' } }];
   const calls = (await formatOf({ tools })) as { elements: Json[] };
@@ -437,8 +433,35 @@ test('a response has an item of what is thought in front of its message', async 
     events.filter(({ type }) => type === 'response.output_item.done').map(({ item: done }) => done),
     response.output,
   );
-  const refused = await testApp().post('/v1/responses', { ...body, reasoning: { effort: 'low' } });
-  assert.match(await refused.text(), 'reasoning.effort needs a model that thinks');
+});
+
+test('an effort is ignored by a model that does not think, and so is thinking that is turned off', async () => {
+  const response = { path: '/v1/responses', body: { model: 'bytes', input: 'Hi' } };
+  const completion = { path: '/v1/chat/completions', body: { model: 'bytes', messages: [user] } };
+  for (const [{ path, body }, more, ignored] of [
+    [response, { reasoning: { effort: 'low' } }, 'reasoning.effort'],
+    [completion, { reasoning_effort: 'high' }, 'reasoning_effort'],
+    [completion, { reasoning_effort: 'none', user: 'me' }, 'user, reasoning_effort'],
+    [completion, { enable_thinking: false }, 'enable_thinking'],
+  ] as const) {
+    const app = testApp();
+    says(app, 'It is.');
+    const answer = await app.post(path, { ...body, ...more });
+    assert.is(answer.status, 200, await answer.text());
+    assert.is(answer.headers.get('x-runnel-ignored'), ignored);
+    const thinker = thinkingApp();
+    says(thinker, 'so</think>It is.');
+    const obeyed = await thinker.post(path, { ...body, ...more });
+    await ok(obeyed);
+    assert.is(obeyed.headers.get('x-runnel-ignored'), 'user' in more ? 'user' : null);
+    const { variables = {} } = thinker.rendered[0]?.options ?? {};
+    assert.is(variables.enable_thinking, !/none|false/.test(JSON.stringify(more)));
+  }
+  const refused = await chat(testApp(), { enable_thinking: true });
+  assert.is(refused.status, 400);
+  assert.match(await refused.text(), 'enable_thinking needs a model that thinks');
+  const contrary = await chat(thinkingApp(), { enable_thinking: false, reasoning_effort: 'low' });
+  assert.match(await contrary.text(), 'enable_thinking and reasoning_effort contradict each other');
 });
 
 test('an answer that ends while it thinks says so in each form', async () => {

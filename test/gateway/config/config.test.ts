@@ -348,11 +348,17 @@ test('hosts have no port and origins no path, and a star is neither', async () =
     'http://localhost:*/',
     'http://LOCALHOST:*',
     'http://a@localhost:*',
+    'app://*.md',
+    'file://*',
+    'app://a/b',
   ];
   for (const origin of [...wrong, ...wrongPatterns]) {
     assert.match(await faultOf(['--model', 'm', '--cors-origins', origin]), 'must be origins', origin);
   }
-  const right = ['http://localhost:*', 'https://127.0.0.1:*', 'http://[::1]:*'];
+  const right = [
+    ...['http://localhost:*', 'https://127.0.0.1:*', 'http://[::1]:*'],
+    ...['app://*', 'app://obsidian.md', 'vscode-webview://*', 'tauri://localhost'],
+  ];
   assert.equal(readConfig(['--model', 'm', '--cors-origins', right.join()], {})['cors-origins'], right);
 });
 

@@ -104,6 +104,26 @@ test('time is linear in text and stop string', async () => {
   });
 });
 
+test('64 long stop strings that begin alike are told apart, by several matchers of one list', () => {
+  const random = new Random();
+  const begin = 'ab'.repeat(500);
+  const stops = Array.from({ length: 64 }, (_, i) => `${begin.slice(i)}c${i % 8}`);
+  const matchers = [0, 1].map(() => new StopMatcher(stops));
+  for (const [at, last] of [0, 63].entries()) {
+    const text = `${begin}abab${begin}${stops[last]}rest`;
+    let sent = '';
+    let matched: string | undefined;
+    for (let from = 0; from < text.length && matched === undefined; ) {
+      const to = from + 1 + random.below(9);
+      const result = matchers[at]?.push(text.slice(from, to));
+      sent += result?.text;
+      matched = result?.matched;
+      from = to;
+    }
+    assert.equal({ text: sent, matched }, matchNaively(stops, text), `seed ${random.seed}`);
+  }
+});
+
 test('where nothing may match, a stop string is text, and one that it begins still matches later', () => {
   const random = new Random();
   for (let count = 0; count < 3_000; count++) {

@@ -141,7 +141,7 @@ test('what cannot be obeyed is refused by name, in the shape of Anthropic’s er
     temperature: 3,
     top_p: 2,
     top_k: -1,
-    stop_sequences: ['a', 'b', 'c', 'd', 'e'],
+    stop_sequences: Array(65).fill('a'),
     system: 7,
     messages: [],
     'messages.0.content.0.type': undefined,

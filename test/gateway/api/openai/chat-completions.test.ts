@@ -124,7 +124,7 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, ch
     temperature: 2.5,
     top_p: 1.5,
     max_tokens: 0,
-    stop: ['a', 'b', 'c', 'd', 'e'],
+    stop: Array(65).fill('a'),
     stream: 'yes',
     stream_options: 'yes',
     colour: 'red',

@@ -50,7 +50,7 @@ test('each field becomes its grammar, a schema with all that it says', async () 
   const expected: [object, object | undefined][] = [
     [{ response_format: { type: 'text' } }, undefined],
     [{ response_format: { type: 'json_object' } }, { kind: 'json_object', source: '', strict: false }],
-    [{ response_format: jsonSchema({}) }, { ...ofSchema, strict: false }],
+    [{ response_format: jsonSchema({}) }, ofSchema],
     [{ response_format: jsonSchema({ strict: true, description: 'd' }) }, ofSchema],
     [{ guided_json: schema }, ofSchema],
     [{ guided_json: ` ${source}` }, { ...ofSchema, source: ` ${source}` }],
@@ -65,6 +65,39 @@ test('each field becomes its grammar, a schema with all that it says', async () 
   ];
   for (const [fields, grammar] of expected)
     assert.equal(await grammarsOf(fields), [grammar, grammar], JSON.stringify(fields));
+});
+
+test('without strict, an object has what it lists, and anything where it lists nothing or says so', async () => {
+  const named = { type: 'object', properties: { name: { type: 'string' } } };
+  const open = { ...named, additionalProperties: { type: 'integer' } };
+  const sent = {
+    type: 'object',
+    properties: {
+      named,
+      open,
+      free: { type: 'object' },
+      list: { type: 'array', items: named },
+      any: { type: 'array' },
+    },
+    $defs: { named },
+  };
+  const closed = {
+    ...sent,
+    properties: {
+      ...sent.properties,
+      free: { additionalProperties: true, type: 'object' },
+      any: { items: true, type: 'array' },
+    },
+  };
+  for (const schema of [sent, JSON.stringify(sent)])
+    for (const strict of [undefined, false]) {
+      const json_schema = { name: 'n', schema, strict };
+      const [grammar] = await grammarsOf({ response_format: { type: 'json_schema', json_schema } });
+      assert.equal(
+        { ...grammar, source: JSON.parse(grammar?.source ?? '') },
+        { ...ofSchema, source: closed },
+      );
+    }
 });
 
 test('numbers of a schema arrive in all their digits', async () => {

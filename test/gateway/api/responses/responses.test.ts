@@ -271,7 +271,6 @@ test('what cannot be obeyed is refused by name, in the shape of OpenAI’s error
     [{ background: true, store: false }, 'store', 'unsupported_parameter'],
     [{ store: true }, 'store', 'unsupported_parameter'],
     [{ truncation: 'auto' }, 'truncation', 'unsupported_parameter'],
-    [{ reasoning: { effort: 'high' } }, 'reasoning.effort', 'unsupported_parameter'],
     [{ reasoning: { effort: 'much' } }, 'reasoning.effort', 'invalid_request'],
     [{ reasoning: { summary: 'detailed' } }, 'reasoning.summary', 'invalid_request'],
     [{ prompt: { id: 'p' } }, 'prompt', 'unsupported_parameter'],

@@ -188,14 +188,20 @@ test('forged requests: a page of another origin is refused, before keys and bodi
   const host = 'localhost:8080';
   const wrong = [
     'https://evil.example',
-    'http://localhost',
-    'http://localhost:3000',
-    'http://127.0.0.1:8080',
     'http://localhost:8080.evil.example',
     'http://localhost:8080@evil.example',
-    'https://localhost:8080',
+    'http://localhost.evil.example:3000',
+    'http://127.0.0.1.evil.example',
+    'http://10.0.0.1:3000',
+    'http://evil.localhost:3000',
     'http://localhost:8080/',
     'HTTP://localhost:8080',
+    'app://evil.example/page',
+    'tauri://evil@localhost',
+    'xapp://localhost',
+    'app:localhost',
+    'app://*',
+    'chrome-extension://abcdef',
     'null',
     'file://',
     '',
@@ -216,13 +222,73 @@ test('forged requests: a page of another origin is refused, before keys and bodi
     ['[::1]:8080', 'http://[::1]:8080'],
   ] as const)
     assert.is((await ask('GET', '/health', { host: own, origin })).status, 200, own);
+  const other = setUp({ corsOrigins: ['https://chat.example'] });
   for (const [own, origin] of [
     ['localhost', 'https://localhost'],
     ['localhost:443', 'https://localhost'],
     ['localhost', 'http://localhost:443'],
   ] as const)
-    assert.is((await ask('GET', '/health', { host: own, origin })).status, 403, `${own} ${origin}`);
+    assert.is((await other('GET', '/health', { host: own, origin })).status, 403, `${own} ${origin}`);
   assert.is(ask.runner.requests.length, 0);
+});
+
+const local = [
+  'http://localhost:3000',
+  'https://localhost:3000',
+  'http://localhost',
+  'http://127.0.0.1:5173',
+  'http://[::1]:5173',
+  'http://tauri.localhost',
+  'app://obsidian.md',
+  'app://-',
+  'tauri://localhost',
+  'vscode-webview://0k2b1a-9f',
+];
+
+test('pages of this machine and of apps are let in unless origins are listed, with a key where one is set', async () => {
+  const ask = setUp({});
+  const keyed = setUp({ apiKeys: new ApiKeys([KEY]) });
+  const listed = setUp({ corsOrigins: ['https://chat.example'] });
+  ask.runner.script = [[97, EOS_ID]];
+  for (const origin of local) {
+    const preflight = await keyed('OPTIONS', '/v1/chat/completions', {
+      origin,
+      'access-control-request-method': 'POST',
+      'access-control-request-headers': 'authorization,content-type',
+    });
+    const answer = await ask('POST', '/execute', { origin });
+    const refused = await keyed('GET', '/v1/models', { origin });
+    assert.equal([preflight.status, answer.status, refused.status], [204, 200, 401], origin);
+    for (const { headers } of [preflight, answer, refused]) {
+      assert.is(headers.get('access-control-allow-origin'), origin);
+      assert.is(headers.get('access-control-allow-credentials'), null);
+    }
+    await answer.text();
+    assert.is((await keyed('GET', '/v1/models', { origin, 'x-api-key': KEY })).status, 200);
+    assert.is((await ask('POST', '/execute', { origin, 'content-type': 'text/plain' })).status, 415);
+    assert.is((await listed('GET', '/health', { host: '127.0.0.1:8080', origin })).status, 403, origin);
+  }
+});
+
+test('routes for operators are closed to such pages, and open to the page of this server', async () => {
+  const admin = 'a-key-of-an-admin';
+  const host = 'localhost:8080';
+  for (const ask of [setUp({}), setUp({ apiKeys: new ApiKeys([KEY], [admin]) })]) {
+    for (const origin of local)
+      for (const [method, path] of [
+        ['GET', '/metrics'],
+        ['GET', '/runner/crashes'],
+        ['OPTIONS', '/runner/restart'],
+        ['POST', '/runner/restart'],
+      ] as const) {
+        const response = await ask(method, path, { host, origin, 'x-api-key': admin });
+        assert.is(response.status, 403, `${method} ${path} ${origin}`);
+        assert.is(await codeOf(response), 'ORIGIN_NOT_ALLOWED');
+        assert.is(response.headers.get('access-control-allow-origin'), null);
+      }
+    const own = { host, origin: `http://${host}`, 'x-api-key': admin };
+    assert.is((await ask('GET', '/metrics', own)).status, 200);
+  }
 });
 
 test('cross-origin pages are let in by name: preflight without a key, answers and errors readable', async () => {
@@ -281,7 +347,7 @@ test('any port of this machine’s names may be let in, and then no other name',
   for (const origin of wrong) assert.is((await ask('GET', '/health', { origin })).status, 403, origin);
 });
 
-test('nothing about other origins is said unless some are let in', async () => {
+test('nothing about other origins is said to a client that is not a page', async () => {
   const ask = setUp(undefined);
   const response = await ask('GET', '/health');
   assert.is(response.status, 200);
