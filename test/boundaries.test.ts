@@ -173,6 +173,19 @@ test('imports go one way: down the way of a request, and never back', () => {
   );
 });
 
+test('execa is loaded before the gateway listens, while there are descriptors to read it', () => {
+  const files = new Map(gatewayFiles().map((file) => [file.path, file]));
+  const loaded = new Set(['gateway/cli/serve.ts']);
+  // A set grows while it is walked.
+  for (const path of loaded) {
+    const { text } = files.get(path) ?? { text: '' };
+    for (const to of importsOf({ path, text: text.replaceAll(/import\([^)]*\)|^import type .*/gm, '') }))
+      loaded.add(to);
+  }
+  assert.not.ok(loaded.has('gateway/app.ts'), 'what is loaded later is left out');
+  assert.ok(loaded.has('gateway/system/start-program.ts'));
+});
+
 test('docs/architecture.md has the places of the gateway in this order', () => {
   const page = readFileSync(`${ROOT}docs/architecture.md`, 'utf8');
   const [, table = ''] = page.split('## The folders of `gateway/`');

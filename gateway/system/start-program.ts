@@ -1,5 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+// Not imported later, when connections may have taken the descriptors that its files need.
 import { execa, type Options, type ResultPromise } from 'execa';
 import { NoDescriptorsError, withSpawnReserve } from './spawn-reserve.ts';
 
