@@ -67,14 +67,30 @@ export function ignoredIn(table: InertFields, object: object, prefix = ''): stri
     .map(([name]) => prefix + name);
 }
 
-const HEADER = 'x-runnel-ignored';
+/** Unknown members by these names are named in a header as they are. */
+const PLAIN_NAME = /^[\w$.-]{1,64}$/;
 
 /**
- * Tells the client, and the log at level debug, which fields were ignored, besides those that it was told before. The names
- * come from the tables, not from the client.
+ * The same for an object below the top level of a body, whose schema drops the members that it does not know. fields: all that
+ * it knows, those of the table included. A name that is too long or strange for a header is written as "?".
  */
-export function tellIgnored(c: Context, log: Log, names: readonly string[]): void {
-  if (names.length === 0) return;
+export function ignoredMembers(fields: object, table: InertFields, object: object, prefix: string): string[] {
+  const unknown = Object.keys(object).filter(
+    (name) => !Object.hasOwn(fields, name) && (object as Record<string, unknown>)[name] !== null,
+  );
+  const names = unknown.map((name) => prefix + (PLAIN_NAME.test(name) ? name : '?'));
+  return [...ignoredIn(table, object, prefix), ...names];
+}
+
+const HEADER = 'x-runnel-ignored';
+/** The most names that the header lists; the others are counted. */
+const MAX_NAMES = 32;
+
+/** Tells the client, and the log at level debug, which fields were ignored, besides those that it was told before. */
+export function tellIgnored(c: Context, log: Log, ignored: readonly string[]): void {
+  if (ignored.length === 0) return;
+  const names = ignored.slice(0, MAX_NAMES);
+  if (ignored.length > MAX_NAMES) names.push(`${ignored.length - MAX_NAMES} more`);
   c.header(HEADER, names.join(', '), { append: true });
   log.debug({ event: 'fields_ignored', fields: names, path: c.req.path, request_id: c.get('requestId') });
 }

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import * as fields from './fields.ts';
-import { type InertFields, inert } from './inert.ts';
-import { memberOf } from './json-values.ts';
+import { type InertFields, ignoredMembers, inert } from './inert.ts';
+import { asList, asObject, memberOf } from './json-values.ts';
 
 /** The content of a message: a string, or parts of text, which are joined. */
 
@@ -10,7 +10,7 @@ export function textContent(
   partInert: InertFields,
   types: readonly [string, ...(readonly string[])] = ['text'],
 ) {
-  const textPart = z.strictObject({ type: z.enum(types), text: z.string(), ...inert(partInert) });
+  const textPart = z.object({ type: z.enum(types), text: z.string(), ...inert(partInert) });
   const kinds = types.map((type) => JSON.stringify(type)).join(' or ');
   const textOnly = `is not supported: models read text here, in parts of the type ${kinds}`;
   /** A part. A part of another type is refused for its type, not for the members of a text that it lacks. */
@@ -29,4 +29,10 @@ export function textContent(
     )
     .transform((parts) => parts.map(({ text }) => text).join(''))
     .meta({ type: ['string', 'array'] });
+}
+
+/** Names the fields of these parts that were sent and ignored. */
+export function ignoredInParts(content: unknown, partInert: InertFields, prefix: string): string[] {
+  const known = { type: true, text: true, ...partInert };
+  return asList(content).flatMap((part) => ignoredMembers(known, partInert, asObject(part), prefix));
 }

@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
 import { asList, asObject, memberOf } from '../json-values.ts';
 import { textContent } from '../text-content.ts';
 import { calledWith, toolName } from '../tool-parts.ts';
@@ -20,30 +20,32 @@ export const resultInert = { cache_control: ANYTHING } as const satisfies InertF
 /** Precedes the text of a result that is an error: templates have no other place for that. */
 const ERROR = 'Error: ';
 
-const textBlock = z.strictObject({ type: z.literal('text'), text: z.string(), ...inert(blockInert) });
+const textFields = { type: z.literal('text'), text: z.string(), ...inert(blockInert) };
 
 /** Thinking that came before a text or a call. */
-const thinkingBlock = z.strictObject({
+const thinkingFields = {
   type: z.literal('thinking'),
   thinking: z.string(),
   ...inert(thinkingInert),
-});
+};
 
-const callBlock = z.strictObject({
+const callFields = {
   type: z.literal('tool_use'),
   id: fields.nonEmpty('id'),
   name: toolName,
   input: calledWith,
   ...inert(callInert),
-});
+};
 
-const resultBlock = z.strictObject({
+const resultFields = {
   type: z.literal('tool_result'),
   tool_use_id: z.string(),
   content: textContent(blockInert).default(''),
   is_error: z.boolean().default(false),
   ...inert(resultInert),
-});
+};
+
+const resultBlock = z.object(resultFields);
 
 const TYPES: readonly unknown[] = ['text', 'thinking', 'tool_use', 'tool_result'];
 const TEXT_AND_CALLS =
@@ -60,7 +62,14 @@ const block = z
     else if (!TYPES.includes(type))
       fields.violated(ctx, { constraint: 'unsupported' }, TEXT_AND_CALLS, ['type']);
   })
-  .pipe(z.discriminatedUnion('type', [textBlock, thinkingBlock, callBlock, resultBlock]));
+  .pipe(
+    z.discriminatedUnion('type', [
+      z.object(textFields),
+      z.object(thinkingFields),
+      z.object(callFields),
+      resultBlock,
+    ]),
+  );
 
 type Block = z.output<typeof block>;
 
@@ -78,10 +87,12 @@ const content = z
   )
   .meta({ type: ['string', 'array'] });
 
+const messageFields = { role: z.enum(['user', 'assistant', 'system']), content };
+
 const message = z
   .unknown()
   .transform((sent) => fields.withoutNulls(sent, ['content']))
-  .pipe(z.strictObject({ role: z.enum(['user', 'assistant', 'system']), content }))
+  .pipe(z.object(messageFields))
   .superRefine(({ role, content: blocks }, ctx) => {
     // This also runs over blocks that were refused, which may be any value.
     for (const [index, each] of blocks.entries()) {
@@ -159,18 +170,27 @@ function sayText(said: ChatMessage[], role: 'user' | 'system', text: string): vo
   else said.push({ role, content: text });
 }
 
-const INERT: Readonly<Record<string, InertFields>> = {
-  text: blockInert,
-  thinking: thinkingInert,
-  tool_use: callInert,
-  tool_result: resultInert,
+/** All fields of the blocks of a type, and those that nothing obeys. */
+const KNOWN: Readonly<Record<string, readonly [fields: object, inert: InertFields]>> = {
+  text: [textFields, blockInert],
+  thinking: [thinkingFields, thinkingInert],
+  tool_use: [callFields, callInert],
+  tool_result: [resultFields, resultInert],
 };
 
 /** Names the fields of these blocks, and of blocks inside results, that were sent and ignored. */
 export function ignoredInBlocks(blocks: unknown, prefix: string): string[] {
   return asList(blocks).flatMap((each) => {
-    const table = INERT[String(memberOf(each, 'type'))] ?? {};
+    const [known, table] = KNOWN[String(memberOf(each, 'type'))] ?? [{}, {}];
     const inside = ignoredInBlocks(memberOf(each, 'content'), `${prefix}content.`);
-    return [...ignoredIn(table, asObject(each), prefix), ...inside];
+    return [...ignoredMembers(known, table, asObject(each), prefix), ...inside];
   });
+}
+
+/** The same for these messages. */
+export function ignoredInMessages(messages: unknown): string[] {
+  return asList(messages).flatMap((each) => [
+    ...ignoredMembers(messageFields, {}, asObject(each), 'messages.'),
+    ...ignoredInBlocks(memberOf(each, 'content'), 'messages.content.'),
+  ]);
 }

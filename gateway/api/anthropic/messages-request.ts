@@ -3,13 +3,19 @@ import { ApiError } from '../../errors/api-error.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
-import { asList, asObject, memberOf } from '../json-values.ts';
+import { asObject, memberOf } from '../json-values.ts';
 import { textContent } from '../text-content.ts';
-import { blockInert, conversation, ignoredInBlocks, verbatimMessages } from './conversation.ts';
+import {
+  blockInert,
+  conversation,
+  ignoredInBlocks,
+  ignoredInMessages,
+  verbatimMessages,
+} from './conversation.ts';
 import { THREAD_UNSUPPORTED } from './errors.ts';
 import { outputConfig, verbatimFormat } from './output-config.ts';
 import { checkThinking, ignoredEffort, thinkingField } from './thinking-field.ts';
-import { checkToolFields, toolFields, toolInert, verbatimTools } from './tool-fields.ts';
+import { checkToolFields, ignoredInTools, toolFields, verbatimTools } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
 
@@ -99,12 +105,8 @@ export function messagesOf({
 
 /** Names the fields that were sent and ignored, each once. */
 export function ignoredByMessages(body: unknown, request: CountRequest): string[] {
-  const inTools = asList(memberOf(body, 'tools')).flatMap((tool) =>
-    ignoredIn(toolInert, asObject(tool), 'tools.'),
-  );
-  const inMessages = asList(memberOf(body, 'messages')).flatMap((each) =>
-    ignoredInBlocks(memberOf(each, 'content'), 'messages.content.'),
-  );
+  const inTools = ignoredInTools(memberOf(body, 'tools'));
+  const inMessages = ignoredInMessages(memberOf(body, 'messages'));
   const inSystem = ignoredInBlocks(memberOf(body, 'system'), 'system.');
   return [
     ...ignoredIn(messagesInert, asObject(body)),

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
-import { ANYTHING, EITHER, type InertFields, inert, NO } from '../inert.ts';
+import { ANYTHING, EITHER, type InertFields, ignoredMembers, inert, NO, NO_ITEMS } from '../inert.ts';
+import { asList, asObject } from '../json-values.ts';
 import type { Tool, ToolChoice, ToolWish } from '../tool-offer.ts';
 import { checkTools, refuseOtherTools, toolList, toolName, toolParameters } from '../tool-parts.ts';
 import { argumentsSchema } from '../tool-schema.ts';
@@ -14,17 +15,20 @@ export const toolInert = {
   defer_loading: NO,
   // Arguments are streamed as they are drawn, whatever the value.
   eager_input_streaming: EITHER,
+  input_examples: NO_ITEMS,
 } as const satisfies InertFields;
 
+const customFields = {
+  type: z.literal('custom').optional(),
+  name: toolName,
+  description: z.string().optional(),
+  input_schema: toolParameters,
+  strict: z.boolean().default(false),
+  ...inert(toolInert),
+};
+
 const customTool = z
-  .strictObject({
-    type: z.literal('custom').optional(),
-    name: toolName,
-    description: z.string().optional(),
-    input_schema: toolParameters,
-    strict: z.boolean().default(false),
-    ...inert(toolInert),
-  })
+  .object(customFields)
   .transform(({ name, description, input_schema: parameters, strict }): Tool => {
     const described = { name, ...(description === undefined ? {} : { description }), parameters };
     return {
@@ -69,6 +73,11 @@ const toolChoice = z
   .prefault({ type: 'auto' });
 
 export const toolFields = { tools: toolList(tool), tool_choice: toolChoice };
+
+/** Names the fields of these tools that were sent and ignored. */
+export function ignoredInTools(tools: unknown): string[] {
+  return asList(tools).flatMap((each) => ignoredMembers(customFields, toolInert, asObject(each), 'tools.'));
+}
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 

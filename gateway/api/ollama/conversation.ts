@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
 import { asList, asObject, memberOf } from '../json-values.ts';
 import { calledWith, toolName } from '../tool-parts.ts';
 
@@ -13,15 +13,13 @@ export const messageInert = { images: NO_ITEMS } as const satisfies InertFields;
 /** Fields of the function in a tool call. */
 export const calledInert = { index: ANYTHING } as const satisfies InertFields;
 
-const toolCall = z.strictObject({
+const calledFields = { name: toolName, arguments: calledWith, ...inert(calledInert) };
+
+const callFields = {
   id: z.string().optional(),
   type: z.literal('function').optional(),
-  function: z.strictObject({
-    name: toolName,
-    arguments: calledWith,
-    ...inert(calledInert),
-  }),
-});
+  function: z.object(calledFields),
+};
 
 const toolCalls = z
   .unknown()
@@ -29,22 +27,22 @@ const toolCalls = z
   .transform((sent) =>
     Array.isArray(sent) ? sent.map((call) => fields.withoutNulls(call, ['function.arguments'])) : sent,
   )
-  .pipe(z.array(toolCall));
+  .pipe(z.array(z.object(callFields)));
+
+const messageFields = {
+  role: z.enum(['system', 'user', 'assistant', 'tool']),
+  content: z.string().optional(),
+  tool_calls: toolCalls.optional(),
+  tool_call_id: z.string().optional(),
+  tool_name: z.string().optional(),
+  thinking: z.string().optional(),
+  ...inert(messageInert),
+};
 
 const message = z
   .unknown()
   .transform((sent) => fields.withoutNulls(sent, ['tool_calls']))
-  .pipe(
-    z.strictObject({
-      role: z.enum(['system', 'user', 'assistant', 'tool']),
-      content: z.string().optional(),
-      tool_calls: toolCalls.optional(),
-      tool_call_id: z.string().optional(),
-      tool_name: z.string().optional(),
-      thinking: z.string().optional(),
-      ...inert(messageInert),
-    }),
-  )
+  .pipe(z.object(messageFields))
   .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
     const isOf = (name: string, speaker: string) => {
       const sentence = `is allowed only in messages with the role ${JSON.stringify(speaker)}`;
@@ -115,9 +113,15 @@ function answered(
 /** Names the fields of these messages that were sent and ignored. */
 export function ignoredInMessages(messages: unknown): string[] {
   return asList(messages).flatMap((each) => [
-    ...ignoredIn(messageInert, asObject(each), 'messages.'),
-    ...asList(memberOf(each, 'tool_calls')).flatMap((call) =>
-      ignoredIn(calledInert, asObject(memberOf(call, 'function')), 'messages.tool_calls.function.'),
-    ),
+    ...ignoredMembers(messageFields, messageInert, asObject(each), 'messages.'),
+    ...asList(memberOf(each, 'tool_calls')).flatMap((call) => [
+      ...ignoredMembers(callFields, {}, asObject(call), 'messages.tool_calls.'),
+      ...ignoredMembers(
+        calledFields,
+        calledInert,
+        asObject(memberOf(call, 'function')),
+        'messages.tool_calls.function.',
+      ),
+    ]),
   ]);
 }

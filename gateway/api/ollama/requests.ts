@@ -5,7 +5,7 @@ import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from
 import { asObject, isJsonObject, memberOf } from '../json-values.ts';
 import { JSON_OBJECT, schemaGrammar } from '../openai/grammar-fields.ts';
 import { checkThinking, type SaidOfThinking, thinkingWishOf as wishOf } from '../openai/thinking-fields.ts';
-import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
+import { ignoredInTools, toolFields, verbatimTools } from '../openai/tool-fields.ts';
 import { ignoredWindow } from '../penalties.ts';
 import type { ThinkingWish } from '../thinking.ts';
 import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
@@ -141,6 +141,7 @@ export function ignoredByOllama(
     ...ignoredIn(optionsInert, asObject(memberOf(body, 'options')), 'options.'),
     ...(asked === undefined ? [] : ignoredWindow(asked, 'options.')),
     ...new Set(inMessages),
+    ...new Set(ignoredInTools(memberOf(body, 'tools'))),
   ];
 }
 

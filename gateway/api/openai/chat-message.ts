@@ -2,10 +2,10 @@ import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { MAX_MESSAGES, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
-import { ignoredIn, inert } from '../inert.ts';
+import { ignoredMembers, inert } from '../inert.ts';
 import { JsonFault, parseLosslessJson } from '../json-parser.ts';
 import { asList, asObject, isJsonObject, memberOf } from '../json-values.ts';
-import { textContent } from '../text-content.ts';
+import { ignoredInParts, textContent } from '../text-content.ts';
 import { toolName } from '../tool-parts.ts';
 import { calledInert, messageInert, partInert, toolCallInert } from './inert-fields.ts';
 
@@ -35,27 +35,33 @@ export const callArguments = z.string().transform((text, ctx): object => {
   return z.NEVER;
 });
 
+const calledFields = { name: toolName, arguments: callArguments, ...inert(calledInert) };
+
+const callFields = {
+  id: fields.nonEmpty('id'),
+  type: z.literal('function').default('function'),
+  function: z.object(calledFields),
+  ...inert(toolCallInert),
+};
+
 const toolCall = z
-  .strictObject({
-    id: fields.nonEmpty('id'),
-    type: z.literal('function').default('function'),
-    function: z.strictObject({ name: toolName, arguments: callArguments, ...inert(calledInert) }),
-    ...inert(toolCallInert),
-  })
+  .object(callFields)
   .transform(({ id, function: { name, arguments: given } }): ToolCall => ({ id, name, arguments: given }));
 
+const messageFields = {
+  role,
+  content: textContent(partInert).optional(),
+  /** The thinking that came before the content, as answers name it. */
+  reasoning_content: z.string().optional(),
+  /** The thinking, as Ollama and OpenRouter name it. */
+  reasoning: z.string().optional(),
+  tool_calls: z.array(toolCall).default([]),
+  tool_call_id: z.string().optional(),
+  ...inert(messageInert),
+};
+
 const chatMessage = z
-  .strictObject({
-    role,
-    content: textContent(partInert).optional(),
-    /** The thinking that came before the content, as answers name it. */
-    reasoning_content: z.string().optional(),
-    /** The thinking, as Ollama and OpenRouter name it. */
-    reasoning: z.string().optional(),
-    tool_calls: z.array(toolCall).default([]),
-    tool_call_id: z.string().optional(),
-    ...inert(messageInert),
-  })
+  .object(messageFields)
   .superRefine(({ role, content, tool_calls, tool_call_id, reasoning_content, reasoning }, ctx) => {
     // Only an assistant's message may lack content: an answer that is sent back may have been empty.
     if (content === undefined && role !== 'assistant')
@@ -114,13 +120,16 @@ export const chatMessages = z
 /** Names the fields of these messages that were sent and ignored. */
 export function ignoredInMessages(messages: unknown): string[] {
   return asList(messages).flatMap((message) => [
-    ...ignoredIn(messageInert, asObject(message), 'messages.'),
-    ...asList(memberOf(message, 'content')).flatMap((each) =>
-      ignoredIn(partInert, asObject(each), 'messages.content.'),
-    ),
+    ...ignoredMembers(messageFields, messageInert, asObject(message), 'messages.'),
+    ...ignoredInParts(memberOf(message, 'content'), partInert, 'messages.content.'),
     ...asList(memberOf(message, 'tool_calls')).flatMap((call) => [
-      ...ignoredIn(toolCallInert, asObject(call), 'messages.tool_calls.'),
-      ...ignoredIn(calledInert, asObject(memberOf(call, 'function')), 'messages.tool_calls.function.'),
+      ...ignoredMembers(callFields, toolCallInert, asObject(call), 'messages.tool_calls.'),
+      ...ignoredMembers(
+        calledFields,
+        calledInert,
+        asObject(memberOf(call, 'function')),
+        'messages.tool_calls.function.',
+      ),
     ]),
   ]);
 }

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
 import { inert } from '../inert.ts';
+import { memberOf } from '../json-values.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { chatMessages, ignoredInMessages } from './chat-message.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
@@ -8,7 +9,7 @@ import { chatInert } from './inert-fields.ts';
 import { checkPenalties, ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
 import { checkTemplateFields, templateFields, verbatimKwargs } from './template-fields.ts';
 import { checkThinking, saidOfThinking, thinkingFields } from './thinking-fields.ts';
-import { checkToolFields, toolFields, verbatimTools } from './tool-fields.ts';
+import { checkToolFields, ignoredInTools, toolFields, verbatimTools } from './tool-fields.ts';
 
 const MAX_TOP_LOGPROBS = 20;
 
@@ -61,6 +62,7 @@ export function parseChatRequest(body: unknown): ChatRequest {
 export function ignoredByChat(body: unknown, request: ChatRequest): string[] {
   return [
     ...ignoredByBoth(chatInert, body, request),
-    ...new Set(ignoredInMessages((body as { messages: unknown }).messages)),
+    ...new Set(ignoredInMessages(memberOf(body, 'messages'))),
+    ...new Set(ignoredInTools(memberOf(body, 'tools'))),
   ];
 }

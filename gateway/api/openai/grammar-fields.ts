@@ -22,6 +22,7 @@ type Context = Pick<z.RefinementCtx, 'addIssue'>;
 /** In these fields, null is a value like any other. */
 export const verbatimSchemas = [
   'response_format.json_schema.schema',
+  'response_format.schema',
   'guided_json',
   'structured_outputs.json',
 ] as const;
@@ -125,14 +126,24 @@ const responseFormat = z
         strict: z.boolean().default(false),
       })
       .optional(),
+    /** The schema as llama-server and others have it, beside either type. */
+    schema: z.unknown().optional(),
   })
-  .transform(({ type, json_schema }, ctx): Grammar | undefined => {
+  .transform(({ type, json_schema, schema }, ctx): Grammar | undefined => {
     const name = 'response_format.json_schema';
+    if (schema !== undefined && (type === 'text' || json_schema !== undefined)) {
+      const sentence =
+        type === 'text'
+          ? `response_format.schema needs the type json_object or json_schema (got ${type})`
+          : `response_format.schema and ${name} exclude each other; send one of them`;
+      violated(ctx, { constraint: 'exclusive' }, sentence, ['schema']);
+    }
     if (json_schema !== undefined && type !== 'json_schema')
       violated(ctx, { constraint: 'exclusive' }, `${name} needs the type json_schema (got ${type})`, [
         'json_schema',
       ]);
     if (type === 'text') return undefined;
+    if (schema !== undefined) return schemaGrammar(ctx, 'response_format.schema', schema, false);
     if (type === 'json_object') return JSON_OBJECT;
     if (json_schema === undefined) {
       violated(ctx, { constraint: 'required' }, `${name} is required with the type json_schema`, [

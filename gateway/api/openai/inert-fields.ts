@@ -17,6 +17,9 @@ import {
 
 /** Fields of both generating routes. */
 export const sharedInert = {
+  // What clients send along.
+  client_metadata: ANYTHING,
+  intent: ANYTHING,
   // OpenAI's own fields.
   metadata: ANYTHING,
   prompt_cache_key: ANYTHING,
@@ -63,6 +66,8 @@ export const sharedInert = {
   cache_salt: NOTHING,
   detokenize: [true],
   early_stopping: NO,
+  // All forms are followed by XGrammar.
+  guided_decoding_backend: ['auto', 'xgrammar', 'xgrammar:no-fallback'],
   ignore_eos: NO,
   include_stop_str_in_output: NO,
   kv_transfer_params: NOTHING,
@@ -107,8 +112,12 @@ export const messageInert = {
   audio: NOTHING,
   cache_control: ANYTHING,
   function_call: NOTHING,
+  images: NO_ITEMS,
   name: ANYTHING,
   parsed: NOTHING,
+  // Other APIs' names of continue_final_message.
+  partial: NO,
+  prefix: NO,
   provider_specific_fields: ANYTHING,
   reasoning_details: ANYTHING,
   refusal: [''],

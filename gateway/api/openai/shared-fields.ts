@@ -2,7 +2,8 @@ import * as z from 'zod';
 import { shown } from '../../errors/shown.ts';
 import * as fields from '../fields.ts';
 import { violated } from '../fields.ts';
-import { type InertFields, ignoredIn, inert } from '../inert.ts';
+import { type InertFields, ignoredIn, ignoredMembers, inert } from '../inert.ts';
+import { asObject, memberOf } from '../json-values.ts';
 import { checkWindow, ignoredWindow, penaltyFields } from '../penalties.ts';
 import { tokenConstraints } from '../token-constraints.ts';
 import { grammarFields } from './grammar-fields.ts';
@@ -17,14 +18,14 @@ const ALL_TOKENS = -1;
 /** llama-server's value of max_tokens for "limited by the context alone". */
 export const UNLIMITED = -1;
 
+const streamOptions = { include_usage: z.boolean().default(false), ...inert(streamOptionsInert) };
+
 export const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(false),
   /** Whether each choice says how long its parts took. */
   timings: z.boolean().default(false),
-  stream_options: z
-    .strictObject({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
-    .optional(),
+  stream_options: z.object(streamOptions).optional(),
   n: fields.integer('n', 1, MAX_CHOICES_PER_PROMPT).default(1),
   temperature: fields.float('temperature', 0, 2).default(1),
   top_p: fields.float('top_p', 0, 1).default(1),
@@ -92,7 +93,13 @@ export function checkPenalties(ctx: Pick<z.RefinementCtx, 'addIssue'>, request: 
 export function ignoredByBoth(table: InertFields, body: unknown, request: SharedFields): string[] {
   const { stream, stream_options } = request;
   const ofStream = !stream && stream_options !== undefined ? ['stream_options'] : [];
-  return [...ignoredIn(table, body as object), ...ignoredWindow(request), ...ofStream];
+  const inOptions = ignoredMembers(
+    streamOptions,
+    streamOptionsInert,
+    asObject(memberOf(body, 'stream_options')),
+    'stream_options.',
+  );
+  return [...ignoredIn(table, asObject(body)), ...ignoredWindow(request), ...ofStream, ...inOptions];
 }
 
 const MAX_BIASES = 1024;

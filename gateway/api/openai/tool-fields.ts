@@ -1,5 +1,7 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
+import { ignoredMembers } from '../inert.ts';
+import { asList, asObject, memberOf } from '../json-values.ts';
 import type { Tool, ToolWish } from '../tool-offer.ts';
 import {
   checkTools,
@@ -18,16 +20,17 @@ import { argumentsSchema } from '../tool-schema.ts';
  * answers.
  */
 
+const describedFields = {
+  name: toolName,
+  description: z.string().optional(),
+  parameters: z.preprocess((value) => value ?? undefined, toolParameters.optional()),
+  strict: z.boolean().default(false),
+};
+
+const functionFields = { type: z.literal('function'), function: z.object(describedFields) };
+
 const functionTool = z
-  .strictObject({
-    type: z.literal('function'),
-    function: z.strictObject({
-      name: toolName,
-      description: z.string().optional(),
-      parameters: z.preprocess((value) => value ?? undefined, toolParameters.optional()),
-      strict: z.boolean().default(false),
-    }),
-  })
+  .object(functionFields)
   .transform(({ type, function: { strict, ...described } }): Tool => {
     const { name, parameters } = described;
     return {
@@ -64,6 +67,14 @@ export const toolFields = {
   tool_choice: toolChoiceField(namedChoice, '{"type":"function","function":{"name":"…"}}', allowedChoice),
   parallel_tool_calls: z.boolean().default(true),
 };
+
+/** Names the fields of these tools that were sent and ignored. */
+export function ignoredInTools(tools: unknown): string[] {
+  return asList(tools).flatMap((each) => [
+    ...ignoredMembers(functionFields, {}, asObject(each), 'tools.'),
+    ...ignoredMembers(describedFields, {}, asObject(memberOf(each, 'function')), 'tools.function.'),
+  ]);
+}
 
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 

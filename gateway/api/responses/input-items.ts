@@ -1,10 +1,10 @@
 import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert } from '../inert.ts';
+import { ANYTHING, type InertFields, ignoredMembers, inert } from '../inert.ts';
 import { asList, asObject, memberOf } from '../json-values.ts';
 import { callArguments } from '../openai/chat-message.ts';
-import { textContent } from '../text-content.ts';
+import { ignoredInParts, textContent } from '../text-content.ts';
 import { toolName } from '../tool-parts.ts';
 
 /** The input of a response: a text, or items. Items are messages, what was thought, calls of tools and their results. */
@@ -40,38 +40,38 @@ export const callInert = {
 /** The same for the result of a call. */
 export const resultInert = { id: ANYTHING, status: ANYTHING } as const satisfies InertFields;
 
-const messageItem = z.strictObject({
+const messageFields = {
   type: z.literal('message'),
   role: z.enum(['user', 'system', 'developer', 'assistant']),
   content: textContent(partInert, ['input_text', 'output_text']),
   ...inert(itemInert),
-});
+};
 
 const textsOf = (type: 'reasoning_text' | 'summary_text') =>
-  z.array(z.strictObject({ type: z.literal(type), text: z.string() }));
+  z.array(z.object({ type: z.literal(type), text: z.string() }));
 
 /** What was thought before the message or call that follows. The summary is used only if there is no content. */
-const reasoningItem = z.strictObject({
+const reasoningFields = {
   type: z.literal('reasoning'),
   content: textsOf('reasoning_text').optional(),
   summary: textsOf('summary_text').default([]),
   ...inert(reasoningInert),
-});
+};
 
-const callItem = z.strictObject({
+const callFields = {
   type: z.literal('function_call'),
   call_id: fields.nonEmpty('call_id'),
   name: toolName,
   arguments: callArguments,
   ...inert(callInert),
-});
+};
 
-const resultItem = z.strictObject({
+const resultFields = {
   type: z.literal('function_call_output'),
   call_id: z.string(),
   output: textContent(partInert, ['input_text', 'output_text']),
   ...inert(resultInert),
-});
+};
 
 const TYPES: readonly unknown[] = ['message', 'reasoning', 'function_call', 'function_call_output'];
 const MESSAGES_AND_CALLS =
@@ -96,7 +96,14 @@ const item = z
     const sentence = type === 'item_reference' ? NOTHING_STORED : MESSAGES_AND_CALLS;
     fields.violated(ctx, { constraint: 'unsupported' }, sentence, ['type']);
   })
-  .pipe(z.discriminatedUnion('type', [messageItem, reasoningItem, callItem, resultItem]));
+  .pipe(
+    z.discriminatedUnion('type', [
+      z.object(messageFields),
+      z.object(reasoningFields),
+      z.object(callFields),
+      z.object(resultFields),
+    ]),
+  );
 
 type Item = z.output<typeof item>;
 
@@ -149,19 +156,22 @@ function addCall(messages: ChatMessage[], call: ToolCall, thought: Pick<ChatMess
   else messages.push({ role: 'assistant', content: '', ...thought, toolCalls: [call] });
 }
 
-const INERT: Readonly<Record<string, InertFields>> = {
-  function_call: callInert,
-  reasoning: reasoningInert,
-  function_call_output: resultInert,
+/** All fields of the items of a type, and those that change nothing. */
+const KNOWN: Readonly<Record<string, readonly [fields: object, inert: InertFields]>> = {
+  message: [messageFields, itemInert],
+  function_call: [callFields, callInert],
+  reasoning: [reasoningFields, reasoningInert],
+  function_call_output: [resultFields, resultInert],
 };
 
 /** The names of the ignored fields in these items, each once. */
 export function ignoredInItems(input: unknown): string[] {
-  const names = asList(input).flatMap((each) => [
-    ...ignoredIn(INERT[String(memberOf(each, 'type'))] ?? itemInert, asObject(each), 'input.'),
-    ...['content', 'output'].flatMap((name) =>
-      asList(memberOf(each, name)).flatMap((part) => ignoredIn(partInert, asObject(part), `input.${name}.`)),
-    ),
-  ]);
+  const names = asList(input).flatMap((each) => {
+    const [known, table] = KNOWN[String(memberOf(each, 'type') ?? 'message')] ?? [{}, {}];
+    const inParts = ['content', 'output'].flatMap((name) =>
+      ignoredInParts(memberOf(each, name), partInert, `input.${name}.`),
+    );
+    return [...ignoredMembers(known, table, asObject(each), 'input.'), ...inParts];
+  });
   return [...new Set(names)];
 }

@@ -2,13 +2,13 @@ import * as z from 'zod';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
-import { asList, asObject, memberOf } from '../json-values.ts';
+import { asObject, memberOf } from '../json-values.ts';
 import { MAX_TOKENS, refuseIgnored } from '../openai/shared-fields.ts';
 import { checkThinking } from '../openai/thinking-fields.ts';
 import { ignoredInItems, inputItems } from './input-items.ts';
 import { reasoningFields, saidOfThinking } from './reasoning-field.ts';
 import { textField, verbatimSchema } from './text-format.ts';
-import { checkToolFields, toolFields, toolInert, verbatimTools } from './tool-fields.ts';
+import { checkToolFields, ignoredInTools, toolFields, verbatimTools } from './tool-fields.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
 
@@ -31,8 +31,10 @@ const INCLUDABLE = [
 ] as const;
 
 export const responsesInert = {
+  client_metadata: ANYTHING,
   context_management: NO_ITEMS,
   conversation: NOTHING,
+  intent: ANYTHING,
   max_tool_calls: ANYTHING,
   moderation: NOTHING,
   previous_response_id: NOTHING,
@@ -117,12 +119,9 @@ export function messagesOf({
 
 /** The names of the ignored fields in the body, each once. */
 export function ignoredByResponses(body: unknown): string[] {
-  const inTools = asList(memberOf(body, 'tools')).flatMap((tool) =>
-    ignoredIn(toolInert, asObject(tool), 'tools.'),
-  );
   return [
     ...ignoredIn(responsesInert, asObject(body)),
-    ...new Set(inTools),
+    ...new Set(ignoredInTools(memberOf(body, 'tools'))),
     ...ignoredInItems(memberOf(body, 'input')),
   ];
 }

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, inert, NO } from '../inert.ts';
+import { ANYTHING, type InertFields, ignoredMembers, inert, NO } from '../inert.ts';
+import { asList, asObject } from '../json-values.ts';
 import { strictSchema } from '../strict-schema.ts';
 import type { Tool, ToolWish } from '../tool-offer.ts';
 import {
@@ -31,16 +32,18 @@ interface DescribedTool extends Tool {
   readonly described: object;
 }
 
+const functionFields = {
+  type: z.literal('function'),
+  name: toolName,
+  description: z.string().optional(),
+  parameters: z.preprocess((value) => value ?? undefined, toolParameters.optional()),
+  /** Undefined: strict if its schema has a strict form. */
+  strict: z.boolean().optional(),
+  ...inert(toolInert),
+};
+
 const functionTool = z
-  .strictObject({
-    type: z.literal('function'),
-    name: toolName,
-    description: z.string().optional(),
-    parameters: z.preprocess((value) => value ?? undefined, toolParameters.optional()),
-    /** Undefined: strict if its schema has a strict form. */
-    strict: z.boolean().optional(),
-    ...inert(toolInert),
-  })
+  .object(functionFields)
   .transform(({ type, name, description, parameters: sent, strict: wanted }): DescribedTool => {
     const strictly = wanted === undefined ? strictOf(sent) : undefined;
     const strict = wanted ?? strictly !== undefined;
@@ -82,6 +85,11 @@ export const toolFields = {
   tool_choice: toolChoiceField(namedChoice, '{"type":"function","name":"…"}', allowedChoice),
   parallel_tool_calls: z.boolean().default(true),
 };
+
+/** Names the fields of these tools that were sent and ignored. */
+export function ignoredInTools(tools: unknown): string[] {
+  return asList(tools).flatMap((each) => ignoredMembers(functionFields, toolInert, asObject(each), 'tools.'));
+}
 
 export type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 

@@ -198,7 +198,8 @@ async function ask(path: string, body: object, name = ''): Promise<Outcome> {
   return { status: response.status, frames, answer, ignored: response.headers.get('x-runnel-ignored') };
 }
 
-type Verdict = 'obeyed' | 'refused' | 'same as before' | 'ignored';
+/** told: unknown members of the value are ignored, and the answer names them. */
+type Verdict = 'obeyed' | 'refused' | 'same as before' | 'told' | 'ignored';
 
 async function verdictOf(route: Route, name: string, value: unknown, before: Outcome): Promise<Verdict> {
   const body = { ...bodyOf(route, name), [name]: value };
@@ -214,6 +215,7 @@ async function verdictOf(route: Route, name: string, value: unknown, before: Out
     ? outcome.answer !== before.answer
     : outcome.frames.join() !== before.frames.join();
   if (changed) return 'obeyed';
+  if (outcome.ignored?.includes(`${name}.`)) return 'told';
   const field = route.fields[name] as z.ZodType;
   const isSame = sameJson(field.parse(value), field.parse(route.base[name]));
   return isSame ? 'same as before' : 'ignored';
