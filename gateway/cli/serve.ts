@@ -175,6 +175,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       maxBodyBytes: config['max-body-bytes'],
       maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
       maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
+      tokenLimits: { maxTokensIn: config['max-tokens-in'], maxTokensOut: config['max-tokens-out'] },
       pooling: config.pooling,
       guard,
       playground,

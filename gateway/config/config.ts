@@ -130,6 +130,14 @@ const settings = {
     fallback: 2 ** 18,
     help: 'most prompt tokens of all open requests together; one more request gets 429',
   },
+  'max-tokens-in': {
+    schema: whole(1, RUNNER_LIMITS.maxModelLen).optional(),
+    help: 'most tokens of a prompt; a longer one gets 400; default: what --max-model-len leaves',
+  },
+  'max-tokens-out': {
+    schema: whole(1, RUNNER_LIMITS.maxModelLen).optional(),
+    help: 'most tokens of an answer, whatever its request asks for; default: what --max-model-len leaves',
+  },
   'inference-timeout-sec': {
     schema: whole(1, 86_400),
     fallback: 300,
@@ -334,10 +342,13 @@ const OF_SEVERAL_MODELS = ['pinned-models', 'memory-budget-bytes', 'model-keep-a
 const OF_ONE_MODEL_WHY = {
   'served-model-name': 'names one model, and there are several: write --model NAME=MODEL for each',
   record: 'records the runner of one model, and there are several: leave it out',
+  'gpu-memory-utilization':
+    'is a share of the device for one model, and there are several: use --kv-cache-bytes, which is for each',
 } as const;
 const OF_ONE_MODEL = [
   'served-model-name',
   'record',
+  'gpu-memory-utilization',
 ] as const satisfies readonly (keyof typeof OF_ONE_MODEL_WHY)[];
 
 const OF_JOURNAL = ['journal-max-jobs', 'journal-max-bytes', 'journal-keep-sec'] as const;

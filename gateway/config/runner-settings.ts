@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
-import { mebibytes, powerOfTwo, text, whole } from './kinds.ts';
+import { decimal, mebibytes, powerOfTwo, text, whole, wholeOr } from './kinds.ts';
 import type { ConfigOf, SettingTable } from './settings.ts';
 
 /**
@@ -16,6 +16,7 @@ export const RUNNER_LIMITS = {
   requests: 1024,
   promptTokens: 2 ** 22,
   gpuDevice: 255,
+  blocks: 2 ** 32 - 1,
   minRecordBytes: 2 ** 16,
 } as const;
 
@@ -57,8 +58,8 @@ export const runnerSettings = {
     },
   },
   'gpu-device': {
-    schema: whole(-1, RUNNER_LIMITS.gpuDevice).optional(),
-    help: 'number of the CUDA device, from 0 (default); --gpu-device=-1: the CPU',
+    schema: wholeOr('cpu', -1, -1, RUNNER_LIMITS.gpuDevice).optional(),
+    help: 'number of the CUDA device, from 0 (default); -1 or cpu: the CPU',
   },
   'cuda-runner': {
     schema: text(),
@@ -125,9 +126,21 @@ export const runnerSettings = {
       },
     },
   },
+  'num-kvcache-blocks': {
+    schema: wholeOr('-1', undefined, 1, RUNNER_LIMITS.blocks).optional(),
+    help: 'blocks of the KV cache, in place of --kv-cache-bytes; never more than requests can use; -1: the default',
+  },
   'memory-bytes': {
     schema: whole(1, 2 ** 50).optional(),
     help: 'bytes of memory for the whole runner, in place of --kv-cache-bytes: the KV cache gets what is left; only on the CPU',
+  },
+  'gpu-memory-utilization': {
+    schema: decimal(0.01, 1).optional(),
+    help: "share of the CUDA device's memory for everything on it, other programs included, in place of --kv-cache-bytes: the KV cache gets what is left",
+  },
+  'tensor-parallel-size': {
+    schema: z.literal([1, '1'], 'must be 1, since one device computes a model').transform(Number).optional(),
+    help: 'number of devices that compute the model: 1, which is also the default',
   },
   'kv-cache-type': {
     schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
@@ -163,11 +176,12 @@ type SourceOf<Name> = (name: Name) => string | undefined;
 
 /** Sentences about settings of the runner that contradict each other. */
 export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof RunnerConfig>): string[] {
-  const memory = sourceOf('memory-bytes');
-  const cache = sourceOf('kv-cache-bytes');
   const faults = backendFaults(config, sourceOf);
-  if (memory !== undefined && cache !== undefined)
-    faults.push(`${memory} and ${cache} cannot be used together: leave one of them out.`);
+  for (const [one, other] of CACHE_SIZES) {
+    const [first, second] = [sourceOf(one), sourceOf(other)];
+    if (first !== undefined && second !== undefined)
+      faults.push(`${first} and ${second} cannot be used together: leave one of them out.`);
+  }
   const mixedRows = sourceOf('mixed-prefill-tokens');
   if (mixedRows !== undefined && config['mixed-batches'] === 'off')
     faults.push(
@@ -191,6 +205,18 @@ export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof Runn
   return faults;
 }
 
+/**
+ * Pairs of settings that both say how large the KV cache is. With backend auto, --memory-bytes is for the CPU and
+ * --gpu-memory-utilization for the device.
+ */
+const CACHE_SIZES = [
+  ['memory-bytes', 'kv-cache-bytes'],
+  ['memory-bytes', 'num-kvcache-blocks'],
+  ['kv-cache-bytes', 'num-kvcache-blocks'],
+  ['kv-cache-bytes', 'gpu-memory-utilization'],
+  ['num-kvcache-blocks', 'gpu-memory-utilization'],
+] as const satisfies readonly (readonly [keyof RunnerConfig, keyof RunnerConfig])[];
+
 /** Sentences about settings that contradict each other in what computes. */
 export function backendFaults(
   { backend, 'gpu-device': device }: Pick<RunnerConfig, 'backend' | 'gpu-device'>,
@@ -208,6 +234,6 @@ export function backendFaults(
  */
 export const UNKNOWN_TO = {
   auto: [],
-  cpu: ['gpu-device', 'enforce-eager'],
+  cpu: ['gpu-device', 'enforce-eager', 'gpu-memory-utilization'],
   cuda: ['threads', 'isa', 'memory-bytes'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

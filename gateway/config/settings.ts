@@ -1,7 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
 import { refuse, UsageError } from '../errors/exit-code.ts';
-import { FOREIGN_NAMES } from './foreign-names.ts';
 
 /**
  * Reads settings of any command. Flags take precedence over environment variables (RUNNEL_ and the flag's name in capitals),
@@ -175,20 +174,12 @@ function readConfigFile(table: SettingTable, path: unknown): ConfigFile {
   const values = parseObject(path, readFileSync(path, 'utf8'));
   const known = Object.entries(table).flatMap(([name, { aliases = {} }]) => [name, ...Object.keys(aliases)]);
   const unknown = Object.keys(values).filter((name) => !known.includes(name));
-  const foreign = unknown.filter((name) => Object.hasOwn(FOREIGN_NAMES, name));
-  const others = unknown.filter((name) => !foreign.includes(name)).map((name) => JSON.stringify(name));
-  return {
-    path,
-    values,
-    faults: [
-      ...foreign.map((name) => `"${name}" in ${path} is not supported: ${FOREIGN_NAMES[name]}.`),
-      ...(others.length === 0
-        ? []
-        : [
-            `The configuration ${path} has names that are not settings of this command: ${others.join(', ')}.`,
-          ]),
-    ],
-  };
+  const names = unknown.map((name) => JSON.stringify(name)).join(', ');
+  const faults =
+    unknown.length === 0
+      ? []
+      : [`The configuration ${path} has names that are not settings of this command: ${names}.`];
+  return { path, values, faults };
 }
 
 function parseObject(path: string, text: string): Readonly<Record<string, unknown>> {
