@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { CAPABILITIES } from '../api/operator/capabilities.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
+import { prose } from '../config/help.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
@@ -37,10 +38,13 @@ export function serveUsage(): string {
   return [
     'Usage: runnel serve --model MODEL [options]',
     '',
-    'Serves one or several models over HTTP. After SIGTERM or SIGINT it finishes open requests, then ends.',
+    prose(
+      'Serves one or several models over HTTP. After SIGTERM or SIGINT it finishes open requests, then ends.',
+    ),
     '',
-    configHelp(),
-    '--print-config prints all resulting settings as such a file, and exits.',
+    configHelp([
+      { group: 'General', flag: PRINT_CONFIG, help: 'Print all resulting settings as such a file, and exit' },
+    ]),
     '',
     'Examples:',
     '  runnel serve --model smollm2',

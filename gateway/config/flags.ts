@@ -55,7 +55,7 @@ function optionsOf(table: SettingTable): FlagOptions {
   const options = Object.entries(table).flatMap(([name, { fallback, isList = false, aliases = {} }]) => [
     [name, { type: 'string' as const, multiple: isList || Array.isArray(fallback) }] as const,
     ...Object.entries(aliases).map(
-      ([alias, { isSwitch }]) => [alias, { type: isSwitch ? 'boolean' : 'string' } as const] as const,
+      ([alias, { value }]) => [alias, { type: value === undefined ? 'boolean' : 'string' } as const] as const,
     ),
   ]);
   return { ...Object.fromEntries(options), config: { type: 'string' } };
