@@ -20,6 +20,7 @@ class CudaComputeDevice final : public ComputeDevice {
 
   std::string name() const override;
   uint64_t free_memory_bytes() const override { return device_.free_bytes(); }
+  uint64_t total_memory_bytes() const override { return device_.total_bytes(); }
   // Captures work() into a graph and launches that, because separate launches take longer than small kernels.
   std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override;
   Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override;

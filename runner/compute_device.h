@@ -19,6 +19,8 @@ class ComputeDevice {
   // Bytes that can still be allocated for the KV cache, for devices with memory of their own. 0 means that
   // the device uses the system's memory.
   virtual uint64_t free_memory_bytes() const = 0;
+  // All memory of such a device, used or free. 0: as above.
+  virtual uint64_t total_memory_bytes() const = 0;
 
   // Seconds that the operations of work() take on the device, for each of num_times calls, after a call that
   // does not count. Call it in a forward pass whose operations are launched one by one (enforce_eager).

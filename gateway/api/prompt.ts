@@ -2,10 +2,11 @@ import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import type { ServedModel } from '../models/served-model.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
+import type { TokenLimits } from '../server/route-group.ts';
 import type { Task } from '../system/cooperative-scheduler.ts';
 
-/** The most tokens of a prompt and its answer together. */
-export type ContextLimit = Pick<RunnerInfo, 'maxModelLen'>;
+/** The most tokens of a prompt and its answer together, and of each by itself. */
+export type ContextLimit = Pick<RunnerInfo, 'maxModelLen'> & TokenLimits;
 
 /** The model and the limits of its runner. Throws a 503 that says why there are none yet. */
 export function requireReady(served: Pick<ServedModel, 'model' | 'runner'>): {
@@ -34,14 +35,18 @@ export function notReady({
   });
 }
 
-/** How many tokens fit after the prompt. Throws a 400 on `field` if none does: a prompt is never cut. */
-export function tokensLeft(promptIds: readonly number[], info: ContextLimit, field: string): number {
-  const left = info.maxModelLen - promptIds.length;
-  if (promptIds.length > 0 && left > 0) return left;
-  if (promptIds.length > 0) {
-    throw tooLong(field, `${promptIds.length}`, info);
+/** The most tokens that an answer may have. Throws a 400 on `field` if there can be none: a prompt is never cut. */
+export function tokensLeft(promptIds: readonly number[], limit: ContextLimit, field: string): number {
+  const { maxTokensIn = Number.POSITIVE_INFINITY, maxTokensOut = Number.POSITIVE_INFINITY } = limit;
+  const { length } = promptIds;
+  if (length === 0) throw noTokens(field);
+  const left = limit.maxModelLen - length;
+  if (left <= 0) throw tooLong(field, `${length}`, limit);
+  if (length > maxTokensIn) {
+    const message = `This server's maximum prompt length is ${maxTokensIn} tokens, but ${field} takes ${length}; send less`;
+    throw contextError(field, maxTokensIn, message);
   }
-  throw noTokens(field);
+  return Math.min(left, maxTokensOut);
 }
 
 /** Throws a 400 unless the ids fit into the context. It is for texts without an answer, which may fill the context. */
@@ -61,15 +66,19 @@ function noTokens(field: string): ApiError {
   return new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
 }
 
-/** The smaller of `max_tokens` and the room in the context. Throws a 400 if `min_tokens` do not fit. */
+/** The smaller of `max_tokens` and what tokensLeft() gave. Throws a 400 if `min_tokens` do not fit. */
 export function maxTokensWithin(
   left: number,
-  { maxModelLen }: ContextLimit,
+  { maxModelLen, maxTokensOut }: ContextLimit,
   minTokens: number,
   maxTokens: number,
 ): number {
   if (minTokens <= left) return Math.min(maxTokens, left);
-  const message = `${maximum(maxModelLen)}, of which ${left} remain after the prompt, but min_tokens asks for ${minTokens}`;
+  const room =
+    left === maxTokensOut
+      ? `This server's maximum answer length is ${left} tokens`
+      : `${maximum(maxModelLen)}, of which ${left} remain after the prompt`;
+  const message = `${room}, but min_tokens asks for ${minTokens}`;
   const fieldErrors = [
     { field: 'min_tokens', constraint: `range(0..=${left})`, message, value: String(minTokens) },
   ];

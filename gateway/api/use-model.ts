@@ -11,12 +11,12 @@ import { streamWhileLoading } from '../server/streams/loading-stream.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
-import { notReady, requireReady } from './prompt.ts';
+import { type ContextLimit, notReady, requireReady } from './prompt.ts';
 
 /** A model that takes requests, with its runner and the runner's limits. */
 export interface UsableModel {
   readonly model: Model;
-  readonly info: RunnerInfo;
+  readonly info: RunnerInfo & ContextLimit;
   readonly runner: Runner;
 }
 
@@ -89,7 +89,8 @@ async function answerBy(
     const { model, info } = requireReady(acquired);
     // Another model with another name may have replaced it.
     if (name !== undefined && !acquired.names.includes(name)) throw modelNotFound(name, deps);
-    return await answer({ model, info, runner: countedAs(c.get('group').name, acquired.runner) });
+    const limited = { ...info, ...deps.tokenLimits };
+    return await answer({ model, info: limited, runner: countedAs(c.get('group').name, acquired.runner) });
   } finally {
     acquired.release();
   }

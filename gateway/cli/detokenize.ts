@@ -1,6 +1,8 @@
 /** `runnel detokenize`: prints the text of token ids. */
+
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
+import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { loadModel } from '../models/load-model.ts';
 import { resolveModel } from '../models/model-cache.ts';
@@ -12,8 +14,14 @@ export function detokenizeUsage(): string {
     'Usage: runnel detokenize --model NAME_OR_PATH [--json] ID…',
     '       runnel detokenize --model NAME_OR_PATH [--json] JSON_ARRAY',
     '',
-    'Prints the text of the token ids, and a line feed. Bytes that are not a whole character are printed as U+FFFD.',
-    '--json prints {"text"}.',
+    prose(
+      'Prints the text of the token ids, and a line feed. Bytes that are not a whole character are printed as U+FFFD.',
+    ),
+    '',
+    flagsHelp([
+      { group: 'Model', flag: '--model NAME_OR_PATH', help: 'Model whose vocabulary is used' },
+      { group: 'Input and output', flag: '--json', help: 'Print {"text"}' },
+    ]),
     '',
     'Examples:',
     '  runnel detokenize --model smollm2 19556 905',

@@ -1,6 +1,7 @@
 /** `runnel doctor`: says what this machine can serve with and what it lacks. */
 
 import { parseFlags } from '../config/flags.ts';
+import { prose } from '../config/help.ts';
 import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
 import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
 import { ExitCode, refuse } from '../errors/exit-code.ts';
@@ -21,11 +22,13 @@ export function doctorUsage(): string {
   return [
     'Usage: runnel doctor [--json] [options]',
     '',
-    'Says what this machine can compute with, what it lacks, and which command helps. The exit status is 0 if',
-    '`runnel serve` with the same options has a processor or device to compute on, else 69.',
+    prose(
+      'Says what this machine can compute with, what it lacks, and which command helps. The exit status is 0 if `runnel serve` with the same options has a processor or device to compute on, else 69.',
+    ),
     '',
-    `  ${JSON_FLAG.padEnd(33)}prints a JSON object`,
-    settingsHelp(doctorSettings),
+    settingsHelp(doctorSettings, [
+      { group: 'Input and output', flag: JSON_FLAG, help: 'Print a JSON object' },
+    ]),
     '',
     'Examples:',
     '  runnel doctor',

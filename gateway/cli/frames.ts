@@ -1,6 +1,8 @@
 /** `runnel frames FILE`: prints a recording of a runner's session, one line for each frame. */
+
 import { once } from 'node:events';
 import { parseArgs } from 'node:util';
+import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { ProtocolError } from '../runner/protocol/protocol-error.ts';
 import { type RecordedEntry, readRecording, snakeCase } from '../runner/protocol/recording.ts';
@@ -13,16 +15,25 @@ const maxItemsShown = 8;
 const arrows = { to_runner: '>', from_runner: '<', about: '-' } as const;
 
 export function framesUsage(): string {
-  return (
-    'Usage: runnel frames [--json] FILE\n\n' +
-    'Prints a recording that `runnel serve --record FILE` wrote, a line for each frame: the number of steps finished\n' +
-    'before it, > if the runner received it or < if the runner sent it, its name and its fields. Long lists are shortened.\n' +
-    '--json prints each whole frame as a line of JSON: {"step", "direction", "name", "fields"}, with 64-bit integers as\n' +
-    'strings and bytes as base64. `cpu-runner replay FILE` computes the recorded session again.\n\n' +
-    'Examples:\n' +
-    '  runnel frames session.frames\n' +
-    '  runnel frames session.frames | head -20'
-  );
+  return [
+    'Usage: runnel frames [--json] FILE',
+    '',
+    prose(
+      'Prints a recording that `runnel serve --record FILE` wrote, a line for each frame: the number of steps finished before it, > if the runner received it or < if the runner sent it, its name and its fields. Long lists are shortened. `cpu-runner replay FILE` computes the recorded session again.',
+    ),
+    '',
+    flagsHelp([
+      {
+        group: 'Input and output',
+        flag: '--json',
+        help: 'Print each whole frame as a line of JSON: {"step", "direction", "name", "fields"}, with 64-bit integers as strings and bytes as base64',
+      },
+    ]),
+    '',
+    'Examples:',
+    '  runnel frames session.frames',
+    '  runnel frames session.frames | head -20',
+  ].join('\n');
 }
 
 /** Returns the exit code. */

@@ -32,11 +32,28 @@ export function generateUsage(): string {
     '',
     'Answers prompts without a server, and prints the answers in the order of the prompts.',
     '',
-    `  --${'prompts-file'.padEnd(31)}file with a JSON array of prompts: texts, or arrays of token ids`,
-    `  --${'stop'.padEnd(31)}text at which an answer ends, and which is left out of it; may be repeated`,
-    `  --${'ignore-eos'.padEnd(31)}an answer continues after the token with which the model ends it`,
-    `  --${'json'.padEnd(31)}prints a JSON array of {"text", "token_ids", "finish"}`,
-    generateHelp(),
+    generateHelp([
+      {
+        group: 'Input and output',
+        flag: '--prompts-file FILE',
+        help: 'JSON array of prompts: texts, or arrays of token ids',
+      },
+      {
+        group: 'Input and output',
+        flag: '--json',
+        help: 'Print a JSON array of {"text", "token_ids", "finish"}',
+      },
+      {
+        group: 'Sampling',
+        flag: '--stop TEXT',
+        help: 'End an answer at this text, which is left out of it; may be repeated',
+      },
+      {
+        group: 'Sampling',
+        flag: '--ignore-eos',
+        help: 'Continue an answer after the token with which the model ends it',
+      },
+    ]),
     '',
     'Examples:',
     '  runnel generate --model smollm2 --max-tokens 32 "Once upon a time"',

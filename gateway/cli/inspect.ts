@@ -1,6 +1,8 @@
 /** `runnel inspect`: says what a model file is and whether it can be served here. */
+
 import * as z from 'zod';
 import { parseFlags } from '../config/flags.ts';
+import { prose } from '../config/help.ts';
 import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
 import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
@@ -35,13 +37,23 @@ export function inspectUsage(): string {
   return [
     'Usage: runnel inspect MODEL [--json] [options]',
     '',
-    'Says what a model file contains, what its tokenizer and chat template are, and how much memory serving it needs.',
-    'The exit status is 0 if `runnel serve` with the same options can serve it on this machine; else 69, with the reason.',
+    prose(
+      'Says what a model file contains, what its tokenizer and chat template are, and how much memory serving it needs. The exit status is 0 if `runnel serve` with the same options can serve it on this machine; else 69, with the reason.',
+    ),
     '',
-    `  --${'context'.padEnd(31)}most tokens of a prompt and its answer together; default: the model's context`,
-    `  --${'batch'.padEnd(31)}number of requests of this length at once, 1 to ${maxBatch}; default: 1`,
-    `  --${'json'.padEnd(31)}prints a JSON object`,
-    settingsHelp(inspectSettings),
+    settingsHelp(inspectSettings, [
+      {
+        group: 'Model',
+        flag: '--context N',
+        help: "Maximum tokens of a prompt and its answer together (default: the model's context)",
+      },
+      {
+        group: 'Model',
+        flag: '--batch N',
+        help: `Number of requests of this length at once, 1 to ${maxBatch} (default: 1)`,
+      },
+      { group: 'Input and output', flag: '--json', help: 'Print a JSON object' },
+    ]),
     '',
     'Examples:',
     '  runnel inspect smollm2',

@@ -1,18 +1,29 @@
 /** `runnel list`: lists the pulled models with size and path. */
+
 import { parseArgs } from 'node:util';
+import { flagsHelp } from '../config/help.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { listModels } from '../models/list-models.ts';
 import { reporting } from './report.ts';
 
 export function listUsage(): string {
-  return (
-    'Usage: runnel list [--json]\n\n' +
-    'Lists the models that were pulled: the name for --model, the size and the path.\n' +
-    '--json prints a JSON array of {"name", "bytes", "path"}.\n\n' +
-    'Examples:\n' +
-    '  runnel list\n' +
-    '  runnel list --json'
-  );
+  return [
+    'Usage: runnel list [--json]',
+    '',
+    'Lists the models that were pulled: the name for --model, the size and the path.',
+    '',
+    flagsHelp([
+      {
+        group: 'Input and output',
+        flag: '--json',
+        help: 'Print a JSON array of {"name", "bytes", "path"}',
+      },
+    ]),
+    '',
+    'Examples:',
+    '  runnel list',
+    '  runnel list --json',
+  ].join('\n');
 }
 
 /** Returns the exit code. */

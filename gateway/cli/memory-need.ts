@@ -14,6 +14,7 @@ const ASKED = [
   'mixed-prefill-tokens',
   'block-size',
   'kv-cache-bytes',
+  'num-kvcache-blocks',
   'kv-cache-type',
   'quantize',
 ] as const satisfies (keyof RunnerConfig)[];

@@ -1,5 +1,7 @@
 /** `runnel pull NAME`: fetches a model of the catalogue, or a file or folder from a hub, and prints its path. */
+
 import { parseArgs } from 'node:util';
+import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { catalogue } from '../models/catalogue.ts';
 import { isHubName } from '../models/hub/hub-file.ts';
@@ -9,7 +11,7 @@ import { reporting } from './report.ts';
 
 export function pullUsage(): string {
   const rows = catalogue.map(
-    ({ name, description, licence }) => `  ${name.padEnd(12)}${description}; ${licence}`,
+    ({ name, description, licence }) => `  ${name.padEnd(10)}${description}; ${licence}`,
   );
   return [
     'Usage: runnel pull [--json] NAME',
@@ -18,12 +20,18 @@ export function pullUsage(): string {
     'Fetches a model and prints its path. These models have a name:',
     ...rows,
     '',
-    'hf:OWNER/REPO fetches a folder of a hub: config.json, tokenizer.json, the other files that serving uses, and weights',
-    'as safetensors. hf:OWNER/REPO/FILE.gguf fetches one file. Both go into the cache of Hugging Face’s tools',
-    '(HF_HUB_CACHE, or hub in HF_HOME, or ~/.cache/huggingface/hub). An interrupted fetch continues where it stopped.',
+    prose(
+      'hf:OWNER/REPO fetches a folder of a hub: config.json, tokenizer.json, the other files that serving uses, and weights as safetensors. hf:OWNER/REPO/FILE.gguf fetches one file. Both go into the cache of Hugging Face’s tools (HF_HUB_CACHE, or hub in HF_HOME, or ~/.cache/huggingface/hub). An interrupted fetch continues where it stopped.',
+    ),
     '',
-    `  --endpoint URL   URL of the hub (default HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
-    '  --json           prints {"name", "path"}',
+    flagsHelp([
+      {
+        group: 'Connection',
+        flag: '--endpoint URL',
+        help: `URL of the hub (default: HF_ENDPOINT, or ${DEFAULT_ENDPOINT})`,
+      },
+      { group: 'Input and output', flag: '--json', help: 'Print {"name", "path"}' },
+    ]),
     '',
     'HF_TOKEN, if set, is sent to the hub and to no other host.',
     '',

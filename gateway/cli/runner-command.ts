@@ -12,6 +12,7 @@ export const PASSED_ON = [
   'speculation',
   'block-size',
   'kv-cache-bytes',
+  'num-kvcache-blocks',
   'kv-cache-type',
   'quantize',
   'sandbox',
@@ -26,7 +27,11 @@ export const PASSED_ON_TO_CPU = [
   'activations',
   'memory-bytes',
 ] as const satisfies (keyof RunnerConfig)[];
-export const PASSED_ON_TO_CUDA = ['gpu-device', 'enforce-eager'] as const satisfies (keyof RunnerConfig)[];
+export const PASSED_ON_TO_CUDA = [
+  'gpu-device',
+  'enforce-eager',
+  'gpu-memory-utilization',
+] as const satisfies (keyof RunnerConfig)[];
 
 /** The command that starts a runner of this kind. It also works by hand. */
 export function runnerCommand(
@@ -47,6 +52,7 @@ export function runnerCommand(
   if (kind === 'cpu') for (const name of PASSED_ON_TO_CPU) pass(name);
   else {
     pass('gpu-device');
+    pass('gpu-memory-utilization');
     if (config['enforce-eager'] === 'on') args.push('--enforce-eager');
   }
   for (const name of PASSED_ON) pass(name);

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { CAPABILITIES } from '../api/operator/capabilities.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
+import { prose } from '../config/help.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
@@ -38,10 +39,13 @@ export function serveUsage(): string {
   return [
     'Usage: runnel serve --model MODEL [options]',
     '',
-    'Serves one or several models over HTTP. After SIGTERM or SIGINT it finishes open requests, then ends.',
+    prose(
+      'Serves one or several models over HTTP. After SIGTERM or SIGINT it finishes open requests, then ends.',
+    ),
     '',
-    configHelp(),
-    '--print-config prints all resulting settings as such a file, and exits.',
+    configHelp([
+      { group: 'General', flag: PRINT_CONFIG, help: 'Print all resulting settings as such a file, and exit' },
+    ]),
     '',
     'Examples:',
     '  runnel serve --model smollm2',
@@ -176,6 +180,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       maxBodyBytes: config['max-body-bytes'],
       maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
       maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
+      tokenLimits: { maxTokensIn: config['max-tokens-in'], maxTokensOut: config['max-tokens-out'] },
       pooling: config.pooling,
       guard,
       playground,

@@ -1,5 +1,7 @@
 /** `runnel tokenize`: prints the ids of a text as a JSON array. */
+
 import { parseArgs } from 'node:util';
+import { flagsHelp } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
 import { loadModel } from '../models/load-model.ts';
 import { resolveModel } from '../models/model-cache.ts';
@@ -7,15 +9,35 @@ import { reporting } from './report.ts';
 import { readTextFile } from './text-input.ts';
 
 export function tokenizeUsage(): string {
-  return (
-    'Usage: runnel tokenize --model NAME_OR_PATH [--json] [--add-special] [--parse-special] (--file FILE | TEXT)\n\n' +
-    'Prints the token ids of the text as a JSON array. --add-special adds the token BOS at the beginning if the model\n' +
-    'asks for it; --parse-special reads the text of a control token, such as <|im_end|>, as that token. --json prints\n' +
-    '{"token_ids", "tokens"}: the ids, and the text of each, with U+FFFD for bytes that are not a whole character.\n\n' +
-    'Examples:\n' +
-    '  runnel tokenize --model smollm2 "Hello, world"\n' +
-    '  runnel tokenize --model smollm2 --add-special --file prompt.txt'
-  );
+  return [
+    'Usage: runnel tokenize --model NAME_OR_PATH [options] (--file FILE | TEXT)',
+    '',
+    'Prints the token ids of the text as a JSON array.',
+    '',
+    flagsHelp([
+      { group: 'Model', flag: '--model NAME_OR_PATH', help: 'Model whose vocabulary is used' },
+      {
+        group: 'Model',
+        flag: '--add-special',
+        help: 'Add the token BOS at the beginning if the model asks for it',
+      },
+      {
+        group: 'Model',
+        flag: '--parse-special',
+        help: 'Read the text of a control token, such as <|im_end|>, as that token',
+      },
+      { group: 'Input and output', flag: '--file FILE', help: 'Read the text from this file' },
+      {
+        group: 'Input and output',
+        flag: '--json',
+        help: 'Print {"token_ids", "tokens"}: the ids, and the text of each, with U+FFFD for bytes that are not a whole character',
+      },
+    ]),
+    '',
+    'Examples:',
+    '  runnel tokenize --model smollm2 "Hello, world"',
+    '  runnel tokenize --model smollm2 --add-special --file prompt.txt',
+  ].join('\n');
 }
 
 /** Returns the exit code. */

@@ -1,4 +1,5 @@
 import { clientSettings } from './client-settings.ts';
+import type { HelpFlag } from './help.ts';
 import { decimal, decimals, text, whole, wholes } from './kinds.ts';
 import { type ConfigOf, type SettingTable, settingsHelp } from './settings.ts';
 
@@ -7,46 +8,78 @@ export const benchSettings = {
   ...clientSettings,
   model: {
     schema: text().optional(),
-    help: 'name of the model at the server; default: the first that the server lists',
+    fallbackHelp: 'the first that the server lists',
+    group: 'Model',
+    value: 'NAME',
+    help: 'Name of the model at the server',
   },
   concurrency: {
     schema: wholes(1, 1024),
     fallback: ['1', '4', '16'],
-    help: 'clients that send requests at the same time; a list measures each (default 1,4,16)',
+    group: 'Load',
+    value: 'N,...',
+    help: 'Clients that send requests at the same time; each number is measured',
   },
   rate: {
     schema: decimals(0.001, 10_000),
     fallback: [],
-    help: 'requests per second at random times, in place of --concurrency; a list measures each',
+    group: 'Load',
+    value: 'PER_SECOND,...',
+    help: 'Requests per second at random times, in place of --concurrency; each number is measured',
   },
-  requests: { schema: whole(1, 100_000), fallback: 64, help: 'number of requests in each measurement' },
+  requests: {
+    schema: whole(1, 100_000),
+    fallback: 64,
+    group: 'Load',
+    value: 'N',
+    help: 'Requests in each measurement',
+  },
   'prompt-tokens': {
     schema: whole(1, 100_000),
     fallback: 128,
-    help: 'words in each prompt, of about one token each',
+    group: 'Load',
+    value: 'N',
+    help: 'Words in each prompt, of about one token each',
   },
-  'max-tokens': { schema: whole(1, 2 ** 31 - 1), fallback: 64, help: 'most tokens of an answer' },
+  'max-tokens': {
+    schema: whole(1, 2 ** 31 - 1),
+    fallback: 64,
+    group: 'Sampling',
+    value: 'N',
+    help: 'Maximum tokens of an answer',
+  },
   temperature: {
     schema: decimal(0, 2),
     fallback: 0,
-    help: '0: always the likeliest token; higher: more random tokens',
+    group: 'Sampling',
+    value: 'T',
+    help: '0: always the most likely token; higher: more random tokens',
   },
   seed: {
     schema: whole(0, 2 ** 32 - 1).optional(),
-    help: 'seed of the random prompts and arrival times; random unless set',
+    fallbackHelp: 'random',
+    group: 'Load',
+    value: 'N',
+    help: 'Seed of the random prompts and arrival times',
   },
   'slo-ttft-ms': {
     schema: whole(1, 2 ** 31 - 1).optional(),
-    help: 'milliseconds to the first text of a good answer, at most; no limit unless set',
+    fallbackHelp: 'no limit',
+    group: 'Load',
+    value: 'MS',
+    help: 'A good answer has its first text within this time',
   },
   'slo-itl-ms': {
     schema: whole(1, 2 ** 31 - 1).optional(),
-    help: 'milliseconds between the tokens of a good answer, on average, at most; no limit unless set',
+    fallbackHelp: 'no limit',
+    group: 'Load',
+    value: 'MS',
+    help: 'A good answer has its tokens on average within this time of each other',
   },
 } as const satisfies SettingTable;
 
 export type BenchConfig = ConfigOf<typeof benchSettings>;
 
-export function benchHelp(): string {
-  return settingsHelp(benchSettings);
+export function benchHelp(own: readonly HelpFlag[]): string {
+  return settingsHelp(benchSettings, own);
 }

@@ -1,4 +1,5 @@
 import { clientSettings } from './client-settings.ts';
+import type { HelpFlag } from './help.ts';
 import { decimal, text, whole } from './kinds.ts';
 import { type ConfigOf, type SettingTable, settingsHelp } from './settings.ts';
 
@@ -7,29 +8,44 @@ export const chatSettings = {
   ...clientSettings,
   model: {
     schema: text().optional(),
-    help: 'name of the model at the server; default: the first that the server lists',
+    fallbackHelp: 'the first that the server lists',
+    group: 'Model',
+    value: 'NAME',
+    help: 'Name of the model at the server',
   },
-  system: { schema: text().optional(), help: 'system prompt; none unless set' },
+  system: { schema: text().optional(), group: 'Sampling', value: 'TEXT', help: 'System prompt' },
   temperature: {
     schema: decimal(0, 2).optional(),
-    help: "0: always the likeliest token; higher: more random tokens; default: the server's",
+    fallbackHelp: "the server's",
+    group: 'Sampling',
+    value: 'T',
+    help: '0: always the most likely token; higher: more random tokens',
   },
   'top-p': {
     schema: decimal(0, 1).optional(),
-    help: "draw from the likeliest tokens whose probabilities add up to this; default: the server's",
+    fallbackHelp: "the server's",
+    group: 'Sampling',
+    value: 'P',
+    help: 'Sample from the most likely tokens whose probabilities add up to P',
   },
   'max-tokens': {
     schema: whole(1, 2 ** 31 - 1).optional(),
-    help: "most tokens of an answer; default: the server's",
+    fallbackHelp: "the server's",
+    group: 'Sampling',
+    value: 'N',
+    help: 'Maximum tokens of an answer',
   },
   seed: {
     schema: whole(0, Number.MAX_SAFE_INTEGER).optional(),
-    help: 'seed of each answer; random unless set',
+    fallbackHelp: 'random',
+    group: 'Sampling',
+    value: 'N',
+    help: 'Seed of each answer',
   },
 } as const satisfies SettingTable;
 
 export type ChatConfig = ConfigOf<typeof chatSettings>;
 
-export function chatHelp(): string {
-  return settingsHelp(chatSettings);
+export function chatHelp(own: readonly HelpFlag[]): string {
+  return settingsHelp(chatSettings, own);
 }

@@ -9,16 +9,23 @@ export const clientSettings = {
   url: {
     schema: z.union([socketUrl(), baseUrl()], 'must be an http or https URL, or unix:PATH'),
     fallback: 'http://127.0.0.1:8080',
-    help: 'URL of the server, or unix:PATH for a UNIX socket',
+    group: 'Connection',
+    value: 'URL',
+    help: 'Server, or unix:PATH for a UNIX socket',
   },
   'api-key-file': {
     schema: text().optional(),
-    help: 'file whose first key is sent to the server; default: the key in RUNNEL_API_KEY, if that is set',
+    fallbackHelp: 'the key in RUNNEL_API_KEY, if that is set',
+    group: 'Connection',
+    value: 'FILE',
+    help: 'File whose first key is sent to the server',
   },
   'silence-timeout-sec': {
     schema: whole(1, 86_400),
     fallback: 600,
-    help: 'seconds without anything from the server after which a request fails',
+    group: 'Connection',
+    value: 'SECONDS',
+    help: 'Fail a request after this time without anything from the server',
   },
 } as const satisfies SettingTable;
 

@@ -1,5 +1,4 @@
 import { type ParseArgsConfig, parseArgs } from 'node:util';
-import { FOREIGN_NAMES } from './foreign-names.ts';
 import type { Flags, SettingTable } from './settings.ts';
 
 type FlagOptions = NonNullable<ParseArgsConfig['options']>;
@@ -14,12 +13,26 @@ interface More {
 export function parseFlags(table: SettingTable, args: readonly string[], more: More = {}): Flags {
   const options = { ...optionsOf(table), ...more.options };
   const { allowPositionals = false } = more;
+  const joined = withNegatives(args, options);
   try {
-    const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals, strict: true });
+    const { values, positionals } = parseArgs({ args: joined, options, allowPositionals, strict: true });
     return { values, positionals, faults: [] };
   } catch (error) {
-    return parseRest(args, options, error as Error);
+    return parseRest(joined, options, error as Error);
   }
+}
+
+/** Writes `--name -1` as `--name=-1`: parseArgs takes a value that begins with a hyphen only in that form. */
+function withNegatives(args: readonly string[], options: FlagOptions): string[] {
+  const joined: string[] = [];
+  for (const arg of args) {
+    const before = joined.at(-1) ?? '';
+    const isValue =
+      /^-\d/.test(arg) && before.startsWith('--') && options[before.slice(2)]?.type === 'string';
+    if (isValue) joined[joined.length - 1] = `${before}=${arg}`;
+    else joined.push(arg);
+  }
+  return joined;
 }
 
 /** Parses an invalid command line as far as possible, so that all of its faults can be reported at once. */
@@ -29,11 +42,7 @@ function parseRest(args: readonly string[], options: FlagOptions, error: Error):
   const unknown = tokens.flatMap((token) =>
     token.kind === 'option' && !Object.hasOwn(options, token.name) ? [token] : [],
   );
-  const sentences = unknown.map(({ name, rawName }) =>
-    Object.hasOwn(FOREIGN_NAMES, name)
-      ? `${rawName} is not supported: ${FOREIGN_NAMES[name]}.`
-      : `This command has no flag ${rawName}.`,
-  );
+  const sentences = unknown.map(({ rawName }) => `This command has no flag ${rawName}.`);
   const faults = sentences.length > 0 ? [...new Set(sentences)] : [error.message.replaceAll('\n', ' ')];
   const known = Object.entries(values).filter(
     // A flag without its value is already among the faults.
@@ -46,7 +55,7 @@ function optionsOf(table: SettingTable): FlagOptions {
   const options = Object.entries(table).flatMap(([name, { fallback, isList = false, aliases = {} }]) => [
     [name, { type: 'string' as const, multiple: isList || Array.isArray(fallback) }] as const,
     ...Object.entries(aliases).map(
-      ([alias, { isSwitch }]) => [alias, { type: isSwitch ? 'boolean' : 'string' } as const] as const,
+      ([alias, { value }]) => [alias, { type: value === undefined ? 'boolean' : 'string' } as const] as const,
     ),
   ]);
   return { ...Object.fromEntries(options), config: { type: 'string' } };

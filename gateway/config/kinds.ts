@@ -13,11 +13,18 @@ export function whole(min: number, max: number) {
 
 /** Takes a number of MiB and gives bytes. "auto" gives undefined. */
 export function mebibytes(max: number) {
-  return z.unknown().transform((value, context) => {
-    if (value === 'auto') return undefined;
-    const { success, data } = whole(1, max).safeParse(value);
-    if (success) return data * 2 ** 20;
-    context.addIssue(`must be auto or a whole number between 1 and ${max}`);
+  return wholeOr('auto', undefined, 1, max).transform((value) =>
+    value === undefined ? undefined : value * 2 ** 20,
+  );
+}
+
+/** A whole number, or a word that stands for another value. */
+export function wholeOr<Meaning>(word: string, meaning: Meaning, min: number, max: number) {
+  return z.unknown().transform((value, context): number | Meaning => {
+    if (String(value) === word) return meaning;
+    const { success, data } = whole(min, max).safeParse(value);
+    if (success) return data;
+    context.addIssue(`must be ${word} or a whole number between ${min} and ${max}`);
     return z.NEVER;
   });
 }

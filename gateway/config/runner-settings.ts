@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
-import { mebibytes, powerOfTwo, text, whole } from './kinds.ts';
+import { decimal, mebibytes, powerOfTwo, text, whole, wholeOr } from './kinds.ts';
 import type { ConfigOf, SettingTable } from './settings.ts';
 
 /**
@@ -16,6 +16,7 @@ export const RUNNER_LIMITS = {
   requests: 1024,
   promptTokens: 2 ** 22,
   gpuDevice: 255,
+  blocks: 2 ** 32 - 1,
   minRecordBytes: 2 ** 16,
 } as const;
 
@@ -35,119 +36,201 @@ export const runnerSettings = {
     schema: z
       .string({ error: ({ input }) => (input === undefined ? MODEL_MISSING : 'must be text') })
       .min(1, 'must not be empty'),
+    group: 'Model',
+    value: 'MODEL',
     help: 'GGUF file, Hugging Face folder, or name of a pulled model',
-  },
-  runner: {
-    schema: text(),
-    fallback: fileURLToPath(new URL('../../build/cpu-runner', import.meta.url)),
-    fallbackHelp: 'build/cpu-runner',
-    help: 'path of the runner program for the CPU',
   },
   backend: {
     schema: z.enum(BACKENDS, `must be one of ${BACKENDS.join(', ')}`).optional(),
-    help: 'where the model is computed: cpu; cuda: only on a CUDA device; auto (default): on a CUDA device if cuda-runner is built and a device answers, else on the CPU',
+    fallbackHelp: 'auto',
+    group: 'Devices',
+    value: BACKENDS.join('|'),
+    help: 'Where the model is computed; auto: on a CUDA device if cuda-runner is built and a device answers, else on the CPU',
     aliases: {
       'use-cuda': {
         schema: z
           .union([z.boolean(), z.stringbool()], 'must be true or false')
           .transform((isUsed) => (isUsed ? 'auto' : undefined)),
-        isSwitch: true,
-        help: 'the same as --backend auto',
+        help: 'Same as --backend auto',
       },
     },
   },
   'gpu-device': {
-    schema: whole(-1, RUNNER_LIMITS.gpuDevice).optional(),
-    help: 'number of the CUDA device, from 0 (default); --gpu-device=-1: the CPU',
+    schema: wholeOr('cpu', -1, -1, RUNNER_LIMITS.gpuDevice).optional(),
+    fallbackHelp: '0',
+    group: 'Devices',
+    value: 'N',
+    help: 'Number of the CUDA device; -1 or cpu: the CPU',
+  },
+  runner: {
+    schema: text(),
+    fallback: fileURLToPath(new URL('../../build/cpu-runner', import.meta.url)),
+    fallbackHelp: 'build/cpu-runner',
+    group: 'Devices',
+    value: 'FILE',
+    help: 'Runner program for the CPU',
   },
   'cuda-runner': {
     schema: text(),
     fallback: fileURLToPath(new URL('../../build/cuda-runner', import.meta.url)),
     fallbackHelp: 'build/cuda-runner',
-    help: 'path of the runner program for CUDA devices',
+    group: 'Devices',
+    value: 'FILE',
+    help: 'Runner program for CUDA devices',
   },
   'enforce-eager': {
     schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    help: 'how kernels are launched with CUDA: on: each by itself; off (default): in CUDA graphs',
+    fallbackHelp: 'off',
+    group: 'Devices',
+    value: 'on|off',
+    help: 'Launch each CUDA kernel by itself instead of in CUDA graphs',
   },
   threads: {
     schema: whole(1, RUNNER_LIMITS.threads),
     fallback: Math.min(availableParallelism(), RUNNER_LIMITS.threads),
     fallbackHelp: 'one for each processor',
-    help: 'threads that each CPU runner computes with',
+    group: 'Devices',
+    value: 'N',
+    help: 'Threads of each CPU runner',
   },
   isa: {
     schema: z.enum(ISAS, `must be one of ${ISAS.join(', ')}`).optional(),
-    help: `instruction set that the CPU runner uses: ${ISAS.join(', ')}; default: the best that the processor has`,
+    fallbackHelp: 'the best that the processor has',
+    group: 'Devices',
+    value: ISAS.join('|'),
+    help: 'Instruction set of the CPU runner',
   },
   activations: {
     schema: z.enum(ACTIVATION_TYPES, `must be one of ${ACTIVATION_TYPES.join(', ')}`).optional(),
-    help: 'type of the activations in matrix products: i8 (default): 8 bits, with a scale for each 32 values; f32: not rounded, slower, only on the CPU',
+    fallbackHelp: 'i8',
+    group: 'Devices',
+    value: ACTIVATION_TYPES.join('|'),
+    help: 'Activations in matrix products; i8: 8 bits, with a scale for each 32 values; f32: not rounded, slower, only on the CPU',
   },
   'max-model-len': {
     schema: whole(2, RUNNER_LIMITS.maxModelLen).optional(),
-    help: "most tokens of a prompt and its answer together; default: the model's context, or what the KV cache holds if that is less",
+    fallbackHelp: "the model's context, or what the KV cache holds if that is less",
+    group: 'Model',
+    value: 'N',
+    help: 'Maximum context: tokens of a prompt and its answer together',
   },
   'max-num-seqs': {
     schema: whole(1, RUNNER_LIMITS.maxNumSeqs).optional(),
-    help: 'most sequences computed in one step; each answer under way is one; default: 64',
+    fallbackHelp: '64',
+    group: 'Scheduling',
+    value: 'N',
+    help: 'Maximum sequences per step; each answer in progress is one',
   },
   'max-num-batched-tokens': {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    help: 'most tokens computed in one step, those of prompts included; default: 256 on the CPU, 2048 with CUDA',
+    fallbackHelp: '256 on the CPU, 2048 with CUDA',
+    group: 'Scheduling',
+    value: 'N',
+    help: 'Maximum tokens per step, prompt tokens included',
   },
   'mixed-batches': {
     schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    help: 'on (default): one step computes next tokens of answers and parts of prompts; off: steps compute prompts alone, and first',
+    fallbackHelp: 'on',
+    group: 'Scheduling',
+    value: 'on|off',
+    help: 'Compute next tokens and parts of prompts in one step; off: steps compute prompts alone, and first',
   },
   'mixed-prefill-tokens': {
     schema: whole(1, RUNNER_LIMITS.maxNumBatchedTokens).optional(),
-    help: 'tokens of each waiting prompt in a step that computes 8 next tokens, and in proportion in other steps; default: 24',
+    fallbackHelp: '24',
+    group: 'Scheduling',
+    value: 'N',
+    help: 'Tokens of each waiting prompt in a step with 8 next tokens, and in proportion in other steps',
   },
   speculation: {
     schema: z.enum(['on', 'off'], 'must be on or off').optional(),
-    help: 'on: a step computes several tokens of an answer that repeats earlier text; off: one; default: on, with CUDA off',
+    fallbackHelp: 'on with the CPU, off with CUDA',
+    group: 'Scheduling',
+    value: 'on|off',
+    help: 'N-gram speculative decoding: several tokens per step where an answer repeats earlier text; the tokens stay the same',
   },
   'block-size': {
     schema: powerOfTwo(8, 256).optional(),
-    help: 'tokens in a block of the KV cache: a power of two from 8 to 256; default: 32 on the CPU, 64 with CUDA',
+    fallbackHelp: '32 on the CPU, 64 with CUDA',
+    group: 'KV cache',
+    value: 'N',
+    help: 'Tokens per block, a power of two from 8 to 256',
     aliases: {
-      'kvcache-block-size': { schema: powerOfTwo(8, 256), help: 'the same as --block-size' },
+      'kvcache-block-size': { schema: powerOfTwo(8, 256), value: 'N', help: 'Same as --block-size' },
     },
   },
   'kv-cache-bytes': {
     schema: whole(1, 2 ** 50).optional(),
-    help: 'bytes of memory for the KV cache; default: 1 GiB on the CPU, half of the free memory with CUDA; never more than requests can use',
+    fallbackHelp: '1 GiB on the CPU, half of the free memory with CUDA',
+    group: 'KV cache',
+    value: 'BYTES',
+    help: 'Size of the KV cache; never more than requests can use',
     aliases: {
       'kv-cache-size-mb': {
         schema: mebibytes(2 ** 30),
-        help: 'the same as --kv-cache-bytes, in MiB; auto: the default',
+        value: 'MIB',
+        help: 'Same as --kv-cache-bytes, in MiB; auto: the default',
       },
     },
   },
+  'num-kvcache-blocks': {
+    schema: wholeOr('-1', undefined, 1, RUNNER_LIMITS.blocks).optional(),
+    group: 'KV cache',
+    value: 'N',
+    help: 'Size of the KV cache in blocks, in place of --kv-cache-bytes; -1: the default',
+  },
   'memory-bytes': {
     schema: whole(1, 2 ** 50).optional(),
-    help: 'bytes of memory for the whole runner, in place of --kv-cache-bytes: the KV cache gets what is left; only on the CPU',
+    group: 'KV cache',
+    value: 'BYTES',
+    help: 'Memory of the whole runner, in place of --kv-cache-bytes: the KV cache gets what is left; only on the CPU',
+  },
+  'gpu-memory-utilization': {
+    schema: decimal(0.01, 1).optional(),
+    group: 'KV cache',
+    value: 'SHARE',
+    help: "Share of the CUDA device's memory for everything on it, other programs included, in place of --kv-cache-bytes: the KV cache gets what is left",
+  },
+  'tensor-parallel-size': {
+    schema: z.literal([1, '1'], 'must be 1, since one device computes a model').transform(Number).optional(),
+    fallbackHelp: '1',
+    group: 'Devices',
+    value: 'N',
+    help: 'Devices that compute one model; only 1 is supported',
   },
   'kv-cache-type': {
     schema: z.enum(KV_CACHE_TYPES, `must be one of ${KV_CACHE_TYPES.join(', ')}`).optional(),
-    help: `type of the keys and values in the KV cache: ${KV_CACHE_TYPES.join(', ')}; default: f16`,
+    fallbackHelp: 'f16',
+    group: 'KV cache',
+    value: KV_CACHE_TYPES.join('|'),
+    help: 'Type of the keys and values',
   },
   quantize: {
     schema: z.enum(QUANTIZE_TYPES, `must be one of ${QUANTIZE_TYPES.join(', ')}`).optional(),
-    help: `type to which float matrices are quantised while they are loaded: ${QUANTIZE_TYPES.join(', ')}; default: none, as in the file`,
+    fallbackHelp: 'none, as in the file',
+    group: 'Model',
+    value: QUANTIZE_TYPES.join('|'),
+    help: 'Quantise float matrices while they are loaded',
   },
   sandbox: {
     schema: z.enum(SANDBOX_MODES, `must be one of ${SANDBOX_MODES.join(', ')}`).optional(),
-    help: 'sandbox of the runner: strict: the runner starts only if the system has all parts of it; auto (default): the parts that the system has; off: none',
+    fallbackHelp: 'auto',
+    group: 'Security',
+    value: SANDBOX_MODES.join('|'),
+    help: 'Sandbox of the runner; strict: refuse to start without all parts of it; auto: use the parts that the system has',
   },
   record: {
     schema: text().optional(),
-    help: "file for a recording of the runner's messages; it contains prompts, as ids; none unless set",
+    group: 'Logging and debugging',
+    value: 'FILE',
+    help: "Record the runner's messages; they contain prompts, as ids",
   },
   'record-max-bytes': {
     schema: whole(RUNNER_LIMITS.minRecordBytes, 2 ** 50).optional(),
-    help: 'largest size of a recording in bytes; default: 268435456',
+    fallbackHelp: '268435456',
+    group: 'Logging and debugging',
+    value: 'BYTES',
+    help: 'Maximum size of a recording',
   },
 } as const satisfies SettingTable;
 
@@ -163,11 +246,12 @@ type SourceOf<Name> = (name: Name) => string | undefined;
 
 /** Sentences about settings of the runner that contradict each other. */
 export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof RunnerConfig>): string[] {
-  const memory = sourceOf('memory-bytes');
-  const cache = sourceOf('kv-cache-bytes');
   const faults = backendFaults(config, sourceOf);
-  if (memory !== undefined && cache !== undefined)
-    faults.push(`${memory} and ${cache} cannot be used together: leave one of them out.`);
+  for (const [one, other] of CACHE_SIZES) {
+    const [first, second] = [sourceOf(one), sourceOf(other)];
+    if (first !== undefined && second !== undefined)
+      faults.push(`${first} and ${second} cannot be used together: leave one of them out.`);
+  }
   const mixedRows = sourceOf('mixed-prefill-tokens');
   if (mixedRows !== undefined && config['mixed-batches'] === 'off')
     faults.push(
@@ -191,6 +275,18 @@ export function runnerFaults(config: RunnerConfig, sourceOf: SourceOf<keyof Runn
   return faults;
 }
 
+/**
+ * Pairs of settings that both say how large the KV cache is. With backend auto, --memory-bytes is for the CPU and
+ * --gpu-memory-utilization for the device.
+ */
+const CACHE_SIZES = [
+  ['memory-bytes', 'kv-cache-bytes'],
+  ['memory-bytes', 'num-kvcache-blocks'],
+  ['kv-cache-bytes', 'num-kvcache-blocks'],
+  ['kv-cache-bytes', 'gpu-memory-utilization'],
+  ['num-kvcache-blocks', 'gpu-memory-utilization'],
+] as const satisfies readonly (readonly [keyof RunnerConfig, keyof RunnerConfig])[];
+
 /** Sentences about settings that contradict each other in what computes. */
 export function backendFaults(
   { backend, 'gpu-device': device }: Pick<RunnerConfig, 'backend' | 'gpu-device'>,
@@ -208,6 +304,6 @@ export function backendFaults(
  */
 export const UNKNOWN_TO = {
   auto: [],
-  cpu: ['gpu-device', 'enforce-eager'],
+  cpu: ['gpu-device', 'enforce-eager', 'gpu-memory-utilization'],
   cuda: ['threads', 'isa', 'memory-bytes'],
 } as const satisfies Record<(typeof BACKENDS)[number], readonly (keyof RunnerConfig)[]>;

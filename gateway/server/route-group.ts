@@ -35,6 +35,8 @@ export interface RouteDeps {
    * counts until the client has taken the answer.
    */
   readonly answerBudget: ByteBudget;
+  /** Bounds of prompts and answers besides the context; none by default. */
+  readonly tokenLimits?: TokenLimits;
   /** How embeddings are pooled, whatever the model's file says. Undefined: as the file says. */
   readonly pooling?: Pooling | undefined;
   /**
@@ -51,6 +53,12 @@ export interface RouteDeps {
   readonly clock?: Clock;
   /** Kills the runner with this process id; returns false if no runner has it. Undefined if nobody may kill runners. */
   readonly playground?: { readonly killRunner: ((pid: number) => boolean) | undefined } | undefined;
+}
+
+/** The most tokens of a prompt, and of an answer. Undefined: the context alone bounds them. */
+export interface TokenLimits {
+  readonly maxTokensIn?: number | undefined;
+  readonly maxTokensOut?: number | undefined;
 }
 
 /** Who may use a group's routes when keys are required: everybody, holders of any key, or holders of an admin key. */

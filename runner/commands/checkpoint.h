@@ -14,6 +14,9 @@
 
 namespace runnel {
 
+// The cache has the values that were computed, so that steps 3 to 7 differ from a reference only by rounding.
+constexpr KvType kCheckpointKvType = KvType::kF32;
+
 struct CheckpointFlags {
   std::vector<uint32_t> token_ids;
   std::string out;           // a folder, which may not exist yet

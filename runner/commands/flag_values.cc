@@ -35,6 +35,14 @@ Result<void> check_file_identity(const std::string& text) {
   return bad_value(text + " is not SIZE-TIME-INODE-DEVICE, four whole numbers");
 }
 
+Result<uint32_t> kvcache_blocks_from(const std::string& text) {
+  if (text == "-1") return uint32_t{0};
+  uint32_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error == std::errc() && end == text.data() + text.size() && count > 0) return count;
+  return bad_value(text + " is neither -1 nor a whole number from 1 to 4294967295");
+}
+
 Result<TensorType> quantize_type_from(const std::string& name) {
   return known(quantize_type_named(name), name, "q8_0, q4_0");
 }

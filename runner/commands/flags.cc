@@ -13,6 +13,7 @@ constexpr uint32_t kMaxScoreTop = 1000;
 constexpr uint32_t kMaxRepeats = 1000;
 constexpr uint32_t kMaxGpuDevice = 255;
 constexpr double kMinFraction = 0.001;
+constexpr double kMinUtilization = 0.001;
 
 // The result of a check as CLI11 wants it: empty, or what is wrong.
 std::string complaint_of(const Result<void>& checked) {
@@ -76,7 +77,16 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
           "Memory of the whole process: the KV cache gets what the model and a 32nd for requests leave")
       ->check(kWholeNumber)
       ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
-      ->excludes(command.get_option("--kv-cache-bytes"));
+      ->excludes(command.get_option("--kv-cache-bytes"))
+      ->excludes(command.get_option("--num-kvcache-blocks"));
+  command
+      .add_option_function<std::string>("--gpu-memory-utilization",
+                                        [](const std::string&) {
+                                          throw CLI::ValidationError(
+                                              "--gpu-memory-utilization",
+                                              "is a share of a GPU's memory; use --memory-bytes");
+                                        })
+      ->group("");
 }
 
 void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
@@ -85,6 +95,14 @@ void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
       ->capture_default_str();
   command.add_flag("--enforce-eager", flags.enforce_eager,
                    "Launch each operation, instead of graphs of them");
+  command
+      .add_option("--gpu-memory-utilization", flags.gpu_memory_utilization,
+                  "Share of the device's memory for everything on it, other programs included: the KV cache "
+                  "gets what is left")
+      ->type_name("SHARE")
+      ->check(CLI::Range(kMinUtilization, 1.0))
+      ->excludes(command.get_option("--kv-cache-bytes"))
+      ->excludes(command.get_option("--num-kvcache-blocks"));
 }
 
 void add_switch(CLI::App& command, const std::string& name, bool& is_on, const std::string& description) {
@@ -109,7 +127,9 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
                   "Rows of each waiting prompt in a step with 8 next tokens; with others in proportion")
       ->check(CLI::Range(1u, kMaxNumBatchedTokens))
       ->capture_default_str();
-  command.add_option("--block-size", flags.block_size, "Tokens in a block of the KV cache, a power of two")
+  command
+      .add_option("--block-size,--kvcache-block-size", flags.block_size,
+                  "Tokens in a block of the KV cache, a power of two")
       ->capture_default_str();
   CLI::Option* const kv_cache_bytes =
       command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
@@ -119,6 +139,24 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
   } else {
     kv_cache_bytes->default_str("half of what is free");
   }
+  command
+      .add_option_function<std::string>(
+          "--num-kvcache-blocks",
+          [&flags](const std::string& text) {
+            flags.num_kvcache_blocks = or_throw("--num-kvcache-blocks", kvcache_blocks_from(text));
+          },
+          "Blocks of the KV cache; -1: as many as --kv-cache-bytes holds")
+      ->type_name("NUM")
+      ->excludes(kv_cache_bytes);
+  command
+      .add_option_function<uint32_t>(
+          "--tensor-parallel-size",
+          [](uint32_t num_devices) {
+            if (num_devices != 1)
+              throw CLI::ValidationError("--tensor-parallel-size", "must be 1: one device computes a model");
+          },
+          "Devices that compute the model: 1")
+      ->type_name("NUM");
   command
       .add_option_function<std::string>(
           "--kv-cache-type",
@@ -339,6 +377,10 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   add_generate_flags(generate_command, flags.generate);
   add_ids_flag(checkpoint_command, "--tokens", flags.checkpoint.token_ids, "Ids of the prompt, such as 1,2,3")
       ->required();
+  // Runs before the command's own flags are read.
+  checkpoint_command.preparse_callback([&flags](size_t) { flags.engine.kv_cache_type = kCheckpointKvType; });
+  checkpoint_command.get_option("--kv-cache-type")
+      ->default_str(std::string(kv_type_name(kCheckpointKvType)));
   checkpoint_command.add_option("--out", flags.checkpoint.out, "The folder to write to")->required();
   checkpoint_command.add_option("--max-tokens", flags.checkpoint.max_tokens, "Tokens that follow the prompt")
       ->capture_default_str();

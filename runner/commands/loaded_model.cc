@@ -37,13 +37,21 @@ struct KvBudget {
 };
 
 Result<KvBudget> budget_of(const EngineFlags& flags, Model& model, Backend& backend, const KvShape& shape) {
-  if (flags.kv_cache_bytes == 0 && flags.memory_bytes == 0)
-    return KvBudget{backend.device().free_memory_bytes() / 2, "--kv-cache-bytes", true};
-  if (flags.memory_bytes == 0) return KvBudget{flags.kv_cache_bytes, "--kv-cache-bytes"};
-  const Result<uint64_t> bytes =
-      kv_bytes_within(flags.memory_bytes, model, backend, shape, flags.max_num_batched_tokens);
-  if (!bytes.ok()) return bytes.error();
-  return KvBudget{*bytes, "--memory-bytes"};
+  if (flags.num_kvcache_blocks > 0)
+    return KvBudget{flags.num_kvcache_blocks * backend.kv_block_bytes(shape), "--num-kvcache-blocks"};
+  if (flags.gpu_memory_utilization > 0.0) {
+    const Result<uint64_t> bytes = kv_bytes_of_share(flags.gpu_memory_utilization, backend, shape);
+    if (!bytes.ok()) return bytes.error();
+    return KvBudget{*bytes, "--gpu-memory-utilization"};
+  }
+  if (flags.memory_bytes > 0) {
+    const Result<uint64_t> bytes =
+        kv_bytes_within(flags.memory_bytes, model, backend, shape, flags.max_num_batched_tokens);
+    if (!bytes.ok()) return bytes.error();
+    return KvBudget{*bytes, "--memory-bytes"};
+  }
+  if (flags.kv_cache_bytes > 0) return KvBudget{flags.kv_cache_bytes, "--kv-cache-bytes"};
+  return KvBudget{backend.device().free_memory_bytes() / 2, "--kv-cache-bytes", true};
 }
 
 Result<uint32_t> num_blocks_of(const EngineFlags& flags, const KvBudget& budget, uint32_t max_model_len,

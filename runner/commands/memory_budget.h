@@ -1,4 +1,5 @@
-// --memory-bytes: the part of a budget for the whole process that is left for the KV cache.
+// --memory-bytes and --gpu-memory-utilization: the part of a budget that is left for the KV cache. The budget
+// is for the whole process, or for everything on the device.
 #pragma once
 
 #include <cstdint>
@@ -18,5 +19,11 @@ constexpr uint64_t kMinReserveBytes = uint64_t{4} << 20;
 // that cache. Fails with kUsage, naming the bytes that are needed, with kSystem, and as allocate_kv does.
 Result<uint64_t> kv_bytes_within(uint64_t memory_bytes, Model& model, Backend& backend, KvShape shape,
                                  uint32_t max_rows);
+
+// Bytes for the KV cache, at least one block of this shape, if everything on the device may take this share
+// of its memory. What other programs use counts too. What is taken is measured with a cache of one block,
+// which the backend keeps; captured graphs take their memory later. Fails with kSystem, naming a share that
+// is enough, and as allocate_kv does.
+Result<uint64_t> kv_bytes_of_share(double share, Backend& backend, KvShape shape);
 
 }  // namespace runnel

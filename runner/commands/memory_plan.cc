@@ -11,6 +11,30 @@
 namespace runnel {
 namespace {
 
+// A device on which the weights are counted as loaded.
+class PlannedDevice final : public ComputeDevice {
+ public:
+  // weights_bytes is read at each call.
+  PlannedDevice(ComputeDevice& device, const uint64_t& weights_bytes)
+      : device_(device), weights_bytes_(weights_bytes) {}
+
+  std::string name() const override { return device_.name(); }
+  uint64_t free_memory_bytes() const override {
+    return device_.free_memory_bytes() - std::min(device_.free_memory_bytes(), weights_bytes_);
+  }
+  uint64_t total_memory_bytes() const override { return device_.total_memory_bytes(); }
+  std::vector<double> seconds_of(const std::function<void()>& work, uint32_t num_times) override {
+    return device_.seconds_of(work, num_times);
+  }
+  Result<std::vector<double>> seconds_of_copy(uint64_t bytes, uint32_t num_times) override {
+    return device_.seconds_of_copy(bytes, num_times);
+  }
+
+ private:
+  ComputeDevice& device_;
+  const uint64_t& weights_bytes_;
+};
+
 // A backend that takes only samples of the weights, to find out whether they are supported, and adds up the
 // memory that all of them would take.
 class PlanningBackend final : public ForwardingBackend {
@@ -19,7 +43,11 @@ class PlanningBackend final : public ForwardingBackend {
       : ForwardingBackend(*backend),
         owned_(std::move(backend)),
         uses_gpu_(uses_gpu),
-        available_(uses_gpu ? device().free_memory_bytes() : available_memory_bytes()) {}
+        available_(uses_gpu ? backend_.device().free_memory_bytes() : available_memory_bytes()),
+        planned_device_(backend_.device(), weights_) {}
+
+  // The size of the KV cache depends on what the weights leave.
+  ComputeDevice& device() override { return planned_device_; }
 
   Result<void> expect_weights(uint64_t) override { return {}; }
 
@@ -80,7 +108,7 @@ class PlanningBackend final : public ForwardingBackend {
 
   // Memory taken so far, of the device or by this process, including memory that was not written to.
   uint64_t taken() {
-    return uses_gpu_ ? *available_ - std::min(*available_, device().free_memory_bytes())
+    return uses_gpu_ ? *available_ - std::min(*available_, backend_.device().free_memory_bytes())
                      : reserved_memory_bytes().value_or(0);
   }
 
@@ -90,6 +118,7 @@ class PlanningBackend final : public ForwardingBackend {
   std::map<std::pair<TensorType, uint64_t>, WeightHandle> samples_;
   uint64_t weights_ = 0;
   uint64_t step_ = 0;
+  PlannedDevice planned_device_;
 };
 
 }  // namespace

@@ -5,6 +5,7 @@ import { type Runner, runnelAlone, runnelTogether } from './engines/runnel.ts';
 import { interleave, type Measured, type Plan, type Subject } from './interleave.ts';
 import type { Options, PartName } from './options.ts';
 import { closedLoop, type Load } from './serving/closed-loop.ts';
+import { readingBodies } from './serving/execute-body.ts';
 import { serverStart, startingRunner } from './serving/first-token.ts';
 import { longPrompt, STREAM_TOKENS } from './serving/long-prompt.ts';
 import { servingPeer, servingRunnel, type Work } from './serving/subjects.ts';
@@ -19,6 +20,9 @@ export interface Part {
 
 /** Room for the short prompts of the streams and the short answer to the long prompt. */
 const CONTEXT_TO_SPARE = 64;
+
+/** A request every 20 ms: enough for a 99th percentile. */
+const HEALTH_SECONDS = 10;
 
 type Say = (text: string) => void;
 
@@ -78,6 +82,12 @@ export async function measureParts(runners: readonly Runner[], options: Options,
       ],
     },
     {
+      name: 'bodies',
+      title: 'What the gateway takes to parse and validate the body of a POST /execute',
+      plan: { rounds },
+      subjects: async () => [readingBodies()],
+    },
+    {
       name: 'start',
       title: 'From exec to the first token, with the file in the page cache',
       plan: { rounds },
@@ -108,6 +118,7 @@ export function loadOf(options: Options): Load {
     topK: options['top-k'],
     warmupSeconds: options['warmup-seconds'],
     seconds: options.seconds,
+    healthSeconds: HEALTH_SECONDS,
     seed: options.seed,
   };
 }

@@ -413,7 +413,9 @@ flagsTest('each worker flag that cannot be obeyed is named, with status 64', () 
     ['--advertise-url', 'http://w:0'],
     ['--max-queued-tokens', '0'],
     ['--kv-cache-size-mb', '0'],
-    ['--max-tokens-out', '2048'],
+    ['--max-tokens-out', '0'],
+    ['--tensor-parallel-size', '2'],
+    ['--gpu-memory-utilization', '0.9'],
     ['--runner', '/nowhere/cpu-runner'],
   ];
   for (const [flag, value] of cases) {

@@ -12,7 +12,7 @@ export interface Message {
   /** The name in the request. */
   readonly model: string;
   readonly numPromptTokens: number;
-  /** max_tokens of the request. The context may leave less. */
+  /** max_tokens of the request, or the server's limit if that is less. The context may leave less. */
   readonly maxTokens: number;
   /** Whether the first block is text, because the answer can neither think nor call tools. */
   readonly beginsWithText: boolean;

@@ -75,7 +75,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
         id: `msg_${unique}`,
         model: request.model,
         numPromptTokens: promptIds.length,
-        maxTokens: request.max_tokens,
+        maxTokens: Math.min(request.max_tokens, info.maxTokensOut ?? Number.POSITIVE_INFINITY),
         beginsWithText: offer?.calls === undefined && thinking === undefined,
         signature: `sig_${unique}`,
         callId: (call) => `toolu_${callDigits(unique)}_${call}`,

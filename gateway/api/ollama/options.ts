@@ -4,6 +4,7 @@ import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
 import { budget } from '../openai/thinking-fields.ts';
 import { checkWindow, penaltyFields } from '../penalties.ts';
+import type { ContextLimit } from '../prompt.ts';
 import { randomSeed } from '../token-ids.ts';
 
 /** The field `options` of a request. Defaults are Ollama's. */
@@ -85,6 +86,6 @@ export function samplingOf(request: Options): SamplingParams {
 }
 
 /** num_ctx bounds a prompt and its answer. It cannot make the context larger. */
-export function contextOf({ num_ctx }: Options, { maxModelLen }: { readonly maxModelLen: number }) {
-  return { maxModelLen: Math.min(maxModelLen, num_ctx ?? maxModelLen) };
+export function contextOf({ num_ctx }: Options, limit: ContextLimit): ContextLimit {
+  return { ...limit, maxModelLen: Math.min(limit.maxModelLen, num_ctx ?? limit.maxModelLen) };
 }

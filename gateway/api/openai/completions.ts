@@ -1,6 +1,5 @@
 import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
-import type { RunnerInfo } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
@@ -8,7 +7,7 @@ import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
-import { useModel } from '../use-model.ts';
+import { type UsableModel, useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
 import { completionFormat } from './completion-format.ts';
 import { ignoredByCompletions, parseCompletionRequest } from './completion-request.ts';
@@ -69,12 +68,16 @@ export function completionRoutes(deps: RouteDeps): Hono {
 
 interface EncodedPrompt {
   readonly promptIds: readonly number[];
-  /** How many tokens fit after the prompt. */
+  /** The most tokens that the answer may have. */
   readonly left: number;
 }
 
 /** Encodes each prompt. Throws a 400 for the first prompt that is not valid. */
-function* promptsOf(prompts: readonly Prompt[], model: Model, info: RunnerInfo): Task<EncodedPrompt[]> {
+function* promptsOf(
+  prompts: readonly Prompt[],
+  model: Model,
+  info: UsableModel['info'],
+): Task<EncodedPrompt[]> {
   const encoded: EncodedPrompt[] = [];
   for (const [index, prompt] of prompts.entries()) {
     const field = prompts.length === 1 ? 'prompt' : `prompt.${index}`;

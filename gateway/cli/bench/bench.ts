@@ -1,10 +1,12 @@
 /** `runnel bench`: measures any server with OpenAI's API from outside. */
+
 import { randomInt } from 'node:crypto';
 import { firstModel } from '../../client/served-model.ts';
 import { Server } from '../../client/server.ts';
 import { type BenchConfig, benchHelp, benchSettings } from '../../config/bench-settings.ts';
 import { serverOptions } from '../../config/client-settings.ts';
 import { parseFlags } from '../../config/flags.ts';
+import { prose } from '../../config/help.ts';
 import { mergeSettings } from '../../config/settings.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
 import { reporting } from '../report.ts';
@@ -18,12 +20,17 @@ export function benchUsage(): string {
   return [
     'Usage: runnel bench [--url URL] [options]',
     '',
-    'Measures a server with /v1/chat/completions by streamed requests: the time to the first text of an answer, between',
-    'its texts, and to its end, tokens per second, and good answers per second (those within the --slo limits). One',
-    'request is sent first and not counted. Prints a table, and curves if several loads are measured.',
+    prose(
+      'Measures a server with /v1/chat/completions by streamed requests: the time to the first text of an answer, between its texts, and to its end, tokens per second, and good answers per second (those within the --slo limits). One request is sent first and not counted. Prints a table, and curves if several loads are measured.',
+    ),
     '',
-    `  --${'json'.padEnd(31)}prints JSON instead: {"url", "model", "seed", "levels"}, also with means and maxima`,
-    benchHelp(),
+    benchHelp([
+      {
+        group: 'Input and output',
+        flag: '--json',
+        help: 'Print JSON instead: {"url", "model", "seed", "levels"}, also with means and maxima',
+      },
+    ]),
     '',
     'Examples:',
     '  runnel bench --concurrency 1,8,32 --requests 128',

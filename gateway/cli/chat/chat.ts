@@ -5,24 +5,32 @@ import { Server } from '../../client/server.ts';
 import { type ChatConfig, chatHelp, chatSettings } from '../../config/chat-settings.ts';
 import { serverOptions } from '../../config/client-settings.ts';
 import { parseFlags } from '../../config/flags.ts';
+import { type HelpFlag, prose } from '../../config/help.ts';
 import { mergeSettings } from '../../config/settings.ts';
 import { ExitCode } from '../../errors/exit-code.ts';
 import { reporting } from '../report.ts';
 import { COMMANDS_HELP } from './commands.ts';
 import { ChatSession } from './session.ts';
 
+/** --json, of the commands that chat. */
+export const ANSWERS_AS_JSON: HelpFlag = {
+  group: 'Input and output',
+  flag: '--json',
+  help: 'Print a line of JSON for each answer: {"text", "finish", "usage"}',
+};
+
 export function chatUsage(): string {
   return [
     'Usage: runnel chat [--url URL] [options]',
     '',
-    'Chats with the model of a server, which may be any server with /v1/chat/completions. Ctrl-C stops an answer; a',
-    'second one ends the chat. Without a terminal each line of stdin is a message, and each answer ends with a line feed.',
+    prose(
+      'Chats with the model of a server, which may be any server with /v1/chat/completions. Ctrl-C stops an answer; a second one ends the chat. Without a terminal each line of stdin is a message, and each answer ends with a line feed.',
+    ),
     '',
     'Lines that begin with a slash are commands:',
     COMMANDS_HELP,
     '',
-    `  --${'json'.padEnd(31)}prints a line of JSON for each answer: {"text", "finish", "usage"}`,
-    chatHelp(),
+    chatHelp([ANSWERS_AS_JSON]),
     '',
     'Examples:',
     '  runnel chat',

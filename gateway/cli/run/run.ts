@@ -6,6 +6,7 @@ import { servedModels } from '../../client/served-model.ts';
 import { Server } from '../../client/server.ts';
 import { serverOptions } from '../../config/client-settings.ts';
 import { parseFlags } from '../../config/flags.ts';
+import { prose } from '../../config/help.ts';
 import { type RunConfig, runHelp, runSettings } from '../../config/run-settings.ts';
 import { mergeSettings } from '../../config/settings.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
@@ -16,7 +17,7 @@ import { modelIdOf } from '../../models/model.ts';
 import { resolveModel } from '../../models/model-cache.ts';
 import { ModelSlot } from '../../models/model-slot.ts';
 import { runningServers } from '../../system/run-files.ts';
-import { converse } from '../chat/chat.ts';
+import { ANSWERS_AS_JSON, converse } from '../chat/chat.ts';
 import { COMMANDS_HELP } from '../chat/commands.ts';
 import { pullByName } from '../pull.ts';
 import { reporting, tellStderr } from '../report.ts';
@@ -35,15 +36,14 @@ export function runUsage(): string {
   return [
     'Usage: runnel run MODEL [options] [-- OPTIONS OF SERVE]',
     '',
-    'Fetches the model if it was not fetched before, serves it on a free port of 127.0.0.1 and chats with it, as',
-    '`runnel chat` does. MODEL is a name that `runnel pull` takes, or a path. If a server of this user already serves a',
-    'model of that name, the chat is with that server. A server that run has started ends with run.',
+    prose(
+      'Fetches the model if it was not fetched before, serves it on a free port of 127.0.0.1 and chats with it, as `runnel chat` does. MODEL is a name that `runnel pull` takes, or a path. If a server of this user already serves a model of that name, the chat is with that server. A server that run has started ends with run.',
+    ),
     '',
     'Lines that begin with a slash are commands:',
     COMMANDS_HELP,
     '',
-    `  --${'json'.padEnd(31)}prints a line of JSON for each answer: {"text", "finish", "usage"}`,
-    runHelp(),
+    runHelp([ANSWERS_AS_JSON]),
     'Flags after -- are for `runnel serve`; with them, run always starts a server of its own.',
     '',
     'Examples:',

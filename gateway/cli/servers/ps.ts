@@ -1,8 +1,10 @@
 /** `runnel ps`: lists the servers of this user with what they report about themselves. */
+
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
 import { RefusedError } from '../../client/refused-error.ts';
 import { Server } from '../../client/server.ts';
+import { flagsHelp, prose } from '../../config/help.ts';
 import { ExitCode, UnavailableError } from '../../errors/exit-code.ts';
 import { escapeControls } from '../../system/printable.ts';
 import { runningServers } from '../../system/run-files.ts';
@@ -16,9 +18,17 @@ export function psUsage(): string {
   return [
     'Usage: runnel ps [--json]',
     '',
-    'Lists the servers of this user on this machine: process id, URL, state, model, open requests and memory.',
+    prose(
+      'Lists the servers of this user on this machine: process id, URL, state, model, open requests and memory.',
+    ),
     '',
-    '  --json   prints a JSON array of {"pid", "url", "state", "model", "open_requests", "memory_bytes"}',
+    flagsHelp([
+      {
+        group: 'Input and output',
+        flag: '--json',
+        help: 'Print a JSON array of {"pid", "url", "state", "model", "open_requests", "memory_bytes"}',
+      },
+    ]),
     '',
     'Examples:',
     '  runnel ps',

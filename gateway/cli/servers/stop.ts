@@ -1,6 +1,8 @@
 /** `runnel stop`: ends a server of this user and waits until it is gone. */
+
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
+import { flagsHelp, prose } from '../../config/help.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
 import { identityOf } from '../../system/process-identity.ts';
 import { type RunningServer, runningServers } from '../../system/run-files.ts';
@@ -12,15 +14,22 @@ const DEFAULT_TIMEOUT_SEC = 60;
 
 export function stopUsage(): string {
   return [
-    'Usage: runnel stop [--url URL | --pid PID] [--timeout-sec N]',
+    'Usage: runnel stop [--url URL | --pid PID] [--timeout-sec SECONDS]',
     '',
-    'Ends a server of this user on this machine by SIGTERM, so that it finishes open requests first, and waits until it',
-    'has ended. --url or --pid is needed if several servers run; `runnel ps` lists them.',
+    prose(
+      'Ends a server of this user on this machine by SIGTERM, so that it finishes open requests first, and waits until it has ended. --url or --pid is needed if several servers run; `runnel ps` lists them.',
+    ),
     '',
-    '  --url URL          URL of the server, as `runnel ps` shows it',
-    '  --pid PID          process id of the server',
-    `  --timeout-sec N    seconds to wait (default ${DEFAULT_TIMEOUT_SEC})`,
-    '  --json             prints {"pid", "url"} of the server',
+    flagsHelp([
+      { group: 'Server', flag: '--url URL', help: 'URL of the server, as `runnel ps` shows it' },
+      { group: 'Server', flag: '--pid PID', help: 'Process id of the server' },
+      {
+        group: 'Timeouts',
+        flag: '--timeout-sec SECONDS',
+        help: `Time to wait (default: ${DEFAULT_TIMEOUT_SEC})`,
+      },
+      { group: 'Input and output', flag: '--json', help: 'Print {"pid", "url"} of the server' },
+    ]),
     '',
     'Examples:',
     '  runnel stop',

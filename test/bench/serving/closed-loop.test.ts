@@ -18,6 +18,7 @@ const LOAD: Load = {
   topK: 40,
   warmupSeconds: 0.02,
   seconds: 0.3,
+  healthSeconds: 0.1,
   seed: 1,
 };
 
@@ -40,9 +41,20 @@ test('what lies in the window is counted, in tokens as the server counts them', 
   });
   assert.is(figures.served, (6 * 2) / 2);
   assert.is(figures.firstTokenP50, 500);
+  assert.is(figures.firstTokenP95, 500);
   assert.is(figures.gapP50, 200);
   assert.is(figures.gapMax, 2000);
   assert.is(figures.starved, 1);
+});
+
+test('the delays of a hundred answers have their 50th, 95th and 99th as figures', () => {
+  // Client i waits i ms for its first piece, and i ms for the next.
+  const clients = Array.from({ length: 100 }, (_, i) => [
+    { askedMs: 0, piecesMs: [i + 1, 2 * (i + 1)], tokens: 2 },
+  ]);
+  const figures = figuresOf({ fromMs: 0, toMs: 1000, clients });
+  assert.equal([figures.firstTokenP50, figures.firstTokenP95, figures.firstTokenP99], [50, 95, 99]);
+  assert.equal([figures.gapP50, figures.gapP95, figures.gapP99, figures.gapMax], [50, 95, 99, 100]);
 });
 
 test('a window without a whole answer has no count of tokens', () => {
@@ -56,7 +68,11 @@ async function serving<Value>(
   use: (server: Server, connections: () => Promise<number>) => Promise<Value>,
 ): Promise<Value> {
   let asked = 0;
-  const http = createServer((_request, response) => {
+  const http = createServer((request, response) => {
+    if (request.url === '/health') {
+      response.end('{}');
+      return;
+    }
     if (++asked >= refusedFrom) {
       response.writeHead(429).end('enough');
       return;
@@ -95,6 +111,8 @@ test('clients ask again until the time is over, and none is left asking', async 
     assert.ok((figures.gatewayPerToken ?? 0) > 0);
     assert.is(figures.resident, 5);
     assert.is(figures.residentShare, undefined);
+    assert.ok((figures.healthP50 ?? 0) > 0);
+    assert.ok((figures.healthP99 ?? 0) >= (figures.healthP95 ?? Number.POSITIVE_INFINITY));
     await until(10_000, 'The last connection to be closed', async () => (await connections()) === 0);
   });
 });

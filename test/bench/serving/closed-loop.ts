@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
+import { pollHealth } from '../../fixtures/health-poller.ts';
 import { Random } from '../../fixtures/random.ts';
 import type { Figures } from '../interleave.ts';
 import { median, valueAt } from '../statistics.ts';
@@ -19,6 +20,8 @@ export interface Load {
   /** Time before the measured window, so that all clients are busy. seconds: length of the window. */
   readonly warmupSeconds: number;
   readonly seconds: number;
+  /** Time after that window in which /health is requested. The processor time of these requests is not in the window's. */
+  readonly healthSeconds: number;
   readonly seed: number;
 }
 
@@ -75,9 +78,11 @@ export async function closedLoop(server: Server, load: Load, round: number): Pro
     const [toMs, cpu, stepsAfter] = [performance.now(), process.cpuUsage(cpuBefore), await server.steps()];
     const { residentBytes, share } = await server.memory();
     const figures = figuresOf({ fromMs, toMs, clients: seen });
+    const health = await healthUnderLoad(server, () => wait(load.healthSeconds));
     const numTokens = ((figures.served as number) * (toMs - fromMs)) / 1000;
     return {
       ...figures,
+      ...health,
       ...sequencesPerStep(stepsBefore, stepsAfter),
       ...gatewayPerToken(stepsBefore, stepsAfter, numTokens),
       clientCpu: (cpu.user + cpu.system) / 10 / (toMs - fromMs),
@@ -94,6 +99,14 @@ export async function closedLoop(server: Server, load: Load, round: number): Pro
     end.abort();
     await Promise.allSettled([watching, working]);
   }
+}
+
+async function healthUnderLoad(server: Server, passed: () => Promise<void>): Promise<Figures> {
+  const endPolling = pollHealth(server.url);
+  // A round that fails ends the polling too.
+  await passed().catch(() => {});
+  const { p50Ms, p95Ms, p99Ms } = await endPolling();
+  return { healthP50: p50Ms, healthP95: p95Ms, healthP99: p99Ms };
 }
 
 function sequencesPerStep(before: Task | undefined, after: Task | undefined): Figures {
@@ -129,8 +142,10 @@ export function figuresOf({ fromMs, toMs, clients }: Seen): Figures {
   return {
     served: (pieces * tokensPerPiece * 1000) / (toMs - fromMs),
     firstTokenP50: median(waits),
+    firstTokenP95: valueAt(waits, 0.95),
     firstTokenP99: valueAt(waits, 0.99),
     gapP50: median(gaps),
+    gapP95: valueAt(gaps, 0.95),
     gapP99: valueAt(gaps, 0.99),
     gapMax: valueAt(gaps, 1),
     starved: clients.filter((of) => !of.some(({ piecesMs }) => piecesMs.some(isWithin))).length,

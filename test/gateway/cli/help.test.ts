@@ -1,6 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { HELP_COLUMNS } from '../../../gateway/config/help.ts';
 import { main } from '../../../gateway/main.ts';
 
 const test = suite('help');
@@ -34,6 +35,7 @@ test('the help of every command is as it was, and no command is without', async 
   for (const name of names) {
     const help = await helpOf(name);
     assert.is(help, golden(name), name);
+    for (const line of help.split('\n')) assert.ok(line.length <= HELP_COLUMNS, `${name}: ${line}`);
     assert.match(help, new RegExp(`\\nExamples:\\n(  .+\\n)*  .*runnel ${name}\\b`), name);
   }
 });

@@ -68,6 +68,12 @@ test('cuda-runner gets its device and no threads, and cpu-runner no device', () 
     file: 'bin/cpu',
     args: ['serve', '--model', 'm.gguf', '--threads', '2', '--block-size', '64'],
   });
+  const share = ['--gpu-memory-utilization', '0.5', '--tensor-parallel-size', '1', '--threads', '2'];
+  const shared = readConfig(['--model', 'm.gguf', ...share], {});
+  assert.equal(runnerCommand('cuda', shared, slot).args.slice(3), ['--gpu-memory-utilization', '0.5']);
+  assert.equal(runnerCommand('cpu', shared, slot).args.slice(3), ['--threads', '2']);
+  const blocks = readConfig(['--model', 'm.gguf', '--num-kvcache-blocks', '7'], {});
+  assert.equal(runnerCommand('cuda', blocks, slot).args.slice(3), ['--num-kvcache-blocks', '7']);
   const budget = readConfig(['--model', 'm.gguf', '--memory-bytes', '9000', '--threads', '2'], {});
   assert.equal(runnerCommand('cuda', budget, slot).args, ['serve', '--model', 'm.gguf']);
   assert.ok(runnerCommand('cpu', budget, slot).args.join(' ').endsWith('--memory-bytes 9000'));

@@ -105,7 +105,7 @@ test('a setting that cannot be used is named with its source, its value and what
 });
 
 test('all that is wrong is named in one go: flags, variables, values of the file, and pairs', async () => {
-  const path = file({ threads: 0, colour: 'red', 'max-tokens-out': 100 });
+  const path = file({ threads: 0, colour: 'red' });
   const args = [
     '--config',
     path,
@@ -121,7 +121,6 @@ test('all that is wrong is named in one go: flags, variables, values of the file
   assert.equal((await faultOf(args, { RUNNEL_BLOCK_SIZE: '24' })).split('\n'), [
     'This command has no flag --prot.',
     'This command has no flag --shape.',
-    `"max-tokens-out" in ${path} is not supported: each request sets its own max_tokens, and --max-model-len bounds prompt and answer together.`,
     `The configuration ${path} has names that are not settings of this command: "colour".`,
     '--model is missing: name a model file, or a model that `runnel pull` has fetched.',
     `"threads" in ${path} must be a whole number between 1 and 256, got 0.`,
@@ -182,15 +181,68 @@ test('settings have the names that other servers give them, where they mean the 
   for (const [args, message] of cases) assert.is(await faultOf(['--model', 'm', ...args]), message);
 });
 
-test('a name of other servers that nothing here means is refused with what to use', async () => {
-  const cases: [string[], RegExp][] = [
-    [['--max-tokens-in', '100'], /^--max-tokens-in is not supported: .*--max-model-len/],
-    [['--max-tokens-out', '2048'], /^--max-tokens-out is not supported: .*--max-model-len/],
-    [['--gpu-memory-utilization', '0.9'], /^--gpu-memory-utilization is not supported: .*--kv-cache-bytes/],
-    [['--num-kvcache-blocks', '100'], /^--num-kvcache-blocks is not supported: .*--kv-cache-bytes/],
-    [['--tensor-parallel-size', '2'], /^--tensor-parallel-size is not supported: .*--gpu-device/],
+test('the size of the cache can be given in blocks or as a share of the device, in one way at a time', async () => {
+  const settingsBy = (...args: string[]) => readConfig(['--model', 'm', ...args], {});
+  assert.is(settingsBy('--num-kvcache-blocks', '100')['num-kvcache-blocks'], 100);
+  assert.is(settingsBy('--num-kvcache-blocks', '-1')['num-kvcache-blocks'], undefined);
+  assert.is(settingsBy('--gpu-memory-utilization', '0.9')['gpu-memory-utilization'], 0.9);
+  const both = settingsBy('--gpu-memory-utilization', '0.9', '--memory-bytes', '9000');
+  assert.is(both['memory-bytes'], 9000, 'the one is for the device, the other for the CPU');
+  const cases: [string[], string][] = [
+    [
+      ['--num-kvcache-blocks', '0'],
+      '--num-kvcache-blocks must be -1 or a whole number between 1 and 4294967295, got 0.',
+    ],
+    [
+      ['--num-kvcache-blocks', '9', '--kv-cache-size-mb', '9'],
+      '--kv-cache-size-mb and --num-kvcache-blocks cannot be used together: leave one of them out.',
+    ],
+    [
+      ['--num-kvcache-blocks', '9', '--memory-bytes', '9'],
+      '--memory-bytes and --num-kvcache-blocks cannot be used together: leave one of them out.',
+    ],
+    [
+      ['--gpu-memory-utilization', '0.9', '--kv-cache-bytes', '9'],
+      '--kv-cache-bytes and --gpu-memory-utilization cannot be used together: leave one of them out.',
+    ],
+    [
+      ['--gpu-memory-utilization', '0.9', '--num-kvcache-blocks', '9'],
+      '--num-kvcache-blocks and --gpu-memory-utilization cannot be used together: leave one of them out.',
+    ],
+    [
+      ['--gpu-memory-utilization', '90'],
+      '--gpu-memory-utilization must be a number between 0.01 and 1, got 90.',
+    ],
+    [
+      ['--gpu-memory-utilization', '0.9', '--backend', 'cpu'],
+      '--gpu-memory-utilization has no effect with --backend cpu: leave one of them out.',
+    ],
   ];
-  for (const [args, message] of cases) assert.match(await faultOf(['--model', 'm', ...args]), message);
+  for (const [args, message] of cases) assert.is(await faultOf(['--model', 'm', ...args]), message);
+  assert.is(
+    await faultOf(['--model', 'm', '--model', 'n', '--gpu-memory-utilization', '0.9']),
+    '--gpu-memory-utilization is a share of the device for one model, and there are several: use --kv-cache-bytes, which is for each.',
+  );
+});
+
+test('prompts and answers can be bounded each by itself', async () => {
+  const config = readConfig(['--model', 'm', '--max-tokens-in', '100', '--max-tokens-out', '20'], {});
+  assert.is(config['max-tokens-in'], 100);
+  assert.is(config['max-tokens-out'], 20);
+  for (const name of ['--max-tokens-in', '--max-tokens-out'])
+    assert.is(
+      await faultOf(['--model', 'm', name, '0']),
+      `${name} must be a whole number between 1 and 1048576, got 0.`,
+    );
+});
+
+test('one device computes a model: any other number of them is refused by name', async () => {
+  assert.is(readConfig(['--model', 'm', '--tensor-parallel-size', '1'], {}).backend, undefined);
+  for (const count of ['0', '2', 'all'])
+    assert.is(
+      await faultOf(['--model', 'm', '--tensor-parallel-size', count]),
+      `--tensor-parallel-size must be 1, since one device computes a model, got ${count === 'all' ? '"all"' : count}.`,
+    );
 });
 
 test('what a pool manager is told can be reached: an address that stands for all wants a URL beside it', async () => {
@@ -272,6 +324,9 @@ test('what is printed is read back as the same configuration', () => {
     ['--model', 'm', '--backend', 'auto', '--gpu-device', '2', '--enforce-eager', 'off'],
     ['--model', 'm', '--backend', 'cuda', '--gpu-device', '0'],
     ['--model', 'm', '--backend', 'cpu', '--gpu-device=-1'],
+    ['--model', 'm', '--gpu-device', 'cpu', '--num-kvcache-blocks', '7'],
+    ['--model', 'm', '--gpu-memory-utilization', '0.5', '--tensor-parallel-size', '1'],
+    ['--model', 'm', '--max-tokens-in', '7', '--max-tokens-out', '9'],
     ['--model', 'm', '--backend', 'cpu', '--isa', 'avx2', '--activations', 'f32'],
     ['--model', 'm', '--backend', 'cuda', '--activations', 'i8'],
   ];
@@ -316,7 +371,7 @@ test('admin keys without keys would guard nothing, and are refused', async () =>
   );
 });
 
-test('what computes is said by a flag, a variable or the file alike, and −1 is the CPU', () => {
+test('what computes is said by a flag, a variable or the file alike, and device −1 or cpu is the CPU', async () => {
   const backendBy = (args: string[], env: NodeJS.ProcessEnv = {}) =>
     backendOf(readConfig(['--model', 'm', ...args], env));
   assert.is(backendBy([]), 'auto');
@@ -325,10 +380,21 @@ test('what computes is said by a flag, a variable or the file alike, and −1 is
     assert.is(backendBy([], { RUNNEL_BACKEND: backend }), backend);
     assert.is(backendBy(['--config', file({ backend })]), backend);
   }
-  assert.is(backendBy(['--gpu-device=-1']), 'cpu');
-  assert.is(backendBy([], { RUNNEL_GPU_DEVICE: '-1' }), 'cpu');
+  for (const cpu of ['-1', 'cpu']) {
+    assert.is(backendBy([`--gpu-device=${cpu}`]), 'cpu');
+    assert.is(backendBy(['--gpu-device', cpu, '--threads', '2']), 'cpu');
+    assert.is(backendBy([], { RUNNEL_GPU_DEVICE: cpu }), 'cpu');
+    assert.is(backendBy(['--config', file({ 'gpu-device': cpu })]), 'cpu');
+  }
   assert.is(backendBy(['--config', file({ 'gpu-device': -1 })]), 'cpu');
   assert.is(backendBy(['--backend', 'auto', '--gpu-device', '3']), 'auto');
+  for (const device of ['-2', '256', 'gpu', ''])
+    assert.match(
+      await faultOf(['--model', 'm', '--gpu-device', device]),
+      /^--gpu-device must be cpu or a whole number between -1 and 255, got /,
+    );
+  // A flag that begins like a number is no value, and a value that is missing is still missed.
+  assert.match(await faultOf(['--model', 'm', '--gpu-device', '--port', '1']), /gpu-device/);
 });
 
 test('lists are repeated flags or have commas, in lower case where case has no meaning', () => {

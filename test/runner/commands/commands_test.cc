@@ -57,6 +57,10 @@ int gpu_status_of(std::vector<const char*> arguments) {
                        .report_devices = [](bool, std::ostream&) -> Result<void> { return {}; }});
 }
 
+int cpu_status_of(std::vector<const char*> arguments) {
+  return status_of(std::move(arguments));
+}
+
 }  // namespace
 
 TEST_CASE("cuda-runner refuses float activations and instruction sets, which are cpu-runner's") {
@@ -64,6 +68,45 @@ TEST_CASE("cuda-runner refuses float activations and instruction sets, which are
   CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--activations", "i8"}) ==
         static_cast<int>(ExitCode::kNoDevice));
   CHECK(gpu_status_of({"generate", "--model", "m", "--tokens", "1", "--isa", "avx2"}) == 64);
+}
+
+TEST_CASE("checkpoint stores keys and values as they are, unless a flag says otherwise") {
+  std::vector<KvType> asked;
+  const auto ask = [&](std::vector<const char*> arguments) {
+    const auto make = [&](const BackendOptions& options) -> Result<std::unique_ptr<Backend>> {
+      asked.push_back(options.kv_type);
+      return Error{ExitCode::kNoDevice, "There is no backend in this test."};
+    };
+    run_commands(static_cast<int>(arguments.size()), arguments.data(), {.kind = "cpu", .make = make});
+  };
+  ask({"cpu-runner", "checkpoint", "--model", "m", "--tokens", "1", "--out", "folder"});
+  ask({"cpu-runner", "checkpoint", "--model", "m", "--tokens", "1", "--out", "folder", "--kv-cache-type", "f16"});
+  ask({"cpu-runner", "generate", "--model", "m", "--tokens", "1"});
+  CHECK(asked == std::vector{KvType::kF32, KvType::kF16, KvType::kF16});
+}
+
+TEST_CASE("a runner obeys the names that other servers give flags, or refuses them by name") {
+  const auto with = [](auto&&... more) {
+    return std::vector<const char*>{"generate", "--model", "m", "--tokens", "1", more...};
+  };
+  const int ready = static_cast<int>(ExitCode::kNoDevice);
+  for (const auto status : {cpu_status_of, gpu_status_of}) {
+    CHECK(status(with("--kvcache-block-size", "64")) == ready);
+    CHECK(status(with("--num-kvcache-blocks", "9")) == ready);
+    CHECK(status(with("--num-kvcache-blocks", "-1")) == ready);
+    CHECK(status(with("--num-kvcache-blocks", "0")) == 64);
+    CHECK(status(with("--num-kvcache-blocks", "4294967296")) == 64);
+    CHECK(status(with("--num-kvcache-blocks", "9", "--kv-cache-bytes", "9")) == 64);
+    CHECK(status(with("--tensor-parallel-size", "1")) == ready);
+    CHECK(status(with("--tensor-parallel-size", "2")) == 64);
+  }
+  CHECK(gpu_status_of(with("--gpu-memory-utilization", "0.9")) == ready);
+  CHECK(gpu_status_of(with("--gpu-memory-utilization", "0")) == 64);
+  CHECK(gpu_status_of(with("--gpu-memory-utilization", "1.1")) == 64);
+  CHECK(gpu_status_of(with("--gpu-memory-utilization", "0.9", "--kv-cache-bytes", "9")) == 64);
+  CHECK(gpu_status_of(with("--gpu-memory-utilization", "0.9", "--num-kvcache-blocks", "9")) == 64);
+  CHECK(status_of(with("--gpu-memory-utilization", "0.9")) == 64);
+  CHECK(status_of(with("--memory-bytes", "9", "--num-kvcache-blocks", "9")) == 64);
 }
 
 TEST_CASE("generate: prints an id a line, or one object") {

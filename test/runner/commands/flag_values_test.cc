@@ -18,6 +18,15 @@ TEST_CASE("flags: a whole number has digits alone, as many as 64 bits hold") {
     CHECK(refusal_of(check_whole_number(text)) == text + " is not a whole number of 64 bits");
 }
 
+TEST_CASE("flags: a number of blocks is at least one, or -1 for any") {
+  CHECK(*kvcache_blocks_from("-1") == 0);
+  CHECK(*kvcache_blocks_from("1") == 1);
+  CHECK(*kvcache_blocks_from("4294967295") == 4294967295);
+  for (const std::string text : {"", "0", "-2", "+1", "1.5", "4294967296"})
+    CHECK(refusal_of(kvcache_blocks_from(text)) ==
+          text + " is neither -1 nor a whole number from 1 to 4294967295");
+}
+
 TEST_CASE("flags: the identity of a file is four numbers") {
   CHECK(check_file_identity("12-1700000000000000000-7-64769").ok());
   for (const std::string text : {"", "12", "12-1-7", "12-1-7-x"})

@@ -86,6 +86,22 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(refusal().shortage->available_bytes == 3 * 8192);
 }
 
+TEST_CASE_FIXTURE(Fixture, "load: the cache has as many blocks as a flag says, if requests can use them") {
+  flags.num_kvcache_blocks = 3;
+  const Result<LoadedModel> loaded = load_it();
+  REQUIRE(loaded.ok());
+  CHECK(loaded->engine->config().scheduler.num_blocks == 3);
+  CHECK(loaded->kv_cache_bytes == 3 * 8192);
+  CHECK(loaded->engine->config().max_model_len == 97);
+  flags.max_model_len = 98;
+  CHECK(refusal().message ==
+        "--max-model-len is 98, which takes a KV cache of 32768 bytes; the cache has 24576, for 96 tokens. "
+        "Start with a larger --num-kvcache-blocks.");
+  flags.max_num_seqs = 2;
+  flags.num_kvcache_blocks = 1000;
+  CHECK(load_it()->engine->config().scheduler.num_blocks == 2 * 4);
+}
+
 TEST_CASE_FIXTURE(Fixture, "load: a budget that the model fills is refused with one that is enough") {
   flags.memory_bytes = 1;
   const Error refused = refusal();
