@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { outcomeOfCtest, outcomeOfUvu, skippedByCtest } from './tally.ts';
+import { outcomeOfCtest, outcomeOfUvu, run, skippedByCtest } from './tally.ts';
 
 const test = suite('tally');
 
@@ -43,6 +43,21 @@ test('a TypeScript test that could not run is skipped, whether its file or uvu s
   assert.equal(uvu('SKIPPED: no network of its own', 3, 1), { passed: 3, failed: 0, skipped: 1 });
   assert.equal(uvu('• SKIPPED: no whole sandbox\n', 3, 0), { passed: 2, failed: 0, skipped: 1 });
   assert.equal(uvu('', 2, 0), { passed: 2, failed: 1, skipped: 0 });
+});
+
+test('a file that says more than once why it skips all of its tests has passed none, not less', () => {
+  const said = 'SKIPPED: no Chromium\nSKIPPED: no network of its own\nSKIPPED: no sandbox';
+  const all = outcomeOfUvu(ctest(0, said, '  Total:     0', '  Passed:    0', '  Skipped:   2'));
+  assert.equal(all, { passed: 0, failed: 0, skipped: 2 });
+});
+
+test('a file that has told its results and does not end is ended, and has failed', async () => {
+  const summary = '  Total:     1\\n  Passed:    1\\n  Skipped:   0\\n  Duration:  1.00ms';
+  const program = `console.log('${summary}'); setInterval(() => {}, 1000);`;
+  const finished = await run([process.execPath, '-e', program], {}, 60_000, 100);
+  assert.is(finished.code, null);
+  assert.match(finished.output, 'did not end after its tests');
+  assert.equal(outcomeOfUvu(finished), { passed: 1, failed: 1, skipped: 0 });
 });
 
 test('a file whose tests are all skipped has none that failed; one that neither runs nor skips a test has', () => {

@@ -4,6 +4,7 @@ import { createServer, type RequestListener, type Server } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { getRequestListener } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { type Clock, systemClock } from '../system/clock.ts';
 import { type PassedSocket, unixPathOf } from '../systemd/passed-socket.ts';
 import { Connections } from './connections.ts';
 import { StalledClients } from './stalled-clients.ts';
@@ -42,6 +43,8 @@ export interface HttpHooks {
   readonly onError?: (error: unknown) => Response;
   /** Answers bytes that are not a readable request. */
   readonly onUnreadable?: AnswerUnreadable;
+  /** By which clients count as stalled. */
+  readonly clock?: Clock;
 }
 
 const withoutBody: AnswerUnreadable = () => ({ headers: {}, body: '' });
@@ -53,10 +56,11 @@ export function createHttpServer(
     onStalled = () => {},
     onError = () => new Response(null, { status: 500 }),
     onUnreadable = withoutBody,
+    clock = systemClock,
   }: HttpHooks = {},
 ): Server {
   const unreadable = new UnreadableRequests(onUnreadable);
-  const stalled = new StalledClients({ timeoutMs: limits.clientStallTimeoutMs, onStalled });
+  const stalled = new StalledClients({ timeoutMs: limits.clientStallTimeoutMs, onStalled, clock });
   const connections = new Connections(limits.maxRequestsPerConnection);
   const listener = boundedHeaders(
     getRequestListener(beginningStreams(fetch), { errorHandler: onError }) as RequestListener,

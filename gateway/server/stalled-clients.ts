@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
+import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import { connectionKey, readUnacknowledged, type Unacknowledged } from './unacknowledged.ts';
 
 /**
@@ -17,15 +18,18 @@ export interface StallOptions {
   /** Called before the connection is cut. */
   readonly onStalled: (heldBytes: number) => void;
   readonly unacknowledged?: () => Unacknowledged;
+  readonly clock?: Clock;
 }
 
 export class StalledClients {
   readonly #options: StallOptions;
   readonly #readers = new Map<ServerResponse, Reader>();
-  #timer: NodeJS.Timeout | undefined;
+  readonly #clock: Clock;
+  #timer: Timer | undefined;
 
   constructor(options: StallOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
   }
 
   /** Watches the answer from when it gets the connection until it is sent or the connection closes. */
@@ -36,22 +40,28 @@ export class StalledClients {
   }
 
   #add(answer: ServerResponse, socket: Socket): void {
-    const { timeoutMs } = this.#options;
-    this.#readers.set(answer, new Reader(socket, timeoutMs, performance.now()));
+    this.#readers.set(answer, new Reader(socket, this.#options.timeoutMs, this.#clock.now()));
     answer.once('close', () => this.#forget(answer));
-    this.#timer ??= setInterval(() => this.#look(), timeoutMs / LOOKS_PER_TIMEOUT);
+    this.#timer ??= this.#nextLook();
+  }
+
+  #nextLook(): Timer {
+    return this.#clock.after(this.#options.timeoutMs / LOOKS_PER_TIMEOUT, () => {
+      this.#timer = this.#nextLook();
+      this.#look();
+    });
   }
 
   #forget(answer: ServerResponse): void {
     this.#readers.delete(answer);
     if (this.#readers.size > 0) return;
-    clearInterval(this.#timer);
+    this.#timer?.cancel();
     this.#timer = undefined;
   }
 
   #look(): void {
     const { onStalled, unacknowledged = readUnacknowledged } = this.#options;
-    const nowMs = performance.now();
+    const nowMs = this.#clock.now();
     const table = unacknowledged();
     for (const [answer, reader] of this.#readers) {
       if (!reader.isTooSlow(table, nowMs)) continue;

@@ -10,6 +10,14 @@ export interface Clock {
   after(delayMs: number, ring: () => void): Timer;
 }
 
+/** Rings again and again. Unlike a timer of a Clock, it keeps no process from ending. */
+export type Every = (intervalMs: number, ring: () => void) => Timer;
+
+export const systemEvery: Every = (intervalMs, ring) => {
+  const timer = setInterval(ring, intervalMs).unref();
+  return { cancel: () => clearInterval(timer) };
+};
+
 export const systemClock: Clock = {
   now: () => performance.now(),
   after: (delayMs, ring) => {

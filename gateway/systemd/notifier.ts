@@ -1,4 +1,5 @@
 import { UsageError } from '../errors/exit-code.ts';
+import { type Every, systemEvery, type Timer } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { NotifyPipe } from './notify-pipe.ts';
 
@@ -25,6 +26,7 @@ export interface NotifierOptions {
   readonly log: Log;
   /** The program that sends the messages. */
   readonly file?: string;
+  readonly every?: Every;
 }
 
 /**
@@ -50,20 +52,23 @@ export function watchdogMs(env: NodeJS.ProcessEnv, pid: number): number | undefi
 export class Notifier {
   readonly #pipe: NotifyPipe;
   readonly #status: () => string;
-  readonly #timers: readonly NodeJS.Timeout[];
+  readonly #timers: readonly Timer[];
   #phase: Phase = 'starting';
   #numReloads = 0;
   #lastStatus = '';
 
-  constructor(socket: string, watchdogAfterMs: number | undefined, { status, ...options }: NotifierOptions) {
+  constructor(
+    socket: string,
+    watchdogAfterMs: number | undefined,
+    { status, every = systemEvery, ...options }: NotifierOptions,
+  ) {
     this.#status = status;
     this.#pipe = new NotifyPipe({ socket, onReplaced: () => this.#enter(this.#phase), ...options });
     this.#timers = [
-      setInterval(() => this.#look(), STATUS_INTERVAL_MS),
+      every(STATUS_INTERVAL_MS, () => this.#look()),
       // The timer fires only if the event loop turns, and the status comes only if the supervisor answers.
-      ...(watchdogAfterMs === undefined ? [] : [setInterval(() => this.#ping(), watchdogAfterMs / 2)]),
+      ...(watchdogAfterMs === undefined ? [] : [every(watchdogAfterMs / 2, () => this.#ping())]),
     ];
-    for (const timer of this.#timers) timer.unref();
   }
 
   /** The process id of the program that sends, while it runs. */
@@ -99,7 +104,7 @@ export class Notifier {
 
   /** Must be called last. Afterwards no process and no timer is left. */
   close(): void {
-    for (const timer of this.#timers) clearInterval(timer);
+    for (const timer of this.#timers) timer.cancel();
     this.#pipe.close();
   }
 

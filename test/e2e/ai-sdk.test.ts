@@ -28,7 +28,7 @@ test.before(async () => {
   model = createOpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none' })('smollm2');
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const prompt = 'What is the capital of France?';

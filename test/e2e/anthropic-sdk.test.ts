@@ -21,7 +21,7 @@ test.before(async () => {
   client = new Anthropic({ baseURL: gateway.url, apiKey: 'none', maxRetries: 0 });
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const request = {

@@ -51,7 +51,7 @@ test.before(async () => {
   openai = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 function ofLengthOne(vector: readonly number[]): number[] {

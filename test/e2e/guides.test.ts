@@ -32,7 +32,7 @@ test.before(async () => {
   await gateway.ready();
 });
 test.after(async () => {
-  assert.equal(await gateway.stop(), { code: 0, signal: null });
+  assert.equal(await gateway?.stop(), { code: 0, signal: null });
 });
 
 interface Running {

@@ -31,7 +31,7 @@ test.before(async () => {
   requests = [await withStopText(first as VariedRequest), ...others.slice(0, NUM_STREAMS - 1)];
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 /** Adds a stop text that the last tokens complete. It does not count before `min_tokens`. */

@@ -23,7 +23,7 @@ test.before(async () => {
   gateway = await (await Gateway.start(path)).ready();
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const question = 'What is the capital of France?';

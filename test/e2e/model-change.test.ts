@@ -51,7 +51,7 @@ test.before(async () => {
   await gateway.ready();
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 test(`from one model to the other and back, under ${NUM_CLIENTS} clients, fails nothing`, async () => {

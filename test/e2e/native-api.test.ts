@@ -57,7 +57,7 @@ function suiteOf(world: RunnerWorld): void {
     await gateway.ready();
   });
   test.after(async () => {
-    await gateway.stop();
+    await gateway?.stop();
   });
 
   test('the first specification’s commands work as they are written', async () => {

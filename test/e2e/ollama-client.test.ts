@@ -14,7 +14,7 @@ test.before(async () => {
   client = new Ollama({ host: gateway.url });
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const options = { temperature: 0, num_predict: 24 };

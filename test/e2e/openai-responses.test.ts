@@ -24,7 +24,7 @@ test.before(async () => {
   client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const request = {

@@ -19,7 +19,7 @@ test.before(async () => {
   client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const messages = [{ role: 'user' as const, content: 'What is the capital of France?' }];

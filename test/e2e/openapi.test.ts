@@ -23,7 +23,7 @@ test.before(async () => {
   answers = new DocumentedAnswers(document);
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 /** Makes a request, checks the answer against the document, and returns its text. */

@@ -34,7 +34,7 @@ test.before(async () => {
   gateway = await (await Gateway.start(DEFAULT_MODEL, ['--config', config])).ready();
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 async function answer(index: number): Promise<string> {

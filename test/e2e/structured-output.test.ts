@@ -26,7 +26,7 @@ test.before(async () => {
   gateway = await (await Gateway.start(DEFAULT_MODEL, PATIENT)).ready();
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const question = { messages: [{ role: 'user', content: 'Describe a cat.' }] };

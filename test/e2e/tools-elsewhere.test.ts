@@ -27,7 +27,7 @@ test.before(async () => {
   gateway = await (await Gateway.start(path)).ready();
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const city = { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' };

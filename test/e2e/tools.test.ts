@@ -22,7 +22,7 @@ test.before(async () => {
   client = new OpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none', maxRetries: 0 });
 });
 test.after(async () => {
-  await gateway.stop();
+  await gateway?.stop();
 });
 
 const city = { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' };

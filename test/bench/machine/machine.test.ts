@@ -1,6 +1,8 @@
-import { loadavg } from 'node:os';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { fasterOf, machineNow, parsePeak, parseTicks, processorOf, stolenShare } from './machine.ts';
 
 const test = suite('bench machine');
@@ -39,14 +41,44 @@ test('a processor is told by what tells its generation', () => {
   assert.is(processorOf('processor\t: 0\nBogoMIPS\t: 50\n'), 'a processor of an untold kind');
 });
 
-test('the machine is described without anything that it does not tell', () => {
-  const before = loadavg()[0];
-  const { processors, node, commit, loadBefore } = machineNow();
-  const after = loadavg()[0];
-  assert.ok(processors >= 1);
-  assert.is(node, process.version);
-  assert.match(commit, /^(\w+(-dirty)?|\w.*-g\w+(-dirty)?|of no repository)$/);
-  assert.ok([before, after].includes(loadBefore), `${loadBefore}, the load of the last minute`);
+test('the machine is described as its kernel tells of it', () => {
+  const load = () => Number(readFileSync('/proc/loadavg', 'utf8').split(' ')[0]);
+  const earlier = load();
+  const { processor, processors, memoryBytes, kernel, node, loadBefore } = machineNow();
+  const cpuinfo = readFileSync('/proc/cpuinfo', 'utf8');
+  assert.is(processor, processorOf(cpuinfo));
+  assert.ok(
+    processors >= 1 && processors <= (cpuinfo.match(/^processor\s*:/gm) ?? []).length,
+    `${processors}`,
+  );
+  const [, kilobytes] = /^MemTotal:\s+(\d+) kB$/m.exec(readFileSync('/proc/meminfo', 'utf8')) ?? [];
+  assert.is(memoryBytes, 1024 * Number(kilobytes));
+  assert.is(kernel, readFileSync('/proc/sys/kernel/osrelease', 'utf8').trim());
+  assert.is(node, execFileSync(process.execPath, ['--version'], { encoding: 'utf8' }).trim());
+  assert.ok([earlier, load()].includes(loadBefore), `${loadBefore}`);
+});
+
+test('the commit is that of the folder, marked if something was changed since', () => {
+  const { path, write } = temporaryFolder();
+  const git = (...args: string[]): string =>
+    execFileSync('git', ['-C', path, '-c', 'user.name=a', '-c', 'user.email=a@b', ...args], {
+      encoding: 'utf8',
+    });
+  const before = process.cwd();
+  process.chdir(path);
+  try {
+    assert.is(machineNow().commit, 'of no repository');
+    git('init', '-q');
+    write('a', 'one');
+    git('add', 'a');
+    git('commit', '-q', '-m', 'one');
+    const commit = git('rev-parse', 'HEAD').slice(0, 12);
+    assert.is(machineNow().commit, commit);
+    write('a', 'two');
+    assert.is(machineNow().commit, `${commit}-dirty`);
+  } finally {
+    process.chdir(before);
+  }
 });
 
 test.run();

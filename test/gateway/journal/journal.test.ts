@@ -8,20 +8,15 @@ import { JobExistsError, JournalError, JournalRefusal } from '../../../gateway/j
 import { emptyContent, type JobRecord } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
-import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
+import { closeTestJournals, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { until } from '../../fixtures/within.ts';
 
 const PATIENCE_MS = 10_000;
 
-const test = suite<{ journals: Journal[] }>('journal');
+const test = suite('journal');
 
-test.before.each((context) => {
-  context.journals = [];
-});
-test.after.each(async ({ journals }) => {
-  for (const journal of journals) await journal.close();
-});
+test.after.each(closeTestJournals);
 
 const failure = new GenerationError('CANCELLED', 'No.', { retriable: false });
 
@@ -50,9 +45,7 @@ async function expectRefusal(
   return assert.unreachable('it was taken');
 }
 
-test('what was written is there for who opens the folder next, and nobody else may read it', async ({
-  journals,
-}) => {
+test('what was written is there for who opens the folder next, and nobody else may read it', async () => {
   const folder = journalFolder();
   const first = await openTestJournal(folder);
   const running = await beginIn(first, recordOf('running'));
@@ -67,7 +60,6 @@ test('what was written is there for who opens the folder next, and nobody else m
   await first.close();
 
   const second = await openTestJournal(folder, { now: () => 6000 });
-  journals.push(second);
   assert.equal(second.secret, first.secret);
   assert.equal(
     second.unfinished.map(({ id }) => id),
@@ -89,9 +81,8 @@ test('what was written is there for who opens the folder next, and nobody else m
     assert.is(statSync(join(folder, name)).mode & 0o077, 0, name);
 });
 
-test('a job that is there is not begun again, also while it is being written', async ({ journals }) => {
+test('a job that is there is not begun again, also while it is being written', async () => {
   const journal = await openTestJournal(journalFolder());
-  journals.push(journal);
   const first = journal.admit(recordOf('a'));
   assert.is(journal.find('execute', '', 'a'), undefined);
   await expectRefusal(journal.admit(recordOf('a')), JobExistsError, /a/);
@@ -102,9 +93,7 @@ test('a job that is there is not begun again, also while it is being written', a
   await journal.admit(recordOf('a'));
 });
 
-test('a full journal refuses more jobs and says when there is room, and has it when jobs are forgotten', async ({
-  journals,
-}) => {
+test('a full journal refuses more jobs and says when there is room, and has it when jobs are forgotten', async () => {
   const clock = new HandClock();
   const now = (): number => 5000 + clock.now() - 1000;
   const keepMs = 2 * sweepMs;
@@ -115,7 +104,6 @@ test('a full journal refuses more jobs and says when there is room, and has it w
     clock,
     now,
   });
-  journals.push(journal);
   const job = await beginIn(journal, recordOf('a'));
   const tooLong = recordOf('long', { request: { ...recordOf('long').request, maxTokens: 1000 } });
   await expectRefusal(
@@ -137,7 +125,7 @@ test('a full journal refuses more jobs and says when there is room, and has it w
   assert.ok(emptied > 0 && emptied < 20_000);
 });
 
-test('a job of which a part is damaged is named and forgotten; the others are read', async ({ journals }) => {
+test('a job of which a part is damaged is named and forgotten; the others are read', async () => {
   const folder = journalFolder();
   const first = await openTestJournal(folder);
   for (const id of ['good', 'cut', 'headless']) {
@@ -156,7 +144,6 @@ test('a job of which a part is damaged is named and forgotten; the others are re
   await store.close();
   const damaged: string[] = [];
   const second = await openTestJournal(folder, { onDamaged: (key) => damaged.push(key) });
-  journals.push(second);
   assert.equal(damaged, [cut.key, headless.key]);
   assert.equal(
     second.unfinished.map(({ id }) => id),
@@ -164,9 +151,7 @@ test('a job of which a part is damaged is named and forgotten; the others are re
   );
 });
 
-test('a value that is not as it was written is seen, and so is a gap between pieces', async ({
-  journals,
-}) => {
+test('a value that is not as it was written is seen, and so is a gap between pieces', async () => {
   const folder = journalFolder();
   const journal = await openTestJournal(folder);
   const job = await beginIn(journal, recordOf('a'));
@@ -190,14 +175,13 @@ test('a value that is not as it was written is seen, and so is a gap between pie
   await store.write([{ type: 'del', key }]);
   await store.close();
   const gap = await openTestJournal(folder);
-  journals.push(gap);
   await expectRefusal(gap.read(job.entry), Error, /begins at token 2, but 1 tokens come before it/);
   assert.is(endKey(job.entry), `${job.entry.key}z`);
 });
 
-test('a folder that cannot be a journal is named, with what to do', async ({ journals }) => {
+test('a folder that cannot be a journal is named, with what to do', async () => {
   const folder = journalFolder();
-  journals.push(await openTestJournal(folder));
+  await openTestJournal(folder);
   await expectRefusal(openTestJournal(folder), JournalError, /used by another gateway/);
   const open = journalFolder();
   mkdirSync(open, { mode: 0o755 });

@@ -5,7 +5,9 @@ import { type BuiltPage, readBuiltPage } from '../../../gateway/playground/built
 import type { Playground } from '../../../gateway/playground/routes.ts';
 import { ApiKeys } from '../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../gateway/server/guard/guard.ts';
+import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { testApp } from '../../fixtures/app.ts';
+import { httpLimits } from '../../fixtures/http-limits.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
 const test = suite('playground');
@@ -41,6 +43,32 @@ function setUp({
   const playground = { page: pageOf(), killRunner: undefined, ...changes };
   return testApp({ playground, guard });
 }
+
+test('the page comes over a socket as a whole, its HEAD without it, and is known again', async () => {
+  const server = createHttpServer(setUp().app.fetch, httpLimits);
+  const address = await listen(server, { host: '127.0.0.1', port: 0 });
+  const root = `http://127.0.0.1:${'port' in address ? address.port : 0}/`;
+  try {
+    const index = await fetch(root);
+    const text = await index.text();
+    assert.equal([index.status, index.headers.get('content-length')], [200, String(Buffer.byteLength(text))]);
+    const script = /src="([^"]+)"/.exec(text)?.[1];
+    assert.is(
+      (await fetch(`${root}${script}`)).headers.get('content-type'),
+      'text/javascript; charset=utf-8',
+    );
+    const head = await fetch(root, { method: 'HEAD' });
+    assert.equal(
+      [head.status, head.headers.get('content-length'), head.headers.get('etag')],
+      [200, index.headers.get('content-length'), index.headers.get('etag')],
+    );
+    const known = { 'if-none-match': index.headers.get('etag') ?? '' };
+    assert.is((await fetch(root, { headers: known })).status, 304);
+  } finally {
+    server.closeAllConnections();
+    await close(server);
+  }
+});
 
 test('the page and its files are served with their types, and nothing else of the folder', async () => {
   const { get } = setUp();

@@ -3,20 +3,31 @@ import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { UsageError } from '../../../gateway/errors/exit-code.ts';
+import { systemEvery } from '../../../gateway/system/clock.ts';
 import {
   createNotifier,
   EXTENSION_MS,
   type Notifier,
+  type NotifierOptions,
   STATUS_INTERVAL_MS,
   watchdogMs,
 } from '../../../gateway/systemd/notifier.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { isAlive } from '../../fixtures/gateway.ts';
+import { HandClock } from '../../fixtures/hand-clock.ts';
 import { NotifySocket } from '../../fixtures/notify-socket.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 import { until } from '../../fixtures/within.ts';
 
-const test = suite<{ socket: NotifySocket; notifier: Notifier | undefined; logged: Logged[] }>('notifier');
+interface World {
+  socket: NotifySocket;
+  clock: HandClock;
+  notifier: Notifier | undefined;
+  logged: Logged[];
+}
+
+const test = suite<World>('notifier');
+const PATIENCE_MS = 60_000;
 const folder = temporaryFolder();
 const WATCHDOG_MS = 400;
 const EXTENSION = `EXTEND_TIMEOUT_USEC=${EXTENSION_MS * 1000}`;
@@ -33,6 +44,7 @@ let status = '';
 test.before.each(async (context) => {
   status = 'ready, 0 streams, smollm2';
   context.logged = [];
+  context.clock = new HandClock();
   context.socket = await NotifySocket.open(join(folder.path, `notify-${numSockets++}`));
 });
 test.after.each(({ notifier, socket }) => {
@@ -42,16 +54,16 @@ test.after.each(({ notifier, socket }) => {
 });
 
 function start(
-  context: { socket: NotifySocket; notifier: Notifier | undefined; logged: Logged[] },
+  context: World,
   env: NodeJS.ProcessEnv = {},
-  file?: string,
+  options: Partial<NotifierOptions> = {},
 ): Notifier {
   const log = createLog('debug', undefined, {
     write: (line) => context.logged.push(JSON.parse(line) as Logged),
   });
   const notifier = createNotifier(
     { NOTIFY_SOCKET: context.socket.name, ...env },
-    { status: () => status, log, ...(file === undefined ? {} : { file }) },
+    { status: () => status, log, every: context.clock.every, ...options },
   );
   assert.ok(notifier);
   context.notifier = notifier;
@@ -76,7 +88,7 @@ test('each phase is one datagram with its status; a reload has the time of syste
   end();
   notifier.stopping();
   const { socket } = context;
-  await until(5000, 'Four datagrams', () => socket.texts.length >= 4);
+  await until(PATIENCE_MS, 'Four datagrams', () => socket.texts.length >= 4);
   const usec = /^RELOADING=1\nMONOTONIC_USEC=(\d+)\n/.exec(socket.texts[1] ?? '')?.[1] ?? '';
   assert.ok(BigInt(usec) >= before && BigInt(usec) <= after);
   assert.equal(socket.texts.slice(0, 4), [
@@ -104,74 +116,80 @@ test('reloads that overlap are one, and none is told before HTTP listens or whil
   last();
   notifier.reloading()();
   status = 'stopping, 0 streams, smollm2';
+  context.clock.pass(STATUS_INTERVAL_MS);
   await context.socket.awaits(`STATUS=${status}`);
   assert.equal(phases(), ['READY', 'RELOADING', 'READY', 'RELOADING', 'STOPPING']);
 });
 
+/** What the helper has sent since the last call. */
+function sent({ socket, notifier }: World): Promise<string[]> {
+  return socket.delivered(notifier?.helperPid ?? 0);
+}
+
 test('the status is sent when it has changed, and at most once in its interval', async (context) => {
-  start(context, withWatchdog).ready();
-  const { socket } = context;
-  const statuses = () => socket.datagrams.filter(({ text }) => text.startsWith('STATUS='));
-  await socket.awaits(`STATUS=${status}`);
-  let numChanges = 0;
-  await until(10_000, 'Three statuses', () => {
-    status = `ready, ${++numChanges} streams, smollm2`;
-    return statuses().length === 3;
-  });
-  assert.ok(numChanges > 20, `${numChanges}`);
-  const [first, , third] = statuses();
-  // The first may be a little late, but the third may not be early.
-  assert.ok((third?.atMs ?? 0) - (first?.atMs ?? 0) > 1.5 * STATUS_INTERVAL_MS);
-  await socket.awaits(`STATUS=${status}`);
-  // Pings show that time passes: twice the interval without a change.
-  const numPings = Math.ceil((2 * STATUS_INTERVAL_MS) / (WATCHDOG_MS / 2));
-  const numDatagrams = socket.texts.length;
-  await until(10_000, 'Pings', () => socket.texts.length >= numDatagrams + numPings);
-  assert.equal([...new Set(socket.texts.slice(numDatagrams))], ['WATCHDOG=1']);
+  const { clock } = context;
+  start(context).ready();
+  await sent(context);
+  for (let numStreams = 1; numStreams <= 30; numStreams++) {
+    status = `ready, ${numStreams} streams, smollm2`;
+    clock.pass(STATUS_INTERVAL_MS / 10);
+  }
+  assert.equal(
+    await sent(context),
+    [10, 20, 30].map((numStreams) => `STATUS=ready, ${numStreams} streams, smollm2`),
+  );
+  clock.pass(3 * STATUS_INTERVAL_MS);
+  assert.equal(await sent(context), []);
 });
 
 test('pings come every half of the watchdog’s time, from the first to the last, also while stopping', async (context) => {
+  const { clock } = context;
   const notifier = start(context, withWatchdog);
-  const { socket } = context;
-  const pings = () => socket.datagrams.filter(({ text }) => text === 'WATCHDOG=1');
+  /** The pings of ten times half the watchdog's time, each with the number of halves before it. */
+  const pings = async (): Promise<number[]> => {
+    const found: number[] = [];
+    for (let half = 1; half <= 10; half++) {
+      clock.pass(WATCHDOG_MS / 2);
+      found.push(...(await sent(context)).filter((text) => text === 'WATCHDOG=1').map(() => half));
+    }
+    return found;
+  };
+  const each = Array.from({ length: 10 }, (_, index) => index + 1);
+  assert.equal(await pings(), each, 'while it starts');
   notifier.ready();
-  await until(10_000, 'Pings', () => pings().length >= 5);
+  assert.equal(await pings(), each);
   notifier.stopping();
-  const numBefore = pings().length;
-  await until(10_000, 'Pings while stopping', () => pings().length >= numBefore + 3);
-  const gaps = pings().map(({ atMs }, i, all) => atMs - (all[i - 1]?.atMs ?? atMs));
-  assert.ok(Math.max(...gaps) < WATCHDOG_MS, `${gaps}`);
-  // The first ping has no gap before it. Of the two fastest, the first may have been delayed and the second not.
-  const mean = gaps.reduce((sum, gap) => sum + gap, 0) / (gaps.length - 1);
-  assert.ok(mean > WATCHDOG_MS / 4, `${gaps}`);
+  assert.equal(await pings(), each, 'while it stops');
 });
 
 test('an event loop that stands still is silent, whatever its helper does', async (context) => {
-  start(context, withWatchdog).ready();
+  const { helperPid = 0 } = start(context, withWatchdog, { every: systemEvery });
   const { socket } = context;
   await socket.awaits('WATCHDOG=1');
-  const untilMs = Date.now() + 3 * WATCHDOG_MS;
-  while (Date.now() < untilMs);
-  await until(5000, 'A ping again', () => (socket.datagrams.at(-1)?.atMs ?? 0) >= untilMs);
-  const blocked = socket.datagrams.filter(({ atMs }) => atMs > untilMs - 2 * WATCHDOG_MS && atMs < untilMs);
-  assert.equal(blocked, []);
+  const begin = socket.markDelivery(helperPid);
+  const untilMs = performance.now() + 3 * WATCHDOG_MS;
+  while (performance.now() < untilMs);
+  const end = socket.markDelivery(helperPid);
+  await socket.awaits(end);
+  assert.is(socket.texts.indexOf(end), socket.texts.indexOf(begin) + 1, 'nothing came between the marks');
+  const numDatagrams = socket.texts.length;
+  await until(PATIENCE_MS, 'A ping again', () => socket.texts.slice(numDatagrams).includes('WATCHDOG=1'));
 });
 
 test('in phases that systemd bounds it is asked for more time, and in no other', async (context) => {
+  const { clock } = context;
   const notifier = start(context);
-  const { socket } = context;
-  const numExtensions = () => socket.texts.filter((text) => text === EXTENSION).length;
-  await socket.awaits(EXTENSION, 5000);
+  const numExtensions = async (numLooks: number): Promise<number> => {
+    clock.pass(numLooks * STATUS_INTERVAL_MS);
+    return (await sent(context)).filter((text) => text === EXTENSION).length;
+  };
+  assert.is(await numExtensions(3), 3, 'while it starts');
   notifier.ready();
-  await socket.awaits('READY=1');
-  const numInStart = numExtensions();
-  status = 'ready, 1 stream, smollm2';
-  await socket.awaits(`STATUS=${status}`);
-  assert.is(numExtensions(), numInStart, 'a look in the phase ready');
+  assert.is(await numExtensions(3), 0);
   notifier.reloading();
-  await until(5000, 'Time for the reload', () => numExtensions() === numInStart + 1);
+  assert.is(await numExtensions(3), 3, 'while it reloads');
   notifier.stopping();
-  await until(5000, 'Time for the end', () => numExtensions() >= numInStart + 2);
+  assert.is(await numExtensions(3), 3, 'while it stops');
 });
 
 test('a watchdog for another process is none, one for this process is half of it; nonsense is refused', () => {
@@ -194,7 +212,7 @@ test('a helper that dies is replaced once, tells again what was told, and the ga
   const first = notifier.helperPid ?? 0;
   process.kill(first, 'SIGKILL');
   await until(
-    5000,
+    PATIENCE_MS,
     'READY=1 again',
     () => socket.texts.filter((text) => text.startsWith('READY=1')).length === 2,
   );
@@ -202,15 +220,15 @@ test('a helper that dies is replaced once, tells again what was told, and the ga
   const second = notifier.helperPid ?? 0;
   assert.is.not(second, first);
   process.kill(second, 'SIGKILL');
-  await until(5000, 'The last word of it', () => logged.length === 2);
+  await until(PATIENCE_MS, 'The last word of it', () => logged.length === 2);
   assert.equal([logged[1]?.level, logged[1]?.event], ['error', 'systemd_notify_failed']);
   assert.is(notifier.helperPid, undefined);
   notifier.stopping();
 });
 
 test('a helper that is not there is said, and ends nothing', async (context) => {
-  start(context, {}, '/nowhere/sd-notify').ready();
-  await until(5000, 'Both attempts', () => context.logged.length === 2);
+  start(context, {}, { file: '/nowhere/sd-notify' }).ready();
+  await until(PATIENCE_MS, 'Both attempts', () => context.logged.length === 2);
   assert.match(context.logged[0]?.msg ?? '', 'spawn /nowhere/sd-notify ENOENT');
   assert.not(existsSync('/nowhere'));
 });
@@ -221,7 +239,7 @@ test('close leaves no process', async (context) => {
   const pid = notifier.helperPid ?? 0;
   assert.ok(isAlive(pid));
   notifier.close();
-  await until(5000, 'The end of the helper', () => !isAlive(pid));
+  await until(PATIENCE_MS, 'The end of the helper', () => !isAlive(pid));
   assert.equal(context.logged, []);
 });
 
