@@ -140,9 +140,9 @@ test('each flag that a document names is one of a command’s, and each setting 
   );
 });
 
-test('the ways of a request and of a death name at most twelve files each, and all that architecture.md links to is there', () => {
+test('architecture.md follows a request and a crash through at most twelve files each, and its links lead to files', () => {
   const path = 'docs/architecture.md';
-  for (const heading of ['The way of a request', 'The way of a death']) {
+  for (const heading of ['How a request is handled', 'How a crash is handled']) {
     const named = [...section(path, heading).matchAll(/^\d+\. \[`([^`]+)`\]\(\.\.\/([^)]+)\)/gm)];
     assert.ok(named.length > 5 && named.length <= 12, heading);
     for (const [, label, target] of named) assert.is(label, target);

@@ -43,6 +43,8 @@ async function ok(response: Response): Promise<string> {
 
 type Json = Record<string, unknown>;
 
+const noReasoning = (field: string): string => `does not support reasoning, so ${field} cannot be used`;
+
 const chat = (app: TestApp, more: object = {}, messages: readonly object[] = [user]) =>
   app.post('/v1/chat/completions', { model: 'bytes', messages, ...more });
 
@@ -206,9 +208,9 @@ test('a response and an answer of Ollama’s have a budget too, by the same rule
     [thinkingApp(), answer, { ...option(7), think: false }, ofOllama],
     [thinkingApp(), text, { ...option(0), think: true }, ofOllama],
     [thinkingApp(), text, { ...option(7), raw: true }, `${ofOllama} cannot be used with raw`],
-    [testApp(), response, { thinking_token_budget: 7 }, 'thinking_token_budget needs a model that thinks'],
-    [testApp(), answer, option(7), `${ofOllama} needs a model that thinks`],
-    [testApp(), text, option(7), `${ofOllama} needs a model that thinks`],
+    [testApp(), response, { thinking_token_budget: 7 }, noReasoning('thinking_token_budget')],
+    [testApp(), answer, option(7), noReasoning(ofOllama)],
+    [testApp(), text, option(7), noReasoning(ofOllama)],
   ] as const) {
     const refused = await app.post(path, { ...body, ...more });
     assert.is(refused.status, 400, JSON.stringify(more));
@@ -365,7 +367,7 @@ test('a message of Anthropic’s thinks when it is told to, in a block of its ow
   const refused = await app.post('/v1/messages', { ...body, ...tooMuch });
   assert.match(await refused.text(), 'thinking.budget_tokens must be less than max_tokens, which is 100');
   const other = await testApp().post('/v1/messages', { ...body, thinking });
-  assert.match(await other.text(), 'thinking needs a model that thinks');
+  assert.match(await other.text(), noReasoning('thinking'));
 });
 
 test('an answer of Ollama’s has what is thought beside its text, unless it is told not to think', async () => {
@@ -398,7 +400,7 @@ test('an answer of Ollama’s has what is thought beside its text, unless it is 
     ['/api/generate', { prompt: 'Hi' }],
   ] as const) {
     const refused = await testApp().post(path, { model: 'bytes', ...more, think: true });
-    assert.match(await refused.text(), 'think needs a model that thinks');
+    assert.match(await refused.text(), noReasoning('think'));
   }
   const shown = JSON.parse(await ok(await app.post('/api/show', { model: 'bytes' })));
   assert.ok(shown.capabilities.includes('thinking'));
@@ -438,7 +440,7 @@ test('a response has an item of what is thought in front of its message', async 
     response.output,
   );
   const refused = await testApp().post('/v1/responses', { ...body, reasoning: { effort: 'low' } });
-  assert.match(await refused.text(), 'reasoning.effort needs a model that thinks');
+  assert.match(await refused.text(), noReasoning('reasoning.effort'));
 });
 
 test('an answer that ends while it thinks says so in each form', async () => {
