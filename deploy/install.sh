@@ -34,7 +34,7 @@ install_files() {
   old=$lib.old
   rm -rf "$new" "$old"
   mkdir -p "$new/build" "$new/gateway" "${bin%/*}" "$units" "$etc"
-  cp -R docs package.json README.md CHANGELOG.md LICENSE "$new"
+  cp -R docs package.json README.md SECURITY.md CHANGELOG.md LICENSE "$new"
   cp gateway/runnel.js gateway/bundle.js "$new/gateway"
   cp -R "$BUILD/gateway" "$BUILD/cpu-runner" "$BUILD/sd-notify" "$BUILD/LICENSES-runners.txt" "$new/build"
   # The manifest names the sources that the bundle was made of, and an installation has none.

@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -115,7 +116,7 @@ test('error codes are those that the documents have', () => {
 });
 
 test('each flag that a document names is one of a command’s, and each setting of serve is named', () => {
-  const pages = filesOf('docs/*.md', 'README.md');
+  const pages = filesOf('docs/*.md', 'README.md', 'SECURITY.md');
   const flag = /(?<![\w-])--[a-z][a-z0-9-]*/g;
   const flagsOf = (text: string): string[] => [...text.matchAll(flag)].map(([name]) => name);
   const ours = new Set(
@@ -139,9 +140,9 @@ test('each flag that a document names is one of a command’s, and each setting 
   );
 });
 
-test('the ways of a request and of a death name at most twelve files each, and all that architecture.md links to is there', () => {
+test('architecture.md follows a request and a crash through at most twelve files each, and its links lead to files', () => {
   const path = 'docs/architecture.md';
-  for (const heading of ['The way of a request', 'The way of a death']) {
+  for (const heading of ['How a request is handled', 'How a crash is handled']) {
     const named = [...section(path, heading).matchAll(/^\d+\. \[`([^`]+)`\]\(\.\.\/([^)]+)\)/gm)];
     assert.ok(named.length > 5 && named.length <= 12, heading);
     for (const [, label, target] of named) assert.is(label, target);
@@ -180,6 +181,48 @@ test('api.md names each tested client and its version', () => {
     .filter((name) => name in devDependencies && !['playwright-core', 'uvu'].includes(name))
     .map((name) => `JavaScript ${name} ${devDependencies[name]}`);
   same(rows, [...inPython, ...inJavaScript]);
+});
+
+/** Messages of other programs. */
+const MESSAGES_OF_OTHERS = ['No module named pip'];
+
+test('messages that troubleshooting.md quotes are in the sources', () => {
+  const sources = filesOf('gateway/*.ts', 'runner/*.cc', 'cpu-runner/*.cc', 'cuda-runner/*.cc', 'Makefile')
+    .map(read)
+    .join('\n')
+    // Adjacent string literals, and those joined by +, are one text.
+    .replaceAll(/["'`]\s*\+?\s*["'`]/g, '');
+  const path = 'docs/troubleshooting.md';
+  const messages = namesIn(read(path), 0, /^\S+ \S+ \S+ \S/).filter(
+    (name) => !MESSAGES_OF_OTHERS.includes(name),
+  );
+  assert.ok(messages.length > 12);
+  const parts = messages.flatMap((message) => message.split('…')).map((part) => part.trim());
+  assert.equal(
+    parts.filter((part) => !sources.includes(part)),
+    [],
+  );
+});
+
+test('links of the pages lead to files and headings', () => {
+  const pages = filesOf('docs/*.md', 'README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'CHANGELOG.md');
+  const anchorOf = (heading: string) =>
+    heading
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\p{Pc} -]/gu, '')
+      .replaceAll(' ', '-');
+  const broken = pages.flatMap((page) =>
+    [...read(page).matchAll(/\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)/g)].flatMap(
+      ([link, target = '', anchor]) => {
+        const file = target === '' ? page : join(dirname(page), target);
+        if (!existsSync(ROOT + file)) return [`${page} ${link}`];
+        if (anchor === undefined || !file.endsWith('.md')) return [];
+        const anchors = [...read(file).matchAll(/^#+ (.+)$/gm)].map(([, heading = '']) => anchorOf(heading));
+        return anchors.includes(anchor) ? [] : [`${page} ${link}`];
+      },
+    ),
+  );
+  assert.equal(broken, []);
 });
 
 /**

@@ -136,6 +136,6 @@ export function ignoredHints(model: Asked, { hints = [] }: ThinkingWish): readon
 /** Throws a 400 if the request has a field that only a model that thinks can obey. */
 export function requireNothing({ id }: Asked, { field }: ThinkingWish): void {
   if (field === undefined) return;
-  const message = `${field} needs a model that thinks, which "${shown(id)}" is not: its chat template has no <think> and </think> in the text of an answer. Leave it out.`;
+  const message = `"${shown(id)}" does not support reasoning, so ${field} cannot be used: its chat template has no <think> and </think>. Leave the field out.`;
   throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: field });
 }

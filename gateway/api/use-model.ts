@@ -140,8 +140,8 @@ const MAX_NAMES_SAID = 8;
 function modelNotFound(name: string, { models }: RouteDeps): ApiError {
   const { names } = models;
   const said = names.slice(0, MAX_NAMES_SAID).map((each) => JSON.stringify(each));
-  if (names.length > said.length) said.push(`${names.length - said.length} others`);
-  const served = names.length === 0 ? 'no model is loaded' : `this server serves ${said.join(' and ')}`;
-  const message = `The model ${JSON.stringify(shown(name))} is not here; ${served}.`;
+  if (names.length > said.length) said.push(`and ${names.length - said.length} others`);
+  const served = names.length === 0 ? 'no model is loaded' : `available: ${said.join(', ')}`;
+  const message = `Model ${JSON.stringify(shown(name))} not found; ${served}.`;
   return new ApiError({ status: 404, code: 'model_not_found', message, param: 'model' });
 }

@@ -56,8 +56,7 @@ void add_activations_flag(CLI::App& command, EngineFlags& flags, bool uses_gpu) 
           [&flags, uses_gpu](const std::string& name) {
             flags.activations = or_throw("--activations", activation_type_from(name, uses_gpu));
           },
-          "What products read: i8, bytes with a scale for each 32 values; f32, of the CPU: the values, "
-          "slower")
+          "Activation type: i8 (quantized, a scale for each 32 values) or f32 (CPU only, slower)")
       ->type_name("TYPE")
       ->default_str(std::string(activation_type_name(flags.activations)));
 }

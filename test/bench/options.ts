@@ -21,7 +21,7 @@ The options of test/bench/bench.ts, with what they are for:
 --generate N           tokens that one stream decodes: 128
 --depth N              tokens of each of 8 and 32 streams before it decodes: 128
 --generate-together N  tokens that each of them decodes: 32
---clients N            that ask again as soon as they are answered: 32
+--clients N            closed-loop clients: 32
 --client-prompt N-N    tokens of their prompts, at random: 50-500
 --client-generate N    tokens of their answers: 128
 --temperature T        0.8

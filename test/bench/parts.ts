@@ -64,7 +64,7 @@ export async function measureParts(runners: readonly Runner[], options: Options,
     {
       name: 'serve',
       title:
-        `${clients} clients over HTTP that ask again as soon as they are answered: prompts of ${load.leastPrompt} to ` +
+        `${clients} closed-loop clients over HTTP: prompts of ${load.leastPrompt} to ` +
         `${load.mostPrompt} tokens, answers of ${load.generate}, temperature ${load.temperature}, top_k ${load.topK}`,
       plan: { rounds: serveRounds, decider: 'served' },
       subjects: async () => [

@@ -1,12 +1,14 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
-import { GUIDES, shellBlocksOf } from '../fixtures/guides.ts';
+import { codeBlocksOf, GUIDES } from '../fixtures/guides.ts';
+import { hasPythonClients, pythonEnv } from '../fixtures/python-clients.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
 
@@ -20,7 +22,9 @@ const PATIENCE_MS = 120_000;
 const BY_MAKE = ['make run\n', 'make test\n'];
 const SERVE = 'npx runnel serve --model smollm2 --playground dev\n';
 const isCurl = (block: string) => block.startsWith('curl -N ');
-const isKill = (block: string) => block.startsWith('kill -9 ');
+const isKill = (block: string) => block.includes('\nkill -9 ');
+const [README_JS = '', ...moreJs] = codeBlocksOf('README.md', 'js');
+const [README_PYTHON = '', ...morePython] = codeBlocksOf('README.md', 'python');
 
 let gateway: Gateway;
 const env = { ...process.env, XDG_RUNTIME_DIR: temporaryFolder().path };
@@ -37,72 +41,94 @@ test.after(async () => {
 
 interface Running {
   readonly stdout: string;
-  /** Resolves with the output. Rejects if a command has failed. */
+  /** Resolves with the output. Rejects if the program fails. */
   readonly ended: Promise<string>;
-  stop(): void;
 }
 
-/** Runs commands of a document with bash, which stops at the first one that fails. */
-function start(commands: string): Running {
-  const script = commands.replaceAll('http://127.0.0.1:8080', gateway.url);
-  const options = { cwd: ROOT, env, detached: true };
-  const child = spawn('bash', ['-euo', 'pipefail', '-c', script], options);
+/** Runs a program in the source folder, with the port of the test's server in its arguments. */
+function start(program: string, args: readonly string[], programEnv: NodeJS.ProcessEnv = env): Running {
   const written = { stdout: '', stderr: '' };
+  const ofServer = args.map((arg) => arg.replaceAll('http://127.0.0.1:8080', gateway.url));
+  const child = spawn(program, ofServer, { cwd: ROOT, env: programEnv });
   for (const name of ['stdout', 'stderr'] as const)
     child[name].setEncoding('utf8').on('data', (text: string) => {
       written[name] += text;
     });
-  const ended = once(child, 'close').then(([status, signal]) => {
-    assert.ok(status === 0 || signal === 'SIGTERM', `${commands}: ${written.stderr}`);
+  const ended = once(child, 'close').then(([status]) => {
+    assert.is(status, 0, `${args.join(' ')}: ${written.stderr}`);
     return written.stdout;
   });
   return {
     get stdout() {
       return written.stdout;
     },
-    ended: within(PATIENCE_MS, commands, ended),
-    // Signals the group: bash and what it has started.
-    stop: () => process.kill(-(child.pid ?? 0), 'SIGTERM'),
+    ended: within(PATIENCE_MS, args.join(' '), ended),
   };
 }
 
-test('the README’s commands are those that are tried here, and its targets of make are there', () => {
+/** Runs commands with bash, which stops at the first one that fails. */
+const startCommands = (commands: string): Running => start('bash', ['-euo', 'pipefail', '-c', commands]);
+
+/** The text of a streamed chat completion, as curl prints its events. */
+function textOfEvents(events: string): string {
+  const chunks = [...events.matchAll(/^data: (\{.*\})$/gm)].map(([, data = '']) => JSON.parse(data));
+  return chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
+}
+
+/** The text that each of the README's snippets gets. It is computed once. */
+let storyRead: Promise<string> | undefined;
+const story = (): Promise<string> => {
+  storyRead ??= start('node', ['--input-type=module', '--eval', README_JS]).ended;
+  return storyRead;
+};
+
+test('the README’s commands are those that run here, and its targets of make exist', () => {
   assert.equal(
-    shellBlocksOf('README.md').filter((block) => !isCurl(block) && !isKill(block)),
+    codeBlocksOf('README.md', 'sh').filter((block) => !isCurl(block) && !isKill(block)),
     [...BY_MAKE.slice(0, 1), SERVE, ...BY_MAKE.slice(1)],
   );
+  assert.equal([...moreJs, ...morePython], []);
   assert.ok(existsSync(DEFAULT_MODEL));
 });
 
-test('the README’s line to try streams, its kill is of the runner, and the sentence goes on', async () => {
-  const blocks = shellBlocksOf('README.md');
-  const curl = blocks.find(isCurl) as string;
-  const kill = blocks.find(isKill) as string;
-  const streamed = start(curl);
-  const comes = (numCharacters: number) =>
-    until(PATIENCE_MS, 'Text', () => streamed.stdout.length > numCharacters);
-  await comes(2000);
-  const before = (await gateway.health()).runner;
-  await start(kill).ended;
-  const after = await gateway.healthWhere(
-    ({ runner }) => runner.state === 'ready' && runner.restarts === before.restarts + 1,
-    'another runner',
-  );
-  assert.is.not(after.runner.pid, before.pid);
-  const text = streamed.stdout;
-  assert.not.match(text, '[DONE]', 'the kill is in the middle of it');
-  await comes(text.length + 1000);
-  // The model may write a long answer.
-  streamed.stop();
-  assert.not.match(await streamed.ended, '"error"');
+test('the README’s snippets for curl and JavaScript get the same text', async () => {
+  const curl = codeBlocksOf('README.md', 'sh').find(isCurl) as string;
+  const text = await story();
+  assert.match(text, /lighthouse/);
+  assert.is(textOfEvents(await startCommands(curl).ended), text);
+});
+
+const pythonTest = hasPythonClients ? test : test.skip;
+pythonTest('the README’s snippet for Python gets the same text', async () => {
+  assert.is(await start('python3', ['-c', README_PYTHON], pythonEnv).ended, await story());
+});
+
+test('the README’s kill hits the runner within the answer, whose text is the same', async () => {
+  const commands = codeBlocksOf('README.md', 'sh').find(isKill) as string;
+  const mark = join(temporaryFolder().path, 'text-has-come');
+  // Instead of a second, the kill waits until text has come.
+  const waiting = `while [ ! -e ${mark} ]; do sleep 0.02; done\n`;
+  const adapted = commands
+    .replace('runnel chat ', 'runnel chat --url http://127.0.0.1:8080 ')
+    .replace('sleep 1\n', waiting);
+  assert.ok(adapted.includes(waiting));
+  const { restarts } = (await gateway.health()).runner;
+  const killed = startCommands(adapted);
+  await until(PATIENCE_MS, 'text', () => killed.stdout.length > 100);
+  writeFileSync(mark, '');
+  await gateway.healthWhere(({ runner }) => runner.restarts === restarts + 1, 'the kill');
+  const before = killed.stdout.length;
+  const text = await killed.ended;
+  assert.ok(before < text.length, 'text comes after the kill');
+  assert.is(text, `${await story()}\n`);
 });
 
 for (const guide of GUIDES)
   test(`the commands of ${guide} do what they say`, async () => {
-    const blocks = shellBlocksOf(guide);
+    const blocks = codeBlocksOf(guide, 'sh');
     assert.ok(blocks.length >= 2);
     for (const block of blocks) {
-      const said = await start(block).ended;
+      const said = await startCommands(block).ended;
       assert.ok(said.trim() !== '', block);
       assert.not.match(said, /"error"/, block);
     }

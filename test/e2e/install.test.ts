@@ -30,7 +30,7 @@ const PARTS = [
   'build/sd-notify',
   'build/LICENSES-runners.txt',
 ];
-const PAGES = ['package.json', 'package-lock.json', 'README.md', 'CHANGELOG.md', 'LICENSE'];
+const PAGES = ['package.json', 'package-lock.json', 'README.md', 'SECURITY.md', 'CHANGELOG.md', 'LICENSE'];
 const VERSION = (JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }).version;
 
 const folder = temporaryFolder();

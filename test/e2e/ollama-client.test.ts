@@ -103,7 +103,7 @@ test('raises errors with their sentence', async () => {
     return [(error as { status_code?: number }).status_code, String(error)];
   };
   for (const [ask, status, sentence] of [
-    [() => client.chat({ ...chat, model: 'llama3.2' }), 404, 'The model "llama3.2" is not here'],
+    [() => client.chat({ ...chat, model: 'llama3.2' }), 404, 'Model "llama3.2" not found; available: '],
     [() => client.chat({ ...chat, format: 'yaml' }), 400, 'format must be "json", or a JSON Schema'],
     [() => client.chat({ ...chat, options: { temperature: 9 } }), 400, 'temperature must be at most 2.0'],
     [

@@ -133,7 +133,7 @@ test('one that is broken on disk is refused with its reason, and harms no other'
   await answer(gateway, 'a', 20);
   const absent = await gateway.post('/v1/completions', bodyOf('absent', 5));
   assert.is(absent.status, 404);
-  assert.match(await absent.text(), 'this server serves');
+  assert.match(await absent.text(), 'not found; available: ');
 });
 
 test('at SIGHUP a model that is new in the folder is there, and one that is gone finishes what it has', async (context) => {

@@ -55,7 +55,12 @@ export const nativeOperations: readonly Operation[] = [
     summary: 'Ends a job',
     body: cancelSchema,
     bodyTypes: [MSGPACK_TYPE],
-    answers: { 202: json('The same whether the job runs, has ended, or never was.', cancelledSchema) },
+    answers: {
+      202: json(
+        'Idempotent: always 202, whether the job is running, has ended or never existed.',
+        cancelledSchema,
+      ),
+    },
   },
   {
     method: 'post',

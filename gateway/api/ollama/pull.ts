@@ -27,7 +27,7 @@ export function pullRoutes(deps: RouteDeps): Hono {
   app.post('/api/pull', async (c) => {
     const { name, isStream } = fields.parseBody(pullSchema, await readJsonText(c));
     const { names } = deps.models;
-    if (!names.includes(servedName(name, names))) throw notHere(name);
+    if (!names.includes(servedName(name, names))) throw notFound(name);
     const line = JSON.stringify({ status: 'success' } satisfies Pulled);
     if (isStream) return c.body(`${line}\n`, 200, { 'content-type': 'application/x-ndjson' });
     return c.body(line, 200, { 'content-type': 'application/json' });
@@ -36,11 +36,11 @@ export function pullRoutes(deps: RouteDeps): Hono {
   return app;
 }
 
-function notHere(name: string): ApiError {
+function notFound(name: string): ApiError {
   return new ApiError({
     status: 404,
     code: 'model_not_found',
     param: 'model',
-    message: `The model ${JSON.stringify(name)} is not here, and models are not fetched over HTTP: run "runnel pull NAME" on the machine of the server, and serve it.`,
+    message: `Model ${JSON.stringify(name)} not found; models are not downloaded over HTTP. Run "runnel pull NAME" on the server's machine, and serve it.`,
   });
 }

@@ -43,6 +43,8 @@ async function ok(response: Response): Promise<string> {
 
 type Json = Record<string, unknown>;
 
+const noReasoning = (field: string): string => `does not support reasoning, so ${field} cannot be used`;
+
 const chat = (app: TestApp, more: object = {}, messages: readonly object[] = [user]) =>
   app.post('/v1/chat/completions', { model: 'bytes', messages, ...more });
 
@@ -205,9 +207,9 @@ test('a response and an answer of Ollama’s have a budget too, by the same rule
     [thinkingApp(), answer, { ...option(7), think: false }, ofOllama],
     [thinkingApp(), text, { ...option(0), think: true }, ofOllama],
     [thinkingApp(), text, { ...option(7), raw: true }, `${ofOllama} cannot be used with raw`],
-    [testApp(), response, { thinking_token_budget: 7 }, 'thinking_token_budget needs a model that thinks'],
-    [testApp(), answer, option(7), `${ofOllama} needs a model that thinks`],
-    [testApp(), text, option(7), `${ofOllama} needs a model that thinks`],
+    [testApp(), response, { thinking_token_budget: 7 }, noReasoning('thinking_token_budget')],
+    [testApp(), answer, option(7), noReasoning(ofOllama)],
+    [testApp(), text, option(7), noReasoning(ofOllama)],
   ] as const) {
     const refused = await app.post(path, { ...body, ...more });
     assert.is(refused.status, 400, JSON.stringify(more));
@@ -361,7 +363,7 @@ test('a message of Anthropic’s thinks when it is told to, in a block of its ow
   const refused = await app.post('/v1/messages', { ...body, ...tooMuch });
   assert.match(await refused.text(), 'thinking.budget_tokens must be less than max_tokens, which is 100');
   const other = await testApp().post('/v1/messages', { ...body, thinking });
-  assert.match(await other.text(), 'thinking needs a model that thinks');
+  assert.match(await other.text(), noReasoning('thinking'));
 });
 
 test('an answer of Ollama’s has what is thought beside its text, unless it is told not to think', async () => {
@@ -394,7 +396,7 @@ test('an answer of Ollama’s has what is thought beside its text, unless it is 
     ['/api/generate', { prompt: 'Hi' }],
   ] as const) {
     const refused = await testApp().post(path, { model: 'bytes', ...more, think: true });
-    assert.match(await refused.text(), 'think needs a model that thinks');
+    assert.match(await refused.text(), noReasoning('think'));
   }
   const shown = JSON.parse(await ok(await app.post('/api/show', { model: 'bytes' })));
   assert.ok(shown.capabilities.includes('thinking'));
@@ -459,7 +461,7 @@ test('an effort is ignored by a model that does not think, and so is thinking th
   }
   const refused = await chat(testApp(), { enable_thinking: true });
   assert.is(refused.status, 400);
-  assert.match(await refused.text(), 'enable_thinking needs a model that thinks');
+  assert.match(await refused.text(), noReasoning('enable_thinking'));
   const contrary = await chat(thinkingApp(), { enable_thinking: false, reasoning_effort: 'low' });
   assert.match(await contrary.text(), 'enable_thinking and reasoning_effort contradict each other');
 });

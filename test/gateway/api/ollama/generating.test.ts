@@ -247,7 +247,7 @@ test('what cannot be obeyed is refused by name, in the shape of Ollama’s error
 test('a full queue is a 503, and an unknown model a 404', async ({ runner, chat }) => {
   const unknown = await chat({ model: 'llama3.2' });
   assert.is(unknown.status, 404);
-  assert.match(await unknown.text(), 'The model \\"llama3.2\\" is not here');
+  assert.match(await unknown.text(), 'Model \\"llama3.2\\" not found; available: \\"bytes\\"');
   runner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true, retryAfterSec: 1 });
   const full = await chat({});
   assert.is(full.status, 503);

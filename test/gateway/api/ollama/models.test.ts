@@ -66,7 +66,10 @@ test('pull of a model that is here has nothing to do, and of another one says wh
   });
   const absent = await post('/api/pull', { model: 'other' });
   assert.is(absent.status, 404);
-  assert.match(((await absent.json()) as { error: string }).error, 'run "runnel pull NAME"');
+  assert.match(
+    ((await absent.json()) as { error: string }).error,
+    'not found; models are not downloaded over HTTP. Run "runnel pull NAME"',
+  );
   assert.match(await (await post('/api/pull', {})).text(), 'model is required');
 });
 

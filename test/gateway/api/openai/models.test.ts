@@ -84,7 +84,7 @@ test('any other name is a 404 that says which there are, the file’s own too wh
         error: { code: string; param: string; message: string };
       };
       assert.equal([error.code, error.param], ['model_not_found', 'model']);
-      assert.match(error.message, 'this server serves "one" and "two"');
+      assert.match(error.message, 'available: "one", "two"');
       assert.ok(error.message.length < 200);
     }
   }

@@ -196,7 +196,7 @@ test('the model is listed, found by id, and another one is not found', async () 
   assert.is(missing.status, 404);
   assert.equal(await missing.json(), {
     error: {
-      message: 'The model "other" is not here; this server serves "bytes".',
+      message: 'Model "other" not found; available: "bytes".',
       type: 'not_found_error',
       param: 'model',
       code: 'model_not_found',
