@@ -162,7 +162,9 @@ test('probes and annotations name paths that there are, and users are the same e
 
 const hasSchemas = existsSync(SCHEMAS);
 if (!hasSchemas)
-  console.log('SKIPPED: the schemas of Kubernetes are not here: make kubernetes-schemas fetches them.');
+  console.log(
+    'SKIPPED: the schemas of Kubernetes are not downloaded; make kubernetes-schemas downloads them.',
+  );
 const schemaTest = hasSchemas ? test : test.skip;
 
 /** A schema that takes no fields but those that it has: the ones of the API take any. */

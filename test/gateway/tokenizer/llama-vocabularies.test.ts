@@ -32,7 +32,7 @@ const names = existsSync(folder)
 
 if (names.length === 0) {
   test('cases of llama.cpp', () => {
-    console.log('SKIPPED: llama.cpp’s vocabularies are not here; `make check` fetches them.');
+    console.log('SKIPPED: llama.cpp’s vocabularies are not downloaded; `make check` downloads them.');
   });
 }
 
