@@ -215,19 +215,28 @@ function countCodePoints(value: string): number {
 
 /**
  * Drops members that are null, at every depth: in requests, null means absent. verbatim: places such as `a.b`; their
- * members are kept as they are.
+ * members are kept as they are. A value without nulls is returned itself, since copying a large body takes long.
  */
 export function withoutNulls(value: unknown, verbatim: readonly string[] = [], place = ''): unknown {
-  // A list of ids may have half a million items, and none of them is an object.
-  if (Array.isArray(value)) return value.some(isObject) ? value.map((item) => withoutNulls(item)) : value;
+  if (Array.isArray(value)) return itemsWithoutNulls(value);
   if (!isPlainObject(value)) return value;
-  const present = Object.entries(value).filter(([, member]) => member !== null);
-  return Object.fromEntries(
-    present.map(([name, member]) => {
-      const inner = verbatim.length === 0 ? '' : place + name;
-      return [name, verbatim.includes(inner) ? member : withoutNulls(member, verbatim, `${inner}.`)];
-    }),
-  );
+  let isSame = true;
+  const present: [name: string, member: unknown][] = [];
+  for (const [name, member] of Object.entries(value)) {
+    const inner = verbatim.length === 0 ? '' : place + name;
+    const isKept = !isObject(member) || verbatim.includes(inner);
+    const kept = isKept ? member : withoutNulls(member, verbatim, `${inner}.`);
+    if (kept !== null) present.push([name, kept]);
+    isSame &&= kept === member && kept !== null;
+  }
+  return isSame ? value : Object.fromEntries(present);
+}
+
+function itemsWithoutNulls(items: readonly unknown[]): readonly unknown[] {
+  // A list of ids may have half a million items, and none of them is an object.
+  if (!items.some(isObject)) return items;
+  const kept = items.map((item) => withoutNulls(item));
+  return kept.every((item, index) => item === items[index]) ? items : kept;
 }
 
 function isObject(value: unknown): value is object {

@@ -12,6 +12,8 @@ export const bodyBounds = {
   depth: 64,
   /** Objects and members together: each costs a microsecond or more. 4,096 messages with parts have 24,576 of them. */
   members: 2 ** 15,
+  /** Members of one object: an object with very many is slow to make and to copy, and no request needs one. */
+  objectMembers: 2 ** 12,
 } as const;
 
 /** Digits of the largest 64-bit integer. A bigint of very many digits takes seconds to make. */
@@ -84,8 +86,11 @@ class Parser {
     this.#at++;
     this.#skipSpace();
     if (this.#takeCode(closeBrace)) return object;
+    let numMembers = 0;
     do {
       this.#count();
+      if (++numMembers > bodyBounds.objectMembers)
+        throw new JsonFault(`an object in it has more than ${bodyBounds.objectMembers} members`);
       this.#skipSpace();
       if (this.#text.charCodeAt(this.#at) !== quote) throw this.#expected('the name of a member');
       const name = this.#string();

@@ -95,6 +95,8 @@ class Walker {
     if (this.#numMembers > bodyBounds.members) {
       throw new Fault(`it has more than ${bodyBounds.members} maps and members`);
     }
+    if (count > bodyBounds.objectMembers)
+      throw new Fault(`it has a map of ${count} members; at most ${bodyBounds.objectMembers} are allowed`);
     for (let i = 0; i < count; i++) {
       this.#key();
       this.value(depth + 1);

@@ -2,8 +2,8 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { catalogue } from './catalogue.ts';
-import { hubFolder } from './hub/hub-cache.ts';
 import { hubModelOf } from './hub/hub-file.ts';
+import { hubFolder } from './hub/hub-folder.ts';
 import { filesOf } from './huggingface/folder-files.ts';
 import { cachePath, findHubModel } from './model-cache.ts';
 

@@ -78,7 +78,8 @@ const details = z.object({
 });
 export type Details = z.infer<typeof details>;
 
-const names = { name: z.string(), model: z.string() };
+/** The digest has 64 hexadecimal digits. */
+const names = { name: z.string(), model: z.string(), digest: z.string() };
 const namesSchema = z.object(names);
 export type Names = z.infer<typeof namesSchema>;
 

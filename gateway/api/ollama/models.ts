@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto';
 import { Hono } from 'hono';
 import * as z from 'zod';
 import type { Model } from '../../models/model.ts';
+import type { ServedModel } from '../../models/served-model.ts';
 import { isResident, memoryOf } from '../../runner/process/memory.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { version } from '../../system/version.ts';
@@ -25,26 +27,28 @@ export function modelRoutes(deps: RouteDeps): Hono {
   app.get('/api/version', (c) => c.json({ version: version() }));
 
   app.get('/api/tags', (c) => {
-    const entries = deps.models.all.flatMap(({ names: all, created, model, runner }) => {
+    const entries = deps.models.all.flatMap((served) => {
+      const { created, model, runner } = served;
       const { info } = runner.status();
       const known = {
         modified_at: modifiedAt(created),
         ...(info === undefined ? {} : { size: info.weightsBytes }),
         ...(model === undefined ? {} : { details: details(model) }),
       };
-      return all.map((name) => ({ ...names(name), ...known }));
+      return namesOf(served).map((names) => ({ ...names, ...known }));
     });
     return c.json({ models: entries } satisfies Tags);
   });
 
   app.get('/api/ps', (c) => {
-    const entries = deps.models.all.flatMap(({ names: all, model, runner }) => {
+    const entries = deps.models.all.flatMap((served) => {
+      const { model, runner } = served;
       const status = runner.status();
       const { info } = status;
       if (model === undefined || info === undefined || !isResident(status)) return [];
       const memory = memoryOf(info);
-      return all.map((name) => ({
-        ...names(name),
+      return namesOf(served).map((names) => ({
+        ...names,
         size: memory.memory_bytes,
         details: details(model),
         size_vram: memory.vram_bytes,
@@ -81,8 +85,10 @@ export function modelRoutes(deps: RouteDeps): Hono {
   return app;
 }
 
-function names(name: string): Names {
-  return { name: tagged(name), model: tagged(name) };
+/** The digest stands for Ollama's, by which clients cache what they know of a model: another file has another one. */
+function namesOf({ names, created }: Pick<ServedModel, 'names' | 'created'>): Names[] {
+  const digest = createHash('sha256').update(`${names[0]}\n${created}`).digest('hex');
+  return names.map((name) => ({ name: tagged(name), model: tagged(name), digest }));
 }
 
 /** created: seconds since 1970. */

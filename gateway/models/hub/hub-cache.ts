@@ -12,17 +12,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { homedir } from 'node:os';
-import { dirname, join, relative, resolve, sep } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { filesOf } from '../huggingface/folder-files.ts';
 import type { HubRepo } from './hub-file.ts';
-
-/** HF_HUB_CACHE, or hub in HF_HOME, or in ~/.cache/huggingface. */
-export function hubFolder(): string {
-  const { HF_HUB_CACHE, HF_HOME, XDG_CACHE_HOME } = process.env;
-  const home = HF_HOME || join(XDG_CACHE_HOME || join(homedir(), '.cache'), 'huggingface');
-  return resolve(HF_HUB_CACHE || join(home, 'hub'));
-}
+import { hubFolder, isInside } from './hub-folder.ts';
 
 export class HubCache {
   readonly #root: string;
@@ -118,10 +111,6 @@ function inside(root: string, ...parts: readonly string[]): string {
   const path = resolve(root, ...parts);
   if (!isInside(root, path)) throw new Error(`${path} is outside of ${root}.`);
   return path;
-}
-
-function isInside(root: string, path: string): boolean {
-  return path === root || path.startsWith(root.endsWith(sep) ? root : root + sep);
 }
 
 /** Writes under a temporary name and renames, so that readers see the old file or the new one. */

@@ -2,9 +2,10 @@
 import { asSystemFault, PullError } from '../pull-error.ts';
 import { type BlobOptions, fetchBlob } from './fetch-blob.ts';
 import { fetchFolder } from './fetch-folder.ts';
-import { HubCache, hubFolder } from './hub-cache.ts';
+import { HubCache } from './hub-cache.ts';
 import { HubClient, TransferError } from './hub-client.ts';
 import { fileIn, type HubFile, parseHubName } from './hub-file.ts';
+import { hubFolder } from './hub-folder.ts';
 
 export const DEFAULT_ENDPOINT = 'https://huggingface.co';
 

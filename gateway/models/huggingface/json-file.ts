@@ -1,11 +1,13 @@
 /**
- * Reads the JSON files of a model's folder. They are hostile until proven otherwise, so their size is checked before they are
- * read.
+ * Reads the JSON files of a model's folder. They are hostile until proven otherwise: their size is checked before they are
+ * read, a link out of the folder is not followed, and no error repeats what is in a file.
  */
 import { isUtf8 } from 'node:buffer';
-import { closeSync, constants, fstatSync, openSync, readFileSync } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { closeSync, constants, fstatSync, openSync, readFileSync, realpathSync } from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
 import type { z } from 'zod';
+import { hubFolder, isInside } from '../hub/hub-folder.ts';
+import { repoOfSnapshot } from '../hub/repo-of-snapshot.ts';
 import { FolderError } from './folder-error.ts';
 
 /** Limits of the files in bytes. */
@@ -58,7 +60,9 @@ export function orFolderError<Result>(path: string, parse: () => Result): Result
     return parse();
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
-    throw new FolderError(`${nameOf(path)} in it is not JSON: ${error.message.slice(0, 200)}`);
+    // The rest of the message has text of the file.
+    const position = /at position \d+/.exec(error.message)?.[0] ?? '';
+    throw new FolderError(`${nameOf(path)} in it is not JSON ${position}`.trimEnd());
   }
 }
 
@@ -84,10 +88,33 @@ function nameOf(path: string): string {
 
 function openOrNone(path: string): number | undefined {
   try {
+    const target = realpathSync(path);
+    if (!isOwn(path, target))
+      throw new FolderError(
+        `${nameOf(path)} in it is a link to a file outside of it; put the file itself into the folder`,
+      );
     // Without O_NONBLOCK, opening a FIFO would wait for a writer.
-    return openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
+    return openSync(target, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
+  }
+}
+
+/**
+ * Whether a file of a folder is in the folder, or in the hub's cache, where the files of a folder are links to blobs. target:
+ * the file's path without links.
+ */
+function isOwn(path: string, target: string): boolean {
+  const folder = realpathSync(path.slice(0, path.length - nameOf(path).length) || '.');
+  const repo = repoOfSnapshot(folder) === undefined ? folder : resolve(folder, '../..');
+  return isInside(repo, target) || isInside(realOrItself(hubFolder()), target);
+}
+
+function realOrItself(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
   }
 }

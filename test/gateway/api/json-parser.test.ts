@@ -66,8 +66,12 @@ test('depth and members are bounded', () => {
   assert.is(faultOf('{"a":'.repeat(100_000)), 'it nests deeper than 64 brackets');
   const members = (count: number): string =>
     `{${Array.from({ length: count }, (_, i) => `"${i}":0`).join()}}`;
-  parseLosslessJson(members(bodyBounds.members - 1));
-  assert.is(faultOf(members(bodyBounds.members)), 'it has more than 32768 objects and members');
+  const most = members(bodyBounds.objectMembers);
+  parseLosslessJson(most);
+  assert.is(faultOf(members(bodyBounds.objectMembers + 1)), 'an object in it has more than 4096 members');
+  const list = (last: number): string => `[${`${most},`.repeat(7)}${members(last)}]`;
+  parseLosslessJson(list(bodyBounds.objectMembers - 8));
+  assert.is(faultOf(list(bodyBounds.objectMembers - 7)), 'it has more than 32768 objects and members');
   assert.is(faultOf(`[${'{},'.repeat(bodyBounds.members)}{}]`), 'it has more than 32768 objects and members');
 });
 

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { testApp } from '../../../fixtures/app.ts';
@@ -8,9 +9,13 @@ const test = suite('Ollama’s models');
 const details = { format: 'gguf', family: 'llama', families: ['llama'], quantization_level: 'F32' };
 const modified_at = '2023-11-14T22:13:20.000Z';
 
+/** sha256 of the model's first name and the time of its file. */
+const digestOf = (name: string) => createHash('sha256').update(`${name}\n1700000000`).digest('hex');
+
 test('tags lists the model by each of its names, with a tag', async () => {
+  const digest = digestOf('bytes');
   const { get } = testApp({ modelNames: ['bytes', 'org/other:1b'] });
-  const entry = (name: string) => ({ name, model: name, modified_at, size: 1000, details });
+  const entry = (name: string) => ({ name, model: name, digest, modified_at, size: 1000, details });
   assert.equal(await (await get('/api/tags')).json(), {
     models: [entry('bytes:latest'), entry('org/other:1b')],
   });
@@ -20,7 +25,8 @@ test('tags lists the model by each of its names, with a tag', async () => {
 
 test('ps has it while it is in memory', async () => {
   const { get, runner } = testApp();
-  const entry = { name: 'bytes:latest', model: 'bytes:latest', size: 1500, details };
+  const names = { name: 'bytes:latest', model: 'bytes:latest' };
+  const entry = { ...names, digest: digestOf('bytes'), size: 1500, details };
   assert.equal(await (await get('/api/ps')).json(), {
     models: [{ ...entry, size_vram: 0, context_length: 512 }],
   });

@@ -1,4 +1,4 @@
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
@@ -145,6 +145,77 @@ test('what is missing or cannot be is named', async () => {
     await fault({ 'generation_config.json': { eos_token_id: 'x' } }),
     'generation_config.json in it',
   );
+});
+
+const SECRET = 'root:x:0:0:a secret';
+const LINKED = [
+  'config.json',
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'chat_template.jinja',
+  'modules.json',
+] as const;
+
+test('a link out of the folder is not followed, and its content not repeated', async () => {
+  const secret = join(folder.path, 'secret');
+  writeFileSync(secret, SECRET);
+  const refusalOf = async (path: string): Promise<string> => {
+    const error = await errorOf(() => readModel(path));
+    assert.instance(error, ModelFileError, error.stack ?? '');
+    assert.not.match(error.message, 'secret');
+    return error.message;
+  };
+  for (const name of LINKED) {
+    const path = folderWith({ [name]: undefined });
+    symlinkSync(secret, join(path, name));
+    assert.match(await refusalOf(path), `${name} in it is a link to a file outside of it`);
+  }
+  const pooled = folderWith({
+    'modules.json': [{ type: 'a.Transformer' }, { type: 'a.Pooling', path: '1_Pooling' }],
+  });
+  mkdirSync(join(folder.path, 'elsewhere'));
+  writeFileSync(join(folder.path, 'elsewhere', 'config.json'), SECRET);
+  symlinkSync(join(folder.path, 'elsewhere'), join(pooled, '1_Pooling'));
+  assert.match(await refusalOf(pooled), '1_Pooling/config.json in it is a link to a file outside of it');
+});
+
+test('links are followed within the folder, in the snapshot of a repository, and into the hub’s cache', async () => {
+  const inside = folderWith({ 'chat_template.jinja': undefined, other: 'J' });
+  symlinkSync('other', join(inside, 'chat_template.jinja'));
+  assert.is((await readModel(inside)).template, 'J');
+  const outer = join(folder.path, 'link-to-a-model');
+  symlinkSync(inside, outer);
+  assert.is((await readModel(outer)).template, 'J');
+  const snapshots = join(folder.path, 'hub/models--a--b/snapshots');
+  const snapshot = join(snapshots, '0'.repeat(40));
+  mkdirSync(snapshots, { recursive: true });
+  mkdirSync(join(snapshots, '../blobs'));
+  renameSync(folderWith({ 'chat_template.jinja': undefined }), snapshot);
+  const blob = join(snapshots, '../blobs/hash');
+  writeFileSync(blob, 'B');
+  symlinkSync('../../blobs/hash', join(snapshot, 'chat_template.jinja'));
+  assert.is((await readModel(snapshot)).template, 'B');
+  const copied = folderWith({ 'chat_template.jinja': undefined });
+  symlinkSync(blob, join(copied, 'chat_template.jinja'));
+  const { HF_HUB_CACHE } = process.env;
+  try {
+    process.env.HF_HUB_CACHE = join(folder.path, 'hub');
+    assert.is((await readModel(copied)).template, 'B');
+    process.env.HF_HUB_CACHE = join(folder.path, 'nowhere');
+    assert.match((await errorOf(() => readModel(copied))).message, 'is a link to a file outside of it');
+  } finally {
+    if (HF_HUB_CACHE === undefined) delete process.env.HF_HUB_CACHE;
+    else process.env.HF_HUB_CACHE = HF_HUB_CACHE;
+  }
+});
+
+test('an error about a file does not repeat its content', async () => {
+  for (const name of ['config.json', 'tokenizer.json', 'tokenizer_config.json']) {
+    const message = await fault({ [name]: SECRET });
+    assert.match(message, `${name} in it is not JSON`);
+    assert.not.match(message, /root|secret/);
+  }
 });
 
 test('hostile files are refused with a sentence, in time in proportion to their size', async () => {
