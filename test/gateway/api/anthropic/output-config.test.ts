@@ -90,7 +90,10 @@ test('what cannot be obeyed is refused by name', async () => {
     ['output_config.format.schema is required', { output_config: { format: { type: 'json_schema' } } }],
     ['output_config.format.regex', { output_config: { format: { ...format, regex: 'a+' } } }],
     ['context_management', { context_management: { edits: [edit] } }],
-    ['does not support reasoning, so thinking cannot be used', { thinking: { type: 'enabled', budget_tokens: 9 } }],
+    [
+      'does not support reasoning, so thinking cannot be used',
+      { thinking: { type: 'enabled', budget_tokens: 9 } },
+    ],
   ] as const) {
     const app = testApp();
     const response = await ask(app, more);
