@@ -261,6 +261,33 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
   assert.equal([numRead, numOpen], [2, 0]);
 });
 
+test('one that is stopped while it waits for memory makes no other leave', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  await models.use('a');
+  const stream = models.serviceOf('a');
+  stream.numOpen = 1;
+  const waiting = models.acquire('b');
+  await settled();
+  await models.loader.remove(models.of('b').model, 0);
+  (await waiting).release();
+  stream.numOpen = 0;
+  await settled();
+  await models.use('a');
+  await models.pass(5);
+  assert.ok(models.states.startsWith('a loaded'), models.states);
+  assert.equal(models.unloaded, ['a: memory'], 'only for the time that the other one waited');
+});
+
+test('nor does one that is stopped before its need is known', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  await models.use('a');
+  const waiting = models.acquire('b');
+  await models.loader.remove(models.of('b').model, 0);
+  (await waiting).release();
+  await models.pass(5);
+  assert.equal(models.unloaded, []);
+});
+
 test('the end of all of them lets who waits in, to be refused, and leaves no timer', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
