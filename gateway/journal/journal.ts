@@ -249,26 +249,28 @@ export class Journal {
   }
 
   async #commit(): Promise<void> {
-    const writes: Write[] = [];
     const written: { readonly job: Journalled; readonly end: EndRecord | undefined; numBytes: number }[] = [];
-    for (const job of this.#dirty) {
-      const taken = job.takeWrites();
-      const numBytes = taken.writes.reduce(
-        (sum, write) => sum + write.key.length + (write.type === 'put' ? SEAL_BYTES + write.value.length : 0),
-        0,
-      );
-      writes.push(...taken.writes);
-      written.push({ job, end: taken.end, numBytes });
-    }
-    this.#dirty.clear();
-    if (this.#isFailed) return;
     try {
+      const writes: Write[] = [];
+      for (const job of this.#dirty) {
+        const taken = job.takeWrites();
+        const numBytes = taken.writes.reduce(
+          (sum, write) =>
+            sum + write.key.length + (write.type === 'put' ? SEAL_BYTES + write.value.length : 0),
+          0,
+        );
+        writes.push(...taken.writes);
+        written.push({ job, end: taken.end, numBytes });
+      }
+      this.#dirty.clear();
+      if (this.#isFailed) return;
       // Another process would compute the end of an answer again, but not a cancel.
       await this.#store.write(
         writes,
         written.some(({ end }) => end?.end.kind === 'error'),
       );
     } catch (error) {
+      this.#dirty.clear();
       this.#fail(error);
       return;
     }

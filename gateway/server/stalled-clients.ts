@@ -16,13 +16,14 @@ export interface StallOptions {
   readonly timeoutMs: number;
   /** Called before the connection is cut. */
   readonly onStalled: (heldBytes: number) => void;
-  readonly unacknowledged?: () => Unacknowledged;
+  readonly unacknowledged?: () => Promise<Unacknowledged>;
 }
 
 export class StalledClients {
   readonly #options: StallOptions;
   readonly #readers = new Map<ServerResponse, Reader>();
   #timer: NodeJS.Timeout | undefined;
+  #isLooking = false;
 
   constructor(options: StallOptions) {
     this.#options = options;
@@ -39,7 +40,7 @@ export class StalledClients {
     const { timeoutMs } = this.#options;
     this.#readers.set(answer, new Reader(socket, timeoutMs, performance.now()));
     answer.once('close', () => this.#forget(answer));
-    this.#timer ??= setInterval(() => this.#look(), timeoutMs / LOOKS_PER_TIMEOUT);
+    this.#timer ??= setInterval(() => void this.#look(), timeoutMs / LOOKS_PER_TIMEOUT);
   }
 
   #forget(answer: ServerResponse): void {
@@ -49,10 +50,13 @@ export class StalledClients {
     this.#timer = undefined;
   }
 
-  #look(): void {
+  async #look(): Promise<void> {
     const { onStalled, unacknowledged = readUnacknowledged } = this.#options;
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    const table = await unacknowledged();
+    this.#isLooking = false;
     const nowMs = performance.now();
-    const table = unacknowledged();
     for (const [answer, reader] of this.#readers) {
       if (!reader.isTooSlow(table, nowMs)) continue;
       onStalled(reader.heldBytes);

@@ -265,6 +265,19 @@ test('bytes that were dropped are told', async ({ journals }) => {
   assert.equal([dropped.length, second.stats.numJobs], [1, 0]);
 });
 
+test('news that cannot be encoded fail the journal and not the gateway', async ({ journals }) => {
+  const failures: unknown[] = [];
+  const journal = await openTestJournal(journalFolder(), { onFailed: (error) => failures.push(error) });
+  journals.push(journal);
+  const job = await beginIn(journal, recordOf('a'));
+  job.takeWrites = () => {
+    throw new RangeError('No such number.');
+  };
+  journal.touch(job);
+  await journal.flush();
+  assert.equal([failures.map(String), journal.stats.isFailed], [['RangeError: No such number.'], true]);
+});
+
 test('once it cannot be written, it says so once, and takes no job', async () => {
   const failures: unknown[] = [];
   const folder = journalFolder();
