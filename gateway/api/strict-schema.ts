@@ -18,8 +18,10 @@ const TELLING = ['type', 'enum', 'const', 'anyOf', '$ref', 'properties', 'items'
 const DEFINITIONS = ['$defs', 'definitions'];
 /** References to places whose schemas strictOf() makes strict too. */
 const REFERENCE = /^#(\/(\$defs|definitions|properties)\/|$)/;
-/** The schemas that are visited for one tool, at most: a few references can lead to very many. */
-const MAX_SCHEMAS = 4096;
+/** The reference to the whole schema. */
+const ROOT = '#';
+/** The schemas that are visited for one tool, at most: one that has many references is visited again for some of them. */
+const MAX_SCHEMAS = 2 ** 16;
 
 class NotStrict extends Error {
   override readonly name = 'NotStrict';
@@ -30,7 +32,7 @@ export function strictSchema(schema: object): object | undefined {
   if (!isJsonObject(memberOf(schema, 'properties'))) return undefined;
   try {
     const strict = strictOf(schema);
-    return new Finiteness(strict).has(strict) ? strict : undefined;
+    return hasFiniteValue(strict) ? strict : undefined;
   } catch (error) {
     if (error instanceof NotStrict) return undefined;
     throw error;
@@ -73,40 +75,44 @@ function isOf({ type }: Schema, name: string): boolean {
   return type === name || asList(type).includes(name);
 }
 
-/** Tells which schemas have a finite value. A schema whose every value contains another value of the same schema has none. */
-class Finiteness {
-  readonly #root: Schema;
+/**
+ * Whether the schema has a finite value. A schema whose every value contains another value of the same schema has none.
+ * References are followed from a queue, since a chain of them may be longer than the stack is deep. Throws NotStrict if more than
+ * MAX_SCHEMAS are visited.
+ */
+function hasFiniteValue(root: Schema): boolean {
+  let numLeft = MAX_SCHEMAS;
   /** References to schemas that are known to have a finite value. */
-  readonly #known = new Set<string>();
-  /** References that were followed to the current schema. */
-  readonly #open = new Set<string>();
-  #numLeft = MAX_SCHEMAS;
+  const finite = new Set<string>();
+  /** By reference: the references whose schemas may have a finite value if its schema has. */
+  const waiting = new Map<string, Set<string>>();
+  const queue = new Set([ROOT]);
 
-  constructor(root: Schema) {
-    this.#root = root;
-  }
-
-  /** Whether a strict schema has a finite value. Throws NotStrict if there are more than MAX_SCHEMAS to visit. */
-  has(schema: Schema): boolean {
-    if (this.#numLeft-- <= 0) throw new NotStrict();
+  /** onUnknown is called with each reference that is not known to have a finite value. */
+  const has = (schema: Schema, onUnknown: (reference: string) => void): boolean => {
+    if (numLeft-- <= 0) throw new NotStrict();
     const { $ref, anyOf, type, properties, items, minItems = 0 } = schema;
-    if ($ref !== undefined) return this.#hasAt(String($ref));
-    if (anyOf !== undefined) return asList(anyOf).some((each) => this.has(each as Schema));
+    const reference = String($ref);
+    if ($ref !== undefined && !finite.has(reference)) onUnknown(reference);
+    if ($ref !== undefined) return finite.has(reference);
+    const each = (schemas: readonly unknown[]) => schemas.map((one) => has(one as Schema, onUnknown));
+    if (anyOf !== undefined) return each(asList(anyOf)).includes(true);
     const types = Array.isArray(type) ? type : [type];
-    if (types.length > 1 && types.some((each) => each !== 'object' && each !== 'array')) return true;
-    if (properties !== undefined)
-      return Object.values(properties as object).every((each: Schema) => this.has(each));
-    return items === undefined || Number(minItems) === 0 || this.has(items as Schema);
-  }
+    if (types.length > 1 && types.some((one) => one !== 'object' && one !== 'array')) return true;
+    if (properties !== undefined) return !each(Object.values(properties as object)).includes(false);
+    return items === undefined || Number(minItems) === 0 || has(items as Schema, onUnknown);
+  };
 
-  #hasAt(reference: string): boolean {
-    if (this.#known.has(reference)) return true;
-    const target = referredTo(this.#root, reference);
-    if (this.#open.has(reference) || !isJsonObject(target)) return false;
-    this.#open.add(reference);
-    const has = this.has(target as Schema);
-    this.#open.delete(reference);
-    if (has) this.#known.add(reference);
-    return has;
+  for (const reference of queue) {
+    queue.delete(reference);
+    const target = reference === ROOT ? root : referredTo(root, reference);
+    const onUnknown = (other: string): void => {
+      if (!waiting.has(other)) queue.add(other);
+      waiting.set(other, (waiting.get(other) ?? new Set()).add(reference));
+    };
+    if (!isJsonObject(target) || !has(target as Schema, onUnknown)) continue;
+    finite.add(reference);
+    for (const other of waiting.get(reference) ?? []) if (!finite.has(other)) queue.add(other);
   }
+  return finite.has(ROOT);
 }

@@ -16,6 +16,8 @@ import { type ContextLimit, notReady, requireReady } from './prompt.ts';
 /** A model that takes requests, with its runner and the runner's limits. */
 export interface UsableModel {
   readonly model: Model;
+  /** The name by which the model is found; undefined if it is the only one and has no name. */
+  readonly name: string | undefined;
   readonly info: RunnerInfo & ContextLimit;
   readonly runner: Runner;
 }
@@ -89,8 +91,12 @@ async function answerBy(
     const { model, info } = requireReady(acquired);
     // Another model with another name may have replaced it.
     if (name !== undefined && !acquired.names.includes(name)) throw modelNotFound(name, deps);
-    const limited = { ...info, ...deps.tokenLimits };
-    return await answer({ model, info: limited, runner: countedAs(c.get('group').name, acquired.runner) });
+    return await answer({
+      model,
+      name: acquired.names[0],
+      info: { ...info, ...deps.tokenLimits },
+      runner: countedAs(c.get('group').name, acquired.runner),
+    });
   } finally {
     acquired.release();
   }

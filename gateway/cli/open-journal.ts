@@ -1,6 +1,6 @@
 import type { Config } from '../config/config.ts';
 import { DurableJobs } from '../journal/durable-jobs.ts';
-import { Journal, type JournalBounds } from '../journal/journal.ts';
+import { Journal, type JournalBounds, type JournalOptions } from '../journal/journal.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import { setCallerSecret } from '../server/guard/caller.ts';
 import type { Log } from '../telemetry/log.ts';
@@ -25,9 +25,19 @@ export async function openJournal(
     maxBytes: config['journal-max-bytes'] ?? defaultMaxBytes,
     keepMs: (config['journal-keep-sec'] ?? defaultKeepSec) * 1000,
   };
-  const journal = await Journal.open(folder, {
-    ...bounds,
-    now: Date.now,
+  const durable = new DurableJobs({ models, log, keepMs: bounds.keepMs, now: Date.now });
+  await durable.begin(async () => {
+    const journal = await Journal.open(folder, { ...bounds, ...reportsOf(folder, log), now: Date.now });
+    setCallerSecret(journal.secret);
+    const { numJobs: jobs, numBytes: bytes } = journal.stats;
+    log.info({ event: 'journal_opened', folder, jobs, unfinished: journal.unfinished.length, bytes });
+    return journal;
+  });
+  return durable;
+}
+
+function reportsOf(folder: string, log: Log): Pick<JournalOptions, 'onFailed' | 'onDamaged' | 'onDropped'> {
+  return {
     onFailed: (error) => {
       const reason = error instanceof Error ? error.message : String(error);
       const msg = `The journal in ${folder} cannot be written: ${reason}. Running jobs continue, but they are lost when this process ends.`;
@@ -37,11 +47,9 @@ export async function openJournal(
       const msg = `A job in the journal ${folder} cannot be read (${reason}) and is removed.`;
       log.error({ event: 'journal_entry_damaged', key, msg });
     },
-  });
-  setCallerSecret(journal.secret);
-  const { numJobs: jobs, numBytes: bytes } = journal.stats;
-  log.info({ event: 'journal_opened', folder, jobs, unfinished: journal.unfinished.length, bytes });
-  const durable = new DurableJobs(journal, { models, log, keepMs: bounds.keepMs, now: Date.now });
-  await durable.resumeAll();
-  return durable;
+    onDropped: (bytes) => {
+      const msg = `The journal in ${folder} was damaged: ${bytes} bytes could not be read and were dropped, with the jobs and tokens in them.`;
+      log.error({ event: 'journal_damaged', bytes, msg });
+    },
+  };
 }

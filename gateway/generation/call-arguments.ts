@@ -80,6 +80,8 @@ class WrittenArguments implements ArgumentsReader {
   readonly #kindOf: (name: string) => ValueKind;
   #json = '';
   #left = '';
+  /** The beginning of a name, or of a value that is not given before it is whole. What is here is not searched again. */
+  #begun = '';
   #hasAny = false;
   #state: 'between' | 'name' | 'value' = 'between';
   #kind: ValueKind = 'json';
@@ -126,11 +128,8 @@ class WrittenArguments implements ArgumentsReader {
   }
 
   #readName(): boolean {
-    const { between } = this.#format;
-    const at = this.#left.indexOf(between);
-    if (at < 0) return false;
-    const name = this.#left.slice(0, at);
-    this.#left = this.#left.slice(at + between.length);
+    const name = this.#readUntil(this.#format.between);
+    if (name === undefined) return false;
     this.#kind = this.#kindOf(name);
     this.#json += `${this.#hasAny ? ', ' : '{'}${JSON.stringify(name)}: ${this.#kind === 'text' ? '"' : ''}`;
     this.#hasAny = true;
@@ -140,18 +139,31 @@ class WrittenArguments implements ArgumentsReader {
 
   #readValue(): boolean {
     const { end } = this.#format;
-    const at = this.#left.indexOf(end);
-    if (at >= 0) {
-      this.#tell(this.#left.slice(0, at), true);
-      this.#left = this.#left.slice(at + end.length);
+    const value = this.#readUntil(end);
+    if (value !== undefined) {
+      this.#tell(value, true);
       this.#state = 'between';
       return true;
     }
     if (typeof this.#kind === 'function') return false;
-    const units = this.#left.length - heldUnits(this.#left, end);
-    this.#tell(this.#left.slice(0, units), false);
-    this.#left = this.#left.slice(units);
+    this.#tell(this.#begun, false);
+    this.#begun = '';
     return false;
+  }
+
+  /** The text in front of the mark; undefined if the mark has not come yet. */
+  #readUntil(mark: string): string | undefined {
+    const at = this.#left.indexOf(mark);
+    if (at < 0) {
+      const units = this.#left.length - heldUnits(this.#left, mark);
+      this.#begun += this.#left.slice(0, units);
+      this.#left = this.#left.slice(units);
+      return undefined;
+    }
+    const text = this.#begun + this.#left.slice(0, at);
+    this.#begun = '';
+    this.#left = this.#left.slice(at + mark.length);
+    return text;
   }
 
   #tell(text: string, isLast: boolean): void {

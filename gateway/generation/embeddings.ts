@@ -58,7 +58,7 @@ export class Embeddings {
   #resolve: (vectors: readonly Float32Array[]) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
-  /** Sends the first texts to the runner. Throws the runner's GenerationError if it takes none of them. */
+  /** Sends the first texts to the runner. Throws the runner's GenerationError if it refuses one of them. */
   constructor(runner: Pick<Runner, 'generate'>, requests: readonly GenerateRequest[]) {
     this.#runner = runner;
     this.#requests = requests;
@@ -67,7 +67,12 @@ export class Embeddings {
       this.#reject = reject;
     });
     if (requests.length === 0) this.#resolve([]);
-    this.#askForMore();
+    try {
+      this.#askForMore();
+    } catch (error) {
+      this.cancel();
+      throw error;
+    }
   }
 
   /** Cancels the open requests. This alone does not settle the promise. */

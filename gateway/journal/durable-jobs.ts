@@ -14,12 +14,15 @@ import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DurableJob, type DurableJobEvents } from './durable-job.ts';
 import type { Journal, JournalEntry, JournalStats } from './journal.ts';
+import { JournalRefusal, JournalUnavailable } from './journal-error.ts';
 import { emptyContent, type JobKind, type JobRecord } from './records.ts';
 
 /** Jobs that outlive their clients' connections and this process: those that run here, and those that the journal keeps. */
 
 /** Time between attempts to resume a job of an earlier process while its model takes no requests. */
 const resumeRetryMs = 500;
+/** Time between attempts to open a journal that the disk refuses to open. */
+export const reopenMs = 10_000;
 
 export interface DurableJobsOptions {
   readonly models: ModelRegistry;
@@ -45,25 +48,25 @@ export interface JobBegin {
 }
 
 export class DurableJobs {
-  readonly #journal: Journal;
+  /** Undefined until it is open. */
+  #journal: Journal | undefined;
   readonly #options: DurableJobsOptions;
   readonly #clock: Clock;
   /** Jobs that run or whose end is not written yet, by their keys. */
   readonly #running = new Map<string, DurableJob>();
   readonly #onEnd = new Map<DurableJob, (job: DurableJob) => void>();
   readonly #events: DurableJobEvents;
-  /** For each job that waits to be tried again: a function that ends its wait. */
+  /** For each job that waits to be tried again, and the journal: a function that ends its wait. */
   readonly #waiting = new Set<() => void>();
   readonly #stopping = new AbortController();
   #numResumed = 0;
 
-  constructor(journal: Journal, options: DurableJobsOptions) {
-    this.#journal = journal;
+  constructor(options: DurableJobsOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
     this.#events = {
       now: options.now,
-      onNews: (job) => journal.touch(job),
+      onNews: (job) => this.#journal?.touch(job),
       onEnd: (job) => {
         this.#onEnd.get(job)?.(job);
         this.#onEnd.delete(job);
@@ -74,7 +77,52 @@ export class DurableJobs {
 
   get stats(): JournalStats & { readonly numRunning: number; readonly numResumed: number } {
     const numRunning = [...this.#running.values()].filter(({ endedMs }) => endedMs === undefined).length;
-    return { ...this.#journal.stats, numRunning, numResumed: this.#numResumed };
+    const stats = this.#journal?.stats ?? { numJobs: 0, numBytes: 0, isFailed: true };
+    return { ...stats, numRunning, numResumed: this.#numResumed };
+  }
+
+  /**
+   * Opens the journal and resumes its jobs. If the disk refuses, that is tried again, and jobs are refused until it succeeds.
+   * Throws what else `open` throws.
+   */
+  async begin(open: () => Promise<Journal>): Promise<void> {
+    try {
+      await this.#take(await open());
+    } catch (error) {
+      if (!(error instanceof JournalUnavailable)) throw error;
+      const msg = `${error.message} Durable requests get 503 until it can be opened, which is tried every ${reopenMs / 1000} s.`;
+      this.#options.log.error({ event: 'journal_unavailable', msg });
+      void this.#beginLater(open);
+    }
+  }
+
+  async #beginLater(open: () => Promise<Journal>): Promise<void> {
+    const { signal } = this.#stopping;
+    while (!signal.aborted) {
+      await this.#wait(reopenMs);
+      if (signal.aborted) return;
+      try {
+        return await this.#take(await open());
+      } catch (error) {
+        if (error instanceof JournalUnavailable) continue;
+        const msg = error instanceof Error ? error.message : String(error);
+        this.#options.log.error({ event: 'journal_failed', msg });
+        return;
+      }
+    }
+  }
+
+  async #take(journal: Journal): Promise<void> {
+    if (this.#stopping.signal.aborted) return journal.close();
+    this.#journal = journal;
+    await this.#resumeAll(journal);
+  }
+
+  #opened(): Journal {
+    if (this.#journal !== undefined) return this.#journal;
+    const message =
+      "The journal cannot be opened now, for the reason in the server's log; send the request again later.";
+    throw new JournalRefusal('unavailable', message, reopenMs / 1000);
   }
 
   /**
@@ -92,12 +140,13 @@ export class DurableJobs {
       request: asked,
       ...(thinkingLimit === undefined ? {} : { thinkingLimit: factsOf(thinkingLimit, thinking) }),
     };
-    const entry = await this.#journal.admit(whole);
+    const journal = this.#opened();
+    const entry = await journal.admit(whole);
     const job = new DurableJob(entry, whole, emptyContent(asked), undefined, this.#events);
     try {
       job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
     } catch (error) {
-      await this.#journal.forget(entry);
+      await journal.forget(entry);
       throw error;
     }
     this.#running.set(entry.key, job);
@@ -106,14 +155,14 @@ export class DurableJobs {
   }
 
   find(kind: JobKind, caller: string, id: string): JournalEntry | undefined {
-    return this.#journal.find(kind, caller, id);
+    return this.#opened().find(kind, caller, id);
   }
 
   /** Returns the job, either the running one or one read from the journal. Throws if the journal's data cannot be read. */
   async open(entry: JournalEntry): Promise<DurableJob> {
     const running = this.#running.get(entry.key);
     if (running !== undefined) return running;
-    const { record, content, endedMs } = await this.#journal.read(entry);
+    const { record, content, endedMs } = await this.#opened().read(entry);
     // The job may have been resumed during the read.
     return this.#running.get(entry.key) ?? new DurableJob(entry, record, content, endedMs, this.#events);
   }
@@ -121,24 +170,24 @@ export class DurableJobs {
   /** Ends the job with this error if it runs. Resolves when the end is written. */
   async cancel(entry: JournalEntry, error: GenerationError): Promise<void> {
     this.#running.get(entry.key)?.fail(error);
-    await this.#journal.flush();
+    await this.#opened().flush();
   }
 
   /** Ends the job if it runs, and deletes it from the journal. */
   async forget(entry: JournalEntry, error: GenerationError): Promise<void> {
     this.#running.get(entry.key)?.fail(error);
     this.#running.delete(entry.key);
-    await this.#journal.forget(entry);
+    await this.#opened().forget(entry);
   }
 
   /** Resumes the jobs of an earlier process, each as soon as its model takes requests. */
-  async resumeAll(): Promise<void> {
-    const { unfinished } = this.#journal;
+  async #resumeAll(journal: Journal): Promise<void> {
+    const { unfinished } = journal;
     const { log } = this.#options;
     const jobs: DurableJob[] = [];
     for (const entry of unfinished) {
       try {
-        const { record, content } = await this.#journal.read(entry);
+        const { record, content } = await journal.read(entry);
         const job = new DurableJob(entry, record, content, undefined, this.#events);
         this.#running.set(entry.key, job);
         jobs.push(job);
@@ -146,7 +195,7 @@ export class DurableJobs {
         const reason = error instanceof Error ? error.message : String(error);
         const msg = `The job ${shortened(entry.id)} cannot be read from the journal (${reason}) and is removed.`;
         log.error({ event: 'journal_entry_damaged', key: entry.key, job_id: entry.id, msg });
-        await this.#journal.forget(entry);
+        await journal.forget(entry);
       }
     }
     for (const job of jobs) void this.#resume(job);
@@ -162,7 +211,7 @@ export class DurableJobs {
     this.#stopping.abort();
     this.onServed();
     for (const job of this.#running.values()) job.suspend();
-    await this.#journal.close();
+    await this.#journal?.close();
   }
 
   async #resume(job: DurableJob): Promise<void> {
@@ -180,7 +229,7 @@ export class DurableJobs {
         const failure = error instanceof GenerationError ? error : unforeseen(error);
         if (!this.#mayPass(failure, job)) return this.#lose(job, failure);
       }
-      await this.#wait();
+      await this.#wait(resumeRetryMs);
     }
   }
 
@@ -220,14 +269,14 @@ export class DurableJobs {
     }
   }
 
-  #wait(): Promise<void> {
+  #wait(delayMs: number): Promise<void> {
     return new Promise((resolve) => {
       const go = (): void => {
         timer.cancel();
         this.#waiting.delete(go);
         resolve();
       };
-      const timer = this.#clock.after(resumeRetryMs, go);
+      const timer = this.#clock.after(delayMs, go);
       this.#waiting.add(go);
       if (this.#stopping.signal.aborted) go();
     });

@@ -3,14 +3,22 @@ export class JournalError extends Error {
   override readonly name = 'JournalError';
 }
 
-/** The journal takes no job now. full: until others have been forgotten. failed: until the gateway is started again. */
+/** A journal cannot be opened now, because the disk is full or does not answer. Nothing in it is lost. */
+export class JournalUnavailable extends Error {
+  override readonly name = 'JournalUnavailable';
+}
+
+/**
+ * The journal takes no job now. full: until others have been forgotten. unavailable: until it can be opened. failed: until the
+ * gateway is started again.
+ */
 export class JournalRefusal extends Error {
   override readonly name = 'JournalRefusal';
-  readonly reason: 'full' | 'failed';
+  readonly reason: 'full' | 'unavailable' | 'failed';
   /** Seconds after which a retry may succeed. Undefined if waiting does not help. */
   readonly retryAfterSec: number | undefined;
 
-  constructor(reason: 'full' | 'failed', message: string, retryAfterSec?: number) {
+  constructor(reason: JournalRefusal['reason'], message: string, retryAfterSec?: number) {
     super(message);
     this.reason = reason;
     this.retryAfterSec = retryAfterSec;

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
-import { JobExistsError, JournalError, JournalRefusal } from './journal-error.ts';
+import { passingReasonOf } from './disk-error.ts';
+import { JobExistsError, JournalError, JournalRefusal, JournalUnavailable } from './journal-error.ts';
 import {
   type EndRecord,
   emptyContent,
@@ -51,6 +52,8 @@ export interface JournalOptions extends JournalBounds {
   readonly onFailed: (error: unknown) => void;
   /** Called for a job that cannot be read. key: where it is stored. */
   readonly onDamaged: (key: string, reason: string) => void;
+  /** Called if bytes could not be read and were dropped when the journal was opened, with whatever was in them. */
+  readonly onDropped: (numBytes: number) => void;
 }
 
 /** What is known of a kept job without reading it from the disk. */
@@ -114,8 +117,19 @@ export class Journal {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Throws JournalError if the folder cannot be used. */
+  /** Throws JournalError if the folder cannot be used, and JournalUnavailable if the disk is full or does not answer. */
   static async open(folder: string, options: JournalOptions): Promise<Journal> {
+    try {
+      return await Journal.#open(folder, options);
+    } catch (error) {
+      const reason = passingReasonOf(error);
+      if (reason === undefined) throw error;
+      const message = `The journal in ${folder} cannot be opened now: ${reason}.`;
+      throw new JournalUnavailable(message, { cause: error });
+    }
+  }
+
+  static async #open(folder: string, options: JournalOptions): Promise<Journal> {
     const store = await JournalStore.open(folder);
     const journal = new Journal(store, options);
     try {
@@ -124,6 +138,7 @@ export class Journal {
       await store.close();
       throw error;
     }
+    if (store.numDroppedBytes > 0) options.onDropped(store.numDroppedBytes);
     journal.#armSweeper();
     return journal;
   }
@@ -206,14 +221,19 @@ export class Journal {
     return { record, content, endedMs };
   }
 
-  async forget(entry: JournalEntry): Promise<void> {
+  /** When this resolves, the job is gone from the disk. */
+  forget(entry: JournalEntry): Promise<void> {
+    return this.#forget(entry, true);
+  }
+
+  async #forget(entry: JournalEntry, isSynced: boolean): Promise<void> {
     const name = nameOf(entry);
     if (this.#entries.get(name)?.key !== entry.key) return;
     this.#entries.delete(name);
     for (const job of this.#dirty) if (job.entry.key === entry.key) this.#dirty.delete(job);
     while (this.#writing !== undefined) await this.#writing;
     try {
-      await this.#store.remove(entry.key);
+      await this.#store.remove(entry.key, isSynced);
     } catch (error) {
       this.#fail(error);
     }
@@ -229,22 +249,28 @@ export class Journal {
   }
 
   async #commit(): Promise<void> {
-    const writes: Write[] = [];
     const written: { readonly job: Journalled; readonly end: EndRecord | undefined; numBytes: number }[] = [];
-    for (const job of this.#dirty) {
-      const taken = job.takeWrites();
-      const numBytes = taken.writes.reduce(
-        (sum, write) => sum + write.key.length + (write.type === 'put' ? SEAL_BYTES + write.value.length : 0),
-        0,
-      );
-      writes.push(...taken.writes);
-      written.push({ job, end: taken.end, numBytes });
-    }
-    this.#dirty.clear();
-    if (this.#isFailed) return;
     try {
-      await this.#store.write(writes);
+      const writes: Write[] = [];
+      for (const job of this.#dirty) {
+        const taken = job.takeWrites();
+        const numBytes = taken.writes.reduce(
+          (sum, write) =>
+            sum + write.key.length + (write.type === 'put' ? SEAL_BYTES + write.value.length : 0),
+          0,
+        );
+        writes.push(...taken.writes);
+        written.push({ job, end: taken.end, numBytes });
+      }
+      this.#dirty.clear();
+      if (this.#isFailed) return;
+      // Another process would compute the end of an answer again, but not a cancel.
+      await this.#store.write(
+        writes,
+        written.some(({ end }) => end?.end.kind === 'error'),
+      );
     } catch (error) {
+      this.#dirty.clear();
       this.#fail(error);
       return;
     }
@@ -304,7 +330,7 @@ export class Journal {
   async #sweep(): Promise<void> {
     const { now, keepMs } = this.#options;
     const isOver = ({ endedMs }: Entry): boolean => endedMs !== undefined && endedMs + keepMs <= now();
-    for (const entry of [...this.#entries.values()].filter(isOver)) await this.forget(entry);
+    for (const entry of [...this.#entries.values()].filter(isOver)) await this.#forget(entry, false);
     try {
       this.#store.hideFiles();
     } catch (error) {
@@ -346,7 +372,7 @@ export class Journal {
     for (const [key, reason] of damaged) {
       this.#options.onDamaged(key, reason);
       for (const [name, entry] of this.#entries) if (entry.key === key) this.#entries.delete(name);
-      await this.#store.remove(key);
+      await this.#store.remove(key, false);
     }
     for (const entry of this.#entries.values())
       if (entry.endedMs !== undefined) entry.reservedBytes = entry.numBytes;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { chmodSync, mkdirSync, readdirSync, statSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ClassicLevel } from 'classic-level';
 import { errorCodeOf } from '../errors/model-file-error.ts';
@@ -25,16 +25,26 @@ export interface Stored {
 /** The length of the digest in front of each value, made of key and value. LevelDB does not check everything that it reads. */
 export const SEAL_BYTES = 8;
 
+/** Files of LevelDB in the folder. The log is begun anew when the folder is opened. */
+const LOCK = 'LOCK';
+const LEVELDB_LOG = 'LOG';
+
 /** Sorts behind every key that begins with the prefix in front of it. */
 const LAST = '\uffff';
 
 export class JournalStore {
   readonly #db: ClassicLevel<string, Uint8Array>;
   readonly #folder: string;
+  /** The file that LevelDB has locked. It is open, so no other file gets its number. */
+  readonly #lockInode: bigint;
+  /** What LevelDB could not read when it was opened, and dropped. */
+  readonly numDroppedBytes: number;
 
   private constructor(db: ClassicLevel<string, Uint8Array>, folder: string) {
     this.#db = db;
     this.#folder = folder;
+    this.#lockInode = statSync(join(folder, LOCK), { bigint: true }).ino;
+    this.numDroppedBytes = droppedBytesIn(readFileSync(join(folder, LEVELDB_LOG), 'utf8'));
   }
 
   /** Creates the folder if it does not exist. Throws JournalError if it cannot be used. */
@@ -48,9 +58,14 @@ export class JournalStore {
     } catch (error) {
       throw openingError(folder, error);
     }
-    const store = new JournalStore(db, folder);
-    store.hideFiles();
-    return store;
+    try {
+      const store = new JournalStore(db, folder);
+      store.hideFiles();
+      return store;
+    } catch (error) {
+      await db.close();
+      throw error;
+    }
   }
 
   /** Makes the files private. LevelDB creates them with the process's umask; until then the private folder protects them. */
@@ -65,8 +80,22 @@ export class JournalStore {
     }
   }
 
+  /**
+   * Throws if the lock file has been removed or replaced: another gateway may have opened the folder, and two that write make
+   * nonsense of it.
+   */
+  #assertLocked(): void {
+    const lock = statSync(join(this.#folder, LOCK), { bigint: true, throwIfNoEntry: false });
+    if (lock?.ino === this.#lockInode) return;
+    const what = lock === undefined ? 'removed' : 'replaced';
+    throw new JournalError(
+      `its file ${LOCK} was ${what}, so another gateway may use the folder: start this gateway again, and leave that file alone`,
+    );
+  }
+
   /** Writes all of them or none. isSynced: they are on the disk itself when it resolves. Returns the number of bytes added. */
   async write(writes: readonly Write[], isSynced = false): Promise<number> {
+    this.#assertLocked();
     let numBytes = 0;
     const operations = writes.map((write) => {
       if (write.type === 'del') return write;
@@ -89,14 +118,23 @@ export class JournalStore {
     return value === undefined ? undefined : unsealed(key, value);
   }
 
-  remove(prefix: string): Promise<void> {
-    return this.#db.clear({ gte: prefix, lt: prefix + LAST });
+  /** Removes the entries whose keys begin with the prefix. isSynced: as for write(). */
+  async remove(prefix: string, isSynced: boolean): Promise<void> {
+    const keys = await this.#db.keys({ gte: prefix, lt: prefix + LAST }).all();
+    await this.write(
+      keys.map((key) => ({ type: 'del', key })),
+      isSynced,
+    );
   }
 
   /** Waits for the writes under way. */
   close(): Promise<void> {
     return this.#db.close();
   }
+}
+
+function droppedBytesIn(log: string): number {
+  return [...log.matchAll(/: dropping (\d+) bytes;/g)].reduce((sum, [, bytes]) => sum + Number(bytes), 0);
 }
 
 function makePrivate(folder: string): void {

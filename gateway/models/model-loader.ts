@@ -66,6 +66,8 @@ export class ModelLoader implements LoadQueue {
   onChange(): void {
     if (this.#isStopped) return;
     this.#keepBudgets();
+    // A model that was stopped meanwhile must not make others leave.
+    this.#queued = this.#queued.filter(({ model }) => model.isQueued);
     const earlier: MemoryNeed[] = [];
     for (const queued of [...this.#queued]) {
       this.#place(

@@ -155,6 +155,11 @@ export class OnDemandModel implements ServedModel, Runner {
     };
   }
 
+  /** Whether it waits for memory, or for the measurement of its need. */
+  get isQueued(): boolean {
+    return this.#phase === 'queued';
+  }
+
   get #isBusy(): boolean {
     if (this.#phase === 'loading') return true;
     return this.gate.numInside > 0 || (this.#service?.status().openRequests ?? 0) > 0;

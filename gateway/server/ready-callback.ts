@@ -62,7 +62,6 @@ export class ReadyCallback {
     }
     try {
       const response = await post(url, message, this.#timeoutMs);
-      await response.body?.cancel();
       if (!response.ok) throw new CallbackError(`Pool manager callback failed: ${response.status}`);
       this.#log.info({ event: 'callback_sent', status: response.status });
     } catch (error) {
@@ -74,7 +73,7 @@ export class ReadyCallback {
 
 async function post(url: string, message: ReadyMessage, timeoutMs: number): Promise<Response> {
   try {
-    return await fetch(url, {
+    const response = await fetch(url, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
       body: JSON.stringify(message),
@@ -82,6 +81,9 @@ async function post(url: string, message: ReadyMessage, timeoutMs: number): Prom
       redirect: 'manual',
       signal: AbortSignal.timeout(timeoutMs),
     });
+    // The status says all. A body that breaks off changes nothing.
+    response.body?.cancel().catch(() => undefined);
+    return response;
   } catch (error) {
     throw new CallbackError(`Pool manager callback failed: ${faultOf(error, timeoutMs)}`, { cause: error });
   }

@@ -17,7 +17,7 @@ export interface StallOptions {
   readonly timeoutMs: number;
   /** Called before the connection is cut. */
   readonly onStalled: (heldBytes: number) => void;
-  readonly unacknowledged?: () => Unacknowledged;
+  readonly unacknowledged?: () => Promise<Unacknowledged>;
   readonly clock?: Clock;
 }
 
@@ -26,6 +26,7 @@ export class StalledClients {
   readonly #readers = new Map<ServerResponse, Reader>();
   readonly #clock: Clock;
   #timer: Timer | undefined;
+  #isLooking = false;
 
   constructor(options: StallOptions) {
     this.#options = options;
@@ -48,7 +49,7 @@ export class StalledClients {
   #nextLook(): Timer {
     return this.#clock.after(this.#options.timeoutMs / LOOKS_PER_TIMEOUT, () => {
       this.#timer = this.#nextLook();
-      this.#look();
+      void this.#look();
     });
   }
 
@@ -59,10 +60,13 @@ export class StalledClients {
     this.#timer = undefined;
   }
 
-  #look(): void {
+  async #look(): Promise<void> {
     const { onStalled, unacknowledged = readUnacknowledged } = this.#options;
+    if (this.#isLooking) return;
+    this.#isLooking = true;
+    const table = await unacknowledged();
+    this.#isLooking = false;
     const nowMs = this.#clock.now();
-    const table = unacknowledged();
     for (const [answer, reader] of this.#readers) {
       if (!reader.isTooSlow(table, nowMs)) continue;
       onStalled(reader.heldBytes);

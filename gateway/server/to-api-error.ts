@@ -39,7 +39,7 @@ export function toApiError(error: unknown): ApiError {
       status: 503,
       code: reason === 'full' ? 'journal_full' : 'journal_failed',
       message,
-      retriable: reason === 'full',
+      retriable: reason !== 'failed',
       retryAfterSec,
       cause: error,
     });

@@ -3,7 +3,7 @@
  * them, and the kernel keeps megabytes for a peer that has vanished. Linux lists them in /proc/net; elsewhere nothing is
  * known.
  */
-import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
 
 /** Unacknowledged bytes by connection; connections without any are left out. */
@@ -12,10 +12,13 @@ export type Unacknowledged = ReadonlyMap<string, number>;
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
 const ESTABLISHED = '01';
 
-/** Reads synchronously, so that the numbers match what the sockets report at the same moment. */
-export function readUnacknowledged(): Unacknowledged {
+/**
+ * The tables of thousands of connections take the kernel milliseconds, so they are not read on the event loop. What a socket
+ * reports afterwards may include bytes that were written meanwhile, which then count as taken until the next look.
+ */
+export async function readUnacknowledged(): Promise<Unacknowledged> {
   const found = new Map<string, number>();
-  for (const table of TABLES) addTable(found, readTable(table));
+  for (const table of await Promise.all(TABLES.map(readTable))) addTable(found, table);
   return found;
 }
 
@@ -77,11 +80,7 @@ function groupsOf(text: string): string[] {
   return text === '' ? [] : text.split(':');
 }
 
-function readTable(path: string): string {
-  try {
-    return readFileSync(path, 'latin1');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return '';
-    throw error;
-  }
+/** A table that is not there, or that no descriptor is left for, tells nothing. */
+function readTable(path: string): Promise<string> {
+  return readFile(path, 'latin1').catch(() => '');
 }

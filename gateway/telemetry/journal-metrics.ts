@@ -29,8 +29,10 @@ export class JournalMetrics {
     };
     gauge('runnel_journal_jobs', 'Jobs in the journal', ({ numJobs }) => numJobs);
     gauge('runnel_journal_bytes', 'Bytes of the jobs in the journal', ({ numBytes }) => numBytes);
-    gauge('runnel_journal_failed', '1 once the journal cannot be written', ({ isFailed }) =>
-      isFailed ? 1 : 0,
+    gauge(
+      'runnel_journal_failed',
+      '1 while the journal cannot be opened, and once it cannot be written',
+      ({ isFailed }) => (isFailed ? 1 : 0),
     );
     gauge('runnel_durable_jobs_open', 'Durable jobs that have not ended', ({ numRunning }) => numRunning);
     gauge(

@@ -24,6 +24,8 @@ export const LOG_EVENTS = [
   'systemd_notify_failed',
   'model_unloaded',
   'journal_opened',
+  'journal_unavailable',
+  'journal_damaged',
   'journal_entry_damaged',
   'journal_failed',
   'durable_resumed',

@@ -35,7 +35,7 @@ export async function beginDurable(
   deps: RouteDeps,
   { job_id, stop, token_ids }: ExecuteRequest,
   request: GenerateRequest,
-  { model, info, runner }: UsableModel,
+  { model, name, info, runner }: UsableModel,
   log: ExecuteLog,
   signal: AbortSignal,
 ): Promise<Response> {
@@ -48,7 +48,7 @@ export async function beginDurable(
         kind: 'execute',
         caller,
         id: job_id,
-        model: undefined,
+        model: name,
         stop,
         endsAtTimeLimit: false,
         view: JSON.stringify(view),

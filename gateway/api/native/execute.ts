@@ -36,7 +36,8 @@ export function executeRoutes(deps: RouteDeps): Hono {
     const job = jobs.start(callerOf(c), request.job_id, request.durable);
     const signal = AbortSignal.any([c.req.raw.signal, job.signal]);
     const wish = { deadlineMs, failureEvent: failureEventFor(c), signal: job.signal, onFailed: job.finish };
-    return useModel(c, deps, wish, async ({ model, info, runner }) => {
+    return useModel(c, deps, wish, async (usable) => {
+      const { model, info, runner } = usable;
       const { promptIds, field } = await promptOf(request, model, info, signal);
       job.signal.throwIfAborted();
       const stopIds = stopIdsOf(request, model, info.vocabSize);
@@ -68,15 +69,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
       const facts = { promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) };
       if (request.durable) {
-        const response = await beginDurable(
-          c,
-          deps,
-          request,
-          generate,
-          { model, info, runner },
-          log,
-          job.signal,
-        );
+        const response = await beginDurable(c, deps, request, generate, usable, log, job.signal);
         log.start(facts);
         job.finish();
         return response;

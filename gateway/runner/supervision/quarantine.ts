@@ -66,7 +66,7 @@ export class Quarantine {
 }
 
 /**
- * A digest of the prompt and all parameters except the seed: most seeds are drawn at random, so the same request comes back
+ * A digest of the prompt and all parameters except the API and the seed: most seeds are drawn at random, so the same request comes back
  * with another one.
  */
 export function fingerprintOf(request: GenerateRequest): string {
@@ -77,6 +77,7 @@ export function fingerprintOf(request: GenerateRequest): string {
     cacheSalt: _salt,
     vocabulary: _spellings,
     begun: _begun,
+    api: _api,
     sampling,
     ...asked
   } = request;

@@ -109,6 +109,31 @@ test('an object that needs another one of its own kind has no strict form, unles
     assert.ok(strictSchema(ending), JSON.stringify(ending));
 });
 
+test('a chain of references may be long, and may end in itself', () => {
+  const numLinks = 2000;
+  const chain = (last: object) => {
+    const links = Array.from({ length: numLinks }, (_, index) => {
+      const next = index + 1 < numLinks ? { $ref: `#/$defs/d${index + 1}` } : last;
+      return [`d${index}`, { type: 'object', properties: { next } }];
+    });
+    return { type: 'object', properties: { a: { $ref: '#/$defs/d0' } }, $defs: Object.fromEntries(links) };
+  };
+  assert.ok(strictSchema(chain(text)));
+  for (const end of ['#', '#/$defs/d0', `#/$defs/d${numLinks - 1}`])
+    assert.is(strictSchema(chain({ $ref: end })), undefined, end);
+  assert.ok(strictSchema(chain({ anyOf: [{ $ref: '#' }, text] })));
+});
+
+test('a schema that would be visited too often has no strict form', () => {
+  const names = Array.from({ length: 1000 }, (_, index) => `d${index}`);
+  const defs = names.map((name, index) => {
+    const next = names[index + 1];
+    return [name, next === undefined ? text : { anyOf: [{ $ref: `#/$defs/${next}` }] }];
+  });
+  const all = Object.fromEntries(names.map((name) => [name, { $ref: `#/$defs/${name}` }]));
+  assert.is(strictSchema({ type: 'object', properties: all, $defs: Object.fromEntries(defs) }), undefined);
+});
+
 test('a schema whose references make too many of a few has no strict form, and takes no time', () => {
   const names = Array.from({ length: 40 }, (_, index) => `d${index}`);
   const levels = names.map((name, index) => {

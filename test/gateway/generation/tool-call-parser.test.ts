@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import type { KindOf } from '../../../gateway/generation/call-arguments.ts';
+import { argumentsReader, type KindOf } from '../../../gateway/generation/call-arguments.ts';
 import {
   appendCalls,
   type CallPiece,
@@ -285,6 +285,23 @@ for (const [what, format, text, expected, names] of cases) {
     }
   });
 }
+
+test('what an argument has begun with does not come again, whatever its kind', () => {
+  for (const [name, text] of [
+    ['o', 'x'.repeat(100)],
+    ['n', '1'.repeat(100)],
+    ['s', 'x'.repeat(100)],
+    ['a'.repeat(100), ''],
+  ] as const) {
+    const { parameter, end } = qwenXmlFormat;
+    assert.ok(parameter);
+    const reader = argumentsReader(qwenXmlFormat, 'f', kindOf);
+    const begun = `${parameter.begin}${name}${text === '' ? '' : parameter.between}${text}`;
+    assert.equal(reader.read(begun).taken, begun.length, name);
+    const rest = reader.read(`${text === '' ? parameter.between : ''}${parameter.end}${end}`);
+    assert.ok(rest.isWhole);
+  }
+});
 
 test('texts and calls are told in their order', () => {
   const calls = [call(0, 'f', '{}'), call(1, 'g', '{}', 2), call(2, 'h', '{}', 2)];

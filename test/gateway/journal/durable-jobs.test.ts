@@ -1,13 +1,14 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { DurableJobs } from '../../../gateway/journal/durable-jobs.ts';
+import { DurableJobs, reopenMs } from '../../../gateway/journal/durable-jobs.ts';
+import { JournalUnavailable } from '../../../gateway/journal/journal-error.ts';
 import { AdmissionGate } from '../../../gateway/models/admission-gate.ts';
 import { cancelled } from '../../../gateway/runner/runner.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
-import { oneModel } from '../../fixtures/app.ts';
+import { oneModel, testApp } from '../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../fixtures/byte-model.ts';
-import { journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
+import { durableApp, journalFolder, openTestJournal, recordOf } from '../../fixtures/durable.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { until } from '../../fixtures/within.ts';
@@ -42,8 +43,8 @@ async function resumed(changes: { readonly deadlineMs?: number } = {}) {
   const lines: string[] = [];
   const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
   const models = oneModel(() => byteModel, runner, gate);
-  const jobs = new DurableJobs(journal, { models, log, keepMs: KEEP_MS, now, clock });
-  await jobs.resumeAll();
+  const jobs = new DurableJobs({ models, log, keepMs: KEEP_MS, now, clock });
+  await jobs.begin(async () => journal);
   const entry = jobs.find('execute', '', 'a');
   assert.ok(entry);
   const job = await jobs.open(entry);
@@ -114,6 +115,64 @@ for (const [what, end] of [
     assert.not(logged('durable_resumed'));
     assert.is(jobs.stats.numRunning, 0);
   });
+
+test('while the disk refuses to open the journal, jobs are refused, and go on once it can be opened', async (context) => {
+  const folder = journalFolder();
+  const before = await durableApp(folder);
+  before.runner.script = ['wait'];
+  await before.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true });
+  await before.jobs.stop();
+  const clock = new HandClock();
+  const runner = new ScriptedRunner();
+  runner.script = [[72, EOS_ID]];
+  const lines: string[] = [];
+  const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
+  const models = oneModel(() => byteModel, runner);
+  const jobs = new DurableJobs({ models, log, keepMs: KEEP_MS, now: Date.now, clock });
+  context.jobs.push(jobs);
+  let isFull = true;
+  let numTries = 0;
+  await jobs.begin(async () => {
+    numTries += 1;
+    if (isFull) throw new JournalUnavailable('The journal cannot be opened now: No space left on device.');
+    return openTestJournal(folder);
+  });
+  const { post, get } = testApp({ jobs, runner });
+  for (const refused of [
+    await post('/execute', { job_id: 'b', prompt: 'Hi', durable: true }),
+    await get('/execute/a/events'),
+    await get('/v1/responses/resp_1'),
+  ]) {
+    assert.is(refused.status, 503);
+    assert.is(refused.headers.get('retry-after'), String(reopenMs / 1000));
+    assert.match(await refused.text(), /The journal cannot be opened now/);
+  }
+  assert.is(jobs.stats.isFailed, true);
+  assert.is((await post('/execute', { job_id: 'c', prompt: 'Hi' })).status, 200);
+  await untilBy(clock, 'Another try', () => numTries > 2);
+  isFull = false;
+  await untilBy(clock, 'The journal', () => !jobs.stats.isFailed);
+  const events = await (await get('/execute/a/events')).text();
+  assert.match(events, /event: end/);
+  const logged = lines.map((line) => JSON.parse(line).event);
+  assert.is(logged.filter((event) => event === 'journal_unavailable').length, 1);
+});
+
+test('a gateway that stops while the disk refuses to open the journal leaves it alone', async () => {
+  const clock = new HandClock();
+  const log = createLog('silent');
+  const models = oneModel(() => byteModel, new ScriptedRunner());
+  const jobs = new DurableJobs({ models, log, keepMs: KEEP_MS, now: Date.now, clock });
+  let numTries = 0;
+  await jobs.begin(async () => {
+    numTries += 1;
+    throw new JournalUnavailable('Not now.');
+  });
+  await jobs.stop();
+  clock.pass(10 * reopenMs);
+  await nextTurn();
+  assert.is(numTries, 1);
+});
 
 test('a job that a stopping gateway leaves to the next one is not computed', async () => {
   const { jobs, gate, runner } = await resumed();

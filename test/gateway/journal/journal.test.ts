@@ -1,10 +1,16 @@
-import { chmodSync, mkdirSync, readdirSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { ClassicLevel } from 'classic-level';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DurableJob } from '../../../gateway/journal/durable-job.ts';
 import { endKey, type Journal, pieceKey, sweepMs } from '../../../gateway/journal/journal.ts';
-import { JobExistsError, JournalError, JournalRefusal } from '../../../gateway/journal/journal-error.ts';
+import {
+  JobExistsError,
+  JournalError,
+  JournalRefusal,
+  JournalUnavailable,
+} from '../../../gateway/journal/journal-error.ts';
 import { emptyContent, type JobRecord } from '../../../gateway/journal/records.ts';
 import { JournalStore } from '../../../gateway/journal/store.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
@@ -17,6 +23,8 @@ const PATIENCE_MS = 10_000;
 const test = suite('journal');
 
 test.after.each(closeTestJournals);
+
+const { hideFiles } = JournalStore.prototype;
 
 const failure = new GenerationError('CANCELLED', 'No.', { retriable: false });
 
@@ -161,7 +169,6 @@ test('a value that is not as it was written is seen, and so is a gap between pie
     await journal.flush();
   }
   await journal.close();
-  const { ClassicLevel } = await import('classic-level');
   const db = new ClassicLevel<string, Uint8Array>(folder, { valueEncoding: 'view' });
   const key = pieceKey(job.entry, 1);
   const value = Buffer.from((await db.get(key)) as Uint8Array);
@@ -197,6 +204,62 @@ test('a folder that cannot be a journal is named, with what to do', async () => 
   await store.close();
   await expectRefusal(openTestJournal(other), JournalError, /format 9, but this gateway reads format 1/);
   chmodSync(open, 0o700);
+});
+
+test('a folder on a disk that is full or does not answer is no fault of the folder', async ({ journals }) => {
+  const { open } = ClassicLevel.prototype;
+  const folder = journalFolder();
+  for (const reason of ['No space left on device', 'Input/output error', 'Disk quota exceeded']) {
+    const cause = new Error(`IO error: ${folder}/000005.ldb: ${reason}`);
+    const failing = async () => {
+      throw new Error('Database failed to open', { cause });
+    };
+    Object.assign(ClassicLevel.prototype, { open: failing });
+    try {
+      const words = new RegExp(`cannot be opened now: ${reason}\\.$`);
+      await expectRefusal(openTestJournal(folder), JournalUnavailable, words);
+    } finally {
+      Object.assign(ClassicLevel.prototype, { open });
+    }
+  }
+  JournalStore.prototype.hideFiles = () => {
+    throw Object.assign(new Error('EIO: i/o error, chmod'), { code: 'EIO' });
+  };
+  try {
+    await expectRefusal(openTestJournal(folder), JournalUnavailable, /now: Input\/output error/);
+  } finally {
+    JournalStore.prototype.hideFiles = hideFiles;
+  }
+  journals.push(await openTestJournal(folder));
+});
+
+test('bytes that were dropped are told', async ({ journals }) => {
+  const folder = journalFolder();
+  const first = await openTestJournal(folder);
+  await first.admit(recordOf('a'));
+  await first.close();
+  const [name] = readdirSync(folder).filter((each) => each.endsWith('.log'));
+  const log = join(folder, name as string);
+  const bytes = readFileSync(log);
+  bytes.writeUInt8(bytes.readUInt8(bytes.length - 1) ^ 1, bytes.length - 1);
+  writeFileSync(log, bytes);
+  const dropped: number[] = [];
+  const second = await openTestJournal(folder, { onDropped: (numBytes) => dropped.push(numBytes) });
+  journals.push(second);
+  assert.equal([dropped.length, second.stats.numJobs], [1, 0]);
+});
+
+test('news that cannot be encoded fail the journal and not the gateway', async ({ journals }) => {
+  const failures: unknown[] = [];
+  const journal = await openTestJournal(journalFolder(), { onFailed: (error) => failures.push(error) });
+  journals.push(journal);
+  const job = await beginIn(journal, recordOf('a'));
+  job.takeWrites = () => {
+    throw new RangeError('No such number.');
+  };
+  journal.touch(job);
+  await journal.flush();
+  assert.equal([failures.map(String), journal.stats.isFailed], [['RangeError: No such number.'], true]);
 });
 
 test('once it cannot be written, it says so once, and takes no job', async () => {

@@ -268,6 +268,31 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
   assert.equal([numRead, numOpen], [2, 0]);
 });
 
+test('one that is stopped while it waits for memory holds no memory back from others', async () => {
+  const models = new ScriptedModels({ a: 60, b: 80, c: 30 });
+  await models.use('a');
+  models.serviceOf('a').numOpen = 1;
+  const waiting = models.acquire('b');
+  await settled();
+  await models.loader.remove(models.of('b').model, 0);
+  (await waiting).release();
+  const next = models.acquire('c');
+  await settled();
+  assert.ok(models.states.endsWith('c loading'), models.states);
+  models.serviceOf('c').ready();
+  (await next).release();
+});
+
+test('one that is stopped before its need is known makes no other leave', async () => {
+  const models = new ScriptedModels({ a: 60, b: 60 });
+  await models.use('a');
+  const waiting = models.acquire('b');
+  await models.loader.remove(models.of('b').model, 0);
+  (await waiting).release();
+  await models.pass(5);
+  assert.equal(models.unloaded, []);
+});
+
 test('the end of all of them lets who waits in, to be refused, and leaves no timer', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');

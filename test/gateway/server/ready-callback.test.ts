@@ -103,6 +103,20 @@ test('a pool manager that is not there, or never answers, is a failure in bounde
   assert.is(await failureOf(manager.url, 50), 'Pool manager callback failed: no answer within 50 ms');
 });
 
+test('an answer whose body breaks off is an answer', async () => {
+  const { fetch } = globalThis;
+  const cancel = () => Promise.reject(new TypeError('terminated'));
+  globalThis.fetch = async () => new Response(new ReadableStream({ cancel }), { status: 200 });
+  try {
+    const lines: string[] = [];
+    const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
+    await new ReadyCallback('http://127.0.0.1:1/ready', log).send(message);
+    assert.is(JSON.parse(lines[0] ?? '{}').event, 'callback_sent');
+  } finally {
+    globalThis.fetch = fetch;
+  }
+});
+
 test('test mode: nobody is called at localhost:9999, and everybody elsewhere, whatever else the URL says', async ({
   manager,
 }) => {

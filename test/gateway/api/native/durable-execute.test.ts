@@ -258,6 +258,18 @@ test('without a journal a durable job is refused by name, and a full one says so
   assert.match(await header.text(), /"field":"Last-Event-ID"/);
 });
 
+test('a job is kept with the name of its model, so that another process finds the model by it', async ({
+  apps,
+}) => {
+  const app = await durableApp(journalFolder(), { modelNames: ['served', 'other'] });
+  apps.push(app);
+  app.runner.script = [[EOS_ID]];
+  await readNativeAnswer(await app.post('/execute', { job_id: 'a', prompt: 'Hi', durable: true }));
+  const entry = app.jobs.find('execute', '', 'a');
+  assert.ok(entry);
+  assert.is((await app.jobs.open(entry)).record.model, 'served');
+});
+
 test('MessagePack has the same events, with their ids', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);

@@ -203,6 +203,21 @@ test('the failure of one text ends the request and takes back the others', async
   assert.is(runner.cancelled, 3);
 });
 
+test('the refusal of one text takes back those before it', async () => {
+  const refused = new GenerationError('INVALID_REQUEST', 'no', { retriable: false });
+  class PickyRunner extends ScriptedRunner {
+    override generate(...[request, sink]: Parameters<ScriptedRunner['generate']>) {
+      if (request.promptIds[0] === 99) throw refused;
+      return super.generate(request, sink);
+    }
+  }
+  const runner = new PickyRunner();
+  runner.script = ['wait'];
+  const { post } = testApp({ runner });
+  assert.is((await post(PATH, { model: 'bytes', input: ['a', 'b', 'c', 'd'] })).status, 400);
+  assert.equal([runner.requests.length, runner.cancelled], [2, 2]);
+});
+
 test('vectors that there is no room for are refused before they are made', async () => {
   const { post, runner } = testApp({ maxAnswerBytesInFlight: 2 ** 14 + 32 });
   assert.is((await post(PATH, { model: 'bytes', input: ['a', 'b'] })).status, 200);

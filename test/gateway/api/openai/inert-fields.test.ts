@@ -308,7 +308,8 @@ test('no refusal speaks the language of a library', async () => {
         }
         const { error } = (await response.json()) as { error: { message: string; param: string } };
         assert.not.match(error.message, jargon, `${name}: ${error.message}`);
-        assert.ok(error.message.includes(name), `${name}: ${error.message}`);
+        // A model that is not found is named by its value.
+        if (error.param !== 'model') assert.ok(error.message.includes(name), `${name}: ${error.message}`);
         assert.ok(error.param.startsWith(name), `${name}: ${error.param}`);
       }
     }

@@ -89,7 +89,7 @@ test('a prompt is read once, however many choices there are, and however often t
   assert.is(numRead(), ids.length);
 });
 
-test('the fingerprint is of the prompt and every parameter, but not of seed, deadline and key', () => {
+test('the fingerprint is of the prompt and every parameter, but not of seed, deadline, key and API', () => {
   const request = requestOf([1, 2], 5);
   const { sampling } = request;
   const fingerprint = fingerprintOf(request);
@@ -97,6 +97,9 @@ test('the fingerprint is of the prompt and every parameter, but not of seed, dea
   assert.is(fingerprintOf(same), fingerprint);
   // The salt does not matter: a request that kills a runner does so for every client.
   assert.is(fingerprintOf({ ...request, cacheSalt: Uint8Array.of(1) }), fingerprint);
+  // Nor does the API that it came by.
+  assert.is(fingerprintOf({ ...request, api: 'openai' }), fingerprintOf({ ...request, api: 'ollama' }));
+  assert.is(fingerprintOf({ ...request, api: 'openai' }), fingerprint);
   const others = [
     requestOf([1, 3], 5),
     requestOf([1, 2], 6),
