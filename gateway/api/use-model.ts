@@ -82,7 +82,12 @@ async function answerBy(
     const { model, info } = requireReady(acquired);
     // Another model with another name may have replaced it.
     if (name !== undefined && !acquired.names.includes(name)) throw modelNotFound(name, deps);
-    return await answer({ model, info, runner: countedAs(c.get('group').name, acquired.runner) });
+    return await answer({
+      // Errors then name the model as the client did.
+      model: name === undefined ? model : { ...model, id: name },
+      info,
+      runner: countedAs(c.get('group').name, acquired.runner),
+    });
   } finally {
     acquired.release();
   }
