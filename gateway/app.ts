@@ -1,5 +1,6 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
+import { refuseIdempotencyKey } from './api/idempotency.ts';
 import { openApiRoutes } from './api/openapi/routes.ts';
 import { ApiError } from './errors/api-error.ts';
 import { shown } from './errors/shown.ts';
@@ -50,6 +51,7 @@ export function createApp(deps: AppDeps): Hono {
       await next();
     });
   }
+  app.use(refuseIdempotencyKey);
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
   const journal = new JournalMetrics(() => deps.jobs?.stats);

@@ -102,7 +102,8 @@ function tooLong(field: string, numTokens: string, { maxModelLen }: ContextLimit
   return contextError(field, maxModelLen, message);
 }
 
-function contextError(field: string, maxModelLen: number, message: string): ApiError {
+function contextError(field: string, maxModelLen: number, sentence: string): ApiError {
+  const message = `${sentence} (context_length_exceeded)`;
   return new ApiError({
     status: 400,
     code: 'context_length_exceeded',
@@ -111,7 +112,10 @@ function contextError(field: string, maxModelLen: number, message: string): ApiE
   });
 }
 
-/** LangChain, LiteLLM and similar clients recognize a full context by these words of OpenAI's, not by the code. */
+/**
+ * LangChain, LiteLLM and similar clients recognize a full context by these words of OpenAI's, or by the code's name in the
+ * message, not by the code itself.
+ */
 function maximum(maxModelLen: number): string {
   return `This model's maximum context length is ${maxModelLen} tokens`;
 }

@@ -12,14 +12,19 @@ export function textContent(
 ) {
   const textPart = z.object({ type: z.enum(types), text: z.string(), ...inert(partInert) });
   const kinds = types.map((type) => JSON.stringify(type)).join(' or ');
-  const textOnly = `is not supported: models read text here, in parts of the type ${kinds}`;
+  const textOnly = `models read text here, in parts of the type ${kinds}`;
   /** A part. A part of another type is refused for its type, not for the members of a text that it lacks. */
   const part = z
     .unknown()
     .superRefine((value, ctx) => {
       const type = memberOf(value, 'type');
       if (typeof type === 'string' && !types.includes(type))
-        fields.violated(ctx, { constraint: 'unsupported' }, textOnly, ['type']);
+        fields.violated(
+          ctx,
+          { constraint: 'unsupported' },
+          `is not supported: ${aboutImages(type)}${textOnly}`,
+          ['type'],
+        );
     })
     .pipe(textPart);
   return z
@@ -29,6 +34,11 @@ export function textContent(
     )
     .transform((parts) => parts.map(({ text }) => text).join(''))
     .meta({ type: ['string', 'array'] });
+}
+
+/** Clients and their users look for the word. */
+export function aboutImages(type: unknown): string {
+  return typeof type === 'string' && type.includes('image') ? 'images are not read here; ' : '';
 }
 
 /** Names the fields of these parts that were sent and ignored. */

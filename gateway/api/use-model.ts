@@ -92,7 +92,8 @@ async function answerBy(
     // Another model with another name may have replaced it.
     if (name !== undefined && !acquired.names.includes(name)) throw modelNotFound(name, deps);
     return await answer({
-      model,
+      // Errors then name the model as the client did.
+      model: name === undefined ? model : { ...model, id: name },
       name: acquired.names[0],
       info: { ...info, ...deps.tokenLimits },
       runner: countedAs(c.get('group').name, acquired.runner),

@@ -4,7 +4,7 @@ import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversa
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
 import { asList, asObject, memberOf } from '../json-values.ts';
-import { textContent } from '../text-content.ts';
+import { aboutImages, textContent } from '../text-content.ts';
 import { calledWith, toolName } from '../tool-parts.ts';
 
 /** The messages of Anthropic's API: blocks of text, of thinking, of tool calls and of their results. */
@@ -48,8 +48,7 @@ const resultFields = {
 const resultBlock = z.object(resultFields);
 
 const TYPES: readonly unknown[] = ['text', 'thinking', 'tool_use', 'tool_result'];
-const TEXT_AND_CALLS =
-  'is not supported: blocks are of the type "text", "thinking", "tool_use" or "tool_result" here';
+const TEXT_AND_CALLS = 'blocks are of the type "text", "thinking", "tool_use" or "tool_result" here';
 
 /** A block. A block of another type is refused for its type, not for the members that it lacks. */
 const block = z
@@ -60,7 +59,12 @@ const block = z
     const type = memberOf(sent, 'type');
     if (type === undefined) fields.violated(ctx, { constraint: 'required' }, 'is required', ['type']);
     else if (!TYPES.includes(type))
-      fields.violated(ctx, { constraint: 'unsupported' }, TEXT_AND_CALLS, ['type']);
+      fields.violated(
+        ctx,
+        { constraint: 'unsupported' },
+        `is not supported: ${aboutImages(type)}${TEXT_AND_CALLS}`,
+        ['type'],
+      );
   })
   .pipe(
     z.discriminatedUnion('type', [

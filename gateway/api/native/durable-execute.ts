@@ -10,6 +10,7 @@ import { cancelled, type GenerateRequest } from '../../runner/runner.ts';
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { type Idempotency, requireSameBody } from '../idempotency.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
 import type { UsableModel } from '../use-model.ts';
 import { nativeStream } from './event-stream.ts';
@@ -22,24 +23,34 @@ import { LAST_EVENT_HEADER, numbered, parseLastEventId } from './numbered-events
 /** Jobs of POST /execute that go on without their clients, and the events that clients read when they come back. */
 
 /** The parts of the request that its events need; they are kept in the journal. */
-const viewSchema = z.strictObject({ model: z.string(), token_ids: z.boolean() });
+const viewSchema = z.strictObject({
+  model: z.string(),
+  token_ids: z.boolean(),
+  idempotency: z.strictObject({ key: z.string(), body: z.string() }).optional(),
+});
 
 type View = z.output<typeof viewSchema>;
 
-/**
- * Begins the job and streams its events. Throws a 409 if the caller has a job with this id. signal: aborted if the client
- * cancels the job before this returns.
- */
+/** A request for a durable job, and what to begin it with. */
+export interface DurableStart {
+  readonly request: ExecuteRequest;
+  readonly generate: GenerateRequest;
+  readonly usable: UsableModel;
+  readonly log: ExecuteLog;
+  /** Aborted if the client cancels the job before it has begun. */
+  readonly signal: AbortSignal;
+  readonly idempotency: Idempotency | undefined;
+}
+
+/** Begins the job and streams its events. Throws a 409 if the caller has a job with this id. */
 export async function beginDurable(
   c: Context,
   deps: RouteDeps,
-  { job_id, stop, token_ids }: ExecuteRequest,
-  request: GenerateRequest,
-  { model, name, info, runner }: UsableModel,
-  log: ExecuteLog,
-  signal: AbortSignal,
+  { request, generate, usable, log, signal, idempotency }: DurableStart,
 ): Promise<Response> {
-  const view: View = { model: model.id, token_ids };
+  const { job_id, stop, token_ids } = request;
+  const { model, name, info, runner } = usable;
+  const view: View = { model: model.id, token_ids, idempotency };
   const caller = callerOf(c);
   try {
     const jobs = requireJobs(deps, 'durable');
@@ -53,7 +64,7 @@ export async function beginDurable(
         endsAtTimeLimit: false,
         view: JSON.stringify(view),
       },
-      request: { ...request, api: c.get('group').name },
+      request: { ...generate, api: c.get('group').name },
       model,
       info,
       runner,
@@ -71,6 +82,22 @@ export async function beginDurable(
   }
 }
 
+/** The events of the job that was begun with this key; undefined if there is none. Throws a 409 if the body was another one. */
+export async function eventsOfTwin(
+  c: Context,
+  deps: RouteDeps,
+  jobId: string,
+  idempotency: Idempotency,
+): Promise<Response | undefined> {
+  const jobs = requireJobs(deps, 'durable');
+  const entry = jobs.find('execute', callerOf(c), jobId);
+  if (entry === undefined) return undefined;
+  const kept = viewOf(await jobs.open(entry)).idempotency;
+  if (kept?.key !== idempotency.key) return undefined;
+  requireSameBody(kept, idempotency);
+  return durableEvents(c, deps, jobId);
+}
+
 /** GET /execute/{job_id}/events: the events after the last one that the client has, past and future ones. */
 export async function durableEvents(c: Context, deps: RouteDeps, jobId: string): Promise<Response> {
   const last = parseLastEventId(c.req.header(LAST_EVENT_HEADER));
@@ -84,6 +111,10 @@ export async function durableEvents(c: Context, deps: RouteDeps, jobId: string):
   return respond(c, deps, job, tokenizer, last);
 }
 
+function viewOf({ record }: DurableJob): View {
+  return viewSchema.parse(JSON.parse(record.view));
+}
+
 function outcomeOf(end: LogEnd | undefined): string {
   if (end?.kind !== 'finish') return 'stop_sequence';
   return end.finish === 'stop_id' ? 'eos' : end.finish;
@@ -91,7 +122,7 @@ function outcomeOf(end: LogEnd | undefined): string {
 
 function respond(c: Context, deps: RouteDeps, job: DurableJob, tokenizer: Tokenizer, last: number): Response {
   const { record, log } = job;
-  const { model, token_ids } = viewSchema.parse(JSON.parse(record.view));
+  const { model, token_ids } = viewOf(job);
   const { request, stop, createdMs, id } = record;
   const { stream, encoder } = nativeStream(c);
   const events = new ExecuteEvents(

@@ -9,12 +9,13 @@ import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
+import { idempotencyOf, JobIdsOfKeys } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
-import { beginDurable, durableEvents } from './durable-execute.ts';
+import { beginDurable, durableEvents, eventsOfTwin } from './durable-execute.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents } from './events.ts';
 import { executeLog } from './execute-log.ts';
@@ -28,10 +29,18 @@ export const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') }
 export function executeRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
   const jobs = new Jobs();
+  const keys = new JobIdsOfKeys();
 
   app.post('/execute', async (c) => {
-    const request = parseExecuteRequest(await readBody(c));
+    const body = await readBody(c);
+    const request = parseExecuteRequest(body);
     if (request.durable) requireJobs(deps, 'durable');
+    const idempotency = idempotencyOf(c, body, 'durable', request.durable);
+    if (idempotency !== undefined) {
+      keys.require(idempotency, request.job_id);
+      const events = await eventsOfTwin(c, deps, request.job_id, idempotency);
+      if (events !== undefined) return events;
+    }
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
     const job = jobs.start(callerOf(c), request.job_id, request.durable);
     const signal = AbortSignal.any([c.req.raw.signal, job.signal]);
@@ -69,7 +78,15 @@ export function executeRoutes(deps: RouteDeps): Hono {
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
       const facts = { promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) };
       if (request.durable) {
-        const response = await beginDurable(c, deps, request, generate, usable, log, job.signal);
+        const response = await beginDurable(c, deps, {
+          request,
+          generate,
+          usable,
+          log,
+          signal: job.signal,
+          idempotency,
+        });
+        if (idempotency !== undefined) keys.remember(idempotency, request.job_id);
         log.start(facts);
         job.finish();
         return response;

@@ -10,11 +10,13 @@ import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { DurableJob } from '../../journal/durable-job.ts';
 import type { DurableJobs } from '../../journal/durable-jobs.ts';
 import type { JournalEntry } from '../../journal/journal.ts';
+import { JobExistsError } from '../../journal/journal-error.ts';
 import type { Model } from '../../models/model.ts';
 import { cancelled, type GenerateRequest, type TokenSink } from '../../runner/runner.ts';
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
+import { type Idempotency, keyInUse, requireSameBody } from '../idempotency.ts';
 import { JSON_TYPE, parseJson } from '../json.ts';
 import { asObject } from '../json-values.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
@@ -34,6 +36,7 @@ const viewSchema = z.strictObject({
   uuid: z.string(),
   /** The body of the request as JSON, with NO_INPUT as its input. */
   body: z.string(),
+  idempotency: z.strictObject({ key: z.string(), body: z.string() }).optional(),
 });
 
 type View = z.output<typeof viewSchema>;
@@ -46,6 +49,7 @@ interface BackgroundRequest {
   /** The request to the runner. */
   readonly generate: GenerateRequest;
   readonly thinking: Thinking | undefined;
+  readonly idempotency: Idempotency | undefined;
 }
 
 /** Starts the job and answers at once: with the response in progress, or with its events. body: the body as it was sent. */
@@ -53,14 +57,15 @@ export async function beginBackground(
   c: Context,
   deps: RouteDeps,
   body: unknown,
-  { request, generate, thinking }: BackgroundRequest,
+  { request, generate, thinking, idempotency }: BackgroundRequest,
   { model, info, runner }: UsableModel,
 ): Promise<Response> {
   const view: View = {
-    uuid: randomUUID(),
+    uuid: idempotency === undefined ? randomUUID() : uuidOf(idempotency),
     body: stringify({ ...asObject(body), input: NO_INPUT }) ?? '',
+    idempotency,
   };
-  const job = await requireJobs(deps, 'background').start({
+  const begun = requireJobs(deps, 'background').start({
     record: {
       kind: 'response',
       caller: callerOf(c),
@@ -73,8 +78,29 @@ export async function beginBackground(
     request: { ...generate, api: c.get('group').name },
     ...{ model, info, runner, thinking },
   });
+  const job = await begun.catch((error: unknown) => {
+    // Only the id that a key gives can be that of another response.
+    throw error instanceof JobExistsError ? keyInUse() : error;
+  });
   if (request.stream) return streamed(c, deps, job, model, -1);
   return c.body(keptOf(deps, job, model).response.inProgress(), 200, { 'content-type': JSON_TYPE });
+}
+
+/** The response that was begun with this key; undefined if there is none. Throws a 409 if the body was another one. */
+export async function responseOfTwin(
+  c: Context,
+  deps: RouteDeps,
+  { stream }: ResponsesRequest,
+  idempotency: Idempotency,
+): Promise<Response | undefined> {
+  const jobs = requireJobs(deps, 'background');
+  const entry = jobs.find('response', callerOf(c), responseId({ uuid: uuidOf(idempotency) }));
+  if (entry === undefined) return undefined;
+  const job = await jobs.open(entry);
+  const { idempotency: kept } = viewOf(job);
+  if (kept !== undefined) requireSameBody(kept, idempotency);
+  const model = await modelOfJob(job, deps);
+  return stream ? streamed(c, deps, job, model, -1) : answered(c, deps, job, model);
 }
 
 /** The routes that read, cancel and delete a kept response. */
@@ -142,8 +168,14 @@ function viewOf({ record }: DurableJob): View {
   return viewSchema.parse(JSON.parse(record.view));
 }
 
-function responseId({ uuid }: View): string {
+function responseId({ uuid }: Pick<View, 'uuid'>): string {
   return `resp_${uuid}`;
+}
+
+/** A UUID made of the key (version 8), by which the response is found again. */
+function uuidOf({ key }: Idempotency): string {
+  const part = (from: number, length: number): string => key.slice(from, from + length);
+  return `${part(0, 8)}-${part(8, 4)}-8${part(12, 3)}-a${part(15, 3)}-${part(18, 12)}`;
 }
 
 /** The response of a job. thinking and toolCalls: how it writes them; undefined if it cannot have any. */

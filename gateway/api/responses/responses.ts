@@ -8,6 +8,7 @@ import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
 import { answerStructure } from '../answer-structure.ts';
+import { idempotencyOf } from '../idempotency.ts';
 import { tellIgnored } from '../inert.ts';
 import { JSON_TYPE, readJson } from '../json.ts';
 import { requireJobs } from '../kept-jobs.ts';
@@ -18,7 +19,7 @@ import { randomSeed } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { whileWanted } from '../whole-text.ts';
-import { beginBackground } from './background.ts';
+import { beginBackground, responseOfTwin } from './background.ts';
 import { errorEvent } from './event-writer.ts';
 import { saidOfThinking } from './reasoning-field.ts';
 import { ignoredByResponses, messagesOf, parseResponsesRequest, type ResponsesRequest } from './request.ts';
@@ -37,6 +38,9 @@ export function responseRoutes(deps: RouteDeps): Hono {
     tellIgnored(c, deps.log, ignoredByResponses(body));
     const wish = { name: request.model, ...(request.stream ? { failureEvent: errorEvent } : {}) };
     if (request.background) requireJobs(deps, 'background');
+    const idempotency = idempotencyOf(c, body, 'background', request.background);
+    const twin = idempotency && (await responseOfTwin(c, deps, request, idempotency));
+    if (twin !== undefined) return twin;
     return useModel(c, deps, wish, async (usable) => {
       const { tokenizer } = usable.model;
       const wish = toolWishOf(request);
@@ -50,7 +54,8 @@ export function responseRoutes(deps: RouteDeps): Hono {
         usable,
         cacheSalt(c),
       );
-      if (request.background) return beginBackground(c, deps, body, { request, generate, thinking }, usable);
+      if (request.background)
+        return beginBackground(c, deps, body, { request, generate, thinking, idempotency }, usable);
       const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls };
       const runner = endingAtTimeLimit(usable.runner);
       const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);

@@ -93,7 +93,7 @@ test('a text that is too long, or nothing, is named by its place', async () => {
   assert.is(tooLong.code, 'context_length_exceeded');
   assert.is(
     tooLong.message,
-    "This model's maximum context length is 512 tokens, but input.1 takes 513; send less",
+    "This model's maximum context length is 512 tokens, but input.1 takes 513; send less (context_length_exceeded)",
   );
   assert.match(
     (await error({ input: ['a', ''] })).message,
