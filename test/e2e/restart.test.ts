@@ -109,4 +109,21 @@ test(`${NUM_LEAVING} clients that leave with the first token give all blocks bac
   assert.is((await gateway.health()).runner.open_requests, 0);
 });
 
+test('a stream that the cache of a new runner cannot hold ends with VRAM_OOM, and the runner serves on', async () => {
+  const body = { job_id: 'large', prompt: 'Once upon a time', max_tokens: 2048, min_tokens: 1000, seed: 1 };
+  let restarted: Promise<Response> | undefined;
+  const { text, last } = await readNativeAnswer(await gateway.post('/execute', body), () => {
+    if (restarted !== undefined) return;
+    writeFileSync(config, JSON.stringify({ ...settings, 'kv-cache-bytes': 2 ** 24 }));
+    restarted = gateway.post('/runner/restart', { wait: true });
+  });
+  assert.is((await restarted)?.status, 200);
+  assert.ok(text.length > 0);
+  assert.is(last.event, 'error');
+  assert.is(last.data.code, 'VRAM_OOM');
+  assert.is(last.data.retriable, false);
+  assert.match(String(last.data.message), /a runner whose KV cache holds \d+ tokens, and needs more/);
+  assert.ok((await answer(5)).length > 0);
+});
+
 test.run();

@@ -5,8 +5,13 @@ import type { Sample } from './samples.ts';
 import { percentile, slopeOf } from './trend.ts';
 
 const BYTES_PER_MIB = 2 ** 20;
-/** The first part of a run fills pools and caches, and counts for no slope. */
-const WARM_UP_FRACTION = 0.2;
+/**
+ * The first half of a run fills pools and caches of the gateway, some of them slowly, and counts for no slope. Growth that has
+ * ended by then is no leak; a leak goes on in the second half.
+ */
+const GATEWAY_WARM_UP_FRACTION = 0.5;
+/** A runner has touched all of its memory within a minute. */
+const RUNNER_WARM_UP_FRACTION = 0.2;
 const MAX_MIB_PER_HOUR = 1;
 /** A standard error beyond this: nothing can be said of the slope, which is no verdict. */
 const MAX_ERROR_MIB_PER_HOUR = 3;
@@ -52,7 +57,8 @@ export interface Verdict {
 export function judge(soak: Soak): Verdict {
   const rows = [...answerRows(soak), ...heldRows(soak)];
   const isGood = rows.every((row) => row.isGood);
-  return { isGood, markdown: [heading(soak), table(rows), recoveryTable(soak)].join('\n\n') };
+  const parts = [heading(soak), table(rows), partsTable(soak), recoveryTable(soak)];
+  return { isGood, markdown: parts.join('\n\n') };
 }
 
 function heading({
@@ -86,13 +92,20 @@ function answerRows({ counts, recoveries }: Soak): Row[] {
 
 function heldRows({ samples, idleBefore, idleSamples, isRunnerJudged }: Soak): Row[] {
   const idleAfter = idleSamples.at(-1) ?? idleBefore;
-  const idle = afterWarmUp(idleSamples);
-  const ofLastRunner = afterWarmUp(samples.filter(({ runnerPid }) => runnerPid === idleAfter.runnerPid));
+  const idle = afterWarmUp(idleSamples, GATEWAY_WARM_UP_FRACTION);
+  const ofLastRunner = afterWarmUp(
+    samples.filter(({ runnerPid }) => runnerPid === idleAfter.runnerPid),
+    RUNNER_WARM_UP_FRACTION,
+  );
   const mostCode = Math.max(...samples.map(({ gatewayCodeBytes }) => gatewayCodeBytes)) / BYTES_PER_MIB;
   const moreHeap = (heapBytes(idleAfter) - heapBytes(idleBefore)) / BYTES_PER_MIB;
   const moreDescriptors = idleAfter.gatewayDescriptors - idleBefore.gatewayDescriptors;
   return [
-    slopeRow('gateway, memory, idle', idle, ({ gatewayMemoryBytes }) => gatewayMemoryBytes),
+    slopeRow(
+      'gateway, memory without compiled code, idle',
+      idle,
+      ({ gatewayMemoryBytes: memory, gatewayCodeBytes: code }) => memory - code,
+    ),
     slopeRow('gateway, heap without compiled code, idle', idle, heapBytes),
     atMost(
       'heap without compiled code, idle: MiB more than before',
@@ -115,8 +128,8 @@ function heapBytes({ gatewayHeapBytes: heap, gatewayCodeBytes: code }: Sample): 
   return heap - code;
 }
 
-function afterWarmUp(samples: readonly Sample[]): readonly Sample[] {
-  return samples.slice(Math.floor(samples.length * WARM_UP_FRACTION));
+function afterWarmUp(samples: readonly Sample[], fraction: number): readonly Sample[] {
+  return samples.slice(Math.floor(samples.length * fraction));
 }
 
 function numStayingZombies(samples: readonly Sample[], idleAfter: Sample): number {
@@ -161,6 +174,27 @@ function table(rows: readonly Row[]): string {
     ({ what, seen, limit, isGood }) => `| ${what} | ${seen} | ${limit} | ${isGood ? 'yes' : '**no**'} |`,
   );
   return ['| what | seen | limit | good |', '|---|---|---|---|', ...lines].join('\n');
+}
+
+/** What the memory of the idle gateway consists of, so that a growth has a name. */
+function partsTable({ idleBefore, idleSamples }: Soak): string {
+  const halfWay = idleSamples[Math.floor(idleSamples.length / 2)] ?? idleBefore;
+  const columns = [idleBefore, halfWay, idleSamples.at(-1) ?? idleBefore];
+  const line = (what: string, bytesOf: (sample: Sample) => number) =>
+    `| ${what} | ${columns.map((sample) => (bytesOf(sample) / BYTES_PER_MIB).toFixed(1)).join(' | ')} |`;
+  return [
+    '| the idle gateway, MiB | before | half-way | at the end |',
+    '|---|---|---|---|',
+    line('memory', ({ gatewayMemoryBytes }) => gatewayMemoryBytes),
+    line('heap without compiled code', heapBytes),
+    line('compiled code', ({ gatewayCodeBytes }) => gatewayCodeBytes),
+    line('buffers outside of the heap', ({ gatewayExternalBytes }) => gatewayExternalBytes),
+    line(
+      'the rest',
+      ({ gatewayMemoryBytes: memory, gatewayHeapBytes: heap, gatewayExternalBytes: external }) =>
+        memory - heap - external,
+    ),
+  ].join('\n');
 }
 
 function recoveryTable({ recoveries }: Soak): string {

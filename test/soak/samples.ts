@@ -13,6 +13,8 @@ export interface Sample {
   /** After collections, compiled code among it. */
   readonly gatewayHeapBytes: number;
   readonly gatewayCodeBytes: number;
+  /** Of objects whose memory is not in the heap: buffers, and what native code holds for them. */
+  readonly gatewayExternalBytes: number;
   readonly gatewayDescriptors: number;
   readonly gatewayTimers: number;
   /** Process ids: one that was killed just now is among them, until it is asked how it ended. */
@@ -37,6 +39,7 @@ export async function takeSample(gateway: Gateway, log: LogEvents, startedMs: nu
     gatewayMemoryBytes: memoryOf(pid) ?? 0,
     gatewayHeapBytes: Number(probe.heap_bytes),
     gatewayCodeBytes: Number(probe.code_bytes),
+    gatewayExternalBytes: Number(probe.external_bytes),
     gatewayDescriptors: descriptorsOf(pid) ?? 0,
     gatewayTimers: Number(probe.timers),
     zombies: zombiesOf(pid),

@@ -43,6 +43,13 @@ export class GenerationState {
     return this.numEmitted >= maxTokens || promptIds.length + this.numEmitted >= maxModelLen;
   }
 
+  /** Whether the request wants more than a context of maxModelLen tokens has room for, and has filled it. */
+  fillsContext(maxModelLen: number): boolean {
+    const { promptIds, maxTokens, pooling } = this.#request;
+    if (pooling !== undefined) return promptIds.length > maxModelLen;
+    return this.numEmitted < maxTokens && promptIds.length + this.numEmitted >= maxModelLen;
+  }
+
   /** Whether a runner is asked for only a part of the rest now (thinking-end.ts), and for more later. */
   get isInLegs(): boolean {
     return this.#leg !== undefined;

@@ -35,6 +35,8 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     | undefined;
   /** Numerics id of the runner that had the request last. */
   #numericsId: string | undefined;
+  /** The context of the runner that had the request first, for which it was admitted. */
+  #firstMaxModelLen: number | undefined;
   #hasEmbedding = false;
   /** A runner had the request and did not finish it. */
   #wasLost = false;
@@ -115,6 +117,11 @@ export class OpenRequest implements RequestSink, GenerationHandle {
 
   /** Returns false if the request cannot be sent, which ends it. */
   #send(client: RunnerClient, isIsolationRun: boolean): boolean {
+    this.#firstMaxModelLen ??= client.maxModelLen;
+    if (this.#hasOutgrown(client)) {
+      this.#refuse(tooLargeFor(client));
+      return false;
+    }
     try {
       this.#sent = {
         client,
@@ -127,12 +134,23 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       const { message } = error;
-      const invalid = new GenerationError('INVALID_REQUEST', message, { retriable: false, cause: error });
-      this.#end();
-      // The error comes later, because submit() may run within the consumer's own call of generate().
-      queueMicrotask(() => this.#stream.fail(invalid));
+      this.#refuse(new GenerationError('INVALID_REQUEST', message, { retriable: false, cause: error }));
       return false;
     }
+  }
+
+  #refuse(error: GenerationError): void {
+    this.#end();
+    // The error comes later, because submit() may run within the consumer's own call of generate().
+    queueMicrotask(() => this.#stream.fail(error));
+  }
+
+  /**
+   * Whether the request has filled the context of a runner that holds less than the one it was admitted for, because its KV
+   * cache is smaller. Without this, the answer would end as if it were complete.
+   */
+  #hasOutgrown({ maxModelLen }: RunnerClient): boolean {
+    return maxModelLen < (this.#firstMaxModelLen ?? 0) && this.#state.fillsContext(maxModelLen);
   }
 
   #ask(client: RunnerClient, isIsolationRun: boolean): number {
@@ -207,7 +225,11 @@ export class OpenRequest implements RequestSink, GenerationHandle {
       finish === 'max_tokens' &&
       this.#sent !== undefined &&
       !this.#state.isFull(this.#sent.client.maxModelLen);
-    if (!goesOn) {
+    const client = this.#sent?.client;
+    if (finish === 'max_tokens' && client !== undefined && this.#hasOutgrown(client)) {
+      this.#stream.push(goingOn);
+      this.fail(tooLargeFor(client));
+    } else if (!goesOn) {
       this.#end();
       this.#stream.push(output);
     } else if (this.#sent?.isIsolationRun) {
@@ -256,6 +278,11 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     this.#sent = undefined;
     this.#events.onEnd(this);
   }
+}
+
+function tooLargeFor({ maxModelLen }: RunnerClient): GenerationError {
+  const message = `The request was continued by a runner whose KV cache holds ${maxModelLen} tokens, and needs more. Ask for fewer tokens, or start with a larger KV cache (--kv-cache-bytes).`;
+  return new GenerationError('OUT_OF_MEMORY', message, { retriable: false });
 }
 
 function generationErrorOf({ code, message }: RequestError): GenerationError {

@@ -1,6 +1,10 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type GenerateRequest, neutralSampling } from '../../../../gateway/runner/runner.ts';
+import {
+  type GenerateRequest,
+  type GenerationError,
+  neutralSampling,
+} from '../../../../gateway/runner/runner.ts';
 import { answerOf, fakeVocabSize } from '../../../fixtures/fake-tokens.ts';
 import {
   collectExact,
@@ -137,6 +141,37 @@ test('two replacements at once: the last one counts, and both hear of it', async
     assert.is(supervisor.status().info?.maxModelLen, 2000);
     await stream;
   });
+});
+
+test('a stream that outgrows the smaller context of a new runner fails for lack of memory, with all tokens until then', async () => {
+  // The one stream has room for some tokens more on the new runner, the other for none.
+  for (const smaller of [400, 20]) {
+    await supervised(['--delay-ms', '2'], {}, async ({ supervisor, state }) => {
+      await state('ready');
+      const ids: number[] = [];
+      const prompt = [7, 3];
+      const failed = new Promise<GenerationError>((resolve, reject) => {
+        supervisor.generate(requestOf(prompt, NUM_TOKENS), {
+          onTokens: ({ tokenIds, finish }) => {
+            ids.push(...tokenIds);
+            if (finish !== undefined) reject(new Error(`It ended with ${finish}.`));
+          },
+          onError: resolve,
+        });
+      });
+      await until(patienceMs, 'More tokens than the smaller context holds', () => ids.length > 30);
+      const small = { command: () => fakeCommand('--max-model-len', String(smaller)) };
+      assert.is(await within(patienceMs, 'The new runner', supervisor.replaceRunner(small)), undefined);
+      const { code, message, retriable } = await within(patienceMs, 'The failure', failed);
+      assert.is(code, 'OUT_OF_MEMORY');
+      assert.is(retriable, false);
+      assert.match(message, `holds ${smaller} tokens`);
+      assert.equal(ids, answerOf(prompt, requestOf(prompt, 1).sampling.seed, ids.length));
+      if (smaller > 30) assert.is(prompt.length + ids.length, smaller, 'it went on as far as it could');
+      // A new request is served.
+      await collectExact(supervisor, requestOf([5], 10));
+    });
+  }
 });
 
 test('a runner that is slower than the one before is not taken for one that hangs', async () => {
