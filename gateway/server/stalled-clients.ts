@@ -99,22 +99,23 @@ class Reader {
   }
 
   isTooSlow(table: Unacknowledged, nowMs: number): boolean {
-    return this.#pace.isTooSlow(this.#progress(table), nowMs);
+    return this.#pace.isTooSlow(progressOf(this.#socket, this.#key, table), nowMs);
   }
 
   /** Bytes held in this process; the kernel may hold more. */
   get heldBytes(): number {
     return this.#socket.writableLength;
   }
+}
 
-  #progress(table: Unacknowledged): Progress {
-    const offeredBytes = this.#socket.bytesWritten;
-    const { _handle: handle } = this.#socket as Socket & { readonly _handle?: Handle | null };
-    // A closed connection counts as read: there is nobody to wait for.
-    if (handle == null) return { offeredBytes, takenBytes: offeredBytes };
-    const unacknowledged = this.#key === undefined ? 0 : (table.get(this.#key) ?? 0);
-    return { offeredBytes, takenBytes: handle.bytesWritten - handle.writeQueueSize - unacknowledged };
-  }
+/** key: the connection's key in the table. */
+export function progressOf(socket: Socket, key: string | undefined, table: Unacknowledged): Progress {
+  const offeredBytes = socket.bytesWritten;
+  const { _handle: handle } = socket as Socket & { readonly _handle?: Handle | null };
+  // A closed connection counts as read: there is nobody to wait for.
+  if (handle == null) return { offeredBytes, takenBytes: offeredBytes };
+  const unacknowledged = key === undefined ? 0 : (table.get(key) ?? 0);
+  return { offeredBytes, takenBytes: handle.bytesWritten - handle.writeQueueSize - unacknowledged };
 }
 
 /** Bytes of one connection, counted since it opened. */

@@ -16,7 +16,7 @@ import { within } from '../../fixtures/within.ts';
 
 const test = suite('random bodies');
 
-const NUM_BODIES = Number(process.env.RUNNEL_TEST_BODIES ?? 20_000);
+const NUM_BODIES = Number(process.env.RUNNEL_TEST_BODIES ?? 4_000);
 const SEED = Number(process.env.RUNNEL_TEST_SEED ?? Date.now() % 1_000_000);
 const PATIENCE_MS = 20_000;
 

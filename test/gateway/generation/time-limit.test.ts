@@ -2,15 +2,17 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
 import { testApp } from '../../fixtures/app.ts';
+import { HandClock } from '../../fixtures/hand-clock.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { readEvents } from '../../fixtures/sse.ts';
+import { until } from '../../fixtures/within.ts';
 
 /** The server's time limit is reached in the middle of an answer: OpenAI clients get what there is, and do not retry. */
 
 const test = suite('time limit');
 
-/** Long enough for what a script gives at once, on a busy machine. */
 const LIMIT_MS = 1000;
+const PATIENCE_MS = 60_000;
 
 const ROUTES = [
   { path: '/v1/chat/completions', body: { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] } },
@@ -22,8 +24,20 @@ const bytes = (text: string): number[] => [...Buffer.from(text)];
 function limitedApp(scriptOf: (choice: number) => readonly Act[]) {
   const inner = new ScriptedRunner();
   inner.scriptOf = ({ sampling }) => scriptOf(Number(sampling.seed));
-  const { post } = testApp({ runner: new TimeLimitedRunner(inner, LIMIT_MS, Date.now) });
-  return { inner, post };
+  const clock = new HandClock();
+  const { post } = testApp({ runner: new TimeLimitedRunner(inner, LIMIT_MS, Date.now, clock) });
+  return {
+    inner,
+    /** Lets the time pass when so many choices wait, and have given what they have. */
+    postUntilLimit: async (numWaiting: number, path: string, body: object): Promise<Response> => {
+      const answer = post(path, body);
+      await until(PATIENCE_MS, 'The wait', () => inner.numAtWait === numWaiting);
+      clock.pass(LIMIT_MS - 1);
+      assert.is(inner.cancelled, 0, 'not before the limit');
+      clock.pass(1);
+      return answer;
+    },
+  };
 }
 
 interface Choice {
@@ -39,8 +53,8 @@ const textOf = ({ text, message, delta }: Choice): string => text ?? message?.co
 
 for (const { path, body } of ROUTES) {
   test(`${path}: an answer that has begun ends with what there is, by length, and says that time ended it`, async () => {
-    const { inner, post } = limitedApp(() => [bytes('so far EN'), 'wait']);
-    const response = await post(path, { ...body, seed: 0, stop: 'END' });
+    const { inner, postUntilLimit } = limitedApp(() => [bytes('so far EN'), 'wait']);
+    const response = await postUntilLimit(1, path, { ...body, seed: 0, stop: 'END' });
     assert.is(response.status, 200);
     assert.not(response.headers.has('x-should-retry'));
     const { choices, usage } = (await response.json()) as {
@@ -56,9 +70,9 @@ for (const { path, body } of ROUTES) {
   });
 
   test(`${path}: a stream that has begun ends in the same way`, async () => {
-    const { post } = limitedApp(() => [bytes('so far EN'), 'wait']);
+    const { postUntilLimit } = limitedApp(() => [bytes('so far EN'), 'wait']);
     const stream = { stream: true, stream_options: { include_usage: true } };
-    const response = await post(path, { ...body, ...stream, seed: 0, stop: 'END' });
+    const response = await postUntilLimit(1, path, { ...body, ...stream, seed: 0, stop: 'END' });
     const datas: string[] = [];
     for await (const { data } of readEvents(response)) datas.push(data);
     assert.is(datas.pop(), '[DONE]');
@@ -77,8 +91,8 @@ for (const { path, body } of ROUTES) {
   });
 
   test(`${path}: an answer that has not begun is a 504 that is not to be sent again`, async () => {
-    const { post } = limitedApp(() => ['wait']);
-    const response = await post(path, body);
+    const { postUntilLimit } = limitedApp(() => ['wait']);
+    const response = await postUntilLimit(1, path, body);
     assert.is(response.status, 504);
     assert.is(response.headers.get('x-should-retry'), 'false');
     const { error } = (await response.json()) as { error: { code: string; message: string } };
@@ -88,9 +102,9 @@ for (const { path, body } of ROUTES) {
 
   test(`${path}: of several choices those that ended keep their end, those that wait are empty`, async () => {
     const scripts: Act[][] = [[bytes('whole'), [257]], [bytes('half'), 'wait'], ['wait']];
-    const { post } = limitedApp((choice) => scripts[choice] ?? []);
+    const { postUntilLimit } = limitedApp((choice) => scripts[choice] ?? []);
     const asked = { ...body, n: 3, seed: 0, logprobs: path === '/v1/completions' ? 1 : true };
-    const { choices } = (await (await post(path, asked)).json()) as { choices: Choice[] };
+    const { choices } = (await (await postUntilLimit(2, path, asked)).json()) as { choices: Choice[] };
     assert.equal(
       choices.map((choice) => [textOf(choice), choice.finish_reason, choice.ended_by]),
       [

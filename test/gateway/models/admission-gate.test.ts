@@ -2,6 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { AdmissionGate, type AdmissionGateOptions } from '../../../gateway/models/admission-gate.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
+import { HandClock } from '../../fixtures/hand-clock.ts';
 import { generationErrorOf } from '../../fixtures/supervised.ts';
 
 const test = suite('gate');
@@ -10,12 +11,22 @@ const visitor = { deadlineMs: undefined, signal: stays };
 
 function gateWith(changes: Partial<AdmissionGateOptions> = {}): {
   gate: AdmissionGate;
+  clock: HandClock;
   refused: GenerationError[];
 } {
+  const clock = new HandClock();
   const refused: GenerationError[] = [];
   const onRefused = (error: GenerationError) => refused.push(error);
   return {
-    gate: new AdmissionGate({ maxWaiting: 3, maxWaitMs: 60_000, now: Date.now, onRefused, ...changes }),
+    gate: new AdmissionGate({
+      maxWaiting: 3,
+      maxWaitMs: 60_000,
+      now: () => clock.now(),
+      clock,
+      onRefused,
+      ...changes,
+    }),
+    clock,
     refused,
   };
 }
@@ -63,34 +74,42 @@ test('one that shuts again at once keeps those who had no turn yet', async () =>
 
 test('a clock that is set costs nobody the rest of a wait', async () => {
   let nowMs = 1_800_000_000_000;
-  const { gate } = gateWith({ now: () => nowMs });
+  const { gate, clock } = gateWith({ now: () => nowMs });
   gate.close();
   const waits = [gate.enter(visitor), gate.enter({ ...visitor, deadlineMs: nowMs + 60_000 })];
   nowMs += 3_600_000;
   // The gate shuts again at once, so those that wait begin to wait anew.
   gate.open();
   gate.close();
-  // Longer than a timer would take that was set for no time at all.
-  await new Promise((resolve) => setTimeout(resolve, 5));
+  await new Promise((resolve) => setImmediate(resolve));
+  // Enough for a timer that was set for no time at all.
+  clock.pass(1);
   assert.is(gate.numWaiting, 2);
   gate.open();
   for (const leave of await Promise.all(waits)) leave();
 });
 
 test('each wait has its end: the bound, the deadline, the server’s limit, the client’s leaving', async () => {
-  const { gate, refused } = gateWith({ maxWaitMs: 30 });
+  const { gate, clock, refused } = gateWith({ maxWaitMs: 30 });
   gate.close();
-  const past = await generationErrorOf(gate.enter({ ...visitor, deadlineMs: Date.now() - 1 }));
+  const passing = generationErrorOf(gate.enter({ ...visitor, deadlineMs: clock.now() - 1 }));
+  clock.pass(0);
+  const past = await passing;
   assert.match(past.message, 'deadline');
   const client = new AbortController();
   const waits = [
-    gate.enter({ ...visitor, deadlineMs: Date.now() + 10 }),
+    gate.enter({ ...visitor, deadlineMs: clock.now() + 10 }),
     gate.enter(visitor),
     gate.enter({ ...visitor, signal: client.signal }),
   ].map(generationErrorOf);
   const full = await generationErrorOf(gate.enter(visitor));
   assert.equal([full.code, full.retriable, full.retryAfterSec], ['QUEUE_FULL', true, 1]);
   client.abort();
+  clock.pass(9);
+  assert.is(gate.numWaiting, 2, 'neither the deadline nor the bound is reached');
+  clock.pass(1);
+  assert.is(gate.numWaiting, 1, 'the bound is not reached');
+  clock.pass(20);
   const [late, limited, gone] = await Promise.all(waits);
   assert.equal([late?.code, limited?.code, gone?.code], ['TIMEOUT', 'TIMEOUT', 'CANCELLED']);
   assert.match(late?.message ?? '', 'deadline');

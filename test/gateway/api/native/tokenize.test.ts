@@ -1,11 +1,10 @@
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { PIECE_CHARACTERS } from '../../../../gateway/api/long-answer.ts';
 import { close, createHttpServer, listen } from '../../../../gateway/server/http-server.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { httpLimits } from '../../../fixtures/http-limits.ts';
+import { liveBytes } from '../../../fixtures/live-bytes.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
 import { until } from '../../../fixtures/within.ts';
@@ -91,7 +90,7 @@ test('clients that do not read their answers make the gateway hold no more than 
   const path = `${folder.path}/tokenize.sock`;
   await listen(server, { path });
   const body = { content: 'a'.repeat(300_000), with_pieces: true };
-  const before = heldBytes();
+  const before = liveBytes();
   const clients: RawClient[] = [];
   const statuses: number[] = [];
   for (let i = 0; i < NUM_CLIENTS; i++) {
@@ -105,7 +104,7 @@ test('clients that do not read their answers make the gateway hold no more than 
   assert.is(numTaken, Math.floor(LIMIT_BYTES / (4 * body.content.length + PIECE_CHARACTERS)));
   assert.ok(statuses.every((status) => [200, 503].includes(status)));
   // This includes what the test's own ends have read.
-  const grown = heldBytes() - before;
+  const grown = liveBytes() - before;
   assert.ok(grown < 2 * LIMIT_BYTES, `${grown} bytes more are held`);
   for (const client of clients) client.socket.destroy();
   await until(PATIENCE_MS, 'Room again', async () => {
@@ -118,14 +117,5 @@ test('clients that do not read their answers make the gateway hold no more than 
   server.closeAllConnections();
   await close(server);
 });
-
-setFlagsFromString('--expose-gc');
-const collectGarbage = runInNewContext('gc') as () => void;
-
-function heldBytes(): number {
-  collectGarbage();
-  const { heapUsed, external } = process.memoryUsage();
-  return heapUsed + external;
-}
 
 test.run();

@@ -1,7 +1,11 @@
+import { existsSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import type { RunnerPool } from '../../../../gateway/runner/supervision/runner-pool.ts';
 import { batchesOf } from '../../../fixtures/batches.ts';
 import { answerOf } from '../../../fixtures/fake-tokens.ts';
+import { stateOf } from '../../../fixtures/gateway.ts';
+import { HandClock } from '../../../fixtures/hand-clock.ts';
 import {
   collect,
   collectExact,
@@ -213,6 +217,20 @@ recovery('a stream that gains a token in each life goes on', async () => {
   });
 });
 
+/**
+ * Lets a little time pass each time it is called, if the runner is stopped or has reported since the last time: so a
+ * runner that the machine does not let run is not taken for one that is silent.
+ */
+function passing(supervisor: RunnerPool, clock: HandClock): () => void {
+  let last: unknown;
+  return () => {
+    const { pid = 0, stats } = supervisor.status();
+    if (stateOf(pid) !== 'T' && stats === last) return;
+    last = stats;
+    clock.pass(100);
+  };
+}
+
 recovery('a runner that is stopped, or computes no more, is replaced, and the streams go on', async () => {
   const short = { silenceMs: 1500, wedgeMs: 1500, unmeasuredWedgeMs: 1500, abortGraceMs: 200 };
   for (const [flags, limits, sentence] of [
@@ -236,10 +254,24 @@ recovery('a runner that is stopped, or computes no more, is replaced, and the st
     ],
   ] as const) {
     await withDirectory(async (directory) => {
-      const options = [...flags, '--delay-ms', '5', '--crash-file', directory.write('fault', '')];
-      await supervised(options, { limits }, async ({ supervisor, state, eventsOf }) => {
+      const paces = ['--delay-ms', '5', '--heartbeat-ms', '2', '--stats-ms', '5'];
+      const options = [...flags, ...paces, '--crash-file', directory.write('fault', '')];
+      const clock = new HandClock();
+      await supervised(options, { limits, clock }, async ({ supervisor, state, eventsOf }) => {
         await state('ready');
-        await Promise.all([1, 2].map((id) => collectExact(supervisor, requestOf([id], 40))));
+        const answers = Promise.all([1, 2].map((id) => collectExact(supervisor, requestOf([id], 40))));
+        await until(patienceMs, 'the fault', () => !existsSync(directory.path('fault')));
+        const pass = passing(supervisor, clock);
+        await until(patienceMs, 'the death', () => {
+          pass();
+          return eventsOf('runner_exited').length > 0;
+        });
+        await until(patienceMs, 'the next runner', () => {
+          clock.pass(10);
+          return supervisor.status().pid !== undefined;
+        });
+        // From here on no time passes, however long the next runner takes.
+        await answers;
         assert.equal(eventsOf('runner_exited').length, 1);
         assert.match(String(eventsOf('runner_exited')[0]?.reason), sentence);
       });

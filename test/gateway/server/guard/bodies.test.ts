@@ -7,7 +7,7 @@ import { RawClient } from '../../../fixtures/raw-client.ts';
 import { until } from '../../../fixtures/within.ts';
 
 const test = suite('bodies');
-const patienceMs = 10_000;
+const patienceMs = 60_000;
 
 async function served(run: (port: number) => Promise<void>): Promise<void> {
   const { app, runner } = testApp({ maxBodyBytes: 4000, maxBodyBytesInFlight: 10_000 });
