@@ -1,4 +1,5 @@
 import { refuse } from '../errors/exit-code.ts';
+import { notRunnable } from '../runner/backends/devices.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
 import { parseFlags } from './flags.ts';
 import type { HelpFlag } from './help.ts';
@@ -39,7 +40,10 @@ export function manyRunnersFaults(config: Config, sourceOf: MergedConfig['source
   if (runners === 1) return [];
   const wanted = `${sourceOf('runners')} ${runners}`;
   const faults: string[] = [];
-  if (backendOf(config) !== 'cpu') faults.push(`${wanted} works only on the CPU: add --backend cpu.`);
+  // Without cuda-runner, the automatic choice is the CPU for as long as this process runs.
+  const asked = backendOf(config);
+  const isCpu = asked === 'cpu' || (asked === 'auto' && notRunnable(config['cuda-runner']) !== undefined);
+  if (!isCpu) faults.push(`${wanted} works only on the CPU: add --backend cpu.`);
   if (record !== undefined)
     faults.push(
       `${wanted} and ${sourceOf('record')} cannot be used together, since all runners would record to one file: leave one of them out.`,

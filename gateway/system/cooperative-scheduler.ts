@@ -42,7 +42,7 @@ export class CooperativeScheduler {
 
   /**
    * Runs a task and returns its result. length: the size of the text or bytes that it works on. Rejects with the task's error,
-   * with OverloadedError, or with the signal's reason if the result is not needed any more.
+   * with OverloadedError, or with the signal's reason as an Error if the result is not needed any more.
    */
   async run<Result>(length: number, steps: Task<Result>, signal?: AbortSignal): Promise<Result> {
     let waitsFor: Promise<void> | undefined;
@@ -60,7 +60,7 @@ export class CooperativeScheduler {
     return new Promise((resolve, reject) => {
       const advance = (): ReturnType<Work['advance']> => {
         try {
-          signal?.throwIfAborted();
+          if (signal?.aborted === true) throw errorOf(signal);
           const next = waitsFor === undefined ? slice(steps) : { done: false as const, value: waitsFor };
           waitsFor = undefined;
           if (!next.done) return next.value && untilAborted(next.value, signal);
@@ -112,6 +112,11 @@ function slice<Result>(
   let next = steps.next();
   while (!next.done && next.value === undefined && performance.now() < endMs) next = steps.next();
   return next;
+}
+
+/** The HTTP server aborts a request with a text, but applications only handle what is an Error. */
+function errorOf({ reason }: AbortSignal): Error {
+  return reason instanceof Error ? reason : new Error(String(reason));
 }
 
 /** Resolves with the promise, or when the signal aborts. */

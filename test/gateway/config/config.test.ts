@@ -345,9 +345,16 @@ test('several runners share the processors, and are of the CPU', async () => {
   const all = threads();
   assert.is(threads('--runners', '2'), Math.max(1, Math.floor(all / 2)));
   assert.is(threads('--runners', '16', '--threads', '3'), 3, 'of each');
-  assert.is(
-    await faultOf(['--model', 'm', '--runners', '2']),
-    '--runners 2 works only on the CPU: add --backend cpu.',
+  const withCuda = ['--model', 'm', '--runners', '2', '--cuda-runner', process.execPath];
+  assert.is(await faultOf(withCuda), '--runners 2 works only on the CPU: add --backend cpu.');
+  for (const backend of [[], ['--backend', 'auto']])
+    assert.is(
+      readConfig(['--model', 'm', '--runners', '2', '--cuda-runner', '/none', ...backend], {}).runners,
+      2,
+    );
+  assert.match(
+    await faultOf(['--model', 'm', '--runners', '2', '--cuda-runner', '/none', '--backend', 'cuda']),
+    /--runners 2 works only on the CPU/,
   );
   assert.is(
     await faultOf(['--model', 'm', '--runners', '2', '--backend', 'cpu', '--record', 'r']),

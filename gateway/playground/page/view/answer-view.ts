@@ -4,6 +4,7 @@ import type { Answer } from '../answer.ts';
 import type { Playground } from '../playground.ts';
 import type { Span } from '../tokens.ts';
 import { Chunk } from './chunk.ts';
+import { milliseconds } from './milliseconds.ts';
 import { SpokenText } from './spoken-text.ts';
 import { Thought } from './thought.ts';
 import { TokenInspector } from './token-inspector.ts';
@@ -99,8 +100,4 @@ function Footer({ answer, playground, isLast }: Props): VNode {
       }
     </footer>
   `;
-}
-
-export function milliseconds(duration: number): string {
-  return duration < 1000 ? `${Math.round(duration)} ms` : `${(duration / 1000).toFixed(2)} s`;
 }

@@ -2,6 +2,7 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { PIECE_CHARACTERS } from '../../../../gateway/api/long-answer.ts';
 import { close, createHttpServer, listen } from '../../../../gateway/server/http-server.ts';
+import { createLog } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { httpLimits } from '../../../fixtures/http-limits.ts';
 import { liveBytes } from '../../../fixtures/live-bytes.ts';
@@ -16,6 +17,24 @@ const PATIENCE_MS = 30_000;
 
 /** Characters of one to four bytes, so that some pieces of an answer end within a character. */
 const text = 'aé€👋"\\\n'.repeat(20_000);
+
+test('a client that leaves while its text is encoded is no error of the server', async () => {
+  const lines: string[] = [];
+  const log = createLog('info', undefined, { write: (line) => void lines.push(line) });
+  const { app } = testApp({ log });
+  const gone = new AbortController();
+  // The HTTP server's reason, which is no Error.
+  gone.abort('Client connection prematurely closed.');
+  const headers = { 'content-type': 'application/json' };
+  const body = JSON.stringify({ content: text });
+  const asked = { method: 'POST', headers, body, signal: gone.signal };
+  const passed = await Promise.resolve(app.request('/tokenize', asked)).catch((thrown: unknown) => thrown);
+  assert.instance(passed, Response, 'the application answers what it throws');
+  assert.equal(
+    lines.map((line) => JSON.parse(line).event),
+    ['request'],
+  );
+});
 
 test('a long answer comes in pieces, and is the one that a whole would have been', async () => {
   const { post } = testApp();
