@@ -68,14 +68,14 @@ function cut({ clock, heldBytes }: Served): Promise<void> {
 async function readSlowly(client: RawClient, { clock, sockets }: Served): Promise<void> {
   const socket = sockets.at(-1) as Socket;
   const key = connectionKey(socket);
-  const taken = () => progressOf(socket, key, readUnacknowledged()).takenBytes;
-  await until(PATIENCE_MS, 'The first bytes', () => taken() > 0);
+  const taken = async () => progressOf(socket, key, await readUnacknowledged()).takenBytes;
+  await until(PATIENCE_MS, 'The first bytes', async () => (await taken()) > 0);
   const endMs = clock.now() + 3 * STALL_MS;
   while (clock.now() < endMs) {
-    const before = taken();
-    await until(PATIENCE_MS, 'Some bytes', () => {
+    const before = await taken();
+    await until(PATIENCE_MS, 'Some bytes', async () => {
       client.socket.once('data', () => client.socket.pause()).resume();
-      return taken() >= before + LEAST_BYTES_PER_SEC;
+      return (await taken()) >= before + LEAST_BYTES_PER_SEC;
     });
     clock.pass(STALL_MS / 4);
   }
@@ -174,7 +174,7 @@ if (attempt.code !== 0) console.log(`SKIPPED: no client can vanish here: ${attem
 // The kernel takes seconds to give up a client, in which the other tests run.
 const vanished =
   attempt.code === 0 ? inOwnNetwork(process.execPath, programFile('vanishing-clients')) : undefined;
-const vanishingTest = vanished === undefined ? test.skip : test;
+const vanishingTest = vanished !== undefined ? test : test.skip;
 
 test('what a receiver has not acknowledged is found, by every kind of address', async () => {
   for (const [listening, connecting] of [
