@@ -25,6 +25,10 @@ void add_subject(const BenchSubject& subject, ordered_json& figures) {
   figures["device"] = subject.device;
   figures["threads"] = subject.num_threads;
   figures["machine"] = machine_name();
+  if (!subject.device_use) return;
+  const DeviceUse use = subject.device_use();
+  figures["weights_bytes"] = use.weights_bytes;
+  figures["device_bytes_beside_kv_cache"] = use.bytes_beside_kv_cache;
 }
 
 void print_json(const ordered_json& figures, std::ostream& out) {

@@ -2,17 +2,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <string>
 
 namespace runnel {
 
+struct DeviceUse {
+  uint64_t bytes_beside_kv_cache;
+  uint64_t weights_bytes;
+};
+
 // What was measured, for readers of the figures.
 struct BenchSubject {
   std::string model;
   std::string device;
   uint32_t num_threads;
+  // What the process has allocated on a device of its own without the KV cache, and what of it are weights.
+  // Called after the measurement; none: the system's memory is used.
+  std::function<DeviceUse()> device_use = nullptr;
 };
 
 // Adds the subject and the machine's name to the figures.

@@ -2,10 +2,13 @@
 
 #include <CLI/CLI.hpp>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "runner/commands/flag_values.h"
+#include "runner/commands/wrapped_text.h"
 
+// CLI11 takes long to compile, so all flags are in this one file.
 namespace runnel {
 namespace {
 
@@ -33,20 +36,64 @@ T or_throw(const std::string& flag, const Result<T>& value) {
   return *value;
 }
 
+// The groups of flags in the help.
+constexpr const char* kModel = "Model";
+constexpr const char* kDevices = "Devices";
+constexpr const char* kScheduling = "Scheduling";
+constexpr const char* kKvCache = "KV cache";
+constexpr const char* kSampling = "Sampling";
+constexpr const char* kInputOutput = "Input and output";
+constexpr const char* kSecurity = "Security";
+constexpr const char* kDebugging = "Debugging";
+constexpr const char* kMeasurement = "Measurement";
+constexpr const char* kGeneral = "General";
+
+// Flags in two columns, within 100 characters.
+class HelpFormat final : public CLI::Formatter {
+ public:
+  HelpFormat() { column_width(kDescriptionColumn); }
+
+  // The name of the value, without the limits that CLI11 adds to it.
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_type_size() == 0) return "";
+    const std::string type = option->get_type_name();
+    const std::string name = type.substr(0, type.find(':'));
+    if (name.empty()) return "";
+    return " " + (name == "UINT" ? "N" : name == "FLOAT" ? "X" : name);
+  }
+
+  // The description with the default.
+  std::string make_option_desc(const CLI::Option* option) const override {
+    std::string text = option->get_description();
+    if (option->get_required()) text += " (required)";
+    const std::string fallback = option->get_default_str();
+    if (!fallback.empty()) text += " (default: " + fallback + ")";
+    return wrapped(text, kHelpColumns - kDescriptionColumn);
+  }
+
+ private:
+  static constexpr size_t kHelpColumns = 100;
+  static constexpr size_t kDescriptionColumn = 32;
+};
+
 void add_model_flags(CLI::App& command, Flags& flags) {
-  command
-      .add_option("--model", flags.engine.model,
-                  "Path of a GGUF file, or of a folder with config.json and safetensors")
-      ->required();
-  command.add_option("--architecture", flags.engine.architecture, "Refuse a file of any other architecture");
+  command.add_option("--model", flags.engine.model, "GGUF file, or folder with config.json and safetensors")
+      ->type_name("PATH")
+      ->required()
+      ->group(kModel);
+  command.add_option("--architecture", flags.engine.architecture, "Refuse a file of any other architecture")
+      ->type_name("NAME")
+      ->group(kModel);
   command
       .add_option_function<std::string>(
           "--quantize",
           [&flags](const std::string& name) {
             flags.engine.quantize = or_throw("--quantize", quantize_type_from(name));
           },
-          "Quantise matrices of floats as they are loaded: q8_0, q4_0")
-      ->type_name("TYPE");
+          "Quantise float matrices while they are loaded")
+      ->type_name("q8_0|q4_0")
+      ->default_str("none, as in the file")
+      ->group(kModel);
 }
 
 void add_activations_flag(CLI::App& command, EngineFlags& flags, bool uses_gpu) {
@@ -56,28 +103,33 @@ void add_activations_flag(CLI::App& command, EngineFlags& flags, bool uses_gpu) 
           [&flags, uses_gpu](const std::string& name) {
             flags.activations = or_throw("--activations", activation_type_from(name, uses_gpu));
           },
-          "Activation type: i8 (quantized, a scale for each 32 values) or f32 (CPU only, slower)")
-      ->type_name("TYPE")
-      ->default_str(std::string(activation_type_name(flags.activations)));
+          "Activations in matrix products; i8: 8 bits, with a scale for each 32 values; f32: not rounded, "
+          "slower, only on the CPU")
+      ->type_name("i8|f32")
+      ->default_str(std::string(activation_type_name(flags.activations)))
+      ->group(kDevices);
 }
 
 void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
-  command
-      .add_option("--threads", flags.num_threads, "Threads that compute; default: every processor it may use")
-      ->check(CLI::Range(1u, kMaxThreads));
-  command
-      .add_option("--isa", flags.isa,
-                  "Instruction set that computes: portable, avx2, avxvnni, avx512vnni; default: the best the "
-                  "processor has")
-      ->type_name("NAME");
+  command.add_option("--threads", flags.num_threads, "Threads that compute")
+      ->check(CLI::Range(1u, kMaxThreads))
+      ->default_str("one for each usable processor")
+      ->group(kDevices);
+  command.add_option("--isa", flags.isa, "Instruction set")
+      ->type_name("portable|avx2|avxvnni|avx512vnni")
+      ->default_str("the best that the processor has")
+      ->group(kDevices);
   command
       .add_option(
           "--memory-bytes", flags.memory_bytes,
-          "Memory of the whole process: the KV cache gets what the model and a 32nd for requests leave")
+          "Memory of the whole process, in place of --kv-cache-bytes: the KV cache gets what the model "
+          "and a 32nd for requests leave")
+      ->type_name("BYTES")
       ->check(kWholeNumber)
       ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
       ->excludes(command.get_option("--kv-cache-bytes"))
-      ->excludes(command.get_option("--num-kvcache-blocks"));
+      ->excludes(command.get_option("--num-kvcache-blocks"))
+      ->group(kKvCache);
   command
       .add_option_function<std::string>("--gpu-memory-utilization",
                                         [](const std::string&) {
@@ -89,50 +141,48 @@ void add_cpu_flags(CLI::App& command, EngineFlags& flags) {
 }
 
 void add_gpu_flags(CLI::App& command, EngineFlags& flags) {
-  command.add_option("--gpu-device", flags.gpu_device, "Number of the GPU, as `devices` has it")
+  command.add_option("--gpu-device", flags.gpu_device, "Number of the GPU, as `devices` lists it")
       ->check(CLI::Range(0u, kMaxGpuDevice))
-      ->capture_default_str();
-  command.add_flag("--enforce-eager", flags.enforce_eager,
-                   "Launch each operation, instead of graphs of them");
+      ->capture_default_str()
+      ->group(kDevices);
+  command
+      .add_flag("--enforce-eager", flags.enforce_eager,
+                "Launch each kernel by itself instead of in CUDA graphs")
+      ->group(kDevices);
   command
       .add_option("--gpu-memory-utilization", flags.gpu_memory_utilization,
-                  "Share of the device's memory for everything on it, other programs included: the KV cache "
-                  "gets what is left")
+                  "Share of the device's memory for everything on it, other programs included, in place of "
+                  "--kv-cache-bytes: the KV cache gets what is left")
       ->type_name("SHARE")
       ->check(CLI::Range(kMinUtilization, 1.0))
       ->excludes(command.get_option("--kv-cache-bytes"))
-      ->excludes(command.get_option("--num-kvcache-blocks"));
+      ->excludes(command.get_option("--num-kvcache-blocks"))
+      ->group(kKvCache);
 }
 
-void add_switch(CLI::App& command, const std::string& name, bool& is_on, const std::string& description) {
-  command
+CLI::Option* add_switch(CLI::App& command, const std::string& name, bool& is_on,
+                        const std::string& description) {
+  return command
       .add_option_function<std::string>(
-          name, [&is_on](const std::string& value) { is_on = value == "on"; },
-          description + "; default: " + (is_on ? "on" : "off"))
+          name, [&is_on](const std::string& value) { is_on = value == "on"; }, description)
       ->type_name("on|off")
-      ->check(CLI::IsMember({"on", "off"}).description(""));
+      ->check(CLI::IsMember({"on", "off"}).description(""))
+      ->default_str(is_on ? "on" : "off");
 }
 
-void add_engine_flags(CLI::App& command, EngineFlags& flags) {
-  command.add_option("--max-model-len", flags.max_model_len,
-                     "Tokens of prompt and answer together; default: the model's context");
-  command.add_option("--max-num-batched-tokens", flags.max_num_batched_tokens, "Rows computed in one step")
-      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
-      ->capture_default_str();
-  add_switch(command, "--mixed-batches", flags.mixed_batches,
-             "Whether next tokens and parts of prompts share a step");
-  command
-      .add_option("--mixed-prefill-tokens", flags.mixed_prefill_tokens,
-                  "Rows of each waiting prompt in a step with 8 next tokens; with others in proportion")
-      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
-      ->capture_default_str();
+void add_kv_cache_flags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--block-size,--kvcache-block-size", flags.block_size,
-                  "Tokens in a block of the KV cache, a power of two")
-      ->capture_default_str();
+                  "Tokens per block, a power of two from 8 to 256")
+      ->capture_default_str()
+      ->group(kKvCache);
   CLI::Option* const kv_cache_bytes =
-      command.add_option("--kv-cache-bytes", flags.kv_cache_bytes, "Most memory for the KV cache")
-          ->check(kWholeNumber);
+      command
+          .add_option("--kv-cache-bytes", flags.kv_cache_bytes,
+                      "Size of the KV cache; never more than requests can use")
+          ->type_name("BYTES")
+          ->check(kWholeNumber)
+          ->group(kKvCache);
   if (flags.kv_cache_bytes > 0) {
     kv_cache_bytes->capture_default_str();
   } else {
@@ -144,9 +194,46 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
           [&flags](const std::string& text) {
             flags.num_kvcache_blocks = or_throw("--num-kvcache-blocks", kvcache_blocks_from(text));
           },
-          "Blocks of the KV cache; -1: as many as --kv-cache-bytes holds")
-      ->type_name("NUM")
-      ->excludes(kv_cache_bytes);
+          "Size of the KV cache in blocks, in place of --kv-cache-bytes; -1: the default")
+      ->type_name("N")
+      ->excludes(kv_cache_bytes)
+      ->group(kKvCache);
+  command
+      .add_option_function<std::string>(
+          "--kv-cache-type",
+          [&flags](const std::string& name) {
+            flags.kv_cache_type = or_throw("--kv-cache-type", kv_type_from(name));
+          },
+          "Type of the keys and values: " + kv_type_names() + "; q8_0 takes about half of f16")
+      ->type_name("TYPE")
+      ->default_str(std::string(kv_type_name(flags.kv_cache_type)))
+      ->group(kKvCache);
+}
+
+void add_engine_flags(CLI::App& command, EngineFlags& flags) {
+  command
+      .add_option("--max-model-len", flags.max_model_len,
+                  "Maximum context: tokens of a prompt and its answer together")
+      ->default_str("the model's context, or what the KV cache holds if that is less")
+      ->group(kModel);
+  command
+      .add_option("--max-num-batched-tokens", flags.max_num_batched_tokens,
+                  "Maximum tokens per step, prompt tokens included")
+      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
+      ->capture_default_str()
+      ->group(kScheduling);
+  add_switch(
+      command, "--mixed-batches", flags.mixed_batches,
+      "Compute next tokens and parts of prompts in one step; off: steps compute prompts alone, and first")
+      ->group(kScheduling);
+  command
+      .add_option(
+          "--mixed-prefill-tokens", flags.mixed_prefill_tokens,
+          "Tokens of each waiting prompt in a step with 8 next tokens, and in proportion in other steps")
+      ->check(CLI::Range(1u, kMaxNumBatchedTokens))
+      ->capture_default_str()
+      ->group(kScheduling);
+  add_kv_cache_flags(command, flags);
   command
       .add_option_function<uint32_t>(
           "--tensor-parallel-size",
@@ -154,23 +241,17 @@ void add_engine_flags(CLI::App& command, EngineFlags& flags) {
             if (num_devices != 1)
               throw CLI::ValidationError("--tensor-parallel-size", "must be 1: one device computes a model");
           },
-          "Devices that compute the model: 1")
-      ->type_name("NUM");
-  command
-      .add_option_function<std::string>(
-          "--kv-cache-type",
-          [&flags](const std::string& name) {
-            flags.kv_cache_type = or_throw("--kv-cache-type", kv_type_from(name));
-          },
-          "What keys and values are stored as: " + kv_type_names() + "; q8_0 takes about half of f16")
-      ->type_name("TYPE")
-      ->default_str(std::string(kv_type_name(flags.kv_cache_type)));
+          "Devices that compute one model; only 1 is supported")
+      ->type_name("N")
+      ->default_str("1")
+      ->group(kDevices);
 }
 
 CLI::Option* add_num_seqs_flag(CLI::App& command, EngineFlags& flags) {
-  return command.add_option("--max-num-seqs", flags.max_num_seqs, "Sequences computed in one step")
+  return command.add_option("--max-num-seqs", flags.max_num_seqs, "Maximum sequences per step")
       ->check(CLI::Range(1u, kMaxNumSeqs))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kScheduling);
 }
 
 // Reads the list with ids_from(), because CLI11's own lists drop empty entries.
@@ -182,23 +263,38 @@ CLI::Option* add_ids_flag(CLI::App& command, const std::string& name, std::vecto
       ->type_name("ID,ID,...");
 }
 
+CLI::Option* add_prompt_flag(CLI::App& command, std::vector<uint32_t>& ids) {
+  return add_ids_flag(command, "--tokens", ids, "Token ids of the prompt, such as 1,2,3")
+      ->required()
+      ->group(kInputOutput);
+}
+
 void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
   SamplingParams& sampling = flags.sampling;
-  add_ids_flag(command, "--tokens", flags.tokens, "Ids of the prompt, such as 1,2,3")->required();
-  command.add_option("--max-tokens", flags.max_tokens, "Tokens to generate")->capture_default_str();
-  command.add_option("--min-tokens", flags.min_tokens, "Tokens before which none of --stop-ids is drawn")
-      ->capture_default_str();
-  add_ids_flag(command, "--stop-ids", flags.stop_ids, "Ids that end the answer");
-  add_ids_flag(command, "--allowed-ids", sampling.allowed_ids, "Ids to draw from; default: all");
-  add_ids_flag(command, "--banned-ids", sampling.banned_ids, "Ids that are not drawn");
-  command.add_option("--temperature", sampling.temperature, "0: the most likely token")
-      ->capture_default_str();
-  command.add_option("--top-k", sampling.top_k, "0: off")->capture_default_str();
-  command.add_option("--top-p", sampling.top_p, "1: off")->capture_default_str();
-  command.add_option("--min-p", sampling.min_p, "0: off")->capture_default_str();
-  command.add_option("--repetition-penalty", sampling.repetition_penalty, "1: off")->capture_default_str();
-  command.add_option("--presence-penalty", sampling.presence_penalty, "0: off")->capture_default_str();
-  command.add_option("--frequency-penalty", sampling.frequency_penalty, "0: off")->capture_default_str();
+  const auto sampled = [&](const char* name, auto& value, const char* description) {
+    return command.add_option(name, value, description)->capture_default_str()->group(kSampling);
+  };
+  add_prompt_flag(command, flags.tokens);
+  sampled("--max-tokens", flags.max_tokens, "Maximum tokens to generate");
+  sampled("--min-tokens", flags.min_tokens, "Minimum tokens before one of --stop-ids is sampled");
+  add_ids_flag(command, "--stop-ids", flags.stop_ids, "Token ids that end the answer")->group(kSampling);
+  add_ids_flag(command, "--allowed-ids", sampling.allowed_ids, "Token ids to sample from")
+      ->default_str("all")
+      ->group(kSampling);
+  add_ids_flag(command, "--banned-ids", sampling.banned_ids, "Token ids that are not sampled")
+      ->group(kSampling);
+  sampled("--temperature", sampling.temperature, "0: always the most likely token");
+  sampled("--top-k", sampling.top_k, "Sample from the N most likely tokens; 0: all");
+  sampled("--top-p", sampling.top_p,
+          "Sample from the most likely tokens whose probabilities add up to X; 1: all");
+  sampled("--min-p", sampling.min_p,
+          "Sample from tokens with at least this share of the most likely token's probability; 0: all");
+  sampled("--repetition-penalty", sampling.repetition_penalty,
+          "Above 1: tokens of the prompt and of the answer become less likely; 1: off");
+  sampled("--presence-penalty", sampling.presence_penalty,
+          "Lower the logit of each token that is in the answer; 0: off");
+  sampled("--frequency-penalty", sampling.frequency_penalty,
+          "Lower a token's logit for each time it is in the answer; 0: off");
   command
       .add_option_function<std::vector<std::string>>(
           "--logit-bias",
@@ -206,98 +302,124 @@ void add_generate_flags(CLI::App& command, GenerateFlags& flags) {
             for (const std::string& text : texts)
               sampling.logit_bias.push_back(or_throw("--logit-bias", bias_from(text)));
           },
-          "What is added to the logit of an id; can be repeated")
+          "Add BIAS to the logit of this token id; can be repeated")
       ->type_name("ID=BIAS")
       ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  command.add_option("--seed", sampling.seed, "Any number of 64 bits")
-      ->check(kWholeNumber)
-      ->capture_default_str();
-  command.add_option("--logprobs", flags.logprobs,
-                     "With --json: log-probabilities, and of so many likely ids");
-  command.add_option("--prompt-logprobs", flags.prompt_logprobs,
-                     "With --json: the same for the prompt, from its second id on");
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->group(kSampling);
+  sampled("--seed", sampling.seed, "Seed of the random numbers, up to 64 bits")->check(kWholeNumber);
+  command
+      .add_option("--logprobs", flags.logprobs,
+                  "With --json: log-probabilities, also of the N most likely tokens")
+      ->group(kInputOutput);
+  command
+      .add_option("--prompt-logprobs", flags.prompt_logprobs,
+                  "With --json: the same for the prompt, from its second token on")
+      ->group(kInputOutput);
 }
 
 void add_serve_flags(CLI::App& command, ServeFlags& flags) {
   command
       .add_option(
           "--expect-file", flags.expected_file,
-          "Refuse another file than this at the model's path: its size, modification time in ns, inode "
-          "and device")
+          "Refuse any other file at the model's path: size, modification time in ns, inode and device")
       ->type_name("SIZE-TIME-INODE-DEVICE")
-      ->check(kFileIdentity);
-  command.add_flag("--json-frames", flags.json_frames,
-                   "One JSON object a line instead of frames, both ways; for people and scripts");
-  command.add_option("--record", flags.record, "Write what comes in and goes out to this file, for replay");
-  command.add_option("--record-max-bytes", flags.record_max_bytes, "Size at which recording stops")
+      ->check(kFileIdentity)
+      ->group(kModel);
+  command
+      .add_flag("--json-frames", flags.json_frames,
+                "One JSON object per line instead of frames, in both directions")
+      ->group(kInputOutput);
+  command.add_option("--record", flags.record, "Record all messages to this file, for replay")
+      ->type_name("FILE")
+      ->group(kDebugging);
+  command.add_option("--record-max-bytes", flags.record_max_bytes, "Maximum size of the recording")
+      ->type_name("BYTES")
       ->check(kWholeNumber)
       ->check(CLI::Range(kMinRecordMaxBytes, std::numeric_limits<uint64_t>::max()))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kDebugging);
   command
       .add_option_function<std::string>(
           "--sandbox",
           [&flags](const std::string& name) {
             flags.sandbox = or_throw("--sandbox", sandbox_mode_from(name));
           },
-          "strict: no start without all of it; auto: what this kernel has; off")
-      ->type_name("MODE")
-      ->default_str(std::string(sandbox_mode_name(flags.sandbox)));
+          "strict: refuse to start without all parts of the sandbox; auto: use the parts that the kernel has")
+      ->type_name("strict|auto|off")
+      ->default_str(std::string(sandbox_mode_name(flags.sandbox)))
+      ->group(kSecurity);
 }
 
 void add_replay_flags(CLI::App& command, ReplayFlags& flags) {
-  command.add_option("FILE", flags.file, "A recording that serve --record wrote")->required();
-  command.add_option("--model", flags.model, "Where the model is now, if not where it was");
-  command.add_option("--until", flags.until_step, "The last step to compute; default: all")
+  command.add_option("FILE", flags.file, "Recording that serve --record wrote")->type_name("")->required();
+  command.add_option("--model", flags.model, "Path of the model, if it is no longer where it was")
+      ->type_name("PATH")
+      ->group(kModel);
+  command.add_option("--until", flags.until_step, "Last step to compute")
       ->check(kWholeNumber)
-      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()));
+      ->check(CLI::Range(uint64_t{1}, std::numeric_limits<uint64_t>::max()))
+      ->default_str("all")
+      ->group(kDebugging);
 }
 
 void add_synth_flags(CLI::App& command, SynthFlags& flags) {
-  command.add_option("--arch", flags.architecture, "Architecture: llama")
+  command.add_option("--arch", flags.architecture, "Architecture")
+      ->type_name("llama")
       ->required()
-      ->check(CLI::IsMember({"llama"}).description(""));
+      ->check(CLI::IsMember({"llama"}).description(""))
+      ->group(kModel);
   command
       .add_option("--shape", flags.shape,
-                  "Of llama-160m, Llama 3.2 1B or Llama 3.1 8B: " + llama_shape_names())
-      ->required();
+                  "Shape of llama-160m, Llama 3.2 1B or Llama 3.1 8B: " + llama_shape_names())
+      ->type_name("NAME")
+      ->required()
+      ->group(kModel);
   command
       .add_option_function<std::string>(
           "--type",
           [&flags](const std::string& name) { flags.type = or_throw("--type", tensor_type_from(name)); },
-          "What matrices are stored as: " + tensor_type_names())
+          "Type of the matrices: " + tensor_type_names())
       ->type_name("TYPE")
-      ->default_str("q4_1");
-  command.add_option("--seed", flags.seed, "Any number of 64 bits")
+      ->default_str("q4_1")
+      ->group(kModel);
+  command.add_option("--seed", flags.seed, "Seed of the random weights, up to 64 bits")
       ->check(kWholeNumber)
-      ->capture_default_str();
-  command.add_option("FILE", flags.file, "The file to write; there must be none of that name")->required();
+      ->capture_default_str()
+      ->group(kModel);
+  command.add_option("FILE", flags.file, "File to write, which must not exist yet")
+      ->type_name("")
+      ->required();
 }
 
 // A flag that belongs to one kind of benchmark is refused in the others.
 void add_bench_flags(CLI::App& command, Flags& flags) {
   CLI::Option* const workload =
-      command.add_flag("--workload", flags.is_workload_bench, "Serve nano-vLLM's 256 requests instead");
+      command.add_flag("--workload", flags.is_workload_bench, "Serve nano-vLLM's 256 requests instead")
+          ->group(kMeasurement);
   CLI::Option* const long_prompt =
       command
           .add_option("--long-prompt", flags.gap.num_prompt_tokens,
-                      "Measure instead the gaps of running streams when a prompt of so many tokens arrives")
+                      "Measure instead the gaps of running streams when a prompt of N tokens arrives")
           ->check(CLI::Range(1u, kMaxModelLen))
-          ->excludes(workload);
+          ->excludes(workload)
+          ->group(kMeasurement);
 
   CLI::Option* const kernels =
       command
           .add_flag("--kernels", flags.is_kernel_bench,
-                    "Measure instead each operation of a step of next tokens, and a copy of memory")
+                    "Measure instead each operation of a decode step, and a copy of memory")
           ->excludes(workload)
-          ->excludes(long_prompt);
+          ->excludes(long_prompt)
+          ->group(kMeasurement);
   // These flags configure an engine, which --kernels does not use.
   for (const char* name : {"--max-model-len", "--max-num-batched-tokens", "--mixed-batches",
-                           "--mixed-prefill-tokens", "--kv-cache-bytes", "--memory-bytes", "--enforce-eager"})
+                           "--mixed-prefill-tokens", "--kv-cache-bytes", "--num-kvcache-blocks",
+                           "--memory-bytes", "--gpu-memory-utilization", "--enforce-eager"})
     if (CLI::Option* option = command.get_option_no_throw(name)) kernels->excludes(option);
 
   const auto for_table = [&](CLI::Option* option) {
-    return option->excludes(workload)->excludes(long_prompt)->capture_default_str();
+    return option->excludes(workload)->excludes(long_prompt)->capture_default_str()->group(kMeasurement);
   };
   for_table(command
                 .add_option("--prompt", flags.bench.num_prompt_tokens,
@@ -309,49 +431,62 @@ void add_bench_flags(CLI::App& command, Flags& flags) {
   for_table(command.add_option("--depth", flags.bench.depth, "Tokens of each sequence before it decodes")
                 ->check(CLI::Range(1u, kMaxModelLen)))
       ->excludes(kernels);
-  for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once, such as 1,8,32")
+  for_table(command.add_option("--batch", flags.bench.batches, "Sequences decoded at once; each is measured")
                 ->delimiter(',')
-                ->check(CLI::Range(1u, kMaxNumSeqs)));
+                ->check(CLI::Range(1u, kMaxNumSeqs)))
+      ->type_name("N,...")
+      ->default_str("1,8,32");
   for_table(command
                 .add_option("--repeats", flags.bench.num_repeats,
-                            "Runs; the median counts; default with --kernels: " +
+                            "Runs, of which the median counts; with --kernels by default " +
                                 std::to_string(flags.kernels.num_repeats))
                 ->check(CLI::Range(1u, kMaxRepeats)));
 
   command
-      .add_option("--fraction", flags.workload.fraction, "With --workload: how much of it, from the first on")
+      .add_option("--fraction", flags.workload.fraction,
+                  "With --workload: share of the requests, from the first on")
       ->check(CLI::Range(kMinFraction, 1.0))
       ->needs(workload)
-      ->capture_default_str();
-  command.add_option("--warmup", flags.workload.num_warmups, "With --workload: times that do not count")
+      ->capture_default_str()
+      ->group(kMeasurement);
+  command.add_option("--warmup", flags.workload.num_warmups, "With --workload: runs that do not count")
       ->check(CLI::Range(0u, kMaxRepeats))
       ->needs(workload)
-      ->capture_default_str();
-  command.add_option("--iters", flags.workload.num_iterations, "With --workload: times that count")
+      ->capture_default_str()
+      ->group(kMeasurement);
+  command.add_option("--iters", flags.workload.num_iterations, "With --workload: runs that count")
       ->check(CLI::Range(1u, kMaxRepeats))
       ->needs(workload)
-      ->capture_default_str();
-  add_num_seqs_flag(command, flags.engine)->needs(workload);
-  command.add_option("--streams", flags.gap.num_streams, "With --long-prompt: streams that are running")
+      ->capture_default_str()
+      ->group(kMeasurement);
+  add_num_seqs_flag(command, flags.engine)
+      ->needs(workload)
+      ->description("With --workload: maximum sequences per step");
+  command.add_option("--streams", flags.gap.num_streams, "With --long-prompt: running streams")
       ->check(CLI::Range(1u, kMaxNumSeqs - 1))
       ->needs(long_prompt)
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kMeasurement);
 }
 
 }  // namespace
 
 void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   if (uses_gpu) flags.engine.set_gpu_defaults();
-  CLI::App& generate_command = *app.add_subcommand("generate", "Continues a prompt");
-  CLI::App& score_command = *app.add_subcommand("score", "Tells how likely given tokens are");
+  // Commands take over the format of the application.
+  app.formatter(std::make_shared<HelpFormat>());
+  CLI::App& generate_command = *app.add_subcommand("generate", "Continue a prompt");
+  CLI::App& score_command = *app.add_subcommand("score", "Print the log-probabilities of given tokens");
   CLI::App& checkpoint_command =
-      *app.add_subcommand("checkpoint", "Writes what the first layer computes, step by step");
-  CLI::App& inspect_command = *app.add_subcommand("inspect", "Tells what a model file holds");
-  CLI::App& bench_command = *app.add_subcommand("bench", "Measures tokens a second");
-  CLI::App& serving_command = *app.add_subcommand("serve", "Speaks docs/protocol.md on stdin and stdout");
+      *app.add_subcommand("checkpoint", "Write what the first layer computes, step by step");
+  CLI::App& inspect_command = *app.add_subcommand("inspect", "Print what a model file contains");
+  CLI::App& bench_command = *app.add_subcommand("bench", "Measure tokens per second");
+  CLI::App& serving_command =
+      *app.add_subcommand("serve", "Serve the protocol of docs/protocol.md on stdin and stdout");
   for (CLI::App* command : app.get_subcommands({})) add_model_flags(*command, flags);
-  CLI::App& replay_app = *app.add_subcommand("replay", "Does again what serve --record recorded");
-  CLI::App& synth_command = *app.add_subcommand("synth", "Writes a model file of random weights");
+  CLI::App& replay_app =
+      *app.add_subcommand("replay", "Compute a session again that serve --record recorded");
+  CLI::App& synth_command = *app.add_subcommand("synth", "Write a model file of random weights");
   for (CLI::App* command :
        {&generate_command, &score_command, &checkpoint_command, &bench_command, &serving_command}) {
     add_engine_flags(*command, flags.engine);
@@ -366,32 +501,46 @@ void add_commands(CLI::App& app, bool uses_gpu, Flags& flags) {
   add_num_seqs_flag(inspect_command, flags.engine);
   if (uses_gpu) add_gpu_flags(inspect_command, flags.engine);
   for (CLI::App* command : {&generate_command, &serving_command})
-    add_switch(*command, "--speculation", flags.engine.speculation,
-               "Whether a text that repeats itself is computed several tokens in a step");
+    add_switch(
+        *command, "--speculation", flags.engine.speculation,
+        "N-gram speculative decoding: several tokens per step where an answer repeats earlier text; the "
+        "tokens stay the same")
+        ->group(kScheduling);
   for (CLI::App* command : {&generate_command, &inspect_command, &bench_command})
-    command->add_flag("--json", flags.json, "One JSON object");
+    command->add_flag("--json", flags.json, "Print one JSON object")->group(kInputOutput);
   if (uses_gpu)
-    app.add_subcommand("devices", "Tells what GPUs there are, and whether they run a kernel")
-        ->add_flag("--json", flags.json, "One JSON object");
+    app.add_subcommand("devices", "List the GPUs, and say whether each runs a kernel")
+        ->add_flag("--json", flags.json, "Print one JSON object")
+        ->group(kInputOutput);
   add_generate_flags(generate_command, flags.generate);
-  add_ids_flag(checkpoint_command, "--tokens", flags.checkpoint.token_ids, "Ids of the prompt, such as 1,2,3")
-      ->required();
+  add_prompt_flag(checkpoint_command, flags.checkpoint.token_ids);
   // Runs before the command's own flags are read.
   checkpoint_command.preparse_callback([&flags](size_t) { flags.engine.kv_cache_type = kCheckpointKvType; });
-  checkpoint_command.get_option("--kv-cache-type")
-      ->default_str(std::string(kv_type_name(kCheckpointKvType)));
-  checkpoint_command.add_option("--out", flags.checkpoint.out, "The folder to write to")->required();
-  checkpoint_command.add_option("--max-tokens", flags.checkpoint.max_tokens, "Tokens that follow the prompt")
-      ->capture_default_str();
-  score_command.add_option("--tokens-file", flags.tokens_file, "A JSON array of ids")->required();
-  score_command.add_option("--top", flags.num_top, "Most likely ids to show for each position")
+  checkpoint_command.get_option("--kv-cache-type")->default_str(std::string(kv_type_name(kCheckpointKvType)));
+  checkpoint_command.add_option("--out", flags.checkpoint.out, "Folder to write to")
+      ->type_name("FOLDER")
+      ->required()
+      ->group(kInputOutput);
+  checkpoint_command
+      .add_option("--max-tokens", flags.checkpoint.max_tokens, "Greedy tokens that follow the prompt")
+      ->capture_default_str()
+      ->group(kSampling);
+  score_command.add_option("--tokens-file", flags.tokens_file, "JSON array of token ids")
+      ->type_name("FILE")
+      ->required()
+      ->group(kInputOutput);
+  score_command.add_option("--top", flags.num_top, "Most likely tokens to print for each position")
       ->check(CLI::Range(0u, kMaxScoreTop))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->group(kInputOutput);
   add_bench_flags(bench_command, flags);
   add_num_seqs_flag(serving_command, flags.engine);
   add_serve_flags(serving_command, flags.serve);
   add_replay_flags(replay_app, flags.replay);
   add_synth_flags(synth_command, flags.synth);
+  // Added again so that it comes last.
+  for (CLI::App* command : app.get_subcommands({}))
+    command->set_help_flag("-h,--help", "Print this help")->group(kGeneral);
 }
 
 }  // namespace runnel

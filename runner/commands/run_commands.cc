@@ -66,11 +66,22 @@ Result<void> run_bench(Flags& flags, const BackendFactory& factory) {
   // With speculation, the rows of a step would depend on the random prompts.
   flags.engine.speculation = false;
   flags.bench.json = flags.workload.json = flags.gap.json = flags.json;
-  const Result<LoadedModel> loaded = load_by_hand(flags.engine, factory);
+  Result<std::unique_ptr<Backend>> backend = factory.make(flags.engine.backend_options());
+  if (!backend.ok()) return backend.error();
+  const uint64_t free_before = (*backend)->device().free_memory_bytes();
+  const Result<LoadedModel> loaded = load(flags.engine, *std::move(backend), [](uint64_t, uint64_t) {});
   if (!loaded.ok()) return loaded.error();
-  const BenchSubject subject{.model = flags.engine.model,
-                             .device = loaded->backend->device().name(),
-                             .num_threads = flags.engine.num_threads};
+  ComputeDevice& device = loaded->backend->device();
+  BenchSubject subject{
+      .model = flags.engine.model, .device = device.name(), .num_threads = flags.engine.num_threads};
+  if (factory.uses_gpu()) {
+    // Nothing is freed before the end, so what is missing then is the most that was ever allocated.
+    subject.device_use = [&] {
+      return DeviceUse{
+          .bytes_beside_kv_cache = free_before - device.free_memory_bytes() - loaded->kv_cache_bytes,
+          .weights_bytes = loaded->backend->weights_bytes()};
+    };
+  }
   Engine& engine = *loaded->engine;
   if (flags.is_gap_bench) return gap_bench(engine, flags.gap, subject, std::cout);
   if (flags.is_workload_bench)

@@ -15,8 +15,10 @@ function figures(
   device: string,
   prefill_tok_s: number,
   decode_tok_s: Readonly<Record<string, number>>,
+  memory: object = {},
 ): string {
-  return JSON.stringify({ prefill_tok_s, decode_tok_s, prompt: 512, device, machine: 'a processor' });
+  const subject = { prompt: 512, device, machine: 'a processor' };
+  return JSON.stringify({ prefill_tok_s, decode_tok_s, ...subject, ...memory });
 }
 
 /** Writes a program that prints this text and exits with the status. */
@@ -25,7 +27,8 @@ function runner(name: string, stdout: string, status = 0): string {
 }
 
 test('each batch has its ratio, and the first token its share', () => {
-  const cuda = runner('cuda', figures('cuda, a GPU', 10_240, { '1': 150, '8': 1000 }));
+  const memory = { weights_bytes: 800_000_000, device_bytes_beside_kv_cache: 1_234_500_000 };
+  const cuda = runner('cuda', figures('cuda, a GPU', 10_240, { '1': 150, '8': 1000 }, memory));
   const cpu = runner('cpu', figures('cpu, 2 threads', 512, { '1': 10, '8': 100 }));
   const { status, stdout, stderr } = spawnSync('python3', [SCRIPT, cuda, cpu, 'one.gguf'], {
     encoding: 'utf8',
@@ -37,6 +40,7 @@ test('each batch has its ratio, and the first token its share', () => {
 decode, batch 1: 150.0 and 10.0 tokens a second, 15.0 times; wanted 15: reached
 decode, batch 8: 1000.0 and 100.0 tokens a second, 10.0 times; wanted 15: missed
 first token after a prompt of 512: 50.0 and 1000.0 ms, 5.0 per cent; wanted 10: reached
+memory of the device beside the KV cache: 1234.5 MB, of which 800.0 are weights
 `,
   );
   const wanted = 'bench --model one.gguf --prompt 512 --generate 128 --batch 1,8,32 --json';

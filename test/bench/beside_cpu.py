@@ -53,6 +53,10 @@ def main():
         f"{100 * share:.1f} per cent; wanted {100 * WANTED_FIRST_TOKEN_SHARE:.0f}: "
         f"{verdict(share <= WANTED_FIRST_TOKEN_SHARE)}"
     )
+    print(
+        f"memory of the device beside the KV cache: {cuda['device_bytes_beside_kv_cache'] / 1e6:.1f} MB, "
+        f"of which {cuda['weights_bytes'] / 1e6:.1f} are weights"
+    )
 
 
 main()

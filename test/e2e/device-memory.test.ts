@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { CUDA_RUNNER_EMULATED, TINY_MODEL } from '../fixtures/default-model.ts';
+import { CPU_RUNNER, CUDA_RUNNER_EMULATED, TINY_MODEL } from '../fixtures/default-model.ts';
 
 /** A device with too little memory: all memory is requested before the first step, and an error names what is missing. */
 
@@ -61,6 +61,36 @@ test('a KV cache that has no room is named with what it needs', () => {
       answer.stderr,
     ) ?? [];
   assert.ok(Number(half) < Number(needed), answer.stderr);
+});
+
+test('bench tells the memory of the device beside the KV cache: weights, and what a step takes', () => {
+  const bench = [
+    'bench',
+    '--model',
+    TINY_MODEL,
+    '--prompt',
+    '8',
+    '--generate',
+    '4',
+    '--batch',
+    '2',
+    '--json',
+  ];
+  const small = spawnSync(CUDA_RUNNER_EMULATED, [...bench, '--num-kvcache-blocks', '2'], {
+    encoding: 'utf8',
+  });
+  const large = spawnSync(CUDA_RUNNER_EMULATED, [...bench, '--num-kvcache-blocks', '4'], {
+    encoding: 'utf8',
+  });
+  const bytesOf = ({ stdout, stderr }: typeof small): Record<string, number> => {
+    assert.ok(stdout !== '', stderr);
+    return JSON.parse(stdout) as Record<string, number>;
+  };
+  const { weights_bytes: weights = 0, device_bytes_beside_kv_cache: beside = 0 } = bytesOf(small);
+  assert.ok(weights > 0 && beside > weights, `${weights} of ${beside}`);
+  assert.is(bytesOf(large).device_bytes_beside_kv_cache, beside, 'whatever the cache');
+  const onCpu = spawnSync(CPU_RUNNER, [...bench, '--num-kvcache-blocks', '2'], { encoding: 'utf8' });
+  assert.not.match(onCpu.stdout, 'beside_kv_cache');
 });
 
 test.run();
