@@ -46,12 +46,9 @@ async function phase(served: ServedModels, wanted: 'draining' | 'loading'): Prom
 test('what is open ends with the old model, what comes meanwhile is answered by the new one', async () => {
   await servedModels({}, async (served) => {
     served.write('b', withoutMerges);
+    const letGo = served.hold();
     const before = Array.from({ length: 6 }, (_, index) =>
-      exact(
-        execute(served, { prompt_ids: [index], max_tokens: 300 + 30 * index }),
-        [index],
-        300 + 30 * index,
-      ),
+      exact(execute(served, { prompt_ids: [index], max_tokens: 20 + 10 * index }), [index], 20 + 10 * index),
     );
     await until(patienceMs, 'All streams', () => served.serving.status().openRequests === 6);
     const changed = served.change('b', '--slow-load', '300');
@@ -69,6 +66,7 @@ test('what is open ends with the old model, what comes meanwhile is answered by 
     assert.is(ready.status, 503);
     assert.ok(Number(ready.headers.get('retry-after')) >= 1);
     assert.match(await ready.text(), 'of the model a are being finished before the model b takes over');
+    letGo();
     assert.equal(
       await Promise.all(before),
       before.map(() => 'a'),
@@ -111,11 +109,14 @@ test('a file that cannot be a model is refused, and nobody notices', async () =>
 test('a model that no runner gets ready with: the one before is served again, also to those who waited', async () => {
   await servedModels({}, async (served) => {
     served.write('b');
-    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 100 }), [3], 100);
+    const letGo = served.hold();
+    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 20 }), [3], 20);
     await until(patienceMs, 'A stream', () => served.serving.status().openRequests === 1);
     const changed = served.change('b', '--crash-at', 'load', '--crash-after', '0');
     await phase(served, 'draining');
     const waiting = exact(execute(served, { prompt_ids: [4], max_tokens: 20 }), [4], 20);
+    await until(patienceMs, 'A waiting one', () => served.gate.numWaiting === 1);
+    letGo();
     assert.match((await changed) ?? '', 'SIGSEGV');
     assert.equal([await open, await waiting], ['a', 'a']);
     assert.is((await served.health()).model_change, null);
@@ -126,9 +127,20 @@ test('a model that no runner gets ready with: the one before is served again, al
 test('what is not finished in time ends with an error that says so', async () => {
   await servedModels({ serving: { drainMs: 50 } }, async (served) => {
     served.write('b');
-    const open = execute(served, { prompt_ids: [3], max_tokens: 2000 }).then(readNativeAnswer);
-    await until(patienceMs, 'A stream', () => served.serving.status().openRequests === 1);
-    assert.is(await served.change('b'), undefined);
+    let letGo = () => {};
+    let text = '';
+    const open = execute(served, { prompt_ids: [3], max_tokens: 2000 }).then((response) =>
+      readNativeAnswer(response, (soFar) => {
+        // It keeps a beginning.
+        if (text === '') letGo = served.hold();
+        text = soFar;
+      }),
+    );
+    await until(patienceMs, 'A beginning', () => text !== '');
+    const changed = served.change('b');
+    await until(patienceMs, 'The end of it', () => served.serving.status().openRequests === 0);
+    letGo();
+    assert.is(await changed, undefined);
     const { last, ids } = await within(patienceMs, 'The end', open);
     assert.equal([last.event, last.data.code, last.data.retriable], ['error', 'INFERENCE_FAILED', true]);
     assert.match(String(last.data.message), 'not finished within 0.05 s, and the model b takes over from a');
@@ -140,7 +152,8 @@ test('what is not finished in time ends with an error that says so', async () =>
 test('who waits keeps its deadline, and no more wait than may', async () => {
   await servedModels({ maxWaiting: 1 }, async (served) => {
     served.write('b');
-    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 300 }), [3], 300);
+    const letGo = served.hold();
+    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 20 }), [3], 20);
     await until(patienceMs, 'A stream', () => served.serving.status().openRequests === 1);
     const changed = served.change('b');
     await phase(served, 'draining');
@@ -154,6 +167,7 @@ test('who waits keeps its deadline, and no more wait than may', async () => {
     assert.ok(Number(full.headers.get('retry-after')) >= 1);
     const metrics = await (await served.get('/metrics')).text();
     for (const outcome of ['timeout', 'queue_full']) assert.match(metrics, `{outcome="${outcome}"} 1`);
+    letGo();
     assert.is(await changed, undefined);
     assert.equal([await open, await waiting], ['a', 'b']);
   });
@@ -162,12 +176,15 @@ test('who waits keeps its deadline, and no more wait than may', async () => {
 test('of several changes the last one counts, and all hear how it went', async () => {
   await servedModels({}, async (served) => {
     for (const name of ['b', 'c', 'd']) served.write(name);
-    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 200 }), [3], 200);
+    const letGo = served.hold();
+    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 20 }), [3], 20);
     await until(patienceMs, 'A stream', () => served.serving.status().openRequests === 1);
     const toB = served.change('b');
     await phase(served, 'draining');
     const toC = served.change('c', '--slow-load', '60000');
     const waiting = exact(execute(served, { prompt_ids: [4], max_tokens: 20 }), [4], 20);
+    await until(patienceMs, 'The change to c', () => served.serving.status().modelChange?.to === 'c');
+    letGo();
     await phase(served, 'loading');
     assert.is(served.serving.status().modelChange?.to, 'c');
     assert.match((await served.change('absent')) ?? '', 'does not exist', 'and this is none');
@@ -182,7 +199,8 @@ test('of several changes the last one counts, and all hear how it went', async (
 test('a change that is taken back while streams are open costs none of them', async () => {
   await servedModels({ serving: { drainMs: 10 * patienceMs } }, async (served) => {
     served.write('b');
-    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 600 }), [3], 600);
+    const letGo = served.hold();
+    const open = exact(execute(served, { prompt_ids: [3], max_tokens: 20 }), [3], 20);
     await until(patienceMs, 'A stream', () => served.serving.status().openRequests === 1);
     const toB = served.change('b');
     await phase(served, 'draining');
@@ -191,6 +209,7 @@ test('a change that is taken back while streams are open costs none of them', as
     assert.is(await toB, undefined);
     assert.is(served.serving.status().info?.maxModelLen, 3000);
     assert.is(served.serving.status().openRequests > 0, true, 'the stream is still open');
+    letGo();
     assert.equal([await open, await waiting], ['a', 'a']);
   });
 });
@@ -256,9 +275,12 @@ test('the end of the server ends a change, while it drains and while it loads', 
   for (const at of ['draining', 'loading'] as const) {
     await servedModels({}, async (served) => {
       served.write('b');
-      const open = exact(execute(served, { prompt_ids: [3], max_tokens: 300 }), [3], 300);
+      const letGo = served.hold();
+      const open = exact(execute(served, { prompt_ids: [3], max_tokens: 20 }), [3], 20);
       await until(patienceMs, 'A stream', () => served.serving.status().openRequests === 1);
       const changed = served.change('b', '--slow-load', '60000');
+      await phase(served, 'draining');
+      if (at === 'loading') letGo();
       await phase(served, at);
       const waiting = execute(served, { prompt: 'hello' });
       await until(patienceMs, 'A waiting one', () => served.gate.numWaiting === 1);
@@ -266,6 +288,7 @@ test('the end of the server ends a change, while it drains and while it loads', 
       assert.is((await within(patienceMs, 'An answer', waiting)).status, 503);
       assert.is(served.serving.status().openRequests, at === 'draining' ? 1 : 0, 'who waits is told at once');
       assert.match((await changed) ?? '', 'stopping');
+      if (at === 'draining') letGo();
       await within(patienceMs, 'The stop', stopped);
       assert.is(await open, 'a');
       assert.is(served.serving.status().pid, undefined);
