@@ -1,13 +1,15 @@
+import { Hono } from 'hono';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { loadingNoticeMs } from '../../../../gateway/api/use-model.ts';
+import { failureEventFor } from '../../../../gateway/api/native/failure-event.ts';
 import type { CacheSharing } from '../../../../gateway/config/cache-sharing.ts';
 import { AdmissionGate } from '../../../../gateway/models/admission-gate.ts';
-import { ModelRegistry } from '../../../../gateway/models/model-registry.ts';
+import { cancelled } from '../../../../gateway/runner/runner.ts';
 import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
-import { oneModel, testApp } from '../../../fixtures/app.ts';
-import { byteModel, EOS_ID } from '../../../fixtures/byte-model.ts';
+import { toApiError } from '../../../../gateway/server/to-api-error.ts';
+import { testApp } from '../../../fixtures/app.ts';
+import { EOS_ID } from '../../../fixtures/byte-model.ts';
 import { HandClock } from '../../../fixtures/hand-clock.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
@@ -72,7 +74,7 @@ test('one id of two keys is two jobs', async () => {
 });
 
 /** An application whose model is not ready before the gate is opened. */
-function loading(isOnDemand: boolean) {
+function loading() {
   const runner = new ScriptedRunner();
   runner.script = [[97], [EOS_ID]];
   const clock = new HandClock();
@@ -81,14 +83,11 @@ function loading(isOnDemand: boolean) {
     onRefused: () => {},
   });
   gate.close();
-  const { default: sole } = oneModel(() => byteModel, runner, gate);
-  const residency = { state: 'loading', progress: undefined, reason: undefined } as const;
-  const models = new ModelRegistry([{ ...sole, names: [], residency, isOnDemand }]);
-  return { ...testApp({ models, runner, clock }), gate, clock };
+  return { ...testApp({ runner, gate }), gate };
 }
 
 test('a cancel reaches a job that waits for its model, and its id is free again', async () => {
-  const { post, runner, gate } = loading(false);
+  const { post, runner, gate } = loading();
   const waiting = post('/execute', { job_id: 'a', prompt: 'x' });
   await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
   assert.is((await post('/execute', { job_id: 'a', prompt: 'x' })).status, 409);
@@ -100,17 +99,10 @@ test('a cancel reaches a job that waits for its model, and its id is free again'
   assert.equal([again.text, runner.requests.length], ['a', 1]);
 });
 
-test('a cancel reaches a job whose stream tells how far its model is loaded', async () => {
-  const { post, runner, gate, clock } = loading(true);
-  const waiting = post('/execute', { job_id: 'a', prompt: 'x' });
-  await until(PATIENCE_MS, 'The wait', () => gate.numWaiting === 1);
-  clock.pass(loadingNoticeMs);
-  const reading = (await waiting).text();
-  assert.is((await post('/cancel', { job_id: 'a' })).status, 202);
-  assert.match(await reading, /event: error\ndata: \{"code":"CANCELLED"/);
-  gate.open();
-  const again = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'x' }));
-  assert.equal([again.text, runner.requests.length], ['a', 1]);
+test('a job that is cancelled before it has begun ends with the event CANCELLED', async () => {
+  const app = new Hono().post('/', (c) => c.text(failureEventFor(c)?.(toApiError(cancelled())) ?? 'none'));
+  const told = await (await app.request('/', { method: 'POST' })).text();
+  assert.match(told, /^event: error\ndata: \{"code":"CANCELLED",.*"retriable":false\}\n\n$/);
 });
 
 test.run();
