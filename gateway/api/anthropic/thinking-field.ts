@@ -33,7 +33,7 @@ interface AskedToThink {
   readonly output_config: { readonly effort?: string | undefined };
 }
 
-/** A model that does not think is as adaptive as it can be, whatever the effort; it cannot spend a budget. */
+/** A model that does not think ignores an effort and the type adaptive, which leaves the thinking to the model. */
 export function thinkingWishOf({ thinking, output_config: { effort } }: AskedToThink): ThinkingWish {
   if (thinking === undefined || thinking.type === 'disabled') return { isOn: false };
   const hints = effort === undefined ? [] : [EFFORT];
