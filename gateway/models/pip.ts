@@ -50,14 +50,16 @@ function downloadArgs(requirement: string, folder: string): string[] {
  * download too.
  */
 async function runPip(program: string, args: readonly string[], folder: string): Promise<boolean> {
-  const { failed, code, exitCode, signal, stderr, originalMessage } = await startProgram(program, args, {
-    stdin: 'ignore',
-    stdout: 'ignore',
-    env: { TMPDIR: folder },
-    maxBuffer: maxOutputChars,
-    killSignal: 'SIGKILL',
-    reject: false,
-  });
+  const { failed, code, exitCode, signal, stderr, originalMessage } = await whileHeard(() =>
+    startProgram(program, args, {
+      stdin: 'ignore',
+      stdout: 'ignore',
+      env: { TMPDIR: folder },
+      maxBuffer: maxOutputChars,
+      killSignal: 'SIGKILL',
+      reject: false,
+    }),
+  );
   if (!failed) return true;
   if (code === 'ENOENT' || stderr.includes('No module named pip')) return false;
   const failure = `Downloading by \`${program}\` failed`;
@@ -67,6 +69,21 @@ async function runPip(program: string, args: readonly string[], folder: string):
     69,
     `${failure} with ${ending}: ${stderr.trim().split('\n').at(-1) || 'it said nothing'}.`,
   );
+}
+
+/**
+ * execa listens for signals only after the program has been started. One that comes during the start would end this process
+ * at once, and the download would go on.
+ */
+function whileHeard<Started>(start: () => Started): Started {
+  const signals = ['SIGTERM', 'SIGINT', 'SIGHUP'] as const;
+  const hear = (): void => {};
+  for (const signal of signals) process.on(signal, hear);
+  try {
+    return start();
+  } finally {
+    for (const signal of signals) process.off(signal, hear);
+  }
 }
 
 function onlyWheelIn(folder: string): string {

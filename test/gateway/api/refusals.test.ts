@@ -17,7 +17,7 @@ async function refusalOf(path: string, body: object): Promise<string> {
 
 test('a model is named as it was asked for', async () => {
   const text = await refusalOf('/v1/chat/completions', { messages, thinking_budget: 5 });
-  assert.match(text, 'which \\"served\\" is not');
+  assert.match(text, '\\"served\\" does not support reasoning');
 });
 
 test('a full context is named by its code in the message too', async () => {

@@ -206,7 +206,7 @@ test('a folder that cannot be a journal is named, with what to do', async () => 
   chmodSync(open, 0o700);
 });
 
-test('a folder on a disk that is full or does not answer is no fault of the folder', async ({ journals }) => {
+test('a folder on a disk that is full or does not answer is no fault of the folder', async () => {
   const { open } = ClassicLevel.prototype;
   const folder = journalFolder();
   for (const reason of ['No space left on device', 'Input/output error', 'Disk quota exceeded']) {
@@ -230,10 +230,10 @@ test('a folder on a disk that is full or does not answer is no fault of the fold
   } finally {
     JournalStore.prototype.hideFiles = hideFiles;
   }
-  journals.push(await openTestJournal(folder));
+  await openTestJournal(folder);
 });
 
-test('bytes that were dropped are told', async ({ journals }) => {
+test('bytes that were dropped are told', async () => {
   const folder = journalFolder();
   const first = await openTestJournal(folder);
   await first.admit(recordOf('a'));
@@ -245,14 +245,12 @@ test('bytes that were dropped are told', async ({ journals }) => {
   writeFileSync(log, bytes);
   const dropped: number[] = [];
   const second = await openTestJournal(folder, { onDropped: (numBytes) => dropped.push(numBytes) });
-  journals.push(second);
   assert.equal([dropped.length, second.stats.numJobs], [1, 0]);
 });
 
-test('news that cannot be encoded fail the journal and not the gateway', async ({ journals }) => {
+test('news that cannot be encoded fail the journal and not the gateway', async () => {
   const failures: unknown[] = [];
   const journal = await openTestJournal(journalFolder(), { onFailed: (error) => failures.push(error) });
-  journals.push(journal);
   const job = await beginIn(journal, recordOf('a'));
   job.takeWrites = () => {
     throw new RangeError('No such number.');
