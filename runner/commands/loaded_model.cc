@@ -160,7 +160,8 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                                                  .mixed_prefill_tokens = flags.mixed_prefill_tokens,
                                                  .positions_per_row = positions_per_row(config),
                                                  .speculation = flags.speculation,
-                                                 .window = config.sliding_window}};
+                                                 .window = config.sliding_window},
+                                   .num_mask_threads = flags.num_threads};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.backend = std::move(backend),
                      .file = *std::move(file),
