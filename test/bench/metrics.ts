@@ -36,6 +36,9 @@ export const metrics = {
   gapAfterP99: metric('gap while the prompt is computed, p99', 'ms', 'less', 1),
   gapGrowth: metric('that p99 / the median before', '', 'less', 1),
   longPromptFirstToken: metric('first token of the prompt', 's', 'less', 1),
+  plainAlone: metric('a stream alone', 'tokens/s', 'more', 0),
+  plainBeside: metric('a stream beside slow grammars', 'tokens/s', 'more', 0),
+  plainShare: metric('of its rate alone', '%', 'more', 0),
   serverStart: metric('exec of the server to its first token', 'ms', 'less', 0),
   runnerStart: metric('exec of the runner to its first token', 'ms', 'less', 0),
 } as const satisfies Record<string, Metric>;
