@@ -148,7 +148,9 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   const Result<uint32_t> context =
       context_that_fits(flags, *budget, *max_model_len, block_bytes, *num_blocks);
   if (!context.ok()) return context.error();
+  (*model)->limit_positions(*context);
   shape.num_blocks = *num_blocks;
+  shape.max_positions = *context;
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
 
   const EngineConfig engine_config{.max_model_len = *context,
