@@ -204,6 +204,7 @@ Result<void> CpuBackend::allocate_kv(const KvShape& shape) {
   if (!workspace) return workspace.error();
   cache_ = *std::move(cache);
   attention_ = *std::move(workspace);
+  angles_.assign(angles_.size(), {});  // the ropes may have changed
   has_cache_ = true;
   return {};
 }

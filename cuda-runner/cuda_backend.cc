@@ -168,9 +168,6 @@ Result<void> CudaBackend::prepare(const DecoderSpec& spec, const StepLimits& lim
     if (!allocated) return allocated;
   }
   spec_ = &spec;
-  Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec.ropes, stream_);
-  if (!ropes) return ropes.error();
-  ropes_ = *std::move(ropes);
   Result<DeviceLogitRows> logits =
       DeviceLogitRows::allocate(limits.max_head_rows, widths->hidden, spec.head.vocab_size, stream_);
   if (!logits) return logits.error();
@@ -189,6 +186,9 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   Result<StepInputs> inputs = StepInputs::allocate(max_rows_, cache_->max_table_blocks());
   if (!inputs) return inputs.error();
   inputs_ = *std::move(inputs);
+  Result<RopeTables> ropes = RopeTables::allocate(max_rows_, spec_->ropes, stream_);
+  if (!ropes) return ropes.error();
+  ropes_ = *std::move(ropes);
   max_positions_ = shape.max_positions;
   const AttentionShape attention{shape.num_heads, shape.num_kv_heads, shape.head_dim, 1.0f};
   Result<DeviceBuffer<float>> workspace = DeviceBuffer<float>::allocate(

@@ -92,7 +92,8 @@ class Backend {
   // must outlive the operations.
   virtual Result<void> prepare(const DecoderSpec& spec, const StepLimits& limits) = 0;
   // kv_block_bytes: bytes that a block of this shape takes. allocate_kv: allocates the cache, in place of the
-  // one before; fails with kBadModel or kUsage for a shape that it does not support, and with kSystem.
+  // one before, and takes the ropes of the spec as they are then; fails with kBadModel or kUsage for a shape
+  // that it does not support, and with kSystem.
   virtual uint64_t kv_block_bytes(const KvShape& shape) const = 0;
   virtual Result<void> allocate_kv(const KvShape& shape) = 0;
   // Memory held by weights, in bytes.

@@ -48,6 +48,9 @@ struct RopeSpec {
   Rope pairs;
   std::vector<double> frequencies;  // (rotary_dim / 2) radians a position; times any position below 2^20
   double magnitude = 1.0;
+  // Replaces frequencies where no sequence has more than max_short_positions; 0: never.
+  std::vector<double> short_frequencies = {};
+  uint32_t max_short_positions = 0;
 };
 
 // The norm of hidden, multiplied by the weights of queries, keys and values. Queries and keys are rotated;

@@ -4,16 +4,19 @@
 #include <utility>
 
 #include "runner/check.h"
+#include "runner/mask_threads.h"
 #include "runner/sampling/sampler.h"
 
 namespace runnel {
 
-Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now)
+Engine::Engine(Model& model, const EngineConfig& config, SteadyClock now, std::unique_ptr<MaskFiller> masks)
     : model_(model),
       config_(config),
       now_(std::move(now)),
       scheduler_(config.scheduler),
-      masks_(model.config().vocab_size) {}
+      masks_(masks ? std::move(masks)
+                   : std::make_unique<MaskThreads>(model.config().vocab_size, config.num_mask_threads),
+             model.config().vocab_size) {}
 
 std::optional<RequestError> Engine::add(Sequence sequence) {
   const uint32_t request_id = sequence.request_id;
@@ -62,7 +65,7 @@ bool Engine::cancel(uint32_t request_id) {
     found->second.is_cancelled = true;
     cancelled_.push_back(&found->second);
   } else {
-    scheduler_.finish(found->second);
+    finish(found->second);
     sequences_.erase(found);
   }
   return true;
@@ -70,16 +73,45 @@ bool Engine::cancel(uint32_t request_id) {
 
 void Engine::pause(uint32_t request_id) {
   const auto found = sequences_.find(request_id);
-  if (found != sequences_.end()) scheduler_.pause(found->second);
+  if (found == sequences_.end()) return;
+  found->second.is_held = true;
+  scheduler_.pause(found->second);
 }
 
 void Engine::resume(uint32_t request_id) {
   const auto found = sequences_.find(request_id);
-  if (found != sequences_.end()) scheduler_.resume(found->second);
+  if (found != sequences_.end()) resume(found->second);
 }
 
 void Engine::resume_all() {
-  for (auto& [request_id, sequence] : sequences_) scheduler_.resume(sequence);
+  for (auto& [request_id, sequence] : sequences_) resume(sequence);
+}
+
+void Engine::resume(Sequence& sequence) {
+  sequence.is_held = false;
+  if (!sequence.mask_is_late) scheduler_.resume(sequence);
+}
+
+void Engine::finish(Sequence& sequence) {
+  scheduler_.finish(sequence);
+  masks_.drop(sequence);
+}
+
+bool Engine::continue_late(uint32_t request_id) {
+  Sequence* const sequence = masks_.take_late(request_id);
+  if (sequence != nullptr && !sequence->is_held) scheduler_.resume(*sequence);
+  return sequence != nullptr;
+}
+
+bool Engine::make_late(uint32_t request_id) {
+  CHECK(step_began_at_);
+  const auto found = sequences_.find(request_id);
+  if (found == sequences_.end()) return false;
+  Sequence& sequence = found->second;
+  const bool draws = sequence.num_cached_tokens + sequence.num_scheduled_tokens >= sequence.num_tokens();
+  if (!sequence.mask || sequence.num_scheduled_tokens == 0 || !draws) return false;
+  sequence.mask_is_late = true;
+  return true;
 }
 
 Plan Engine::schedule() {
@@ -97,15 +129,18 @@ Plan Engine::schedule() {
 StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
   CHECK(step_began_at_);
   const auto [wanted, states] = build_batch(plan);
-  masks_.start(masked_sequences(wanted));
+  const std::vector<Sequence*> masked = masked_sequences(wanted);
+  for (Sequence* sequence : masked) masks_.start(*sequence);
   if (batch_.num_rows() > 0) {
     model_.forward(batch_, [&](Batch& batch) {
       during_step();
       cut_cancelled(batch);
     });
   }
-  masks_.wait();
+  masks_.take(masked, now_);
   StepOutput output;
+  for (const Sequence* sequence : masked)
+    if (sequence->mask_is_late) output.late.push_back(sequence->request_id);
   for (size_t begin = 0; begin < wanted.size(); begin += kMaxHeadRows) {
     const size_t count = std::min<size_t>(kMaxHeadRows, wanted.size() - begin);
     use_rows(std::span(wanted).subspan(begin, count), during_step, output);
@@ -115,7 +150,9 @@ StepOutput Engine::compute(const Plan& plan, const DuringStep& during_step) {
     use_states(std::span(states).subspan(begin, count), during_step, output);
   }
   settle(plan, output);
-  counts_.busy += now_() - *step_began_at_;
+  const auto took = now_() - *step_began_at_;
+  masks_.end_step(took);
+  counts_.busy += took;
   step_began_at_.reset();
   return output;
 }
@@ -129,19 +166,26 @@ void Engine::settle(const Plan& plan, StepOutput& output) {
   std::erase_if(output.scored, is_cancelled);
   std::erase_if(output.embedded, is_cancelled);
   std::erase_if(output.errors, is_cancelled);
+  std::erase_if(output.late, [&](uint32_t request_id) { return sequences_.at(request_id).is_cancelled; });
   for (Sequence* sequence : plan.sequences)
     if (!sequence->is_cancelled) scheduler_.advance(*sequence);
 
-  for (Sequence* sequence : std::exchange(cancelled_, {})) scheduler_.finish(*sequence);
-  for (const RequestError& error : output.errors) scheduler_.finish(sequences_.at(error.request_id));
+  for (const uint32_t request_id : output.late) {
+    Sequence& sequence = sequences_.at(request_id);
+    scheduler_.pause(sequence);
+    masks_.add_late(sequence);
+  }
+
+  for (Sequence* sequence : std::exchange(cancelled_, {})) finish(*sequence);
+  for (const RequestError& error : output.errors) finish(sequences_.at(error.request_id));
   counts_.num_failed += output.errors.size();
   for (const NewToken& token : output.tokens) {
     counts_.num_accepted_drafts += token.was_draft;
     if (token.finish_reason == FinishReason::kNone) continue;
-    scheduler_.finish(sequences_.at(token.request_id));
+    finish(sequences_.at(token.request_id));
     ++counts_.num_finished;
   }
-  for (const Embedded& embedded : output.embedded) scheduler_.finish(sequences_.at(embedded.request_id));
+  for (const Embedded& embedded : output.embedded) finish(sequences_.at(embedded.request_id));
   counts_.num_finished += output.embedded.size();
   counts_.num_generated_tokens += output.tokens.size();
   std::erase_if(sequences_,

@@ -20,6 +20,8 @@
 #include "runner/sampling/logprobs.h"
 #include "runner/scheduler.h"
 #include "runner/sequence.h"
+#include "runner/sequence_masks.h"
+#include "runner/steady_clock.h"
 
 namespace runnel {
 
@@ -34,10 +36,8 @@ constexpr uint32_t kMaxHeadRows = 32;
 struct EngineConfig {
   uint32_t max_model_len;  // tokens of prompt and answer together
   SchedulerConfig scheduler;
+  uint32_t num_mask_threads = 2;
 };
-
-// A clock that never goes back. Tests bring their own.
-using SteadyClock = std::function<std::chrono::steady_clock::time_point()>;
 
 // How a request came to the first token that this engine drew for it.
 struct FirstToken {
@@ -76,6 +76,7 @@ struct StepOutput {
   std::vector<ScoredToken> scored;  // at most one for each row; those of a request lie together, in order
   std::vector<Embedded> embedded;
   std::vector<RequestError> errors;  // requests that this step ended
+  std::vector<uint32_t> late;        // ids of requests that sat the step out, since their masks were late
 };
 
 // Counts since the engine was made.
@@ -96,7 +97,9 @@ class Engine {
 
   // The model must outlive the engine. It must be made for max_num_batched_tokens rows, kMaxHeadRows rows of
   // logits, and the scheduler's blocks.
-  Engine(Model& model, const EngineConfig& config, SteadyClock now = std::chrono::steady_clock::now);
+  // masks: null for MaskThreads.
+  Engine(Model& model, const EngineConfig& config, SteadyClock now = std::chrono::steady_clock::now,
+         std::unique_ptr<MaskFiller> masks = nullptr);
 
   // Accepts a request, or returns why not: there are kMaxRequests requests or kMaxHeldTokens ids, or its
   // blocks would not fit into an empty cache. Its id must be new, and its values within the limits of
@@ -109,7 +112,25 @@ class Engine {
   void resume(uint32_t request_id);
   void resume_all();
 
-  // Whether there is a request that can be computed now; paused ones cannot.
+  // A step waits for all masks of its sequences, unless this was called. Then it waits as long as MaskBudget
+  // allows. A sequence whose mask is not there yet sits the step out: it gets no token, and is in no step
+  // until continue_late(). on_mask is called by another thread whenever a mask is done.
+  void allow_late_masks(std::function<void()> on_mask) { masks_.allow_late(std::move(on_mask)); }
+  // Takes that back. on_mask is not called any more.
+  void forbid_late_masks() { masks_.forbid_late(); }
+  bool has_late() const { return masks_.has_late(); }
+  // Ids of late requests whose masks are there, in the order in which they became late.
+  std::vector<uint32_t> late_with_masks() { return masks_.late_with_masks(); }
+  // The late request is computed again, unless it is paused. Waits for its mask. Returns false if no such
+  // request is late.
+  bool continue_late(uint32_t request_id);
+  // Waits until the mask of the first late request is there, or this time has passed.
+  void wait_for_late(std::chrono::milliseconds at_most) { masks_.wait_for_late(at_most); }
+  // For replay, between schedule() and compute(): the request sits this step out. Returns false if it draws
+  // no token with a mask in this step.
+  bool make_late(uint32_t request_id);
+
+  // Whether there is a request that can be computed now; paused and late ones cannot.
   bool has_work() const { return scheduler_.has_work(); }
   // Plans the next step. compute() must follow.
   Plan schedule();
@@ -154,8 +175,11 @@ class Engine {
 
   std::optional<RequestError> refusal_of(const Sequence& sequence) const;
   WantedRows build_batch(const Plan& plan);
-  // The sequences that draw with a mask. Each has one row, since it has no drafts.
+  // The sequences that draw with a mask. Each has one such row, since it has no drafts.
   static std::vector<Sequence*> masked_sequences(std::span<const WantedRow> wanted);
+  void resume(Sequence& sequence);
+  // Removes the sequence from everything but sequences_.
+  void finish(Sequence& sequence);
   void cut_cancelled(Batch& batch) const;
   // group has at most kMaxHeadRows rows.
   void use_rows(std::span<const WantedRow> group, const DuringStep& during_step, StepOutput& output);
@@ -171,7 +195,7 @@ class Engine {
   SteadyClock now_;
   Scheduler scheduler_;
   std::unordered_map<uint32_t, Sequence> sequences_;
-  MaskFiller masks_;
+  SequenceMasks masks_;
   Batch batch_;
   std::vector<const Sequence*> batch_sequences_;  // the sequence of each of batch_.sequences
   std::optional<std::chrono::steady_clock::time_point> step_began_at_;  // unset between two steps

@@ -1,39 +1,30 @@
-// Fills the token masks for the draws of a step, on a thread of its own, while the model computes the logits.
+// Fills masks beside the steps. MaskThreads does so on threads; tests have one with a clock of their own.
 #pragma once
 
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <vector>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
 
-#include "runner/deep_thread.h"
-#include "runner/sequence.h"
+#include "runner/mask_job.h"
 
 namespace runnel {
 
 class MaskFiller {
  public:
-  explicit MaskFiller(uint32_t vocab_size) : vocab_size_(vocab_size) {}
-  ~MaskFiller();
+  virtual ~MaskFiller() = default;
 
-  // Starts to fill allowed_bits of these sequences, all of which have a mask. If that fails or nothing is
-  // left to draw, it sets mask_failure instead. Until wait() has returned, no other code may read these
-  // members, or change token_ids and the other inputs of the mask. The thread starts with the first sequence;
-  // if the system refuses the thread, the work is done in this call.
-  void start(std::vector<Sequence*> sequences);
-  void wait();
-
- private:
-  void work();
-  void fill(Sequence& sequence) const;
-
-  const uint32_t vocab_size_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<Sequence*> sequences_;  // to be filled; the thread's while is_busy_
-  bool is_busy_ = false;
-  bool is_stopping_ = false;
-  DeepThread thread_;
+  // Begins to fill allowed_bits from mask and generated_ids. The job must not be under way.
+  virtual void start(const std::shared_ptr<MaskJob>& job) = 0;
+  // Nobody needs the job any more. It is not begun if it has not been.
+  virtual void drop(const std::shared_ptr<MaskJob>& job) = 0;
+  virtual bool is_done(const MaskJob& job) = 0;
+  // Waits until all of these jobs are done, or for this time; unset: however long it takes.
+  virtual void wait(std::span<const std::shared_ptr<MaskJob>> jobs,
+                    std::optional<std::chrono::nanoseconds> at_most) = 0;
+  // From now on calls this after each job, on any thread. Null: calls nothing, and no call is under way.
+  virtual void on_done(std::function<void()> call) = 0;
 };
 
 }  // namespace runnel

@@ -14,8 +14,9 @@ namespace runnel {
 // files must call this before.
 Result<uint64_t> private_memory_bytes();
 
-// Bytes that the system can still give this process: memory that is free or can be freed, within the limit of
-// the process's address space. Nothing without /proc. The first call opens files that stay open, as above.
+// Bytes that the system can still give this process: memory that is free or can be freed, within the limits
+// of its cgroups and of its address space. Nothing without /proc. The first call opens files that stay open,
+// as above.
 std::optional<uint64_t> available_memory_bytes();
 
 // Bytes that this process has reserved: all that is mapped, whether written to or not, minus the free part of

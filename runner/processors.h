@@ -12,9 +12,8 @@ namespace runnel {
 uint32_t usable_processors();
 
 // The smallest quota of processor time in whole processors, rounded up so that all of it can be used. Looks
-// at the process's own cgroup and those above it, at cpu.max of version 2 and cpu.cfs_quota_us of version 1.
-// Nothing if there is no quota or no such file. root is the folder that contains /proc and the paths in it;
-// tests pass a folder of their own.
+// at cpu.max of cgroups of version 2 and cpu.cfs_quota_us of version 1. Nothing if there is no quota or no
+// such file. root is that of cgroups_of.
 std::optional<uint32_t> quota_processors(const std::string& root = "");
 
 }  // namespace runnel

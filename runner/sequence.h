@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "runner/mask_job.h"
 #include "runner/pooling.h"
 #include "runner/speculation.h"
 #include "runner/token_mask.h"
@@ -79,11 +80,15 @@ struct Sequence {
   std::vector<uint32_t> block_table;  // KV block of each block_size tokens, or kNoBlock
   BlockChain chain;                   // of the blocks that the cached tokens fill
   Speculation speculation;
-  // Results of MaskFiller for the draw of this step. Empty: there is no mask, or no failure.
+  std::shared_ptr<MaskJob> mask_job;  // null before the first draw with a mask
+  bool has_mask_job = false;          // mask_job is of the next draw, and was started
+  // What take_mask found for the draw of this step. Empty: there is no mask, or no failure.
   std::vector<uint32_t> allowed_bits;
   std::string mask_failure;
-  bool has_begun = false;    // a step has computed a part of the sequence
-  bool was_resumed = false;  // after a pause
+  bool mask_is_late = false;  // it is in no step until its mask is there
+  bool is_held = false;       // by pause()
+  bool has_begun = false;     // a step has computed a part of the sequence
+  bool was_resumed = false;   // after a pause
 
   // For FirstOutput: when the request was accepted, when its first rows were scheduled, and how many rows it
   // did not compute because they were cached.

@@ -1,12 +1,16 @@
 // Which tokens may come next in a sequence, depending on what it has generated. A grammar is one such mask.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 
 #include "runner/result.h"
 
 namespace runnel {
+
+// Masks that take more processor time are slow.
+constexpr std::chrono::nanoseconds kQuickMask = std::chrono::milliseconds(20);
 
 class TokenMask {
  public:

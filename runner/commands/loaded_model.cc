@@ -156,7 +156,9 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   const Result<uint32_t> context =
       context_that_fits(flags, *budget, *max_model_len, block_bytes, *num_blocks);
   if (!context.ok()) return context.error();
+  (*model)->limit_positions(*context);
   shape.num_blocks = *num_blocks;
+  shape.max_positions = *context;
   if (const auto allocated = backend->allocate_kv(shape); !allocated.ok()) return allocated.error();
 
   const EngineConfig engine_config{.max_model_len = *context,
@@ -168,7 +170,8 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
                                                  .mixed_prefill_tokens = flags.mixed_prefill_tokens,
                                                  .positions_per_row = positions_per_row(config),
                                                  .speculation = flags.speculation,
-                                                 .window = config.sliding_window}};
+                                                 .window = config.sliding_window},
+                                   .num_mask_threads = flags.num_threads};
   auto engine = std::make_unique<Engine>(**model, engine_config);
   return LoadedModel{.backend = std::move(backend),
                      .file = *std::move(file),

@@ -45,6 +45,8 @@ std::optional<PartName> part_name_of(const std::string& path) {
 }  // namespace
 
 Result<ModelFiles> ModelFiles::open(const std::string& path) {
+  if (path.empty())
+    return Error{ExitCode::kNoFile, "The model's path is \"\"; give the path of a file or folder."};
   struct stat status;  // if stat fails, opening the file reports the error
   if (stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return open_folder(path);
   if (path.ends_with(".safetensors") || path.ends_with(".safetensors.index.json")) {

@@ -3,10 +3,10 @@
 #include <malloc.h>
 
 #include <cstdlib>
-#include <ctime>
 #include <new>
 
 #include "runner/check.h"
+#include "runner/thread_time.h"
 
 namespace runnel {
 namespace {
@@ -19,12 +19,6 @@ constexpr uint32_t kAllocationsPerClock = 64;
 // one is refused.
 constexpr uint32_t kForgivenAllocations = 1024;
 constexpr size_t kForgivenBytes = 4096;
-
-std::chrono::nanoseconds thread_time() {
-  timespec now;
-  CHECK(clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now) == 0);
-  return std::chrono::seconds(now.tv_sec) + std::chrono::nanoseconds(now.tv_nsec);
-}
 
 }  // namespace
 

@@ -13,6 +13,7 @@
 #include "runner/check.h"
 #include "runner/grammar/allocation_budget.h"
 #include "runner/sampling/id_bits.h"
+#include "runner/thread_time.h"
 
 namespace runnel {
 namespace {
@@ -38,19 +39,19 @@ std::string printable(std::string_view reason) {
 
 // Calls fn, which calls XGrammar, within the budget. The message of an error begins with `what`.
 template <typename Fn>
-auto within(AllocationBudget& budget, int max_ms, size_t max_bytes, const std::string& what, const Fn& fn)
-    -> Result<decltype(fn())> {
+auto within(AllocationBudget& budget, std::chrono::milliseconds max_time, size_t max_bytes,
+            const std::string& what, const Fn& fn) -> Result<decltype(fn())> {
   std::optional<decltype(fn())> value;
   std::string reason;
   try {
-    const AllocationBudget::Scope scope(budget, std::chrono::milliseconds(max_ms));
+    const AllocationBudget::Scope scope(budget, max_time);
     value.emplace(fn());
   } catch (const std::bad_alloc&) {
   } catch (const std::exception& error) {
     reason = printable(error.what());
   }
   if (budget.is_spent()) {
-    const std::string limit = budget.was_time() ? std::to_string(max_ms) + " ms of processor time"
+    const std::string limit = budget.was_time() ? std::to_string(max_time.count()) + " ms of processor time"
                                                 : std::to_string(max_bytes) + " bytes of memory";
     return refusal(what + " takes more than the limit of " + limit + ". Ask for something simpler.");
   }
@@ -58,38 +59,79 @@ auto within(AllocationBudget& budget, int max_ms, size_t max_bytes, const std::s
   return refusal(what + " fails: " + (reason.empty() ? "the system refused memory" : reason) + ".");
 }
 
+class XGrammarGrammar final : public CompiledGrammar, public std::enable_shared_from_this<XGrammarGrammar> {
+ public:
+  // live_bytes is shared by all compiled grammars and has their total.
+  XGrammarGrammar(xgrammar::CompiledGrammar compiled, size_t num_bytes,
+                  std::shared_ptr<std::atomic<size_t>> live_bytes)
+      : compiled_(std::move(compiled)), num_bytes_(num_bytes), live_bytes_(std::move(live_bytes)) {
+    *live_bytes_ += num_bytes_;
+  }
+  ~XGrammarGrammar() override { *live_bytes_ -= num_bytes_; }
+
+  const xgrammar::CompiledGrammar& compiled() const { return compiled_; }
+  // From now on the grammar gives no masks. Any thread may call it.
+  void refuse() const { is_refused_ = true; }
+
+  size_t num_bytes() const override { return num_bytes_; }
+  Result<std::shared_ptr<TokenMask>> mask(std::span<const uint32_t> stop_ids,
+                                          const MaskLimits& limits) const override;
+
+ private:
+  xgrammar::CompiledGrammar compiled_;
+  size_t num_bytes_;
+  std::shared_ptr<std::atomic<size_t>> live_bytes_;
+  mutable std::atomic<bool> is_refused_ = false;
+};
+
 class GrammarMask final : public TokenMask {
  public:
-  static Result<std::shared_ptr<TokenMask>> make(const xgrammar::CompiledGrammar& compiled,
-                                                 std::shared_ptr<const CompiledGrammar> owner,
-                                                 std::span<const uint32_t> stop_ids) {
-    std::shared_ptr<GrammarMask> mask(new GrammarMask(std::move(owner), stop_ids));
-    auto matcher = within(mask->budget_, kMaxMaskMs, kMaxMatcherBytes, "Beginning the grammar", [&] {
-      return xgrammar::GrammarMatcher(compiled, std::vector<int>(stop_ids.begin(), stop_ids.end()));
-    });
-    if (!matcher.ok()) return matcher.error();
-    mask->matcher_ = *std::move(matcher);
-    return std::shared_ptr<TokenMask>(std::move(mask));
-  }
+  GrammarMask(std::shared_ptr<const XGrammarGrammar> grammar, std::span<const uint32_t> stop_ids,
+              const MaskLimits& limits)
+      : grammar_(std::move(grammar)), stop_ids_(stop_ids.begin(), stop_ids.end()), limits_(limits) {}
 
   Result<void> fill(std::span<const uint32_t> generated_ids, std::span<uint32_t> allowed_bits) override {
+    const std::chrono::nanoseconds began = thread_time();
+    Result<void> filled = follow(generated_ids);
+    if (filled.ok()) filled = write(allowed_bits);
+    ++num_masks_;
+    spent_ += thread_time() - began;
+    if (budget_.was_time() || (spent_ > limits_.request && spent_ / num_masks_ > kQuickMask))
+      grammar_->refuse();
+    if (!filled.ok() || spent_ <= limits_.request) return filled;
+    return refusal("The masks of this request take more than the limit of " +
+                   std::to_string(limits_.request.count()) +
+                   " ms of processor time. Ask for something simpler, or for fewer tokens.");
+  }
+
+ private:
+  template <typename Fn>
+  auto within_limits(const Fn& fn) {
+    return within(budget_, limits_.one, kMaxMatcherBytes, "Following the grammar", fn);
+  }
+
+  Result<void> follow(std::span<const uint32_t> generated_ids) {
     CHECK(num_accepted_ <= generated_ids.size());
+    if (!matcher_) {
+      auto matcher = within_limits([&] {
+        return xgrammar::GrammarMatcher(grammar_->compiled(),
+                                        std::vector<int>(stop_ids_.begin(), stop_ids_.end()));
+      });
+      if (!matcher.ok()) return matcher.error();
+      matcher_ = *std::move(matcher);
+    }
     // A continued answer may have many new ids at once.
     for (; num_accepted_ < generated_ids.size(); ++num_accepted_) {
       const uint32_t id = generated_ids[num_accepted_];
-      const Result<bool> accepted = within(budget_, kMaxMaskMs, kMaxMatcherBytes, "Following the grammar",
-                                           [&] { return matcher_->AcceptToken(static_cast<int32_t>(id)); });
+      const Result<bool> accepted =
+          within_limits([&] { return matcher_->AcceptToken(static_cast<int32_t>(id)); });
       if (!accepted.ok()) return accepted.error();
       if (*accepted) continue;
       return refusal("Token " + std::to_string(num_accepted_) + " of the answer, id " + std::to_string(id) +
                      ", is not what the grammar allows there.");
     }
-    return write(allowed_bits);
+    return {};
   }
-
- private:
-  GrammarMask(std::shared_ptr<const CompiledGrammar> owner, std::span<const uint32_t> stop_ids)
-      : owner_(std::move(owner)), stop_ids_(stop_ids.begin(), stop_ids.end()) {}
 
   Result<void> write(std::span<uint32_t> allowed_bits) {
     if (matcher_->IsTerminated()) {
@@ -104,7 +146,7 @@ class GrammarMask final : public TokenMask {
                     .shape = &shape,
                     .strides = nullptr,
                     .byte_offset = 0};
-    const Result<bool> filled = within(budget_, kMaxMaskMs, kMaxMatcherBytes, "Following the grammar", [&] {
+    const Result<bool> filled = within_limits([&] {
       matcher_->FillNextTokenBitmask(&tensor);
       return matcher_->IsCompleted();
     });
@@ -113,33 +155,25 @@ class GrammarMask final : public TokenMask {
     return {};
   }
 
-  std::shared_ptr<const CompiledGrammar> owner_;
+  std::shared_ptr<const XGrammarGrammar> grammar_;
   std::vector<uint32_t> stop_ids_;
+  MaskLimits limits_;
   AllocationBudget budget_{kMaxMatcherBytes};
-  std::optional<xgrammar::GrammarMatcher> matcher_;
-  size_t num_accepted_ = 0;  // ids that the matcher has taken
+  std::optional<xgrammar::GrammarMatcher> matcher_;  // from the first mask on
+  size_t num_accepted_ = 0;                          // ids that the matcher has taken
+  uint32_t num_masks_ = 0;
+  std::chrono::nanoseconds spent_{};
 };
 
-class XGrammarGrammar final : public CompiledGrammar, public std::enable_shared_from_this<XGrammarGrammar> {
- public:
-  // live_bytes is shared by all compiled grammars and has their total.
-  XGrammarGrammar(xgrammar::CompiledGrammar compiled, size_t num_bytes,
-                  std::shared_ptr<std::atomic<size_t>> live_bytes)
-      : compiled_(std::move(compiled)), num_bytes_(num_bytes), live_bytes_(std::move(live_bytes)) {
-    *live_bytes_ += num_bytes_;
+Result<std::shared_ptr<TokenMask>> XGrammarGrammar::mask(std::span<const uint32_t> stop_ids,
+                                                         const MaskLimits& limits) const {
+  if (is_refused_) {
+    return refusal(
+        "Following this grammar has taken more than the limit of processor time before. Ask for something "
+        "simpler.");
   }
-  ~XGrammarGrammar() override { *live_bytes_ -= num_bytes_; }
-
-  size_t num_bytes() const override { return num_bytes_; }
-  Result<std::shared_ptr<TokenMask>> mask(std::span<const uint32_t> stop_ids) const override {
-    return GrammarMask::make(compiled_, shared_from_this(), stop_ids);
-  }
-
- private:
-  xgrammar::CompiledGrammar compiled_;
-  size_t num_bytes_;
-  std::shared_ptr<std::atomic<size_t>> live_bytes_;
-};
+  return std::shared_ptr<TokenMask>(std::make_shared<GrammarMask>(shared_from_this(), stop_ids, limits));
+}
 
 xgrammar::CompiledGrammar compile_json(xgrammar::GrammarCompiler& compiler, const std::string& schema,
                                        bool strict) {
@@ -174,7 +208,7 @@ class XGrammarVocabulary final : public GrammarVocabulary {
 
   Result<std::shared_ptr<const CompiledGrammar>> compile(const GrammarSource& source) const override {
     AllocationBudget budget(kMaxCompileBytes);
-    auto compiled = within(budget, kMaxCompileMs, kMaxCompileBytes, "Compiling the grammar", [&] {
+    auto compiled = within(budget, kMaxCompileTime, kMaxCompileBytes, "Compiling the grammar", [&] {
       xgrammar::GrammarCompiler compiler(info_, /*max_threads=*/1, /*cache_enabled=*/false);
       return compile_source(compiler, source);
     });

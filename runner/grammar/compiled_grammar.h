@@ -2,6 +2,7 @@
 // XGrammar: they turn its exceptions into Errors, and bound its memory and time.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -17,13 +18,17 @@ namespace runnel {
 
 // Limits of compiling one grammar: memory at any time, and processor time.
 constexpr size_t kMaxCompileBytes = size_t{256} << 20;
-constexpr int kMaxCompileMs = 10'000;
+constexpr std::chrono::milliseconds kMaxCompileTime{10'000};
 // Limits of the memory of one compiled grammar, and of all that are cached or in use.
 constexpr size_t kMaxCompiledBytes = size_t{48} << 20;
 constexpr size_t kMaxAllCompiledBytes = size_t{256} << 20;
-// Limits of the memory of one request's place in its grammar, and of the processor time of one mask.
+// Limit of the memory of one request's place in its grammar.
 constexpr size_t kMaxMatcherBytes = size_t{16} << 20;
-constexpr int kMaxMaskMs = 500;
+// Limits of the processor time of one mask, and of all masks of a request.
+struct MaskLimits {
+  std::chrono::milliseconds one{500};
+  std::chrono::milliseconds request{30'000};
+};
 // Limit of the whitespace at each place where JSON may have any.
 constexpr int kMaxJsonWhitespace = 20;
 
@@ -34,8 +39,10 @@ class CompiledGrammar {
   // Memory in bytes, without the vocabulary.
   virtual size_t num_bytes() const = 0;
   // A mask for one request. A stop id is allowed exactly where the grammar may end, whatever its spelling is.
-  // Fails with kUsage.
-  virtual Result<std::shared_ptr<TokenMask>> mask(std::span<const uint32_t> stop_ids) const = 0;
+  // Fails with kUsage if a mask of this grammar has exceeded a limit of time, unless its masks are quick and
+  // were only many. Masks of one grammar may be filled at the same time.
+  virtual Result<std::shared_ptr<TokenMask>> mask(std::span<const uint32_t> stop_ids,
+                                                  const MaskLimits& limits = {}) const = 0;
 };
 
 // The spellings of a model's ids, prepared for grammars. Any thread may use it.

@@ -20,8 +20,10 @@ constexpr uint64_t kMaxHeads = 1024;
 constexpr uint64_t kMaxHeadDim = 256;
 constexpr uint64_t kMaxFfnSize = 1 << 20;
 constexpr uint64_t kMaxVocabSize = 1 << 24;
-// The first pair of a head rotates by one radian a position, and sin_cos_f64 is accurate enough below 2^20.
-constexpr uint64_t kMaxContextLength = 1 << 20;
+constexpr uint64_t kMaxTrainedLength = 1 << 30;  // positions
+// A model that was trained for more positions is served with these. The first pair of a head rotates by one
+// radian a position, and sin_cos_f64 is accurate enough below 2^20.
+constexpr uint32_t kMaxContextLength = 1 << 20;
 constexpr double kMaxRopeTheta = 1e12;
 constexpr double kMaxRopeFactor = 1e6;
 
@@ -143,13 +145,14 @@ Result<void> read_sizes(const HyperParameters& parameters, ModelConfig& config) 
       {"block_count", {kMaxLayers, &config.num_layers}},
       {"embedding_length", {kMaxHiddenSize, &config.hidden_size}},
       {"feed_forward_length", {kMaxFfnSize, &config.ffn_size}},
-      {"context_length", {kMaxContextLength, &config.context_length}},
+      {"context_length", {kMaxTrainedLength, &config.context_length}},
   };
   for (const auto& [name, limit_and_field] : counts) {
     const Result<uint32_t> value = parameters.count(name, limit_and_field.first);
     if (!value) return value.error();
     *limit_and_field.second = *value;
   }
+  config.context_length = std::min(config.context_length, kMaxContextLength);
   if (config.context_length < 2)
     return parameters.error("has " + parameters.key("context_length") + " 1; a prompt and an answer need 2");
   return {};

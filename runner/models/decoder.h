@@ -20,6 +20,7 @@ class Decoder final : public Model {
                                                const StepLimits& limits);
 
   const ModelConfig& config() const override { return config_; }
+  void limit_positions(uint32_t max_positions) override;
   void forward(Batch& batch, const BetweenLayers& between_layers) override;
   LogitRows& logits(std::span<const HeadRow> rows) override { return backend_.head(spec_.head, rows); }
   std::vector<float> states(std::span<const uint32_t> rows) override {
@@ -30,8 +31,8 @@ class Decoder final : public Model {
   Decoder(const ModelConfig& config, DecoderSpec spec, Backend& backend)
       : config_(config), spec_(std::move(spec)), backend_(backend) {}
 
-  const ModelConfig config_;
-  const DecoderSpec spec_;
+  ModelConfig config_;
+  DecoderSpec spec_;  // the backend reads it
   Backend& backend_;
 };
 

@@ -24,7 +24,7 @@ struct ModelConfig {
   uint32_t head_dim;        // values in a head
   uint32_t ffn_size;        // width of the feed-forward layer
   uint32_t vocab_size;      // rows of the output matrix
-  uint32_t context_length;  // positions the model was trained for
+  uint32_t context_length;  // positions the model was trained for, or as many as are supported
   uint32_t rotary_dim;      // values of a head that are rotated
   double rope_theta;
   double rope_factor;  // positions are divided by it before they rotate anything
@@ -48,6 +48,9 @@ class Model {
   virtual ~Model() = default;
 
   virtual const ModelConfig& config() const = 0;
+  // No sequence will have more positions than this, which is at most config().max_positions. Must be followed
+  // by Backend::allocate_kv.
+  virtual void limit_positions(uint32_t) {}
 
   // Called between two layers. It may cut sequences off the end of the batch: rows of different sequences do
   // not see each other, so the remaining rows are computed as if the others had never been there.

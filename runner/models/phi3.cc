@@ -39,9 +39,10 @@ LayerSpec layer_spec(uint32_t index, const ModelConfig& config, WeightLoader& lo
 RopeSpec long_rope(const ModelConfig& config, WeightLoader& loader) {
   const std::vector<float> short_factors = rope_factors(kShortFactors, config, loader);
   const std::vector<float> long_factors = rope_factors(kLongFactors, config, loader);
-  const bool is_long = config.max_positions > config.original_context_length;
-  RopeSpec rope = rope_spec(split_pairs(config), config.rope_theta, is_long ? long_factors : short_factors);
+  RopeSpec rope = rope_spec(split_pairs(config), config.rope_theta, long_factors);
   rope.magnitude = config.rope_magnitude;
+  rope.short_frequencies = rope_spec(split_pairs(config), config.rope_theta, short_factors).frequencies;
+  rope.max_short_positions = config.original_context_length;
   return rope;
 }
 

@@ -56,6 +56,18 @@ void Recorder::grammar_settled(const wire::GrammarSettled& settled) {
   write(entry);
 }
 
+void Recorder::mask_late(uint32_t request_id) {
+  wire::RecordEntry entry;
+  entry.set_mask_late(request_id);
+  write(entry);
+}
+
+void Recorder::mask_came(uint32_t request_id) {
+  wire::RecordEntry entry;
+  entry.set_mask_came(request_id);
+  write(entry);
+}
+
 void Recorder::event(const wire::FromRunner& event) {
   wire::RecordEntry entry;
   *entry.mutable_event() = event;

@@ -18,7 +18,7 @@
 namespace runnel {
 
 // Changes when the meaning of entries, or the steps that a scheduler plans, change.
-constexpr uint32_t kRecordingVersion = 4;
+constexpr uint32_t kRecordingVersion = 5;
 
 class Recorder {
  public:
@@ -37,6 +37,10 @@ class Recorder {
   void commands_end();
   // Records the outcome before it takes effect.
   void grammar_settled(const wire::GrammarSettled& settled);
+  // Records that the request sat out the step that is under way.
+  void mask_late(uint32_t request_id);
+  // Records that the request is computed again, before it is.
+  void mask_came(uint32_t request_id);
   // Records an event before it is sent. Any thread may call it.
   void event(const wire::FromRunner& event);
 

@@ -85,6 +85,14 @@ class Replay {
         if (!computed_.empty()) return difference("nothing", event_to_json(computed_.front()));
         if (entry.step() != num_steps() || session_.is_stepping()) return out_of_order(entry.step());
         return session_.settle_again(entry.grammar_settled());
+      case wire::RecordEntry::kMaskLate:
+        if (!computed_.empty()) return difference("nothing", event_to_json(computed_.front()));
+        if (entry.step() != num_steps() || !is_at_work()) return out_of_order(entry.step());
+        return session_.make_late(entry.mask_late());
+      case wire::RecordEntry::kMaskCame:
+        if (!computed_.empty()) return difference("nothing", event_to_json(computed_.front()));
+        if (entry.step() != num_steps() || session_.is_stepping()) return out_of_order(entry.step());
+        return session_.continue_late(entry.mask_came());
       case wire::RecordEntry::kEvent:
         return compare(entry.event());
       case wire::RecordEntry::kFull:

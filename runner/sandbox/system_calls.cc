@@ -5,6 +5,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -104,6 +105,17 @@ class Filter {
     answer(if_not);
   }
 
+  // Compares the arguments 0 and 1.
+  void on_values(long call, uint32_t first, uint32_t second, uint32_t if_equal, uint32_t if_not) {
+    unless_equal_skip(static_cast<uint32_t>(call), 6);
+    load(argument_offset(0));
+    unless_equal_skip(first, 3);
+    load(argument_offset(1));
+    unless_equal_skip(second, 1);
+    answer(if_equal);
+    answer(if_not);
+  }
+
   sock_fprog program() { return {static_cast<unsigned short>(code_.size()), code_.data()}; }
 
  private:
@@ -126,6 +138,8 @@ Filter make_filter() {
   // The flags of clone3 are behind a pointer, which a filter cannot read. Without clone3 the C library starts
   // threads by clone.
   filter.on(SYS_clone3, refuse_with(ENOSYS));
+  // The priority of the calling thread, which is number 0.
+  filter.on_values(SYS_setpriority, PRIO_PROCESS, 0, kAllow, refuse_with(EPERM));
   // abort() and raise(), but no threads of other processes.
   filter.on_value(SYS_tgkill, 0, static_cast<uint32_t>(getpid()), kAllow, kKill);
   filter.answer(refuse_with(EPERM));

@@ -240,9 +240,32 @@ Result<void> Session::settle(const wire::GrammarSettled& settled) {
   return {};
 }
 
+void Session::continue_late(const OnMask& on_came) {
+  for (const uint32_t request_id : engine_.late_with_masks()) {
+    on_came(request_id);
+    CHECK(engine_.continue_late(request_id));
+  }
+}
+
+Result<void> Session::continue_late(uint32_t request_id) {
+  if (engine_.continue_late(request_id)) return {};
+  return Error{ExitCode::kProtocol, "Request " + std::to_string(request_id) + " has no mask that is late."};
+}
+
+Result<void> Session::make_late(uint32_t request_id) {
+  if (!is_stepping()) begin_step();
+  if (engine_.make_late(request_id)) return {};
+  return Error{ExitCode::kProtocol,
+               "Request " + std::to_string(request_id) + " draws no token with a mask in the next step."};
+}
+
 void Session::wait_for_grammars() {
   constexpr std::chrono::milliseconds kAWhile{1000};
-  if (compiler_) compiler_->wait(kAWhile);
+  if (engine_.has_late()) {
+    engine_.wait_for_late(kAWhile);
+  } else if (compiler_) {
+    compiler_->wait(kAWhile);
+  }
 }
 
 void Session::set_paused(uint32_t request_id, bool is_paused) {
@@ -269,7 +292,7 @@ void Session::begin_step() {
   show(phase_of(*plan_));
 }
 
-Result<void> Session::step(const DuringStep& during_step) {
+Result<void> Session::step(const DuringStep& during_step, const OnMask& on_late) {
   if (!is_stepping()) begin_step();
   Result<void> heard;
   const StepOutput output = engine_.compute(*plan_, [&] {
@@ -277,6 +300,7 @@ Result<void> Session::step(const DuringStep& during_step) {
   });
   plan_.reset();
   if (!heard.ok()) return heard;
+  for (const uint32_t request_id : output.late) on_late(request_id);
   ++vitals_.step;
 
   // The scores go before the Step, which may have the first output of the same request.

@@ -50,13 +50,26 @@ class Session {
   // For replay: gives one request the recorded outcome, after waiting for its compilation if it was accepted.
   // Fails with kProtocol if no such request waits for its grammar.
   Result<void> settle_again(const wire::GrammarSettled& settled);
-  bool has_waiting() const { return !waiting_.empty(); }
-  // Waits until settle_grammars has something to do, or for a second.
+  // Called with the id of a request whose mask was late, or came.
+  using OnMask = std::function<void(uint32_t)>;
+  // Continues requests whose masks were late and are there now. Calls on_came before each. Must not be called
+  // during a step.
+  void continue_late(const OnMask& on_came);
+  // For replay: does this for one request, after waiting for its mask. Fails with kProtocol if its mask is
+  // not late.
+  Result<void> continue_late(uint32_t request_id);
+  // For replay: this request sits the next step out. Fails with kProtocol if it draws nothing there.
+  Result<void> make_late(uint32_t request_id);
+  // Whether requests wait for their grammars or masks.
+  bool has_waiting() const { return !waiting_.empty() || engine_.has_late(); }
+  // Waits until there is one grammar or mask more, or for a second.
   void wait_for_grammars();
 
   bool has_work() const { return engine_.has_work(); }
-  // Computes one step of the engine and sends its frames. There must be work.
-  Result<void> step(const DuringStep& during_step = [] { return Result<void>(); });
+  // Computes one step of the engine and sends its frames. There must be work. Calls on_late before it sends,
+  // for each request that sat the step out.
+  Result<void> step(
+      const DuringStep& during_step = [] { return Result<void>(); }, const OnMask& on_late = [](uint32_t) {});
   // Does the part of step() before the model computes, so that replay can obey a cancel that came during the
   // step.
   void begin_step();

@@ -47,6 +47,9 @@ export const metrics = {
   longBodyP50: metric('body with the longest prompt, p50', 'µs', 'less', 0),
   longBodyP95: metric('body with the longest prompt, p95', 'µs', 'less', 0),
   longBodyP99: metric('body with the longest prompt, p99', 'µs', 'less', 0),
+  plainAlone: metric('a stream alone', 'tokens/s', 'more', 0),
+  plainBeside: metric('a stream beside slow grammars', 'tokens/s', 'more', 0),
+  plainShare: metric('of its rate alone', '%', 'more', 0),
   serverStart: metric('exec of the server to its first token', 'ms', 'less', 0),
   runnerStart: metric('exec of the runner to its first token', 'ms', 'less', 0),
 } as const satisfies Record<string, Metric>;

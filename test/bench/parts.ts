@@ -4,6 +4,7 @@ import { peerAlone } from './engines/llama-bench.ts';
 import { type Runner, runnelAlone, runnelTogether } from './engines/runnel.ts';
 import { interleave, type Measured, type Plan, type Subject } from './interleave.ts';
 import type { Options, PartName } from './options.ts';
+import { besideGrammars } from './serving/beside-grammars.ts';
 import { closedLoop, type Load } from './serving/closed-loop.ts';
 import { readingBodies } from './serving/execute-body.ts';
 import { serverStart, startingRunner } from './serving/first-token.ts';
@@ -34,6 +35,8 @@ export async function measureParts(runners: readonly Runner[], options: Options,
   const loop: Work = (server, round) => closedLoop(server, load, round);
   const long: Work = (server, round) =>
     longPrompt(server, { streams, prompt: options['long-prompt'], seed: options.seed }, round);
+  const beside: Work = (server, round) =>
+    besideGrammars(server, { seconds: options.seconds, seed: options.seed }, round);
   const contextOfClient = load.mostPrompt + load.generate;
   const contextOfLong = Math.max(options['long-prompt'], STREAM_TOKENS) + CONTEXT_TO_SPARE;
   const slots = (count: number, contextEach: number) => ({ model, threads, slots: count, contextEach });
@@ -80,6 +83,12 @@ export async function measureParts(runners: readonly Runner[], options: Options,
         ...runners.map((runner) => servingRunnel(runner, long)),
         ...(await each(peers, (peer) => servingPeer(peer, slots(streams + 1, contextOfLong), long))),
       ],
+    },
+    {
+      name: 'grammars',
+      title: 'A stream over HTTP, alone and beside eight whose grammars take long to follow',
+      plan: { rounds: serveRounds },
+      subjects: async () => runners.map((runner) => servingRunnel(runner, beside)),
     },
     {
       name: 'bodies',

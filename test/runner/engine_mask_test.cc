@@ -6,53 +6,24 @@
 
 #include "runner/sampling/id_bits.h"
 #include "test/fixtures/engine_fixture.h"
+#include "test/fixtures/engine_masks.h"
 
 namespace runnel {
 namespace {
 
-// Allows an id if its sum with all generated ids is divisible by three.
-class EveryThird final : public TokenMask {
- public:
-  explicit EveryThird(uint32_t fails_at = ~0u) : fails_at_(fails_at) {}
+using test::EveryThird;
+using test::masked;
+using test::masked_answer;
 
-  Result<void> fill(std::span<const uint32_t> generated_ids, std::span<uint32_t> allowed_bits) override {
-    CHECK(generated_ids.size() >= last_size_);
-    last_size_ = generated_ids.size();
-    if (generated_ids.size() == fails_at_) return Error{ExitCode::kUsage, "It fails here."};
-    uint32_t sum = 0;
-    for (const uint32_t id : generated_ids) sum += id;
-    // The bits after the last id are set too.
-    for (uint32_t id = 0; id < 32 * allowed_bits.size(); ++id)
-      set_id(allowed_bits, id, (id + sum) % 3 == 0 || id >= kFakeVocabSize);
+// Allows no id, and sets the bits after the last one.
+class OnlyPadding final : public TokenMask {
+ public:
+  Result<void> fill(std::span<const uint32_t>, std::span<uint32_t> allowed_bits) override {
+    std::ranges::fill(allowed_bits, 0);
+    for (uint32_t id = kFakeVocabSize; id < 32 * allowed_bits.size(); ++id) set_id(allowed_bits, id, true);
     return {};
   }
-
- private:
-  uint32_t fails_at_;
-  size_t last_size_ = 0;
 };
-
-Sequence masked(uint32_t request_id, uint32_t max_tokens = 30, std::vector<uint32_t> emitted = {}) {
-  Sequence sequence = sampled(request_id, count_from(1, 10), max_tokens);
-  sequence.token_ids.insert(sequence.token_ids.end(), emitted.begin(), emitted.end());
-  sequence.mask = std::make_shared<EveryThird>();
-  return sequence;
-}
-
-// The expected answer of a sequence with this mask.
-std::vector<uint32_t> masked_answer(const Sequence& request) {
-  Sequence sequence = request;
-  EveryThird mask;
-  Sampler sampler(kFakeVocabSize);
-  while (sequence.num_generated() < sequence.max_tokens) {
-    std::vector<uint32_t> bits(num_id_words(kFakeVocabSize));
-    const auto generated = std::span(sequence.token_ids).subspan(sequence.num_prompt_tokens);
-    CHECK(mask.fill(generated, bits).ok());
-    sequence.token_ids.push_back(sampler.sample(fake_logits(sequence.token_ids), sequence.token_ids,
-                                                sequence.num_prompt_tokens, sequence.sampling, {}, bits));
-  }
-  return {sequence.token_ids.begin() + sequence.num_prompt_tokens, sequence.token_ids.end()};
-}
 
 RequestError only_error(Engine& engine) {
   while (engine.has_work()) {
@@ -125,6 +96,14 @@ TEST_CASE(
         "vocabulary, "
         "banned_token_ids, allowed_token_ids or min_tokens exclude it.");
   CHECK(fixture.engine.num_requests() == 0);
+}
+
+TEST_CASE("engine masks: bits after the last id are no ids, so a mask of them alone leaves nothing to draw") {
+  EngineFixture fixture(roomy());
+  Sequence sequence = masked(1);
+  sequence.mask = std::make_shared<OnlyPadding>();
+  CHECK_FALSE(fixture.engine.add(std::move(sequence)));
+  CHECK(only_error(fixture.engine).code == ErrorCode::kGrammarFailed);
 }
 
 TEST_CASE("engine masks: one that fails ends its request and no other") {

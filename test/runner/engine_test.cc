@@ -195,6 +195,21 @@ TEST_CASE("engine: logits that are not finite end their own request only") {
   CHECK(answers[1] == fake_answer(good));
 }
 
+TEST_CASE("engine: a request whose logits fail in several rows of a step fails once") {
+  EngineFixture fixture(roomy());
+  fixture.model.poison = 77;
+  Sequence failing = sequence_of(1, {5, 77, 6, 7, 8}, 5);
+  failing.prompt_logprobs = 0;
+  CHECK_FALSE(fixture.engine.add(std::move(failing)));
+  const StepOutput output = fixture.engine.step();
+  CHECK(output.scored.size() == 1);
+  REQUIRE(output.errors.size() == 1);
+  CHECK(output.errors[0].message == "The logits after token 1 of the request are not all finite numbers.");
+  CHECK(output.tokens.empty());
+  CHECK(fixture.engine.counts().num_failed == 1);
+  CHECK(fixture.engine.num_free_blocks() == 200);
+}
+
 TEST_CASE("engine: a request that can never fit is refused, one that just fits is served") {
   const SchedulerConfig small{
       .max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 4};

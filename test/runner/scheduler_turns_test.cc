@@ -111,6 +111,32 @@ TEST_CASE("scheduler: a prompt that was paused after its first rows finds a plac
   for (const Sequence& sequence : sequences) CHECK(sequence.num_generated() == sequence.max_tokens);
 }
 
+TEST_CASE("scheduler: of resumed sequences in all places one gives its place to one that lost its blocks") {
+  Scheduler scheduler(config_of(true, 36));
+  Sequence lost = sequence_of(1, count_from(50, 40), kLongAnswer);
+  Sequence second = sequence_of(2, count_from(100, 8), kLongAnswer);
+  Sequence third = sequence_of(3, count_from(150, 8), kLongAnswer);
+  scheduler.add(lost);
+  scheduler.add(second);
+  step(scheduler);
+  scheduler.pause(lost);
+  scheduler.pause(second);
+  Sequence large = sequence_of(4, count_from(200, 130), 2);
+  scheduler.add(large);
+  while (large.status != SequenceStatus::kFinished) step(scheduler);
+  CHECK(lost.block_table.empty());
+  scheduler.add(third);
+  while (third.num_generated() == 0) step(scheduler);
+  scheduler.resume(second);
+  while (second.status != SequenceStatus::kRunning) step(scheduler);
+  scheduler.resume(lost);
+  // It has no blocks, and two running sequences take all places but the one that is kept for it.
+  CHECK(scheduler.num_running() == kNumPlaces);
+  CHECK(steps_until_turn(scheduler, lost) == 1);
+  CHECK(second.status == SequenceStatus::kRunning);
+  CHECK(third.status == SequenceStatus::kRunning);
+}
+
 TEST_CASE("scheduler: with one place a resumed sequence and the one in its place take turns") {
   for (const bool mixed : {true, false}) {
     CAPTURE(mixed);

@@ -87,4 +87,16 @@ TEST_CASE("speculation: no drafts where there is no room for them") {
   CHECK(draw(text, 50, 1).num_steps < 40);
 }
 
+TEST_CASE("speculation: however many drafts were drawn, at most kMaxHeldDrafts are wasted after them") {
+  Speculation speculation;
+  for (uint32_t i = 0; i < 1000; ++i) speculation.drew(true);
+  const std::vector<uint32_t> ids(20, 7);
+  uint32_t num_wasted = 0;
+  for (uint32_t i = 0; i < 1000; ++i) {
+    std::vector<uint32_t> drafted = ids;
+    num_wasted += speculation.append_drafts(drafted, Speculation::kMaxDrafts);
+  }
+  CHECK(num_wasted == Speculation::kMaxHeldDrafts);
+}
+
 }  // namespace runnel

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "cpu-runner/cpu_backend.h"
 #include "cpu-runner/memory.h"
 #include "runner/commands/memory_budget.h"
 #include "runner/process_memory.h"
+#include "test/fixtures/golden_models.h"
+#include "test/fixtures/sequences.h"
 #include "test/fixtures/tiny_llama.h"
 #include "test/unit_test.h"
 
@@ -130,6 +133,36 @@ TEST_CASE_FIXTURE(Fixture, "load: a budget is divided into what the process take
   const uint64_t most = flags.memory_bytes - before - reserve;
   CHECK(loaded->kv_cache_bytes <= most);
   CHECK(loaded->kv_cache_bytes >= most - 20 * kMegabyte);
+}
+
+TEST_CASE("load: the factors for long texts are chosen by the context that the cache holds in the end") {
+  EngineFlags flags;
+  flags.model = golden_model_path("phi3-f32.gguf");
+  flags.num_threads = 1;
+  // The log-probabilities of the first token after a prompt, with the longest context.
+  const auto outcome = [&](uint64_t kv_cache_bytes, uint32_t max_model_len) {
+    flags.kv_cache_bytes = kv_cache_bytes;
+    flags.max_model_len = max_model_len;
+    const auto loaded = load(flags, *make_cpu_backend(flags.backend_options()), [](uint64_t, uint64_t) {});
+    REQUIRE(loaded.ok());
+    Sequence request = sequence_of(1, count_from(1, 60), 1);
+    request.top_logprobs = 5;
+    CHECK_FALSE(loaded->engine->add(std::move(request)));
+    return std::pair(loaded->engine->config().max_model_len,
+                     loaded->engine->step().tokens.at(0).logprobs->top_logprobs);
+  };
+  const ModelConfig config = *read_config(*ModelFile::open(flags.model), "");
+  const uint32_t original = config.original_context_length;
+  REQUIRE(original < config.context_length);
+  const uint64_t token_bytes = uint64_t{2} * config.num_layers * config.num_kv_heads * config.head_dim * 2;
+  const auto [long_context, by_long] = outcome(kMegabyte << 10, 0);
+  const auto [short_context, by_short] = outcome(kMegabyte << 10, original);
+  CHECK(long_context == config.context_length);
+  CHECK(by_long != by_short);
+  // A cache for a block less than the context that the model was first trained for.
+  const auto [cut_context, by_cut] = outcome((original - 32) * token_bytes, 0);
+  CHECK(cut_context == original - 31);
+  CHECK(by_cut == by_short);
 }
 
 TEST_CASE("memory: what is touched is counted, and what is given back is not") {

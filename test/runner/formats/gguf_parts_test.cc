@@ -44,6 +44,13 @@ class SplitModel {
   std::vector<GgufWriter> writers;
 };
 
+TEST_CASE("a model without a path is refused with a sentence that says so") {
+  const Result<ModelFiles> files = ModelFiles::open("");
+  REQUIRE_FALSE(files.ok());
+  CHECK(files.error().exit_code == ExitCode::kNoFile);
+  CHECK(files.error().message == "The model's path is \"\"; give the path of a file or folder.");
+}
+
 TEST_CASE("a model that is split has the tensors of all its parts and the metadata of the first") {
   const SplitModel model;
   const Result<ModelFile> file = model.open();

@@ -1,5 +1,7 @@
 #include "runner/grammar/compiled_grammar.h"
 
+#include <chrono>
+#include <future>
 #include <random>
 #include <set>
 #include <string>
@@ -201,6 +203,51 @@ TEST_CASE("grammar: hostile sources compile within the bounds, or are refused, a
     }
   }));
   thread.join();
+}
+
+TEST_CASE("grammar: a mask that takes too long ends its request, and the grammar gives no masks any more") {
+  const auto compiled = test::byte_vocabulary().compile(regex("(.?){40}.{40}"));
+  REQUIRE(compiled.ok());
+  const std::vector<uint32_t> stop_ids = {test::kStopId};
+  const auto mask = (*compiled)->mask(stop_ids, {.one = std::chrono::milliseconds(0)});
+  REQUIRE(mask.ok());
+  CHECK(allowed_after(**mask, "") == Allowed{"Following the grammar takes more than the limit of 0 ms of "
+                                             "processor time. Ask for something simpler."});
+  const auto next = (*compiled)->mask(stop_ids);
+  REQUIRE_FALSE(next.ok());
+  CHECK(next.error().exit_code == ExitCode::kUsage);
+  CHECK(next.error().message ==
+        "Following this grammar has taken more than the limit of processor time before. Ask for something "
+        "simpler.");
+}
+
+TEST_CASE("grammar: masks that take too long in all end their request, and no other if they are quick") {
+  const auto compiled = test::byte_vocabulary().compile(regex("a+"));
+  REQUIRE(compiled.ok());
+  const std::vector<uint32_t> stop_ids = {test::kStopId};
+  const auto mask = (*compiled)->mask(stop_ids, {.request = std::chrono::milliseconds(0)});
+  REQUIRE(mask.ok());
+  CHECK(allowed_after(**mask, "") ==
+        Allowed{"The masks of this request take more than the limit of 0 ms of processor time. Ask for "
+                "something simpler, or for fewer tokens."});
+  CHECK((*compiled)->mask(stop_ids).ok());
+}
+
+TEST_CASE("grammar: masks of one grammar can be filled at the same time") {
+  const auto compiled = test::byte_vocabulary().compile(schema(kPerson));
+  REQUIRE(compiled.ok());
+  const std::string text = R"({"name": "ab", "age": 12, "tags": ["a"]})";
+  const std::vector<uint32_t> stop_ids = {test::kStopId};
+  const auto masks_of_text = [&] {
+    const auto mask = (*compiled)->mask(stop_ids);
+    std::vector<Allowed> all;
+    for (size_t n = 0; n <= text.size(); ++n) all.push_back(allowed_after(**mask, text.substr(0, n)));
+    return all;
+  };
+  const std::vector<Allowed> expected = masks_of_text();
+  std::vector<std::future<std::vector<Allowed>>> others;
+  for (int i = 0; i < 4; ++i) others.push_back(std::async(std::launch::async, masks_of_text));
+  for (auto& other : others) CHECK(other.get() == expected);
 }
 
 TEST_CASE("grammar: random sources neither crash nor hang it") {

@@ -11,7 +11,7 @@ class FakeGrammar final : public CompiledGrammar {
  public:
   explicit FakeGrammar(size_t num_bytes) : num_bytes_(num_bytes) {}
   size_t num_bytes() const override { return num_bytes_; }
-  Result<std::shared_ptr<TokenMask>> mask(std::span<const uint32_t>) const override {
+  Result<std::shared_ptr<TokenMask>> mask(std::span<const uint32_t>, const MaskLimits&) const override {
     return std::shared_ptr<TokenMask>();
   }
 

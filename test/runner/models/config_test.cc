@@ -1,4 +1,5 @@
 // Wrong hyper-parameters are refused with a sentence that names the key and its value.
+#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -101,6 +102,14 @@ TEST_CASE("heads that do not divide are refused") {
         }).starts_with("has llama.rope.dimension_count 18;"));
   CHECK(refusal_of([](GgufWriter& w) { w.u32("llama.attention.value_length", 8); }) ==
         "has keys of 16 and values of 8 numbers; they must be equal.");
+}
+
+TEST_CASE("a model that was trained for more positions than are supported has those that are") {
+  for (const uint32_t trained : {(1u << 20) - 1, 1u << 20, 1'010'000u, 10u << 20}) {
+    const auto config = config_of([&](GgufWriter& w) { w.u32("llama.context_length", trained); });
+    REQUIRE(config.ok());
+    CHECK(config->context_length == std::min(trained, 1u << 20));
+  }
 }
 
 TEST_CASE("a context without room for an answer is refused") {

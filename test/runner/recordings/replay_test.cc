@@ -192,6 +192,30 @@ TEST_CASE("replay: a recording that was cut anywhere replays up to there") {
   }
 }
 
+namespace {
+
+// A vocabulary in which each id is the character that comes so many after ' '.
+wire::ToRunner vocabulary() {
+  wire::ToRunner command;
+  command.mutable_vocabulary()->set_num_tokens(kFakeVocabSize);
+  command.mutable_vocabulary()->set_num_bytes(kFakeVocabSize);
+  for (uint32_t id = 0; id < kFakeVocabSize; ++id) {
+    command.mutable_vocabulary()->add_lengths(1);
+    command.mutable_vocabulary()->mutable_spellings()->push_back(static_cast<char>(' ' + id));
+  }
+  return command;
+}
+
+wire::ToRunner with_regex(const Sequence& sequence, const std::string& regex) {
+  wire::ToRunner command = generate_of(sequence);
+  command.mutable_generate()->add_stop_ids(0);
+  command.mutable_generate()->mutable_grammar()->set_kind(wire::GRAMMAR_KIND_REGEX);
+  command.mutable_generate()->mutable_grammar()->set_source(regex);
+  return command;
+}
+
+}  // namespace
+
 TEST_CASE(
     "replay: requests with grammars are taken after the same steps, and refused with the same sentence") {
   const RecordingPath file;
@@ -201,22 +225,8 @@ TEST_CASE(
     start.set_version(kRecordingVersion);
     const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
     RecordedSession session(fake, *recorder);
-    wire::ToRunner vocabulary;
-    vocabulary.mutable_vocabulary()->set_num_tokens(kFakeVocabSize);
-    vocabulary.mutable_vocabulary()->set_num_bytes(kFakeVocabSize);
-    for (uint32_t id = 0; id < kFakeVocabSize; ++id) {
-      vocabulary.mutable_vocabulary()->add_lengths(1);
-      vocabulary.mutable_vocabulary()->mutable_spellings()->push_back(static_cast<char>(' ' + id));
-    }
-    session.obey(vocabulary);
+    session.obey(vocabulary());
     session.obey(generate_of(kFirst));
-    const auto with_regex = [](const Sequence& sequence, const std::string& regex) {
-      wire::ToRunner command = generate_of(sequence);
-      command.mutable_generate()->add_stop_ids(0);
-      command.mutable_generate()->mutable_grammar()->set_kind(wire::GRAMMAR_KIND_REGEX);
-      command.mutable_generate()->mutable_grammar()->set_source(regex);
-      return command;
-    };
     session.obey(with_regex(kSecond, "[a-f]{3,9}"));
     session.step(2);
     session.settle();
@@ -236,6 +246,52 @@ TEST_CASE(
   uint32_t num_settled = 0;
   for (const wire::RecordEntry& entry : entries) num_settled += entry.has_grammar_settled();
   CHECK(num_settled == 2);
+}
+
+TEST_CASE("replay: a request sits out the steps that it sat out, however quick its masks are now") {
+  const RecordingPath file;
+  {
+    FakeEngine fake;
+    wire::RecordingStart start;
+    start.set_version(kRecordingVersion);
+    const auto recorder = Recorder::open(file.path, kDefaultRecordMaxBytes, start).value();
+    RecordedSession session(fake, *recorder);
+    session.obey(vocabulary());
+    session.obey(generate_of(kFirst));
+    session.obey(with_regex(kSecond, "[a-f]{30}"));
+    session.settle();
+    session.step(6);
+    session.step_without(2);
+    session.step(3);
+    session.continue_late(2);
+    session.step(2);
+    session.step_without(2);
+    session.continue_late(2);
+    session.end_commands();
+    session.step(1000);
+  }
+  const Replayed replayed = replay_it(file.path);
+  CAPTURE(replayed.said);
+  CHECK(replayed.end.ok());
+  CHECK(replayed.said.find("all equal") != std::string::npos);
+
+  const std::vector<wire::RecordEntry> all = entries_of(file.path);
+  const auto replay_with = [&](const auto& change) {
+    std::vector<wire::RecordEntry> changed = all;
+    change(changed);
+    write_entries(file.path, changed);
+    return replay_it(file.path).end.error();
+  };
+  const auto is_late = [](const wire::RecordEntry& entry) { return entry.has_mask_late(); };
+  const auto has_come = [](const wire::RecordEntry& entry) { return entry.has_mask_came(); };
+  CHECK(replay_with([&](auto& entries) { std::erase_if(entries, is_late); }).exit_code ==
+        ExitCode::kDifferent);
+  CHECK(replay_with([&](auto& entries) {
+          std::ranges::find_if(entries, has_come)->set_mask_came(1);
+        }).message == "Request 1 has no mask that is late.");
+  CHECK(replay_with([&](auto& entries) {
+          std::ranges::find_if(entries, is_late)->set_mask_late(1);
+        }).message == "Request 1 draws no token with a mask in the next step.");
 }
 
 }  // namespace runnel

@@ -10,6 +10,7 @@
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -124,6 +125,13 @@ std::vector<Forbidden> forbidden_actions(const std::string& path, void* page) {
       {"signal a thread of its parent", [] { return syscall(SYS_tgkill, getppid(), getppid(), 0); }},
       {"write into its parent's memory",
        [] { return syscall(SYS_process_vm_writev, getppid(), nullptr, 0, nullptr, 0, 0); }},
+      {"change the priority of its parent",
+       [] {
+         const auto parent = static_cast<id_t>(getppid());
+         return setpriority(PRIO_PROCESS, parent, getpriority(PRIO_PROCESS, parent));
+       }},
+      {"change the priority of its user's processes",
+       [] { return setpriority(PRIO_USER, 0, getpriority(PRIO_USER, 0)); }},
       {kRing, [] { return syscall(SYS_io_uring_setup, 1, nullptr); }},
       {"load a filter into the kernel", [] { return syscall(SYS_bpf, 0, nullptr, 0); }},
       {"remove a file", [=] { return unlink(path.c_str()); }},
@@ -201,6 +209,7 @@ TEST_CASE("sandbox: what is open can still be mapped and parsed, threads run and
     if (event < 0) return 12;
     if (!private_memory_bytes().ok()) return 13;
     if (!available_memory_bytes()) return 14;
+    if (setpriority(PRIO_PROCESS, 0, 10) != 0) return 15;
     return 0;
   });
   CHECK(status == 0);

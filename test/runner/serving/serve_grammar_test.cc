@@ -1,5 +1,6 @@
 // Requests with grammars in the serve loop. Grammars are compiled during steps; requests are refused,
 // cancelled and continued.
+#include <map>
 #include <string>
 #include <vector>
 
@@ -159,6 +160,30 @@ TEST_CASE(
   runner.gateway.close_stdin();
   CHECK(listener.until_ended(1).token_ids.size() >= 1);
   CHECK(runner.end().ok());
+}
+
+TEST_CASE(
+    "serve: streams with slow masks get the same tokens alone, beside others, and after Drain or the end") {
+  enum class End { kAlone, kDrain, kStream };
+  const std::string slow = "(.?){40}.{40}";
+  std::map<uint32_t, std::vector<uint32_t>> alone;
+  for (const End end : {End::kAlone, End::kDrain, End::kStream}) {
+    ServingRunner runner;
+    Listener listener(runner.gateway);
+    send_vocabulary(runner.gateway);
+    const Sequence plain = seeded(9, 30, 40);
+    runner.gateway.send(generate_of(plain));
+    for (uint32_t id = 1; id <= 3; ++id) {
+      runner.gateway.send(with_regex(seeded(id, 10, 6), slow));
+      if (end == End::kAlone) alone[id] = listener.until_ended(id).token_ids;
+    }
+    if (end == End::kDrain) runner.gateway.send(drain());
+    if (end == End::kStream) runner.gateway.close_stdin();
+    for (uint32_t id = 1; id <= 3; ++id) CHECK(listener.until_ended(id).token_ids == alone[id]);
+    CHECK(listener.until_ended(9).token_ids == fake_answer(plain, kContext));
+    if (end != End::kAlone) CHECK(runner.end().ok());
+  }
+  for (const auto& [id, token_ids] : alone) CHECK(token_ids.size() == 6);
 }
 
 TEST_CASE("serve: a Vocabulary that breaks the protocol ends the runner with its reason") {
