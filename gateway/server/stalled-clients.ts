@@ -16,7 +16,7 @@ export interface StallOptions {
   readonly timeoutMs: number;
   /** Called before the connection is cut. */
   readonly onStalled: (heldBytes: number) => void;
-  readonly unacknowledged?: () => Unacknowledged;
+  readonly unacknowledged?: typeof readUnacknowledged;
 }
 
 export class StalledClients {
@@ -53,6 +53,8 @@ export class StalledClients {
     const { onStalled, unacknowledged = readUnacknowledged } = this.#options;
     const nowMs = performance.now();
     const table = unacknowledged();
+    // Nobody is judged by what is not known. The next look is soon.
+    if (table === undefined) return;
     for (const [answer, reader] of this.#readers) {
       if (!reader.isTooSlow(table, nowMs)) continue;
       onStalled(reader.heldBytes);

@@ -5,6 +5,7 @@
  */
 import { readFileSync } from 'node:fs';
 import type { Socket } from 'node:net';
+import { isShortage } from '../system/shortage.ts';
 
 /** Unacknowledged bytes by connection; connections without any are left out. */
 export type Unacknowledged = ReadonlyMap<string, number>;
@@ -12,10 +13,18 @@ export type Unacknowledged = ReadonlyMap<string, number>;
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
 const ESTABLISHED = '01';
 
-/** Reads synchronously, so that the numbers match what the sockets report at the same moment. */
-export function readUnacknowledged(): Unacknowledged {
+/**
+ * Reads synchronously, so that the numbers match what the sockets report at the same moment. Undefined in a shortage of the
+ * machine, when there may be no descriptor to read by.
+ */
+export function readUnacknowledged(): Unacknowledged | undefined {
   const found = new Map<string, number>();
-  for (const table of TABLES) addTable(found, readTable(table));
+  try {
+    for (const table of TABLES) addTable(found, readTable(table));
+  } catch (error) {
+    if (isShortage(error)) return undefined;
+    throw error;
+  }
   return found;
 }
 
