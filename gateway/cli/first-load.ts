@@ -41,12 +41,16 @@ export class FirstLoad {
     }
   }
 
-  /** A start that failed before there was a process has no exit event, but may have a status of its own. */
+  /**
+   * A start that failed before there was a process has no exit event, but may have a status of its own. If it is tried again,
+   * the machine lacked something.
+   */
   #failureOf(event: RunnerEvent): LoadFailure {
     const { exitCode } = event;
     const reason = String(event.reason);
     if (typeof exitCode === 'number') return { reason, exitCode, ...factsOf(event) };
-    return this.#exit ?? { reason, exitCode: ExitCode.internal };
+    const isShortage = event.event === 'runner_restarting';
+    return this.#exit ?? { reason, exitCode: isShortage ? ExitCode.system : ExitCode.internal };
   }
 }
 

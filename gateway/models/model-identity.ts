@@ -2,6 +2,7 @@
 import { readdir, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ModelFileError } from '../errors/model-file-error.ts';
+import { isShortage } from '../system/shortage.ts';
 import {
   maxShards,
   optionalFiles,
@@ -13,8 +14,8 @@ import { partsOf } from './model-parts.ts';
 
 /**
  * The identity of the model at this path: device, inode, size and modification time of each file that it has or could have,
- * or the error code if there is none. Never rejects: a missing file is part of the identity too, so its appearance is a
- * change.
+ * or the error code if there is none. A missing file is part of the identity too, so its appearance is a change. Rejects only
+ * if the machine lacks what it takes to look, which says nothing about the files.
  */
 export async function modelIdentity(path: string): Promise<string> {
   const files = await filesOf(path);
@@ -26,13 +27,14 @@ async function fileIdentity(path: string): Promise<string> {
     const { dev, ino, size, mtimeNs } = await stat(path, { bigint: true });
     return `${dev} ${ino} ${size} ${mtimeNs}`;
   } catch (error) {
+    if (isShortage(error)) throw error;
     return `none: ${error instanceof Error && 'code' in error ? error.code : error}`;
   }
 }
 
 /** Includes names of files that do not exist. */
 async function filesOf(path: string): Promise<readonly string[]> {
-  const names = await readdir(path).catch(() => undefined);
+  const names = await namesIn(path);
   if (names === undefined) return partsOrPath(path);
   const shards = names.filter((name) => name.endsWith('.safetensors')).sort();
   const inFolder = [...requiredFiles, ...optionalFiles, ...weightFiles, ...shards.slice(0, maxShards + 1)];
@@ -40,6 +42,16 @@ async function filesOf(path: string): Promise<readonly string[]> {
     [...requiredFiles, ...optionalFiles].map((name) => join(folder, name)),
   );
   return [...new Set([...inFolder.map((name) => join(path, name)), ...beside])];
+}
+
+/** undefined if the path is no folder that can be read. */
+async function namesIn(path: string): Promise<readonly string[] | undefined> {
+  try {
+    return await readdir(path);
+  } catch (error) {
+    if (isShortage(error)) throw error;
+    return undefined;
+  }
 }
 
 /** The path alone if partsOf() refuses its name. */

@@ -4,7 +4,7 @@ import { modelIdentity } from './model-identity.ts';
 
 /** How model files are read; tests replace it. */
 export interface ModelFiles {
-  /** Identity of the files at this path now. Never rejects. */
+  /** Identity of the files at this path now. Rejects only in a shortage of the machine (shortage.ts). */
   identity(path: string): Promise<string>;
   /** Throws ModelFileError if the files cannot be used. */
   load(path: string): Promise<Model>;
@@ -36,12 +36,15 @@ export class ModelSlot {
     return this.#model;
   }
 
-  /** Identity of the files on disk now, whatever has been read. Never rejects. */
+  /** Identity of the files on disk now, whatever has been read. Rejects only in a shortage of the machine (shortage.ts). */
   identity(): Promise<string> {
     return this.#files.identity(this.path);
   }
 
-  /** Called before each start of a runner. Throws ModelFileError if the file cannot be used. */
+  /**
+   * Called before each start of a runner. Throws ModelFileError if the file cannot be used, and another error in a shortage of
+   * the machine.
+   */
   refresh(): Promise<void> {
     this.#refreshed ??= this.#refresh().finally(() => (this.#refreshed = undefined));
     return this.#refreshed;

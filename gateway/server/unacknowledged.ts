@@ -5,6 +5,7 @@
  */
 import { readFile } from 'node:fs/promises';
 import type { Socket } from 'node:net';
+import { isShortage } from '../system/shortage.ts';
 
 /** Unacknowledged bytes by connection; connections without any are left out. */
 export type Unacknowledged = ReadonlyMap<string, number>;
@@ -14,11 +15,15 @@ const ESTABLISHED = '01';
 
 /**
  * The tables of thousands of connections take the kernel milliseconds, so they are not read on the event loop. What a socket
- * reports afterwards may include bytes that were written meanwhile, which then count as taken until the next look.
+ * reports afterwards may include bytes that were written meanwhile, which then count as taken until the next look. Undefined
+ * in a shortage of the machine, when there may be no descriptor to read by.
  */
-export async function readUnacknowledged(): Promise<Unacknowledged> {
+export async function readUnacknowledged(): Promise<Unacknowledged | undefined> {
   const found = new Map<string, number>();
-  for (const table of await Promise.all(TABLES.map(readTable))) addTable(found, table);
+  for (const table of await Promise.all(TABLES.map(readTable))) {
+    if (table === undefined) return undefined;
+    addTable(found, table);
+  }
   return found;
 }
 
@@ -80,7 +85,7 @@ function groupsOf(text: string): string[] {
   return text === '' ? [] : text.split(':');
 }
 
-/** A table that is not there, or that no descriptor is left for, tells nothing. */
-function readTable(path: string): Promise<string> {
-  return readFile(path, 'latin1').catch(() => '');
+/** A table that is not there has no rows. Undefined in a shortage. */
+function readTable(path: string): Promise<string | undefined> {
+  return readFile(path, 'latin1').catch((error: unknown) => (isShortage(error) ? undefined : ''));
 }

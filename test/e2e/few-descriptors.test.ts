@@ -1,7 +1,9 @@
 /** The gateway with a low limit of file descriptors. */
+import { execFileSync } from 'node:child_process';
 import { connect, type Socket } from 'node:net';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { maxFruitlessStarts } from '../../gateway/runner/supervision/supervisor.ts';
 import { writeFakeModel } from '../fixtures/fake-model-file.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
@@ -11,6 +13,8 @@ import { until, within } from '../fixtures/within.ts';
 
 const LIMIT = 64;
 const IDLE_CONNECTIONS = 60;
+/** Fewer than a gateway has open when it listens, so that it can open no other. */
+const NONE_FREE = 10;
 const TOKENS = 400;
 const maxAttempts = 20;
 
@@ -72,6 +76,44 @@ test(`${LIMIT} descriptors and ${IDLE_CONNECTIONS} idle connections: a runner th
       await gateway.logged(/"event":"connections_limited","max_connections":\d+/);
     } finally {
       for (const socket of sockets) socket.destroy();
+      assert.is((await gateway.stop()).code, 0, gateway.log);
+    }
+  });
+});
+
+test('without any descriptor for a while: starts are tried as descriptors come back, and the stream goes on', async () => {
+  await withDirectory(async (directory) => {
+    const gateway = await limited(directory);
+    const limitTo = (soft: number) =>
+      execFileSync('prlimit', [`--pid=${gateway.process.pid}`, `--nofile=${soft}:${LIMIT}`]);
+    const numTries = () => gateway.log.split('"event":"runner_restarting"').length;
+    try {
+      await gateway.ready();
+      const { pid } = (await gateway.health()).runner;
+      const body = { job_id: 'a', prompt: 'Once', max_tokens: TOKENS, seed: 7 };
+      const response = await gateway.post('/execute', body);
+      let numTokens = 0;
+      const answer = readNativeAnswer(response, () => {
+        numTokens += 1;
+        if (numTokens !== 10) return;
+        limitTo(NONE_FREE);
+        process.kill(pid ?? 0, 'SIGKILL');
+      });
+      await until(patienceMs, 'the first failures', () => numTries() > maxFruitlessStarts);
+      let isEnded = false;
+      void answer.finally(() => (isEnded = true)).catch(() => {});
+      for (let limit = NONE_FREE; limit < LIMIT && !isEnded; limit += 12) {
+        limitTo(limit);
+        const before = numTries();
+        await until(patienceMs, 'another try, or the end', () => isEnded || numTries() > before);
+      }
+      limitTo(LIMIT);
+      const { last } = await within(patienceMs, 'the end of the stream', answer);
+      assert.equal([last.event, (last.data as { tokens_out?: number }).tokens_out], ['end', TOKENS]);
+      const { runner } = await gateway.healthWhere(({ runner }) => runner.state === 'ready', 'a runner');
+      assert.equal([runner.restarts, runner.pid !== pid], [1, true]);
+    } finally {
+      limitTo(LIMIT);
       assert.is((await gateway.stop()).code, 0, gateway.log);
     }
   });

@@ -14,8 +14,8 @@ export class FileWatch {
   #isStopped = false;
 
   /**
-   * identity: the files' identity now; it never rejects. before: the identity that could not be used. onChange is called
-   * once, which ends the watch.
+   * identity: the files' identity now; if it rejects, they count as unchanged. before: the identity that could not be used.
+   * onChange is called once, which ends the watch.
    */
   constructor(
     identity: () => Promise<string>,
@@ -42,7 +42,8 @@ export class FileWatch {
   }
 
   async #poll(): Promise<void> {
-    const isChanged = (await this.#identity()) !== (await this.#before);
+    const before = await this.#before;
+    const isChanged = (await this.#identity().catch(() => before)) !== before;
     if (this.#isStopped) return;
     if (isChanged) this.#onChange();
     else this.#schedule();

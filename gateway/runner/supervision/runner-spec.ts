@@ -12,15 +12,18 @@ export interface RunnerFailure {
 export interface RunnerSpec {
   /**
    * Awaited before each start of a runner. If it rejects, no runner starts until the model file changes, as if the runner
-   * itself had refused the file: the error's message is the reason, and its exitCode, if any, the status. If it resolves with
-   * a spec, that spec is followed instead.
+   * itself had refused the file: the error's message is the reason, and its exitCode, if any, the status. After a shortage of
+   * the machine (shortage.ts) it is called again soon. If it resolves with a spec, that spec is followed instead.
    */
   readonly prepare?: () => Promise<RunnerSpec | undefined>;
   /** Called for each start. */
   readonly command: () => RunnerCommand;
   /** Where the runner finds its model. A runner that cannot load the model is started again when the file changes. */
   readonly modelPath: string;
-  /** Identity of the model's files on disk now, whether read or not. It changes when any of the files changes. Never rejects. */
+  /**
+   * Identity of the model's files on disk now, whether read or not. It changes when any of the files changes. It rejects only
+   * in a shortage of the machine.
+   */
   readonly modelIdentity: () => Promise<string>;
   /**
    * Tokens in the model's context by the file as it was last read. A runner that claims more is killed for a protocol

@@ -1,4 +1,5 @@
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
+import { isShortage } from '../../system/shortage.ts';
 import { readOomKills } from '../process/oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from '../process/process.ts';
 import type { Ready } from '../protocol/messages.ts';
@@ -6,6 +7,7 @@ import type { RunnerState } from '../runner.ts';
 import { Backoff } from './backoff.ts';
 import { Breaker } from './breaker.ts';
 import { type Death, type ExitPolicy, exitPolicy, type LoadFacts, loadFacts } from './exit-policy.ts';
+import { FailedStarts } from './failed-starts.ts';
 import { FileWatch } from './file-watch.ts';
 import { LoadLog } from './load-log.ts';
 import { Replacement } from './replacement.ts';
@@ -58,6 +60,7 @@ export class RunnerSupervisor {
   readonly #clock: Clock;
   readonly #backoff: Backoff;
   readonly #breaker: Breaker;
+  readonly #failedStarts: FailedStarts;
   #stepTimes = new StepTimes();
   #state: Exclude<RunnerState, 'stopping'> = 'starting';
   #reason: string | undefined = 'The runner is starting.';
@@ -90,6 +93,7 @@ export class RunnerSupervisor {
     this.#clock = options.clock ?? systemClock;
     this.#backoff = options.backoff ?? new Backoff(() => this.#clock.now(), Math.random);
     this.#breaker = new Breaker(() => this.#clock.now());
+    this.#failedStarts = new FailedStarts(() => this.#clock.now());
   }
 
   get state(): Exclude<RunnerState, 'stopping'> {
@@ -133,6 +137,8 @@ export class RunnerSupervisor {
     // The identity is taken before anybody opens the file, so a change from now on leads to another attempt.
     const before = spec.modelIdentity();
     this.#modelBefore = before;
+    // The preparation below fails with it. It may reject before prepare() settles, when nobody waits for it yet.
+    before.catch(() => {});
     // The identity must be known before a failure is reported: somebody who hears of the failure may mend the file at once.
     const prepared = spec.prepare?.().finally(() => before) ?? Promise.resolve(undefined);
     this.#isPreparing = true;
@@ -150,6 +156,7 @@ export class RunnerSupervisor {
     else if (outcome === undefined) this.#spawn();
     else if (!(outcome instanceof Error)) this.#startBy(outcome);
     else if (this.#replacement !== undefined) this.#goBack(this.#replacement, outcome.message);
+    else if (isShortage(outcome)) this.#tryAgain(`The model cannot be read now: ${outcome.message}`);
     else this.#waitForFile(outcome.message, { exitCode: outcome.exitCode });
   }
 
@@ -223,7 +230,6 @@ export class RunnerSupervisor {
     if (!this.#events.isWanted()) return;
     const { limits, spawn = spawnRunner, oomKills = readOomKills } = this.#options;
     const spec = this.#spec;
-    this.#numStarts += 1;
     this.heard.onSpawned();
     const loadLog = new LoadLog((percent) => this.#log('info', 'model_load_progress', { percent }));
     const support = {
@@ -257,6 +263,9 @@ export class RunnerSupervisor {
       onInternalError: (err) => this.#log('error', 'internal_error', { pid: session.pid, err }),
     });
     this.#session = session;
+    if (session.pid === undefined) return;
+    this.#numStarts += 1;
+    this.#failedStarts.end();
     this.#log('info', 'model_load_start', { pid: session.pid, start: this.#numStarts });
     loadLog.reached(0);
   }
@@ -321,11 +330,15 @@ export class RunnerSupervisor {
       numericsId: this.heard.hello?.numericsId,
       modelIdentity: this.heard.info?.modelIdentity,
     };
-    this.#events.onDied(policy.countsForRequests, crash, endingOf(policy));
+    const isStarted = death.exit.spawnError === undefined;
+    // A row of failed starts is reported once, so that it does not push the reports of crashes out.
+    if (isStarted || !this.#failedStarts.hasSome)
+      this.#events.onDied(policy.countsForRequests, crash, endingOf(policy));
     if (policy.isOfDevice && this.#fallBack(policy, death)) return;
     const isLastTry = this.#fruitlessStarts + 1 >= maxFruitlessStarts;
     if (this.#replacement !== undefined && (!policy.isTriedAgain || isLastTry))
       this.#goBack(this.#replacement, policy.reason);
+    else if (!isStarted) this.#tryAgain(policy.reason);
     else if (policy.action === 'restart') this.#restart(policy, death);
     else {
       const facts = { exitCode: death.exit.code, ...loadFacts(death) };
@@ -365,13 +378,25 @@ export class RunnerSupervisor {
       return;
     }
     if (death.readyForMs === undefined && policy.countsForStarts) this.#fruitlessStarts += 1;
-    if (this.#fruitlessStarts >= maxFruitlessStarts) {
-      // Further starts are tried, but requests do not wait for them.
+    const areTooMany = this.#fruitlessStarts >= maxFruitlessStarts;
+    const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
+    this.#startAfter(delayMs, reason, areTooMany);
+  }
+
+  /** There is no process, which is nobody's fault: requests wait for the next try, though not for ever. */
+  #tryAgain(reason: string): void {
+    this.#reason = reason;
+    const pauseMs = this.#failedStarts.nextPauseMs();
+    this.#startAfter(pauseMs, reason, this.#failedStarts.areTooMany);
+  }
+
+  /** reason: why the last start or runner failed. isHopeless: requests do not wait for the next one. */
+  #startAfter(delayMs: number, reason: string, isHopeless: boolean): void {
+    if (isHopeless) {
       this.#refuseUntilReady();
       this.#events.onFailed({ reason, isRetriable: true });
     }
-    const delayMs = policy.countsForBackoff ? this.#backoff.nextDelayMs(death.readyForMs ?? 0) : 0;
-    this.#log('info', 'runner_restarting', { delayMs });
+    this.#log('info', 'runner_restarting', { delayMs, reason });
     this.#startTimer = this.#clock.after(delayMs, () => this.start());
   }
 

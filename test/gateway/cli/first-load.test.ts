@@ -50,6 +50,13 @@ test('a file that the gateway itself cannot read has its status without any runn
   });
 });
 
+test('a machine that lacks what reading the file takes is status 71', async () => {
+  assert.equal(await outcomeOf(['runner_restarting', { reason: 'EMFILE', delayMs: 250 }]), {
+    reason: 'EMFILE',
+    exitCode: 71,
+  });
+});
+
 test('a death that another backend makes up for is none, and neither is one after the first runner was ready', async () => {
   assert.is(await outcomeOf(exited({ code: 69 }), ['model_load_start']), undefined);
   assert.is(

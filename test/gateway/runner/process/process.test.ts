@@ -70,8 +70,8 @@ runnerProcess(
   'is a start that failed when there is no descriptor left for its pipes; devices, versions, downloads and sd-notify say so too',
   async () => {
     const script = fileURLToPath(new URL('../../../fixtures/spawn-without-descriptors.ts', import.meta.url));
-    const args = ['--nofile=128', process.execPath, '--import', 'tsx', script];
-    const child = spawnRunner({ file: 'prlimit', args }, (line) => lines.push(line));
+    const command = { file: process.execPath, args: ['--import', 'tsx', script] };
+    const child = spawnRunner(command, (line) => lines.push(line));
     const output = outputOf(child);
     assert.equal(
       await exitOf(child),
