@@ -57,10 +57,10 @@ std::optional<RequestError> Engine::refusal_of(const Sequence& sequence) const {
   return std::nullopt;
 }
 
-bool Engine::cancel(uint32_t request_id) {
+bool Engine::cancel(uint32_t request_id, bool is_complete) {
   const auto found = sequences_.find(request_id);
   if (found == sequences_.end() || found->second.is_cancelled) return false;
-  ++counts_.num_failed;
+  ++(is_complete ? counts_.num_finished : counts_.num_failed);
   if (step_began_at_) {
     found->second.is_cancelled = true;
     cancelled_.push_back(&found->second);

@@ -81,7 +81,9 @@ struct StepOutput {
 
 // Counts since the engine was made.
 struct EngineCounts {
-  uint64_t num_finished = 0;  // requests that ended with their result; num_failed has the others
+  // Requests that ended with their result, or that were cancelled because they had it; num_failed has the
+  // others.
+  uint64_t num_finished = 0;
   uint64_t num_failed = 0;
   uint64_t num_generated_tokens = 0;
   uint64_t num_accepted_drafts = 0;
@@ -105,8 +107,9 @@ class Engine {
   // blocks would not fit into an empty cache. Its id must be new, and its values within the limits of
   // sequence_from.
   [[nodiscard]] std::optional<RequestError> add(Sequence sequence);
-  // Returns false if there is no such request. This is the only function that DuringStep may call.
-  bool cancel(uint32_t request_id);
+  // is_complete: the answer has all that was asked for. Returns false if there is no such request. This is
+  // the only function that DuringStep may call.
+  bool cancel(uint32_t request_id, bool is_complete = false);
   // These do nothing if there is no such request.
   void pause(uint32_t request_id);
   void resume(uint32_t request_id);

@@ -81,10 +81,15 @@ void read_request_id(Fields& fields, auto& message) {
   fields.whole32("request_id", [&](uint32_t value) { message.set_request_id(value); });
 }
 
+void read_cancel(Fields& fields, wire::Cancel& cancel) {
+  read_request_id(fields, cancel);
+  fields.boolean("is_complete", [&](bool value) { cancel.set_is_complete(value); });
+}
+
 void read_command(Fields& fields, wire::ToRunner& command) {
   fields.object("generate", [&](Fields& members) { read_generate(members, *command.mutable_generate()); });
   fields.object("embed", [&](Fields& members) { read_embed(members, *command.mutable_embed()); });
-  fields.object("cancel", [&](Fields& members) { read_request_id(members, *command.mutable_cancel()); });
+  fields.object("cancel", [&](Fields& members) { read_cancel(members, *command.mutable_cancel()); });
   fields.object("pause", [&](Fields& members) { read_request_id(members, *command.mutable_pause()); });
   fields.object("resume", [&](Fields& members) { read_request_id(members, *command.mutable_resume()); });
   fields.object("drain", [&](Fields&) { command.mutable_drain(); });

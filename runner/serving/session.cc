@@ -95,7 +95,7 @@ Result<void> Session::obey(const wire::ToRunner& command) {
     case wire::ToRunner::kEmbed:
       return embed(command.embed());
     case wire::ToRunner::kCancel:
-      return cancel(command.cancel().request_id());
+      return cancel(command.cancel());
     case wire::ToRunner::kPause:
       set_paused(command.pause().request_id(), true);
       return {};
@@ -278,10 +278,11 @@ void Session::set_paused(uint32_t request_id, bool is_paused) {
   }
 }
 
-Result<void> Session::cancel(uint32_t request_id) {
+Result<void> Session::cancel(const wire::Cancel& command) {
+  const uint32_t request_id = command.request_id();
   if (waiting_.erase(request_id) > 0) {
     compiler_->forget(request_id);
-  } else if (!engine_.cancel(request_id)) {
+  } else if (!engine_.cancel(request_id, command.is_complete())) {
     return {};
   }
   return send_error(request_id, wire::ERROR_CODE_CANCELLED, "The request was cancelled.");

@@ -96,7 +96,7 @@ class Session {
   // Accepts or refuses the request as `settled` says. If it is accepted, its sequence must have its mask.
   Result<void> settle(const wire::GrammarSettled& settled);
   void set_paused(uint32_t request_id, bool is_paused);
-  Result<void> cancel(uint32_t request_id);
+  Result<void> cancel(const wire::Cancel& command);
   Result<void> send_scores(std::span<const ScoredToken> scored);
   Result<void> send_error(uint32_t request_id, wire::ErrorCode code, const std::string& sentence);
   void show(wire::Phase phase);

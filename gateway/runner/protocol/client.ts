@@ -5,7 +5,7 @@
  */
 import type { Readable, Writable } from 'node:stream';
 import { systemClock } from '../../system/clock.ts';
-import type { VocabularyFrames } from '../runner.ts';
+import type { CancelReason, VocabularyFrames } from '../runner.ts';
 import { AnswerCheck } from './answer-check.ts';
 import { EmbeddingCheck } from './embedding-check.ts';
 import { encodeFrame, FrameDecoder, maxBytesFromRunner, maxBytesToRunner } from './frame.ts';
@@ -174,8 +174,9 @@ export class RunnerClient {
   }
 
   /** Cancels a request, whose sink gets nothing more. Does nothing if the request has ended. */
-  cancel(requestId: number): void {
-    if (this.#requests.cancel(requestId)) this.#send(`cancel ${requestId}`, { type: 'cancel', requestId });
+  cancel(requestId: number, reason: CancelReason = 'cancelled'): void {
+    if (!this.#requests.cancel(requestId)) return;
+    this.#send(`cancel ${requestId}`, { type: 'cancel', requestId, isComplete: reason === 'enough' });
   }
 
   pause(requestId: number): void {

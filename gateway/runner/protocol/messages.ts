@@ -40,7 +40,9 @@ export interface Vocabulary {
 export type ToRunner =
   | ({ readonly type: 'generate' } & Generate)
   | ({ readonly type: 'embed' } & Embed)
-  | { readonly type: 'cancel' | 'pause' | 'resume'; readonly requestId: number }
+  /** isComplete: the answer needs no more tokens, so it counts as finished. */
+  | { readonly type: 'cancel'; readonly requestId: number; readonly isComplete?: boolean }
+  | { readonly type: 'pause' | 'resume'; readonly requestId: number }
   | { readonly type: 'drain' }
   | ({ readonly type: 'vocabulary' } & Vocabulary);
 

@@ -34,6 +34,8 @@ function toRunnerFields(message: ToRunner): runner.v1.ToRunner.$Properties {
   if (message.type === 'vocabulary') return { vocabulary: vocabularyFields(message) };
   const requestId = u32('request_id', message.requestId);
   if (message.type === 'embed') return { embed: embedFields(message) };
+  if (message.type === 'cancel')
+    return { cancel: { requestId, ...(message.isComplete === true ? { isComplete: true } : {}) } };
   if (message.type !== 'generate') return { [message.type]: { requestId } };
   const { sampling, topLogprobs, promptLogprobs, grammar } = message;
   return {

@@ -5,7 +5,13 @@
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';
-import { type GenerateRequest, GenerationError, type GenerationHandle, type TokenSink } from '../runner.ts';
+import {
+  type CancelReason,
+  type GenerateRequest,
+  GenerationError,
+  type GenerationHandle,
+  type TokenSink,
+} from '../runner.ts';
 import type { RequestInFlight } from './crash.ts';
 import { GenerationState } from './generation-state.ts';
 import { TokenStream } from './token-stream.ts';
@@ -183,8 +189,8 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     this.#sent = undefined;
   }
 
-  cancel(): void {
-    this.#sent?.client.cancel(this.#sent.requestId);
+  cancel(reason?: CancelReason): void {
+    this.#sent?.client.cancel(this.#sent.requestId, reason);
     this.#stream.close();
     this.#end();
   }

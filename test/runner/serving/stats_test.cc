@@ -26,12 +26,14 @@ TEST_CASE("stats: every figure is what happened") {
   CHECK_FALSE(engine.add(sequence_of(4, count_from(70, 10), 9)));
   CHECK_FALSE(engine.add(sequence_of(5, count_from(80, 10), 9)));
   CHECK(engine.cancel(5));
+  CHECK_FALSE(engine.add(sequence_of(6, count_from(90, 10), 9)));
+  CHECK(engine.cancel(6, /*is_complete=*/true));
 
   const wire::Stats stats = stats_of(engine);
   CHECK(stats.num_waiting() == 1);
   CHECK(stats.num_running() == 1);
   CHECK(stats.num_paused() == 1);
-  CHECK(stats.num_finished() == 1);
+  CHECK(stats.num_finished() == 2);  // one of them by a cancel
   CHECK(stats.num_failed() == 1);
   CHECK(stats.num_preemptions() == 0);
   CHECK(stats.num_prefill_steps() == 1);

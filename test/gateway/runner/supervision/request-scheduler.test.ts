@@ -106,6 +106,14 @@ test('a runner on probation is proven by a token, and not by a request that ends
   assert.equal(told, ['proven']);
 });
 
+test('a runner is told whether a cancelled request has all that it wanted', () => {
+  const { admit, connectRunner } = dispatching();
+  const { heard } = connectRunner();
+  admit(1).cancel('enough');
+  admit(2).cancel();
+  assert.equal(heard, ['generate 1', 'cancel 1', 'it is complete', 'generate 2', 'cancel 2']);
+});
+
 test('a cancelled request holds its place and its prompt’s tokens until the runner has let go', () => {
   const { admit, connectRunner, dispatch } = dispatching();
   const { obeyCancel } = connectRunner();
