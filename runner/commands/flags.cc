@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "runner/commands/flag_values.h"
+#include "runner/processors.h"
 
 namespace runnel {
 namespace {
