@@ -1,6 +1,6 @@
 # On a fresh Debian machine with Node 20, 22 or 24, g++, make and pip, two commands do everything:
 #   make run     builds, fetches the default model and serves it on 127.0.0.1:8080
-#   make test    builds and runs every test; ends with "N passed, N failed, N skipped"
+#   make test    builds and runs the tests; ends with "N passed, N failed, N skipped"
 # A step is skipped if its results are newer than its sources, so a second `make run` builds and fetches nothing again.
 
 MODEL ?= smollm2
@@ -10,6 +10,8 @@ MINUTES ?= 30
 # BENCH: options of make bench. PEER_BIN: folders with the programs of other engines.
 BENCH ?=
 export PEER_BIN ?=
+# NIGHTLY=1: make check fuzzes at full length.
+NIGHTLY ?=
 # Where make install and make uninstall work. Packagers set DESTDIR.
 PREFIX ?= /usr/local
 SYSCONFDIR ?= /etc
@@ -21,6 +23,8 @@ TEST_PACKAGES = clang-format systemd dpkg-dev
 BROWSER_PACKAGES = chromium
 PROXY_PACKAGES = haproxy
 RUNNEL = node gateway/runnel.js
+# What TypeScript tests start besides the product.
+TEST_RUNNERS = cpu-runner-faulty cuda-runner-emulated unit-sandbox
 
 # XGrammar, which computes the token masks of grammars. It is compiled with the runners.
 XGRAMMAR = $(BUILD)/xgrammar
@@ -106,7 +110,7 @@ cuda-runner: $(BUILD)/build.ninja $(NVCC)
 	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD) cuda-runner
 
-# Runs on a device the tests of cuda-runner that `make test` runs with the emulator.
+# Runs on a device the tests of cuda-runner that `make check` runs with the emulator.
 test-cuda: $(BUILD)/build.ninja $(NVCC) $(if $(NODE),model gateway/runner/protocol/proto/runner.js)
 	$(call configure,$(WITH_NVCC))
 	@ninja -C $(BUILD) device-tests
@@ -131,20 +135,21 @@ uninstall:
 dist: build
 	@BUILD='$(BUILD)' deploy/dist.sh
 
+# Builds the programs that TypeScript tests start; test/run.ts compiles those of the C++ tests.
 test: build model vocabularies $(BUILD)/.test-packages $(CHAT_TEMPLATES)
-	@ninja -C $(BUILD)
+	@ninja -C $(BUILD) $(TEST_RUNNERS)
 	@node --import tsx test/run.ts --build $(BUILD) --since $(STARTED)
 
 # Runs the gates of test/gates.ts at full length and the C++ tests with sanitizers, and compiles the kernels by NVIDIA's
-# compilers. This takes half an hour on two cores.
+# compilers. docs/development.md lists what runs here and not in `make test`.
 check: build model all-vocabularies $(BUILD)/.test-packages $(BUILD)/.proxy-packages $(KUBERNETES_SCHEMAS) $(PYTHON_CLIENTS) $(CHAT_TEMPLATES) $(MISTRAL_TEMPLATE) $(NVRTC_HEADER) $(NVCC) $(CUOBJDUMP)
 	@cmake -S . -B $(BUILD)/sanitize -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=ON >/dev/null
 	@cmake -S . -B $(BUILD)/threads -G Ninja $(WITH_COMPILED_XGRAMMAR) -DRUNNEL_SANITIZE=thread >/dev/null
 	@ninja -C $(BUILD)/sanitize runner-tests cpu-runner-tests cuda-runner-tests exactness fuzz-gguf fuzz-folder fuzz-commands fuzz-events
 	@ninja -C $(BUILD)/threads thread-tests
 	$(call configure,$(WITH_NVRTC) $(WITH_NVCC))
-	@ninja -C $(BUILD) exactness fuzz-events cpu-runner-faulty volta-check nvcc-objects cuda_host
-	@node --import tsx test/run.ts --build $(BUILD) --check --since $(STARTED)
+	@ninja -C $(BUILD) $(TEST_RUNNERS) exactness check-programs volta-check nvcc-objects cuda_host
+	@node --import tsx test/run.ts --build $(BUILD) --check $(if $(NIGHTLY),--nightly) --since $(STARTED)
 
 # Makes the pictures of the README, by the test of the playground.
 screenshots: build model $(BUILD)/.browser-packages
@@ -277,7 +282,7 @@ xgrammar: $(XGRAMMAR)/.stamp
 
 # The licences of the fetched code that is linked into the runners: XGrammar and the libraries that it contains.
 $(BUILD)/LICENSES-runners.txt: $(XGRAMMAR)/.stamp
-	@{ echo "XGrammar 0.2.8, with a line changed by runner/grammar/xgrammar.cmake: Apache-2.0"; cat $(XGRAMMAR)/NOTICE $(XGRAMMAR)/LICENSE; \
+	@{ echo "XGrammar 0.2.8, changed by runner/grammar/xgrammar.cmake: Apache-2.0"; cat $(XGRAMMAR)/NOTICE $(XGRAMMAR)/LICENSE; \
 	  echo; echo "DLPack, in XGrammar 0.2.8: Apache-2.0"; cat $(XGRAMMAR)/3rdparty/dlpack/LICENSE; \
 	  echo; echo "PicoJSON, in XGrammar 0.2.8: BSD-2-Clause"; \
 	  sed -n '1,/^ \*\//p' $(XGRAMMAR)/3rdparty/picojson/picojson.h; } >$@

@@ -10,11 +10,10 @@
 #include <thread>
 #include <vector>
 
+#include "runner/processors.h"
 #include "runner/result.h"
 
 namespace runnel {
-
-inline constexpr uint32_t kMaxThreads = 256;
 
 class ThreadPool {
  public:

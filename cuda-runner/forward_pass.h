@@ -30,7 +30,7 @@ class ForwardPass {
   // The rows that an operation of this pass computes. The batch may have lost rows since the pass began; a
   // graph computes the lost ones too.
   uint32_t num_rows(const Batch& batch) const {
-    CHECK(batch.num_rows() <= num_rows_);
+    RUNNEL_CHECK(batch.num_rows() <= num_rows_);
     return is_eager() ? batch.num_rows() : num_rows_;
   }
   // Between two passes, these describe the last one.

@@ -11,7 +11,7 @@ namespace runnel {
 namespace {
 
 // The bytes of one copy. A larger tile is copied as a whole all the same.
-constexpr size_t kPieceBytes = size_t{1} << 20;
+constexpr size_t kCopyBytes = size_t{1} << 20;
 constexpr const char* kWhat = "the upload of weights";
 
 template <typename T>
@@ -28,7 +28,7 @@ Result<void> grow(PinnedBuffer<T>& buffer, size_t count) {
 Result<WeightUpload> WeightUpload::create(Stream& stream) {
   WeightUpload upload(stream);
   for (Piece& piece : upload.pieces_) {
-    if (const auto grown = upload.make_room(piece, kPieceBytes / sizeof(uint32_t), 0); !grown)
+    if (const auto grown = upload.make_room(piece, kCopyBytes / sizeof(uint32_t), 0); !grown)
       return grown.error();
   }
   return upload;
@@ -72,7 +72,7 @@ Result<UploadedMatrix> WeightUpload::matrix(const TensorView& tensor) {
   if (!scales) return scales.error();
 
   const size_t tile_bytes = tile_quants * sizeof(uint32_t) + tile_scales * sizeof(uint16_t);
-  const auto tiles_at_once = static_cast<uint32_t>(std::max<size_t>(kPieceBytes / tile_bytes, 1));
+  const auto tiles_at_once = static_cast<uint32_t>(std::max<size_t>(kCopyBytes / tile_bytes, 1));
   for (uint32_t first = 0, turn = 0; first < packed.num_tiles(); first += tiles_at_once, ++turn) {
     const uint32_t count = std::min(tiles_at_once, packed.num_tiles() - first);
     Piece& piece = pieces_[turn % pieces_.size()];

@@ -11,6 +11,9 @@ namespace runnel {
 // Must be called before the sandbox, which forbids opening the files with this information.
 uint32_t usable_processors();
 
+// The most threads that a runner computes with.
+inline constexpr uint32_t kMaxThreads = 256;
+
 // The smallest quota of processor time in whole processors, rounded up so that all of it can be used. Looks
 // at cpu.max of cgroups of version 2 and cpu.cfs_quota_us of version 1. Nothing if there is no quota or no
 // such file. root is that of cgroups_of.

@@ -38,15 +38,15 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
 
   T& value() & {
-    CHECK(ok());
+    RUNNEL_CHECK(ok());
     return std::get<0>(state_);
   }
   const T& value() const& {
-    CHECK(ok());
+    RUNNEL_CHECK(ok());
     return std::get<0>(state_);
   }
   T&& value() && {
-    CHECK(ok());
+    RUNNEL_CHECK(ok());
     return std::get<0>(std::move(state_));
   }
   T& operator*() & { return value(); }
@@ -56,7 +56,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
 
   const Error& error() const {
-    CHECK(!ok());
+    RUNNEL_CHECK(!ok());
     return std::get<1>(state_);
   }
 
@@ -74,7 +74,7 @@ class [[nodiscard]] Result<void> {
   bool ok() const { return !error_.has_value(); }
   explicit operator bool() const { return ok(); }
   const Error& error() const {
-    CHECK(error_.has_value());
+    RUNNEL_CHECK(error_.has_value());
     return *error_;
   }
 

@@ -1,10 +1,10 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { CPU_RUNNER, FAULTY_RUNNER, RUNNER_WITHOUT_PROTOBUF, TINY_MODEL } from './fixtures/default-model.ts';
+import { CPU_RUNNER, FAULTY_RUNNER } from './fixtures/default-model.ts';
 
 /** Checks, from the sources alone, which parts of the tree may know which others. */
 
@@ -74,26 +74,12 @@ test('what computes needs no protobuf: only serving and its two commands know fr
     INCLUDE,
     (name) => !/^(proto|runner\/(json|serving|recordings))\/(?!record_limits\.h)/.test(name),
   );
-  const inside = 'google8protobuf';
-  assert.ok(readFileSync(CPU_RUNNER).includes(inside));
-  assert.not.ok(readFileSync(RUNNER_WITHOUT_PROTOBUF).includes(inside));
 });
 
-test('a runner without protobuf generates, and refuses serve and replay by name', () => {
-  const run = (...args: string[]) =>
-    spawnSync(RUNNER_WITHOUT_PROTOBUF, args, { encoding: 'utf8', input: '' });
-  const generate = ['generate', '--model', TINY_MODEL, '--tokens', '1,2,3', '--max-tokens', '4'];
-  assert.is(run(...generate).stdout, execFileSync(CPU_RUNNER, generate, { encoding: 'utf8' }));
-  const refused = { serve: ['--model', TINY_MODEL], replay: ['session.frames'] };
-  for (const [command, args] of Object.entries(refused)) {
-    const { status, stdout, stderr } = run(command, ...args);
-    assert.equal([status, stdout], [64, '']);
-    assert.is(
-      stderr,
-      `cpu-runner: ${command} is not in this runner, which was built without protobuf. ` +
-        'Install protobuf-compiler and libprotobuf-dev, and build it again.\n',
-    );
-  }
+test('headers check by RUNNEL_CHECK: in tests CHECK is that of doctest', () => {
+  const headers = sourcesOf('runner/*.h', 'cpu-runner/*.h', 'cuda-runner/*.h', 'test/*.h');
+  for (const { path, text } of headers)
+    if (!text.includes('#include "test/unit_test.h"')) assert.not.match(text, /(?<!\/\/.*)\bCHECK\(/, path);
 });
 
 test('what both runners share knows neither a device nor an instruction set', () => {

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { alone, seedOfTheDay, shortfalls, sideBySide } from './gates.ts';
+import { alone, type Gate, isOnlyInCheck, seedOfTheDay, shortfalls, sideBySide } from './gates.ts';
 
 const test = suite('gates');
-const gates = [...sideBySide('build/sanitize'), ...alone];
+const gates = [...sideBySide('build', false), ...alone];
 
 test('a gate that ran less than it should is told what is missing, however many lines it counts in', () => {
   const output =
@@ -36,6 +36,15 @@ test('exactness on the default model has other cases each day', () => {
   assert.is(seedOfTheDay(new Date('2026-03-05T00:00:00Z')), '20260305');
   const { command } = gates.find(({ name }) => name === 'exactness on the default model') ?? {};
   assert.match(command?.join(' ') ?? '', /--seed 20\d{6} /);
+});
+
+test('what make test leaves to make check is there, and fuzzing by night has its full length', () => {
+  const left = gates.filter(({ name }) => isOnlyInCheck(name));
+  assert.is(left.length, 9);
+  const fullLength = ({ command = [] }: Gate) => !command.includes('--seconds');
+  const fuzzing = ({ command = [] }: Gate) => command.some((word) => word.includes('/sanitize/fuzz-'));
+  assert.equal(gates.filter(fuzzing).map(fullLength), [false, false, false, false]);
+  assert.equal(sideBySide('build', true).filter(fuzzing).map(fullLength), [true, true, true, true]);
 });
 
 test('no gate is there twice', () => {

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { bundleGateway } from '../deploy/bundle-gateway.ts';
 import { bundleTests, TEST_BUNDLES } from './bundle.ts';
+import { type CasesOutcome, outcomeOfPart, partsOf, runPart, together } from './doctest.ts';
 import { PROGRAMS, sourceFile } from './fixtures/program-list.ts';
-import { alone, type Gate, shortfalls, sideBySide } from './gates.ts';
+import { alone, type Gate, isOnlyInCheck, shortfalls, sideBySide } from './gates.ts';
 import {
   type Finished,
   indented,
@@ -18,11 +19,13 @@ import {
 } from './tally.ts';
 
 /**
- * Runs all tests and ends with one line of totals: static checks, the C++ tests through ctest, and each TypeScript test
- * file in a process of its own, so that a file that hangs or dies is one failure and not the end of the run.
+ * Runs all tests and ends with one line of totals: static checks, the C++ tests, and each TypeScript test file in a
+ * process of its own, so that a file that hangs or dies is one failure and not the end of the run. The programs of the
+ * C++ tests are compiled while the TypeScript tests run, since many of these wait for timers.
  *
  * --build DIR       the CMake build whose tests to run
  * --check           runs what `make check` runs: the C++ tests of the builds sanitize and threads in DIR, and the gates
+ * --nightly         with --check: fuzzing runs at its full length
  * --since SECONDS   when the build of what is tested began, in seconds since 1970; the total time is counted from there
  * PATTERN           runs only the TypeScript files whose path contains PATTERN
  */
@@ -34,10 +37,14 @@ const NUM_PROCESSORS = availableParallelism();
 /** Test files wait for processes and timers about a third of their time. */
 const NUM_LANES = NUM_PROCESSORS + 1;
 
+/** The emulated device looks for races on its memory too, which takes half as long again. Whole runners do not. */
+const RACES = { RUNNEL_EMULATOR_RACES: '1' };
+
 const { values, positionals } = parseArgs({
   options: {
     build: { type: 'string', default: 'build' },
     check: { type: 'boolean', default: false },
+    nightly: { type: 'boolean', default: false },
     since: { type: 'string', default: String(Date.now() / 1000) },
   },
   allowPositionals: true,
@@ -45,23 +52,44 @@ const { values, positionals } = parseArgs({
 
 const tally = new Tally();
 
-async function check([name, ...command]: readonly [string, ...string[]]): Promise<void> {
-  const finished = await run(command, {}, FILE_TIMEOUT_MS);
-  tally.add(name, outcomeOfProgram(finished), finished);
+type Job = () => Promise<void>;
+
+function check(name: string, ...command: string[]): Job {
+  return async () => {
+    const finished = await run(command, {}, FILE_TIMEOUT_MS);
+    tally.add(name, outcomeOfProgram(finished), finished);
+  };
 }
 
-async function ctest(name: string, build: string, ...chosen: string[]): Promise<void> {
-  const options = [
-    '-j',
-    String(NUM_PROCESSORS),
-    '--output-on-failure',
-    '--timeout',
-    String(FILE_TIMEOUT_MS / 1000),
-    ...chosen,
-  ];
-  const finished = await run(['ctest', '--test-dir', build, ...options], {}, GATE_TIMEOUT_MS);
+/** Tests of ctest: programs that are one test each. */
+async function ctest(name: string, ...chosen: string[]): Promise<void> {
+  const options = ['-j', String(NUM_PROCESSORS), '--output-on-failure', '--timeout'];
+  const limits = [String(GATE_TIMEOUT_MS / 1000), ...chosen];
+  const finished = await run(
+    ['ctest', '--test-dir', values.build, ...options, ...limits],
+    {},
+    GATE_TIMEOUT_MS,
+  );
   tally.add(name, outcomeOfCtest(finished), finished);
   for (const skipped of skippedByCtest(finished)) console.log(indented(`skipped: ${skipped}`));
+}
+
+/** The jobs of a program of C++ tests. The last one to end adds all of the program's cases as one entry. */
+async function cases(program: string, env: NodeJS.ProcessEnv = {}): Promise<Job[]> {
+  const parts = await partsOf(program, FILE_TIMEOUT_MS);
+  const startedMs = Date.now();
+  const ended: (Finished & CasesOutcome)[] = [];
+  return parts.map((part) => async () => {
+    const finished = await runPart(program, part, env, GATE_TIMEOUT_MS);
+    ended.push({ ...finished, ...outcomeOfPart(part, finished) });
+    if (ended.length < parts.length) return;
+    const outcome = together(ended);
+    const broken = ended.filter(({ failed }) => failed > 0).map(({ output }) => output);
+    const seconds = ((Date.now() - startedMs) / 1000).toFixed(1);
+    tally.add(program, outcome, { code: null, output: broken.join('\n'), seconds });
+    for (const name of outcome.namesOfFailed) console.log(indented(`failed: ${name}`));
+    for (const name of outcome.namesOfSkipped) console.log(indented(`skipped: ${name}`));
+  });
 }
 
 /** Runs the bundle of a test file. `env` is added to the environment. */
@@ -82,18 +110,19 @@ async function runGate({ name, command, env, counts }: Gate): Promise<void> {
     ? await runTestFile(name, env, GATE_TIMEOUT_MS)
     : await run(command, env, GATE_TIMEOUT_MS);
   const outcome = isTestFile ? outcomeOfUvu(finished) : outcomeOfProgram(finished);
-  const short = outcome.failed > 0 ? [] : shortfalls(finished.output, counts);
+  const short =
+    outcome.failed > 0 ? [] : shortfalls(`${finished.output}\n${outcome.passed} tests passed`, counts);
   tally.add(name, short.length > 0 ? { ...outcome, failed: 1 } : outcome, finished);
   for (const sentence of short) console.log(indented(sentence));
   // What a gate counted is printed even when it passed.
   if (outcome.failed === 0 && short.length === 0) console.log(indented(finished.output.trim()));
 }
 
-/** Starts the items in order, with at most NUM_LANES at a time. */
-async function inLanes<Item>(items: readonly Item[], work: (item: Item) => Promise<void>): Promise<void> {
-  const queue = [...items];
+/** Starts the jobs in order, with at most NUM_LANES at a time. */
+async function inLanes(jobs: readonly Job[]): Promise<void> {
+  const queue = [...jobs];
   const lane = async (): Promise<void> => {
-    for (let item = queue.shift(); item !== undefined; item = queue.shift()) await work(item);
+    for (let job = queue.shift(); job !== undefined; job = queue.shift()) await job();
   };
   await Promise.all(Array.from({ length: NUM_LANES }, lane));
 }
@@ -121,26 +150,44 @@ function longestFirst(files: readonly string[]): string[] {
   return [...files].sort((a, b) => weight(b) - weight(a));
 }
 
+/** Compiles the programs of the C++ tests, with less right to the processors than the tests that run meanwhile. */
+async function compile(): Promise<boolean> {
+  const finished = await run(['nice', 'ninja', '-C', values.build], {}, GATE_TIMEOUT_MS);
+  if (finished.code !== 0) tally.add('compiling the C++ tests', outcomeOfProgram(finished), finished);
+  return finished.code === 0;
+}
+
 async function runTests(files: readonly string[]): Promise<void> {
   const sources = await listFiles('*.cc', '*.cu', '*.h');
-  const checks: [string, ...string[]][] = [
-    ['types', 'npx', 'tsc'],
-    ['lint and format of TypeScript', 'npx', 'biome', 'check', '--error-on-warnings'],
-    ['format of C++', 'clang-format', '--dry-run', '-Werror', ...sources],
-  ];
-  await inLanes(checks, check);
   for (const file of files.filter(hasSilentSuite))
     tally.add(file, { passed: 0, failed: 1, skipped: 0 }, silent);
-  await ctest('C++ tests', values.build, '-LE', 'nvcc');
-  await inLanes(longestFirst(files), testFile);
+  const typescript = inLanes([
+    check('types', 'npx', 'tsc'),
+    check('lint and format of TypeScript', 'npx', 'biome', 'check', '--error-on-warnings'),
+    check('format of C++', 'clang-format', '--dry-run', '-Werror', ...sources),
+    ...longestFirst(files).map((file) => () => testFile(file)),
+  ]);
+  const isCompiled = await compile();
+  await typescript;
+  if (!isCompiled) return;
+  await inLanes([
+    () => ctest('other C++ tests', '-LE', 'check|nvcc'),
+    ...(await cases(`${values.build}/cpu-runner-tests`)),
+    ...(await cases(`${values.build}/runner-tests`)),
+    ...(await cases(`${values.build}/cuda-runner-smoke`, RACES)),
+  ]);
 }
 
 async function runGates(): Promise<void> {
   const sanitized = `${values.build}/sanitize`;
-  await ctest('kernels as nvcc compiles them', values.build, '-L', 'nvcc');
-  await ctest('C++ tests under AddressSanitizer and UndefinedBehaviorSanitizer', sanitized);
-  await ctest('C++ tests of threads under ThreadSanitizer', `${values.build}/threads`);
-  await inLanes(sideBySide(sanitized), runGate);
+  await inLanes([
+    () => ctest('other C++ tests', '-L', 'check|nvcc'),
+    ...(await cases(`${sanitized}/cuda-runner-tests`, RACES)),
+    ...(await cases(`${sanitized}/cpu-runner-tests`)),
+    ...(await cases(`${sanitized}/runner-tests`)),
+    ...(await cases(`${values.build}/threads/thread-tests`)),
+    ...sideBySide(values.build, values.nightly).map((gate) => () => runGate(gate)),
+  ]);
   for (const gate of alone) await runGate(gate);
 }
 
@@ -152,10 +199,10 @@ process.on('exit', () => rmSync(TEST_BUNDLES, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => process.exit(1));
 await Promise.all([bundleGateway(), bundleTests([...files, ...PROGRAMS.map(sourceFile)])]);
 if (positionals.length > 0) {
-  await inLanes(longestFirst(files), testFile);
+  await inLanes(longestFirst(files).map((file) => () => testFile(file)));
 } else if (values.check) {
   await runGates();
 } else {
-  await runTests(files);
+  await runTests(files.filter((file) => !isOnlyInCheck(file)));
 }
 tally.close(Date.now() / 1000 - Number(values.since), NUM_PROCESSORS);

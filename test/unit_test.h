@@ -1,6 +1,4 @@
-// doctest with its own CHECK, which reports and goes on, in place of the program's, which aborts. Include it
-// last: the headers of the program must have expanded theirs by then, and the compiler complains if they have
-// not.
+// doctest, with its own CHECK, which reports and goes on, in place of the program's, which aborts.
 #pragma once
 
 #include "runner/check.h"

@@ -5,7 +5,7 @@
 namespace runnel {
 namespace {
 
-cudaEvent_t create() {
+cudaEvent_t create_event() {
   cudaEvent_t event = nullptr;
   expect_success(cudaEventCreateWithFlags(&event, cudaEventDefault), "creating an event");
   return event;
@@ -13,7 +13,7 @@ cudaEvent_t create() {
 
 }  // namespace
 
-Event::Event() : event_(create()) {}
+Event::Event() : event_(create_event()) {}
 
 void Event::record(const Stream& stream) {
   expect_success(cudaEventRecord(event_.get(), stream.get()), "recording an event");

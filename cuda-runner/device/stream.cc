@@ -3,7 +3,7 @@
 namespace runnel {
 namespace {
 
-cudaStream_t create() {
+cudaStream_t create_stream() {
   cudaStream_t stream = nullptr;
   expect_success(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "creating a stream");
   return stream;
@@ -11,7 +11,7 @@ cudaStream_t create() {
 
 }  // namespace
 
-Stream::Stream() : stream_(create()) {}
+Stream::Stream() : stream_(create_stream()) {}
 
 void Stream::wait(const Event& event) const {
   expect_success(cudaStreamWaitEvent(get(), event.get(), 0), "making a stream wait");

@@ -26,20 +26,20 @@ class Stream {
   // before the call returns or later.
   template <typename T>
   void upload(DeviceBuffer<T>& to, size_t first, const PinnedPart<T>& from) {
-    CHECK(first <= to.size() && from.values.size() <= to.size() - first);
+    RUNNEL_CHECK(first <= to.size() && from.values.size() <= to.size() - first);
     copy(to.data() + first, from.values.data(), from.values.size_bytes(), cudaMemcpyHostToDevice);
   }
   // Copies to.size() elements of `from`, from element `first` on. If `to` is not pinned memory, this waits
   // until they are there.
   template <typename T>
   void download(std::span<T> to, const DeviceBuffer<T>& from, size_t first) {
-    CHECK(first <= from.size() && to.size() <= from.size() - first);
+    RUNNEL_CHECK(first <= from.size() && to.size() <= from.size() - first);
     copy(to.data(), from.data() + first, to.size_bytes(), cudaMemcpyDeviceToHost);
   }
   // Copies all elements to another buffer of the same size.
   template <typename T>
   void copy(DeviceBuffer<T>& to, const DeviceBuffer<T>& from) const {
-    CHECK(to.size() == from.size());
+    RUNNEL_CHECK(to.size() == from.size());
     copy(to.data(), from.data(), from.num_bytes(), cudaMemcpyDeviceToDevice);
   }
   template <typename T>

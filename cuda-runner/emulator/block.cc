@@ -73,7 +73,7 @@ bool is_same(const Wait& a, const Wait& b) {
   return (a.word == b.word || std::strcmp(a.word, b.word) == 0) && is_same(a.place, b.place);
 }
 
-std::string name_of(const Wait& wait) {
+std::string name_of_wait(const Wait& wait) {
   return std::string(wait.word) + "() at " + emulator::name_of(wait.place);
 }
 
@@ -238,8 +238,9 @@ void Block::arrive(Wait& first, const Wait& wait, bool is_first) {
   if (is_first) {
     first = wait;
   } else if (!is_same(first, wait)) {
-    report_fault_of_block(cudaErrorLaunchFailure, "some threads wait in " + name_of(first) + ", others in " +
-                                                      name_of(wait) + "; all must come to the same one");
+    report_fault_of_block(cudaErrorLaunchFailure, "some threads wait in " + name_of_wait(first) +
+                                                      ", others in " + name_of_wait(wait) +
+                                                      "; all must come to the same one");
     abandon();
   }
 }
@@ -313,7 +314,7 @@ std::string Block::describe_threads() const {
       ++count;
     }
     description += std::to_string(count) + (count == 1 ? " thread waits in " : " threads wait in ") +
-                   name_of(wait) + ", the first of them thread " + std::to_string(thread) + "; ";
+                   name_of_wait(wait) + ", the first of them thread " + std::to_string(thread) + "; ";
   }
   return description + std::to_string(num_ended_) + " of " + std::to_string(num_threads_) + " have returned";
 }

@@ -19,7 +19,7 @@ class Samples {
   double median() const { return sorted_.at(sorted_.size() / 2); }
   // The smallest value that is not exceeded by at least this share of the values.
   double percentile(double percent) const {
-    CHECK(percent > 0.0 && percent <= 100.0);
+    RUNNEL_CHECK(percent > 0.0 && percent <= 100.0);
     const double rank = std::ceil(percent / 100.0 * static_cast<double>(sorted_.size()));
     return sorted_.at(static_cast<size_t>(rank) - 1);
   }

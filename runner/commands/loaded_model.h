@@ -28,7 +28,6 @@ struct BackendFactory {
   bool uses_gpu() const { return report_devices != nullptr; }
 };
 
-constexpr uint32_t kMaxThreads = 256;
 // With this limit a Step frame, with log-probabilities for all outputs, stays below 1 MiB.
 constexpr uint32_t kMaxNumSeqs = 1024;
 constexpr uint32_t kMaxNumBatchedTokens = 65536;

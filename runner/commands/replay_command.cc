@@ -4,6 +4,7 @@
 
 #include "runner/formats/in_quotes.h"
 #include "runner/formats/quantize.h"
+#include "runner/processors.h"
 #include "runner/recordings/replay.h"
 
 namespace runnel {

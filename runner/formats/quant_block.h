@@ -73,7 +73,7 @@ auto with_quantised_type(TensorType type, const Fn& fn) {
     case kBF16:
       break;
   }
-  CHECK(!"floats have no blocks");
+  RUNNEL_CHECK(!"floats have no blocks");
   return fn(std::integral_constant<TensorType, kQ8_0>());
 }
 

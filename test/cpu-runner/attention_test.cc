@@ -42,9 +42,9 @@ struct AttentionCase {
   }
 };
 
-class Subject {
+class AttentionSubject {
  public:
-  Subject(const AttentionCase& subject, uint32_t num_sequences, std::mt19937& rng)
+  AttentionSubject(const AttentionCase& subject, uint32_t num_sequences, std::mt19937& rng)
       : case_(subject),
         rng_(rng),
         threads_(*ThreadPool::create(subject.num_threads)),
@@ -209,7 +209,7 @@ TEST_CASE(
     CAPTURE(one.block_size);
     CAPTURE(one.window);
     CAPTURE(one.num_threads);
-    Subject subject(one, num_sequences, rng);
+    AttentionSubject subject(one, num_sequences, rng);
     // The first steps have large chunks, so that later rows see many positions.
     for (uint32_t step = 0; step < 16; ++step) {
       std::vector<uint32_t> num_rows(num_sequences);

@@ -9,12 +9,11 @@ namespace {
 
 using namespace test;
 
-constexpr double kMaxOfFloats = 1e-4;  // see golden_models_test.cc
-constexpr uint32_t kChunk = 64;
+constexpr uint32_t kFolderChunk = 64;
 
 Logits logits_of(const std::string& path, const GoldenModel& model) {
   CpuHarness harness(path, {.num_threads = 2, .kv_type = KvType::kF32, .max_positions = model.max_positions});
-  return harness.run(Golden(model).ids(), kChunk);
+  return harness.run(Golden(model).ids(), kFolderChunk);
 }
 
 // One for each pooling.
@@ -22,7 +21,7 @@ Logits vectors_of(const std::string& path, const GoldenModel& model) {
   CpuHarness harness(path, {.num_threads = 2, .kv_type = KvType::kF32, .max_positions = model.max_positions});
   Logits vectors;
   for (const auto& [name, pooling] : kPoolings)
-    vectors.push_back(harness.embed(Golden(model).ids(), pooling, kChunk));
+    vectors.push_back(harness.embed(Golden(model).ids(), pooling, kFolderChunk));
   return vectors;
 }
 
@@ -144,7 +143,7 @@ TEST_CASE("folders: GPT-2 may be saved without its prefix, with masks and with i
 Logits quantised_logits_of(const std::string& path, const GoldenModel& model) {
   CpuHarness harness(quantised(path, TensorType::kQ8_0),
                      {.num_threads = 2, .kv_type = KvType::kF32, .max_positions = model.max_positions});
-  return harness.run(Golden(model).ids(), kChunk);
+  return harness.run(Golden(model).ids(), kFolderChunk);
 }
 
 TEST_CASE("folders: models quantised as they are loaded have the bits of files that were quantised before") {

@@ -81,20 +81,20 @@ TEST_CASE("logits do not depend on what else is in the batch") {
     CAPTURE(kv_type_name(subject.kv_type));
     CpuHarness alone(path, subject.with({}));
     CpuHarness together(path, subject.with({.num_threads = 2, .block_size = 16, .shuffle_seed = 5}));
-    std::vector<Stream> streams(7);
+    std::vector<HarnessStream> streams(7);
     std::vector<Logits> wanted;
-    for (Stream& stream : streams) {
+    for (HarnessStream& stream : streams) {
       stream.token_ids = random_ids(1 + rng() % kNumIds, alone.config().vocab_size, rng);
       wanted.push_back(alone.run(stream.token_ids, kNumIds));
     }
     // Every step takes some streams, in random order, each with a random number of rows: decode rows and
     // prefill chunks share batches.
-    const auto left = [](const Stream& stream) {
+    const auto left = [](const HarnessStream& stream) {
       return static_cast<uint32_t>(stream.token_ids.size()) - stream.num_done;
     };
-    while (std::ranges::any_of(streams, [&](const Stream& stream) { return left(stream) > 0; })) {
+    while (std::ranges::any_of(streams, [&](const HarnessStream& stream) { return left(stream) > 0; })) {
       std::vector<CpuHarness::Share> shares;
-      for (Stream& stream : streams) {
+      for (HarnessStream& stream : streams) {
         if (left(stream) == 0 || rng() % 3 == 0) continue;
         const uint32_t num_rows = rng() % 2 == 0 ? 1 : 1 + rng() % std::min(left(stream), 30u);
         shares.push_back({&stream, num_rows});

@@ -9,16 +9,21 @@
 #include "cpu-runner/kernels/kernels.h"
 #include "test/fixtures/random_floats.h"
 
+#ifdef RUNNEL_WIDE_PORTABLE
 namespace runnel {
-// The kernels of 16 lanes, compiled for any processor. They compute as those for AVX-512 do.
+// The kernels of 16 lanes, compiled for any processor. They compute as those for AVX-512 do. Only the build
+// with the sanitizers has them, because they take long to compile.
 extern const Kernels kWidePortableKernels;
 }  // namespace runnel
+#endif
 
 namespace runnel::test {
 
 inline std::vector<const Kernels*> kernel_tables() {
   std::vector<const Kernels*> all = usable_kernels();
+#ifdef RUNNEL_WIDE_PORTABLE
   all.push_back(&kWidePortableKernels);
+#endif
   return all;
 }
 

@@ -146,7 +146,7 @@ class RandomCases {
   uint32_t vocab_size_;
 };
 
-void compare(uint32_t vocab_size, uint32_t num_cases) {
+void compare_draws(uint32_t vocab_size, uint32_t num_cases) {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   CAPTURE(vocab_size);
@@ -168,9 +168,9 @@ void compare(uint32_t vocab_size, uint32_t num_cases) {
 }
 
 TEST_CASE("device sampler: draws what the CPU's draws, whatever the logits and parameters") {
-  compare(7, 200);
-  compare(1000, 200);
-  compare(49152, 12);
+  compare_draws(7, 200);
+  compare_draws(1000, 200);
+  compare_draws(49152, 12);
 }
 
 TEST_CASE("device sampler: rows whose logits are not all finite are told of, and the others drawn") {

@@ -9,7 +9,6 @@ namespace {
 
 using namespace test;
 
-constexpr double kMaxOfFloats = 1e-4;  // see test/cpu-runner/golden_models_test.cc
 constexpr uint32_t kBlockSize = 32;
 
 ModelHarness on_gpu(const std::string& path, const GoldenModel& model, const BackendOptions& options) {
@@ -113,11 +112,11 @@ TEST_CASE("golden models: graphs of decode steps have the bits of operations lau
     ModelHarness eager = on_gpu(q8_0_path(model), model, {.enforce_eager = true});
     ModelHarness graphs = on_gpu(q8_0_path(model), model, {});
     const Logits wanted = eager.run(ids, 24);
-    std::vector<Stream> streams(3);
-    for (Stream& stream : streams) stream.token_ids = ids;
+    std::vector<HarnessStream> streams(3);
+    for (HarnessStream& stream : streams) stream.token_ids = ids;
     for (size_t step = 0; step < ids.size(); ++step)
       graphs.step({{&streams[0], 1}, {&streams[1], 1}, {&streams[2], 1}});
-    for (const Stream& stream : streams) REQUIRE(same_bits(stream.logits, wanted));
+    for (const HarnessStream& stream : streams) REQUIRE(same_bits(stream.logits, wanted));
   }
 }
 

@@ -158,20 +158,20 @@ TEST_CASE(
     const std::string path = subject.file->path();
     CudaHarness alone(path, {.kv_type = subject.kv_type});
     CudaHarness together(path, {.block_size = 16, .shuffle_seed = 5, .kv_type = subject.kv_type});
-    std::vector<Stream> streams(5);
+    std::vector<HarnessStream> streams(5);
     std::vector<Logits> wanted;
-    for (Stream& stream : streams) {
+    for (HarnessStream& stream : streams) {
       stream.token_ids = random_ids(1 + rng() % kNumIds, alone.config().vocab_size, rng);
       wanted.push_back(alone.run(stream.token_ids, kNumIds));
     }
-    const auto left = [](const Stream& stream) {
+    const auto left = [](const HarnessStream& stream) {
       return static_cast<uint32_t>(stream.token_ids.size()) - stream.num_done;
     };
-    while (std::ranges::any_of(streams, [&](const Stream& stream) { return left(stream) > 0; })) {
+    while (std::ranges::any_of(streams, [&](const HarnessStream& stream) { return left(stream) > 0; })) {
       // Some steps have only next tokens, which graphs compute; others also have parts of prompts.
       const bool is_decode = rng() % 2 == 0;
       std::vector<ModelHarness::Share> shares;
-      for (Stream& stream : streams) {
+      for (HarnessStream& stream : streams) {
         if (left(stream) == 0 || rng() % 4 == 0) continue;
         const uint32_t num_rows = is_decode || rng() % 2 == 0 ? 1 : 1 + rng() % std::min(left(stream), 20u);
         shares.push_back({&stream, num_rows});
@@ -206,13 +206,13 @@ TEST_CASE("model: a graph is captured of kernels that no pass has launched befor
   const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
   std::mt19937 rng(35);
   CudaHarness harness(file->path(), {});
-  std::vector<Stream> streams(4);
-  for (Stream& stream : streams) stream.token_ids = random_ids(1, harness.config().vocab_size, rng);
+  std::vector<HarnessStream> streams(4);
+  for (HarnessStream& stream : streams) stream.token_ids = random_ids(1, harness.config().vocab_size, rng);
   harness.step({{&streams[0], 1}});
   // Other kernels compute products of three rows.
   harness.step({{&streams[1], 1}, {&streams[2], 1}, {&streams[3], 1}});
   CudaHarness eager(file->path(), {.enforce_eager = true});
-  for (const Stream& stream : streams) CHECK(same_bits(eager.run(stream.token_ids, 1), stream.logits));
+  for (const HarnessStream& stream : streams) CHECK(same_bits(eager.run(stream.token_ids, 1), stream.logits));
 }
 
 TEST_CASE("model: tokens drawn on the device are those of the logits that the host reads") {
@@ -221,7 +221,7 @@ TEST_CASE("model: tokens drawn on the device are those of the logits that the ho
   const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
   CudaHarness harness(file->path(), {});
   const uint32_t vocab_size = harness.config().vocab_size;
-  Stream stream{random_ids(40, vocab_size, rng), 0, {}, {}};
+  HarnessStream stream{random_ids(40, vocab_size, rng), 0, {}, {}};
   harness.step({{&stream, 40}});
   const std::vector<uint32_t> rows = {39, 3, 17, 3};
   const std::vector<SamplingParams> params = {{.temperature = 0.0f},

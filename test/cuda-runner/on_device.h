@@ -16,7 +16,7 @@ namespace runnel::test {
 
 inline void require_success(cudaError_t status) {
   if (status != cudaSuccess) std::fprintf(stderr, "CUDA says: %s\n", cudaGetErrorString(status));
-  CHECK(status == cudaSuccess);
+  RUNNEL_CHECK(status == cudaSuccess);
 }
 
 // The stream of a test. It must outlive the arrays.
@@ -54,7 +54,7 @@ class DeviceArray {
   Global<const T> read_view() const { return Global<const T>(data_, count_); }
 
   void set(const std::vector<T>& values) const {
-    CHECK(values.size() == count_);
+    RUNNEL_CHECK(values.size() == count_);
     const size_t bytes = count_ * sizeof(T);
     void* pinned = nullptr;
     require_success(cudaHostAlloc(&pinned, std::max<size_t>(bytes, 1), cudaHostAllocDefault));

@@ -1,5 +1,5 @@
 #!/bin/sh
-# make test-cuda: runs on a device what `make test` runs with the emulator. Every step runs, even if one before it failed.
+# make test-cuda: runs on a device what `make check` runs with the emulator. Every step runs, even if one before it failed.
 # The last line counts the steps.
 #   BUILD   the folder of cuda-runner, cuda-device-tests and exactness-cuda
 #   NVCC    nvcc, in whose folder compute-sanitizer is looked for if PATH has none

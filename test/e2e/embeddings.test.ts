@@ -5,7 +5,7 @@ import { Ollama } from 'ollama';
 import OpenAI from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { CPU_RUNNER, CUDA_RUNNER_EMULATED } from '../fixtures/default-model.ts';
+import { CPU_RUNNER } from '../fixtures/default-model.ts';
 import { Gateway } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
@@ -19,14 +19,7 @@ const MODEL = goldenFile('qwen3-f32.gguf');
 const VOCAB_SIZE = 272;
 /** Against transformers with the F32 model, if the cache is F32 too. */
 const MAX_DIFFERENCE = 1e-4;
-const FLAGS = [
-  '--kv-cache-type',
-  'f32',
-  '--served-model-name',
-  'tiny',
-  '--cuda-runner',
-  CUDA_RUNNER_EMULATED,
-];
+const FLAGS = ['--kv-cache-type', 'f32', '--served-model-name', 'tiny'];
 
 interface Golden {
   readonly prompt: readonly number[];
@@ -151,20 +144,6 @@ test('a folder that sentence-transformers saved has the vectors that it says', a
     assert.ok(differenceOf(data[0]?.embedding ?? [], ofLengthOne(golden.vectors.mean)) < MAX_DIFFERENCE);
   } finally {
     await other.stop();
-  }
-});
-
-test('a GPU has the bits of the CPU', async () => {
-  const texts = ['The sky is blue.', 'Grass is green.', 'a'];
-  const cuda = await (await Gateway.start(MODEL, [...FLAGS, '--backend', 'cuda'])).ready();
-  try {
-    const body = { model: 'tiny', input: texts, encoding_format: 'base64' };
-    const [onGpu, onCpu] = await Promise.all(
-      [cuda, gateway].map(async (each) => (await each.post('/v1/embeddings', body)).text()),
-    );
-    assert.is(onGpu, onCpu);
-  } finally {
-    await cuda.stop();
   }
 });
 

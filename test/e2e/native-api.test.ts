@@ -10,12 +10,13 @@ import { packMsgpack } from '../../gateway/api/msgpack.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { Gateway, isAlive, stateOf } from '../fixtures/gateway.ts';
 import { readNativeAnswer } from '../fixtures/native-stream.ts';
-import { type RunnerWorld, runnerWorlds } from '../fixtures/runner-worlds.ts';
+import { type RunnerWorld, runnerWorld } from '../fixtures/runner-worlds.ts';
 import { until, within } from '../fixtures/within.ts';
 
 /**
- * The native API over real runners, in each world of test/fixtures/runner-worlds.ts: cpu-runner, and cuda-runner on the
- * emulated GPU. No scenario depends on which runner it is, on its speed, or on the text that it writes.
+ * The native API over a real runner, that of test/fixtures/runner-worlds.ts: cpu-runner, or with RUNNEL_TEST_EMULATED=1
+ * cuda-runner on the emulated GPU. No scenario depends on which runner it is, on its speed, or on the text that it
+ * writes.
  */
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -368,7 +369,7 @@ function suiteOf(world: RunnerWorld): void {
   test.run();
 }
 
-for (const world of runnerWorlds()) suiteOf(world);
+suiteOf(runnerWorld());
 
 interface PoolManager {
   readonly url: string;

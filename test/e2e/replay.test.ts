@@ -6,14 +6,12 @@ import { createInterface } from 'node:readline';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readRecording } from '../../gateway/runner/protocol/recording.ts';
-import { CPU_RUNNER, CUDA_RUNNER_EMULATED, DEFAULT_MODEL } from '../fixtures/default-model.ts';
-import { llamaFile } from '../fixtures/served-llama.ts';
+import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { within } from '../fixtures/within.ts';
 
 /**
- * Sessions by hand, with the default model unless stated otherwise: commands and events in JSON, a recording, a crash,
- * and its replay.
+ * Sessions by hand with the default model: commands and events in JSON, a recording, a crash, and its replay.
  */
 
 const TIMEOUT_MS = 60_000;
@@ -104,19 +102,6 @@ test('json frames: lines may be written before the model is loaded, and a wrong 
     exit_code: 76,
     message: 'Line 2: generate."tokens" is not in the protocol.',
   });
-});
-
-test('a recording of cuda-runner replays on it with the same bits', async () => {
-  const file = join(folder.path, 'cuda.frames');
-  const model = folder.write('small.gguf', llamaFile());
-  const args = ['serve', '--model', model, '--json-frames', '--record', file];
-  const runner = spawn(CUDA_RUNNER_EMULATED, args, { stdio: ['pipe', 'ignore', 'ignore'] });
-  send(runner, generate(1, [1, 2, 3, 4], 60), generate(2, [5, 6], 20), generate(3, [1, 2, 3, 4], 40));
-  runner.stdin.end();
-  assert.is((await within(TIMEOUT_MS, 'The exit', once(runner, 'exit')))[0], 0);
-  const replayed = spawnSync(CUDA_RUNNER_EMULATED, ['replay', file], { encoding: 'utf8' });
-  assert.is(replayed.status, 0, replayed.stderr);
-  assert.match(replayed.stdout, /^[1-9]\d* steps, 120 tokens, all equal\.\n/);
 });
 
 test.run();

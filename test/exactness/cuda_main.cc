@@ -1,4 +1,4 @@
-// Runs on a device or on the emulator, depending on which it is linked with. `make test` runs 200 random
+// Runs on a device or on the emulator, depending on which it is linked with. `make check` runs 200 random
 // cases on the emulator.
 #include <cuda_runtime.h>
 

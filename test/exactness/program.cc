@@ -5,9 +5,9 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <csignal>
@@ -16,6 +16,7 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <string_view>
 #include <vector>
 
 #include "test/exactness/crowd.h"
@@ -153,6 +154,28 @@ int run(const Contender& contender, const Flags& flags) {
   return is_good ? EXIT_SUCCESS : EXIT_FAILURE;
 }
 
+template <typename Number>
+bool read_number(std::string_view text, Number& number) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// Without CLI11, which takes longer to compile than the rest of the program.
+bool read_flags(int argc, const char* const* argv, Flags& flags) {
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view name = argv[i];
+    if (i + 1 == argc) return false;
+    const std::string_view value = argv[i + 1];
+    bool is_good = false;
+    if (name == "--cases") is_good = read_number(value, flags.num_cases) && flags.num_cases > 0;
+    if (name == "--seed") is_good = read_number(value, flags.seed);
+    if (name == "--case") is_good = read_number(value, flags.only_case.emplace());
+    if (name == "--model") is_good = !(flags.model = value).empty();
+    if (!is_good) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 int run_program(int argc, const char* const* argv, const Contender& contender) {
@@ -160,14 +183,10 @@ int run_program(int argc, const char* const* argv, const Contender& contender) {
   flags.program = argv[0];
   std::random_device device;
   flags.seed = uint64_t{device()} << 32 | device();
-  CLI::App app("Compares requests computed alone with the same requests computed among others.");
-  app.add_option("--cases", flags.num_cases, "How many")
-      ->check(CLI::Range(1u, 1'000'000u))
-      ->capture_default_str();
-  app.add_option("--seed", flags.seed, "Of the cases; default: another one each time");
-  app.add_option("--case", flags.only_case, "Run this one only");
-  app.add_option("--model", flags.model, "A GGUF file or folder in place of the tiny models");
-  CLI11_PARSE(app, argc, argv);
+  if (!read_flags(argc, argv, flags)) {
+    std::fprintf(stderr, "usage: %s [--cases N] [--seed N] [--case N] [--model FILE]\n", argv[0]);
+    return EXIT_FAILURE;
+  }
   return run(contender, flags);
 }
 

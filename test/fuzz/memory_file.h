@@ -14,7 +14,7 @@ namespace runnel::fuzz {
 class MemoryFile {
  public:
   MemoryFile() : fd_(memfd_create("model", MFD_CLOEXEC)), path_("/proc/self/fd/" + std::to_string(fd_)) {
-    CHECK(fd_ >= 0);
+    RUNNEL_CHECK(fd_ >= 0);
   }
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
@@ -22,8 +22,8 @@ class MemoryFile {
 
   const std::string& path() const { return path_; }
   void write(std::string_view bytes) const {
-    CHECK(ftruncate(fd_, 0) == 0);
-    CHECK(pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
+    RUNNEL_CHECK(ftruncate(fd_, 0) == 0);
+    RUNNEL_CHECK(pwrite(fd_, bytes.data(), bytes.size(), 0) == static_cast<ssize_t>(bytes.size()));
   }
 
  private:

@@ -8,7 +8,7 @@
 namespace runnel {
 namespace {
 
-SchedulerConfig config_of(uint32_t num_blocks = 100) {
+SchedulerConfig config_with_drafts(uint32_t num_blocks = 100) {
   return {.max_num_batched_tokens = 32,
           .max_num_seqs = 10,
           .block_size = 4,
@@ -61,7 +61,7 @@ struct Running {
 
 // The numbers of drafts in the last of several steps in which all drafts were drawn.
 std::vector<uint32_t> most_drafts(uint32_t num_sequences) {
-  Running running(num_sequences, config_of());
+  Running running(num_sequences, config_with_drafts());
   std::vector<uint32_t> counts;
   for (uint32_t i = 0; i < 5; ++i) {
     const Plan plan = running.scheduler.schedule();
@@ -83,7 +83,7 @@ TEST_CASE(
 }
 
 TEST_CASE("scheduler: what one sequence does not use of its share is for those behind it") {
-  Running running(1, config_of());
+  Running running(1, config_with_drafts());
   Sequence free_text = sequence_of(9, count_from(50, 6), 100);
   running.scheduler.add(free_text);
   running.scheduler.pause(running.sequences[0]);
@@ -96,7 +96,7 @@ TEST_CASE("scheduler: what one sequence does not use of its share is for those b
 }
 
 TEST_CASE("scheduler: no drafts while a sequence waits, and none in a step with a prompt") {
-  Running running(1, config_of(12));
+  Running running(1, config_with_drafts(12));
   // It is too long for the free blocks, so it waits for the end of the other one.
   Sequence long_one = sequence_of(9, count_from(100, 44), 2);
   running.scheduler.add(long_one);
@@ -115,7 +115,7 @@ TEST_CASE("scheduler: no drafts while a sequence waits, and none in a step with 
 TEST_CASE(
     "scheduler: a draft takes a free block, and gives it back if it is not drawn, to be the next taken") {
   // 8 tokens of a prompt and one drawn token take three of the four blocks.
-  SchedulerConfig config = config_of(4);
+  SchedulerConfig config = config_with_drafts(4);
   Scheduler scheduler(config);
   Sequence sequence = sequence_of(1, std::vector<uint32_t>(8, 7), 8);
   scheduler.add(sequence);
@@ -142,7 +142,7 @@ TEST_CASE(
 
 TEST_CASE(
     "scheduler: drafts that are not drawn leave what the cache remembers of others, but for one block") {
-  SchedulerConfig config = config_of(12);
+  SchedulerConfig config = config_with_drafts(12);
   Scheduler scheduler(config);
   Sequence known = sequence_of(1, count_from(50, 24), 1);
   scheduler.add(known);
@@ -169,7 +169,7 @@ TEST_CASE(
 }
 
 TEST_CASE("scheduler: where no block is free there are no drafts, and nobody loses one to them") {
-  SchedulerConfig config = config_of(3);
+  SchedulerConfig config = config_with_drafts(3);
   Running running(1, config, 7);  // room for 12 tokens, which is what the request stores
   for (uint32_t i = 0; i < 6; ++i) {
     const Plan plan = running.scheduler.schedule();

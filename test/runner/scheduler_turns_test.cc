@@ -11,7 +11,7 @@ namespace {
 constexpr uint32_t kNumPlaces = 2;
 constexpr uint32_t kLongAnswer = 90;
 
-SchedulerConfig config_of(bool mixed_batches, uint32_t num_blocks = 200) {
+SchedulerConfig config_of_turns(bool mixed_batches, uint32_t num_blocks = 200) {
   return {.max_num_batched_tokens = 64,
           .max_num_seqs = kNumPlaces,
           .block_size = 4,
@@ -35,7 +35,7 @@ uint32_t steps_until_turn(Scheduler& scheduler, const Sequence& sequence) {
 TEST_CASE("scheduler: a resumed sequence whose place was taken gets turns at once, and so do the others") {
   for (const bool mixed : {true, false}) {
     CAPTURE(mixed);
-    Scheduler scheduler(config_of(mixed));
+    Scheduler scheduler(config_of_turns(mixed));
     std::deque<Sequence> sequences;
     for (uint32_t id = 1; id <= 3; ++id) {
       sequences.push_back(sequence_of(id, count_from(id * 50, 6), kLongAnswer));
@@ -59,7 +59,7 @@ TEST_CASE("scheduler: a resumed sequence whose place was taken gets turns at onc
 TEST_CASE("scheduler: one that lost its blocks while paused goes on as soon as there are blocks again") {
   for (const bool mixed : {true, false}) {
     CAPTURE(mixed);
-    Scheduler scheduler(config_of(mixed, 36));
+    Scheduler scheduler(config_of_turns(mixed, 36));
     Sequence first = sequence_of(1, count_from(50, 40), kLongAnswer);
     Sequence second = sequence_of(2, count_from(100, 8), 60);
     Sequence third = sequence_of(3, count_from(150, 8), 60);
@@ -85,7 +85,7 @@ TEST_CASE("scheduler: one that lost its blocks while paused goes on as soon as t
 }
 
 TEST_CASE("scheduler: a prompt that was paused after its first rows finds a place though others have all") {
-  Scheduler scheduler(config_of(true));
+  Scheduler scheduler(config_of_turns(true));
   std::deque<Sequence> sequences;
   for (const uint32_t id : {1, 2}) {
     sequences.push_back(sequence_of(id, count_from(id * 50, 6), kLongAnswer));
@@ -140,7 +140,7 @@ TEST_CASE("scheduler: of resumed sequences in all places one gives its place to 
 TEST_CASE("scheduler: with one place a resumed sequence and the one in its place take turns") {
   for (const bool mixed : {true, false}) {
     CAPTURE(mixed);
-    SchedulerConfig config = config_of(mixed);
+    SchedulerConfig config = config_of_turns(mixed);
     config.max_num_seqs = 1;
     Scheduler scheduler(config);
     Sequence first = sequence_of(1, count_from(50, 6), kLongAnswer);
@@ -159,7 +159,7 @@ TEST_CASE("scheduler: with one place a resumed sequence and the one in its place
 }
 
 TEST_CASE("scheduler: without a pause nobody takes turns, as in the original") {
-  Scheduler scheduler(config_of(false));
+  Scheduler scheduler(config_of_turns(false));
   std::deque<Sequence> sequences;
   for (uint32_t id = 1; id <= 3; ++id) {
     sequences.push_back(sequence_of(id, count_from(id * 50, 6), 20));

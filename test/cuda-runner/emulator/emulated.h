@@ -33,14 +33,14 @@ class Emulated {
  public:
   explicit Emulated(const emulator::Settings& settings = {}) {
     emulator::start(settings);
-    CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
+    RUNNEL_CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking) == cudaSuccess);
   }
 
   // The memory is not initialised.
   template <typename T>
   Array<T> allocate(size_t count) {
     Array<T> array{nullptr, count};
-    CHECK(cudaMalloc(&array.data, count * sizeof(T)) == cudaSuccess);
+    RUNNEL_CHECK(cudaMalloc(&array.data, count * sizeof(T)) == cudaSuccess);
     return array;
   }
   template <typename T>
@@ -48,16 +48,16 @@ class Emulated {
     const Array<T> array = allocate<T>(values.size());
     const size_t bytes = values.size() * sizeof(T);
     void* pinned = nullptr;  // freed when the next device starts
-    CHECK(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault) == cudaSuccess);
+    RUNNEL_CHECK(cudaHostAlloc(&pinned, bytes, cudaHostAllocDefault) == cudaSuccess);
     std::memcpy(pinned, values.data(), bytes);
-    CHECK(cudaMemcpyAsync(array.data, pinned, bytes, cudaMemcpyHostToDevice, stream) == cudaSuccess);
+    RUNNEL_CHECK(cudaMemcpyAsync(array.data, pinned, bytes, cudaMemcpyHostToDevice, stream) == cudaSuccess);
     return array;
   }
   template <typename T>
   std::vector<T> download(const Array<T>& array) {
     std::vector<T> values(array.count);
-    CHECK(cudaMemcpyAsync(values.data(), array.data, values.size() * sizeof(T), cudaMemcpyDeviceToHost,
-                          stream) == cudaSuccess);
+    RUNNEL_CHECK(cudaMemcpyAsync(values.data(), array.data, values.size() * sizeof(T), cudaMemcpyDeviceToHost,
+                                 stream) == cudaSuccess);
     return values;
   }
 

@@ -18,7 +18,7 @@ namespace {
 
 using namespace test;
 
-constexpr KvType kTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
+constexpr KvType kCacheTypes[] = {KvType::kF16, KvType::kF32, KvType::kQ8_0};
 
 template <typename V>
 V load(const std::vector<uint8_t>& bytes, size_t first) {
@@ -138,7 +138,7 @@ void check_rope_store(const TestStream& stream, const RopeCase& wanted_case, std
 TEST_CASE("rope_store: queries and stored keys and values have the CPU's bits, for both kinds of pairs") {
   const TestStream stream;
   std::mt19937 rng(33);
-  for (const KvType type : kTypes) {
+  for (const KvType type : kCacheTypes) {
     for (const bool interleaved : {false, true}) {
       for (const uint32_t head_dim : {4u, 20u, 32u, 64u, 96u, 256u}) {
         if (type == KvType::kQ8_0 && head_dim % 32 != 0) continue;
@@ -156,7 +156,7 @@ TEST_CASE("rope_store: queries and stored keys and values have the CPU's bits, f
 TEST_CASE("rope_store: values of every magnitude are rounded as on the CPU") {
   const TestStream stream;
   std::mt19937 rng(34);
-  for (const KvType type : kTypes) {
+  for (const KvType type : kCacheTypes) {
     // If the largest value of a block is below 7.7e-3, the scale of Q8_0 is a subnormal half; below 3.8e-6 it
     // is 0.
     for (const float magnitude : {1e4f, 1e-2f, 1e-4f, 1e-5f, 3e-6f, 1e-6f, 1e-8f, 0.0f})
@@ -167,7 +167,7 @@ TEST_CASE("rope_store: values of every magnitude are rounded as on the CPU") {
 TEST_CASE("rope_store: a value that is no number, or too large, is not lost in a block of others") {
   const TestStream stream;
   std::mt19937 rng(35);
-  for (const KvType type : kTypes) {
+  for (const KvType type : kCacheTypes) {
     for (const float bad : {NAN, HUGE_VALF, -HUGE_VALF}) {
       const AttentionShape shape{1, 1, 32, 1.0f};
       const DeviceSequences sequences(stream, type, shape, 8, {1}, rng);

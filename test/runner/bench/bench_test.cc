@@ -3,16 +3,15 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "test/fixtures/bench_subject.h"
 #include "test/fixtures/fake_model.h"
 #include "test/unit_test.h"
 
 namespace runnel {
 namespace {
 
-const BenchSubject kSubject{.model = "fake.gguf", .device = "fake", .num_threads = 2};
-
-struct Fixture {
-  explicit Fixture(bool mixed_batches)
+struct BenchFixture {
+  explicit BenchFixture(bool mixed_batches)
       : engine(model, {.max_model_len = 400,
                        .scheduler = {.max_num_batched_tokens = 64,
                                      .max_num_seqs = 4,
@@ -37,8 +36,8 @@ BenchFlags flags_of(uint32_t num_generated, uint32_t depth) {
 }  // namespace
 
 TEST_CASE("bench: sequences decode after as many tokens as --depth says") {
-  Fixture fixture(/*mixed_batches=*/false);
-  REQUIRE(bench(fixture.engine, flags_of(8, 200), kSubject, fixture.out).ok());
+  BenchFixture fixture(/*mixed_batches=*/false);
+  REQUIRE(bench(fixture.engine, flags_of(8, 200), test::kBenchSubject, fixture.out).ok());
   const auto object = nlohmann::json::parse(fixture.out.str());
   CHECK(object["prefill_tok_s"].get<double>() > 0);
   CHECK(object["decode_tok_s"]["1"].get<double>() > 0);
@@ -51,8 +50,8 @@ TEST_CASE("bench: sequences decode after as many tokens as --depth says") {
 }
 
 TEST_CASE("bench: sequences that never decode together are no figure") {
-  Fixture fixture(/*mixed_batches=*/true);
-  const Result<void> refused = bench(fixture.engine, flags_of(2, 200), kSubject, fixture.out);
+  BenchFixture fixture(/*mixed_batches=*/true);
+  const Result<void> refused = bench(fixture.engine, flags_of(2, 200), test::kBenchSubject, fixture.out);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().exit_code == ExitCode::kUsage);
   CHECK(refused.error().message ==
@@ -62,8 +61,8 @@ TEST_CASE("bench: sequences that never decode together are no figure") {
 }
 
 TEST_CASE("bench: what does not fit into the context is refused") {
-  Fixture fixture(/*mixed_batches=*/true);
-  const Result<void> refused = bench(fixture.engine, flags_of(100, 300), kSubject, fixture.out);
+  BenchFixture fixture(/*mixed_batches=*/true);
+  const Result<void> refused = bench(fixture.engine, flags_of(100, 300), test::kBenchSubject, fixture.out);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().message ==
         "--prompt 100, and --depth 300 with --generate 100, must each fit into the context of 400 tokens, "

@@ -3,15 +3,14 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "test/fixtures/bench_subject.h"
 #include "test/fixtures/fake_model.h"
 #include "test/unit_test.h"
 
 namespace runnel {
 namespace {
 
-const BenchSubject kSubject{.model = "fake.gguf", .device = "fake", .num_threads = 2};
-
-struct Fixture {
+struct GapFixture {
   FakeModel model{16, 60, 32};
   Engine engine{
       model,
@@ -23,9 +22,9 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("gap bench: measures the gaps around a long prompt, and leaves nothing behind") {
-  Fixture fixture;
+  GapFixture fixture;
   const GapFlags flags{.num_prompt_tokens = 400, .num_streams = 3, .json = true};
-  REQUIRE(gap_bench(fixture.engine, flags, kSubject, fixture.out).ok());
+  REQUIRE(gap_bench(fixture.engine, flags, test::kBenchSubject, fixture.out).ok());
   const auto object = nlohmann::json::parse(fixture.out.str());
   const auto& after = object["gap_after_ms"];
   CHECK(object["gap_before_ms"].get<double>() > 0);
@@ -41,9 +40,9 @@ TEST_CASE("gap bench: measures the gaps around a long prompt, and leaves nothing
 }
 
 TEST_CASE("gap bench: what does not fit is refused with what is needed and what there is") {
-  Fixture fixture;
+  GapFixture fixture;
   const auto message_of = [&](const GapFlags& flags) {
-    const Result<void> refused = gap_bench(fixture.engine, flags, kSubject, fixture.out);
+    const Result<void> refused = gap_bench(fixture.engine, flags, test::kBenchSubject, fixture.out);
     REQUIRE_FALSE(refused.ok());
     CHECK(refused.error().exit_code == ExitCode::kUsage);
     return refused.error().message;

@@ -3,16 +3,15 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "test/fixtures/bench_subject.h"
 #include "test/fixtures/fake_model.h"
 #include "test/unit_test.h"
 
 namespace runnel {
 namespace {
 
-const BenchSubject kSubject{.model = "fake.gguf", .device = "fake", .num_threads = 2};
-
-struct Fixture {
-  explicit Fixture(uint32_t max_model_len = 2048)
+struct WorkloadFixture {
+  explicit WorkloadFixture(uint32_t max_model_len = 2048)
       : config{.max_model_len = max_model_len,
                .scheduler = {
                    .max_num_batched_tokens = 256, .max_num_seqs = 4, .block_size = 32, .num_blocks = 260}} {}
@@ -26,9 +25,9 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("workload bench: has every column, and makes every token of its requests each time") {
-  Fixture fixture;
+  WorkloadFixture fixture;
   const WorkloadFlags flags{.fraction = 0.01, .num_warmups = 1, .num_iterations = 2, .json = true};
-  REQUIRE(workload_bench(fixture.model, fixture.config, flags, kSubject, fixture.out).ok());
+  REQUIRE(workload_bench(fixture.model, fixture.config, flags, test::kBenchSubject, fixture.out).ok());
   const auto object = nlohmann::json::parse(fixture.out.str());
   CHECK(object["requests"] == 3);
   CHECK(object["output_tokens"]["min"] == 845 + 312 + 607);
@@ -43,9 +42,9 @@ TEST_CASE("workload bench: has every column, and makes every token of its reques
 }
 
 TEST_CASE("workload bench: prints a table for people") {
-  Fixture fixture;
+  WorkloadFixture fixture;
   const WorkloadFlags flags{.fraction = 0.001, .num_warmups = 0, .num_iterations = 1};
-  REQUIRE(workload_bench(fixture.model, fixture.config, flags, kSubject, fixture.out).ok());
+  REQUIRE(workload_bench(fixture.model, fixture.config, flags, test::kBenchSubject, fixture.out).ok());
   const std::string text = fixture.out.str();
   for (const char* word : {"decode_steady_tps", "median", "845.00", "device: \"fake\""}) {
     CAPTURE(word);
@@ -54,9 +53,10 @@ TEST_CASE("workload bench: prints a table for people") {
 }
 
 TEST_CASE("workload bench: a context too short is refused, not cut to") {
-  Fixture fixture(1800);
+  WorkloadFixture fixture(1800);
   const WorkloadFlags flags{.fraction = 0.01, .num_warmups = 0, .num_iterations = 1};
-  const Result<void> refused = workload_bench(fixture.model, fixture.config, flags, kSubject, fixture.out);
+  const Result<void> refused =
+      workload_bench(fixture.model, fixture.config, flags, test::kBenchSubject, fixture.out);
   REQUIRE_FALSE(refused.ok());
   CHECK(refused.error().exit_code == ExitCode::kUsage);
   CHECK(refused.error().message == "Request 1 of the workload has 1809 tokens; the context is 1800.");

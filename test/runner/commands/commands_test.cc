@@ -80,7 +80,8 @@ TEST_CASE("checkpoint stores keys and values as they are, unless a flag says oth
     run_commands(static_cast<int>(arguments.size()), arguments.data(), {.kind = "cpu", .make = make});
   };
   ask({"cpu-runner", "checkpoint", "--model", "m", "--tokens", "1", "--out", "folder"});
-  ask({"cpu-runner", "checkpoint", "--model", "m", "--tokens", "1", "--out", "folder", "--kv-cache-type", "f16"});
+  ask({"cpu-runner", "checkpoint", "--model", "m", "--tokens", "1", "--out", "folder", "--kv-cache-type",
+       "f16"});
   ask({"cpu-runner", "generate", "--model", "m", "--tokens", "1"});
   CHECK(asked == std::vector{KvType::kF32, KvType::kF16, KvType::kF16});
 }

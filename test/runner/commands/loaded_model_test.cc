@@ -23,9 +23,9 @@ using namespace test;
 
 constexpr uint64_t kMegabyte = 1'000'000;
 
-class Fixture {
+class ModelOnDisk {
  public:
-  Fixture() {
+  ModelOnDisk() {
     flags.model = file_.path();
     flags.num_threads = 1;
   }
@@ -48,7 +48,7 @@ class Fixture {
 // K and V of one token: one head of 32 values in each of 2 layers.
 constexpr uint64_t kValuesPerToken = 2 * 2 * 32;
 
-TEST_CASE_FIXTURE(Fixture, "load: the cache has the blocks its bytes hold, for each type") {
+TEST_CASE_FIXTURE(ModelOnDisk, "load: the cache has the blocks its bytes hold, for each type") {
   flags.kv_cache_bytes = kMegabyte;
   const std::pair<KvType, uint64_t> types[] = {{KvType::kF16, kValuesPerToken * 2},
                                                {KvType::kF32, kValuesPerToken * 4},
@@ -62,7 +62,7 @@ TEST_CASE_FIXTURE(Fixture, "load: the cache has the blocks its bytes hold, for e
   }
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ModelOnDisk,
                   "load: never more blocks than full contexts can use, whatever the flag or budget") {
   flags.max_model_len = 100;
   flags.max_num_seqs = 3;
@@ -71,7 +71,7 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(load_it()->engine->config().scheduler.num_blocks == 3 * 4);
 }
 
-TEST_CASE_FIXTURE(Fixture,
+TEST_CASE_FIXTURE(ModelOnDisk,
                   "load: a cache without room for one block or for the length asked for is refused") {
   flags.kv_cache_bytes = 8191;
   CHECK(refusal().message == "--kv-cache-bytes is 8191; one block of 32 tokens takes 8192.");
@@ -89,7 +89,8 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(refusal().shortage->available_bytes == 3 * 8192);
 }
 
-TEST_CASE_FIXTURE(Fixture, "load: the cache has as many blocks as a flag says, if requests can use them") {
+TEST_CASE_FIXTURE(ModelOnDisk,
+                  "load: the cache has as many blocks as a flag says, if requests can use them") {
   flags.num_kvcache_blocks = 3;
   const Result<LoadedModel> loaded = load_it();
   REQUIRE(loaded.ok());
@@ -105,7 +106,7 @@ TEST_CASE_FIXTURE(Fixture, "load: the cache has as many blocks as a flag says, i
   CHECK(load_it()->engine->config().scheduler.num_blocks == 2 * 4);
 }
 
-TEST_CASE_FIXTURE(Fixture, "load: a budget that the model fills is refused with one that is enough") {
+TEST_CASE_FIXTURE(ModelOnDisk, "load: a budget that the model fills is refused with one that is enough") {
   flags.memory_bytes = 1;
   const Error refused = refusal();
   CHECK(refused.exit_code == ExitCode::kUsage);
@@ -123,7 +124,8 @@ TEST_CASE_FIXTURE(Fixture, "load: a budget that the model fills is refused with 
   CHECK_FALSE(load_it().ok());
 }
 
-TEST_CASE_FIXTURE(Fixture, "load: a budget is divided into what the process takes, a reserve and the cache") {
+TEST_CASE_FIXTURE(ModelOnDisk,
+                  "load: a budget is divided into what the process takes, a reserve and the cache") {
   flags.max_num_seqs = kMaxNumSeqs;
   const uint64_t before = *private_memory_bytes();
   flags.memory_bytes = before + 60 * kMegabyte;

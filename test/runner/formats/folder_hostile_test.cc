@@ -67,10 +67,6 @@ std::string outcome_of(const ModelFolder& folder, ExitCode wanted = ExitCode::kB
   return message;
 }
 
-json config_of(const std::string& model) {
-  return json::parse(bytes_of(golden_model_path(model + "/config.json")));
-}
-
 SafetensorsWriter weights_of(const std::string& model) {
   return safetensors_of(golden_model_path(model + "/model.safetensors"));
 }
@@ -91,7 +87,7 @@ void each_place(const json& value, const json::json_pointer& place,
 TEST_CASE("folders: hostile values of every key of every architecture are refused, or change nothing") {
   for (const char* model : {"llama3", "mistral", "qwen2", "qwen3", "gpt2", "gemma3", "phi3", "qwen3moe"}) {
     CAPTURE(model);
-    const json config = config_of(model);
+    const json config = golden_config(model);
     const ModelFolder folder;
     std::filesystem::create_symlink(golden_model_path(std::string(model) + "/model.safetensors"),
                                     folder.path() + "/model.safetensors");
@@ -138,7 +134,7 @@ TEST_CASE("folders: a count that is none, negative or huge is refused by name, w
     for (const json& value : {json(-1), json(uint64_t{1} << 63), json(0.5), json(1e300), json("x"),
                               json(true), json::array(), json::object()}) {
       CAPTURE(value.dump());
-      json config = config_of(key.model);
+      json config = golden_config(key.model);
       config[json::json_pointer(key.place)] = value;
       folder.write(config);
       CHECK(outcome_of(folder).starts_with("FOLDER has "));
@@ -168,7 +164,7 @@ TEST_CASE("folders: a number that nothing can be computed with is refused by nam
       CAPTURE(value.dump());
       // This value is accepted, because the reference accepts it too.
       if (std::string_view(key.place).ends_with("high_freq_factor") && value == 1e300) continue;
-      json config = config_of(key.model);
+      json config = golden_config(key.model);
       config[json::json_pointer(key.place)] = value;
       folder.write(config);
       const std::string outcome = outcome_of(folder);
@@ -183,7 +179,7 @@ TEST_CASE("folders: numbers beyond what JSON's readers hold are refused") {
   for (const char* number :
        {"1e400", "-1e400", "NaN", "Infinity", "0x10", "1e", "18446744073709551616e4000"}) {
     CAPTURE(number);
-    std::string text = config_of("llama3").dump();
+    std::string text = golden_config("llama3").dump();
     const std::string key = "\"rms_norm_eps\":";
     text.insert(text.find(key) + key.size(), std::string(number) + ",\"x\":");
     folder.write("config.json", text);
@@ -213,7 +209,7 @@ TEST_CASE("folders: a tensor is named as the folder names it, with its shape as 
     CAPTURE(one.model);
     CAPTURE(one.tensor);
     const ModelFolder folder;
-    folder.write(config_of(one.model));
+    folder.write(golden_config(one.model));
     SafetensorsWriter without = weights_of(one.model);
     std::erase_if(without.tensors, [&](const auto& tensor) { return tensor.name == one.tensor; });
     folder.write(without);
@@ -229,7 +225,7 @@ TEST_CASE("folders: a tensor is named as the folder names it, with its shape as 
                                     "); " + one.shape + " was expected.");
   }
   const ModelFolder folder;
-  folder.write(config_of("qwen3moe"));
+  folder.write(golden_config("qwen3moe"));
   SafetensorsWriter without = weights_of("qwen3moe");
   std::erase_if(without.tensors, [](const auto& tensor) {
     return tensor.name.starts_with("model.layers.0.mlp.experts.") && tensor.name.ends_with("up_proj.weight");
@@ -253,7 +249,7 @@ TEST_CASE("folders: names without their prefix are those of refusals, and names 
     CAPTURE(one.model);
     const std::string prefix = one.prefix;
     const ModelFolder folder;
-    folder.write(config_of(one.model));
+    folder.write(golden_config(one.model));
     const SafetensorsWriter bare = weights_of(one.model).bare();
     folder.write(bare);
     CHECK(outcome_of(folder) == "accepted");
@@ -286,7 +282,7 @@ TEST_CASE("folders: the prefix of names is that of the architecture, and the hea
   for (const char* name : {"model.lm_head.weight", "transformer.norm.weight", "model.model.norm.weight"}) {
     CAPTURE(name);
     const ModelFolder folder;
-    folder.write(config_of("llama3"));
+    folder.write(golden_config("llama3"));
     SafetensorsWriter weights = weights_of("llama3");
     weights.tensors.push_back({name, "F32", {8}, std::string(32, '\0')});
     folder.write(weights);
@@ -301,7 +297,7 @@ TEST_CASE("folders: tensors that an architecture has no use for are named") {
                            "blk.0.attn_q.weight2", "model.layers.99999999.input_layernorm.weight"}) {
     CAPTURE(name);
     const ModelFolder folder;
-    folder.write(config_of("llama3"));
+    folder.write(golden_config("llama3"));
     SafetensorsWriter weights = weights_of("llama3");
     weights.tensors.push_back({name, "F32", {8}, std::string(32, '\0')});
     folder.write(weights);
@@ -313,7 +309,7 @@ TEST_CASE("folders: tensors that an architecture has no use for are named") {
 
 TEST_CASE("folders: a header as long as any that is read takes less than a second") {
   const ModelFolder folder;
-  folder.write(config_of("llama3"));
+  folder.write(golden_config("llama3"));
   constexpr size_t kLength = kMaxSafetensorsHeaderBytes - 100;
   const std::string spaces(kLength, ' ');
   const std::string letters(kLength, 'a');
@@ -329,7 +325,7 @@ TEST_CASE("folders: an index that names what it may not is refused, and nothing 
   const ModelFolder outside;
   outside.write(weights);
   const ModelFolder folder;
-  folder.write(config_of("llama3"));
+  folder.write(golden_config("llama3"));
   folder.write_sharded(weights);
   const std::string index = folder.path() + "/model.safetensors.index.json";
   const json good = json::parse(bytes_of(index));
@@ -359,7 +355,7 @@ TEST_CASE("folders: an index that names what it may not is refused, and nothing 
 
 TEST_CASE("folders: a tensor in two files is refused, whichever the index says") {
   const ModelFolder folder;
-  folder.write(config_of("llama3"));
+  folder.write(golden_config("llama3"));
   folder.write_sharded(weights_of("llama3"));
   for (const size_t shard : {0u, 1u}) {
     const std::string path = folder.path() + "/" + ModelFolder::shard_name(shard);
@@ -378,7 +374,7 @@ TEST_CASE("folders: a tensor in two files is refused, whichever the index says")
 
 TEST_CASE("folders: more files than are read are refused before they are opened") {
   const ModelFolder folder;
-  folder.write(config_of("llama3"));
+  folder.write(golden_config("llama3"));
   folder.write("model.safetensors.index.json", "{}");
   for (uint32_t shard = 0; shard <= kMaxModelParts; ++shard)
     folder.write("model-" + std::to_string(shard) + ".safetensors", "");
@@ -419,7 +415,7 @@ TEST_CASE("folders: links are followed, to regular files alone") {
 TEST_CASE(
     "folders: weights cut short while they are mapped end the process by SIGBUS, which the gateway knows") {
   const ModelFolder folder;
-  folder.write(config_of("llama3"));
+  folder.write(golden_config("llama3"));
   folder.write(weights_of("llama3"));
   const pid_t child = fork();
   REQUIRE(child >= 0);

@@ -14,17 +14,13 @@ namespace {
 using namespace test;
 using nlohmann::json;
 
-json config_of(const std::string& model) {
-  return json::parse(bytes_of(golden_model_path(model + "/config.json")));
-}
-
 struct Outcome {
   int exit_code = 0;
   std::string message = "accepted";
 };
 
 // The message without the folder's path. Reads the hyper-parameters, but loads no model.
-Outcome outcome_of(const ModelFolder& folder) {
+Outcome config_outcome_of(const ModelFolder& folder) {
   const Result<ModelFile> file = ModelFile::open(folder.path());
   const Result<ModelConfig> config = file ? read_config(*file, "") : Result<ModelConfig>(file.error());
   if (config) return {};
@@ -36,11 +32,11 @@ Outcome outcome_of(const ModelFolder& folder) {
 
 std::string refusal_of(const std::string& model, const std::function<void(json&)>& change) {
   const ModelFolder folder;
-  json config = config_of(model);
+  json config = golden_config(model);
   change(config);
   folder.write(config);
   folder.write("model.safetensors", bytes_of(golden_model_path(model + "/model.safetensors")));
-  const Outcome outcome = outcome_of(folder);
+  const Outcome outcome = config_outcome_of(folder);
   CHECK((outcome.exit_code == 65 || outcome.message == "accepted"));
   return outcome.message;
 }
@@ -48,12 +44,12 @@ std::string refusal_of(const std::string& model, const std::function<void(json&)
 TEST_CASE("folders: what is missing is named, and pickles are refused with the reason") {
   const ModelFolder folder;
   const auto expect = [&](int exit_code, const std::string& message) {
-    const Outcome outcome = outcome_of(folder);
+    const Outcome outcome = config_outcome_of(folder);
     CHECK(outcome.exit_code == exit_code);
     CHECK(outcome.message == message);
   };
   expect(66, "The model FOLDER is a folder, but there is no config.json in it.");
-  folder.write(config_of("llama3"));
+  folder.write(golden_config("llama3"));
   expect(65,
          "The model FOLDER cannot be used: there is neither model.safetensors nor "
          "model.safetensors.index.json in it.");
@@ -76,7 +72,7 @@ TEST_CASE("folders: weights are named by their folder") {
 TEST_CASE("folders: a file that never ends is not waited for") {
   const ModelFolder folder;
   REQUIRE(mkfifo((folder.path() + "/config.json").c_str(), 0600) == 0);
-  CHECK(outcome_of(folder).message == "FOLDER/config.json is not a regular file.");
+  CHECK(config_outcome_of(folder).message == "FOLDER/config.json is not a regular file.");
 }
 
 TEST_CASE("folders: a config.json that is none is refused") {
@@ -84,7 +80,7 @@ TEST_CASE("folders: a config.json that is none is refused") {
   folder.write("model.safetensors", bytes_of(golden_model_path("llama3/model.safetensors")));
   const auto refusal = [&](const std::string& config) {
     folder.write("config.json", config);
-    return outcome_of(folder).message;
+    return config_outcome_of(folder).message;
   };
   CHECK(refusal("{") == "FOLDER/config.json is not JSON at byte 2.");
   CHECK(refusal("[]") == "FOLDER/config.json is not a JSON object.");
@@ -95,7 +91,7 @@ TEST_CASE("folders: a config.json that is none is refused") {
   CHECK(refusal("{\"model_type\": \"mamba\"}") ==
         "FOLDER is of architecture \"mamba\", which is not supported; supported: " + architecture_names() +
             ".");
-  CHECK(refusal("\xef\xbb\xbf" + config_of("llama3").dump()) == "accepted");
+  CHECK(refusal("\xef\xbb\xbf" + golden_config("llama3").dump()) == "accepted");
 }
 
 TEST_CASE("folders: hyper-parameters are refused in the words of GGUF files") {
@@ -174,11 +170,11 @@ TEST_CASE("folders: what would be computed otherwise than transformers does is r
 TEST_CASE("folders: a tensor of a type or shape that weights do not have is refused") {
   const auto refusal = [](const std::function<void(SafetensorsWriter&)>& change) {
     const ModelFolder folder;
-    folder.write(config_of("llama3"));
+    folder.write(golden_config("llama3"));
     SafetensorsWriter weights = safetensors_of(golden_model_path("llama3/model.safetensors"));
     change(weights);
     folder.write(weights);
-    return outcome_of(folder).message;
+    return config_outcome_of(folder).message;
   };
   CHECK(refusal([](SafetensorsWriter&) {}) == "accepted");
   CHECK(refusal([](SafetensorsWriter& w) { w.tensor("model.norm.weight").dtype = "I16"; }) ==
@@ -196,12 +192,12 @@ TEST_CASE("folders: an index is held against its files") {
   const SafetensorsWriter weights = safetensors_of(golden_model_path("llama3/model.safetensors"));
   const auto refusal = [&](const std::function<void(json&)>& change) {
     const ModelFolder folder;
-    folder.write(config_of("llama3"));
+    folder.write(golden_config("llama3"));
     folder.write_sharded(weights);
     json index = json::parse(bytes_of(folder.path() + "/model.safetensors.index.json"));
     change(index);
     folder.write("model.safetensors.index.json", index.dump());
-    return outcome_of(folder).message;
+    return config_outcome_of(folder).message;
   };
   const std::string begin = "FOLDER/model.safetensors.index.json ";
   CHECK(refusal([](json&) {}) == "accepted");
@@ -225,7 +221,7 @@ TEST_CASE(
     "folders: the identity ends as that of the file that stands for the weights, and follows all parts") {
   const SafetensorsWriter weights = safetensors_of(golden_model_path("llama3/model.safetensors"));
   const ModelFolder folder;
-  folder.write(config_of("llama3"));
+  folder.write(golden_config("llama3"));
   folder.write_sharded(weights);
   const auto identity = [&] { return ModelFile::open(folder.path())->identity(); };
   const std::string before = identity();
@@ -235,7 +231,7 @@ TEST_CASE(
   CHECK(before.ends_with("-" + std::to_string(status.st_size) + "-" + std::to_string(modified) + "-" +
                          std::to_string(status.st_ino)));
   CHECK(identity() == before);
-  json config = config_of("llama3");
+  json config = golden_config("llama3");
   config["bos_token_id"] = 5;
   folder.write(config);
   const std::string other_config = identity();

@@ -8,7 +8,7 @@
 namespace runnel {
 namespace {
 
-GrammarSource regex(const std::string& text) {
+GrammarSource pattern(const std::string& text) {
   return {.kind = GrammarKind::kRegex, .text = text};
 }
 
@@ -25,9 +25,9 @@ std::vector<GrammarCompiler::Compiled> take(GrammarCompiler& compiler, size_t co
 TEST_CASE("grammar compiler: each request gets what its source is compiled to, or why it is not") {
   std::atomic<uint32_t> num_calls = 0;
   GrammarCompiler compiler(test::byte_spellings(), test::byte_vocab_size(), [&] { ++num_calls; });
-  compiler.submit(1, regex("a+"));
-  compiler.submit(2, regex("a("));
-  compiler.submit(3, regex("a+"));
+  compiler.submit(1, pattern("a+"));
+  compiler.submit(2, pattern("a("));
+  compiler.submit(3, pattern("a+"));
   std::shared_ptr<const CompiledGrammar> of_first;
   for (const auto& [request_id, grammar] : take(compiler, 3)) {
     CAPTURE(request_id);
@@ -38,8 +38,8 @@ TEST_CASE("grammar compiler: each request gets what its source is compiled to, o
   }
   CHECK(num_calls >= 1);
   // The grammar is cached now, so it is there at once.
-  compiler.submit(4, regex("a+"));
-  compiler.submit(5, regex("a("));
+  compiler.submit(4, pattern("a+"));
+  compiler.submit(5, pattern("a("));
   const auto known = compiler.take();
   REQUIRE(known.size() == 2);
   CHECK(known[0].request_id == 4);
@@ -49,9 +49,9 @@ TEST_CASE("grammar compiler: each request gets what its source is compiled to, o
 
 TEST_CASE("grammar compiler: nothing is said of a request that was forgotten, and one can be waited for") {
   GrammarCompiler compiler(test::byte_spellings(), test::byte_vocab_size(), [] {});
-  compiler.submit(1, regex("(a|b){1,200}"));
-  compiler.submit(2, regex("b+"));
-  compiler.submit(3, regex("c+"));
+  compiler.submit(1, pattern("(a|b){1,200}"));
+  compiler.submit(2, pattern("b+"));
+  compiler.submit(3, pattern("c+"));
   compiler.forget(1);
   compiler.forget(2);
   CHECK(compiler.wait_for(3).ok());

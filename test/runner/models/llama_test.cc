@@ -13,9 +13,9 @@ namespace {
 
 using namespace test;
 
-constexpr StepLimits kLimits{.max_rows = 8, .max_head_rows = 8};
+constexpr StepLimits kTinyLimits{.max_rows = 8, .max_head_rows = 8};
 
-std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
+std::string refusal_of_llama(const std::function<void(GgufWriter&)>& change) {
   GgufWriter writer = write_tiny_llama({});
   change(writer);
   const TemporaryFile file(writer.bytes());
@@ -23,7 +23,7 @@ std::string refusal_of(const std::function<void(GgufWriter&)>& change) {
   REQUIRE(opened.ok());
   const auto backend = make_cpu_backend({.num_threads = 1});
   REQUIRE(backend.ok());
-  const auto model = load_model(*opened, "llama", 0, **backend, kLimits, {});
+  const auto model = load_model(*opened, "llama", 0, **backend, kTinyLimits, {});
   if (model) return "accepted";
   CHECK(model.error().exit_code == ExitCode::kBadModel);
   CHECK(model.error().message.starts_with(file.path()));
@@ -41,7 +41,7 @@ TEST_CASE("a llama loads, reports every tensor's bytes and holds as much memory 
   uint64_t tensor_bytes = 0;
   for (const TensorView& tensor : opened->tensors()) tensor_bytes += tensor.data.size();
   const auto model =
-      load_model(*opened, "", 0, **backend, kLimits, [&](uint64_t loaded_bytes, uint64_t total_bytes) {
+      load_model(*opened, "", 0, **backend, kTinyLimits, [&](uint64_t loaded_bytes, uint64_t total_bytes) {
         CHECK(loaded_bytes > last_bytes);
         CHECK(total_bytes == tensor_bytes);
         last_bytes = loaded_bytes;
@@ -58,29 +58,29 @@ TEST_CASE("a llama loads, reports every tensor's bytes and holds as much memory 
 
 TEST_CASE("a missing tensor is named") {
   for (const char* name : {"blk.1.attn_q.weight", "blk.0.ffn_norm.weight", "output_norm.weight"}) {
-    CHECK(refusal_of([&](GgufWriter& w) { w.remove_tensor(name); }) ==
+    CHECK(refusal_of_llama([&](GgufWriter& w) { w.remove_tensor(name); }) ==
           std::string("lacks tensor \"") + name + "\".");
   }
 }
 
 TEST_CASE("biases of queries without those of keys and values are refused") {
-  CHECK(refusal_of([](GgufWriter& w) {
+  CHECK(refusal_of_llama([](GgufWriter& w) {
           w.tensors.push_back({"blk.0.attn_q.bias", {64}, 0, std::string(256, '\0'), std::nullopt});
         }) == "lacks tensor \"blk.0.attn_k.bias\".");
 }
 
 TEST_CASE("a tensor of another shape is named with both shapes") {
-  CHECK(refusal_of([](GgufWriter& w) {
+  CHECK(refusal_of_llama([](GgufWriter& w) {
           w.tensor("blk.0.attn_k.weight").dims = {32, 64};
         }) == "has tensor \"blk.0.attn_k.weight\" of shape (32, 64); (64, 32) was expected.");
-  CHECK(refusal_of([](GgufWriter& w) {
+  CHECK(refusal_of_llama([](GgufWriter& w) {
           w.tensor("blk.1.attn_norm.weight").dims = {32, 2};
         }) == "has tensor \"blk.1.attn_norm.weight\" of shape (32, 2); (64) was expected.");
 }
 
 TEST_CASE("a tensor that this model has no use for is named") {
   for (const char* name : {"rope_factors_long.weight", "blk.0.ffn_up.bias", "blk.2.attn_q.weight"}) {
-    const std::string message = refusal_of([&](GgufWriter& w) {
+    const std::string message = refusal_of_llama([&](GgufWriter& w) {
       w.tensors.push_back({name, {8}, 0, std::string(32, 'x'), std::nullopt});
     });
     CHECK(message.starts_with(std::string("has tensor \"") + name + "\", which this architecture"));
@@ -88,7 +88,7 @@ TEST_CASE("a tensor that this model has no use for is named") {
 }
 
 TEST_CASE("gains in a type that they cannot have are refused by name") {
-  CHECK(refusal_of([](GgufWriter& w) {
+  CHECK(refusal_of_llama([](GgufWriter& w) {
           w.tensor("output_norm.weight").type = static_cast<uint32_t>(TensorType::kQ8_0);
         }).find("tensor \"output_norm.weight\" of type Q8_0 must be a vector") != std::string::npos);
 }

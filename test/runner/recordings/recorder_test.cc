@@ -34,7 +34,7 @@ wire::ToRunner cancel_of(uint32_t request_id) {
 }
 
 // The step and the kind of every entry after the start.
-std::string entries_of(const std::string& path) {
+std::string text_of_entries(const std::string& path) {
   Result<Recording> recording = Recording::open(path);
   REQUIRE(recording.ok());
   const char* const kinds[] = {"", "", "start", "command", "event", "commands_end", "full"};
@@ -57,9 +57,9 @@ TEST_CASE("record: entries are there as soon as they are written, with the steps
   recorder->event(step_of(1));
   recorder->event(step_of(2));
   recorder->command(cancel_of(8));
-  CHECK(entries_of(path) == "0 command, 1 event, 2 event, 2 command, ");  // the recorder is still open
+  CHECK(text_of_entries(path) == "0 command, 1 event, 2 event, 2 command, ");  // the recorder is still open
   recorder->commands_end();
-  CHECK(entries_of(path) == "0 command, 1 event, 2 event, 2 command, 2 commands_end, ");
+  CHECK(text_of_entries(path) == "0 command, 1 event, 2 event, 2 command, 2 commands_end, ");
   CHECK(Recording::open(path)->start().model() == "/models/fake.gguf");
 }
 
@@ -83,7 +83,7 @@ TEST_CASE("record: at its limit the recording stops, says so in the file, and th
   for (uint64_t step = 1; step <= 500; ++step) recorder->event(step_of(step));
   CHECK(fs::file_size(path) <= 1000);
   CHECK(fs::file_size(path) > 900);
-  const std::string entries = entries_of(path);
+  const std::string entries = text_of_entries(path);
   CHECK(entries.ends_with(" full, "));
   CHECK(entries.find("full") == entries.size() - 6);
 }

@@ -16,7 +16,7 @@
 namespace runnel {
 namespace {
 
-wire::ToRunner cancel_of(uint32_t request_id) {
+wire::ToRunner cancel_command(uint32_t request_id) {
   wire::ToRunner command;
   command.mutable_cancel()->set_request_id(request_id);
   return command;
@@ -80,7 +80,7 @@ TEST_CASE("inbox: a full one makes its writer wait until something is taken, by 
     size_t capacity;
   };
   // A command also has a few bytes beside its ids, so two halves are too much.
-  for (const Filling& filling : {Filling{cancel_of(1), kMaxInboxCommands}, Filling{half, 1},
+  for (const Filling& filling : {Filling{cancel_command(1), kMaxInboxCommands}, Filling{half, 1},
                                  Filling{generate_of_ids(kMaxInboxBytes / 4), 1}}) {
     Inbox inbox;
     for (size_t i = 0; i < filling.capacity; ++i) CHECK(inbox.put(filling.command));
@@ -123,7 +123,7 @@ TEST_CASE("inbox: cancels overtake everything but the Generate of their own requ
   wire::ToRunner pause;
   pause.mutable_pause()->set_request_id(7);
   for (const wire::ToRunner& command :
-       {cancel_of(3), generate, pause, cancel_of(5), cancel_of(7), cancel_of(5)})
+       {cancel_command(3), generate, pause, cancel_command(5), cancel_command(7), cancel_command(5)})
     CHECK(inbox.put(command));
   const std::vector<wire::ToRunner> cancels = inbox.take_cancels();
   REQUIRE(cancels.size() == 2);
@@ -140,8 +140,8 @@ TEST_CASE("inbox: cancels overtake everything but the Generate of their own requ
 
 TEST_CASE("inbox: taking cancels makes room for the writer who waits") {
   Inbox inbox;
-  for (size_t i = 0; i < kMaxInboxCommands; ++i) CHECK(inbox.put(cancel_of(1)));
-  auto written = std::async(std::launch::async, [&] { return inbox.put(cancel_of(2)); });
+  for (size_t i = 0; i < kMaxInboxCommands; ++i) CHECK(inbox.put(cancel_command(1)));
+  auto written = std::async(std::launch::async, [&] { return inbox.put(cancel_command(2)); });
   CHECK(inbox.take_cancels().size() >= kMaxInboxCommands);
   CHECK(written.get());
 }
@@ -154,7 +154,7 @@ TEST_CASE("inbox: closing lets go of everyone who waits, and the first reason st
   const Inbox::Contents contents = waiting.get();
   REQUIRE(contents.end);
   CHECK(contents.end->error().message == "first");
-  CHECK_FALSE(inbox.put(cancel_of(1)));
+  CHECK_FALSE(inbox.put(cancel_command(1)));
 }
 
 TEST_CASE("channel: a reader that is destroyed does not wait for its stream") {
@@ -162,7 +162,7 @@ TEST_CASE("channel: a reader that is destroyed does not wait for its stream") {
   Inbox inbox;
   {
     const CommandReader reader(gateway.runner_stdin(), inbox);
-    gateway.send(cancel_of(5));
+    gateway.send(cancel_command(5));
     CHECK(inbox.wait().commands.at(0).cancel().request_id() == 5);
   }
   CHECK(inbox.wait().end->ok());
