@@ -179,7 +179,10 @@ Result<void> CudaBackend::allocate_kv(const KvShape& shape) {
   CHECK(shape.num_heads > 0);
   stream_.synchronize();
   pass_.forget_graphs();
-  cache_.reset();  // freed first, to make room for the new one
+  // All of it is freed first, to make room for the new one.
+  cache_.reset();
+  inputs_ = StepInputs();
+  attend_workspace_ = DeviceBuffer<float>();
   Result<KvMemory> cache = KvMemory::allocate(shape, kv_type_, stream_);
   if (!cache) return cache.error();
   cache_.emplace(*std::move(cache));

@@ -1,5 +1,7 @@
 #include "runner/deep_thread.h"
 
+#include <sys/resource.h>
+
 #include <utility>
 
 #include "runner/check.h"
@@ -8,6 +10,7 @@ namespace runnel {
 namespace {
 
 constexpr size_t kStackBytes = size_t{256} << 20;
+constexpr int kLowPriority = 10;
 
 void* run(void* fn) {
   (*static_cast<std::function<void()>*>(fn))();
@@ -15,6 +18,10 @@ void* run(void* fn) {
 }
 
 }  // namespace
+
+void lower_priority() {
+  (void)setpriority(PRIO_PROCESS, 0, kLowPriority);  // on Linux, of the thread
+}
 
 bool DeepThread::start(std::function<void()> fn) {
   CHECK(!is_started_);

@@ -26,4 +26,8 @@ class DeepThread {
   bool is_started_ = false;
 };
 
+// From now on the calling thread gets about a tenth of a core that other threads use, so that work beside the
+// steps leaves them the cores. Where the system refuses it, they share the cores.
+void lower_priority();
+
 }  // namespace runnel

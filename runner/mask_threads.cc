@@ -1,7 +1,5 @@
 #include "runner/mask_threads.h"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 
 #include "runner/check.h"
@@ -11,9 +9,6 @@
 namespace runnel {
 namespace {
 
-// On Linux the priority is of the thread. With it, a thread gets about a tenth of a core that another thread
-// uses.
-constexpr int kPriority = 10;
 // A job waits for jobs that came later and are quicker for at most this many times its own time.
 constexpr int kPatience = 8;
 
@@ -90,7 +85,7 @@ std::list<std::shared_ptr<MaskJob>>::iterator MaskThreads::next() {
 }
 
 void MaskThreads::work() {
-  (void)setpriority(PRIO_PROCESS, 0, kPriority);  // where it is refused, masks compete with the step
+  lower_priority();
   std::unique_lock lock(mutex_);
   while (true) {
     has_jobs_.wait(lock, [&] { return is_stopping_ || next() != queue_.end(); });

@@ -85,6 +85,7 @@ GrammarCompiler::Waiting* GrammarCompiler::next() {
 }
 
 void GrammarCompiler::work() {
+  lower_priority();
   const std::unique_ptr<GrammarVocabulary> vocabulary =
       GrammarVocabulary::prepare(std::exchange(spellings_, {}), vocab_size_);
   std::unique_lock lock(mutex_);

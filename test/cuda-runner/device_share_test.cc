@@ -67,14 +67,17 @@ TEST_CASE_FIXTURE(Fixture, "share of the device: the cache fills it, beside ever
 
 TEST_CASE_FIXTURE(Fixture,
                   "share of the device: a plan reserves what serving reserves, and says that it fits") {
-  flags.gpu_memory_utilization = 0.5;
-  const MemoryPlan planned = plan();
-  const Result<LoadedModel> loaded = load_it();
-  REQUIRE(loaded.ok());
-  // The plan has samples of the weights on the device beside the bytes of all of them.
-  CHECK(planned.kv_cache <= loaded->kv_cache_bytes);
-  CHECK(planned.kv_cache + planned.weights + block_bytes_of(*loaded) >= loaded->kv_cache_bytes);
-  CHECK_FALSE(shortage_of(planned));
+  for (const double share : {0.5, 1.0}) {
+    CAPTURE(share);
+    flags.gpu_memory_utilization = share;
+    const MemoryPlan planned = plan();
+    const Result<LoadedModel> loaded = load_it();
+    REQUIRE(loaded.ok());
+    // The plan has samples of the weights on the device beside the bytes of all of them.
+    CHECK(planned.kv_cache <= loaded->kv_cache_bytes);
+    CHECK(planned.kv_cache + planned.weights + block_bytes_of(*loaded) >= loaded->kv_cache_bytes);
+    CHECK_FALSE(shortage_of(planned));
+  }
 }
 
 TEST_CASE_FIXTURE(Fixture,

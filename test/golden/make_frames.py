@@ -82,7 +82,7 @@ GENERATE_MASKED = nested(1, number(1, 3) + numbers(2, [5, 6]) + number(4, 9) + n
                          + nested(10, bytes([0x00, 0xFF, 0x5A])))
 GENERATE_GRAMMAR = nested(1, number(1, 4) + numbers(2, [5]) + number(4, 64) + numbers(5, [0])
                           + nested(11, number(1, 1) + text(2, '{"type":"object"}') + number(3, 1)))
-CANCEL = nested(2, number(1, MAX_U32))
+CANCEL = nested(2, number(1, MAX_U32) + number(2, 1))
 PAUSE = nested(3, number(1, 8))
 RESUME = nested(4, number(1, 9))
 DRAIN = nested(5, b"")
@@ -148,7 +148,7 @@ JSON = {
     GENERATE_GRAMMAR: {"generate": {
         "request_id": 4, "token_ids": [5], "max_tokens": 64, "stop_ids": [0],
         "grammar": {"kind": "GRAMMAR_KIND_JSON_SCHEMA", "source": "{\"type\":\"object\"}", "strict": True}}},
-    CANCEL: {"cancel": {"request_id": MAX_U32}},
+    CANCEL: {"cancel": {"request_id": MAX_U32, "is_complete": True}},
     PAUSE: {"pause": {"request_id": 8}},
     RESUME: {"resume": {"request_id": 9}},
     DRAIN: {"drain": {}},

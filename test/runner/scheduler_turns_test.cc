@@ -112,7 +112,7 @@ TEST_CASE("scheduler: a prompt that was paused after its first rows finds a plac
 }
 
 TEST_CASE("scheduler: of resumed sequences in all places one gives its place to one that lost its blocks") {
-  Scheduler scheduler(config_of(true, 36));
+  Scheduler scheduler(config_of_turns(true, 36));
   Sequence lost = sequence_of(1, count_from(50, 40), kLongAnswer);
   Sequence second = sequence_of(2, count_from(100, 8), kLongAnswer);
   Sequence third = sequence_of(3, count_from(150, 8), kLongAnswer);
