@@ -110,11 +110,11 @@ test(`${NUM_LEAVING} clients that leave with the first token give all blocks bac
 });
 
 test('a stream that the cache of a new runner cannot hold ends with VRAM_OOM, and the runner serves on', async () => {
-  const body = { job_id: 'large', prompt: 'Once upon a time', max_tokens: 2048, min_tokens: 1000, seed: 1 };
+  const body = { job_id: 'large', prompt: 'Once upon a time', max_tokens: 2048, min_tokens: 500, seed: 1 };
   let restarted: Promise<Response> | undefined;
   const { text, last } = await readNativeAnswer(await gateway.post('/execute', body), () => {
     if (restarted !== undefined) return;
-    writeFileSync(config, JSON.stringify({ ...settings, 'kv-cache-bytes': 2 ** 24 }));
+    writeFileSync(config, JSON.stringify({ ...settings, 'kv-cache-bytes': 2 ** 23 }));
     restarted = gateway.post('/runner/restart', { wait: true });
   });
   assert.is((await restarted)?.status, 200);
