@@ -44,7 +44,7 @@ TEST_CASE("device: it is opened by its number, and says what it is") {
   CHECK(device->free_bytes() == 1 << 20);
 }
 
-TEST_CASE("device: what is missing is named, with what helps") {
+TEST_CASE("device: missing or unsupported drivers and devices are refused with the reason") {
   const auto refusal = [](const emulator::Settings& settings, int number) {
     emulator::start(settings);
     const Result<Device> device = Device::open(number);
