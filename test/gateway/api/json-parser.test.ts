@@ -33,7 +33,7 @@ test('integers come without loss, others as numbers', () => {
   for (const [text, value] of exact) assert.is(parseLosslessJson(text), value, text.slice(0, 50));
 });
 
-test('what is wrong is said with its place, and no more of the body than one character', () => {
+test('errors name their place and quote at most one character', () => {
   assert.is(faultOf(''), 'expected a value at position 0, found the end of the text');
   assert.is(faultOf('{"a":1 secret}'), 'expected a comma or the end of the object at position 7, found "s"');
   assert.is(faultOf('[1,]'), 'expected a value at position 3, found "]"');

@@ -204,7 +204,7 @@ test('a history of calls and results reaches the template, each result with its 
   );
 });
 
-test('what cannot be obeyed is refused by its place', async () => {
+test('invalid tools, calls and results are refused by their place', async () => {
   const call = { type: 'tool_use', id: 'x', name: 'f', input: {} };
   const result = { type: 'tool_result', tool_use_id: 'x', content: '' };
   const said = (role: string, ...content: unknown[]) => ({ messages: [{ role, content }, user] });

@@ -40,7 +40,7 @@ test('a stream is started, token, end, each with its name, and its data', async 
   });
 });
 
-test('what the request asks for reaches the runner', async ({ runner, post }) => {
+test('all parameters of the request reach the runner', async ({ runner, post }) => {
   runner.script = [[EOS_ID]];
   const body =
     '{"job_id":"a","prompt":"Hi","max_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":9,"min_p":0.125,' +
@@ -268,17 +268,14 @@ test('before the model is ready there is a 503 that says why', async ({ runner, 
   });
 });
 
-test('the end tells how much of the prompt was cached', async ({ runner, post }) => {
+test('the end event reports how much of the prompt was cached', async ({ runner, post }) => {
   runner.script = [[EOS_ID]];
   runner.cachedOf = () => 1;
   const { last } = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'Hi' }));
   assert.is(last.data.cached_tokens, 1);
 });
 
-test('a stop token that the request names is told among the ids, and not in the text', async ({
-  runner,
-  post,
-}) => {
+test('a requested stop token is among the ids but not in the text', async ({ runner, post }) => {
   runner.script = [bytes('ab')];
   const asked = { job_id: 'a', prompt: 'Hi', stop_token_ids: bytes('b'), token_ids: true };
   const { text, ids, last } = await readNativeAnswer(await post('/execute', asked));

@@ -34,7 +34,7 @@ test('ps has it while it is in memory', async () => {
   assert.equal(await (await get('/api/ps')).json(), { models: [] });
 });
 
-test('show tells of it by any name, with or without the tag', async () => {
+test('show describes the model by any name, with or without the tag', async () => {
   const { post } = testApp({ model: () => ({ ...byteModel, quantKind: undefined }) });
   const { quantization_level: _, ...known } = details;
   for (const body of [{ model: 'bytes' }, { name: 'bytes:latest', verbose: true }]) {
@@ -85,7 +85,7 @@ test('show says that a model is for vectors whose file says how they are made', 
   assert.equal(shown.capabilities, ['completion', 'tools', 'embedding']);
 });
 
-test('what is not here is refused by a sentence', async () => {
+test('unsupported model operations are refused with a sentence', async () => {
   const { post, app } = testApp();
   for (const [path, sentence] of [
     ['/api/push', 'Pushing models is not supported.'],

@@ -83,9 +83,7 @@ test('a whole one is answered at once, and is there when it has been computed', 
   assert.equal(same(reply), same(plain));
 });
 
-test('a streamed one is read again behind the last event that the client has, as often as it likes', async ({
-  apps,
-}) => {
+test('a stream is read again from after any event, any number of times', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);
   app.runner.script = [bytes('He'), bytes('llo'), [EOS_ID]];
@@ -208,7 +206,7 @@ test('cancel ends it with what there is, and delete leaves nothing of it', async
   assert.is(app.jobs.stats.numJobs, 0);
 });
 
-test('what a GET cannot obey is refused by name', async ({ apps }) => {
+test('unsupported parameters of a GET are refused by name', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);
   app.runner.script = [[EOS_ID]];
