@@ -104,7 +104,7 @@ test('time is linear in text and stop string', async () => {
   });
 });
 
-test('64 long stop strings that begin alike are told apart, by several matchers of one list', () => {
+test('64 long stop strings with a common prefix are distinguished by shared matchers', () => {
   const random = new Random();
   const begin = 'ab'.repeat(500);
   const stops = Array.from({ length: 64 }, (_, i) => `${begin.slice(i)}c${i % 8}`);

@@ -53,7 +53,7 @@ async function expectRefusal(
   return assert.unreachable('it was taken');
 }
 
-test('what was written is there for who opens the folder next, and nobody else may read it', async () => {
+test('the next process to open the folder reads its records; other users cannot', async () => {
   const folder = journalFolder();
   const first = await openTestJournal(folder);
   const running = await beginIn(first, recordOf('running'));
@@ -233,7 +233,7 @@ test('a folder on a disk that is full or does not answer is no fault of the fold
   await openTestJournal(folder);
 });
 
-test('bytes that were dropped are told', async () => {
+test('dropped bytes are reported', async () => {
   const folder = journalFolder();
   const first = await openTestJournal(folder);
   await first.admit(recordOf('a'));

@@ -204,7 +204,7 @@ test('refuses a key that is there twice, or is not UTF-8', async () => {
   );
 });
 
-test('alignment has to be a power of two within bounds, and is obeyed', async () => {
+test('alignment must be a power of two within bounds, and applies', async () => {
   const aligned = (value: number) =>
     writeGguf({
       metadata: [['general.alignment', { type: 'uint32', value }]],
@@ -241,7 +241,7 @@ test('of a tensor of a type it does not know, only the offset is checked', async
   );
 });
 
-test('any byte changed gives metadata or a fault of its own kind, never another error', () => {
+test('any changed byte gives metadata or a format error, never another error', () => {
   const whole = writeGguf({
     metadata: [
       ['text', { type: 'string', value: 'hello' }],

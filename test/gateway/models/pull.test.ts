@@ -125,7 +125,7 @@ test('without pip, it says what is missing and how to get it', async () => {
   }
 });
 
-test('a download that fails is told in the words of pip', async () => {
+test('a failed download is reported in the words of pip', async () => {
   usePrograms({ python3: { kind: 'fails', message: 'ERROR: No matching distribution found' } });
   const error = await fault();
   assert.is(error.exitCode, 69);

@@ -163,7 +163,7 @@ test('a runner whose file is gone by the time it is ready is replaced by one tha
   });
 });
 
-test('a runner that draws from more tokens than the vocabulary has serves nothing', async () => {
+test('a runner that samples beyond the vocabulary serves nothing', async () => {
   const tokens = [...tinyTokens, ...Array.from({ length: 5 }, (_, index) => `word${index}`)];
   const fewer = {
     'tokenizer.ggml.tokens': { type: 'array', of: 'string', value: tokens },

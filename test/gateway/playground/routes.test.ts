@@ -93,7 +93,7 @@ test('the page and its files are served with their types, and nothing else of th
     assert.is((await get(path)).status, 404, path);
 });
 
-test('a page runs nothing but its own files, tells no other server of itself, and is in nobody’s frame', async () => {
+test('the page runs only its own files, sends no referrer and cannot be framed', async () => {
   const { get } = setUp();
   for (const path of ['/', ...ASSETS]) {
     const { headers } = await get(path);
@@ -189,7 +189,7 @@ test('with keys, to kill a runner wants an operator’s', async () => {
   assert.is(await status({ authorization: `Bearer ${ADMIN}`, origin: 'http://evil.example' }), 403);
 });
 
-test('what make has built has no script and no style in it, and names files that are there', () => {
+test('the built page has no inline script or style, and its files exist', () => {
   const page = readBuiltPage(true);
   const index = Buffer.from(page?.get('/')?.content ?? []).toString();
   assert.match(index, '<html lang="en" data-kill="on">');

@@ -90,7 +90,7 @@ test('with --json there is a line for each answer', async ({ server }) => {
   assert.is(answer.usage.completion_tokens, 2);
 });
 
-test('/clear, /system and /exit are obeyed, another is named, and a fence makes a message of one', async ({
+test('/clear, /system and /exit work, unknown commands are named, and fences join lines', async ({
   fake,
   server,
 }) => {

@@ -95,7 +95,7 @@ test('the server that it has started ends also when it is killed', async () => {
   await until(PATIENCE_MS, 'The end of gateway and runner', () => !pids.some(isAlive));
 });
 
-test('chats with a server that serves the model of that name already, and leaves it; flags for a server want one of its own', async () => {
+test('chats with a running server of the model; server flags start another', async () => {
   const gateway = await Gateway.startOn(cached, ['--port', '0'], { env });
   await gateway.ready();
   try {
