@@ -158,7 +158,7 @@ test('asks once for an answer in which the runner is killed, whole and streamed,
   assert.is((await gateway.health()).runner.restarts, restarts + 1);
 });
 
-test('asks again where there is no runner or no place, as late as it is told', async () => {
+test('retries without a runner or capacity, after the advertised wait', async () => {
   for (const code of ['NOT_READY', 'QUEUE_FULL'] as const) {
     const runner = new ScriptedRunner();
     runner.script = [[97], [EOS_ID]];

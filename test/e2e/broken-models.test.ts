@@ -178,7 +178,7 @@ test('a model that only the runner refuses is said just as well', async () => {
   }
 });
 
-test('one weight changed changes the text', async () => {
+test('changing a single weight changes the text', async () => {
   const greedy = (): string => {
     const args = [
       'generate',

@@ -63,7 +63,7 @@ test('a KV cache that has no room is named with what it needs', () => {
   assert.ok(Number(half) < Number(needed), answer.stderr);
 });
 
-test('bench tells the memory of the device beside the KV cache: weights, and what a step takes', () => {
+test('bench reports device memory besides the KV cache: weights and step buffers', () => {
   const bench = [
     'bench',
     '--model',

@@ -270,7 +270,7 @@ function scripted(
   };
 }
 
-test('rides out a 503 and a full queue, waiting as long as it is told', async () => {
+test('retries a 503 and a full queue after the advertised wait', async () => {
   for (const code of ['NOT_READY', 'QUEUE_FULL'] as const) {
     const { runner, client: patient, numAsked } = scripted(2);
     runner.refuse = new GenerationError(code, 'Not now.', { retriable: true, retryAfterSec: 0.8 });

@@ -52,7 +52,7 @@ test('its exposure is at most 2.0, with the drop-in for CUDA as well', () => {
   }
 });
 
-test('comments stand alone: systemd takes those behind a value as part of it', () => {
+test('comments have their own lines: systemd reads those after a value as part of it', () => {
   for (const file of [UNIT, 'deploy/runnel.socket', 'deploy/runnel-cuda.conf']) {
     const { stdout } = spawnSync('grep', ['-nE', '^[^#].*#', file], { encoding: 'utf8' });
     assert.is(stdout, '', file);

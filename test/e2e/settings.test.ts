@@ -117,7 +117,7 @@ test('the printed configuration is taken as it is, and prints itself', () => {
   assert.is(runnel('serve', '--config', file, '--print-config').stdout, first.stdout);
 });
 
-test('a command line that cannot be obeyed ends with status 64 and one sentence', () => {
+test('an invalid command line exits with status 64 and one sentence', () => {
   const open = folder.write('open-keys', `${KEY}\n`);
   chmodSync(open, 0o644);
   const model = ['--model', DEFAULT_MODEL];

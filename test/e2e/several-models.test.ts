@@ -121,7 +121,7 @@ test('two models in a memory for one and a half: both answer, one leaves and com
   assert.ok(residents.filter(({ pid }) => pid !== null).length <= 1, 'two are never in memory at once');
 });
 
-test('one that is broken on disk is refused with its reason, and harms no other', async (context) => {
+test('a model broken on disk is refused with its reason, and others serve', async (context) => {
   const gateway = await start(context, '--memory-budget-bytes', String(BUDGET_BYTES));
   const response = await gateway.post('/v1/completions', bodyOf('broken', 5));
   assert.is(response.status, 503);

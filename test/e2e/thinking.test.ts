@@ -112,7 +112,7 @@ test('a stream has the same as a whole answer, also when the runner is killed in
   assert.is(runner.restarts, restarts + 2);
 });
 
-test('an answer that is told not to think does not', async () => {
+test('an answer with thinking disabled does not think', async () => {
   for (const off of [{ reasoning_effort: 'none' }, { chat_template_kwargs: { enable_thinking: false } }]) {
     const { thought, text } = await whole({ ...off, thinking_token_budget: null });
     assert.is(thought, '');
@@ -120,7 +120,7 @@ test('an answer that is told not to think does not', async () => {
   }
 });
 
-test('calls of tools come behind what is thought', async () => {
+test('tool calls come after the thinking', async () => {
   const parameters = {
     type: 'object',
     properties: { city: { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' } },
@@ -208,7 +208,7 @@ test('a budget by OpenAI’s responses and by Ollama’s client gives what it gi
   assert.equal({ thought: message.thinking, text: message.content }, expected);
 });
 
-test('a response has what is thought as an item of its own', async () => {
+test('a response has its thinking as a separate item', async () => {
   const response = await client.responses.create({
     ...{ model: 'thinking', input: question.content, temperature: 0, max_output_tokens: 20 },
     reasoning: { effort: 'low' },

@@ -55,7 +55,7 @@ const IK_LLAMA_CPP = `[
 ]
 `;
 
-test('the prompt and the stream are told apart, of each fork', () => {
+test('prompt and stream figures are read separately, of each fork', () => {
   assert.equal(parseLlamaBench(LLAMA_CPP), { prefill: 9.875604, decode1: 6.378849 });
   assert.equal(parseLlamaBench(IK_LLAMA_CPP), { prefill: 18.226114, decode1: 11.5 });
 });

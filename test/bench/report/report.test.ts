@@ -164,7 +164,7 @@ test('a machine that was busy is said to have been', () => {
   );
 });
 
-test('an accuracy that is missed, or could not be told, fails the report', () => {
+test('a missed or unmeasured accuracy fails the report', () => {
   assert.ok(passed(REPORT));
   const [one] = REPORT.accuracy as [Report['accuracy'][number]];
   const missed = {

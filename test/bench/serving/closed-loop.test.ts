@@ -22,7 +22,7 @@ const LOAD: Load = {
   seed: 1,
 };
 
-test('what lies in the window is counted, in tokens as the server counts them', () => {
+test('requests within the window count, in tokens as the server counts them', () => {
   const figures = figuresOf({
     fromMs: 1000,
     toMs: 3000,
