@@ -214,7 +214,7 @@ test('no files of the gateway import each other in a circle', () => {
   for (const path of imports.keys()) visit(path, []);
 });
 
-test('a model sees of what computes it the seam and nothing else', () => {
+test('model code uses the backend interface and nothing else', () => {
   const models = sourcesOf('runner/models/*.cc', 'runner/models/*.h');
   const seam =
     /^runner\/(backend|batch|check|decoder_spec|numerics|result|sampling\/logit_rows)\.h$|^runner\/(models|formats)\//;

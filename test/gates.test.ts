@@ -47,7 +47,7 @@ test('gates left to make check exist, and nightly fuzzing has its full length', 
   assert.equal(sideBySide('build', true).filter(fuzzing).map(fullLength), [true, true, true, true]);
 });
 
-test('no gate is there twice', () => {
+test('no gate is listed twice', () => {
   const names = gates.map(({ name }) => name);
   assert.is(new Set(names).size, names.length);
 });

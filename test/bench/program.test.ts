@@ -25,7 +25,7 @@ test('a status other than 0 is a failure, but for help', async () => {
   assert.is((await outputOf(file, [], { timeoutMs: 10_000, anyStatus: true })).stdout, 'usage\n');
 });
 
-test('a program that is not there, and one that takes too long, are said to be', async () => {
+test('a missing program and one that times out are reported', async () => {
   assert.is(await failureOf('/nowhere/llama-bench', 10_000), 'llama-bench is not there');
   const file = folder.write('slow', '#!/bin/sh\nexec sleep 600\n', 0o755);
   assert.is(await failureOf(file, 50), 'slow took longer than 0.05 s');

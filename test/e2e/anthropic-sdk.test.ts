@@ -54,7 +54,7 @@ test('gets a message, whole and streamed alike', async () => {
   assert.is(counted.input_tokens, promptTokens(whole));
 });
 
-test('goes on with a conversation, and stops at a stop sequence', async () => {
+test('continues a conversation, and stops at a stop sequence', async () => {
   const first = await client.messages.create(request);
   const { content, stop_reason, stop_sequence } = await client.messages.create({
     ...request,

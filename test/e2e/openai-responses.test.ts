@@ -60,7 +60,7 @@ test('gets a response, whole and streamed alike', async () => {
   assert.is(final.usage?.output_tokens, usage.output_tokens);
 });
 
-test('goes on with a conversation by its output items', async () => {
+test('continues a conversation with its output items', async () => {
   const first = await client.responses.create(request);
   const { output_text, status } = await client.responses.create({
     ...request,

@@ -71,7 +71,7 @@ test('finds the model by each of its names', async () => {
   }
 });
 
-test('asks further with the answer that it got, and with what else it has', async () => {
+test('continues a conversation with the returned message and its extra fields', async () => {
   const request = { model: 'smollm2', temperature: 0, max_completion_tokens: 8, user: 'a person' };
   const first = await client.chat.completions.create({ ...request, messages });
   const [choice] = first.choices;
@@ -283,7 +283,7 @@ test('retries a 503 and a full queue after the advertised wait', async () => {
   }
 });
 
-test('does not repeat what will fail again, and can name the request that failed', async () => {
+test('does not retry permanent failures, and names the failed request', async () => {
   const { runner, client: patient, numAsked } = scripted(2);
   runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
   const error = await raised(patient.chat.completions.create({ model: 'bytes', messages }));

@@ -91,7 +91,7 @@ const attempt = run(sandboxed(state, [...Array(MAX_SYSTEM_CALLS).keys()]), 'true
 if (attempt.status !== 0) console.log(`SKIPPED: the unit's sandbox cannot be tried here: ${attempt.stderr}`);
 const sandboxTest = attempt.status === 0 ? test : test.skip;
 
-sandboxTest('the sandbox that is tried denies what the unit denies', () => {
+sandboxTest('the tested sandbox denies what the unit denies', () => {
   const denied: [string, string[]][] = [
     ['Operation not permitted', ['unshare', '--user', 'true']],
     ['Operation not permitted', ['mount', '-t', 'tmpfs', 'tmpfs', '/tmp']],

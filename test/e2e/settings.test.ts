@@ -56,7 +56,7 @@ test('with keys every address may be listened on, and only keys let in; no key i
   assert.not.match(gateway.log, KEY);
 });
 
-test('keys are read again at SIGHUP; what is for operators wants an admin key', async ({ gateways }) => {
+test('SIGHUP reloads keys; operator routes require an admin key', async ({ gateways }) => {
   const keys = folder.write('changing-keys', `${KEY}\n`);
   const admins = folder.write('admin-keys', 'a-key-of-an-operator\n');
   for (const path of [keys, admins]) chmodSync(path, 0o600);

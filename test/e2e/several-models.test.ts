@@ -136,7 +136,7 @@ test('a model broken on disk is refused with its reason, and others serve', asyn
   assert.match(await absent.text(), 'not found; available: ');
 });
 
-test('at SIGHUP a model that is new in the folder is there, and one that is gone finishes what it has', async (context) => {
+test('SIGHUP adds new models of the folder, and removed ones finish their requests', async (context) => {
   const dir = temporaryFolder();
   const gone = dir.write('gone.gguf', golden('tiny-llama-q8_0.gguf'));
   const args = ['--models-dir', dir.path, '--runner', CPU_RUNNER, '--threads', '1'];

@@ -141,7 +141,7 @@ test('tool calls come after the thinking', async () => {
   assert.match(JSON.parse(call.function.arguments).city, /^[A-Z][a-z]{2,9}$/);
 });
 
-test('the template gets what was thought before, in its own place', async () => {
+test('the template gets earlier thinking in its own place', async () => {
   const said = { role: 'assistant', content: 'Paris.', reasoning_content: 'Hm.' };
   const response = await gateway.post('/apply-template', { messages: [question, said, question] });
   const { prompt } = (await response.json()) as { prompt: string };
@@ -149,7 +149,7 @@ test('the template gets what was thought before, in its own place', async () => 
   assert.ok(prompt.endsWith('<|im_start|>assistant\n<think>\n'));
 });
 
-test('Anthropic’s client gets blocks of what is thought, and sends them back', async () => {
+test('Anthropic’s client gets thinking blocks and sends them back', async () => {
   const anthropic = new Anthropic({ baseURL: gateway.url, apiKey: 'none', maxRetries: 0 });
   const asked = { model: 'thinking', max_tokens: 60, temperature: 0, messages: [question] };
   const stream = anthropic.messages.stream({ ...asked, thinking: { type: 'enabled', budget_tokens: 4 } });
@@ -172,7 +172,7 @@ test('Anthropic’s client gets blocks of what is thought, and sends them back',
   );
 });
 
-test('Ollama’s client gets what is thought beside the text, unless it says otherwise', async () => {
+test('Ollama’s client gets thinking beside the text, unless it opts out', async () => {
   const ollama = new Ollama({ host: gateway.url });
   const asked = { model: 'thinking', messages: [question], options: { temperature: 0, num_predict: 20 } };
   const { message } = await ollama.chat({ ...asked, think: true });

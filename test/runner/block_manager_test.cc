@@ -195,8 +195,7 @@ TEST_CASE("blocks: a block is freed exactly when no later row sees its positions
   CHECK(blocks.num_free_blocks() == 8);
 }
 
-TEST_CASE(
-    "blocks: behind a window a prefix is found while all of it is there, and only what is seen is held") {
+TEST_CASE("blocks: a prefix with a window is found while complete; only visible blocks are held") {
   BlockManager blocks(8, 4, 6);
   Sequence first = sequence_of(1, count_from(10, 17));
   fill(blocks, first);

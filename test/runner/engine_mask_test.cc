@@ -97,7 +97,7 @@ TEST_CASE("engine masks: ids excluded by lists or min_tokens are not sampled; an
   CHECK(fixture.engine.num_requests() == 0);
 }
 
-TEST_CASE("engine masks: bits after the last id are no ids, so a mask of them alone leaves nothing to draw") {
+TEST_CASE("engine masks: bits after the last id are ignored, so such a mask is empty") {
   EngineFixture fixture(roomy());
   Sequence sequence = masked(1);
   sequence.mask = std::make_shared<OnlyPadding>();

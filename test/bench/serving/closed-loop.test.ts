@@ -117,7 +117,7 @@ test('clients ask again until the time is over, and none is left asking', async 
   });
 });
 
-test('a server that refuses ends the round with what it said', async () => {
+test('a refusal by the server ends the round with its message', async () => {
   const load = { ...LOAD, seconds: 60 };
   const refusal = await serving(6, (server) =>
     closedLoop(server, load, 1).catch((error: Error) => error.message),

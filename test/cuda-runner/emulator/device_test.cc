@@ -50,7 +50,7 @@ TEST_CASE("emulated device: allocations take whole pieces of 256 bytes, and none
   CHECK(cudaMalloc(&memory, 768) == cudaSuccess);
 }
 
-TEST_CASE("emulated device: copies beyond an allocation are refused, and of what nobody wrote found") {
+TEST_CASE("emulated device: copies beyond an allocation and copies of unwritten memory fail") {
   Emulated device;
   const Array<uint32_t> array = device.allocate<uint32_t>(4);
   std::vector<uint32_t> values(5);

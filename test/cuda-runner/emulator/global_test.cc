@@ -92,7 +92,7 @@ TEST_CASE("global: a vector is read at its alignment and inside its view") {
   }
 }
 
-TEST_CASE("global: reading what nobody wrote is found, to the element") {
+TEST_CASE("global: reading an unwritten element is reported") {
   Emulated device;
   const Array<float> in = device.allocate<float>(32);
   const Array<float> out = device.allocate<float>(32);

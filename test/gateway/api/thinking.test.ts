@@ -53,7 +53,7 @@ function promptOf({ runner }: TestApp): string {
   return Buffer.from(ids).toString().replace(LONG, '');
 }
 
-test('a chat has what is thought in reasoning_content, whole and as it comes', async () => {
+test('a chat has its thinking in reasoning_content, whole or streamed', async () => {
   const app = thinkingApp();
   says(app, 'Hm', ', so.\n</thi', 'nk>\n\nIt', ' is.');
   const { choices, usage } = JSON.parse(await ok(await chat(app)));
@@ -279,7 +279,7 @@ test('tool calls are parsed after the thinking, not within it', async () => {
   assert.equal([message.tool_calls.length, finish_reason], [1, 'tool_calls']);
 });
 
-test('reasoning_format "none" leaves what is thought in the text', async () => {
+test('reasoning_format "none" leaves the thinking in the text', async () => {
   const app = thinkingApp();
   says(app, 'so</think>\n\nIt is.');
   const { choices } = JSON.parse(await ok(await chat(app, { reasoning_format: 'none' })));
@@ -404,7 +404,7 @@ test('an Ollama answer has a separate thinking field unless think is false', asy
   assert.match(await raw.text(), 'think cannot be used with raw');
 });
 
-test('a response has an item of what is thought in front of its message', async () => {
+test('a response has a thinking item before its message', async () => {
   const app = thinkingApp();
   const body = { model: 'bytes', input: 'Hi' };
   says(app, 'Hm', '\n</think>\n\nIt is.');
@@ -466,7 +466,7 @@ test('an effort is ignored by a model that does not think, and so is thinking th
   assert.match(await contrary.text(), 'enable_thinking and reasoning_effort contradict each other');
 });
 
-test('an answer that ends while it thinks says so in each form', async () => {
+test('an answer that ends while thinking has an empty text in each format', async () => {
   const app = thinkingApp();
   says(app, 'Hm');
   const { choices } = JSON.parse(await ok(await chat(app)));

@@ -72,7 +72,7 @@ test('each backend with and without what it needs: what serves, the exit status,
   });
 });
 
-test('a runner that is missing, does not run or is of another version is said', async () => {
+test('a missing, failing or mismatched runner is reported', async () => {
   await withDirectory(async (directory) => {
     const options = { backend: 'auto', gpuDevice: 0, root: directory.path('') } as const;
     const broken = script(directory, 'broken', ['echo "libfoo.so: not found" >&2', 'exit 127']);

@@ -55,7 +55,7 @@ test('the file can be named by a variable', () => {
   assert.is(readConfig(['--config', file({ model: 'm' })], { RUNNEL_CONFIG: path }).port, 8080);
 });
 
-test('a setting that cannot be used is named with its source, its value and what it takes', async () => {
+test('an invalid setting is refused with its source, value and valid values', async () => {
   const path = file({ model: 'm', port: 'high' });
   const cases: [string[], NodeJS.ProcessEnv, string][] = [
     [[], {}, '--model is missing: name a model file, or a model that `runnel pull` has fetched.'],

@@ -32,7 +32,7 @@ test('holds back only what could still become a match', () => {
   assert.equal(run(['aab'], ['aaa', 'ac']), { texts: ['a', 'aaac', ''], matched: undefined });
 });
 
-test('without a match, the end gives what was held back', () => {
+test('without a match, the end releases the held text', () => {
   assert.equal(run(['END'], ['the EN']), { texts: ['the ', 'EN'], matched: undefined });
   assert.equal(run([], ['any', 'thing']), { texts: ['any', 'thing', ''], matched: undefined });
 });

@@ -210,7 +210,7 @@ test('thinking is separate from the text, and only text has log-probabilities', 
   }
 });
 
-test('a stop string ends the answer, and not what is thought before it', () => {
+test('a stop string ends the answer, not the thinking before it', () => {
   const { thought, text, end } = thoughtsOf('a END b</think>c END d', true, 4, ['END']);
   assert.equal([thought, text, end?.stopMatched], ['a END b', 'c ', 'END']);
 });

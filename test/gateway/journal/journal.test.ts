@@ -89,7 +89,7 @@ test('the next process to open the folder reads its records; other users cannot'
     assert.is(statSync(join(folder, name)).mode & 0o077, 0, name);
 });
 
-test('a job that is there is not begun again, also while it is being written', async () => {
+test('an existing job is not started again, even while it is being written', async () => {
   const journal = await openTestJournal(journalFolder());
   const first = journal.admit(recordOf('a'));
   assert.is(journal.find('execute', '', 'a'), undefined);
@@ -186,7 +186,7 @@ test('a value that is not as it was written is seen, and so is a gap between pie
   assert.is(endKey(job.entry), `${job.entry.key}z`);
 });
 
-test('a folder that cannot be a journal is named, with what to do', async () => {
+test('an unusable journal folder is refused with what to do', async () => {
   const folder = journalFolder();
   await openTestJournal(folder);
   await expectRefusal(openTestJournal(folder), JournalError, /used by another gateway/);

@@ -52,7 +52,7 @@ test('the least recently used leaves for one that has no room, and is loaded aga
   assert.is(models.of('b').services.length, 2);
 });
 
-test('no stream is cut: one that is in use leaves when its requests are done, and who asks for it meanwhile waits', async () => {
+test('a model in use is unloaded after its requests, and new requests wait', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
   const stream = models.serviceOf('a');
@@ -76,7 +76,7 @@ test('no stream is cut: one that is in use leaves when its requests are done, an
   assert.equal(models.unloaded, ['a: memory', 'b: memory']);
 });
 
-test('a large one that waits is not passed by small ones that fit in what leaves for it', async () => {
+test('a large model that waits is not overtaken by small ones', async () => {
   const models = new ScriptedModels({ a: 40, b: 40, large: 100 });
   await models.use('a');
   models.serviceOf('a').numOpen = 1;
@@ -293,7 +293,7 @@ test('a model stopped before its size is known evicts none', async () => {
   assert.equal(models.unloaded, []);
 });
 
-test('the end of all of them lets who waits in, to be refused, and leaves no timer', async () => {
+test('stopping all refuses waiting requests and leaves no timer', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
   const waiting = models.acquire('b');

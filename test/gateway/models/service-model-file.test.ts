@@ -99,7 +99,7 @@ test('a file that is replaced in between is read again, and text becomes the ids
   });
 });
 
-test('until it is read again nobody’s text becomes ids', async () => {
+test('no text is tokenized until the file is read again', async () => {
   let isReplaced = false;
   const launch = launchWith((directory) => {
     if (isReplaced) writeFakeModel(directory, 'a', withoutMerges);

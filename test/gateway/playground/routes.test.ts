@@ -158,7 +158,7 @@ test('a server without a playground has nothing at /, and one whose page was not
   assert.match(await response.text(), 'The playground was not built: run make.');
 });
 
-test('a runner is killed only where the server allows it, and only one of its own', async () => {
+test('a kill requires permission and a runner of this server', async () => {
   const killed: number[] = [];
   const killRunner = (pid: number): boolean => pid === 4711 && killed.push(pid) > 0;
   const off = setUp();

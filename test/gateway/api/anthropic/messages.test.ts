@@ -225,7 +225,7 @@ test('count_tokens counts the prompt that the messages make, while the runner is
   assert.match(await refused.text(), 'max_tokens is not a field of this request');
 });
 
-test('a stream that waits for its model begins with comments, and an event says what failed', async () => {
+test('a stream that waits for its model sends comments, then any failure as an event', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   const { post } = testApp({ models: models.registry, clock: models.clock });
   const counted = await post('/v1/messages/count_tokens', { model: 'b', messages });

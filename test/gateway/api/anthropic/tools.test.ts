@@ -87,7 +87,7 @@ test('a whole message has its text and its calls, in their order, and why it end
   ]);
 });
 
-test('a call that is cut short is not in a whole message, and the reason says why', async () => {
+test('a truncated call is omitted from a whole message, with the stop reason', async () => {
   const app = testApp();
   const answer = hermes('weather', '{"city": "Rome"}');
   app.runner.script = [bytes(answer)];

@@ -251,7 +251,7 @@ test('a full queue is a 503, and an unknown model a 404', async ({ runner, chat 
   assert.equal(await full.json(), { error: 'Full.' });
 });
 
-test('a body is read whatever media type it is said to have', async ({ runner, app }) => {
+test('a body is read whatever its declared media type', async ({ runner, app }) => {
   runner.script = [[EOS_ID]];
   const body = JSON.stringify({ model: 'bytes', prompt: 'Hi' });
   for (const type of ['application/x-www-form-urlencoded', 'text/plain;charset=UTF-8']) {

@@ -62,7 +62,7 @@ test('version is that of the program', async () => {
   );
 });
 
-test('pull of a model that is here has nothing to do, and of another one says what to do', async () => {
+test('pull of a served model succeeds; pull of another explains what to do', async () => {
   const { post } = testApp();
   const streamed = await post('/api/pull', { model: 'bytes:latest', insecure: true });
   assert.is(streamed.headers.get('content-type'), 'application/x-ndjson');

@@ -272,7 +272,7 @@ test('an answer of calls alone has no content; one of text alone has no calls', 
   assert.is(finish_reason, 'stop');
 });
 
-test('a call that is cut short is what there is of it, and the reason says so', async () => {
+test('a truncated call is returned as far as it got, with the reason', async () => {
   const app = testApp();
   const answer = hermes('weather', '{"city": "Rome"}');
   const max_tokens = answer.indexOf('me"}');
@@ -421,7 +421,7 @@ test('invalid tools, calls and results are refused by their place', async () => 
   }
 });
 
-test('a template that knows no tools, or calls in another way, is refused with what is known', async () => {
+test('a template without a known tool format is refused with the known ones', async () => {
   const none = await refusalOf(appOf('none'), { tools });
   assert.equal([none.param, none.code], ['tools', 'unsupported_parameter']);
   assert.match(none.message, 'The chat template of the model "bytes" does not support tools');

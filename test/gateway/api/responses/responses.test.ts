@@ -341,7 +341,7 @@ test('routes of stored responses are refused with a sentence that says why', asy
   }
 });
 
-test('a stream that waits for its model begins with comments, and an event says what failed', async () => {
+test('a stream that waits for its model sends comments, then any failure as an event', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   const { post } = testApp({ models: models.registry, clock: models.clock });
   const asked = post('/v1/responses', { model: 'b', input: 'Hi', stream: true });

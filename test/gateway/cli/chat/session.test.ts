@@ -115,7 +115,7 @@ test('a terminal shows the pace, and no control characters of the model', async 
   await chat.ended;
 });
 
-test('a terminal shows what is thought in front of the answer, which alone is part of the conversation', async ({
+test('a terminal shows thinking before the answer, which alone joins the conversation', async ({
   fake,
   server,
 }) => {

@@ -73,7 +73,7 @@ async function serverPids(): Promise<readonly number[]> {
   return [pid, runner];
 }
 
-test('serves a model on a free port, chats with it, and ends what it has started', async () => {
+test('serves a model on a free port, chats with it, and stops it', async () => {
   const { child, ended } = begin(TINY_MODEL, '--json', '--temperature', '0', '--max-tokens', '4');
   const pids = await serverPids();
   assert.match(servers()[0]?.url ?? '', /^http:\/\/127\.0\.0\.1:\d+$/);

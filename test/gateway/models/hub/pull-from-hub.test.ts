@@ -96,7 +96,7 @@ test('a connection that breaks is taken up where it broke', async ({ hub }) => {
   }
 });
 
-test('another run goes on where the last one ended', async ({ hub, cache }) => {
+test('another run resumes where the last one ended', async ({ hub, cache }) => {
   hub.cuts = [400_000];
   const error = await faultOf(hub, { limits: { ...limits, maxVainAttempts: 1 } });
   assert.is(error.exitCode, 69);

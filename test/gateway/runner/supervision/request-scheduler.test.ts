@@ -245,7 +245,7 @@ test('a request taken back from a runner is no suspect in its crash', () => {
   assert.equal([taken.crashCount, suspect.crashCount], [0, 1]);
 });
 
-test('a runner that is lost and computes on fills no buffer: what it makes above the bound the next one makes again', () => {
+test('a lost runner that computes on fills no buffer; its successor computes the rest', () => {
   const { admitRequest, connectRunner, dispatch } = dispatching();
   const open = admitRequest(requestOf([1], 600, { modelIdentity }));
   open.pause();
