@@ -64,7 +64,7 @@ test('the runner that plans its own death is another program than the shipped on
     assert.not.match(text, /cpu-runner-faulty|RUNNER_FAULT/, path);
 });
 
-test('what computes needs no protobuf: only serving and its two commands know frames', () => {
+test('the compute code needs no protobuf: only serving and two commands use frames', () => {
   const serving = /^runner\/(serving|recordings|json)\/|^runner\/commands\/(serve|replay)_command\.cc$/;
   const others = sourcesOf('runner/*.cc', 'runner/*.h', 'cpu-runner/*', 'cuda-runner/*').filter(
     ({ path }) => !serving.test(path),
@@ -82,7 +82,7 @@ test('headers check by RUNNEL_CHECK: in tests CHECK is that of doctest', () => {
     if (!text.includes('#include "test/unit_test.h"')) assert.not.match(text, /(?<!\/\/.*)\bCHECK\(/, path);
 });
 
-test('what both runners share knows neither a device nor an instruction set', () => {
+test('code shared by both runners uses no device and no instruction set', () => {
   const shared = sourcesOf('runner/*.cc', 'runner/*.h');
   requireOnly(shared, INCLUDE, (name) => !/intrin|cuda|^cpu-runner\//.test(name));
   requireOnly(sourcesOf('cpu-runner/*.cc', 'cpu-runner/*.h'), INCLUDE, (name) => !/cuda/.test(name));
@@ -182,7 +182,7 @@ test('docs/architecture.md has the places of the gateway in this order', () => {
   );
 });
 
-test('what reads the chat template of a model runs in its own thread or process', () => {
+test('code that reads chat templates runs in a separate thread or process', () => {
   // inspect is a command that serves nobody.
   const readers: Readonly<Record<string, string>> = {
     'gateway/prompt/template-marks.ts': 'gateway/models/model-reader.ts',
@@ -214,7 +214,7 @@ test('no files of the gateway import each other in a circle', () => {
   for (const path of imports.keys()) visit(path, []);
 });
 
-test('a model sees of what computes it the seam and nothing else', () => {
+test('model code uses the backend interface and nothing else', () => {
   const models = sourcesOf('runner/models/*.cc', 'runner/models/*.h');
   const seam =
     /^runner\/(backend|batch|check|decoder_spec|numerics|result|sampling\/logit_rows)\.h$|^runner\/(models|formats)\//;

@@ -48,7 +48,7 @@ test('each case is counted once, whatever is in its name, and a skipped one is n
   });
 });
 
-test('a program that dies, or ends early, has failed in the case under way and in those that did not run', () => {
+test('a program that dies fails the current and the remaining cases', () => {
   const dies = outcomeOfPart(three, said(134, '[case] begins: a', '[case] passed', '[case] begins: b'));
   assert.is(dies.passed, 1);
   assert.equal(dies.namesOfFailed, ['b (did not end)', 'a case that did not run']);

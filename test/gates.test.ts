@@ -6,7 +6,7 @@ import { alone, type Gate, isOnlyInCheck, seedOfTheDay, shortfalls, sideBySide }
 const test = suite('gates');
 const gates = [...sideBySide('build', false), ...alone];
 
-test('a gate that ran less than it should is told what is missing, however many lines it counts in', () => {
+test('a gate that ran too little reports its shortfall, with counts summed over lines', () => {
   const output =
     'seed 7\nload: 60 rounds, 0 lost\nstep: 40 rounds, 0 lost\n12 clients left with the first token\n';
   assert.equal(shortfalls(output, { rounds: 100, 'clients left': 12 }), []);
@@ -17,7 +17,7 @@ test('a gate that ran less than it should is told what is missing, however many 
   ]);
 });
 
-test('each gate counts something, and each test file obeys the variables it is given', () => {
+test('each gate counts something, and each test file uses its variables', () => {
   for (const { name, command, env, counts } of gates) {
     assert.ok(
       Object.values(counts).some((count) => count > 0),
@@ -38,7 +38,7 @@ test('exactness on the default model has other cases each day', () => {
   assert.match(command?.join(' ') ?? '', /--seed 20\d{6} /);
 });
 
-test('what make test leaves to make check is there, and fuzzing by night has its full length', () => {
+test('gates left to make check exist, and nightly fuzzing has its full length', () => {
   const left = gates.filter(({ name }) => isOnlyInCheck(name));
   assert.is(left.length, 9);
   const fullLength = ({ command = [] }: Gate) => !command.includes('--seconds');
@@ -47,7 +47,7 @@ test('what make test leaves to make check is there, and fuzzing by night has its
   assert.equal(sideBySide('build', true).filter(fuzzing).map(fullLength), [true, true, true, true]);
 });
 
-test('no gate is there twice', () => {
+test('no gate is listed twice', () => {
   const names = gates.map(({ name }) => name);
   assert.is(new Set(names).size, names.length);
 });

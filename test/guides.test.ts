@@ -45,7 +45,7 @@ test('flags, commands and routes of this side are there', async () => {
   assert.ok(numRoutes > 20);
 });
 
-test('what a guide says is not here is not here', async () => {
+test('features that a guide calls missing are missing', async () => {
   const serveFlags = flagsIn(help('serve'));
   let numRoutes = 0;
   for (const guide of GUIDES) {

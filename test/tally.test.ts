@@ -51,7 +51,7 @@ test('a file that says more than once why it skips all of its tests has passed n
   assert.equal(all, { passed: 0, failed: 0, skipped: 2 });
 });
 
-test('a file that has told its results and does not end is ended, and has failed', async () => {
+test('a file that reports its results but does not exit is ended and fails', async () => {
   const summary = '  Total:     1\\n  Passed:    1\\n  Skipped:   0\\n  Duration:  1.00ms';
   const program = `console.log('${summary}'); setInterval(() => {}, 1000);`;
   const finished = await run([process.execPath, '-e', program], {}, 60_000, 100);

@@ -47,7 +47,7 @@ test('each metric has the setting that was best at it in a trial that does not c
   });
 });
 
-test('one metric can decide for all of them, and what is not best is not measured again', async () => {
+test('a single metric can decide, and settings that lose are not repeated', async () => {
   const peer = subject('p', { ' -fa 0': { served: 90, gapP99: 5 }, ' -fa 1': { served: 95, gapP99: 7 } });
   const [measured] = await interleave([peer], { rounds: 1, decider: 'served' });
   assert.equal(order, ['p -fa 0 0', 'p -fa 1 0', 'p -fa 1 1']);

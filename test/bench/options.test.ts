@@ -20,7 +20,7 @@ test('without any, all parts are measured in few rounds; several engines have mo
   assert.equal([builds?.runners, builds?.rounds, builds?.serveRounds], [['a', 'b'], 9, 5]);
 });
 
-test('flags of the engine stand behind --', () => {
+test('flags of the engine follow --', () => {
   const options = parseOptions(['--only', 'alone,start', '--', '--isa', 'avx2'], {});
   assert.equal(options?.only, ['alone', 'start']);
   assert.equal(options?.engineFlags, ['--isa', 'avx2']);
@@ -40,7 +40,7 @@ test('lengths of prompts are a range', () => {
   assert.throws(() => parseOptions(['--client-prompt', '500-50'], {}), 'must begin with the smaller number');
 });
 
-test('what there is not is refused, and help has every option', () => {
+test('unknown options are refused, and the help lists every option', () => {
   assert.throws(() => parseOptions(['--only', 'decode'], {}), '--only.0: ');
   assert.throws(() => parseOptions(['--rounds', '0'], {}), '--rounds: ');
   assert.throws(() => parseOptions(['--repeats', '3'], {}), '--repeats');

@@ -95,7 +95,7 @@ TEST_CASE(
   CHECK(first.chunks_per_head() == 6);
 }
 
-TEST_CASE("nothing is cut where it gains nothing: one thread, one split, enough rows or sequences") {
+TEST_CASE("attention is not split where a split gains nothing") {
   CHECK(num_cut(plan_of(batch_of({{4095, 1}}), shape_of(9, 3), 1)) == 0);
   CHECK(num_cut(plan_of(batch_of({{255, 1}}), shape_of(9, 3), 2)) == 0);
   CHECK(num_cut(plan_of(batch_of({{3584, 512}}), shape_of(9, 3), 2)) == 0);

@@ -61,7 +61,7 @@ TEST_CASE("draw kernels: the maximum of a span, and whether all of it is finite"
   });
 }
 
-TEST_CASE("draw kernels: the places from a logit on") {
+TEST_CASE("draw kernels: the positions at or above a logit are found") {
   for_each_table([](const Kernels* table, std::mt19937_64& random) {
     for (uint32_t n = 1; n <= kSpanIds; ++n) {
       const std::vector<float> logits = some_logits(random, n);
@@ -101,7 +101,7 @@ TEST_CASE("draw kernels: weights are those of the rule") {
   });
 }
 
-TEST_CASE("draw kernels: a rough sum of weights is as good as it says") {
+TEST_CASE("draw kernels: a rough sum of weights keeps its error bound") {
   for_each_table([](const Kernels* table, std::mt19937_64& random) {
     double worst = 0.0;
     for (int i = 0; i < 20'000; ++i) {
@@ -189,7 +189,7 @@ TEST_CASE("draw bounds: a logit is not below the floor of its own key") {
 }
 
 // The hardest key for a logit and its word is the key that they just reach.
-TEST_CASE("draw kernels: who reaches a key is a contender, however near, whatever the word") {
+TEST_CASE("draw kernels: every logit that reaches a key is a contender") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -222,7 +222,7 @@ TEST_CASE("draw kernels: who reaches a key is a contender, however near, whateve
   }
 }
 
-TEST_CASE("draw kernels: few are contenders who do not win") {
+TEST_CASE("draw kernels: few contenders do not win") {
   for_each_table([](const Kernels* table, std::mt19937_64& random) {
     for (const double key : {4.0, 8.0, 12.0}) {
       const Contest contest = DrawBounds(0.8, 20.0 / 0.8).contest_with(20.0 / 0.8 + key);

@@ -49,7 +49,7 @@ double rows_us(DrawnRows& rows, uint32_t num_rows, const std::vector<float>& log
 
 }  // namespace
 
-TEST_CASE("draw cost: microseconds for a draw, one row at once and 32" * doctest::skip()) {
+TEST_CASE("draw cost: microseconds per sample, for one row and for 32" * doctest::skip()) {
   const std::pair<const char*, SamplingParams> settings[] = {
       {"greedy", {.temperature = 0.0f}},
       {"temperature 0.8", {.temperature = 0.8f}},

@@ -177,7 +177,7 @@ void check_random_cases(uint32_t vocab_size, uint32_t num_cases) {
 
 }  // namespace
 
-TEST_CASE("drawn rows: what Sampler draws, whatever the request, by every table and any number of threads") {
+TEST_CASE("drawn rows: each kernel table, with any number of threads, samples what Sampler does") {
   for (const uint32_t vocab_size : {1u, 2u, 31u, 255u, 256u, 257u, 1000u})
     check_random_cases(vocab_size, 600);
 }
@@ -191,7 +191,7 @@ TEST_CASE("drawn rows: the same over a vocabulary of 262,144 ids") {
   check_random_cases(262144, 24);
 }
 
-TEST_CASE("drawn rows: a p that the most likely token just reaches, or just not") {
+TEST_CASE("drawn rows: top_p at the probability of the most likely token samples what Sampler does") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -220,7 +220,7 @@ TEST_CASE("drawn rows: a p that the most likely token just reaches, or just not"
   }
 }
 
-TEST_CASE("drawn rows: a row nobody draws from has none, and keeps its logits") {
+TEST_CASE("drawn rows: a row that is not sampled has no token and keeps its logits") {
   const auto pool = threads(2);
   DrawnRows rows(kPortableKernels.draw, *pool, 2, 3);
   const SamplingParams params{.temperature = 0.0f};

@@ -57,7 +57,7 @@ TEST_CASE("rounding to half is that of half.h at every length, and writes nothin
   }
 }
 
-TEST_CASE("what comes back from a cache is the value rounded to its type, at every magnitude") {
+TEST_CASE("a cached value is rounded to its type, at every magnitude") {
   std::mt19937 rng(17);
   for (const Kernels* kernels : kernel_tables()) {
     for (const KvType type : kTypes) {
@@ -91,7 +91,7 @@ TEST_CASE("Q8_0: integers that a scale of one can hold are exact, and ties go to
   }
 }
 
-TEST_CASE("a value that is no number, or too large, is not lost in a block of others") {
+TEST_CASE("a NaN or oversized value is not lost in a block of others") {
   for (const Kernels* kernels : kernel_tables()) {
     for (const KvType type : kTypes) {
       for (const float bad : {NAN, -NAN, HUGE_VALF, -HUGE_VALF}) {
@@ -232,7 +232,7 @@ TEST_CASE("any number of queries at once, beside each other, has the bits of the
   }
 }
 
-TEST_CASE("what lies at positions that a query does not see is of no matter to it, be it no number") {
+TEST_CASE("positions that a query does not see do not affect it, even NaN") {
   constexpr uint32_t kDim = 64;
   std::mt19937 rng(24);
   for (const KvType type : kTypes) {

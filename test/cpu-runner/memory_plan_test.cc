@@ -29,7 +29,7 @@ Result<MemoryPlan> planned(const EngineFlags& flags) {
   return plan_memory(flags, *file, kCpu);
 }
 
-TEST_CASE("what is planned is what loading takes") {
+TEST_CASE("loading takes exactly the planned memory") {
   for (const char* name : {"f32", "f16", "q4_0", "q4_1", "q8_0", "window"}) {
     CAPTURE(name);
     const EngineFlags flags = flags_of(name);

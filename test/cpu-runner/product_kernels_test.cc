@@ -230,7 +230,7 @@ TEST_CASE("a row that is ready has the reference's quants, scales and sums, at e
   }
 }
 
-TEST_CASE("a value that is no number makes no quants, and a product that is none") {
+TEST_CASE("a NaN activation has a NaN scale and a NaN product") {
   std::vector<float> x(64, 1.0f);
   x[40] = std::numeric_limits<float>::quiet_NaN();
   const Weights weights(TensorType::kQ8_0, 1, 64, blocks_of(TensorType::kQ8_0, 64, 0x11, 1.0f, 0.0f));

@@ -25,7 +25,7 @@ TEST_CASE("each chunk runs once, whatever the number of threads") {
   }
 }
 
-TEST_CASE("what chunks wrote is seen after the loop, over many short loops") {
+TEST_CASE("writes of chunks are visible after the loop, over many short loops") {
   const auto pool = ThreadPool::create(4);
   std::vector<uint32_t> values(16);  // not atomic, so the pool must synchronise
   for (uint32_t round = 0; round < 20'000; ++round) {

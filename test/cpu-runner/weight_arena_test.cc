@@ -7,7 +7,7 @@
 namespace runnel {
 namespace {
 
-TEST_CASE("what is expected is one mapping: weights follow each other in it, aligned, in zeros") {
+TEST_CASE("the expected weights share one zeroed mapping, aligned and in order") {
   WeightArena arena;
   constexpr uint64_t kBytes = uint64_t{8} << 20;
   REQUIRE(arena.expect(kBytes).ok());
@@ -19,7 +19,7 @@ TEST_CASE("what is expected is one mapping: weights follow each other in it, ali
   CHECK(arena.bytes() == kBytes);
 }
 
-TEST_CASE("weights beyond what was expected have memory too") {
+TEST_CASE("weights beyond the expected size get memory too") {
   WeightArena arena;
   REQUIRE(arena.expect(1 << 20).ok());
   for (int i = 0; i < 5; ++i) {

@@ -167,13 +167,13 @@ void compare_draws(uint32_t vocab_size, uint32_t num_cases) {
   }
 }
 
-TEST_CASE("device sampler: draws what the CPU's draws, whatever the logits and parameters") {
+TEST_CASE("device sampler: it samples what the CPU does, for any logits and parameters") {
   compare_draws(7, 200);
   compare_draws(1000, 200);
   compare_draws(49152, 12);
 }
 
-TEST_CASE("device sampler: rows whose logits are not all finite are told of, and the others drawn") {
+TEST_CASE("device sampler: rows with non-finite logits are reported, and the others sampled") {
   const float kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<Case> cases(
       4, Case{.logits = {0, 3, 1}, .token_ids = {0}, .params = {}, .masked_ids = {}, .allowed_bits = {}});
@@ -196,7 +196,7 @@ TEST_CASE("device sampler: biases of one id are added in their order") {
   CHECK(drawn_by_cpu(cases) == Ids{0});
 }
 
-TEST_CASE("device sampler: the longest lists that requests may have are obeyed") {
+TEST_CASE("device sampler: the longest lists that a request may have are applied") {
   std::vector<Case> cases(2);
   for (Case& each : cases) {
     each.logits.assign(4096, 1e-3f);

@@ -81,7 +81,7 @@ TEST_CASE_FIXTURE(Fixture,
 }
 
 TEST_CASE_FIXTURE(Fixture,
-                  "share of the device: one that the model fills is refused with one that is enough") {
+                  "share of the device: a share that the weights fill is refused with a sufficient one") {
   flags.gpu_memory_utilization = 0.001;
   const Result<LoadedModel> refused = load_it();
   REQUIRE_FALSE(refused.ok());

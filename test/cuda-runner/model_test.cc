@@ -184,7 +184,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("model: passes that were cut leave nothing behind for the graphs that come after them") {
+TEST_CASE("model: aborted passes do not affect later graphs") {
   const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);
   std::mt19937 rng(34);
   CudaHarness eager(file->path(), {.enforce_eager = true});
@@ -215,7 +215,7 @@ TEST_CASE("model: a graph is captured of kernels that no pass has launched befor
   for (const HarnessStream& stream : streams) CHECK(same_bits(eager.run(stream.token_ids, 1), stream.logits));
 }
 
-TEST_CASE("model: tokens drawn on the device are those of the logits that the host reads") {
+TEST_CASE("model: tokens sampled on the device match the logits that the host reads") {
   constexpr uint32_t kSeed = 33;
   std::mt19937 rng(kSeed);
   const std::unique_ptr<TemporaryFile> file = std::move(subjects().front().file);

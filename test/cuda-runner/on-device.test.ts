@@ -69,7 +69,7 @@ test('a step that fails is named, and the others run all the same', () => {
   assert.is(status, 1);
 });
 
-test('what is not installed is named and counted', () => {
+test('missing tools are named and counted', () => {
   const { status, stdout } = run(GOOD, {});
   assert.match(
     stdout,

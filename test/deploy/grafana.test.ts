@@ -75,7 +75,7 @@ test('its labels are those of the metrics, and each legend’s are kept by its q
   }
 });
 
-test('panels have an id of their own and stay within the page', () => {
+test('panels have unique ids and stay within the page', () => {
   assert.is(new Set(dashboard.panels.map(({ id }) => id)).size, dashboard.panels.length);
   for (const { title, gridPos } of dashboard.panels) assert.ok(gridPos.x + gridPos.w <= 24, title);
 });

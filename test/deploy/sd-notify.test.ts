@@ -27,7 +27,7 @@ test('each line is one datagram, a tab in it a new line; paths and abstract name
   }
 });
 
-test('a socket that cannot be is refused with what was given', () => {
+test('an impossible socket is refused with its value', () => {
   for (const name of [undefined, '', '/', 'relative', 'vsock:2:1234', `/${'a'.repeat(107)}`]) {
     const { status, stderr } = run(name, '');
     assert.is(status, 64, name);
@@ -38,7 +38,7 @@ test('a socket that cannot be is refused with what was given', () => {
   }
 });
 
-test('nobody at the socket: said once, and the next lines are sent all the same', async () => {
+test('a socket without a listener is reported once, and later lines are still sent', async () => {
   const name = join(folder.path, 'late');
   const child = spawn(SD_NOTIFY, { stdio: ['pipe', 'ignore', 'pipe'], env: { NOTIFY_SOCKET: name } });
   let said = '';

@@ -55,7 +55,7 @@ test('generates an object of a schema', async () => {
   assert.equal(schema.parse(object), object);
 });
 
-test('goes on with a conversation that it keeps itself', async () => {
+test('continues a conversation that it keeps itself', async () => {
   const first = await generateText({ model, prompt, ...limits });
   const messages: ModelMessage[] = [
     { role: 'user', content: prompt },

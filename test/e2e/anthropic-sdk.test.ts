@@ -54,7 +54,7 @@ test('gets a message, whole and streamed alike', async () => {
   assert.is(counted.input_tokens, promptTokens(whole));
 });
 
-test('goes on with a conversation, and stops at a stop sequence', async () => {
+test('continues a conversation, and stops at a stop sequence', async () => {
   const first = await client.messages.create(request);
   const { content, stop_reason, stop_sequence } = await client.messages.create({
     ...request,
@@ -158,7 +158,7 @@ test('asks once for an answer in which the runner is killed, whole and streamed,
   assert.is((await gateway.health()).runner.restarts, restarts + 1);
 });
 
-test('asks again where there is no runner or no place, as late as it is told', async () => {
+test('retries without a runner or capacity, after the advertised wait', async () => {
   for (const code of ['NOT_READY', 'QUEUE_FULL'] as const) {
     const runner = new ScriptedRunner();
     runner.script = [[97], [EOS_ID]];

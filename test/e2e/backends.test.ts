@@ -220,7 +220,7 @@ test('--backend cuda, built, the device dies and is there again: cuda-runner is 
   });
 });
 
-test('--backend cuda, built, no device: nothing else serves, the reason is told, and it is tried again', async () => {
+test('--backend cuda without a device serves nothing, says why and retries', async () => {
   await world(true, async (it) => {
     it.runners.setDevice(false);
     await served(it, cuda, async (gateway) => {

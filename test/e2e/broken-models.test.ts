@@ -142,7 +142,7 @@ test('hyper-parameters that something is divided by are not zero', async () => {
   }
 });
 
-test('the gateway stays up, says what is wrong, and serves once the file is mended', async () => {
+test('the gateway stays up, reports the fault, and serves once the file is repaired', async () => {
   truncateSync(copy, 50_000_000);
   const gateway = await Gateway.start(copy);
   try {
@@ -166,7 +166,7 @@ test('the gateway stays up, says what is wrong, and serves once the file is mend
   }
 });
 
-test('a model that only the runner refuses is said just as well', async () => {
+test('a model that only the runner refuses is reported as well', async () => {
   overwrite(valuePosition('llama.block_count'), Uint8Array.of(31, 0, 0, 0));
   const gateway = await Gateway.start(copy);
   try {
@@ -178,7 +178,7 @@ test('a model that only the runner refuses is said just as well', async () => {
   }
 });
 
-test('one weight changed changes the text', async () => {
+test('changing a single weight changes the text', async () => {
   const greedy = (): string => {
     const args = [
       'generate',

@@ -88,7 +88,7 @@ test.after(closeTinyModel);
 
 const WHICH = STRIDE === 1 ? 'token' : `${STRIDE}th token`;
 
-test(`a runner that dies after each ${WHICH} changes no byte of ten answers`, async () => {
+test(`a crash after each ${WHICH} changes no byte of ten answers`, async () => {
   const requests = [...variedRequests(TINY_ID, NUM_TOKENS)];
   const [greedy, drawn] = requests as [VariedRequest, VariedRequest];
   // The plainest request is replaced by the one with a stop text.

@@ -117,14 +117,14 @@ test.before(async () => {
 test.after(closeTinyModel);
 
 for (const phase of phases) {
-  test(`${phase.name}: a death there changes no byte`, async () => {
+  test(`${phase.name}: a crash there changes no byte`, async () => {
     const numRun = await inParallel(Array(ROUNDS).keys(), (round) => runRound(phase, round));
     assert.is(numRun, ROUNDS);
     console.log(`${phase.name}: ${numRun} rounds, 0 lost`);
   });
 }
 
-test('frames: a death between any two bytes of them changes no byte', async () => {
+test('frames: a crash between any two bytes of them changes no byte', async () => {
   // With log-probabilities, frames are so long that their length takes two bytes.
   const request = requests.find(({ body }) => body.logprobs === 5) as VariedRequest;
   const numBytes = await bytesOf(request);

@@ -29,7 +29,7 @@ function generate(memoryBytes: number): { readonly status: number | null; readon
   return spawnSync(CUDA_RUNNER_EMULATED, args, { encoding: 'utf8', env });
 }
 
-test('whatever is missing, the start ends with what is needed and what there is, or the answer comes', () => {
+test('a start without enough memory exits with needed and available bytes, or serves', () => {
   const statuses = new Set<number | null>();
   for (let i = 0; i <= NUM_SIZES; ++i) {
     const memoryBytes = Math.round(ENOUGH_BYTES / 1.7 ** (NUM_SIZES - i));
@@ -45,7 +45,7 @@ test('whatever is missing, the start ends with what is needed and what there is,
   assert.equal([...statuses].sort(), [0, SYSTEM]);
 });
 
-test('a KV cache that has no room is named with what it needs', () => {
+test('a KV cache that does not fit is refused with the size it needs', () => {
   // Each refusal says how much is missing. The test adds that and tries again; the cache is refused last.
   let memoryBytes = 1_000_000;
   let answer = generate(memoryBytes);
@@ -63,7 +63,7 @@ test('a KV cache that has no room is named with what it needs', () => {
   assert.ok(Number(half) < Number(needed), answer.stderr);
 });
 
-test('bench tells the memory of the device beside the KV cache: weights, and what a step takes', () => {
+test('bench reports device memory besides the KV cache: weights and step buffers', () => {
   const bench = [
     'bench',
     '--model',

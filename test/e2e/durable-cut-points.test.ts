@@ -137,7 +137,7 @@ test.after(() => {
 });
 
 for (const [name, kind] of Object.entries(kinds)) {
-  test(`${name}: another process goes on with it after each number of tokens`, async () => {
+  test(`${name}: another process resumes it after each number of tokens`, async () => {
     const body = { ...base, ...kind };
     const hasBudget = 'thinking_token_budget' in body;
     await servedTiny({}, async ({ supervisor }) => {

@@ -77,7 +77,7 @@ function told(events: readonly SseEvent[]): string {
 const numDeltas = (events: readonly SseEvent[], of: Place[1]): number =>
   events.filter(({ event }) => event === `response.${of}.delta`).length;
 
-test('kills of the gateway in thinking, behind it and in a call change nothing of responses with forms and tools', async ({
+test('gateway kills during or after thinking, or within a call, do not change responses', async ({
   gateways,
 }) => {
   const folder = temporaryFolder();

@@ -169,7 +169,7 @@ test(`${KILLS} kills of the gateway change no byte of ${NUM_STREAMS} durable str
     assert.is(statSync(join(journal, name)).mode & 0o077, 0, `others may not read ${name}`);
 });
 
-test('a job goes on without its client, through SIGTERM too, and its answer is kept', async ({
+test('a job continues without its client and through SIGTERM, and its answer is kept', async ({
   gateways,
 }) => {
   const journal = join(temporaryFolder().path, 'journal');

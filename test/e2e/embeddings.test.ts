@@ -90,7 +90,7 @@ test('the official Ollama client has the same, scaled and as they are', async ()
   assert.ok(differenceOf(ofLengthOne(embedding), same[0] ?? []) < 1e-6);
 });
 
-test('mean and cls, as the server is told, are those of transformers', async () => {
+test('mean and cls, set on the server, match transformers', async () => {
   for (const pooling of ['mean', 'cls'] as const) {
     const other = await (
       await Gateway.start(MODEL, [...FLAGS, '--backend', 'cpu', '--pooling', pooling])

@@ -95,7 +95,7 @@ test('a runner that is killed under an offline prompt changes nothing but the ti
   assert.ok(recordedBytes(`${recording}.previous`) > 1000, 'the first runner had begun');
 });
 
-test('what cannot be done is said by its exit status, and nothing is printed', () => {
+test('an impossible request has its exit status and prints nothing on stdout', () => {
   const model = ['--model', DEFAULT_MODEL];
   const cases: [number, string[], RegExp][] = [
     [64, ['generate', ...model], /either PROMPTs or --prompts-file/],

@@ -121,34 +121,31 @@ proxyTest('HAProxy takes the configuration and has nothing to say about it', () 
   assert.not.match(readFileSync(HAPROXY_CONFIG, 'utf8'), /^(?!\s*#).*on-marked-down/m);
 });
 
-proxyTest(
-  'one session goes to one gateway, and sessions to several; a job is cancelled where it runs',
-  async () => {
-    const ask = async (user: string, headers: Record<string, string> = {}) => {
-      // HAProxy passes over a gateway that has more open requests than the others.
-      await proxy.idle();
-      const response = await proxy.post('/v1/chat/completions', bodyOf(user, 1), headers);
-      assert.is(response.status, 200);
-      await response.arrayBuffer();
-      return servedBy(response);
-    };
-    const users = Array.from({ length: 8 }, (_, i) => `person ${i}`);
-    const first = new Map<string, Name>();
-    for (const user of users) first.set(user, await ask(user));
-    assert.ok(new Set(first.values()).size > 1, 'sessions are spread');
-    for (const user of users) assert.is(await ask(user), first.get(user), user);
-    const bySession = new Set<Name>();
-    for (const user of users) bySession.add(await ask(user, { 'x-session-id': 'one' }));
-    assert.is(bySession.size, 1, 'the header goes before the body');
+proxyTest('a session stays on a single gateway; a job is cancelled where it runs', async () => {
+  const ask = async (user: string, headers: Record<string, string> = {}) => {
+    // HAProxy passes over a gateway that has more open requests than the others.
+    await proxy.idle();
+    const response = await proxy.post('/v1/chat/completions', bodyOf(user, 1), headers);
+    assert.is(response.status, 200);
+    await response.arrayBuffer();
+    return servedBy(response);
+  };
+  const users = Array.from({ length: 8 }, (_, i) => `person ${i}`);
+  const first = new Map<string, Name>();
+  for (const user of users) first.set(user, await ask(user));
+  assert.ok(new Set(first.values()).size > 1, 'sessions are spread');
+  for (const user of users) assert.is(await ask(user), first.get(user), user);
+  const bySession = new Set<Name>();
+  for (const user of users) bySession.add(await ask(user, { 'x-session-id': 'one' }));
+  assert.is(bySession.size, 1, 'the header goes before the body');
 
-    for (let job = 0; job < 3; job++) {
-      const request = { job_id: `job-${job}`, prompt: 'Once', max_tokens: 2000, temperature: 0 };
-      const running = await proxy.post('/execute', request);
-      assert.is((await proxy.post('/cancel', { job_id: request.job_id })).status, 202);
-      assert.match(await within(PATIENCE_MS, 'The end of the job', running.text()), /"CANCELLED"/);
-    }
-  },
-);
+  for (let job = 0; job < 3; job++) {
+    const request = { job_id: `job-${job}`, prompt: 'Once', max_tokens: 2000, temperature: 0 };
+    const running = await proxy.post('/execute', request);
+    assert.is((await proxy.post('/cancel', { job_id: request.job_id })).status, 202);
+    assert.match(await within(PATIENCE_MS, 'The end of the job', running.text()), /"CANCELLED"/);
+  }
+});
 
 proxyTest('paths of operators are not there', async () => {
   for (const path of ['/metrics', '/runner/crashes'])
@@ -167,48 +164,45 @@ proxyTest('a stream through HAProxy survives the kill of a runner', async () => 
   assert.is(stream.text, await textOf(proxy, 'a lighthouse'));
 });
 
-proxyTest(
-  'the kill of a gateway costs nothing to a durable stream: who comes back goes on behind its last event',
-  async () => {
-    const job = { prompt: 'The sea was', max_tokens: NUM_TOKENS, temperature: 0, seed: 1 };
-    const undisturbed = eventsIn(await (await proxy.post('/execute', { job_id: 'whole', ...job })).text());
-    const response = await proxy.post('/execute', { job_id: 'durable', durable: true, ...job });
-    assert.is(response.status, 200);
-    const name = servedBy(response);
-    const { process: victim, url } = gateways.get(name) as Gateway;
-    const exited = once(victim, 'exit');
-    let cut = '';
-    try {
-      const decoder = new TextDecoder();
-      for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
-        cut += decoder.decode(chunk, { stream: true });
-        if (eventsIn(cut).length > 10) victim.kill('SIGKILL');
-      }
-      assert.unreachable('what was cut must not look whole');
-    } catch (error) {
-      assert.not.instance(error, assert.Assertion);
+proxyTest('a durable stream survives the kill of a gateway and resumes after its last event', async () => {
+  const job = { prompt: 'The sea was', max_tokens: NUM_TOKENS, temperature: 0, seed: 1 };
+  const undisturbed = eventsIn(await (await proxy.post('/execute', { job_id: 'whole', ...job })).text());
+  const response = await proxy.post('/execute', { job_id: 'durable', durable: true, ...job });
+  assert.is(response.status, 200);
+  const name = servedBy(response);
+  const { process: victim, url } = gateways.get(name) as Gateway;
+  const exited = once(victim, 'exit');
+  let cut = '';
+  try {
+    const decoder = new TextDecoder();
+    for await (const chunk of response.body as unknown as AsyncIterable<Uint8Array>) {
+      cut += decoder.decode(chunk, { stream: true });
+      if (eventsIn(cut).length > 10) victim.kill('SIGKILL');
     }
-    await exited;
-    const before = eventsIn(cut);
-    assert.ok(before.length < undisturbed.length);
-    const back = (): Promise<Response> =>
-      fetch(`${proxy.url}/execute/durable/events`, {
-        headers: { 'last-event-id': String(before.at(-1)?.id) },
-      });
-    assert.is((await back()).status, 503, 'the gateway that has it is not there');
-    await startGateway(name, new URL(url).port);
-    let rest = '';
-    await until(PATIENCE_MS, 'The rest of the stream', async () => {
-      const answer = await back();
-      rest = await answer.text();
-      assert.ok(answer.status === 200 || answer.status === 503, rest);
-      return answer.ok;
+    assert.unreachable('what was cut must not look whole');
+  } catch (error) {
+    assert.not.instance(error, assert.Assertion);
+  }
+  await exited;
+  const before = eventsIn(cut);
+  assert.ok(before.length < undisturbed.length);
+  const back = (): Promise<Response> =>
+    fetch(`${proxy.url}/execute/durable/events`, {
+      headers: { 'last-event-id': String(before.at(-1)?.id) },
     });
-    const textOfAll = (events: readonly StreamEvent[]): string => events.map(({ text }) => text).join('');
-    assert.is(textOfAll([...before, ...eventsIn(rest)]), textOfAll(undisturbed));
-    assert.match(rest, /event: end\n/);
-  },
-);
+  assert.is((await back()).status, 503, 'the gateway that has it is not there');
+  await startGateway(name, new URL(url).port);
+  let rest = '';
+  await until(PATIENCE_MS, 'The rest of the stream', async () => {
+    const answer = await back();
+    rest = await answer.text();
+    assert.ok(answer.status === 200 || answer.status === 503, rest);
+    return answer.ok;
+  });
+  const textOfAll = (events: readonly StreamEvent[]): string => events.map(({ text }) => text).join('');
+  assert.is(textOfAll([...before, ...eventsIn(rest)]), textOfAll(undisturbed));
+  assert.match(rest, /event: end\n/);
+});
 
 proxyTest(
   'the kill of a gateway ends its own streams with an error, and nothing else; new requests go elsewhere',

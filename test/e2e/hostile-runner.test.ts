@@ -100,7 +100,7 @@ async function ask(gateway: Gateway, jobId: string): Promise<void> {
 }
 
 for (const [name, { kinds, violation }] of Object.entries(attacks)) {
-  test(`a flood of ${name}: /health answers, SIGTERM is heard, the runner is put down`, async () => {
+  test(`a flood of ${name}: /health answers, SIGTERM works, the runner is stopped`, async () => {
     await withDirectory(async (directory) => {
       const { gateway, flood } = await attacked(directory, kinds[0] ?? '');
       const pids = new Set<number>();

@@ -80,7 +80,7 @@ test('make install and make uninstall call the script with their PREFIX and DEST
   }
 });
 
-test('what is installed is there, again changes nothing, and a configuration of one’s own stays', () => {
+test('installing again changes nothing, and the user’s configuration stays', () => {
   mkdirSync(join(prefix, 'bin'), { recursive: true });
   writeFileSync(join(prefix, 'bin/other'), 'of another program');
   assert.match(succeed('install'), `Installed Runnel ${VERSION} under ${prefix}.`);
@@ -158,7 +158,7 @@ test('units have the paths of another PREFIX, and systemd has nothing to say abo
   succeed('uninstall', { DESTDIR: '', PREFIX: elsewhere, SYSCONFDIR: elsewhere });
 });
 
-test('what is not ours is not touched, and a path that a unit cannot hold is refused', () => {
+test('foreign files are not touched, and paths that units cannot hold are refused', () => {
   const other = join(folder.path, 'other');
   const cases: [string, string][] = [
     ['bin/runnel', `${other}/bin/runnel is another program; move it away.`],

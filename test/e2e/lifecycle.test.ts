@@ -154,7 +154,7 @@ test('a gateway killed with SIGKILL takes its runner with it', async ({ gateways
   await until(1000, 'The end of the runner', () => !isAlive(pid ?? 0));
 });
 
-test('a port that is taken is said, with status 1', async ({ gateways }) => {
+test('a port in use is reported, with status 1', async ({ gateways }) => {
   const { url } = await started(gateways);
   const port = new URL(url).port;
   try {

@@ -95,7 +95,7 @@ test(`from one model to the other and back, under ${NUM_CLIENTS} clients, fails 
   assert.equal(gateway.log.match(/"event":"error"/g), null);
 });
 
-test('a model that is not there, or is none, changes nothing but the log', async () => {
+test('a missing or invalid model changes nothing but the log', async () => {
   const { runner } = await gateway.health();
   const cut = folder.write('cut.gguf', Buffer.from('GGUF'));
   for (const [model, reason] of [

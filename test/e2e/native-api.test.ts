@@ -327,7 +327,7 @@ function suiteOf(world: RunnerWorld): void {
     }
   });
 
-  test('a pool manager is told once, by a worker that serves already', async () => {
+  test('a pool manager gets one callback, from a worker that already serves', async () => {
     const manager = await poolManager(200);
     const worker = await start(['--worker-id', 'w-7', '--callback-url', manager.url]);
     try {
@@ -402,7 +402,7 @@ async function poolManager(status: number): Promise<PoolManager> {
 /** No runner is started, so these tests do not depend on the world. */
 const flagsTest = suite('native API, flags');
 
-flagsTest('each worker flag that cannot be obeyed is named, with status 64', () => {
+flagsTest('each invalid worker flag is named, with status 64', () => {
   const cases: [string, string][] = [
     ['--worker-id', 'a b'],
     ['--worker-id', 'x'.repeat(129)],

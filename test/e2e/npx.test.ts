@@ -82,7 +82,7 @@ test('a signal to npx and all that it started, as a terminal sends it, is one si
   });
 });
 
-test('where npx leaves the gateway behind, it finishes what is open and ends', async () => {
+test('a gateway that outlives npx finishes open requests and ends', async () => {
   // dash dies of the signal that npx passes on and does not forward it to its child. Every Debian has dash.
   const cases: readonly [NodeJS.ProcessEnv, NodeJS.Signals][] = [
     [{}, 'SIGKILL'],

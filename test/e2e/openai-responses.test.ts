@@ -60,7 +60,7 @@ test('gets a response, whole and streamed alike', async () => {
   assert.is(final.usage?.output_tokens, usage.output_tokens);
 });
 
-test('goes on with a conversation by its output items', async () => {
+test('continues a conversation with its output items', async () => {
   const first = await client.responses.create(request);
   const { output_text, status } = await client.responses.create({
     ...request,
@@ -148,7 +148,7 @@ test('ends the work of a stream that it aborts', async () => {
   await gateway.healthWhere(({ runner }) => runner.open_requests === 0, 'the aborted request to end');
 });
 
-test('is told by the last event of a stream that it failed', async () => {
+test('sees the failure in the last event of a stream', async () => {
   const { app, runner } = testApp();
   runner.script = [[97], new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: true })];
   const fetch = async (url: string | URL | Request, init?: RequestInit) => app.request(url, init);

@@ -71,7 +71,7 @@ test('finds the model by each of its names', async () => {
   }
 });
 
-test('asks further with the answer that it got, and with what else it has', async () => {
+test('continues a conversation with the returned message and its extra fields', async () => {
   const request = { model: 'smollm2', temperature: 0, max_completion_tokens: 8, user: 'a person' };
   const first = await client.chat.completions.create({ ...request, messages });
   const [choice] = first.choices;
@@ -270,7 +270,7 @@ function scripted(
   };
 }
 
-test('rides out a 503 and a full queue, waiting as long as it is told', async () => {
+test('retries a 503 and a full queue after the advertised wait', async () => {
   for (const code of ['NOT_READY', 'QUEUE_FULL'] as const) {
     const { runner, client: patient, numAsked } = scripted(2);
     runner.refuse = new GenerationError(code, 'Not now.', { retriable: true, retryAfterSec: 0.8 });
@@ -283,7 +283,7 @@ test('rides out a 503 and a full queue, waiting as long as it is told', async ()
   }
 });
 
-test('does not repeat what will fail again, and can name the request that failed', async () => {
+test('does not retry permanent failures, and names the failed request', async () => {
   const { runner, client: patient, numAsked } = scripted(2);
   runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
   const error = await raised(patient.chat.completions.create({ model: 'bytes', messages }));

@@ -201,7 +201,7 @@ walk(
   },
 );
 
-walk('what a model thinks is folded above its answer while it comes, and is opened by keys', async () => {
+walk('thinking is folded above its answer while it streams; keys open it', async () => {
   const path = temporaryFolder().write(
     'thinking.gguf',
     withChatTemplate(readFileSync(DEFAULT_MODEL), thinkingTemplate),
@@ -259,50 +259,47 @@ walk('an answer is stopped by Esc, and what the server refuses is said in its wo
   });
 });
 
-walk(
-  'where there are keys the page asks for one, keeps it in its tab, and says what it is not told',
-  async () => {
-    const folder = temporaryFolder();
-    const keys = ['--api-keys-file', folder.write('keys', `${KEY}\n`, 0o600)];
-    const admins = ['--admin-keys-file', folder.write('admins', `${ADMIN}\n`, 0o600)];
-    const guarded = await Gateway.start(TINY_MODEL, [...keys, ...admins]);
-    try {
-      const dialog = 'dialog .failure';
-      await visit({ url: guarded.url, expected: /status of (401|403)/ }, async (page) => {
-        assert.match(await page.locator(dialog).innerText(), 'A key is needed');
-        await page.fill('#key', `${KEY}x`);
-        await page.keyboard.press('Enter');
-        await page.locator(dialog, { hasText: 'does not know the key' }).waitFor();
-        await page.fill('#key', KEY);
-        await page.keyboard.press('Enter');
-        await page.locator('.model option', { hasText: 'tiny' }).waitFor({ state: 'attached' });
-        assert.is(await page.locator('dialog').count(), 0);
-        await page.locator('.none', { hasText: 'is for operators: send an admin key' }).waitFor();
-        assert.is(await page.locator('.kill').count(), 0, 'not started for that');
-        await page.locator('.state[data-state=ready]').waitFor();
-        await beExact(page, 20);
-        await say(page, 'hello');
-        await answered(page);
-        assert.match(await footer(page), /tokens/);
-        await page.reload();
-        await page.locator('.model option', { hasText: 'tiny' }).waitFor({ state: 'attached' });
-        assert.is(await page.locator('dialog').count(), 0, 'the tab has it still');
-        await page.click('text=Key');
-        await page.fill('#key', ADMIN);
-        // The second one is asked for when the first one is on the page.
-        for (let look = 0; look < 2; look += 1) await page.waitForResponse('**/health');
-        assert.is(await page.inputValue('#key'), ADMIN, 'what is typed stays');
-        await page.click('text=Use this key');
-        await page.locator('.none', { hasText: 'No runner has died.' }).waitFor();
-        assert.is(await page.evaluate(() => localStorage.length), 0);
-      });
-    } finally {
-      await guarded.stop();
-    }
-  },
-);
+walk('a protected page asks for a key, keeps it per tab, and names refused parts', async () => {
+  const folder = temporaryFolder();
+  const keys = ['--api-keys-file', folder.write('keys', `${KEY}\n`, 0o600)];
+  const admins = ['--admin-keys-file', folder.write('admins', `${ADMIN}\n`, 0o600)];
+  const guarded = await Gateway.start(TINY_MODEL, [...keys, ...admins]);
+  try {
+    const dialog = 'dialog .failure';
+    await visit({ url: guarded.url, expected: /status of (401|403)/ }, async (page) => {
+      assert.match(await page.locator(dialog).innerText(), 'A key is needed');
+      await page.fill('#key', `${KEY}x`);
+      await page.keyboard.press('Enter');
+      await page.locator(dialog, { hasText: 'does not know the key' }).waitFor();
+      await page.fill('#key', KEY);
+      await page.keyboard.press('Enter');
+      await page.locator('.model option', { hasText: 'tiny' }).waitFor({ state: 'attached' });
+      assert.is(await page.locator('dialog').count(), 0);
+      await page.locator('.none', { hasText: 'is for operators: send an admin key' }).waitFor();
+      assert.is(await page.locator('.kill').count(), 0, 'not started for that');
+      await page.locator('.state[data-state=ready]').waitFor();
+      await beExact(page, 20);
+      await say(page, 'hello');
+      await answered(page);
+      assert.match(await footer(page), /tokens/);
+      await page.reload();
+      await page.locator('.model option', { hasText: 'tiny' }).waitFor({ state: 'attached' });
+      assert.is(await page.locator('dialog').count(), 0, 'the tab has it still');
+      await page.click('text=Key');
+      await page.fill('#key', ADMIN);
+      // The second one is asked for when the first one is on the page.
+      for (let look = 0; look < 2; look += 1) await page.waitForResponse('**/health');
+      assert.is(await page.inputValue('#key'), ADMIN, 'what is typed stays');
+      await page.click('text=Use this key');
+      await page.locator('.none', { hasText: 'No runner has died.' }).waitFor();
+      assert.is(await page.evaluate(() => localStorage.length), 0);
+    });
+  } finally {
+    await guarded.stop();
+  }
+});
 
-walk('the page is dark where the system is, until it is told otherwise, and fits a phone', async () => {
+walk('the page follows the system’s dark mode until changed, and fits a phone', async () => {
   await visit({ viewport: PHONE, colorScheme: 'dark' }, async (page) => {
     assert.ok((await background(page)) < 60);
     assert.is(await page.locator('.panel').count(), 0, 'folded');

@@ -19,9 +19,9 @@ test.after(async () => {
 
 const run = (client: string): Promise<void> => runPythonClient(client, gateway?.url ?? '');
 
-clientTest('openai streams, keeps to a schema, and tells what is refused', () => run('openai'));
-clientTest('anthropic streams, counts, and tells what is refused', () => run('anthropic'));
-clientTest('ollama streams, lists, and tells what is refused', () => run('ollama'));
+clientTest('openai streams, follows a schema, and reports refusals', () => run('openai'));
+clientTest('anthropic streams, counts, and reports refusals', () => run('anthropic'));
+clientTest('ollama streams, lists, and reports refusals', () => run('ollama'));
 clientTest('langchain-openai answers, streams, batches, and keeps to a schema', () => run('langchain'));
 
 test.run();

@@ -52,7 +52,7 @@ test('its exposure is at most 2.0, with the drop-in for CUDA as well', () => {
   }
 });
 
-test('comments stand alone: systemd takes those behind a value as part of it', () => {
+test('comments have their own lines: systemd reads those after a value as part of it', () => {
   for (const file of [UNIT, 'deploy/runnel.socket', 'deploy/runnel-cuda.conf']) {
     const { stdout } = spawnSync('grep', ['-nE', '^[^#].*#', file], { encoding: 'utf8' });
     assert.is(stdout, '', file);
@@ -91,7 +91,7 @@ const attempt = run(sandboxed(state, [...Array(MAX_SYSTEM_CALLS).keys()]), 'true
 if (attempt.status !== 0) console.log(`SKIPPED: the unit's sandbox cannot be tried here: ${attempt.stderr}`);
 const sandboxTest = attempt.status === 0 ? test : test.skip;
 
-sandboxTest('the sandbox that is tried denies what the unit denies', () => {
+sandboxTest('the tested sandbox denies what the unit denies', () => {
   const denied: [string, string[]][] = [
     ['Operation not permitted', ['unshare', '--user', 'true']],
     ['Operation not permitted', ['mount', '-t', 'tmpfs', 'tmpfs', '/tmp']],

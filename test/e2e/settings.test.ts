@@ -56,7 +56,7 @@ test('with keys every address may be listened on, and only keys let in; no key i
   assert.not.match(gateway.log, KEY);
 });
 
-test('keys are read again at SIGHUP; what is for operators wants an admin key', async ({ gateways }) => {
+test('SIGHUP reloads keys; operator routes require an admin key', async ({ gateways }) => {
   const keys = folder.write('changing-keys', `${KEY}\n`);
   const admins = folder.write('admin-keys', 'a-key-of-an-operator\n');
   for (const path of [keys, admins]) chmodSync(path, 0o600);
@@ -117,7 +117,7 @@ test('the printed configuration is taken as it is, and prints itself', () => {
   assert.is(runnel('serve', '--config', file, '--print-config').stdout, first.stdout);
 });
 
-test('a command line that cannot be obeyed ends with status 64 and one sentence', () => {
+test('an invalid command line exits with status 64 and one sentence', () => {
   const open = folder.write('open-keys', `${KEY}\n`);
   chmodSync(open, 0o644);
   const model = ['--model', DEFAULT_MODEL];

@@ -121,7 +121,7 @@ test('two models in a memory for one and a half: both answer, one leaves and com
   assert.ok(residents.filter(({ pid }) => pid !== null).length <= 1, 'two are never in memory at once');
 });
 
-test('one that is broken on disk is refused with its reason, and harms no other', async (context) => {
+test('a model broken on disk is refused with its reason, and others serve', async (context) => {
   const gateway = await start(context, '--memory-budget-bytes', String(BUDGET_BYTES));
   const response = await gateway.post('/v1/completions', bodyOf('broken', 5));
   assert.is(response.status, 503);
@@ -136,7 +136,7 @@ test('one that is broken on disk is refused with its reason, and harms no other'
   assert.match(await absent.text(), 'not found; available: ');
 });
 
-test('at SIGHUP a model that is new in the folder is there, and one that is gone finishes what it has', async (context) => {
+test('SIGHUP adds new models of the folder, and removed ones finish their requests', async (context) => {
   const dir = temporaryFolder();
   const gone = dir.write('gone.gguf', golden('tiny-llama-q8_0.gguf'));
   const args = ['--models-dir', dir.path, '--runner', CPU_RUNNER, '--threads', '1'];

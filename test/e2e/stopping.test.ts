@@ -68,7 +68,7 @@ test('a second SIGTERM ends the gateway at once, with status 70, and its runner 
   await until(PATIENCE_MS, 'The end of the runner', () => !isAlive(pid ?? 0));
 });
 
-test('a client that does not read is cut, and the log says what was held for it', async ({ gateways }) => {
+test('a client that does not read is cut, and the log reports its buffered bytes', async ({ gateways }) => {
   const path = join(folder.path, 'runnel.sock');
   const args = ['--uds', path, '--client-stall-timeout-sec', '2'];
   const gateway = await Gateway.startOn(DEFAULT_MODEL, args);

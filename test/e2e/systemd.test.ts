@@ -98,7 +98,7 @@ test('a runner that stands still stops no ping; a gateway that does sends none',
   await until(PATIENCE_MS, 'A ping again', () => pingsOf(socket).length > numPings);
 });
 
-test('systemctl reload puts a new runner in place, and is told when that begins and when it is ready', async (context) => {
+test('systemctl reload starts a new runner, and reports its beginning and readiness', async (context) => {
   const { gateway, socket } = await start(context);
   await gateway.ready();
   const [command = '', ...others] = unitValues('deploy/runnel.service', 'ExecReload');

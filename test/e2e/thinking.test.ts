@@ -112,7 +112,7 @@ test('a stream has the same as a whole answer, also when the runner is killed in
   assert.is(runner.restarts, restarts + 2);
 });
 
-test('an answer that is told not to think does not', async () => {
+test('an answer with thinking disabled does not think', async () => {
   for (const off of [{ reasoning_effort: 'none' }, { chat_template_kwargs: { enable_thinking: false } }]) {
     const { thought, text } = await whole({ ...off, thinking_token_budget: null });
     assert.is(thought, '');
@@ -120,7 +120,7 @@ test('an answer that is told not to think does not', async () => {
   }
 });
 
-test('calls of tools come behind what is thought', async () => {
+test('tool calls come after the thinking', async () => {
   const parameters = {
     type: 'object',
     properties: { city: { type: 'string', pattern: '^[A-Z][a-z]{2,9}$' } },
@@ -141,7 +141,7 @@ test('calls of tools come behind what is thought', async () => {
   assert.match(JSON.parse(call.function.arguments).city, /^[A-Z][a-z]{2,9}$/);
 });
 
-test('the template gets what was thought before, in its own place', async () => {
+test('the template gets earlier thinking in its own place', async () => {
   const said = { role: 'assistant', content: 'Paris.', reasoning_content: 'Hm.' };
   const response = await gateway.post('/apply-template', { messages: [question, said, question] });
   const { prompt } = (await response.json()) as { prompt: string };
@@ -149,7 +149,7 @@ test('the template gets what was thought before, in its own place', async () => 
   assert.ok(prompt.endsWith('<|im_start|>assistant\n<think>\n'));
 });
 
-test('Anthropic’s client gets blocks of what is thought, and sends them back', async () => {
+test('Anthropic’s client gets thinking blocks and sends them back', async () => {
   const anthropic = new Anthropic({ baseURL: gateway.url, apiKey: 'none', maxRetries: 0 });
   const asked = { model: 'thinking', max_tokens: 60, temperature: 0, messages: [question] };
   const stream = anthropic.messages.stream({ ...asked, thinking: { type: 'enabled', budget_tokens: 4 } });
@@ -172,7 +172,7 @@ test('Anthropic’s client gets blocks of what is thought, and sends them back',
   );
 });
 
-test('Ollama’s client gets what is thought beside the text, unless it says otherwise', async () => {
+test('Ollama’s client gets thinking beside the text, unless it opts out', async () => {
   const ollama = new Ollama({ host: gateway.url });
   const asked = { model: 'thinking', messages: [question], options: { temperature: 0, num_predict: 20 } };
   const { message } = await ollama.chat({ ...asked, think: true });
@@ -208,7 +208,7 @@ test('a budget by OpenAI’s responses and by Ollama’s client gives what it gi
   assert.equal({ thought: message.thinking, text: message.content }, expected);
 });
 
-test('a response has what is thought as an item of its own', async () => {
+test('a response has its thinking as a separate item', async () => {
   const response = await client.responses.create({
     ...{ model: 'thinking', input: question.content, temperature: 0, max_output_tokens: 20 },
     reasoning: { effort: 'low' },

@@ -298,7 +298,7 @@ test('a tool that OpenAI’s client leaves open is called with all of its argume
   assert.ok(free.includes('city') && free.length < names.length, String(free));
 });
 
-test('the AI SDK calls functions of its own, and goes on with their results', async () => {
+test('the AI SDK calls local functions and continues with their results', async () => {
   const model = createOpenAI({ baseURL: `${gateway.url}/v1`, apiKey: 'none' })('tools');
   const messages: ModelMessage[] = [
     ...TURNS.flatMap(([question, toolName, input, value], at): ModelMessage[] => {

@@ -117,7 +117,7 @@ test('a named tool is called, also where the question is about another', async (
   );
 });
 
-test('with a form of its own an answer is a call, or a text that holds to it', async () => {
+test('with response_format an answer is a call or text of that format', async () => {
   const properties = { city, sunny: { type: 'boolean' } };
   const schema = { type: 'object', properties, required: ['city', 'sunny'] };
   const response_format = {
@@ -139,7 +139,7 @@ test('with a form of its own an answer is a call, or a text that holds to it', a
   assert.equal(Object.keys(JSON.parse(said.message.content ?? '')), ['city', 'sunny']);
 });
 
-test('"auto" calls behind a text where the history shows how; "none" does not', async () => {
+test('"auto" calls after text as the history does; "none" does not call', async () => {
   const auto = await ask({ messages: history });
   assert.equal(auto.message.content, 'Let me look.\n');
   const [call] = callsOf(auto);
@@ -208,7 +208,7 @@ test('the client’s own loop calls functions and goes on with their results', a
   assert.equal(roles.slice(0, 3), ['assistant', 'tool', 'assistant']);
 });
 
-test('a schema that is none is a 400 that says why', async () => {
+test('an invalid schema is a 400 that says why', async () => {
   for (const a of [{ type: 'nonsense' }, { $ref: '#/nowhere' }, { type: 'string', pattern: '(' }]) {
     const parameters = { type: 'object', properties: { a } };
     const bad = { type: 'function' as const, function: { name: 'f', parameters } };

@@ -113,9 +113,7 @@ test('a first load that fails, without --callback-url: the worker stays, and say
   }
 });
 
-test('the pool manager is told where to reach a worker that listens on every address', async ({
-  manager,
-}) => {
+test('the pool manager gets the advertised URL of a worker on all addresses', async ({ manager }) => {
   const keys = folder.write('keys', `${KEY}\n`, 0o600);
   const place = ['--host', '0.0.0.0', '--port', '0', '--api-keys-file', keys];
   const told = ['--callback-url', manager.url, '--advertise-url', 'http://worker-7.example:9000/llm/'];

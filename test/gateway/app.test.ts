@@ -26,7 +26,7 @@ test('a path that takes another method is a 405 that names it', async () => {
   assert.equal([nowhere.status, nowhere.headers.get('allow')], [404, null]);
 });
 
-test('a path that is nowhere answers clients of both APIs, and says where OpenAI’s is', async () => {
+test('an unknown path is a 404 in both APIs, which names OpenAI’s base URL', async () => {
   const { post } = testApp();
   const outside = await post('/chat/completions', {});
   const message =

@@ -66,7 +66,7 @@ TEST_CASE("blocks: a sequence that needs every row finds nothing to share, but l
   CHECK(blocks.can_allocate(sequence_of(2, count_from(10, 12))) == 2);
 }
 
-TEST_CASE("blocks: what was freed is reused first in, first out, and revived while its content is there") {
+TEST_CASE("blocks: freed blocks are reused first in, first out, and revived while intact") {
   BlockManager blocks(4, 4);
   Sequence first = sequence_of(1, count_from(10, 8));
   fill(blocks, first);
@@ -173,7 +173,7 @@ TEST_CASE("blocks: free ones whose content can still be found are counted") {
   blocks.check_integrity(std::vector<const Sequence*>{&other});
 }
 
-TEST_CASE("blocks: one leaves as soon as no later row sees any of its positions, and not a row before") {
+TEST_CASE("blocks: a block is freed exactly when no later row sees its positions") {
   constexpr uint32_t kWindow = 6;
   BlockManager blocks(8, 4, kWindow);
   Sequence sequence = sequence_of(1, count_from(10, 1));
@@ -195,8 +195,7 @@ TEST_CASE("blocks: one leaves as soon as no later row sees any of its positions,
   CHECK(blocks.num_free_blocks() == 8);
 }
 
-TEST_CASE(
-    "blocks: behind a window a prefix is found while all of it is there, and only what is seen is held") {
+TEST_CASE("blocks: a prefix with a window is found while complete; only visible blocks are held") {
   BlockManager blocks(8, 4, 6);
   Sequence first = sequence_of(1, count_from(10, 17));
   fill(blocks, first);

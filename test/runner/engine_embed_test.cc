@@ -154,7 +154,7 @@ TEST_CASE("engine: hidden states that are no numbers end the request, and nobody
   CHECK(fixture.engine.counts().num_failed == 1);
 }
 
-TEST_CASE("engine: a vector that is cancelled in its step is not told, and the step goes on for the others") {
+TEST_CASE("engine: a vector cancelled during its step is not returned, and the others are") {
   const std::vector<uint32_t> ids = count_from(1, 20);
   // At the last call the states are already on the host.
   for (uint32_t call = 1; call <= 4; ++call) {

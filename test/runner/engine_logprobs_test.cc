@@ -35,8 +35,7 @@ TEST_CASE("engine: log-probabilities change no token, and scoring gives the same
   }
 }
 
-TEST_CASE(
-    "engine: each score of a prompt is told once, in order, before the first token, with the same bits") {
+TEST_CASE("engine: prompt scores come once, in order, bit-identical, before the first token") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);

@@ -56,7 +56,7 @@ TEST_CASE("engine masks: an answer that is continued anywhere gets the tokens th
   }
 }
 
-TEST_CASE("engine masks: one that loses its blocks to others goes on as it would have") {
+TEST_CASE("engine masks: a preempted request with a mask keeps its output") {
   SchedulerConfig tight{.max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 8};
   EngineFixture fixture(tight);
   Answers expected;
@@ -80,8 +80,7 @@ TEST_CASE("engine masks: no drafts are made for a sequence with one, and those b
   CHECK(fixture.engine.scheduler().counts().num_drafts == 0);
 }
 
-TEST_CASE(
-    "engine masks: what lists and min_tokens exclude is not drawn, and where nothing is left it is said") {
+TEST_CASE("engine masks: ids excluded by lists or min_tokens are not sampled; an empty set is an error") {
   EngineFixture fixture(roomy());
   Sequence sequence = masked(1);
   sequence.sampling.allowed_ids = {0, 1, 3};
@@ -98,7 +97,7 @@ TEST_CASE(
   CHECK(fixture.engine.num_requests() == 0);
 }
 
-TEST_CASE("engine masks: bits after the last id are no ids, so a mask of them alone leaves nothing to draw") {
+TEST_CASE("engine masks: bits after the last id are ignored, so such a mask is empty") {
   EngineFixture fixture(roomy());
   Sequence sequence = masked(1);
   sequence.mask = std::make_shared<OnlyPadding>();
@@ -106,7 +105,7 @@ TEST_CASE("engine masks: bits after the last id are no ids, so a mask of them al
   CHECK(only_error(fixture.engine).code == ErrorCode::kGrammarFailed);
 }
 
-TEST_CASE("engine masks: one that fails ends its request and no other") {
+TEST_CASE("engine masks: a failing mask ends only its own request") {
   EngineFixture fixture(roomy());
   Sequence failing = masked(1);
   failing.mask = std::make_shared<EveryThird>(7);

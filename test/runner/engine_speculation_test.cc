@@ -74,7 +74,7 @@ TEST_CASE("engine: a request ends in the middle of its drafts where it ends with
   CHECK(run(fixture.engine)[1].size() == 20);
 }
 
-TEST_CASE("engine: nothing comes after a stop id among drafts, and it is not drawn before min_tokens") {
+TEST_CASE("engine: a stop id among drafts ends the output and waits for min_tokens") {
   uint32_t num_before_drafts = 0;
   for (uint32_t seed = 0; seed < 200; ++seed) {
     CAPTURE(seed);
@@ -104,7 +104,7 @@ TEST_CASE("engine: nothing comes after a stop id among drafts, and it is not dra
   CHECK(num_before_drafts > 0);
 }
 
-TEST_CASE("engine: log-probabilities of drafts that were drawn are those of plain steps") {
+TEST_CASE("engine: log-probabilities of accepted drafts equal those of plain steps") {
   Sequence request = repeating(1, 60);
   request.top_logprobs = 4;
   std::vector<NewToken> of_each[2];
@@ -160,7 +160,7 @@ TEST_CASE(
   CHECK(fixture.engine.num_free_blocks() == 200);
 }
 
-TEST_CASE("engine: a sequence cancelled in the middle of a step with drafts leaves nothing behind") {
+TEST_CASE("engine: a sequence cancelled during a step with drafts frees everything") {
   for (const uint32_t cancelled_at : {1u, 3u, 4u}) {
     EngineFixture fixture(speculating());
     Engine& engine = fixture.engine;

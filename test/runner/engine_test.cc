@@ -7,7 +7,7 @@
 
 namespace runnel {
 
-TEST_CASE("engine: a request's tokens are those of its own logits") {
+TEST_CASE("engine: a request's tokens depend on its own logits only") {
   EngineFixture fixture(roomy());
   const Sequence request = sampled(1, count_from(1, 20), 30);
   CHECK_FALSE(fixture.engine.add(request));
@@ -117,7 +117,7 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
   CHECK(num_preempted > 0);
 }
 
-TEST_CASE("engine: stop ids are drawn only after min_tokens, also by a request that is continued") {
+TEST_CASE("engine: stop ids are sampled only after min_tokens, also by a resumed request") {
   Sequence request = sampled(1, count_from(1, 20), 60);
   request.stop_ids = count_from(0, 64);
   for (const uint32_t min_tokens : {1u, 2u, 5u, 24u, 25u}) {
@@ -145,7 +145,7 @@ TEST_CASE("engine: stop ids are drawn only after min_tokens, also by a request t
   }
 }
 
-TEST_CASE("engine: a draw does not depend on what its neighbours ask for, nor on its place among them") {
+TEST_CASE("engine: a sample does not depend on the batch or the place in it") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -250,7 +250,7 @@ TEST_CASE("engine: prompts of more tokens than the limit are refused, answers do
   CHECK_FALSE(fixture.engine.add(sequence_of(4, {1, 2, 3}, 5)));
 }
 
-TEST_CASE("engine: the first token, and it alone, tells how long it took and what was not computed for it") {
+TEST_CASE("engine: only the first token reports its time and its cached prompt tokens") {
   using std::chrono::microseconds;
   EngineFixture fixture(roomy());
   CHECK_FALSE(fixture.engine.add(sequence_of(1, count_from(1, 30), 2)));

@@ -76,7 +76,7 @@ TEST_CASE("mask threads: a wait ends at its time, and what is dropped in the que
   CHECK_FALSE(threads.is_done(*dropped.job));
 }
 
-TEST_CASE("mask threads: one thread is kept for quick masks, and these go first") {
+TEST_CASE("mask threads: one thread is reserved for quick masks, which go first") {
   MaskThreads threads(kVocabSize, 2);
   Job slow, slower, quick;
   for (Job* job : {&slow, &slower}) job->job->took = kQuickMask + std::chrono::seconds(1);

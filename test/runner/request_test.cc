@@ -124,7 +124,7 @@ TEST_CASE("request: every limit is checked, and the sentence names field, value 
   }
 }
 
-TEST_CASE("request: masks that could leave nothing to draw are refused, whenever they would") {
+TEST_CASE("request: masks that could exclude every token are refused") {
   const auto refusal = [](std::vector<uint32_t> allowed, std::vector<uint32_t> banned,
                           std::vector<uint32_t> stop_ids, uint32_t min_tokens) {
     return refusal_of([&](wire::Generate& generate) {
@@ -178,7 +178,7 @@ TEST_CASE("request: values at their limits pass") {
         }) == "");
 }
 
-TEST_CASE("request: one for a vector has limits of its own, and a text that may fill the context") {
+TEST_CASE("request: a vector request has its own limits and may fill the context") {
   const auto with = [](size_t num_ids, Pooling pooling, const std::string& salt = "") {
     return EmbedRequest{.request_id = 1,
                         .token_ids = std::vector<uint32_t>(num_ids, 7),

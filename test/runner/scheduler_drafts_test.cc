@@ -82,7 +82,7 @@ TEST_CASE(
   CHECK(most_drafts(8) == std::vector<uint32_t>(8, 0));
 }
 
-TEST_CASE("scheduler: what one sequence does not use of its share is for those behind it") {
+TEST_CASE("scheduler: the unused share of one sequence goes to the next ones") {
   Running running(1, config_with_drafts());
   Sequence free_text = sequence_of(9, count_from(50, 6), 100);
   running.scheduler.add(free_text);
@@ -112,8 +112,7 @@ TEST_CASE("scheduler: no drafts while a sequence waits, and none in a step with 
   CHECK(plan.sequences[0]->num_drafts == 0);
 }
 
-TEST_CASE(
-    "scheduler: a draft takes a free block, and gives it back if it is not drawn, to be the next taken") {
+TEST_CASE("scheduler: a rejected draft frees its block, which is taken next") {
   // 8 tokens of a prompt and one drawn token take three of the four blocks.
   SchedulerConfig config = config_with_drafts(4);
   Scheduler scheduler(config);
@@ -140,8 +139,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE(
-    "scheduler: drafts that are not drawn leave what the cache remembers of others, but for one block") {
+TEST_CASE("scheduler: rejected drafts evict at most one cached block") {
   SchedulerConfig config = config_with_drafts(12);
   Scheduler scheduler(config);
   Sequence known = sequence_of(1, count_from(50, 24), 1);

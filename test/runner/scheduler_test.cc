@@ -85,7 +85,7 @@ TEST_CASE("scheduler: a paused sequence keeps its blocks, and loses them before 
   CHECK(scheduler.blocks().num_free_blocks() == 4);
 }
 
-TEST_CASE("scheduler: a prompt paused between two chunks does not stop those behind it, nor them it") {
+TEST_CASE("scheduler: a prompt paused between chunks and later prompts do not block each other") {
   Scheduler scheduler({.max_num_batched_tokens = 8, .max_num_seqs = 4, .block_size = 4, .num_blocks = 8});
   Sequence large = sequence_of(1, count_from(1, 28), 2);
   Sequence other = sequence_of(2, count_from(50, 24), 2);
@@ -265,7 +265,7 @@ TEST_CASE("scheduler: a prompt in chunks gives its blocks to a running sequence,
   CHECK(scheduler.counts().num_preemptions == 1);
 }
 
-TEST_CASE("scheduler: one sequence at a time means that the next begins when the one has ended") {
+TEST_CASE("scheduler: with a limit of one sequence the next starts when it ends") {
   Scheduler scheduler({.max_num_batched_tokens = 8, .max_num_seqs = 1, .block_size = 4, .num_blocks = 32});
   std::vector<Sequence> sequences;
   for (uint32_t id = 1; id <= 3; ++id) sequences.push_back(sequence_of(id, count_from(id * 30, 20), 5));

@@ -56,7 +56,7 @@ TEST_CASE("scheduler: a resumed sequence whose place was taken gets turns at onc
   }
 }
 
-TEST_CASE("scheduler: one that lost its blocks while paused goes on as soon as there are blocks again") {
+TEST_CASE("scheduler: a sequence preempted while paused resumes when blocks are free") {
   for (const bool mixed : {true, false}) {
     CAPTURE(mixed);
     Scheduler scheduler(config_of_turns(mixed, 36));

@@ -47,7 +47,7 @@ TEST_CASE("speculation: a text that repeats its prompt takes a third of the step
   CHECK(counts.num_steps < 200 / 3);
 }
 
-TEST_CASE("speculation: drafts that are not drawn are few: some at first, and one in 32 tokens") {
+TEST_CASE("speculation: rejected drafts are few: some at first, then one in 32 tokens") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -87,7 +87,7 @@ TEST_CASE("speculation: no drafts where there is no room for them") {
   CHECK(draw(text, 50, 1).num_steps < 40);
 }
 
-TEST_CASE("speculation: however many drafts were drawn, at most kMaxHeldDrafts are wasted after them") {
+TEST_CASE("speculation: at most kMaxHeldDrafts are wasted after any number of accepted drafts") {
   Speculation speculation;
   for (uint32_t i = 0; i < 1000; ++i) speculation.drew(true);
   const std::vector<uint32_t> ids(20, 7);

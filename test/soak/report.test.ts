@@ -63,7 +63,7 @@ function twoHours(mibAt: (hours: number) => number): Sample[] {
 
 const test = suite('soak report');
 
-test('what stays as it was is good, and so is noise, a warm-up, and a process that was killed just now', () => {
+test('steady values, noise, warm-up and a process killed just now are good', () => {
   assert.ok(judge(good).isGood);
   // Half of the two hours is warm-up; then it is up and down by 6 MiB.
   const restless = twoHours((hours) => (hours < 0.98 ? -64 : Math.round(hours * 60) % 7)).map(
@@ -100,7 +100,7 @@ test('the report says of what the memory of the idle gateway is, before, in the 
   assert.match(markdown, '| the rest | 92.0 | 91.0 | 90.0 |');
 });
 
-test('what the engine compiles is no growth of heap or memory, as long as it is not much', () => {
+test('moderate memory of compiled code is no growth of heap or memory', () => {
   const compiling = samplesOf((hours) => {
     const grown = hours * 4 * 2 ** 20;
     return {
@@ -125,7 +125,7 @@ test('only the runner that lives to the end is judged by its memory, and over a 
   assert.ok(judge({ ...good, samples: growing(11), isRunnerJudged: false }).isGood);
 });
 
-test('a run that is too short to tell a slope from noise is no good one', () => {
+test('a run too short to separate a slope from noise is not good', () => {
   const short = Array.from({ length: 10 }, (_, index) => ({
     ...idle,
     hours: index / 1000,

@@ -19,7 +19,7 @@ test('the speed of decoding is read by the number of streams', () => {
   assert.equal(parseBatchedBench(TABLE), { decode8: 278.01, decode32: 322.02 });
 });
 
-test('what a fork logs around the table is passed over', () => {
+test('log lines of a fork around the table are skipped', () => {
   const logged = `print_info: EOS token             = 2 '<|im_end|>'\n${TABLE}\nllama_print_timings: total time = 9 ms`;
   assert.equal(parseBatchedBench(logged), { decode8: 278.01, decode32: 322.02 });
 });

@@ -55,7 +55,7 @@ const IK_LLAMA_CPP = `[
 ]
 `;
 
-test('the prompt and the stream are told apart, of each fork', () => {
+test('prompt and stream figures are read separately, of each fork', () => {
   assert.equal(parseLlamaBench(LLAMA_CPP), { prefill: 9.875604, decode1: 6.378849 });
   assert.equal(parseLlamaBench(IK_LLAMA_CPP), { prefill: 18.226114, decode1: 11.5 });
 });
@@ -64,7 +64,7 @@ test('a line of warning before the tests is passed over', () => {
   assert.equal(parseLlamaBench(`warning: asserts enabled\n${LLAMA_CPP}`).prefill, 9.875604);
 });
 
-test('a test that is missing is said to be', () => {
+test('a missing test is reported', () => {
   const [first = ''] = LLAMA_CPP.split(',\n  {');
   assert.throws(() => parseLlamaBench(`${first}\n]`), 'llama-bench left out a test that it was asked for');
   assert.throws(() => parseLlamaBench('error: unable to load model'));

@@ -34,14 +34,14 @@ test('a setting is tried for each flag that the program knows', () => {
   assert.equal(argumentsOf(''), []);
 });
 
-test('what a peer lacks is said by name', () => {
+test('a missing feature of a peer is named', () => {
   mkdirSync(join(folder.path, 'peer/bin'), { recursive: true });
   const peer = new Peer(join(folder.path, 'peer/bin'));
   assert.is(peer.name, 'peer');
   assert.throws(() => peer.program('llama-server'), 'there is no llama-server in its folder');
 });
 
-test('a version is read from whichever program tells one, whatever its status', async () => {
+test('a version is read from any program that prints one, whatever its status', async () => {
   const peer = new Peer(folder.path);
   assert.is(await peer.version(), 'of an untold version');
   program('llama-bench', 'error: invalid parameter', 1);
@@ -49,7 +49,7 @@ test('a version is read from whichever program tells one, whatever its status', 
   assert.is(await peer.version(), '0.5.0-dev (build 1, commit 0c1e570)');
 });
 
-test('what llama-bench knows, the others of its folder know', async () => {
+test('flags of llama-bench also count for the other programs of its folder', async () => {
   program('llama-bench', '  -rtr, --run-time-repack <0|1>');
   program('llama-server', '  -fa, --flash-attn (auto|on|off|0|1)');
   const help = await new Peer(folder.path).help('llama-server');

@@ -34,14 +34,14 @@ test('stolen time is a share of all time', () => {
   assert.is(stolenShare(before, after), 0.2);
 });
 
-test('a processor is told by what tells its generation', () => {
+test('a processor is named by the fields that identify its generation', () => {
   const text =
     'processor\t: 0\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n';
   assert.is(processorOf(text), 'AMD EPYC (family 25, model 17)');
   assert.is(processorOf('processor\t: 0\nBogoMIPS\t: 50\n'), 'a processor of an untold kind');
 });
 
-test('the machine is described as its kernel tells of it', () => {
+test('the machine is described as its kernel reports it', () => {
   const load = () => Number(readFileSync('/proc/loadavg', 'utf8').split(' ')[0]);
   const earlier = load();
   const { processor, processors, memoryBytes, kernel, node, loadBefore } = machineNow();

@@ -5,7 +5,7 @@ import { BEGIN, END, withWritten } from './document.ts';
 
 const test = suite('bench document');
 
-test('what is between the marks is replaced, and nothing else', () => {
+test('only the text between the marks is replaced', () => {
   const before = `# Performance\n\n${BEGIN}\n\nold\n\n${END}\n\nMore.\n`;
   const after = withWritten(before, '| new |');
   assert.is(after, `# Performance\n\n${BEGIN}\n\n| new |\n\n${END}\n\nMore.\n`);

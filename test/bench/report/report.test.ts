@@ -89,7 +89,7 @@ test('shares are of the bandwidth, and of the peak of the instruction set that c
   assert.equal(sharesOf({ ...REPORT, parts: [] }), []);
 });
 
-test('the report is tables of medians, spreads and ratios, and says what has no figures', () => {
+test('the report has tables of medians, spreads and ratios, and lists missing figures', () => {
   assert.is(
     markdown(REPORT),
     `|  |  |
@@ -156,7 +156,7 @@ test('types of weights are rows of one table, with the ratio of each figure', ()
   );
 });
 
-test('a machine that was busy is said to have been', () => {
+test('a busy machine is reported', () => {
   const machine = { ...REPORT.machine, loadBefore: 8.58 };
   assert.match(
     markdown({ ...REPORT, machine, stolenShare: 0.05 }),
@@ -164,7 +164,7 @@ test('a machine that was busy is said to have been', () => {
   );
 });
 
-test('an accuracy that is missed, or could not be told, fails the report', () => {
+test('a missed or unmeasured accuracy fails the report', () => {
   assert.ok(passed(REPORT));
   const [one] = REPORT.accuracy as [Report['accuracy'][number]];
   const missed = {

@@ -22,7 +22,7 @@ const LOAD: Load = {
   seed: 1,
 };
 
-test('what lies in the window is counted, in tokens as the server counts them', () => {
+test('requests within the window count, in tokens as the server counts them', () => {
   const figures = figuresOf({
     fromMs: 1000,
     toMs: 3000,
@@ -117,7 +117,7 @@ test('clients ask again until the time is over, and none is left asking', async 
   });
 });
 
-test('a server that refuses ends the round with what it said', async () => {
+test('a refusal by the server ends the round with its message', async () => {
   const load = { ...LOAD, seconds: 60 };
   const refusal = await serving(6, (server) =>
     closedLoop(server, load, 1).catch((error: Error) => error.message),

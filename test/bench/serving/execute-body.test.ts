@@ -5,7 +5,7 @@ import { BODIES, figuresOfBodies, readingBodies, requestOf } from './execute-bod
 
 const test = suite('bodies of /execute');
 
-test('one body has every field that can be together with others, the other the longest prompt', () => {
+test('the bodies are one with every compatible field and one with the longest prompt', () => {
   const every = requestOf(BODIES.every);
   const unset = Object.keys(executeFields).filter((name) => every[name as keyof typeof every] === undefined);
   assert.equal(unset, ['prompt_ids'], 'a request has a prompt or its ids');
@@ -13,7 +13,7 @@ test('one body has every field that can be together with others, the other the l
   assert.is(requestOf(BODIES.long).prompt?.length, 32_768);
 });
 
-test('times are told in microseconds, by their 50th, 95th and 99th of a hundred', () => {
+test('times are in microseconds, as 50th, 95th and 99th percentiles', () => {
   const ascending = Array.from({ length: 100 }, (_, i) => (i + 1) / 1000);
   const figures = figuresOfBodies(ascending, ascending.toReversed());
   assert.equal([figures.bodyP50, figures.bodyP95, figures.bodyP99], [50, 95, 99]);

@@ -36,7 +36,7 @@ http.createServer((request, response) => {
 }).listen(valueOf('--port'), '127.0.0.1');
 `;
 
-test('it is asked until it listens, and ends when it is told to', async () => {
+test('it is polled until it listens, and ends on request', async () => {
   const peer = llamaServer(`setTimeout(() => {${ANSWERS}}, 200);`);
   const server: Server = await LlamaServer.start(peer, SERVING, '-fa 1');
   try {
@@ -69,7 +69,7 @@ async function listening(server: LlamaServer): Promise<string> {
   return `${server.url}/v1/completions`;
 }
 
-test('one that ends in the middle is told by what it said, not by what its client saw', async () => {
+test('a server that dies midway is reported by its own last message', async () => {
   const dying = ANSWERS.replace(
     "response.end('data: ",
     "console.error('GGML_ASSERT(S > 0) failed\\n#0 wait4 ()'); process.exit(3); response.end('data: ",

@@ -44,7 +44,7 @@ TEST_CASE("device: it is opened by its number, and says what it is") {
   CHECK(device->free_bytes() == 1 << 20);
 }
 
-TEST_CASE("device: what is missing is named, with what helps") {
+TEST_CASE("device: missing or unsupported drivers and devices are refused with the reason") {
   const auto refusal = [](const emulator::Settings& settings, int number) {
     emulator::start(settings);
     const Result<Device> device = Device::open(number);
@@ -84,7 +84,7 @@ TEST_CASE("device: buffers go to the device, through a kernel and back") {
   CHECK(std::vector<uint32_t>(host->span().begin(), host->span().end()) == expected);
 }
 
-TEST_CASE("device: too much memory is an error that names what is needed and what there is") {
+TEST_CASE("device: an oversized allocation is an error with needed and available bytes") {
   Emulated emulated({.memory_bytes = 1 << 20});
   const auto held = DeviceBuffer<float>::allocate(1024, "the weights");
   REQUIRE(held);
@@ -112,7 +112,7 @@ TEST_CASE("device: buffers give back what they held, and own one thing when move
   }
 }
 
-TEST_CASE("device: a graph does what was captured, each time") {
+TEST_CASE("device: a graph repeats the captured work each time") {
   Emulated emulated;
   Stream stream;
   auto values = DeviceBuffer<uint32_t>::allocate(4, "the values");
@@ -163,7 +163,7 @@ int status_of_child(const std::function<void()>& action) {
   return status;
 }
 
-TEST_CASE("device: a device that is lost ends the process with the status that says so") {
+TEST_CASE("device: a lost device ends the process with its own status") {
   const int status = status_of_child([] {
     Emulated emulated({.die_at_launch = 2});
     Stream stream;

@@ -215,7 +215,7 @@ __global__ void endless_reads_kernel(Global<const uint32_t> flag) {
   sync_block();
 }
 
-TEST_CASE("block: one that does not end is ended, with who runs and who waits where") {
+TEST_CASE("block: a block that does not end is stopped, and its waiting threads are reported") {
   Emulated device({.max_block_ms = 50});
   const Array<uint32_t> flag = device.upload(std::vector<uint32_t>{0});
   SUBCASE("over barriers") {

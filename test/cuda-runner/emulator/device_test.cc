@@ -50,7 +50,7 @@ TEST_CASE("emulated device: allocations take whole pieces of 256 bytes, and none
   CHECK(cudaMalloc(&memory, 768) == cudaSuccess);
 }
 
-TEST_CASE("emulated device: copies beyond an allocation are refused, and of what nobody wrote found") {
+TEST_CASE("emulated device: copies beyond an allocation and copies of unwritten memory fail") {
   Emulated device;
   const Array<uint32_t> array = device.allocate<uint32_t>(4);
   std::vector<uint32_t> values(5);
@@ -69,7 +69,7 @@ TEST_CASE("emulated device: copies beyond an allocation are refused, and of what
   CHECK(says(emulator::last_fault(), "reads byte 15, which was never written"));
 }
 
-TEST_CASE("emulated device: what a copy on the device copies was written as far as its source was") {
+TEST_CASE("emulated device: a device copy of unwritten memory is unwritten") {
   Emulated device;
   const Array<uint32_t> from = device.allocate<uint32_t>(2);
   const Array<uint32_t> to = device.upload(std::vector<uint32_t>{1, 2});
@@ -123,7 +123,7 @@ TEST_CASE("emulated device: after a fault each call returns it, and nothing runs
   CHECK(next.launch(1, 4, LAUNCH(fill_kernel, values.view())) == cudaSuccess);
 }
 
-TEST_CASE("emulated device: it dies at the launch that it was told to die at") {
+TEST_CASE("emulated device: it dies at the configured launch") {
   Emulated device({.die_at_launch = 3});
   const Array<uint32_t> array = device.allocate<uint32_t>(4);
   CHECK(device.launch(1, 4, LAUNCH(fill_kernel, array.view())) == cudaSuccess);
@@ -159,7 +159,7 @@ int status_of_child(const std::function<int()>& action) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-TEST_CASE("emulated device: the environment says what there is, and a value that is none ends the process") {
+TEST_CASE("emulated device: the environment configures it, and an invalid value ends the process") {
   const auto status_with = [](const char* name, const char* value, const std::function<bool()>& is_good) {
     return status_of_child([&] {
       setenv(name, value, 1);

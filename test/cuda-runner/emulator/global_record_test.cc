@@ -158,7 +158,7 @@ __global__ void copy_kernel(Global<const uint32_t> values, Global<uint32_t> out)
   out[threadIdx.x] = values.load_read_only<uint32_t>(threadIdx.x);
 }
 
-TEST_CASE("global record: what a launch writes it does not read by load_read_only, a barrier or not") {
+TEST_CASE("global record: load_read_only of a value that the same launch wrote fails") {
   Emulated device({.finds_races = true});
   const Array<uint32_t> values = device.upload(std::vector<uint32_t>(32, 5));
   const Array<uint32_t> out = device.allocate<uint32_t>(32);

@@ -92,7 +92,7 @@ TEST_CASE("global: a vector is read at its alignment and inside its view") {
   }
 }
 
-TEST_CASE("global: reading what nobody wrote is found, to the element") {
+TEST_CASE("global: reading an unwritten element is reported") {
   Emulated device;
   const Array<float> in = device.allocate<float>(32);
   const Array<float> out = device.allocate<float>(32);
@@ -109,7 +109,7 @@ __global__ void part_kernel(Global<uint32_t> out, uint32_t first, uint32_t count
   part[threadIdx.x] = static_cast<uint32_t>(part[threadIdx.x]) * 2;
 }
 
-TEST_CASE("global: a part of a view has bounds of its own, and its elements are read and written in place") {
+TEST_CASE("global: part of a view has its own bounds and shares the elements") {
   Emulated device;
   const Array<uint32_t> out = device.upload(std::vector<uint32_t>(8, 7));
   CHECK(device.launch(1, 3, LAUNCH(part_kernel, out.view(), 2, 3)) == cudaSuccess);

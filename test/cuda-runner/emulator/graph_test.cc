@@ -36,7 +36,7 @@ struct Work {
   Array<uint32_t> values;
 };
 
-TEST_CASE("graph: what was captured, run three times, is what was given three times") {
+TEST_CASE("graph: a captured graph run three times equals its work submitted three times") {
   std::vector<uint32_t> eager;
   {
     Emulated device;
@@ -89,7 +89,7 @@ TEST_CASE("graph: pinned memory is read each time, and must still be there") {
   CHECK(says(emulator::last_fault(), "uses memory that was freed"));
 }
 
-TEST_CASE("graph: what cannot be captured is refused, and breaks the capture") {
+TEST_CASE("graph: a call that cannot be captured is refused and ends the capture") {
   Emulated device;
   Work work(device);
   cudaEvent_t event = nullptr;

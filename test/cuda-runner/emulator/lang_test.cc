@@ -45,7 +45,7 @@ __global__ void mma_kernel(Global<const int8_t> a, Global<const int8_t> b, Globa
   for (uint32_t i = 0; i < 4; ++i) acc[first + (g + i / 2 * 8) * 8 + 2 * t + i % 2] = sums[i];
 }
 
-TEST_CASE("lang: mma_s8 is the product of matrices, added to what is there") {
+TEST_CASE("lang: mma_s8 adds the matrix product to the accumulator") {
   const auto seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937 random(seed);

@@ -154,7 +154,7 @@ __global__ void leftover_kernel(Global<uint32_t> out, bool writes) {
   out[threadIdx.x] = values[threadIdx.x];
 }
 
-TEST_CASE("shared: what an earlier block left is nothing a block has written") {
+TEST_CASE("shared: values left by an earlier block count as unwritten") {
   Emulated device;
   const Array<uint32_t> out = device.allocate<uint32_t>(32);
   CHECK(device.launch(1, 32, LAUNCH(leftover_kernel, out.view(), true)) == cudaSuccess);

@@ -76,7 +76,7 @@ TEST_CASE("stream: streams wait for each other by events alone") {
   CHECK(device.download(values)[0] >= 2);
 }
 
-TEST_CASE("stream: who asks often enough sees work done") {
+TEST_CASE("stream: repeated queries see work complete") {
   Emulated device;
   const Array<uint32_t> values = device.upload(std::vector<uint32_t>{1});
   CHECK(device.synchronize() == cudaSuccess);
@@ -94,7 +94,7 @@ TEST_CASE("stream: who asks often enough sees work done") {
   CHECK(device.download(values)[0] == 3);
 }
 
-TEST_CASE("stream: events tell the time between them, once both have come") {
+TEST_CASE("stream: two completed events give the time between them") {
   Emulated device;
   cudaEvent_t events[2];
   for (cudaEvent_t& event : events) {
@@ -120,7 +120,7 @@ TEST_CASE("stream: no more than so much work waits") {
   CHECK(*values.data == 1);
 }
 
-TEST_CASE("stream: what is no stream, or the default one, is refused") {
+TEST_CASE("stream: a destroyed stream and the default stream are refused") {
   Emulated device;
   cudaStream_t gone = nullptr;
   CHECK(cudaStreamCreateWithFlags(&gone, cudaStreamNonBlocking) == cudaSuccess);

@@ -121,7 +121,7 @@ TEST_CASE("attend: over shuffled blocks, bits of the reference, for each type, s
   }
 }
 
-TEST_CASE("attend: one query, a few and many share a KV head") {
+TEST_CASE("attend: one or more queries share a KV head") {
   const TestStream stream;
   std::mt19937 rng(37);
   for (const uint32_t queries_per_kv : {1u, 2u, 3u, 4u, 7u, 8u}) {

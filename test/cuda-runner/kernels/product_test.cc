@@ -125,7 +125,7 @@ TEST_CASE("without a gate the product with its bias is what goes through the non
   }
 }
 
-TEST_CASE("a value that is no number makes its block's scale none, and every product with it") {
+TEST_CASE("a NaN or infinite value makes its block's scale and every product NaN") {
   const TestStream stream;
   std::mt19937 rng(23);
   constexpr uint32_t kColumns = 64;

@@ -164,7 +164,7 @@ TEST_CASE("rope_store: values of every magnitude are rounded as on the CPU") {
   }
 }
 
-TEST_CASE("rope_store: a value that is no number, or too large, is not lost in a block of others") {
+TEST_CASE("rope_store: a NaN or oversized value is not lost in a block of others") {
   const TestStream stream;
   std::mt19937 rng(35);
   for (const KvType type : kCacheTypes) {

@@ -60,7 +60,7 @@ test('each kind of value, where another is wanted', () => {
     assert.match(sentencesOf(schema, body)[0] ?? '', /^body must be an object \(got /);
 });
 
-test('what is missing is required, and null is missing', () => {
+test('a missing or null field is reported as required', () => {
   const schema = z.strictObject({ a: z.string(), b: z.strictObject({ c: z.enum(['x']) }).optional() });
   assert.equal(errorsOf(schema, { a: null, b: { c: null } }), [
     { field: 'a', constraint: 'required', message: 'a is required' },
@@ -76,7 +76,7 @@ test('numbers too large to be read without rounding are numbers', () => {
   ]);
 });
 
-test('a sentence that does not know its place is told it', () => {
+test('an error without a path gets the path of its field', () => {
   const item = z.unknown().superRefine((value, ctx) => {
     if (value !== 'good') fields.violated(ctx, { constraint: 'good' }, 'must be good');
   });

@@ -91,7 +91,7 @@ test('a background response is begun once, whole and streamed', async ({ apps })
   assert.is(idOf(await ok(await next.post('/v1/responses', RESPONSE, keyed('k')))), id);
 });
 
-test('of two requests at once one begins the response, and the other is told to wait', async ({ apps }) => {
+test('the first of two concurrent requests runs, and the other must retry', async ({ apps }) => {
   const app = begun(await durableApp(journalFolder()));
   apps.push(app);
   const ask = () => app.post('/v1/responses', RESPONSE, keyed('k'));

@@ -33,7 +33,7 @@ test('integers come without loss, others as numbers', () => {
   for (const [text, value] of exact) assert.is(parseLosslessJson(text), value, text.slice(0, 50));
 });
 
-test('what is wrong is said with its place, and no more of the body than one character', () => {
+test('errors name their place and quote at most one character', () => {
   assert.is(faultOf(''), 'expected a value at position 0, found the end of the text');
   assert.is(faultOf('{"a":1 secret}'), 'expected a comma or the end of the object at position 7, found "s"');
   assert.is(faultOf('[1,]'), 'expected a value at position 3, found "]"');
@@ -47,7 +47,7 @@ test('what is wrong is said with its place, and no more of the body than one cha
     assert.is(faultOf(` ${string}`), 'the string at position 1 has a control character or an unknown escape');
 });
 
-test('a member that is there twice is refused, whatever its name', () => {
+test('a duplicate member is refused, whatever its name', () => {
   assert.is(faultOf('{"a":1,"a":1}'), 'the member "a" appears twice');
   assert.is(faultOf('{"__proto__":1,"__proto__":2}'), 'the member "__proto__" appears twice');
   assert.match(
@@ -75,7 +75,7 @@ test('depth and members are bounded', () => {
   assert.is(faultOf(`[${'{},'.repeat(bodyBounds.members)}{}]`), 'it has more than 32768 objects and members');
 });
 
-test('it takes what JSON.parse takes, with the same values, and refuses what that refuses', () => {
+test('it accepts and refuses the same texts as JSON.parse, with equal values', () => {
   const random = new Random();
   const pieces = [
     '{',

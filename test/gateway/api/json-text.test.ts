@@ -5,7 +5,7 @@ import { jsonText } from '../../../gateway/api/json-text.ts';
 
 const test = suite('json text');
 
-test('what was read is written again: order, nulls, escapes and all digits', () => {
+test('parsed text is written back with its order, nulls, escapes and digits', () => {
   for (const text of [
     '{"b":1,"a":[null,true,-0.5,"\\"\\\\\\n é"],"const":null}',
     '{"maximum":18446744073709551615,"minimum":-9223372036854775808}',

@@ -233,7 +233,7 @@ function jsonOf(parsed: unknown): string | undefined {
 }
 
 for (const route of ROUTES) {
-  test(`each field of ${route.path} is obeyed or refused by name`, async () => {
+  test(`each field of ${route.path} is applied or refused by name`, async () => {
     const exceptions = [...Object.keys(route.inert), ...FOLLOW_OTHERS];
     for (const name of Object.keys(route.fields).filter((each) => !exceptions.includes(each))) {
       const before = await ask(route.path, bodyOf(route, name), name);
@@ -253,7 +253,7 @@ for (const route of ROUTES) {
     }
   });
 
-  test(`each field of ${route.path} that nothing obeys is ignored and told, or takes what happens anyway`, async () => {
+  test(`each ignored field of ${route.path} is reported, or accepts only its effective value`, async () => {
     const before = await ask(route.path, route.base);
     assert.is(before.ignored, null);
     for (const [name, accepted] of Object.entries(route.inert)) {
@@ -276,7 +276,7 @@ for (const route of ROUTES) {
     }
   });
 
-  test(`what ${route.path} does not know is refused by name`, async () => {
+  test(`an unknown field of ${route.path} is refused by name`, async () => {
     const { status, answer, frames } = await ask(route.path, { ...route.base, colour: 'red' });
     assert.is(status, 400);
     assert.match(answer, 'colour is not a field of this request');

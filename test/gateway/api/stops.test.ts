@@ -41,7 +41,7 @@ test('64 stop strings of 1,024 characters end an answer on each route but /execu
   }
 });
 
-test('one more, a longer one and an empty one are refused, and their text is not repeated', async () => {
+test('too many, too long and empty stops are refused without their text', async () => {
   for (const [path, base, stop, name] of routes)
     for (const [sent, sentence] of [
       [[...stops, 'x'], `${name} must have at most 64 sequences (got 65)`],

@@ -41,7 +41,7 @@ test('a schema that is strict stays as it is', () => {
   assert.equal(strictSchema(schema), schema);
 });
 
-test('what leaves something open has no strict form', () => {
+test('a schema that allows unlisted values has no strict form', () => {
   const inside = (member: unknown) => ({ type: 'object', properties: { a: member } });
   const open: object[] = [
     { type: 'object' },
@@ -89,7 +89,7 @@ test('a schema with a keyword that OpenAI excludes has no strict form, at any le
   }
 });
 
-test('an object that needs another one of its own kind has no strict form, unless it may end', () => {
+test('endless recursion has no strict form; optional recursion has', () => {
   const list = (next: object) => ({ type: 'object', properties: { value: text, next } });
   const self = { $ref: '#' };
   const other = { type: 'object', properties: { back: self } };

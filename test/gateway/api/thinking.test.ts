@@ -53,7 +53,7 @@ function promptOf({ runner }: TestApp): string {
   return Buffer.from(ids).toString().replace(LONG, '');
 }
 
-test('a chat has what is thought in reasoning_content, whole and as it comes', async () => {
+test('a chat has its thinking in reasoning_content, whole or streamed', async () => {
   const app = thinkingApp();
   says(app, 'Hm', ', so.\n</thi', 'nk>\n\nIt', ' is.');
   const { choices, usage } = JSON.parse(await ok(await chat(app)));
@@ -95,7 +95,7 @@ test('an answer that does not think says that nothing was thought; of a model th
   assert.is(answer.usage.completion_tokens_details, undefined);
 });
 
-test('each field that says whether it shall think reaches the template, which may need help to obey', async () => {
+test('each reasoning switch reaches the template, and an off switch closes the block', async () => {
   for (const [more, variables] of [
     [{}, {}],
     [{ reasoning_effort: 'none' }, { enable_thinking: false, thinking: false }],
@@ -147,7 +147,7 @@ test('fields that contradict each other are refused by name, and wishes that a m
   await ok(await chat(plain, { reasoning_effort: 'none', reasoning_budget: -1 }));
 });
 
-test('a budget goes to the runner with the tokens that end the thinking, and with what tells whether it thinks', async () => {
+test('a thinking budget reaches the runner with end tokens and a thinking detector', async () => {
   for (const name of ['thinking_token_budget', 'thinking_budget', 'reasoning_budget']) {
     const app = thinkingApp('');
     says(app, 'It is.');
@@ -221,7 +221,7 @@ test('a response and an answer of Ollama’s have a budget too, by the same rule
 const thought = { type: 'tag', begin: '', content: { type: 'any_text' }, end: '</think>' };
 const breaks = { type: 'regex', pattern: '\\n{0,2}' };
 
-test('a grammar holds behind what is thought', async () => {
+test('a grammar applies after the thinking', async () => {
   const formatOf = async (more: object, promptEnd?: string): Promise<unknown> => {
     const app = thinkingApp(promptEnd);
     says(app, 'It is.');
@@ -268,7 +268,7 @@ test('a grammar holds behind what is thought', async () => {
   assert.equal([type, elements[1]], ['or', regex]);
 });
 
-test('calls of tools are read behind what is thought, and not in it', async () => {
+test('tool calls are parsed after the thinking, not within it', async () => {
   const app = thinkingApp();
   const call = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>';
   says(app, `Shall I ${call}?\n</think>\n\n${call}`);
@@ -279,14 +279,14 @@ test('calls of tools are read behind what is thought, and not in it', async () =
   assert.equal([message.tool_calls.length, finish_reason], [1, 'tool_calls']);
 });
 
-test('reasoning_format "none" leaves what is thought in the text', async () => {
+test('reasoning_format "none" leaves the thinking in the text', async () => {
   const app = thinkingApp();
   says(app, 'so</think>\n\nIt is.');
   const { choices } = JSON.parse(await ok(await chat(app, { reasoning_format: 'none' })));
   assert.is(choices[0].message.content, 'so</think>\n\nIt is.');
 });
 
-test('what was thought goes back to the template, by each API', async () => {
+test('earlier reasoning goes back to the template, by each API', async () => {
   const app = thinkingApp();
   const expected: ChatMessage[] = [
     { role: 'user', content: 'Hi' },
@@ -324,7 +324,7 @@ test('what was thought goes back to the template, by each API', async () => {
   assert.match(await wrong.text(), 'is allowed only in messages with the role \\"assistant\\"');
 });
 
-test('a message of Anthropic’s thinks when it is told to, in a block of its own', async () => {
+test('an Anthropic message thinks on request, in a separate block', async () => {
   const app = thinkingApp();
   const body = { model: 'bytes', max_tokens: 100, messages: [user] };
   says(app, 'Hm', '\n</think>\n\nIt is.');
@@ -366,7 +366,7 @@ test('a message of Anthropic’s thinks when it is told to, in a block of its ow
   assert.match(await other.text(), noReasoning('thinking'));
 });
 
-test('an answer of Ollama’s has what is thought beside its text, unless it is told not to think', async () => {
+test('an Ollama answer has a separate thinking field unless think is false', async () => {
   const app = thinkingApp();
   const body = { model: 'bytes', messages: [user], stream: false };
   says(app, 'Hm', '\n</think>\n\nIt is.');
@@ -404,7 +404,7 @@ test('an answer of Ollama’s has what is thought beside its text, unless it is 
   assert.match(await raw.text(), 'think cannot be used with raw');
 });
 
-test('a response has an item of what is thought in front of its message', async () => {
+test('a response has a thinking item before its message', async () => {
   const app = thinkingApp();
   const body = { model: 'bytes', input: 'Hi' };
   says(app, 'Hm', '\n</think>\n\nIt is.');
@@ -466,7 +466,7 @@ test('an effort is ignored by a model that does not think, and so is thinking th
   assert.match(await contrary.text(), 'enable_thinking and reasoning_effort contradict each other');
 });
 
-test('an answer that ends while it thinks says so in each form', async () => {
+test('an answer that ends while thinking has an empty text in each format', async () => {
   const app = thinkingApp();
   says(app, 'Hm');
   const { choices } = JSON.parse(await ok(await chat(app)));

@@ -112,7 +112,7 @@ test('the header names at most 32 of them, and counts the others', async () => {
   assert.is(response.headers.get('x-runnel-ignored'), `${names.join(', ')}, 8 more`);
 });
 
-test('what clients send along at the top is ignored and named', async () => {
+test('unknown top-level fields are ignored and reported', async () => {
   for (const route of [CHAT, COMPLETION, RESPONSE]) {
     const { response } = await ask(route, { client_metadata: { a: 'b' }, intent: true });
     assert.is(response.status, 200, await response.text());
@@ -120,7 +120,7 @@ test('what clients send along at the top is ignored and named', async () => {
   }
 });
 
-test('a schema beside the type of response_format is obeyed', async () => {
+test('a schema next to the type of response_format applies', async () => {
   for (const type of ['json_object', 'json_schema']) {
     const { app, response } = await ask(CHAT, { response_format: { type, schema } });
     assert.is(response.status, 200, await response.text());
@@ -129,7 +129,7 @@ test('a schema beside the type of response_format is obeyed', async () => {
   }
 });
 
-test('what may change the answer is obeyed or refused by name', async () => {
+test('unknown fields that may change the answer are applied or refused by name', async () => {
   for (const [route, more, name] of [
     [CHAT, { response_format: { type: 'text', schema } }, 'response_format.schema'],
     [

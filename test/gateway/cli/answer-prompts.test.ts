@@ -136,7 +136,7 @@ test('an answer has min tokens, or as many as the context has room for', async (
   );
 });
 
-test('one that fails ends the others', async () => {
+test('a prompt that fails cancels the others', async () => {
   const runner = new ScriptedRunner();
   runner.script = [new GenerationError('INFERENCE_FAILED', 'It broke.', { retriable: false })];
   const error = await errorOf(() => answersOf(runner, ['a', 'b', 'c']));

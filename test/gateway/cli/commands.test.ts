@@ -59,7 +59,7 @@ test('a text may be empty, or look like a flag after --', async () => {
   assert.is((await run(tokenizeCommand, '--model', model, '--', '-a')).stdout, '[45,97]\n');
 });
 
-test('detokenize prints the text of ids, or of what tokenize printed, and names an id that is none', async () => {
+test('detokenize accepts ids or tokenize’s output, and names an invalid id', async () => {
   const ids = [tinyId('hello'), 32, 0xc3, 0xa9];
   const expected = { exitCode: 0, stdout: 'hello é\n', stderr: '' };
   assert.equal(await run(detokenizeCommand, '--model', model, ...ids.map(String)), expected);
@@ -121,7 +121,7 @@ test('an argument that is not UTF-8 is refused, where Node has replaced it; a re
   assert.equal(JSON.parse(taken.stdout), [...Buffer.from('caf\uFFFD')]);
 });
 
-test('what is not UTF-8 text is refused, not read as another text', async () => {
+test('input that is not UTF-8 is refused', async () => {
   const latin1 = folder.write('latin1.txt', Buffer.from('caf\xe9', 'latin1'));
   const refused = { exitCode: 64, stdout: '' };
   assert.equal(await run(tokenizeCommand, '--model', model, '--file', latin1), {

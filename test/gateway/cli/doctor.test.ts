@@ -72,7 +72,7 @@ test('each backend with and without what it needs: what serves, the exit status,
   });
 });
 
-test('a runner that is missing, does not run or is of another version is said', async () => {
+test('a missing, failing or mismatched runner is reported', async () => {
   await withDirectory(async (directory) => {
     const options = { backend: 'auto', gpuDevice: 0, root: directory.path('') } as const;
     const broken = script(directory, 'broken', ['echo "libfoo.so: not found" >&2', 'exit 127']);
@@ -89,7 +89,7 @@ test('a runner that is missing, does not run or is of another version is said', 
   });
 });
 
-test('the processor is as the kernel tells of it', async () => {
+test('the processor is described as the kernel reports it', async () => {
   await withDirectory(async (directory) => {
     const options = { backend: 'cpu', gpuDevice: 0, root: directory.path('') } as const;
     const none = directory.path('none');
@@ -132,7 +132,7 @@ test('package.json allows exactly the lines of Node that are supported', () => {
   assert.is(engines.node, NODE_LINES.map((line) => `${line}.x`).join(' || '));
 });
 
-test('what cannot be obeyed is refused', async () => {
+test('unsupported options are refused', async () => {
   assert.is((await runCommand(doctorCommand, '--threads', '2')).exitCode, 64);
   assert.is((await runCommand(doctorCommand, '--backend', 'cuda', '--gpu-device=-1')).exitCode, 64);
 });

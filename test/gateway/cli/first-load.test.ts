@@ -33,7 +33,7 @@ test('a runner that dies before one is ready is a failure with its status, or it
   });
 });
 
-test('what a runner says of memory that is missing goes with its failure', async () => {
+test('a failed load includes the runner’s message about missing memory', async () => {
   const facts = { device: 'cpu, 2 threads', requiredBytes: 100, availableBytes: 0 };
   assert.equal(await outcomeOf(exited({ code: 71, ...facts }), ['runner_restarting']), {
     ...{ reason: 'It died.', exitCode: 71 },

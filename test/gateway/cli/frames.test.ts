@@ -117,7 +117,7 @@ frames('a reader that has seen enough may leave', () => {
   assert.is(execFileSync('bash', ['-c', command], { encoding: 'utf8' }).split('\n').length, 2);
 });
 
-frames('what is no recording is refused with a sentence and exit status', async () => {
+frames('a file that is not a recording is refused with a sentence', async () => {
   folder.write('empty', '');
   folder.write('text', 'A text, for example.');
   folder.write('headless', step);

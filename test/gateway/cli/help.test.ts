@@ -40,7 +40,7 @@ test('the help of every command is as it was, and no command is without', async 
   }
 });
 
-test('the help tells nothing of this machine', async () => {
+test('the help does not depend on this machine', async () => {
   for (const name of ['serve', 'generate']) {
     assert.not.match(await helpOf(name), process.cwd());
   }

@@ -48,7 +48,7 @@ function inspect(directory: Directory, output: string, status: number, ...args: 
   return runCommand(inspectCommand, TINY_MODEL, '--backend', 'cpu', '--runner', file, ...args);
 }
 
-test('what the file and the runner say is told together', async () => {
+test('inspect prints what the file and the runner report', async () => {
   await withDirectory(async (directory) => {
     const output = JSON.stringify(answer);
     const { exitCode, stdout } = await inspect(directory, output, 0, '--context', '512', '--batch', '4');
@@ -70,7 +70,7 @@ test('what the file and the runner say is told together', async () => {
   });
 });
 
-test('windows, scaled positions, experts and norms are told', async () => {
+test('windows, scaled positions, experts and norms are printed', async () => {
   await withDirectory(async (directory) => {
     const told = async (layers: object): Promise<string[]> => {
       const output = JSON.stringify({ ...answer, layers: { ...answer.layers, ...layers } });
@@ -110,7 +110,7 @@ test('windows, scaled positions, experts and norms are told', async () => {
   });
 });
 
-test('what cannot be served here ends with 69 and the reason, and the rest is told all the same', async () => {
+test('a model that cannot be served exits with 69, the reason and its details', async () => {
   await withDirectory(async (directory) => {
     const told = { ...answer, obstacle: 'The model needs 5 bytes of memory; 4 are available.' };
     for (const [output, status, reason] of [
@@ -139,7 +139,7 @@ test('what cannot be served here ends with 69 and the reason, and the rest is to
   });
 });
 
-test('what is asked for must be possible', async () => {
+test('impossible arguments are refused', async () => {
   const cases: [string[], number, RegExp][] = [
     [[], 64, /inspect takes one MODEL/],
     [[TINY_MODEL, TINY_MODEL], 64, /inspect takes one MODEL/],

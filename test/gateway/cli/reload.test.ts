@@ -25,7 +25,7 @@ function logOf() {
   };
 }
 
-test('keys that cannot be read keep those of before, with a line in the log that tells no key', () => {
+test('unreadable keys leave the old ones in place, and no key is logged', () => {
   const { lines, log } = logOf();
   const path = folder.write('keys', 'first-key-0123456789');
   chmodSync(path, 0o600);

@@ -30,7 +30,7 @@ test('the runner gets what concerns it under the same names, and nothing that wa
   );
 });
 
-test('the runner is told which file was read', async () => {
+test('the runner gets the name of the file that was read', async () => {
   const slot = new ModelSlot(TINY_MODEL);
   await slot.refresh();
   const { size, mtimeNs, ino, dev } = statSync(TINY_MODEL, { bigint: true });

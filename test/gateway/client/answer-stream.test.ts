@@ -78,9 +78,7 @@ test('a connection that breaks, and a stream that just ends, are interruptions t
   }
 });
 
-test('an error within the stream, an event of another kind and a silent server are told in a sentence', async ({
-  fake,
-}) => {
+test('stream errors, unexpected events and a silent server each give a sentence', async ({ fake }) => {
   const impatient = new Server({ url: fake.url, key: undefined, silenceMs: 100 });
   const cases: [OpenAiServer['answer'], RegExp][] = [
     [
@@ -123,7 +121,7 @@ test('a refusal has the status’s exit code and the server’s sentence', async
   }
 });
 
-test('what the caller aborts just ends', async ({ fake, server }) => {
+test('a stream that the caller aborts ends without an error', async ({ fake, server }) => {
   const stop = new AbortController();
   fake.answer = (response) => writeText(response, 'once');
   const texts: string[] = [];

@@ -55,7 +55,7 @@ test('the file can be named by a variable', () => {
   assert.is(readConfig(['--config', file({ model: 'm' })], { RUNNEL_CONFIG: path }).port, 8080);
 });
 
-test('a setting that cannot be used is named with its source, its value and what it takes', async () => {
+test('an invalid setting is refused with its source, value and valid values', async () => {
   const path = file({ model: 'm', port: 'high' });
   const cases: [string[], NodeJS.ProcessEnv, string][] = [
     [[], {}, '--model is missing: name a model file, or a model that `runnel pull` has fetched.'],
@@ -236,7 +236,7 @@ test('prompts and answers can be bounded each by itself', async () => {
     );
 });
 
-test('one device computes a model: any other number of them is refused by name', async () => {
+test('a tensor-parallel size other than 1 is refused by name', async () => {
   assert.is(readConfig(['--model', 'm', '--tensor-parallel-size', '1'], {}).backend, undefined);
   for (const count of ['0', '2', 'all'])
     assert.is(
@@ -245,7 +245,7 @@ test('one device computes a model: any other number of them is refused by name',
     );
 });
 
-test('what a pool manager is told can be reached: an address that stands for all wants a URL beside it', async () => {
+test('--callback-url with a wildcard host requires --advertise-url', async () => {
   const worker = ['--model', 'm', '--callback-url', 'http://manager:1/ready'];
   const beyond = ['--api-keys-file', 'keys', '--host'];
   for (const host of ['0.0.0.0', '::', '0:0:0:0:0:0:0:0']) {
@@ -294,7 +294,7 @@ test('a file is a JSON object of settings; anything else in it is refused by nam
   assert.is((absent as NodeJS.ErrnoException).code, 'ENOENT');
 });
 
-test('what is printed is read back as the same configuration', () => {
+test('the printed configuration reads back as the same', () => {
   const many = [
     '--model',
     'm',
@@ -378,7 +378,7 @@ test('admin keys without keys would guard nothing, and are refused', async () =>
   );
 });
 
-test('what computes is said by a flag, a variable or the file alike, and device −1 or cpu is the CPU', async () => {
+test('the device is set by flag, variable or file; −1 and cpu mean CPU', async () => {
   const backendBy = (args: string[], env: NodeJS.ProcessEnv = {}) =>
     backendOf(readConfig(['--model', 'm', ...args], env));
   assert.is(backendBy([]), 'auto');

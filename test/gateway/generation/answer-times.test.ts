@@ -33,7 +33,7 @@ test('an answer says how long it waited, and how fast its tokens came', () => {
   });
 });
 
-test('what there was not is null', () => {
+test('times of events that never happened are null', () => {
   const none = new AnswerTimes(() => 0, 1).timings(0);
   const { queue_ms, prefill_ms, first_token_ms, between_tokens_ms, tokens_per_second } = none;
   assert.equal(

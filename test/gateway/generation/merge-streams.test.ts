@@ -84,7 +84,7 @@ function merged(count: number, onPart: (text: string) => void = () => {}) {
   return { runner, text, news };
 }
 
-test('what one step brought comes at once, in the order of the requests', async () => {
+test('the tokens of one step come together, in the order of the requests', async () => {
   const { runner, news } = merged(3);
   runner.step([
     [2, 'c'],
@@ -106,7 +106,7 @@ test('what one step brought comes at once, in the order of the requests', async 
   assert.is(runner.numCancelled, 0);
 });
 
-test('one answer alone comes before its push returns', () => {
+test('a single answer is delivered before its push returns', () => {
   const heard: string[] = [];
   const { runner } = merged(1, (said) => heard.push(said));
   runner.step([[0, 'a']]);
@@ -132,7 +132,7 @@ test('all are taken or none', () => {
   assert.is(runner.numCancelled, 2);
 });
 
-test('the failure of one ends all with its error, behind what had come', async () => {
+test('the failure of one ends all with its error, after the earlier output', async () => {
   const { runner, news } = merged(3);
   runner.step([[0, 'a']]);
   runner.streams[1]?.fail(new GenerationError('OUT_OF_MEMORY', 'It is too long.', { retriable: false }));
@@ -144,7 +144,7 @@ test('the failure of one ends all with its error, behind what had come', async (
   assert.is(runner.numCancelled, 3);
 });
 
-test('cancelling cancels all, and nothing is heard of any', async () => {
+test('cancelling cancels all, and no output follows', async () => {
   const { runner, text, news } = merged(64);
   runner.step([[0, 'a']]);
   text.cancel();
@@ -152,7 +152,7 @@ test('cancelling cancels all, and nothing is heard of any', async () => {
   assert.is(runner.numCancelled, 64);
 });
 
-test('who does not read is not asked for more', () => {
+test('a reader that does not read is not sent more', () => {
   const { runner, text } = merged(2);
   text.pause();
   runner.step([[0, 'x'.repeat(300)]]);
@@ -161,7 +161,7 @@ test('who does not read is not asked for more', () => {
   assert.equal(runner.flows, ['pause 0', 'resume 0']);
 });
 
-test('who pauses in the middle of a step hears the rest of it when it goes on, in its order', async () => {
+test('a reader that pauses within a step gets the rest in order on resuming', async () => {
   const { runner, text, news } = merged(3, (said) => {
     if (said === '0:a') text.pause();
   });

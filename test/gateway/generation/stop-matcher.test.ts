@@ -32,7 +32,7 @@ test('holds back only what could still become a match', () => {
   assert.equal(run(['aab'], ['aaa', 'ac']), { texts: ['a', 'aaac', ''], matched: undefined });
 });
 
-test('without a match, the end gives what was held back', () => {
+test('without a match, the end releases the held text', () => {
   assert.equal(run(['END'], ['the EN']), { texts: ['the ', 'EN'], matched: undefined });
   assert.equal(run([], ['any', 'thing']), { texts: ['any', 'thing', ''], matched: undefined });
 });
@@ -104,7 +104,7 @@ test('time is linear in text and stop string', async () => {
   });
 });
 
-test('64 long stop strings that begin alike are told apart, by several matchers of one list', () => {
+test('64 long stop strings with a common prefix are distinguished by shared matchers', () => {
   const random = new Random();
   const begin = 'ab'.repeat(500);
   const stops = Array.from({ length: 64 }, (_, i) => `${begin.slice(i)}c${i % 8}`);

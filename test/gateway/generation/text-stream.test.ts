@@ -83,7 +83,7 @@ test('a token that broke off its character comes with the mark for it', async ()
   ]);
 });
 
-test('what is held back for a stop string comes when it is sent, or never', async () => {
+test('text held back for a stop string is released once unmatched, or dropped', async () => {
   assert.equal(await partsOf([bytes('xE'), bytes('N'), bytes('!')], ['END']), [
     { text: 'x', ids: bytes('x'), offsets: [0] },
     { text: '', ids: [], offsets: [] },
@@ -103,7 +103,7 @@ test('a character that never became whole, and control tokens, have no text and 
   ]);
 });
 
-test('a stop string counts from the first token behind min_tokens on, wherever it began', async () => {
+test('a stop string matches only if it ends after min_tokens', async () => {
   const textOf = async (text: string, minTokens: number) =>
     (await partsOf([bytes(text)], ['END'], { minTokens })).map((part) => part.text).join('');
   assert.is(await textOf('aENDb', 3), 'a', 'its last letter is the fourth token');
@@ -132,7 +132,7 @@ function plainStream(stop: readonly string[] = [], onPart: (part: AnswerPart) =>
   return { stream, asked, heard };
 }
 
-test('a stop string that is met cancels the rest, which is heard no more', () => {
+test('a matched stop string cancels the rest, whose tokens are dropped', () => {
   const { stream, asked, heard } = plainStream(['END']);
   stream.onTokens({ firstIndex: 0, tokenIds: bytes('aEND') });
   assert.equal([heard, asked], [['a'], ['enough']]);
@@ -141,7 +141,7 @@ test('a stop string that is met cancels the rest, which is heard no more', () =>
   assert.equal(heard, ['a']);
 });
 
-test('one that is cancelled says nothing more, one that is aborted says why', () => {
+test('a cancelled stream ends silently, and an aborted stream ends with its reason', () => {
   const left = plainStream();
   left.stream.cancel();
   left.stream.onTokens({ firstIndex: 0, tokenIds: bytes('a') });
@@ -153,7 +153,7 @@ test('one that is cancelled says nothing more, one that is aborted says why', ()
   assert.equal([aborted.heard, aborted.asked], [[cancelled().message], ['cancelled']]);
 });
 
-test('what its sink or the tokenizer throws ends this answer, and not who pushes', () => {
+test('an error of its sink or the tokenizer ends only this answer', () => {
   const faulty = plainStream([], () => {
     throw new Error('a fault');
   });
@@ -194,7 +194,7 @@ function thoughtsOf(answer: string, isOpen: boolean, perStep: number, stop: read
   return heard;
 }
 
-test('what is thought comes apart from the text, whose tokens alone have probabilities, however steps cut it', () => {
+test('thinking is separate from the text, and only text has log-probabilities', () => {
   for (const perStep of [1, 2, 3, 5, 100]) {
     const free = thoughtsOf('<think>\nsüß <b>\n</think>\n\nés <i>', false, perStep);
     assert.equal([free.thought, free.text, free.sent], ['süß <b>', 'és <i>', 'és <i>']);
@@ -210,7 +210,7 @@ test('what is thought comes apart from the text, whose tokens alone have probabi
   }
 });
 
-test('a stop string ends the answer, and not what is thought before it', () => {
+test('a stop string ends the answer, not the thinking before it', () => {
   const { thought, text, end } = thoughtsOf('a END b</think>c END d', true, 4, ['END']);
   assert.equal([thought, text, end?.stopMatched], ['a END b', 'c ', 'END']);
 });

@@ -55,7 +55,7 @@ test('thoughts and answer are the same at every cut into two and three', () => {
   }
 });
 
-test('nothing is held back but what may be a mark', () => {
+test('only text that may begin a marker is held back', () => {
   const parser = new ThinkingParser(free);
   assert.is(parser.isThinking, undefined);
   assert.equal(parser.push('<think>\nHm'), { thought: 'Hm', text: '' });

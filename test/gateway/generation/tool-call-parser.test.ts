@@ -286,7 +286,7 @@ for (const [what, format, text, expected, names] of cases) {
   });
 }
 
-test('what an argument has begun with does not come again, whatever its kind', () => {
+test('the beginning of an argument is never sent twice, whatever its type', () => {
   for (const [name, text] of [
     ['o', 'x'.repeat(100)],
     ['n', '1'.repeat(100)],
@@ -303,7 +303,7 @@ test('what an argument has begun with does not come again, whatever its kind', (
   }
 });
 
-test('texts and calls are told in their order', () => {
+test('texts and calls come in their order', () => {
   const calls = [call(0, 'f', '{}'), call(1, 'g', '{}', 2), call(2, 'h', '{}', 2)];
   assert.equal(inOrder('abc', calls), [calls[0], 'ab', calls[1], calls[2], 'c']);
   assert.equal(inOrder('abc', []), ['abc']);

@@ -53,7 +53,7 @@ async function expectRefusal(
   return assert.unreachable('it was taken');
 }
 
-test('what was written is there for who opens the folder next, and nobody else may read it', async () => {
+test('the next process to open the folder reads its records; other users cannot', async () => {
   const folder = journalFolder();
   const first = await openTestJournal(folder);
   const running = await beginIn(first, recordOf('running'));
@@ -89,7 +89,7 @@ test('what was written is there for who opens the folder next, and nobody else m
     assert.is(statSync(join(folder, name)).mode & 0o077, 0, name);
 });
 
-test('a job that is there is not begun again, also while it is being written', async () => {
+test('an existing job is not started again, even while it is being written', async () => {
   const journal = await openTestJournal(journalFolder());
   const first = journal.admit(recordOf('a'));
   assert.is(journal.find('execute', '', 'a'), undefined);
@@ -186,7 +186,7 @@ test('a value that is not as it was written is seen, and so is a gap between pie
   assert.is(endKey(job.entry), `${job.entry.key}z`);
 });
 
-test('a folder that cannot be a journal is named, with what to do', async () => {
+test('an unusable journal folder is refused with what to do', async () => {
   const folder = journalFolder();
   await openTestJournal(folder);
   await expectRefusal(openTestJournal(folder), JournalError, /used by another gateway/);
@@ -233,7 +233,7 @@ test('a folder on a disk that is full or does not answer is no fault of the fold
   await openTestJournal(folder);
 });
 
-test('bytes that were dropped are told', async () => {
+test('dropped bytes are reported', async () => {
   const folder = journalFolder();
   const first = await openTestJournal(folder);
   await first.admit(recordOf('a'));

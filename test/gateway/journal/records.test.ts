@@ -15,7 +15,7 @@ import { recordOf } from '../../fixtures/durable.ts';
 
 const test = suite('records');
 
-test('what was asked comes back as it was, to the last bit', () => {
+test('a request reads back bit-identical', () => {
   const plain = recordOf('a');
   assert.equal(unpackRecord(packRecord(plain)), plain);
   const full = recordOf('b', {

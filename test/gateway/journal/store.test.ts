@@ -45,7 +45,7 @@ test('a folder that anybody else may read, write or enter is refused', async () 
   }
 });
 
-test('nothing is written to a folder whose lock file was removed or replaced', async () => {
+test('a folder whose lock file was removed or replaced is not written to', async () => {
   for (const [what, change] of [
     ['removed', (lock: string) => rmSync(lock)],
     [

@@ -55,7 +55,7 @@ test('whoever reads, and whenever, gets the same batches, a token each', async (
   assert.equal(late.heard, early.heard);
 });
 
-test('a finish behind the last token is told behind it, and an error behind all that came', async () => {
+test('a finish comes after the last token, and an error after all earlier output', async () => {
   const finished = logOf();
   finished.append({ firstIndex: 0, tokenIds: [3] });
   finished.append({ firstIndex: 1, tokenIds: [], finish: 'time_limit' });
@@ -73,7 +73,7 @@ test('a finish behind the last token is told behind it, and an error behind all 
   assert.equal(other.heard, [{ firstIndex: 0, tokenIds: [3] }, failure]);
 });
 
-test('who pauses gets nothing until it resumes, and who cancels nothing more; others do', async () => {
+test('a paused reader resumes, a cancelled one stops, and others are unaffected', async () => {
   const log = logOf();
   const other = readerOf(log);
   const leaving = readerOf(log);
@@ -103,7 +103,7 @@ test('a reader that is far behind catches up in several turns, and loses nothing
   );
 });
 
-test('readers of an answer that goes on elsewhere are told so, and of no end', async () => {
+test('readers of an answer that moves elsewhere learn so and see no end', async () => {
   const log = logOf();
   const { heard } = readerOf(log);
   log.append({ firstIndex: 0, tokenIds: [1] });

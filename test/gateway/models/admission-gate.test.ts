@@ -31,7 +31,7 @@ function gateWith(changes: Partial<AdmissionGateOptions> = {}): {
   };
 }
 
-test('who comes while it is shut waits, and gets in in order when it opens', async () => {
+test('visitors of a closed gate wait, and enter in order when it opens', async () => {
   const { gate } = gateWith();
   gate.close();
   const order: number[] = [];
@@ -54,7 +54,7 @@ test('who comes while it is shut waits, and gets in in order when it opens', asy
   await emptied;
 });
 
-test('one that shuts again at once keeps those who had no turn yet', async () => {
+test('a gate that closes again at once keeps visitors who have not entered', async () => {
   const { gate } = gateWith();
   gate.close();
   let isIn = false;

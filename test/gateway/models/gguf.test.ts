@@ -140,7 +140,7 @@ test('a name such as __proto__ is a key like any other', () => {
   assert.is(readMetadata(['__proto__', { type: 'string', value: 'x' }]).string('__proto__'), 'x');
 });
 
-test('refuses what is not GGUF, other versions and the other byte order', async () => {
+test('refuses other formats, other versions and the other byte order', async () => {
   assert.match(await fault(writeGguf({ magic: 'GGML' })), 'letters GGUF');
   assert.match(await fault(new Uint8Array(0)), 'letters GGUF');
   assert.match(await fault(writeGguf({ version: 1 })), 'version is 1');
@@ -184,7 +184,7 @@ test('absurd counts and lengths are refused before anything is allocated for the
   assert.match(await fault(file({ type: 'array', of: 'bool', value: [1, 9] })), 'has 9 for a boolean');
 });
 
-test('refuses a key that is there twice, or is not UTF-8', async () => {
+test('refuses keys that are duplicate or not UTF-8', async () => {
   const value: WriterValue = { type: 'uint8', value: 1 };
   assert.match(
     await fault(
@@ -204,7 +204,7 @@ test('refuses a key that is there twice, or is not UTF-8', async () => {
   );
 });
 
-test('alignment has to be a power of two within bounds, and is obeyed', async () => {
+test('alignment must be a power of two within bounds, and applies', async () => {
   const aligned = (value: number) =>
     writeGguf({
       metadata: [['general.alignment', { type: 'uint32', value }]],
@@ -241,7 +241,7 @@ test('of a tensor of a type it does not know, only the offset is checked', async
   );
 });
 
-test('any byte changed gives metadata or a fault of its own kind, never another error', () => {
+test('any changed byte gives metadata or a format error, never another error', () => {
   const whole = writeGguf({
     metadata: [
       ['text', { type: 'string', value: 'hello' }],

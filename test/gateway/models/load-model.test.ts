@@ -59,7 +59,7 @@ test('a model without a template has none', async () => {
   assert.is((await tinyModel({ 'tokenizer.chat_template': undefined })).chatTemplate, undefined);
 });
 
-test('what is not there, is no regular file, or may not be read has its exit code', async () => {
+test('a missing, irregular or unreadable file has its exit code', async () => {
   assert.is((await fault(join(folder.path, 'absent.gguf'))).exitCode, 66);
   assert.is((await fault(folder.path)).exitCode, 66);
   mkdirSync(join(folder.path, 'folder.gguf'));
@@ -136,7 +136,7 @@ test('a damaged file has exit code 65 and one sentence', async () => {
   }
 });
 
-test('what the gateway does not support is refused by name', async () => {
+test('unsupported models are refused by name', async () => {
   const text = (value: string): WriterValue => ({ type: 'string', value });
   assert.match(await faultWith({ 'tokenizer.ggml.model': text('t5') }), 'of the kind t5; gpt2');
   assert.match(
@@ -152,7 +152,7 @@ test('what the gateway does not support is refused by name', async () => {
   );
 });
 
-test('an architecture that no runner has is told as a runner tells it, before anything else', async () => {
+test('an unsupported architecture is refused first, in the words of a runner', async () => {
   for (const architecture of ['mamba', 'qwen', 'a "quoted" Ünicode\n', 'x'.repeat(100)]) {
     const path = folder.write(
       'foreign.gguf',

@@ -15,7 +15,7 @@ function leaving(bytes: number, budget: number, residents: readonly Resident[]):
   return (room as readonly Resident[]).map(({ name }) => name);
 }
 
-test('what fits beside the others makes none of them leave', () => {
+test('a model that fits beside the others evicts none', () => {
   assert.equal(leaving(40, 100, [resident('a', 60)]), []);
   assert.equal(leaving(41, 100, [resident('a', 60)]), ['a']);
 });
@@ -31,14 +31,14 @@ test('the least recently used leaves first, and one that is used only where the 
   assert.equal(leaving(75, 100, residents), ['old', 'new', 'busy']);
 });
 
-test('one that leaves anyway counts before another has to, and none leaves that need not', () => {
+test('a model already leaving counts first, and no model is evicted needlessly', () => {
   const going = resident('going', 50, { isLeaving: true, isBusy: true, lastUsedMs: 9 });
   assert.equal(leaving(50, 100, [resident('idle', 50), going]), ['going']);
   const [small, large] = [resident('small', 10), resident('large', 90, { lastUsedMs: 5 })];
   assert.equal(leaving(90, 100, [small, large]), ['large']);
 });
 
-test('what does not fit at all is refused by name with figures, what is pinned taken off', () => {
+test('a model that cannot fit is refused with figures, less pinned models', () => {
   const told = roomFor({ name: 'huge', bytes: 101 }, 100, []);
   assert.match(String(told), 'The model huge needs 101 bytes of memory; all models together may use 100;');
   const pinned = resident('pinned', 60, { isPinned: true });

@@ -36,7 +36,7 @@ test('any part of a split file that is replaced, cut, touched or gone makes anot
   assert.not(await changes(path, () => writeFileSync(join(folder.path, 'm-00004-of-00003.gguf'), '')));
 });
 
-test('any file that a folder is read from makes another model, there or not yet, behind a link or not', async () => {
+test('changing any file of a folder, also through links, changes the identity', async () => {
   const path = join(folder.path, 'outer', 'model');
   mkdirSync(path, { recursive: true });
   const files = [

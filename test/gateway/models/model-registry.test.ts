@@ -52,7 +52,7 @@ test('the least recently used leaves for one that has no room, and is loaded aga
   assert.is(models.of('b').services.length, 2);
 });
 
-test('no stream is cut: one that is in use leaves when its requests are done, and who asks for it meanwhile waits', async () => {
+test('a model in use is unloaded after its requests, and new requests wait', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
   const stream = models.serviceOf('a');
@@ -76,7 +76,7 @@ test('no stream is cut: one that is in use leaves when its requests are done, an
   assert.equal(models.unloaded, ['a: memory', 'b: memory']);
 });
 
-test('a large one that waits is not passed by small ones that fit in what leaves for it', async () => {
+test('a large model that waits is not overtaken by small ones', async () => {
   const models = new ScriptedModels({ a: 40, b: 40, large: 100 });
   await models.use('a');
   models.serviceOf('a').numOpen = 1;
@@ -96,7 +96,7 @@ test('a large one that waits is not passed by small ones that fit in what leaves
   assert.is(models.states, 'a unloaded, b loaded, large unloaded');
 });
 
-test('one that is being prepared is in use, too', async () => {
+test('a model being prepared is in use', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
   const inside = await models.acquire('a');
@@ -110,7 +110,7 @@ test('one that is being prepared is in use, too', async () => {
   (await waiting).release();
 });
 
-test('what nobody asks for is unloaded after its time, and what is pinned never', async () => {
+test('an unused model is unloaded after its time, and a pinned one never', async () => {
   const models = new ScriptedModels({ a: 40, b: 40 }, { keepAliveMs: 10_000, pinned: 'b' });
   await models.use('a');
   await models.use('b');
@@ -125,7 +125,7 @@ test('what nobody asks for is unloaded after its time, and what is pinned never'
   assert.equal(models.unloaded, ['a: idle']);
 });
 
-test('one whose file is replaced by a larger one is measured again, and what has no room any more leaves', async () => {
+test('a model replaced by a larger file is measured again and evicts others', async () => {
   const models = new ScriptedModels({ a: 40, b: 40 });
   await models.use('a');
   await models.pass(5);
@@ -147,7 +147,7 @@ test('one whose file is replaced by a larger one is measured again, and what has
   release();
 });
 
-test('what cannot fit is refused with figures, and leaves the others where they are', async () => {
+test('a model that cannot fit is refused with figures and evicts none', async () => {
   const models = new ScriptedModels({ a: 40, huge: 101 });
   await models.use('a');
   const { runner, release } = await models.acquire('huge');
@@ -180,7 +180,7 @@ test('a model that cannot be loaded harms no other, says why, and is tried again
   assert.is(models.states, 'a loaded, b loaded');
 });
 
-test('a runner that does not get ready gives its memory back, and who waits is told', async () => {
+test('a runner that does not become ready frees its memory, and waiters are informed', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   const waiting = models.acquire('a');
   await settled();
@@ -211,7 +211,7 @@ test('runners that die one after the other before they are ready are waited for 
   assert.is(models.of('a').model.residency.reason, 'Death 3.');
 });
 
-test('who waits keeps its deadline, and no more wait than may', async () => {
+test('waiting requests keep their deadlines, and their number is bounded', async () => {
   const models = new ScriptedModels({ a: 60 }, { maxWaiting: 1 });
   const late = errorOf(() => models.acquire('a', Date.now() + 5)) as Promise<GenerationError>;
   const full = (await errorOf(() => models.acquire('a'))) as GenerationError;
@@ -268,7 +268,7 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
   assert.equal([numRead, numOpen], [2, 0]);
 });
 
-test('one that is stopped while it waits for memory holds no memory back from others', async () => {
+test('a model stopped while it waits for memory reserves none', async () => {
   const models = new ScriptedModels({ a: 60, b: 80, c: 30 });
   await models.use('a');
   models.serviceOf('a').numOpen = 1;
@@ -283,7 +283,7 @@ test('one that is stopped while it waits for memory holds no memory back from ot
   (await next).release();
 });
 
-test('one that is stopped before its need is known makes no other leave', async () => {
+test('a model stopped before its size is known evicts none', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
   const waiting = models.acquire('b');
@@ -293,7 +293,7 @@ test('one that is stopped before its need is known makes no other leave', async 
   assert.equal(models.unloaded, []);
 });
 
-test('the end of all of them lets who waits in, to be refused, and leaves no timer', async () => {
+test('stopping all refuses waiting requests and leaves no timer', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   await models.use('a');
   const waiting = models.acquire('b');

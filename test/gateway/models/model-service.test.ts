@@ -43,7 +43,7 @@ async function phase(served: ServedModels, wanted: 'draining' | 'loading'): Prom
   await until(patienceMs, wanted, () => served.serving.status().modelChange?.phase === wanted);
 }
 
-test('what is open ends with the old model, what comes meanwhile is answered by the new one', async () => {
+test('open requests end with the old model, and new ones use the new', async () => {
   await servedModels({}, async (served) => {
     served.write('b', withoutMerges);
     const letGo = served.hold();
@@ -124,7 +124,7 @@ test('a model that no runner gets ready with: the one before is served again, al
   });
 });
 
-test('what is not finished in time ends with an error that says so', async () => {
+test('requests not finished in time end with an error that says so', async () => {
   await servedModels({ serving: { drainMs: 50 } }, async (served) => {
     served.write('b');
     let letGo = () => {};
@@ -149,7 +149,7 @@ test('what is not finished in time ends with an error that says so', async () =>
   });
 });
 
-test('who waits keeps its deadline, and no more wait than may', async () => {
+test('waiting requests keep their deadlines, and their number is bounded', async () => {
   await servedModels({ maxWaiting: 1 }, async (served) => {
     served.write('b');
     const letGo = served.hold();
@@ -253,7 +253,7 @@ test('a conversation that is being rendered is finished with the model it was re
   });
 });
 
-test('one whose rendering outlasts the time to finish is told to come again, while the other model loads and after', async () => {
+test('a rendering that outlasts the drain time gets a retriable error', async () => {
   // This template renders for a second: longer than it takes to read the other model.
   const template = '{% for i in range(300) %}{% for j in range(1000) %}{% endfor %}{% endfor %}hello';
   const metadata = { 'tokenizer.chat_template': { type: 'string', value: template } } as const;

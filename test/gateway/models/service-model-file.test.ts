@@ -99,7 +99,7 @@ test('a file that is replaced in between is read again, and text becomes the ids
   });
 });
 
-test('until it is read again nobody’s text becomes ids', async () => {
+test('no text is tokenized until the file is read again', async () => {
   let isReplaced = false;
   const launch = launchWith((directory) => {
     if (isReplaced) writeFakeModel(directory, 'a', withoutMerges);
@@ -163,7 +163,7 @@ test('a runner whose file is gone by the time it is ready is replaced by one tha
   });
 });
 
-test('a runner that draws from more tokens than the vocabulary has serves nothing', async () => {
+test('a runner that samples beyond the vocabulary serves nothing', async () => {
   const tokens = [...tinyTokens, ...Array.from({ length: 5 }, (_, index) => `word${index}`)];
   const fewer = {
     'tokenizer.ggml.tokens': { type: 'array', of: 'string', value: tokens },

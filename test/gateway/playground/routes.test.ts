@@ -93,7 +93,7 @@ test('the page and its files are served with their types, and nothing else of th
     assert.is((await get(path)).status, 404, path);
 });
 
-test('a page runs nothing but its own files, tells no other server of itself, and is in nobody’s frame', async () => {
+test('the page runs only its own files, sends no referrer and cannot be framed', async () => {
   const { get } = setUp();
   for (const path of ['/', ...ASSETS]) {
     const { headers } = await get(path);
@@ -158,7 +158,7 @@ test('a server without a playground has nothing at /, and one whose page was not
   assert.match(await response.text(), 'The playground was not built: run make.');
 });
 
-test('a runner is killed only where the server allows it, and only one of its own', async () => {
+test('a kill requires permission and a runner of this server', async () => {
   const killed: number[] = [];
   const killRunner = (pid: number): boolean => pid === 4711 && killed.push(pid) > 0;
   const off = setUp();
@@ -189,7 +189,7 @@ test('with keys, to kill a runner wants an operator’s', async () => {
   assert.is(await status({ authorization: `Bearer ${ADMIN}`, origin: 'http://evil.example' }), 403);
 });
 
-test('what make has built has no script and no style in it, and names files that are there', () => {
+test('the built page has no inline script or style, and its files exist', () => {
   const page = readBuiltPage(true);
   const index = Buffer.from(page?.get('/')?.content ?? []).toString();
   assert.match(index, '<html lang="en" data-kill="on">');

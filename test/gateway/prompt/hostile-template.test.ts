@@ -78,7 +78,7 @@ test('values without bounds', async () => {
   );
 });
 
-test('nothing of the process can be reached', async () => {
+test('a template cannot reach the process', async () => {
   for (const source of [
     "{{ messages.constructor.constructor('return process')().exit(3) }}",
     "{{ ''.__class__.__mro__ }}{{ raise_exception('no') }}",
@@ -100,7 +100,7 @@ test('source that is no template, or too long', async () => {
   });
 });
 
-test("a template's own refusal is told in its words", async () => {
+test("a template's own refusal is reported in its words", async () => {
   const message = await faultOf("{{ raise_exception('Roles must alternate!') }}");
   assert.is(message, 'The chat template refused the conversation: Roles must alternate!.');
 });

@@ -141,7 +141,7 @@ test('a prompt may end with the last message, which the answer goes on with', as
   }
 });
 
-test('what a template trims of a message that is continued is not in the prompt', async () => {
+test('text that a template trims from a continued message is not in the prompt', async () => {
   const trimming = await tinyModelWithTemplate(
     '{{ messages[0].content | trim }}.{{ add_generation_prompt }}',
   );
@@ -171,7 +171,7 @@ test('a long message passes', async () => {
   assert.ok(textOf(tokenizer, ids).includes(content));
 });
 
-test('what cannot fit is refused before it is tokenized', async () => {
+test('a conversation that cannot fit is refused before tokenization', async () => {
   const { tokenizer, ...model } = await tinyModel();
   const encode = tokenizer.encodeInSteps.bind(tokenizer);
   let numEncoded = 0;

@@ -77,7 +77,7 @@ test('time in which the machine gives a conversation no processor is not held ag
   template.close();
 });
 
-test('a process that does not answer in time is replaced, and the client told to come again', async () => {
+test('a process that does not answer in time is replaced, and the error retriable', async () => {
   const template = await warm(echo, { renderWaitMs: 300 });
   const pid = await pidOf(template);
   process.kill(pid, 'SIGSTOP');
@@ -101,7 +101,7 @@ test('a process that is killed at a conversation: another one renders it', async
   template.close();
 });
 
-test('one that is killed at it twice: the client is told to come again, and others are served', async () => {
+test('a rendering killed twice gets a retriable error, and others are served', async () => {
   const template = await warm(slow);
   const first = await pidOf(template);
   const render = template.render(conversation('slow'));
@@ -124,7 +124,7 @@ test('a process that is killed between two conversations is not missed', async (
   template.close();
 });
 
-test('what takes too much memory is the template’s own fault, and not tried again', async () => {
+test('excessive memory is the template’s fault and is not retried', async () => {
   const template = new TemplateProcess('{% set x = range(10 ** 12) %}', { heapMb: 32 });
   const error = await errorOf(() => within(patienceMs, 'An error', template.render(conversation('memory'))));
   assert.instance(error, ChatTemplateError, error.stack ?? '');
@@ -172,7 +172,7 @@ test('three hundred conversations at once are all rendered', async () => {
   template.close();
 });
 
-test('more conversations than may wait are told when to come again', async () => {
+test('conversations beyond the limit get a retriable error', async () => {
   const template = new TemplateProcess(echo, { waitingRenders: 4 });
   const renders = Array.from({ length: 4 }, () => template.render(conversation('x')));
   const error = await unavailable(template.render(conversation('one too many')));
@@ -182,7 +182,7 @@ test('more conversations than may wait are told when to come again', async () =>
   template.close();
 });
 
-test('without descriptors for another process the client is told to come again, and then it is served', () => {
+test('without descriptors for a process the error is retriable, and a retry succeeds', () => {
   const url = (path: string) => JSON.stringify(new URL(`../../../gateway/${path}`, import.meta.url));
   const script = `
     import { closeSync, openSync } from 'node:fs';

@@ -32,7 +32,7 @@ test('published templates think as their models do', () => {
   assert.equal(Object.fromEntries(found), published);
 });
 
-test('the end of a prompt tells whether its answer thinks', () => {
+test('the end of a prompt shows whether its answer thinks', () => {
   const format = thinkingOf('</think>{{ message.thinking }}');
   assert.ok(format);
   assert.is(format.member, 'thinking');

@@ -62,7 +62,7 @@ test('published templates have the family of their models', () => {
   assert.is(useOf(toolTemplate), 'hermes');
 });
 
-test('so have those that only make check fetches', () => {
+test('fetched templates of make check have their families', () => {
   for (const [name, family] of Object.entries(fetchedByCheck)) {
     const url = new URL(`../../../build/${name}.jinja`, import.meta.url);
     if (existsSync(url)) assert.is(useOf(readFileSync(url, 'utf8')), family, name);
@@ -120,7 +120,7 @@ test('ids of calls stand between their names and arguments, or the family is not
   assert.is(of('[TOOL_CALLS]f[CALL_ID]1{}'), 'unknown');
 });
 
-test('XML without lines is known where the template tells its model so', () => {
+test('XML on one line and XML on several lines are different formats', () => {
   const told = (text: string) => useOf(`{{ tools }}<tool_call>${text}</tool_call>`);
   assert.is(told('{function-name}<arg_key>{key}</arg_key><arg_value>{value}</arg_value>'), 'glm-4.7');
   assert.is(told('{function-name}\n<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n'), 'glm');

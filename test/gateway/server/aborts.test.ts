@@ -27,7 +27,7 @@ const REQUESTS: readonly (readonly [path: string, body: object, headers?: string
   ['/v1/chat/completions', { ...openAi, messages: [{ role: 'user', content: 'x' }] }],
 ];
 
-test(`${NUM_ABORTS} clients that break off in the middle of a write leave nothing behind`, async () => {
+test(`${NUM_ABORTS} clients that disconnect in the middle of a write leak nothing`, async () => {
   const { app, runner, post } = testApp({ model: () => wideModel(30_000) });
   runner.current = { ...runner.current, info: { ...scriptedInfo, maxModelLen: 4096 } };
   runner.script = new Array<number[]>(2000).fill([97, 98]);

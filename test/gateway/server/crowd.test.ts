@@ -59,7 +59,7 @@ test('a deadline ends its own job, and the others go on', async () => {
   });
 });
 
-test('one request too many is refused at once, with when to come again, and reaches no runner', async () => {
+test('a request beyond the limit is refused with Retry-After and reaches no runner', async () => {
   const bounds = { maxOpenRequests: 4, maxQueuedTokens: 20 };
   await withCrowd(
     { flags: ['--delay-ms', '20'], supervisor: bounds },

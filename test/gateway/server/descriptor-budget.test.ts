@@ -9,7 +9,7 @@ import {
 
 const test = suite('descriptor budget');
 
-test('what is wanted is given where there is room, and what there is room for where there is not', () => {
+test('the connection limit is the requested one or what the descriptors allow', () => {
   assert.is(connectionsWithin({ limit: 65_536, inUse: 30 }, 1024), 1024);
   assert.is(connectionsWithin({ limit: undefined, inUse: 30 }, 1024), 1024);
   assert.is(connectionsWithin({ limit: 64, inUse: 22 }, 1024), 64 - 22 - reservedDescriptors);

@@ -82,7 +82,7 @@ async function quiet(): Promise<undefined> {
 }
 
 // Counted twice: the bytes of the last write may still be in the connection.
-test('one stream with the most log-probabilities holds no more than it may', async () => {
+test('a stream with the most log-probabilities holds no more than the limit', async () => {
   const writes = await heldWrites(1);
   const held = 2 * writes.reduce((sum, bytes) => sum + bytes, 0);
   console.log(`${held} bytes are held for one stream`);

@@ -164,7 +164,7 @@ test('an idle connection is closed, and so is one that has had its share of requ
   assert.is(busy.received.match(/HTTP\/1\.1 200 /g)?.length, 3);
 });
 
-test('a client that asks at the end of the time it was told is heard', async () => {
+test('a request at the end of the advertised keep-alive time is answered', async () => {
   const { port } = await start({ keepAliveTimeoutMs: 1000 });
   const client = await RawClient.connect(port);
   const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
@@ -179,7 +179,7 @@ test('a client that asks at the end of the time it was told is heard', async () 
   client.socket.destroy();
 });
 
-test('the last answer of a connection says so, and nothing behind it is looked at', async () => {
+test('the last answer of a connection says so, and later requests are ignored', async () => {
   const { port } = await start({ keepAliveTimeoutMs: 60_000 });
   const client = await RawClient.connect(port);
   const health = ['GET /health HTTP/1.1', 'Host: localhost', '', ''];
@@ -282,7 +282,7 @@ test('a request that no URL can be made of is a 400 with a correlation id', asyn
   assert.equal(errors, []);
 });
 
-test('what is no request, and one that does not arrive, is answered with a correlation id and logged by one line', async () => {
+test('malformed and incomplete requests get a correlation id and one log line', async () => {
   const chunked = head('Transfer-Encoding: chunked');
   const cases: [name: string, sent: string, status: number, code: string, route: string | null][] = [
     ['no HTTP', 'rubbish\r\n\r\n', 400, 'MALFORMED_REQUEST', null],
@@ -330,7 +330,7 @@ test('what is no request, and one that does not arrive, is answered with a corre
   assert.equal(errors, []);
 });
 
-test('what is no request behind a stream is answered behind the stream', async () => {
+test('a malformed request after a stream is answered after the stream', async () => {
   const { port } = await start();
   runner.script = [[97], { waitMs: 300 }, [97, EOS_ID]];
   const client = await RawClient.connect(port);
@@ -339,7 +339,7 @@ test('what is no request behind a stream is answered behind the stream', async (
   assert.match(client.received, /event: end.*\r\n0\r\n\r\nHTTP\/1\.1 400 .*MALFORMED_REQUEST/s);
 });
 
-test('one connection more than may be is closed unheard', async () => {
+test('a connection beyond the limit is closed unread', async () => {
   const { port, server } = await start({ maxConnections: 2, headersTimeoutMs: 5000, requestTimeoutMs: 5000 });
   const first = await RawClient.connect(port);
   const second = await RawClient.connect(port);

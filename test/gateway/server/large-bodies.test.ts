@@ -75,7 +75,7 @@ test('everything else has its turn while a megabyte without a space is tokenized
   }
 });
 
-test('more large bodies than may wait are told to come again', async () => {
+test('large bodies beyond the limit are refused with Retry-After', async () => {
   const headers = { 'content-type': 'application/json' };
   const body = JSON.stringify({ content: 'x '.repeat(cooperativeLimits.shortLength) });
   const ask = async (): Promise<Response> => app.request('/tokenize', { method: 'POST', headers, body });

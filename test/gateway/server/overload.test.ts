@@ -27,7 +27,7 @@ async function each(count: number, width: number, run: (index: number) => Promis
   await Promise.all(Array.from({ length: width }, lane));
 }
 
-test(`${NUM_REQUESTS} requests at fifty times the room: each is answered, or told when to come again`, async () => {
+test(`${NUM_REQUESTS} requests at fifty times the capacity are each answered or get Retry-After`, async () => {
   const bounds = { maxOpenRequests: CAPACITY };
   await withCrowd({ flags: ['--delay-ms', '5'], supervisor: bounds, bytesPerToken: 10 }, async (crowd) => {
     const count = new Map<number, number>();
@@ -70,7 +70,7 @@ test('a full queue refuses before it has the body', async () => {
   });
 });
 
-test(`${NUM_LEAVING} clients that leave with the first token leave nothing behind, and others notice nothing`, async () => {
+test(`${NUM_LEAVING} clients that disconnect after the first token leak nothing and disturb nobody`, async () => {
   const options = { flags: ['--delay-ms', '1'], supervisor: { maxOpenRequests: 64 }, bytesPerToken: 10 };
   await withCrowd(options, async ({ execute, supervisor, port, sockets }) => {
     const numDescriptors = () => readdirSync('/proc/self/fd').length;

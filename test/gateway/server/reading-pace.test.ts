@@ -30,7 +30,7 @@ test('a client that takes nothing is found after a window, a look later at most'
   );
 });
 
-test('one that takes a byte at each look is as slow as one that takes none', () => {
+test('a reader of a byte per look is as slow as an idle one', () => {
   assert.is(
     foundAt(much, (look) => look),
     11,
@@ -41,7 +41,7 @@ test('one that takes a byte at each look is as slow as one that takes none', () 
   );
 });
 
-test('one that takes the least rate is not, evenly or at once, however much there is', () => {
+test('a reader at the minimum rate, steady or in bursts, is not slow', () => {
   assert.is(
     foundAt(much, (look) => (look * LEAST_BYTES) / 10),
     never,
@@ -52,7 +52,7 @@ test('one that takes the least rate is not, evenly or at once, however much ther
   );
 });
 
-test('one that takes all there was is not, however little that is', () => {
+test('a reader that takes all available bytes is not slow, however few', () => {
   assert.is(
     foundAt(
       (look) => look * 10,
@@ -76,7 +76,7 @@ test('one that takes all there was is not, however little that is', () => {
   );
 });
 
-test('one that stops is found a window after it did', () => {
+test('a reader that stops is found one window later', () => {
   assert.is(
     foundAt(much, (look) => Math.min(look, 40) * LEAST_BYTES),
     50,

@@ -84,7 +84,7 @@ test('every route logs one line with its method, route, status and duration, and
   }
 });
 
-test('each route’s lines name the trace that the request is a part of, and a span of their own', async () => {
+test('each route’s log lines name the request’s trace and a new span', async () => {
   const { app, runner, lines } = setUp();
   runner.script = [[EOS_ID]];
   const traceparent = '00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01';

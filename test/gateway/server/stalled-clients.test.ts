@@ -96,7 +96,7 @@ test('a client that does not read is cut, its request cancelled, and little is h
   });
 });
 
-test('one that reads slowly is not, and neither is one that waits for tokens', async () => {
+test('a slow reader is not cut, and neither is one waiting for tokens', async () => {
   await served(async (world) => {
     const { runner, port, heldBytes } = world;
     runner.scriptOf = ({ maxTokens }) => (maxTokens === 1 ? ['wait'] : long);
@@ -112,7 +112,7 @@ test('one that reads slowly is not, and neither is one that waits for tokens', a
   });
 });
 
-test('one that reads a large answer slowly is not cut, though it was written at once', async () => {
+test('a slow reader of a large answer written at once is not cut', async () => {
   const large = 'x'.repeat(2 ** 26);
   await served(
     async (world) => {
@@ -131,7 +131,7 @@ test('one that reads a large answer slowly is not cut, though it was written at 
   );
 });
 
-test('a request that came behind another one on its connection is watched like the first', async () => {
+test('a pipelined request is watched like the first', async () => {
   await served(async (world) => {
     const { runner, port } = world;
     runner.script = long;
@@ -145,7 +145,7 @@ test('a request that came behind another one on its connection is watched like t
   });
 });
 
-test('requests that wait behind another one end with their connection', async () => {
+test('pipelined requests end with their connection', async () => {
   await served(async ({ runner, port }) => {
     runner.script = [[97], 'wait'];
     const client = await RawClient.connect(port);
@@ -176,7 +176,7 @@ const vanished =
   attempt.code === 0 ? inOwnNetwork(process.execPath, programFile('vanishing-clients')) : undefined;
 const vanishingTest = vanished !== undefined ? test : test.skip;
 
-test('what a receiver has not acknowledged is found, by every kind of address', async () => {
+test('unacknowledged bytes are found for every address family', async () => {
   for (const [listening, connecting] of [
     ['127.0.0.1', '127.0.0.1'],
     ['::1', '::1'],

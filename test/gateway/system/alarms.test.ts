@@ -28,7 +28,7 @@ test('each rings once, at its time, by one timer', () => {
   assert.is(clock.timers.size, 0, 'no timer is left');
 });
 
-test('one that is set anew rings at its new time, one that is deleted does not, and the last takes the timer away', () => {
+test('an alarm rings at its latest time unless deleted; the last removes the timer', () => {
   const { clock, rung, alarms, at } = set();
   at('a', 10);
   at('b', 20);
@@ -43,7 +43,7 @@ test('one that is set anew rings at its new time, one that is deleted does not, 
   assert.equal([alarms.size, clock.timers.size], [0, 0]);
 });
 
-test('one that is due at the same time may take another away, and set itself again', () => {
+test('a ringing alarm can delete another due then, and set itself again', () => {
   const clock = new HandClock();
   const rung: string[] = [];
   const alarms: Alarms<string> = new Alarms(clock, (key, nowMs) => {

@@ -28,7 +28,7 @@ function* slowSteps(numSteps: number, onStep: () => void): Task<number> {
   return numSteps;
 }
 
-test('what is short is done at once, in the order in which it comes', async () => {
+test('short work runs at once, in order of arrival', async () => {
   const work = new CooperativeScheduler();
   const done: string[] = [];
   const long = work.run(
@@ -63,7 +63,7 @@ test('the loop has a turn between two slices', async () => {
   assert.ok(numTurns >= 20, `${numTurns} turns`);
 });
 
-test('one is under way, and the shortest that waits is next', async () => {
+test('a single long work runs at a time, then the shortest waiting one', async () => {
   const work = new CooperativeScheduler();
   const order: number[] = [];
   const lengths = [LONG + 5, LONG + 9, LONG + 1, LONG + 7];
@@ -82,7 +82,7 @@ test('one is under way, and the shortest that waits is next', async () => {
   assert.equal(order, [5, 5, 1, 1, 7, 7, 9, 9]);
 });
 
-test('one more than may wait is refused, and the others are not', async () => {
+test('work beyond the queue limit is refused, and the rest is not', async () => {
   const work = new CooperativeScheduler();
   const all = Array.from({ length: cooperativeLimits.waiting + 1 }, (_, i) =>
     work.run(
@@ -101,7 +101,7 @@ test('one more than may wait is refused, and the others are not', async () => {
   assert.is((await within(patienceMs, 'The others', Promise.all(all))).length, cooperativeLimits.waiting + 1);
 });
 
-test('what a work throws is its own, and the next one goes on', async () => {
+test('an error rejects only its own work, and the next one runs', async () => {
   const work = new CooperativeScheduler();
   const failing = work.run(
     LONG,
@@ -169,7 +169,7 @@ function waiting() {
   return { steps: steps(), log, goOn };
 }
 
-test('what waits for something keeps its place, and costs the loop nothing', async () => {
+test('work that awaits something keeps its turn without blocking the loop', async () => {
   const work = new CooperativeScheduler();
   for (const length of [LONG, 1]) {
     const { steps, log, goOn } = waiting();

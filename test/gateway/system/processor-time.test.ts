@@ -4,7 +4,7 @@ import { processorMsOf } from '../../../gateway/system/processor-time.ts';
 
 const test = suite('processor-time');
 
-test('it is what the process has used, as the system tells it otherwise too', () => {
+test('it matches the processor time that the system reports otherwise', () => {
   const own = (): number => {
     const { user, system } = process.cpuUsage();
     return (user + system) / 1000;

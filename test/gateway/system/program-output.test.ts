@@ -29,7 +29,7 @@ test('a program that does not end, or says too much, is killed', async () => {
   assert.match((await outputOf('exec sleep 1000', patienceMs, AbortSignal.abort())).fault ?? '', /aborted/);
 });
 
-test('what a program leaves behind is not waited for, though it holds the pipes', async () => {
+test('a background child that holds the pipes is not awaited', async () => {
   const { stdout, fault } = await outputOf('sleep 1000 & echo $!', 1000);
   process.kill(Number(stdout), 'SIGKILL');
   assert.is(fault, 'it did not answer within 1000 ms');

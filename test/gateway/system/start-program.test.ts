@@ -7,7 +7,7 @@ const FIXTURE = fileURLToPath(new URL('../../fixtures/start-programs.ts', import
 
 const test = suite('start program');
 
-test('without descriptors nothing is started and the caller is told, and no error ends the process', () => {
+test('without descriptors nothing starts, the caller gets an error, the process lives', () => {
   const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', FIXTURE], {
     encoding: 'utf8',
   });

@@ -5,7 +5,7 @@ import { TurnEnd } from '../../../gateway/system/turn-end.ts';
 
 const test = suite('turn end');
 
-test('who is touched has one call at the end of the turn, however often, in the order of the first touches', async () => {
+test('each added object is called once per turn, in order of addition', async () => {
   const turnEnd = new TurnEnd();
   const called: string[] = [];
   const [a, b] = ['a', 'b'].map((name) => ({ onTurnEnd: () => void called.push(name) }));
@@ -20,7 +20,7 @@ test('who is touched has one call at the end of the turn, however often, in the 
   assert.equal(called, ['b', 'a', 'a']);
 });
 
-test('who is touched at the end of a turn, itself included, has its call in the same one', async () => {
+test('an object added during the end of a turn is called in it', async () => {
   const turnEnd = new TurnEnd();
   const called: string[] = [];
   const last = { onTurnEnd: () => void called.push('last') };

@@ -99,7 +99,7 @@ test('each phase is one datagram with its status; a reload has the time of syste
   ]);
 });
 
-test('reloads that overlap are one, and none is told before HTTP listens or while the gateway stops', async (context) => {
+test('overlapping reloads are notified once, not before listening or while stopping', async (context) => {
   const notifier = start(context);
   const phases = () =>
     context.socket.texts.map((text) => /^(READY|RELOADING|STOPPING)=1/.exec(text)?.[1]).filter(Boolean);
@@ -204,7 +204,7 @@ test('a watchdog for another process is none, one for this process is half of it
     );
 });
 
-test('a helper that dies is replaced once, tells again what was told, and the gateway goes on', async (context) => {
+test('a helper that dies is replaced once and resends the notifications', async (context) => {
   const notifier = start(context);
   const { socket, logged } = context;
   notifier.ready();

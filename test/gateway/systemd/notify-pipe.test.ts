@@ -9,7 +9,7 @@ import { until } from '../../fixtures/within.ts';
 
 const test = suite('notify pipe');
 
-test('what is not read waits up to a bound, then messages are dropped, which is said once', async () => {
+test('unread messages queue up to a bound; later ones are dropped, logged once', async () => {
   const socket = await NotifySocket.open(join(temporaryFolder().path, 'notify'));
   const lines: string[] = [];
   const log = createLog('debug', undefined, { write: (line) => lines.push(line) });

@@ -23,7 +23,7 @@ function refusal(action: () => unknown): string {
   return assert.unreachable('it was not refused') as never;
 }
 
-test('one socket for this process is taken, one for another is not ours', () => {
+test('a socket passed to this process is taken, another process’s is not', () => {
   assert.equal(passedSocket(passed), { fd: 3 });
   assert.is(passedSocket({}), undefined);
   assert.is(passedSocket({ ...passed, LISTEN_PID: '1' }), undefined);

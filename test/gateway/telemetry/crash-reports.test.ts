@@ -66,7 +66,7 @@ async function realCrash(): Promise<RunnerCrash> {
   return crashes[0] as RunnerCrash;
 }
 
-test('a report says how a runner died and what it had, and not what it was told', async () => {
+test('a report has the cause and the open requests, but no prompts', async () => {
   const crash = await realCrash();
   const { folder: path, add, all } = reports('one');
   add(crash);

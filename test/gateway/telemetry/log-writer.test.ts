@@ -38,7 +38,7 @@ test('a line is written before the call returns, where there is room', () => {
   assert.is(taken(), 'one\n');
 });
 
-test('what finds no room waits, and comes in order and whole', async () => {
+test('lines that do not fit wait, and come whole and in order', async () => {
   const room = { bytes: 6 };
   const { writer, taken } = writerTo(room);
   for (const line of ['one\n', 'two\n', 'three\n']) writer.write(line);
@@ -48,7 +48,7 @@ test('what finds no room waits, and comes in order and whole', async () => {
   await until(50 * retryMs + 5000, 'the rest', () => taken() === 'one\ntwo\nthree\nfour\n');
 });
 
-test('beyond the bound lines are dropped, and their number is said when there is room again', async () => {
+test('lines beyond the bound are dropped, and their number is logged later', async () => {
   const room = { bytes: 0 };
   const { writer, taken } = writerTo(room);
   const dropped: number[] = [];
@@ -62,7 +62,7 @@ test('beyond the bound lines are dropped, and their number is said when there is
   assert.equal([dropped, taken().length], [[7], maxWaitingBytes]);
 });
 
-test('a reader that has gone costs nothing', () => {
+test('a reader that has left costs nothing', () => {
   const writer = new LogWriter(() => {
     throw Object.assign(new Error('write EPIPE'), { code: 'EPIPE' });
   });
@@ -96,7 +96,7 @@ async function endOf({ child, exited }: Flood): Promise<void> {
   assert.is(await within(30_000, 'The exit', exited), 0);
 }
 
-test('a gateway whose log is read late goes on, and says what it dropped', async () => {
+test('a gateway whose log is read late continues and reports dropped lines', async () => {
   const writing = flood('pipe');
   await within(30_000, 'The end of logging, with nobody reading', writing.logged);
   let log = '';
@@ -112,13 +112,13 @@ test('a gateway whose log is read late goes on, and says what it dropped', async
   assert.is(lines.filter(({ event }) => event === 'request').length + dropped, 20_000);
 });
 
-test('a gateway whose log nobody reads goes on, and ends in bounded time', async () => {
+test('a gateway whose log is never read continues and ends in bounded time', async () => {
   const writing = flood('pipe');
   await within(30_000, 'The end of logging, with nobody reading', writing.logged);
   await endOf(writing);
 });
 
-test('so does one whose pipe another process makes wait for its reader', async () => {
+test('a gateway whose log shares its pipe ends in bounded time too', async () => {
   const path = join(folder.path, 'stderr');
   execFileSync('mkfifo', [path]);
   // Opened for both directions, so that opening does not wait for a reader. Nothing is read.

@@ -159,7 +159,7 @@ test('the scheduler is shown: counters over all runners, the rest of the one tha
   assert.is(again.get('runnel_preemptions_total'), 3, 'asking counts nothing');
 });
 
-test('memory that is set aside is told from memory in use', async () => {
+test('reserved memory and memory in use are separate metrics', async () => {
   const { inner, metrics } = metered();
   const gauges = { numWaiting: 0, numRunning: 1, numPaused: 0, numFreeBlocks: 40, numReusableBlocks: 16 };
   const stats = { ...countersOf(() => 0), ...gauges, memoryBytes: 0 };

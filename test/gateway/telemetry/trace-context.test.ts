@@ -43,7 +43,7 @@ test('a broken traceparent is ignored', () => {
   for (const header of broken) assert.is(traceOf(header), undefined, header);
 });
 
-test('each request gets a span of its own', () => {
+test('each request gets a new span', () => {
   const spans = new Set(Array.from({ length: 50 }, () => traceOf(`00-${TRACE}-${SPAN}-01`)?.span_id));
   assert.is(spans.size, 50);
   for (const span of spans) assert.match(span ?? '', /^[0-9a-f]{16}$/);

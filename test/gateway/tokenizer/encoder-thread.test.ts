@@ -136,7 +136,7 @@ test('a thread that dies is an error of the text that it had, and the next text 
   tokenizer.close();
 });
 
-test('a thread ends when its model is let go of, after those who wait', async () => {
+test('a thread ends when its model is released, after pending work', async () => {
   const { threads, tokenizer, encode } = threaded(gpt2);
   const last = encode(slowText);
   await new Promise((resolve) => setImmediate(resolve));

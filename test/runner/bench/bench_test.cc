@@ -60,7 +60,7 @@ TEST_CASE("bench: sequences that never decode together are no figure") {
         "tokens were computed. --mixed-batches off lets them wait.");
 }
 
-TEST_CASE("bench: what does not fit into the context is refused") {
+TEST_CASE("bench: a workload larger than the context is refused") {
   BenchFixture fixture(/*mixed_batches=*/true);
   const Result<void> refused = bench(fixture.engine, flags_of(100, 300), test::kBenchSubject, fixture.out);
   REQUIRE_FALSE(refused.ok());

@@ -21,7 +21,7 @@ struct GapFixture {
 
 }  // namespace
 
-TEST_CASE("gap bench: measures the gaps around a long prompt, and leaves nothing behind") {
+TEST_CASE("gap bench: it measures the gaps around a long prompt and frees its requests") {
   GapFixture fixture;
   const GapFlags flags{.num_prompt_tokens = 400, .num_streams = 3, .json = true};
   REQUIRE(gap_bench(fixture.engine, flags, test::kBenchSubject, fixture.out).ok());
@@ -39,7 +39,7 @@ TEST_CASE("gap bench: measures the gaps around a long prompt, and leaves nothing
   CHECK(fixture.engine.num_free_blocks() == 60);
 }
 
-TEST_CASE("gap bench: what does not fit is refused with what is needed and what there is") {
+TEST_CASE("gap bench: a workload that does not fit is refused with needed and available sizes") {
   GapFixture fixture;
   const auto message_of = [&](const GapFlags& flags) {
     const Result<void> refused = gap_bench(fixture.engine, flags, test::kBenchSubject, fixture.out);

@@ -81,7 +81,7 @@ TEST_CASE("GPT-2 checkpoints: every step is as near to transformers as it must b
   }
 }
 
-TEST_CASE("GPT-2 checkpoints: what follows from a step is exact") {
+TEST_CASE("GPT-2 checkpoints: values derived from a step are exact") {
   const Checkpoints found = checkpoints_of_file(CheckpointReference::model_path());
   const auto& at = found.tensors;
   // 2: queries, keys and values are different.
@@ -239,7 +239,7 @@ TEST_CASE("GPT-2 checkpoints: a fault of the computation is seen, first where it
   CHECK(seen_of(FaultyGpt2::kInputOfFfn).front() == "ffn_norm");
 }
 
-TEST_CASE("GPT-2 checkpoints: a layer without one of its residuals, or normed behind it, would be seen") {
+TEST_CASE("GPT-2 checkpoints: a missing residual or a misplaced norm is detected") {
   const CheckpointReference reference;
   const Checkpoints found = checkpoints_of_file(golden_model_path("gpt2-f32.gguf"));
   const auto with_block = [&](const std::function<float(size_t)>& value) {

@@ -86,7 +86,7 @@ TEST_CASE("checkpoint stores keys and values as they are, unless a flag says oth
   CHECK(asked == std::vector{KvType::kF32, KvType::kF16, KvType::kF16});
 }
 
-TEST_CASE("a runner obeys the names that other servers give flags, or refuses them by name") {
+TEST_CASE("a runner accepts or refuses by name the flags of other servers") {
   const auto with = [](auto&&... more) {
     return std::vector<const char*>{"generate", "--model", "m", "--tokens", "1", more...};
   };
@@ -220,7 +220,7 @@ TEST_CASE("score: has an entry for every id, with the bits that generating gives
   CHECK(scores["top_ids"][31] == json(compute_logprobs(fake_logits(ids), 0, 3).top_ids));
 }
 
-TEST_CASE("score: one id alone has no next one, and no ids are refused") {
+TEST_CASE("score: a single id has no next token, and an empty list is refused") {
   Fixture fixture;
   CHECK(score(fixture.engine, {5}, 0, fixture.out).ok());
   CHECK(fixture.out.str() == "{\"next_logprob\":[],\"top_ids\":[[]],\"top_logprob\":[[]]}\n");
@@ -229,7 +229,7 @@ TEST_CASE("score: one id alone has no next one, and no ids are refused") {
   CHECK(score(fixture.engine, count_from(0, 100), 0, fixture.out).error().exit_code == ExitCode::kUsage);
 }
 
-TEST_CASE("score: a file of ids that is none is refused with what is wrong") {
+TEST_CASE("score: an invalid file of ids is refused with its fault") {
   const std::string path = "score_tokens_test.json";
   const auto error_of = [&](const std::string& content) {
     std::ofstream(path) << content;
@@ -267,7 +267,7 @@ TEST_CASE("bench: measures a prompt and each batch, and refuses what does not fi
   CHECK(bench(fixture.engine, flags, subject, fixture.out).error().exit_code == ExitCode::kUsage);
 }
 
-TEST_CASE("command line: what is wrong with it ends with status 64, what is wrong elsewhere with its own") {
+TEST_CASE("command line: usage errors exit with status 64, other errors with their own") {
   CHECK(status_of({}) == 64);
   CHECK(status_of({"frobnicate"}) == 64);
   CHECK(status_of({"generate"}) == 64);

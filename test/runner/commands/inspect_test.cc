@@ -55,7 +55,7 @@ TEST_CASE("inspect: an embedding with a head beside it is looked up, not read") 
   CHECK(after["layer_matrix_parameters"] == kLayerParameters);
 }
 
-TEST_CASE("inspect: windows, scaled positions, experts and norms are told, of files and of folders") {
+TEST_CASE("inspect: windows, scaled positions, experts and norms of files and folders are printed") {
   using nlohmann::json;
   const auto layers = [](const std::string& name) {
     return json::parse(inspected(golden_model_path(name), /*json=*/true))["layers"];
@@ -86,7 +86,7 @@ TEST_CASE("inspect: windows, scaled positions, experts and norms are told, of fi
   CHECK(lines.find("\nexperts: {\"count\":6,\"used\":3,\"ffn_size\":32}\n") != std::string::npos);
 }
 
-TEST_CASE("inspect: what keeps a model from being served is told, and the rest as well") {
+TEST_CASE("inspect: the reason why a model cannot be served is printed with its details") {
   const nlohmann::json description = inspected(write_tiny_llama({}));
   CHECK(description["obstacle"] == "There is no device.");
   CHECK(!description.contains("memory_bytes"));

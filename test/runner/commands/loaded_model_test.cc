@@ -167,7 +167,7 @@ TEST_CASE("load: the factors for long texts are chosen by the context that the c
   CHECK(by_cut == by_short);
 }
 
-TEST_CASE("memory: what is touched is counted, and what is given back is not") {
+TEST_CASE("memory: touched pages count, and released pages do not") {
   constexpr uint64_t kBytes = 64 << 20;
   const uint64_t before = *private_memory_bytes();
   {

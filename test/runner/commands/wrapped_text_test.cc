@@ -12,7 +12,7 @@ TEST_CASE("wrapped text: lines are as long as they may be, and no longer") {
   CHECK(wrapped("a b c d", 3) == "a b\nc d");
 }
 
-TEST_CASE("wrapped text: a word that is longer than a line has a line of its own") {
+TEST_CASE("wrapped text: a word longer than a line gets its own line") {
   CHECK(wrapped("abcdef g", 3) == "abcdef\ng");
   CHECK(wrapped("a bcdef g", 3) == "a\nbcdef\ng");
 }

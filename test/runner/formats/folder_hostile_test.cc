@@ -112,7 +112,7 @@ struct Key {
   const char* said;  // must be in the refusal
 };
 
-TEST_CASE("folders: a count that is none, negative or huge is refused by name, whatever it counts") {
+TEST_CASE("folders: an invalid, negative or huge count is refused by name") {
   for (const Key& key :
        {Key{"llama3", "/num_hidden_layers", "llama.block_count"},
         Key{"llama3", "/hidden_size", "llama.embedding_length"},

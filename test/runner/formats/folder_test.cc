@@ -41,7 +41,7 @@ std::string refusal_of(const std::string& model, const std::function<void(json&)
   return outcome.message;
 }
 
-TEST_CASE("folders: what is missing is named, and pickles are refused with the reason") {
+TEST_CASE("folders: missing files are named, and pickles are refused with the reason") {
   const ModelFolder folder;
   const auto expect = [&](int exit_code, const std::string& message) {
     const Outcome outcome = config_outcome_of(folder);
@@ -75,7 +75,7 @@ TEST_CASE("folders: a file that never ends is not waited for") {
   CHECK(config_outcome_of(folder).message == "FOLDER/config.json is not a regular file.");
 }
 
-TEST_CASE("folders: a config.json that is none is refused") {
+TEST_CASE("folders: an invalid config.json is refused") {
   const ModelFolder folder;
   folder.write("model.safetensors", bytes_of(golden_model_path("llama3/model.safetensors")));
   const auto refusal = [&](const std::string& config) {
@@ -113,7 +113,7 @@ TEST_CASE("folders: hyper-parameters are refused in the words of GGUF files") {
         "FOLDER asks for rope scaling \"yarn\", which is not supported.");
 }
 
-TEST_CASE("folders: what would be computed otherwise than transformers does is refused by name") {
+TEST_CASE("folders: configurations that would compute differently from transformers are refused by name") {
   const auto of = [](const std::string& model, const char* name, const json& value) {
     return refusal_of(model, [&](json& config) { config[name] = value; });
   };

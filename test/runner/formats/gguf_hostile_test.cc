@@ -152,7 +152,7 @@ TEST_CASE("keys are quoted so that a terminal stays as it is") {
   CHECK(message.size() < 200);
 }
 
-TEST_CASE("an alignment that is none is refused") {
+TEST_CASE("an invalid alignment is refused") {
   for (const uint32_t alignment : {0u, 3u, 48u, 131'072u}) {
     CHECK(refusal_of([&](GgufWriter& w) {
             w.u32("general.alignment", alignment);

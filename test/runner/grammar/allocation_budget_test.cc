@@ -27,7 +27,7 @@ bool fits(AllocationBudget& budget, milliseconds max_time, const Fn& fn) {
   }
 }
 
-TEST_CASE("allocation budget: what is freed counts no more, in one scope or in several") {
+TEST_CASE("allocation budget: freed bytes stop counting, in one scope or in several") {
   AllocationBudget budget(1u << 20);
   std::unique_ptr<std::string> kept;
   CHECK(fits(budget, kLong, [&] {
@@ -53,7 +53,7 @@ TEST_CASE("allocation budget: a loop that allocates ends when its time is over")
   CHECK(budget.was_time());
 }
 
-TEST_CASE("allocation budget: who goes on after a refusal is refused again") {
+TEST_CASE("allocation budget: an allocation after a refusal is refused too") {
   AllocationBudget budget(100'000);
   CHECK_FALSE(fits(budget, kLong, [] {
     std::list<int> all;

@@ -73,7 +73,7 @@ TEST_CASE(
   CHECK(allowed_after(**other, "a") == Allowed{"a", "b", "ab", "<stop>"});
 }
 
-TEST_CASE("grammar: what was generated may come at once or one by one") {
+TEST_CASE("grammar: generated tokens are accepted together or one by one") {
   const std::string text = R"({"name": "ab", "age": 12, "tags": ["a"]})";
   const auto by_one = mask_of(schema(kPerson));
   for (size_t n = 0; n <= text.size(); ++n) {
@@ -128,7 +128,7 @@ TEST_CASE("grammar: whitespace of JSON ends, so that an answer does") {
   CHECK_FALSE(allowed_after(**mask, "[" + repeated(" ", kMaxJsonWhitespace)).contains(" "));
 }
 
-TEST_CASE("grammar: a source that is none is refused with what is wrong, in printable characters") {
+TEST_CASE("grammar: an invalid source is refused with its fault, in printable characters") {
   for (const GrammarSource& source :
        {schema("{"), schema("[1]"), schema(R"({"type": "colour"})"), schema(R"({"$ref": "#/nowhere"})"),
         regex("a("), regex("[b-a]"), ebnf("root ::= other"), ebnf("\x01\xff"), ebnf("no_root ::= \"a\""),

@@ -50,7 +50,7 @@ TEST_CASE("grammar cache: keeps those used last, by bytes and by number") {
   CHECK_FALSE(cache.find(numbered(0)));
 }
 
-TEST_CASE("grammar cache: one that is larger than all of it is not kept, and a refusal is") {
+TEST_CASE("grammar cache: a grammar larger than the cache is not kept; a refusal is") {
   GrammarCache cache;
   cache.add(numbered(1), of_bytes(kMaxGrammarCacheBytes));
   CHECK(cache.size() == 0);

@@ -47,7 +47,7 @@ TEST_CASE("grammar compiler: each request gets what its source is compiled to, o
   CHECK_FALSE(known[1].grammar.ok());
 }
 
-TEST_CASE("grammar compiler: nothing is said of a request that was forgotten, and one can be waited for") {
+TEST_CASE("grammar compiler: forgotten requests report nothing, and a request can be awaited") {
   GrammarCompiler compiler(test::byte_spellings(), test::byte_vocab_size(), [] {});
   compiler.submit(1, pattern("(a|b){1,200}"));
   compiler.submit(2, pattern("b+"));

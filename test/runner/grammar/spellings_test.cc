@@ -26,7 +26,7 @@ TEST_CASE("spellings: come in chunks, with empty ones and any bytes") {
   CHECK(spellings.take() == std::vector<std::string>{"", std::string("\0\xff\n", 3), "a"});
 }
 
-TEST_CASE("spellings: what was not announced, or is over a limit, is refused by name") {
+TEST_CASE("spellings: chunks that were not announced or exceed a limit are refused by name") {
   CHECK(refusal_of_chunks({{0, 0, 0, {0}, ""}}) ==
         "A Vocabulary has num_tokens 0; the limit is 10. It is at least 1.");
   CHECK(refusal_of_chunks({{11, 0, 0, {0}, ""}}) ==

@@ -46,7 +46,7 @@ TEST_CASE("json frames: a number of 64 bits is a number or a string, and keeps i
   CHECK(seed_of("9007199254740993") == 9007199254740993u);
 }
 
-TEST_CASE("json frames: what is unknown or does not fit its field is refused by its path") {
+TEST_CASE("json frames: unknown or invalid fields are refused by their path") {
   CHECK(refusal_of(generate("\"max_token\":1")) == "generate.\"max_token\" is not in the protocol.");
   CHECK(refusal_of(generate("\"sampling\":{\"temprature\":1}")) ==
         "generate.sampling.\"temprature\" is not in the protocol.");
@@ -75,7 +75,7 @@ TEST_CASE("json frames: what is unknown or does not fit its field is refused by 
   CHECK(refusal_of("{\"cancel\":7}") == "cancel must be an object.");
 }
 
-TEST_CASE("json frames: what is no object of one member is refused, however deep it is") {
+TEST_CASE("json frames: anything but an object of one member is refused at any depth") {
   const std::string deep(100000, '[');
   for (const std::string& text :
        {std::string("nonsense"), std::string("[]"), std::string("{}"), std::string("{\"drain\":{}"),

@@ -88,7 +88,7 @@ TEST_CASE("record: at its limit the recording stops, says so in the file, and th
   CHECK(entries.find("full") == entries.size() - 6);
 }
 
-TEST_CASE("recording: what is none, of another version or damaged is refused with a sentence") {
+TEST_CASE("recording: an invalid, damaged or foreign-version file is refused with a sentence") {
   const RecordingPath file;
   const std::string& path = file.path;
   const auto error_of = [&](const std::string& bytes) {

@@ -100,7 +100,7 @@ TEST_CASE("replay: another model or other arithmetic is refused") {
   CHECK(other_numerics.end.error().message.find("numerics id is fake-1") != std::string::npos);
 }
 
-TEST_CASE("replay: vectors are compared as tokens are, and one that differs is told of") {
+TEST_CASE("replay: vectors are compared as tokens are, and differences are reported") {
   const RecordingPath file;
   {
     FakeEngine fake;

@@ -90,7 +90,7 @@ TEST_CASE("replay: a recorded session with a planted crash replays to the same s
   CHECK(crash_again(1, 2) == 0);
 }
 
-TEST_CASE("replay: a cancel in the middle of a step is obeyed in that step again") {
+TEST_CASE("replay: a cancel during a step takes effect in the same step") {
   const RecordingPath file;
   const auto cancel = [](uint32_t request_id) {
     wire::ToRunner command;

@@ -30,7 +30,7 @@ double median_us(Sampler& sampler, const std::vector<float>& logits, const Sampl
 
 }  // namespace
 
-TEST_CASE("sampler cost: microseconds for a draw from 150,000 logits" * doctest::skip()) {
+TEST_CASE("sampler cost: microseconds per sample from 150,000 logits" * doctest::skip()) {
   Sampler sampler(kVocabSize);
   std::vector<uint32_t> allowed(1024);
   std::iota(allowed.begin(), allowed.end(), 5000u);

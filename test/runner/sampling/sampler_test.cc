@@ -115,7 +115,7 @@ TEST_CASE("philox: the test vectors of its authors") {
         Numbers{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1});
 }
 
-TEST_CASE("sampler: draws what the definition draws, whatever the logits and parameters") {
+TEST_CASE("sampler: it samples as defined, for any logits and parameters") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -164,7 +164,7 @@ TEST_CASE("sampler: draws what the definition draws, whatever the logits and par
   }
 }
 
-TEST_CASE("sampler: bits allow what a list of the same ids does, behind banned ids and before all else") {
+TEST_CASE("sampler: bits allow the same ids as a list, after bans and before filters") {
   const uint64_t seed = std::random_device{}();
   CAPTURE(seed);
   std::mt19937_64 random(seed);
@@ -189,7 +189,7 @@ TEST_CASE("sampler: bits allow what a list of the same ids does, behind banned i
   }
 }
 
-TEST_CASE("sampler: 100,000 draws have the frequencies of what each filter leaves") {
+TEST_CASE("sampler: 100,000 samples have the frequencies that each filter leaves") {
   std::mt19937_64 random(20250101);
   const std::vector<float> logits = random_logits(random, 40, 1.5f);
   const std::vector<uint32_t> even = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
@@ -302,7 +302,7 @@ TEST_CASE("sampler: logit bias bans and forces ids, adds up, and comes before th
                    {0}) == 1);  // (4 + 1.5) / 2 is below 3, 4 / 2 + 1.5 is not
 }
 
-TEST_CASE("sampler: only allowed ids are drawn, banned and masked ones never, whatever their bias") {
+TEST_CASE("sampler: only allowed ids are sampled, never banned or masked ones, whatever their bias") {
   const std::vector<float> logits = {4.0f, 3.0f, 2.0f, 1.0f, 0.0f};
   CHECK(drawn_ids(logits, {.allowed_ids = {2, 4, 2}}) == std::vector<uint32_t>{2, 4});
   CHECK(drawn_ids(logits, {.banned_ids = {0, 3}}) == std::vector<uint32_t>{1, 2, 4});
@@ -367,7 +367,7 @@ TEST_CASE("sampler: a token that lacks the least part of p needs the next one be
   CHECK(drawn_ids({0.0f, 0.0f, 0.0f, 0.0f}, {.top_p = 0.75f}) == std::vector<uint32_t>{0, 1, 2});
 }
 
-TEST_CASE("sampler: the draw depends on all 64 bits of the seed, and on the position") {
+TEST_CASE("sampler: a sample depends on the position and all 64 bits of the seed") {
   const std::vector<float> logits(5000, 0.0f);
   const uint64_t top_bit = uint64_t{1} << 63;
   CHECK(sample_one(logits, {.seed = 7}) == sample_one(logits, {.seed = 7}));

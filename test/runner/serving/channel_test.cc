@@ -32,7 +32,7 @@ std::string read_to_end(int fd) {
 
 }  // namespace
 
-TEST_CASE("channel: what a library prints on stdout goes to stderr, and the pipe has frames only") {
+TEST_CASE("channel: library output on stdout goes to stderr, so the pipe has frames only") {
   int out[2];
   int err[2];
   REQUIRE(pipe(out) == 0);
@@ -146,7 +146,7 @@ TEST_CASE("inbox: taking cancels makes room for the writer who waits") {
   CHECK(written.get());
 }
 
-TEST_CASE("inbox: closing lets go of everyone who waits, and the first reason stays") {
+TEST_CASE("inbox: closing wakes all waiters, and the first reason stays") {
   Inbox inbox;
   auto waiting = std::async(std::launch::async, [&] { return inbox.wait(); });
   inbox.close(Error{ExitCode::kProtocol, "first"});
@@ -179,7 +179,7 @@ TEST_CASE("channel: a failure names its exit status and is text whatever it quot
   CHECK_FALSE(message.failure().has_required_bytes());
 }
 
-TEST_CASE("channel: a failure for want of memory tells the device, and the bytes as far as they are known") {
+TEST_CASE("channel: an out-of-memory failure reports the device and the known byte counts") {
   GatewayEnd gateway;
   FrameWriter writer(gateway.runner_stdout());
   Error error{ExitCode::kSystem, "No room.", MemoryShortage{uint64_t{1} << 40, 0}, "cpu, 2 threads"};
@@ -231,7 +231,7 @@ TEST_CASE("heartbeat: statistics come with each beat once there are any, with th
   CHECK(gateway.next().value().has_stats());
 }
 
-TEST_CASE("heartbeat: one that nobody hears closes the inbox, so that an idle runner ends") {
+TEST_CASE("heartbeat: a closed pipe closes the inbox, so an idle runner ends") {
   GatewayEnd gateway;
   FrameWriter writer(gateway.runner_stdout());
   Inbox inbox;

@@ -114,7 +114,7 @@ TEST_CASE("frames: every vector decodes as it says, whole, byte by byte and spli
   }
 }
 
-TEST_CASE("frames: what was decoded is encoded to the same bytes") {
+TEST_CASE("frames: decoded frames encode to the same bytes") {
   for (const auto& vector : frame_vectors()) {
     if (!vector["error"].is_null()) continue;
     if (vector["name"].get<std::string>().find("more bytes than it needs") != std::string::npos) continue;
@@ -156,7 +156,7 @@ TEST_CASE("frames: every field of a generate arrives, all 64 bits of the seed in
   CHECK(masked.sampling().banned_token_ids(0) == 300);
 }
 
-TEST_CASE("frames: a zero that was sent is told from a field that was not") {
+TEST_CASE("frames: a sent zero differs from an absent field") {
   const wire::Generate zeros = generate_of("one generate whose optional fields are zeros");
   CHECK(zeros.sampling().has_temperature());
   CHECK(zeros.sampling().has_seed());

@@ -36,7 +36,7 @@ TEST_CASE("serve: an idle runner whose stdin ends, ends well") {
   CHECK(runner.end().ok());
 }
 
-TEST_CASE("serve: what breaks the protocol ends the runner with status 76") {
+TEST_CASE("serve: a protocol violation ends the runner with status 76") {
   const auto end_after = [](const std::string& bytes, bool close_stdin) {
     ServingRunner runner;
     runner.gateway.send_bytes(bytes);

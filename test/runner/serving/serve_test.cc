@@ -144,7 +144,7 @@ TEST_CASE("serve: a paused request gives no token until it is resumed, and then 
   CHECK(listener.until_ended(1).token_ids == fake_answer(paused, kContext));
 }
 
-TEST_CASE("serve: a first output tells of the cache, which only requests of one salt share") {
+TEST_CASE("serve: the first output reports cached tokens, shared only under the same salt") {
   ServingRunner runner;
   Listener listener(runner.gateway);
   const auto num_cached = [&](uint32_t request_id, const std::string& salt) {

@@ -52,7 +52,7 @@ TEST_CASE("stats: every figure is what happened") {
   CHECK(stats_of(engine).num_reusable_blocks() == 2);
 }
 
-TEST_CASE("stats: drafts are counted when they are computed, and when they are drawn") {
+TEST_CASE("stats: drafts are counted when computed and when accepted") {
   FakeModel model(8, 40, 64);
   const SchedulerConfig scheduler{.max_num_batched_tokens = 64,
                                   .max_num_seqs = 8,

@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(Fixture, "synth: the same seed writes the same bytes, another 
   CHECK(*write(path + "4", TensorType::kQ4_1, 7) == contents_of(path).size());
 }
 
-TEST_CASE_FIXTURE(Fixture, "synth: what is there is not overwritten, and nothing half written stays") {
+TEST_CASE_FIXTURE(Fixture, "synth: an existing file is not overwritten, and no partial file remains") {
   std::ofstream(path) << "mine";
   const Error refused = write(path, TensorType::kQ4_1, 1).error();
   CHECK(refused.exit_code == ExitCode::kUsage);
@@ -141,7 +141,8 @@ TEST_CASE_FIXTURE(Fixture, "synth: what is there is not overwritten, and nothing
   CHECK_FALSE(std::filesystem::exists(path + "2"));
 }
 
-TEST_CASE_FIXTURE(Fixture, "synth: progress is told, a shape there is not is refused with those there are") {
+TEST_CASE_FIXTURE(Fixture,
+                  "synth: progress is reported, and an unknown shape is refused with the known ones") {
   uint64_t last = 0;
   const Result<uint64_t> written =
       write_random_llama(kSmall, TensorType::kF16, 1, path, [&](uint64_t done, uint64_t total) {

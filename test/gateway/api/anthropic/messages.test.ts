@@ -82,7 +82,10 @@ test('a stream has its events in their order, byte by byte', async ({ runner, as
   );
 });
 
-test('a stop sequence, a length and a full context are told apart', async ({ runner, ask }) => {
+test('a stop sequence, the length limit and a full context have different stop reasons', async ({
+  runner,
+  ask,
+}) => {
   const stopOf = async (body: object): Promise<unknown[]> => {
     const { stop_reason, stop_sequence } = (await (await ask(body)).json()) as Record<string, unknown>;
     return [stop_reason, stop_sequence];
@@ -129,7 +132,7 @@ test('system is a message in front, and blocks of text are one text', async ({ r
   );
 });
 
-test('what cannot be obeyed is refused by name, in the shape of Anthropic’s errors', async ({
+test('unsupported parameters are refused by name, in the shape of Anthropic’s errors', async ({
   runner,
   ask,
 }) => {
@@ -194,7 +197,7 @@ test('each kind of error has its type', async ({ runner, ask, app, post }) => {
   }
 });
 
-test('a key is taken from x-api-key, and one that is none is an authentication_error', async () => {
+test('x-api-key authenticates, and an invalid key is an authentication_error', async () => {
   const rightOf = (key: string) => (key === 'a-long-enough-key' ? ('user' as const) : undefined);
   const rules = { hosts: [], corsOrigins: [], cacheSharing: 'per-key' as const };
   const { runner, post } = testApp({ guard: { ...rules, apiKeys: { rightOf } as never } });
@@ -222,7 +225,7 @@ test('count_tokens counts the prompt that the messages make, while the runner is
   assert.match(await refused.text(), 'max_tokens is not a field of this request');
 });
 
-test('a stream that waits for its model begins with comments, and an event says what failed', async () => {
+test('a stream that waits for its model sends comments, then any failure as an event', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   const { post } = testApp({ models: models.registry, clock: models.clock });
   const counted = await post('/v1/messages/count_tokens', { model: 'b', messages });

@@ -82,7 +82,7 @@ test('the body of a coding agent is answered', async () => {
   assert.is(await told(response), [...ignored, 'output_config.effort', 'thinking'].join(', '));
 });
 
-test('what cannot be obeyed is refused by name', async () => {
+test('unsupported options are refused by name', async () => {
   const edit = { type: 'clear_tool_uses_20250919', trigger: { type: 'input_tokens', value: 9 } };
   for (const [field, more] of [
     ['output_config.effort', { output_config: { effort: 'huge' } }],

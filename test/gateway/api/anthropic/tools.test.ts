@@ -87,7 +87,7 @@ test('a whole message has its text and its calls, in their order, and why it end
   ]);
 });
 
-test('a call that is cut short is not in a whole message, and the reason says why', async () => {
+test('a truncated call is omitted from a whole message, with the stop reason', async () => {
   const app = testApp();
   const answer = hermes('weather', '{"city": "Rome"}');
   app.runner.script = [bytes(answer)];
@@ -204,7 +204,7 @@ test('a history of calls and results reaches the template, each result with its 
   );
 });
 
-test('what cannot be obeyed is refused by its place', async () => {
+test('invalid tools, calls and results are refused by their place', async () => {
   const call = { type: 'tool_use', id: 'x', name: 'f', input: {} };
   const result = { type: 'tool_result', tool_use_id: 'x', content: '' };
   const said = (role: string, ...content: unknown[]) => ({ messages: [{ role, content }, user] });

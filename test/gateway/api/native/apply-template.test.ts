@@ -37,7 +37,7 @@ test('a conversation becomes the prompt that a chat would make of it, while the 
   assert.is(await promptOf({ messages: [{ ...user, content: long }] }), `<turn>user: ${long}`);
 });
 
-test('what it does not take is refused by name', async () => {
+test('unsupported requests are refused by name', async () => {
   const { post } = testApp();
   const continued = { messages: [user, assistant], continue_final_message: true };
   const called = { ...assistant, tool_calls: [{ id: 'a', function: { name: 'f', arguments: '' } }] };

@@ -19,7 +19,7 @@ test('a deadline is Unix milliseconds or ISO 8601 with a zone', () => {
   assert.is(parseDeadline('2026-01-02T03:04Z'), moment - 5000);
 });
 
-test('a deadline that is none is refused with its value', () => {
+test('an invalid deadline is refused with its value', () => {
   for (const bad of [
     '',
     'soon',

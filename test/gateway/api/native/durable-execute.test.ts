@@ -45,9 +45,7 @@ async function rejectionOf(action: () => Promise<void>): Promise<unknown> {
 const textOf = (events: readonly SseEvent[]): string =>
   events.flatMap(({ event, data }) => (event === 'token' ? [JSON.parse(data).t] : [])).join('');
 
-test('every event of a durable job has an id, by which a client goes on behind it, and no other job’s has', async ({
-  apps,
-}) => {
+test('only events of durable jobs have ids, after which a client resumes', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);
   app.runner.script = [bytes('He'), bytes('llo'), [EOS_ID]];
@@ -86,9 +84,7 @@ test('a client that leaves a durable job does not end it, and one that comes whi
   assert.is(app.runner.cancelled, 0);
 });
 
-test('another process goes on behind the tokens that were kept, and its client has each event once', async ({
-  apps,
-}) => {
+test('another process resumes after the stored tokens, and each event comes once', async ({ apps }) => {
   const folder = journalFolder();
   const first = await durableApp(folder);
   // At the cut, half of a character and the beginning of a stop string are held back.
@@ -151,7 +147,7 @@ test('a job is not gone on with by another model or another arithmetic: it ends 
   }
 });
 
-test('text of a model whose file has changed is not told by the new one', async ({ apps }) => {
+test('an answer whose model file has changed is not readable with the new file', async ({ apps }) => {
   const folder = journalFolder();
   const first = await durableApp(folder);
   first.runner.script = [[EOS_ID]];

@@ -138,7 +138,7 @@ test('token_ids: every token is in exactly one event, the one whose text it comp
   assert.not('ids' in without.last.data);
 });
 
-test('what the end frees joins the text of the last token: no index comes twice', async () => {
+test('text released at the end joins the last token, so no index repeats', async () => {
   const { runner, post } = testApp();
   runner.script = [bytes('EE')];
   const answer = await readNativeAnswer(await post('/execute', { ...body, max_tokens: 2, stop: ['END'] }));
@@ -190,7 +190,7 @@ test('the server’s own limit ends a stream with TIMEOUT', async () => {
   assert.is((await readNativeAnswer(await post('/execute', body))).last.data.code, 'TIMEOUT');
 });
 
-test('a correlation id is echoed, or drawn, on every answer; one of another form is replaced', async () => {
+test('every answer has a correlation id: the client’s if valid, else a random one', async () => {
   const { runner, post, get } = testApp();
   runner.script = [[EOS_ID]];
   const echoed = async (response: Promise<Response>) => (await response).headers.get('x-correlation-id');
@@ -240,7 +240,7 @@ test('each code of a failed generation has its status before the stream and its 
   }
 });
 
-test('an error nobody foresaw tells the client nothing of the inside, and the log all of it', async () => {
+test('an unexpected error is logged in full, and the client sees no internals', async () => {
   const { lines, log } = recordingLog();
   const { runner, post } = testApp({ log });
   runner.script = [bytes('a')];

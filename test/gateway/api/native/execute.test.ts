@@ -40,7 +40,7 @@ test('a stream is started, token, end, each with its name, and its data', async 
   });
 });
 
-test('what the request asks for reaches the runner', async ({ runner, post }) => {
+test('all parameters of the request reach the runner', async ({ runner, post }) => {
   runner.script = [[EOS_ID]];
   const body =
     '{"job_id":"a","prompt":"Hi","max_tokens":7,"temperature":0.5,"top_p":0.25,"top_k":9,"min_p":0.125,' +
@@ -144,7 +144,7 @@ test('32,768 emoji pass the length rule and meet the context; one more does not 
   assert.is(await field('😀'.repeat(32_769)), 'length(1..=32768)');
 });
 
-test('bodies that are not JSON, not JSON enough, or not said to be JSON', async ({ post }) => {
+test('bodies that are invalid JSON, too large or of another type are refused', async ({ post }) => {
   for (const body of ['', '{', '{"a":1,}', `${'['.repeat(65)}${']'.repeat(65)}`, 'null', '[]', '3']) {
     const response = await post('/execute', body);
     assert.is(response.status, 400, body.slice(0, 20));
@@ -268,17 +268,14 @@ test('before the model is ready there is a 503 that says why', async ({ runner, 
   });
 });
 
-test('the end tells how much of the prompt was cached', async ({ runner, post }) => {
+test('the end event reports how much of the prompt was cached', async ({ runner, post }) => {
   runner.script = [[EOS_ID]];
   runner.cachedOf = () => 1;
   const { last } = await readNativeAnswer(await post('/execute', { job_id: 'a', prompt: 'Hi' }));
   assert.is(last.data.cached_tokens, 1);
 });
 
-test('a stop token that the request names is told among the ids, and not in the text', async ({
-  runner,
-  post,
-}) => {
+test('a requested stop token is among the ids but not in the text', async ({ runner, post }) => {
   runner.script = [bytes('ab')];
   const asked = { job_id: 'a', prompt: 'Hi', stop_token_ids: bytes('b'), token_ids: true };
   const { text, ids, last } = await readNativeAnswer(await post('/execute', asked));

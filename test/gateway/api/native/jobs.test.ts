@@ -51,7 +51,7 @@ test('a job id is its key’s: another key’s cancel is answered as for an unkn
   }
 });
 
-test('one id of two keys is two jobs', async () => {
+test('the same id under two keys is two jobs', async () => {
   const { as, runner } = setUp();
   runner.script = [[97], 'wait'];
   const ours = await as(OURS)('/execute', { job_id: 'a', prompt: 'x' });

@@ -77,7 +77,7 @@ test('answers around the length of a piece, and none, are whole', async () => {
   assert.is(await short.text(), '{"tokens":[97]}');
 });
 
-test('what long answers are made from counts until they are taken or left; one more is told to come again', async () => {
+test('long answers count against a limit until they are sent or aborted', async () => {
   const content = 'a'.repeat(100_000);
   const { post } = testApp({ maxAnswerBytesInFlight: 1_000_000 });
   const open = [

@@ -161,10 +161,7 @@ test('a stop string ends an answer and is no part of it', async ({ runner, gener
   assert.equal([response, done_reason], ['so far ', 'stop']);
 });
 
-test('a prompt is a message behind that of the system, or plain where it is raw', async ({
-  runner,
-  generate,
-}) => {
+test('a prompt becomes a message after the system message, or stays raw', async ({ runner, generate }) => {
   runner.script = [[EOS_ID]];
   await (await generate({ system: 'Be brief.' })).text();
   await (await generate({ raw: true })).text();
@@ -184,7 +181,7 @@ test('a model without a template reads a prompt as it is', async () => {
   assert.is((await post('/api/chat', { model: 'bytes', messages })).status, 400);
 });
 
-test('who asks for nothing is told that the model is there; nothing unloads it', async ({ runner, post }) => {
+test('an empty request reports the model as loaded; keep_alive 0 is refused', async ({ runner, post }) => {
   const chat = await post('/api/chat', { model: 'bytes' });
   const message = '"message":{"role":"assistant","content":""}';
   assert.is(await chat.text(), `{${created},${message},"done":true,"done_reason":"load"}`);
@@ -205,7 +202,7 @@ test('a failure in a stream is a line with an error, and the last one', async ({
   assert.is(lines[1], '{"error":"It broke."}');
 });
 
-test('what cannot be obeyed is refused by name, in the shape of Ollama’s errors', async ({
+test('unsupported parameters are refused by name, in the shape of Ollama’s errors', async ({
   runner,
   chat,
   generate,
@@ -254,7 +251,7 @@ test('a full queue is a 503, and an unknown model a 404', async ({ runner, chat 
   assert.equal(await full.json(), { error: 'Full.' });
 });
 
-test('a body is read whatever media type it is said to have', async ({ runner, app }) => {
+test('a body is read whatever its declared media type', async ({ runner, app }) => {
   runner.script = [[EOS_ID]];
   const body = JSON.stringify({ model: 'bytes', prompt: 'Hi' });
   for (const type of ['application/x-www-form-urlencoded', 'text/plain;charset=UTF-8']) {

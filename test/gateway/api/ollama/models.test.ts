@@ -34,7 +34,7 @@ test('ps has it while it is in memory', async () => {
   assert.equal(await (await get('/api/ps')).json(), { models: [] });
 });
 
-test('show tells of it by any name, with or without the tag', async () => {
+test('show describes the model by any name, with or without the tag', async () => {
   const { post } = testApp({ model: () => ({ ...byteModel, quantKind: undefined }) });
   const { quantization_level: _, ...known } = details;
   for (const body of [{ model: 'bytes' }, { name: 'bytes:latest', verbose: true }]) {
@@ -62,7 +62,7 @@ test('version is that of the program', async () => {
   );
 });
 
-test('pull of a model that is here has nothing to do, and of another one says what to do', async () => {
+test('pull of a served model succeeds; pull of another explains what to do', async () => {
   const { post } = testApp();
   const streamed = await post('/api/pull', { model: 'bytes:latest', insecure: true });
   assert.is(streamed.headers.get('content-type'), 'application/x-ndjson');
@@ -85,7 +85,7 @@ test('show says that a model is for vectors whose file says how they are made', 
   assert.equal(shown.capabilities, ['completion', 'tools', 'embedding']);
 });
 
-test('what is not here is refused by a sentence', async () => {
+test('unsupported model operations are refused with a sentence', async () => {
   const { post, app } = testApp();
   for (const [path, sentence] of [
     ['/api/push', 'Pushing models is not supported.'],

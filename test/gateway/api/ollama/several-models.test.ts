@@ -26,7 +26,7 @@ test('tags lists each, ps those that are loaded, and show loads none', async () 
   assert.equal(await namesOf(await get('/api/ps')), ['b:latest']);
 });
 
-test('a request loads the model that it names, which load_duration tells, and is lines alone', async () => {
+test('a request loads the named model, reports load_duration and sends only lines', async () => {
   const { models, post } = severalApp();
   const messages = [{ role: 'user', content: 'Hi' }];
   const asked = post('/api/chat', { model: 'b:latest', messages });
@@ -77,7 +77,7 @@ test('keep_alive 0 of one that is being loaded is a 503, of one that is pinned a
   assert.is(models.states, 'a unloaded, b loaded');
 });
 
-test('a model leaves behind the answer that keep_alive 0 came with, and no stream is cut', async () => {
+test('keep_alive 0 unloads the model after its answer, and no stream is cut', async () => {
   const { models, post } = severalApp();
   await models.use('b');
   const service = models.serviceOf('b');

@@ -116,7 +116,7 @@ test('with a format an answer is calls or a text that holds to it', async () => 
   }
 });
 
-test('a call that is cut short is not told, and the reason says why', async () => {
+test('a truncated call is omitted, and the reason is the length', async () => {
   const answer = hermes('weather', '{"city": "Rome"}');
   const options = { num_predict: answer.indexOf('me"}') };
   for (const stream of [true, false]) {
@@ -160,7 +160,7 @@ test('a history of calls and results reaches the template, by ids, by names, or 
   );
 });
 
-test('what cannot be obeyed is refused by its place', async () => {
+test('invalid tools, calls and results are refused by their place', async () => {
   const call = { function: { name: 'f', arguments: {} } };
   const turn = { role: 'assistant', tool_calls: [call] };
   const cases: [object, string, string][] = [

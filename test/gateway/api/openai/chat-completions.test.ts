@@ -112,7 +112,7 @@ test('a failure in a stream is an error object, then [DONE]', async ({ runner, c
   });
 });
 
-test('a parameter that cannot be obeyed is refused by name', async ({ runner, chat }) => {
+test('an unsupported parameter is refused by name', async ({ runner, chat }) => {
   const refused: Record<string, unknown> = {
     n: 9,
     top_logprobs: 3,
@@ -142,10 +142,7 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, ch
   assert.is(runner.requests.length, 0);
 });
 
-test('what SDKs send without meaning anything by it is accepted, and null is absent', async ({
-  runner,
-  chat,
-}) => {
+test('harmless fields that SDKs send are accepted, and null means absent', async ({ runner, chat }) => {
   runner.script = [[EOS_ID]];
   const response = await chat({
     n: 1,
@@ -209,7 +206,7 @@ test('max_tokens and max_completion_tokens mean the same and may not contradict 
   assert.is(error.param, 'max_tokens');
 });
 
-test('min_tokens above the length is told by the field that was sent', async ({ chat }) => {
+test('min_tokens above the limit is refused by the name that was sent', async ({ chat }) => {
   for (const name of ['max_tokens', 'max_completion_tokens']) {
     const response = await chat({ min_tokens: 9, [name]: 8 });
     assert.is(response.status, 400);
@@ -297,7 +294,7 @@ function numberedAnswers(runner: ScriptedRunner, seed: bigint): void {
   ];
 }
 
-test('n: choice i draws with the seed plus i, modulo 2^64', async ({ runner, chat }) => {
+test('n: choice i samples with the seed plus i, modulo 2^64', async ({ runner, chat }) => {
   const seed = 2n ** 64n - 2n;
   numberedAnswers(runner, seed);
   // JSON.stringify cannot write a bigint. In two's complement the same seed is a small number.

@@ -14,7 +14,7 @@ const test = suite('chat template');
 const patienceMs = 120_000;
 const conversation = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] };
 
-test('a template that cannot be asked now is a 503 with when to come again', async () => {
+test('a template that is temporarily unavailable is a 503 with Retry-After', async () => {
   const render = () => Promise.reject(new ChatTemplateUnavailableError('Not now.', 7));
   const { post } = testApp({
     model: () => ({
@@ -47,7 +47,7 @@ test('a template that will never render the conversation is a 400 that says why'
   }
 });
 
-test('so is one that uses up its processor time, however busy the machine is', async () => {
+test('a template that uses up its processor time is a 400 on any machine', async () => {
   const source = '{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}';
   const process = new TemplateProcess(source, { startWaitMs: patienceMs, renderWaitMs: patienceMs });
   const renderText = () =>

@@ -121,7 +121,7 @@ test('prompt may be text, a list of texts, ids, or a list of ids', async ({ runn
   }
 });
 
-test('several prompts: the choices of the first come first, and each prompt draws as if it were alone', async ({
+test('several prompts: choices come by prompt, and each prompt samples as if alone', async ({
   runner,
   complete,
 }) => {
@@ -166,7 +166,7 @@ test('a prompt that cannot be is refused with its place', async ({ runner, compl
   assert.match((await bodyOf(complete({ prompt: Array(9).fill('a'), n: 8 }))).error.message, '(got 72)');
 });
 
-test('a parameter that cannot be obeyed is refused by name', async ({ runner, complete }) => {
+test('an unsupported parameter is refused by name', async ({ runner, complete }) => {
   const refused: Record<string, unknown> = {
     suffix: 'end',
     best_of: 2,
@@ -189,7 +189,7 @@ test('a parameter that cannot be obeyed is refused by name', async ({ runner, co
   assert.is((await bodyOf(complete({ model: 'other' }))).error.code, 'model_not_found');
 });
 
-test('the context rule: max_tokens is cut to what fits behind the prompt', async ({ runner, complete }) => {
+test('the context rule: max_tokens is cut to what fits after the prompt', async ({ runner, complete }) => {
   runner.script = [[EOS_ID]];
   await complete({ prompt: 'x'.repeat(500), max_tokens: 100 });
   assert.is(runner.requests[0]?.maxTokens, 12);
@@ -243,7 +243,7 @@ test('echo: the prompt comes first, whole and streamed, once a choice', async ({
   assert.equal(texts, ['HéH', '!', '']);
 });
 
-test('echo with logprobs: the first token has none, offsets go on behind the prompt', async ({
+test('echo with logprobs: the first token has none, offsets continue after the prompt', async ({
   runner,
   complete,
 }) => {
@@ -320,7 +320,7 @@ test('min_tokens: stop strings wait as long, and what cannot be is refused', asy
   }
 });
 
-test('masks must name tokens that there are, and leave one to draw', async ({ runner, complete }) => {
+test('masks must name existing tokens and allow at least one', async ({ runner, complete }) => {
   const refused: [object, string, RegExp][] = [
     [{ stop_token_ids: [258] }, 'stop_token_ids.0', /is token 258, but the vocabulary ends at 257/],
     [{ allowed_token_ids: [1, 300] }, 'allowed_token_ids.1', /is token 300/],

@@ -113,7 +113,7 @@ test('a text may fill the context', async () => {
   assert.is((await post(PATH, { model: 'bytes', input: 'a'.repeat(512) })).status, 200);
 });
 
-test('user is told to be ignored, and what would change the answer is refused by name', async () => {
+test('user is ignored and reported, and fields that change the vector are refused', async () => {
   const { post } = testApp();
   const taken = await post(PATH, { model: 'bytes', input: 'a', user: 'u', normalize: true });
   assert.is(taken.status, 200);
@@ -123,7 +123,7 @@ test('user is told to be ignored, and what would change the answer is refused by
   assert.match(((await refused.json()) as { error: { message: string } }).error.message, /normalize/);
 });
 
-test('vectors are made as the file says, and as the server was told before that', async () => {
+test('pooling is the server’s if set, otherwise the model file’s', async () => {
   const poolingWith = async (said: ModelPooling | undefined, pooling?: 'mean' | 'cls') => {
     const { post, runner } = testApp({ model: () => ({ ...byteModel, pooling: said }), pooling });
     const response = await post(PATH, { model: 'bytes', input: 'a' });
@@ -252,7 +252,7 @@ test('vectors keep their room from when they are made until they are sent', asyn
   }
 });
 
-test('a runner that makes no vectors is told of', async () => {
+test('a runner without embeddings is a 501', async () => {
   const runner = new ScriptedRunner();
   runner.current = { ...runner.current, info: { ...scriptedInfo, embeddingSize: 0 } };
   const { post } = testApp({ runner });
@@ -266,7 +266,7 @@ test('a vector without a length stays as it is', async () => {
   assert.equal(data[0]?.embedding, [0, 0, 0, 0]);
 });
 
-test('what a text is cut to keeps the tokens that the model wants behind each', async () => {
+test('a truncated text keeps the special tokens that the model appends', async () => {
   const tokenizer = {
     ...byteTokenizer,
     encodeInSteps: (text: string) => inOneStep(() => [...Buffer.from(text), EOS_ID]),

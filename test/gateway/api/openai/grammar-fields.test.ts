@@ -109,7 +109,7 @@ test('numbers of a schema arrive in all their digits', async () => {
   assert.is(runner.requests[0]?.grammar?.source, '{"maximum":18446744073709551615}');
 });
 
-test('what cannot be a grammar is refused by name, and so are two of them', async () => {
+test('invalid grammars, and two at once, are refused by name', async () => {
   const cases: [object, string, RegExp][] = [
     [
       { response_format: { type: 'xml' } },

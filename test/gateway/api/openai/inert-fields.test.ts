@@ -76,7 +76,7 @@ function membersOf(file: string, name: string): string[] {
   return members;
 }
 
-test('each field of the openai package’s own types is known: obeyed, or in these tables', () => {
+test('each field of the openai package’s types is applied or in these tables', () => {
   const chat = 'chat/completions/completions.d.ts';
   const messageFields = { role: 1, content: 1, tool_calls: 1, tool_call_id: 1, ...messageInert };
   const responses = 'responses/responses.d.ts';
@@ -201,7 +201,7 @@ test('null is absent at every depth', async () => {
   assert.is(ignored, null, 'what is absent is not ignored');
 });
 
-test('what a stream would have is taken without one, and told', async () => {
+test('stream options without a stream are ignored and reported', async () => {
   const { status, ignored } = await chat({ stream_options: { include_usage: true } });
   assert.equal([status, ignored], [200, 'stream_options']);
   assert.is((await chat({ stream_options: { include_usage: true }, stream: true })).ignored, null);
@@ -227,7 +227,7 @@ async function refusalOf(body: object): Promise<{ param: string; code: string; m
   return (JSON.parse(text) as { error: { param: string; code: string; message: string } }).error;
 }
 
-test('what would change an answer is refused by its place, as unsupported and not as unknown', async () => {
+test('fields that would change an answer are refused as unsupported, with their path', async () => {
   const cases: [object, string, string][] = [
     [{ messages: [user, { ...user, refusal: 'No.' }] }, 'messages.1.refusal', 'leave it out or send ""'],
     [{ messages: [{ role: 'function', content: 'x' }] }, 'messages.0.role', 'the role "tool"'],
@@ -255,7 +255,7 @@ test('what would change an answer is refused by its place, as unsupported and no
   }
 });
 
-test('the log tells at debug level what was ignored, by its names alone', async () => {
+test('the debug log lists ignored fields by name only', async () => {
   const lines: Record<string, unknown>[] = [];
   const quiet = () => {};
   const debug = (fields: Record<string, unknown>) => lines.push(fields);

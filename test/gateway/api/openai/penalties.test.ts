@@ -16,7 +16,7 @@ const routes: readonly [path: string, base: Fields, placed: (fields: Fields) => 
   ['/api/generate', { prompt: 'Hi', stream: false }, (options) => ({ options }), 'options.'],
 ];
 
-test('repeat_penalty is obeyed, and repeat_last_n is ignored where no penalty acts', async () => {
+test('repeat_penalty applies, and repeat_last_n is ignored where no penalty acts', async () => {
   for (const [path, base, placed, prefix] of routes)
     for (const [fields, penalty, ignored] of [
       [{ repeat_penalty: 1.1 }, 1.1, null],

@@ -152,7 +152,7 @@ test('each choice has its grammar', async () => {
   assert.equal(await formatSent({ tools, tool_choice: 'none' }), { type: 'any_text', excludes: triggers });
 });
 
-test('with "allowed_tools" these may be called, and with its mode "required" one must be; the model is told all tools', async () => {
+test('"allowed_tools" limits or requires calls, while the template gets all tools', async () => {
   const allowed = (mode: string, ...names: string[]) => {
     const some = names.map((name) => ({ type: 'function', function: { name } }));
     return { type: 'allowed_tools', allowed_tools: { mode, tools: some } };
@@ -183,7 +183,7 @@ test('with "allowed_tools" these may be called, and with its mode "required" one
     assert.is((await ask(testApp(), { tools, tool_choice: broken })).status, 400);
 });
 
-test('with "none" a format of its own holds, and its text is read for no calls', async () => {
+test('with "none" response_format applies, and no calls are parsed', async () => {
   const app = testApp();
   app.runner.script = [bytes(hermes('weather', '{}')), [EOS_ID]];
   const format = { response_format: { type: 'json_object' } };
@@ -194,7 +194,7 @@ test('with "none" a format of its own holds, and its text is read for no calls',
   assert.equal([message.content, finish_reason], [hermes('weather', '{}'), 'stop']);
 });
 
-test('with "auto" and a form of its own an answer is calls or holds to the form', async () => {
+test('with "auto" and response_format an answer is calls or matches the format', async () => {
   const triggers = { separator: '\n', at_least_one: true };
   const object = { type: 'object', additionalProperties: true };
   const json = (json_schema: object) => ({ type: 'json_schema', json_schema, max_whitespace_cnt: 20 });
@@ -272,7 +272,7 @@ test('an answer of calls alone has no content; one of text alone has no calls', 
   assert.is(finish_reason, 'stop');
 });
 
-test('a call that is cut short is what there is of it, and the reason says so', async () => {
+test('a truncated call is returned as far as it got, with the reason', async () => {
   const app = testApp();
   const answer = hermes('weather', '{"city": "Rome"}');
   const max_tokens = answer.indexOf('me"}');
@@ -367,7 +367,7 @@ test('a history of calls and results reaches the template, arguments as values, 
   );
 });
 
-test('what cannot be obeyed is refused by its place', async () => {
+test('invalid tools, calls and results are refused by their place', async () => {
   const named = (name: string): object => ({ type: 'function', function: { name } });
   const tool = (more: object): object => ({ type: 'function', function: { name: 'f', ...more } });
   const turn = (called: object): object => ({ role: 'assistant', tool_calls: [called] });
@@ -421,7 +421,7 @@ test('what cannot be obeyed is refused by its place', async () => {
   }
 });
 
-test('a template that knows no tools, or calls in another way, is refused with what is known', async () => {
+test('a template without a known tool format is refused with the known ones', async () => {
   const none = await refusalOf(appOf('none'), { tools });
   assert.equal([none.param, none.code], ['tools', 'unsupported_parameter']);
   assert.match(none.message, 'The chat template of the model "bytes" does not support tools');
@@ -555,7 +555,7 @@ test('GLM 4.7’s: names end where arguments or the call do', async () => {
   ]);
 });
 
-test('Mistral’s list: all calls stand in it, and nothing behind it', async () => {
+test('Mistral’s list: it holds all calls, and nothing follows it', async () => {
   const app = appOf(mistralListFormat(), markedTokenizer);
   const list = bytes('[{"name": "clock", "arguments": {}}, {"name": "weather", "arguments": {"city": "B"}}]');
   app.runner.script = [bytes('So: '), [CALLS_ID, ...list], [EOS_ID]];

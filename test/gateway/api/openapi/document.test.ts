@@ -139,7 +139,7 @@ test('a body passes its schema as it passes the server', async () => {
   }
 });
 
-test('what a body must have is required by its schema', async () => {
+test('fields that a body must have are required by its schema', async () => {
   const document = await read();
   let numRequired = 0;
   for (const { path, body } of routeGroups.flatMap(({ operations }) => operations)) {

@@ -30,7 +30,7 @@ test('health is 200 whatever the runner does, and says what it does', async () =
   });
 });
 
-test('the worker’s state tells idle from busy, and going from gone', async () => {
+test('the worker’s state shows ready, busy and draining apart', async () => {
   const { runner, get } = testApp();
   const stateOf = async (change: Partial<RunnerStatus>): Promise<unknown> => {
     runner.current = { ...runner.current, openRequests: 0, ...change };
@@ -58,7 +58,7 @@ test('memory is the device’s or the host’s, and its old key stays', async ()
   assert.equal(await memory('cuda'), { vram_bytes: 1500, memory_type: 'vram-only', memory_bytes: 1500 });
 });
 
-test('what is set aside is told from what is in use: weights, blocks that sequences hold, blocks that are kept for later', async () => {
+test('memory is reported as weights, blocks in use and blocks kept for reuse', async () => {
   const { runner, get } = testApp();
   const gauges = { numWaiting: 0, numRunning: 1, numPaused: 0, numFreeBlocks: 40, numReusableBlocks: 16 };
   const stats = { ...countersOf(() => 0), ...gauges, memoryBytes: 0 };
@@ -86,7 +86,7 @@ test('what is set aside is told from what is in use: weights, blocks that sequen
   });
 });
 
-test('of several runners each is told of, and the first place is 0', async () => {
+test('each of several runners is listed, from place 0 on', async () => {
   const { runner, get } = testApp();
   const shown = async () => ((await (await get('/health')).json()) as { runners?: unknown }).runners;
   assert.is(await shown(), undefined, 'a single runner has no list');
@@ -133,7 +133,7 @@ test('which backend serves, whether it is a fallback and why, are in /health, an
   assert.equal(await shown('/ready'), { status: 'ready' });
 });
 
-test('the scheduler shows once the runner has told of it, with mean batches', async () => {
+test('scheduler statistics appear once the runner reports them, with mean batches', async () => {
   const { runner, get } = testApp();
   const scheduler = async () => ((await (await get('/health')).json()) as { scheduler: unknown }).scheduler;
   assert.is(await scheduler(), null);

@@ -7,7 +7,7 @@ import { testApp } from '../../../fixtures/app.ts';
 
 const test = suite('runner');
 
-test('a restart is promised, or awaited and told how it went', async () => {
+test('a restart answers at once, or waits and reports the outcome', async () => {
   for (const [failure, status, word] of [
     [undefined, 200, '"restarted"'],
     ['It has no such flag.', 500, 'It has no such flag.'],

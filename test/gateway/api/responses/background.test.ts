@@ -83,9 +83,7 @@ test('a whole one is answered at once, and is there when it has been computed', 
   assert.equal(same(reply), same(plain));
 });
 
-test('a streamed one is read again behind the last event that the client has, as often as it likes', async ({
-  apps,
-}) => {
+test('a stream is read again from after any event, any number of times', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);
   app.runner.script = [bytes('He'), bytes('llo'), [EOS_ID]];
@@ -104,7 +102,7 @@ test('a streamed one is read again behind the last event that the client has, as
   assert.equal(await replyOf(await app.get(`/v1/responses/${id}`)), events.at(-1)?.response);
 });
 
-test('another process goes on with it, log-probabilities and all', async ({ apps }) => {
+test('another process resumes a response, including log-probabilities', async ({ apps }) => {
   const folder = journalFolder();
   const answer = [...bytes('Hello there'), EOS_ID];
   const body = { ...asked, stream: true, include: ['message.output_text.logprobs'], top_logprobs: 2 };
@@ -137,7 +135,7 @@ test('another process goes on with it, log-probabilities and all', async ({ apps
   assert.is(plain(events), plain(expected));
 });
 
-test('another process goes on with its budget of thinking', async ({ apps }) => {
+test('another process resumes a response with its thinking budget', async ({ apps }) => {
   const folder = journalFolder();
   const model = thinkingModel(() => 'Hi<think>');
   const first = await durableApp(folder, { model: () => model });
@@ -179,7 +177,7 @@ test('calls of tools are items of it, when it is read again too', async ({ apps 
   assert.equal(await replyOf(await app.get(`/v1/responses/${last.id}`)), events.at(-1)?.response);
 });
 
-test('cancel ends it with what there is, and delete leaves nothing of it', async ({ apps }) => {
+test('cancel keeps the partial response, and delete removes all of it', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);
   app.runner.script = [bytes('He'), 'wait'];
@@ -208,7 +206,7 @@ test('cancel ends it with what there is, and delete leaves nothing of it', async
   assert.is(app.jobs.stats.numJobs, 0);
 });
 
-test('what a GET cannot obey is refused by name', async ({ apps }) => {
+test('unsupported parameters of a GET are refused by name', async ({ apps }) => {
   const app = await durableApp(journalFolder());
   apps.push(app);
   app.runner.script = [[EOS_ID]];

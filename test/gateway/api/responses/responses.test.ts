@@ -132,7 +132,7 @@ test('a stream has its events in their order, numbered', async ({ runner, ask })
   assert.is(nameless(last), nameless(await jsonOf(await ask({}))), 'the last event has the whole response');
 });
 
-test('what has reached its length is incomplete, by the context too', async ({ runner, ask }) => {
+test('an answer that reaches its length or the context is incomplete', async ({ runner, ask }) => {
   runner.script = [bytes('abc')];
   const { status, incomplete_details, output } = await jsonOf(await ask({ max_output_tokens: 3 }));
   assert.equal([status, incomplete_details], ['incomplete', { reason: 'max_output_tokens' }]);
@@ -261,7 +261,10 @@ test('log-probabilities come with the text, whole and streamed alike', async ({ 
   assert.equal(streamed, content[0]?.logprobs);
 });
 
-test('what cannot be obeyed is refused by name, in the shape of OpenAI’s errors', async ({ runner, ask }) => {
+test('unsupported parameters are refused by name, in the shape of OpenAI’s errors', async ({
+  runner,
+  ask,
+}) => {
   const refused: [object, string, string][] = [
     [{ tools: [{ type: 'web_search' }] }, 'tools.0.type', 'unsupported_parameter'],
     [{ tool_choice: 'required' }, 'tool_choice', 'invalid_request'],
@@ -315,13 +318,13 @@ test('what cannot be obeyed is refused by name, in the shape of OpenAI’s error
   assert.is(runner.requests.length, 0);
 });
 
-test('what a template refuses is told of input', async ({ ask }) => {
+test('a refusal by the chat template names input', async ({ ask }) => {
   const response = await ask({ input: [{ role: 'assistant', content: 'Hi' }] });
   const { error } = (await response.json()) as { error: Record<string, string> };
   assert.equal([response.status, error.param, error.code], [400, 'input', 'chat_template_error']);
 });
 
-test('what is not stored is not found again: a sentence says so', async ({ app }) => {
+test('routes of stored responses are refused with a sentence that says why', async ({ app }) => {
   for (const [method, path, words] of [
     ['GET', '/v1/responses/resp_1', 'not stored'],
     ['DELETE', '/v1/responses/resp_1', 'not stored'],
@@ -338,7 +341,7 @@ test('what is not stored is not found again: a sentence says so', async ({ app }
   }
 });
 
-test('a stream that waits for its model begins with comments, and an event says what failed', async () => {
+test('a stream that waits for its model sends comments, then any failure as an event', async () => {
   const models = new ScriptedModels({ a: 60, b: 60 });
   const { post } = testApp({ models: models.registry, clock: models.clock });
   const asked = post('/v1/responses', { model: 'b', input: 'Hi', stream: true });

@@ -225,7 +225,7 @@ test('the events of a call', async () => {
   ]);
 });
 
-test('with a form of its own an answer is calls or a text that holds to it', async () => {
+test('with a text format an answer is calls or matches the format', async () => {
   const app = testApp();
   const text = { format: { type: 'json_object' } };
   app.runner.script = [bytes('{"a": "<tool_call>"}'), [EOS_ID]];
@@ -303,7 +303,7 @@ test('a history of calls and results reaches the template, calls with the messag
   );
 });
 
-test('what cannot be obeyed is refused by its place', async () => {
+test('invalid tools, calls and results are refused by their place', async () => {
   const call = { type: 'function_call', call_id: 'x', name: 'f', arguments: '{}' };
   const cases: [object, string, string][] = [
     [{ tools: [{ type: 'custom', name: 'f' }] }, 'tools.0.type', 'of the type "function"'],

@@ -15,7 +15,7 @@ const done = (index: number): Sample => ({
   failure: undefined,
 });
 
-test('so many clients ask at a time, no more, and each request once', async () => {
+test('the load never exceeds its client count and sends each request once', async () => {
   let numOpen = 0;
   let mostOpen = 0;
   const ask: Ask = async (index) => {

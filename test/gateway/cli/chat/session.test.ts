@@ -90,7 +90,7 @@ test('with --json there is a line for each answer', async ({ server }) => {
   assert.is(answer.usage.completion_tokens, 2);
 });
 
-test('/clear, /system and /exit are obeyed, another is named, and a fence makes a message of one', async ({
+test('/clear, /system and /exit work, unknown commands are named, and fences join lines', async ({
   fake,
   server,
 }) => {
@@ -115,7 +115,7 @@ test('a terminal shows the pace, and no control characters of the model', async 
   await chat.ended;
 });
 
-test('a terminal shows what is thought in front of the answer, which alone is part of the conversation', async ({
+test('a terminal shows thinking before the answer, which alone joins the conversation', async ({
   fake,
   server,
 }) => {

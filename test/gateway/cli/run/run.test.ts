@@ -73,7 +73,7 @@ async function serverPids(): Promise<readonly number[]> {
   return [pid, runner];
 }
 
-test('serves a model on a free port, chats with it, and ends what it has started', async () => {
+test('serves a model on a free port, chats with it, and stops it', async () => {
   const { child, ended } = begin(TINY_MODEL, '--json', '--temperature', '0', '--max-tokens', '4');
   const pids = await serverPids();
   assert.match(servers()[0]?.url ?? '', /^http:\/\/127\.0\.0\.1:\d+$/);
@@ -95,7 +95,7 @@ test('the server that it has started ends also when it is killed', async () => {
   await until(PATIENCE_MS, 'The end of gateway and runner', () => !pids.some(isAlive));
 });
 
-test('chats with a server that serves the model of that name already, and leaves it; flags for a server want one of its own', async () => {
+test('chats with a running server of the model; server flags start another', async () => {
   const gateway = await Gateway.startOn(cached, ['--port', '0'], { env });
   await gateway.ready();
   try {

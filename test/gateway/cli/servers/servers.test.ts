@@ -43,7 +43,7 @@ test('ps lists a real server, stop ends it, and then it is in no list', async ()
   assert.is((await run(psCommand, '--json')).stdout, '[]\n');
 });
 
-test('what no server is, or several are, is not stopped', async () => {
+test('stop refuses targets that match no server or several', async () => {
   const cases: [number, string[], RegExp][] = [
     [69, [], /No server of this user runs/],
     [69, ['--pid', String(process.ppid)], new RegExp(`No server of this user is process ${process.ppid}`)],

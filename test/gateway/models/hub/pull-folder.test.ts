@@ -121,10 +121,7 @@ test('how vectors are made of texts comes with the folder, where it says so, and
   assert.match((await faultOf(hub)).message, 'hf:owner/repo/1_Pooling/config.json has 1048577 bytes');
 });
 
-test('a folder appears when it is whole: what was interrupted goes on where it ended', async ({
-  hub,
-  cache,
-}) => {
+test('a folder appears when complete; an interrupted download resumes', async ({ hub, cache }) => {
   const large = Buffer.from('the weights '.repeat(100_000));
   hub.files.set('model.safetensors', { content: large });
   hub.cuts = [400_000];
@@ -164,7 +161,7 @@ test('a newer commit takes over when it is whole', async ({ hub }) => {
   assert.is(resolveModel(NAME), newer);
 });
 
-test('pickles are refused with the reason, and what is missing by its name', async ({ hub }) => {
+test('pickles are refused with the reason, and missing files by name', async ({ hub }) => {
   hub.files.delete('model.safetensors');
   assert.is(
     (await faultOf(hub)).message,

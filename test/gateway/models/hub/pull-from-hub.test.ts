@@ -96,7 +96,7 @@ test('a connection that breaks is taken up where it broke', async ({ hub }) => {
   }
 });
 
-test('another run goes on where the last one ended', async ({ hub, cache }) => {
+test('another run resumes where the last one ended', async ({ hub, cache }) => {
   hub.cuts = [400_000];
   const error = await faultOf(hub, { limits: { ...limits, maxVainAttempts: 1 } });
   assert.is(error.exitCode, 69);
@@ -204,7 +204,7 @@ test('the token goes to the hub and to no other host', async ({ hub }) => {
   for (const { authorization } of hub.storeAsked) assert.is(authorization, undefined);
 });
 
-test('what the hub refuses is said, with what to do, and never with the token', async ({ hub }) => {
+test('a refusal by the hub is reported with a remedy and without the token', async ({ hub }) => {
   const cases: [number, string | undefined, number, string][] = [
     [404, undefined, 66, 'has no hf:owner/repo/model.gguf'],
     [401, undefined, 69, 'set HF_TOKEN'],
@@ -288,7 +288,7 @@ test('a link in the cache that leads out of it is not followed', async ({ hub })
   assert.equal(listModels(), []);
 });
 
-test('a commit in the cache that is none is not followed', async ({ hub, cache }) => {
+test('an invalid commit in the cache is not followed', async ({ hub, cache }) => {
   await pull(hub);
   writeFileSync(join(cache, 'models--owner--repo/refs/main'), '../../..');
   assert.throws(() => resolveModel(NAME), /has not been fetched yet/);
@@ -311,7 +311,7 @@ test('a newer commit is fetched beside the older one', async ({ hub }) => {
   assert.is(readFileSync(newer, 'utf8'), 'another model');
 });
 
-test('an address that is none is refused', async ({ hub }) => {
+test('an invalid address is refused', async ({ hub }) => {
   for (const endpoint of ['', 'huggingface.co', 'ftp://huggingface.co', 'http://']) {
     assert.instance(await errorOf(() => pull(hub, { endpoint })), UsageError, endpoint);
   }

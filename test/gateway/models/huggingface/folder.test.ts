@@ -72,7 +72,7 @@ test('a folder gives what a GGUF file gives', async () => {
   model.chatTemplate?.close();
 });
 
-test('the template may have a file of its own, or be one of several', async () => {
+test('the template may be in a separate file or one of several', async () => {
   assert.is((await readModel(folderWith())).template, 'T');
   assert.is((await readModel(folderWith({ 'chat_template.jinja': 'J' }))).template, 'J');
   const several = [
@@ -124,7 +124,7 @@ test('weights are safetensors; a pickle is refused with the reason', async () =>
   assert.is((await readModel(sharded)).architecture, 'llama');
 });
 
-test('what is missing or cannot be is named', async () => {
+test('missing or invalid files are named', async () => {
   const config = (changes: object) => ({
     'config.json': { ...(whole['config.json'] as object), ...changes },
   });

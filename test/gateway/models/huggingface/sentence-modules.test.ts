@@ -86,7 +86,7 @@ test('a folder without modules.json says nothing, whatever else is in it', async
   assert.is(poolingOf({ pooling: undefined }), 'last');
 });
 
-test('what cannot be done is named, with what can, until --pooling says it', async () => {
+test('unsupported pooling is refused with the supported ones, unless --pooling is set', async () => {
   const known = 'which is not supported; choose another with --pooling: last, mean, cls.';
   for (const [config, modules, said] of [
     [modes('max_tokens'), undefined, `${CONFIG} says max`],

@@ -27,7 +27,7 @@ function pausesOf(answer: Answer): [string, number][] {
   return spans.flatMap(({ text, pauseMs }) => (pauseMs === undefined ? [] : [[text, pauseMs]]));
 }
 
-test('times are those of the first token and of the ones behind it', () => {
+test('the page measures the time to the first token and the later rate', () => {
   const answer = answerWith();
   assert.is(answer.timeToFirstTokenMs, undefined);
   say(answer, 200);
@@ -38,7 +38,7 @@ test('times are those of the first token and of the ones behind it', () => {
   assert.equal([answer.numTokens, answer.tokensPerSecond], [7, 20], 'as the server counts them');
 });
 
-test('a restart that is heard of during the silence marks the token behind it', () => {
+test('a restart noticed during the silence marks the token after it', () => {
   const answer = answerWith(100, 120);
   answer.noteRunner(1, false);
   say(answer, 820);
@@ -47,7 +47,7 @@ test('a restart that is heard of during the silence marks the token behind it', 
   assert.is(answer.numRestarts, 1);
 });
 
-test('one that is heard of when text comes again marks the longest silence since the last look', () => {
+test('a restart noticed on new text marks the longest silence since the last look', () => {
   const answer = answerWith(100, 120, 920);
   answer.noteRunner(0, false);
   for (const time of [940, 1540, 1560]) say(answer, time);
@@ -61,7 +61,7 @@ test('one that is heard of when text comes again marks the longest silence since
   assert.equal(pausesOf(answer), [['1540 ', 600]], 'one restart, one mark');
 });
 
-test('one that is heard of at the death marks the silence that follows, however short', () => {
+test('a restart noticed at the crash marks the next silence, however short', () => {
   const answer = answerWith(100, 120);
   answer.noteRunner(1, true);
   say(answer, 125);
@@ -109,7 +109,7 @@ test('a long answer is kept in parts, of which only the last changes', () => {
   assert.is(answer.text, Array.from({ length: 201 }, (_, index) => `${index} `).join(''));
 });
 
-test('what is thought comes in front of the text, counts as tokens, and is no part of the text', () => {
+test('thinking comes before the text, counts as tokens and is not text', () => {
   const delta = (value: object): ChatEvent[] => [...eventsOf({ choices: [{ delta: value }] })];
   assert.equal(delta({ reasoning_content: 'Hm' }), [{ type: 'thought', text: 'Hm' }]);
   assert.equal(delta({ reasoning_content: '', content: '' }), []);
@@ -145,7 +145,7 @@ test('a restart while the model thinks marks nothing in the text', () => {
   assert.equal(pausesOf(answer), [['1660 ', 700]], 'one behind it does');
 });
 
-test('how an answer ends is told in words, and a failure in the stream is the server’s sentence', () => {
+test('the end of an answer is shown in words, and errors as the server’s', () => {
   const ending = (choice: object, more: object = {}): string[] =>
     [...eventsOf({ choices: [{ delta: {}, ...choice }], ...more })].map((event) =>
       event.type === 'finish' ? event.ending : event.type,

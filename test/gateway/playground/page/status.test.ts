@@ -14,7 +14,7 @@ async function healthOf(changes: Partial<ScriptedRunner['current']> = {}): Promi
   return (await testApp({ runner }).get('/health')).json() as Promise<Health>;
 }
 
-test('what /health says is what the page shows', async () => {
+test('the page shows what /health reports', async () => {
   const stats = { ...statsOf(() => 0), numRunning: 3, numGeneratedTokens: 70 };
   const health = await healthOf({
     openRequests: 5,
@@ -36,7 +36,7 @@ test('what /health says is what the page shows', async () => {
   );
 });
 
-test('while no runner serves nothing runs, and why is told', async () => {
+test('without a runner nothing is shown as running, and the reason appears', async () => {
   const reason = 'The runner was ended by SIGKILL.';
   const health = await healthOf({
     state: 'recovering',
@@ -54,7 +54,7 @@ test('while no runner serves nothing runs, and why is told', async () => {
   assert.equal(status.runners, []);
 });
 
-test('what ran a moment ago and is not open any more does not run', async () => {
+test('a recently finished request is not shown as running', async () => {
   const stats = { ...statsOf(() => 0), numRunning: 2 };
   const health = await healthOf({
     openRequests: 0,

@@ -44,7 +44,7 @@ test('dates are those of the time that is given', () => {
   assert.is(dated('%I %p', new Date(2026, 0, 1, 12, 0)), '12 PM');
 });
 
-test('what cannot be done is told by its name, and a line', () => {
+test('unsupported features are reported by name and line', () => {
   assert.is(errorOf('a\nb\n{% include "x" %}'), 'there is no tag named include, in line 3');
   assert.is(errorOf('{{ n | nope }}'), 'there is no filter named nope');
   assert.is(errorOf('{{ n is nope }}'), 'there is no test named nope');

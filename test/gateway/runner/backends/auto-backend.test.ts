@@ -182,7 +182,7 @@ test('a device is looked at again when the move has to wait', async () => {
   assert.is(it.moved.length, 1);
 });
 
-test('who is left looks no more, whatever was asked, until a runner is ready again', async () => {
+test('a backend that is left stops polling until its runner is ready again', async () => {
   const it = subject();
   it.devices = deviceReport();
   it.fail(69);

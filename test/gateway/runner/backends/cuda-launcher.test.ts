@@ -81,7 +81,7 @@ test('it waits for so long, and not for a device that is gone', async () => {
   assert.is(await gone.launch.prepare(), undefined, 'the runner itself says that there is none');
 });
 
-test('who is left waits no longer, and leaves no timer', async () => {
+test('a launcher that is left stops waiting and clears its timer', async () => {
   const { launch, clock } = subject(() => 0);
   launch.onReady(held);
   const prepared = launch.prepare();

@@ -33,7 +33,7 @@ test('the report is read, whatever the exit status', async () => {
   });
 });
 
-test('what is no report is a sentence with the program and what it said last', async () => {
+test('an invalid report gives a sentence with the program and its last output', async () => {
   await withDirectory(async (directory) => {
     const cases: [string, RegExp][] = [
       [
@@ -111,7 +111,7 @@ test('a device counts when a kernel has run on it', () => {
   assert.is(usableDevice('It said nothing.', 0), 'It said nothing.');
 });
 
-test('a program that is not there, or no program, is told before it is started', async () => {
+test('a missing or non-executable program is detected before it is started', async () => {
   await withDirectory(async (directory) => {
     assert.is(notRunnable(script(directory, 'a', [])), undefined);
     assert.is(notRunnable(directory.path('absent')), 'does not exist');

@@ -61,26 +61,23 @@ stderr('a flood of empty lines is one, too, and each costs what an entry of the 
   assert.is(lines.length, maxLengthPerSecond / minLineLength);
 });
 
-stderr(
-  'what is dropped costs little: a second’s worth of newlines costs not much more than to find them',
-  () => {
-    const { reader, lines } = readerOf();
-    const chunk = Buffer.alloc(64 * 1024, '\n');
-    /** Processor time of this thread, which a busy machine does not change. */
-    const msOf = (take: () => void): number => {
-      const beforeMs = loopMs();
-      for (let numRead = 0; numRead < maxReadPerSecond; numRead += chunk.length) take();
-      return loopMs() - beforeMs;
-    };
-    const readMs = msOf(() => reader.push(chunk));
-    const splitMs = msOf(() => chunk.toString().split('\n'));
-    const took = `${maxReadPerSecond} newlines are read in ${readMs.toFixed(1)} ms, and split in ${splitMs.toFixed(1)} ms`;
-    console.log(took);
-    assert.ok(lines.length > 0);
-    // A reader that cuts the tail anew for each line takes a hundred times as long.
-    assert.ok(readMs <= 20 * splitMs, took);
-  },
-);
+stderr('dropping a second’s worth of newlines costs little more than scanning them', () => {
+  const { reader, lines } = readerOf();
+  const chunk = Buffer.alloc(64 * 1024, '\n');
+  /** Processor time of this thread, which a busy machine does not change. */
+  const msOf = (take: () => void): number => {
+    const beforeMs = loopMs();
+    for (let numRead = 0; numRead < maxReadPerSecond; numRead += chunk.length) take();
+    return loopMs() - beforeMs;
+  };
+  const readMs = msOf(() => reader.push(chunk));
+  const splitMs = msOf(() => chunk.toString().split('\n'));
+  const took = `${maxReadPerSecond} newlines are read in ${readMs.toFixed(1)} ms, and split in ${splitMs.toFixed(1)} ms`;
+  console.log(took);
+  assert.ok(lines.length > 0);
+  // A reader that cuts the tail anew for each line takes a hundred times as long.
+  assert.ok(readMs <= 20 * splitMs, took);
+});
 
 stderr('above a rate nothing is to be read for the rest of the second', () => {
   const { reader, clock } = readerOf();

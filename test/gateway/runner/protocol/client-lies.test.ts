@@ -312,7 +312,7 @@ client('a vector that nobody asked for, of another length or that is no number e
   assert.match((await closed())?.message ?? 'no error', /got a vector where it asked for tokens/);
 });
 
-client('a vector as it was asked for is heard, once', () => {
+client('a requested vector is delivered once', () => {
   const { client: asking, say, heard } = connect();
   say(hello, ready);
   const sink = sinkOf();

@@ -24,7 +24,7 @@ const { v1 } = runner;
 
 const client = suite('client');
 
-client('tells hello, progress and ready in their order', () => {
+client('reports hello, progress and ready in their order', () => {
   const { say, events } = connect();
   say(
     hello,
@@ -109,7 +109,7 @@ client('takes masked ids where they are allowed', () => {
   assert.is(sink.outputs.length, 1);
 });
 
-client('tells the vocabulary once, before the first grammar, and a new runner again', () => {
+client('sends the vocabulary once per runner, before the first grammar', () => {
   const grammar = { kind: 'regex', source: 'a', strict: false } as const;
   const spelling = () => Buffer.alloc(2 ** 12, 97);
   const vocabulary = finish(vocabularyFrames(100, spelling));
@@ -134,7 +134,7 @@ client('refuses a grammar without the vocabulary that belongs to the runner', ()
   assert.equal(heard, []);
 });
 
-client('tells statistics as long as the runner speaks', () => {
+client('reports statistics as long as the runner sends frames', () => {
   const { say, events } = connect();
   const stats = { numRunning: 2, numGeneratedTokens: Long.fromInt(9) };
   say(hello, ready, { stats }, { failure: { exitCode: 70, message: 'x' } }, { stats });
@@ -164,7 +164,7 @@ client('hears the last words of a runner that gives up before hello', async () =
   assert.is(await closed(), undefined);
 });
 
-client('tells a stream that ends between frames from one that ends inside', async () => {
+client('distinguishes a stream that ends between frames from one that ends within', async () => {
   for (const [bytes, kind] of [
     [[], undefined],
     [[5, 1], 'truncated'],
@@ -175,25 +175,22 @@ client('tells a stream that ends between frames from one that ends inside', asyn
   }
 });
 
-client(
-  'steps without an output are as many as there are tokens to compute, and begin anew with whatever is told',
-  async () => {
-    const { say, requestId, closed, events, client: connection } = connectAndAsk();
-    let number = 0;
-    const rest = () => {
-      for (let index = 0; index < maxNeedlessSteps + 3; index += 1) say(step(++number));
-    };
-    rest();
-    say(step(++number, { requestId, tokenIds: [1] }));
-    rest();
-    connection.generate(request, sinkOf());
-    rest();
-    say({ heartbeat: { phase: v1.Phase.PHASE_DECODE, numFreeBlocks: 7 } });
-    assert.is(events.at(-1), 'heartbeat 7', 'it is listened to still');
-    rest();
-    assert.match((await closed())?.message ?? '', /brought nothing/);
-  },
-);
+client('empty steps are limited by the pending tokens; output or an event resets the count', async () => {
+  const { say, requestId, closed, events, client: connection } = connectAndAsk();
+  let number = 0;
+  const rest = () => {
+    for (let index = 0; index < maxNeedlessSteps + 3; index += 1) say(step(++number));
+  };
+  rest();
+  say(step(++number, { requestId, tokenIds: [1] }));
+  rest();
+  connection.generate(request, sinkOf());
+  rest();
+  say({ heartbeat: { phase: v1.Phase.PHASE_DECODE, numFreeBlocks: 7 } });
+  assert.is(events.at(-1), 'heartbeat 7', 'it is listened to still');
+  rest();
+  assert.match((await closed())?.message ?? '', /brought nothing/);
+});
 
 client('progress of a load has a rate, too', async () => {
   const { say, closed } = connect();

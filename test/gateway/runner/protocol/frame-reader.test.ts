@@ -65,7 +65,7 @@ test('while frames wait, timers ring and the pipe is not read', async () => {
   stop();
 });
 
-test('what waits when the pipe breaks is taken, and then the end is told', async () => {
+test('frames pending when the pipe breaks are delivered before the end', async () => {
   const { input, taken, ends, stop } = reader();
   input.write(framesOf(numFrames));
   await until(10_000, 'the first frames', () => taken.length > 0);
@@ -75,7 +75,7 @@ test('what waits when the pipe breaks is taken, and then the end is told', async
   assert.equal(ends, [numFrames]);
 });
 
-test('one that is stopped takes nothing more', async () => {
+test('a stopped reader takes no more frames', async () => {
   const { input, frames, taken, ends, stop } = reader();
   input.write(framesOf(numFrames));
   await until(10_000, 'the first frames', () => taken.length > 0);

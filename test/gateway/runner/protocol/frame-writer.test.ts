@@ -50,7 +50,7 @@ writer('keeps one frame of each key, at the place of the later one', async () =>
   assert.equal(written, ['first', 'cancel 2', 'resume 1']);
 });
 
-writer('ends the pipe behind what waits, and takes nothing more', async () => {
+writer('ends the pipe after pending frames, and accepts no more', async () => {
   const { pipe, written, drain } = slowPipe();
   const frames = new FrameWriter(pipe);
   const finished = new Promise<void>((resolve) => pipe.once('finish', resolve));

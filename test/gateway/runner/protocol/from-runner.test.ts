@@ -127,7 +127,7 @@ test('a first output belongs to an output of its step', () => {
   );
 });
 
-test('scores of a prompt are bounded, and begin behind its first token', () => {
+test('prompt scores are bounded and begin after the first token', () => {
   const frame = (firstIndex: number, count: number) => ({
     promptLogprobs: { requestId: 7, firstIndex, logprobs: new Array(count).fill({ logprob: -1 }) },
   });

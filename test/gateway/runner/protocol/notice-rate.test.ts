@@ -19,7 +19,7 @@ test('a pipe full of notices may come at once, and one more may not', () => {
   );
 });
 
-test('so many a second may come for ever', () => {
+test('notices at the permitted rate are accepted indefinitely', () => {
   let nowMs = 0;
   const rate = new NoticeRate(() => nowMs);
   for (let index = 0; index < 20 * maxNoticesAtOnce; index += 1) {

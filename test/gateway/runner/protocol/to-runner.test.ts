@@ -36,7 +36,7 @@ const generate: Generate = {
 
 const test = suite('messages to the runner');
 
-test('what the gateway sends is what the vectors say, to the byte', () => {
+test('encoded commands equal the vectors byte for byte', () => {
   const vectors: readonly { name: string; frames: string[] }[] = JSON.parse(
     readFileSync(new URL('../../../golden/frames.json', import.meta.url), 'utf8'),
   );

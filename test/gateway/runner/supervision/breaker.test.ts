@@ -30,7 +30,7 @@ test('opens at one crash more than may be within the window', () => {
   assert.is(breaker.trialInMs, 1);
 });
 
-test('kinds with a limit of their own open it sooner, and are remembered longer', () => {
+test('kinds with a separate limit open it sooner and are remembered longer', () => {
   const { time, breaker } = breakerAt();
   breaker.count({ kind: 'memory', maxOfKind: 2 });
   breaker.count({ kind: 'memory', maxOfKind: 2 });

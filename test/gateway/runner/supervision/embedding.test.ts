@@ -29,7 +29,7 @@ async function vectorsOf(runner: Runner, texts: readonly (readonly number[])[]):
   return vectors.map((vector) => [...vector]);
 }
 
-test('a runner that dies before it tells a vector is followed by one that makes it again', async () => {
+test('an embedding whose runner dies is computed by the next runner', async () => {
   await withDirectory(async (directory) => {
     const flags = ['--crash-at', 'embedding', '--crash-file', directory.write('once', '')];
     await supervised(flags, {}, async ({ supervisor, state, eventsOf }) => {

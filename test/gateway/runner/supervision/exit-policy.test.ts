@@ -51,7 +51,7 @@ policy('a crash counts, somebody’s kill does not', () => {
   assert.equal(counts({ signal: 'SIGKILL', verdict }), [true, true, true], 'our own kill follows a fault');
 });
 
-policy('what the breaker counts, and which kinds have a limit of their own', () => {
+policy('the breaker counts crashes by kind, some with a lower limit', () => {
   const crashOf = (change: Parameters<typeof deathBy>[0]) => exitPolicy(deathBy(change)).crash;
   assert.equal(crashOf({ signal: 'SIGSEGV' }), { kind: 'SIGSEGV' });
   assert.equal(crashOf({ code: 70 }), { kind: 'status 70' });
@@ -90,16 +90,13 @@ policy(
   },
 );
 
-policy(
-  'what another device may do instead: where this one is absent, lost, or too small for the model',
-  () => {
-    const ofDevice = (change: Parameters<typeof deathBy>[0]) => exitPolicy(deathBy(change)).isOfDevice;
-    const never = { readyForMs: undefined };
-    for (const change of [{ code: 69 }, { code: 79 }, { code: 71, ...never }]) assert.ok(ofDevice(change));
-    for (const change of [{ code: 71 }, { code: 64 }, { code: 65 }, { code: 70 }, { signal: 'SIGSEGV' }])
-      assert.not(ofDevice(change), JSON.stringify(change));
-  },
-);
+policy('another device takes over when this one is absent, lost or too small', () => {
+  const ofDevice = (change: Parameters<typeof deathBy>[0]) => exitPolicy(deathBy(change)).isOfDevice;
+  const never = { readyForMs: undefined };
+  for (const change of [{ code: 69 }, { code: 79 }, { code: 71, ...never }]) assert.ok(ofDevice(change));
+  for (const change of [{ code: 71 }, { code: 64 }, { code: 65 }, { code: 70 }, { signal: 'SIGSEGV' }])
+    assert.not(ofDevice(change), JSON.stringify(change));
+});
 
 policy('another protocol version is not tried again', () => {
   const verdict = { kind: 'version', sentence: 'Versions 999 and 1.' } as const;
@@ -124,7 +121,7 @@ policy('says it in the runner’s own words if it has any for this exit', () => 
   assert.is(reason({ spawnError: 'spawn x ENOENT' }), 'The runner could not be started: spawn x ENOENT');
 });
 
-policy('a command line that does not parse is told in the runner’s own words', () => {
+policy('an invalid command line is reported in the runner’s own words', () => {
   const stderrTail = 'something earlier\ncpu-runner: --threads: 0 is not in range.\n';
   assert.is(
     exitPolicy(deathBy({ code: 64, stderrTail })).reason,

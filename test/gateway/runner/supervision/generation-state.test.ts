@@ -45,7 +45,7 @@ journal('asks a first runner to go on with what another process of the gateway h
   assert.equal([state.numEmitted, state.toGenerate().tokenIds], [3, [1, 2, 3, 4, 5, 6]]);
 });
 
-journal('asks the next runner for the same behind what has come', () => {
+journal('resumes on the next runner after the tokens received', () => {
   const entry = new GenerationState({ ...request, topLogprobs: 0 });
   entry.append(output(0, 5, 6));
   entry.append(output(2));

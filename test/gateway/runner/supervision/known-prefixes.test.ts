@@ -19,7 +19,7 @@ function hashesOf(promptIds: readonly number[], cacheSalt = new Uint8Array()): n
   return prefixHashes({ ...requestOf([...promptIds], 1), cacheSalt });
 }
 
-test('a block has the same hash only behind the same tokens and under the same salt', () => {
+test('a block’s hash depends on all earlier tokens and the salt', () => {
   const block = affinityBlockTokens;
   const plain = hashesOf(ids(3 * block + 1));
   assert.is(plain.length, 3, 'whole blocks only');

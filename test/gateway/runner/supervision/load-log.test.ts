@@ -13,7 +13,7 @@ test('each quarter of a load is said once and in order, however it is reported',
   }
 });
 
-test('what is not loaded is not said', () => {
+test('progress not reached is not logged', () => {
   const percents: number[] = [];
   const log = new LoadLog((percent) => percents.push(percent));
   log.reached(0.74);

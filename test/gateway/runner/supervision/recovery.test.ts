@@ -303,7 +303,7 @@ recovery('a flood on stderr stops neither the runner nor the log', async () => {
   });
 });
 
-recovery('scores of a prompt whose runner died among them are told once', async () => {
+recovery('prompt scores come once, though the runner dies among them', async () => {
   await withDirectory(async (directory) => {
     const crash = [
       '--crash-at',
@@ -329,7 +329,7 @@ recovery('scores of a prompt whose runner died among them are told once', async 
   });
 });
 
-recovery('what was cached is what the first runner found', async () => {
+recovery('the cached token count is the one of the first runner', async () => {
   await supervised(['--delay-ms', '5'], {}, async ({ supervisor, state, kill }) => {
     await state('ready');
     const cached: number[] = [];

@@ -185,7 +185,7 @@ test('a runner that is slower than the one before is not taken for one that hang
   });
 });
 
-test('a runner that gets ready after it was told to end is not taken for the new one', async () => {
+test('a runner that becomes ready after its end was requested is not used', async () => {
   const limits = { terminateAfterMs: 1500 };
   await supervised(['--stubborn', '--slow-load', '300'], { limits }, async ({ supervisor, eventsOf }) => {
     const loading = () => (supervisor.status().loadProgress ?? 0) > 0;

@@ -106,7 +106,7 @@ test('a runner on probation is proven by a token, and not by a request that ends
   assert.equal(told, ['proven']);
 });
 
-test('a runner is told whether a cancelled request has all that it wanted', () => {
+test('a cancel says whether the request is complete', () => {
   const { admit, connectRunner } = dispatching();
   const { heard } = connectRunner();
   admit(1).cancel('enough');
@@ -114,7 +114,7 @@ test('a runner is told whether a cancelled request has all that it wanted', () =
   assert.equal(heard, ['generate 1', 'cancel 1', 'it is complete', 'generate 2', 'cancel 2']);
 });
 
-test('a cancelled request holds its place and its prompt’s tokens until the runner has let go', () => {
+test('a cancelled request holds its place and tokens until the runner releases it', () => {
   const { admit, connectRunner, dispatch } = dispatching();
   const { obeyCancel } = connectRunner();
   const open = admit(1, 2, 3);
@@ -143,7 +143,7 @@ test('a request that crashes its runner alone is refused from then on, under ano
   dispatch.assertNotQuarantined({ ...again, promptIds: [1, 3] });
 });
 
-test('when all are ended, the runner is told of what it has, and gets none of the others', () => {
+test('ending all cancels the runner’s requests and sends it no others', () => {
   const { admit, connectRunner, dispatch } = dispatching();
   admit(1);
   admit(2);
@@ -233,7 +233,7 @@ test('where no other runner comes, the one there is is freed for suspects, and i
   assert.equal(second.heard.slice(3), ['generate 3', 'generate 4'], 'then both');
 });
 
-test('what was taken back from a runner is no suspect when it dies, although it had not let go of it', () => {
+test('a request taken back from a runner is no suspect in its crash', () => {
   const { admit, connectRunner } = dispatching(2);
   const first = connectRunner(false, 0);
   const second = connectRunner(false, 1);
@@ -245,7 +245,7 @@ test('what was taken back from a runner is no suspect when it dies, although it 
   assert.equal([taken.crashCount, suspect.crashCount], [0, 1]);
 });
 
-test('a runner that is lost and computes on fills no buffer: what it makes above the bound the next one makes again', () => {
+test('a lost runner that computes on fills no buffer; its successor computes the rest', () => {
   const { admitRequest, connectRunner, dispatch } = dispatching();
   const open = admitRequest(requestOf([1], 600, { modelIdentity }));
   open.pause();
@@ -281,7 +281,7 @@ test('a runner that is replaced gives its requests to the other one', () => {
   assert.equal([first.heard, second.heard], [['generate 1', 'cancel 1'], ['generate 1']]);
 });
 
-test('what a runner had that did what no other may do ends, and the other one serves on', () => {
+test('requests of a runner that broke out end, and the other runner serves', () => {
   const { admit, connectRunner, dispatch, ends } = dispatching(2);
   connectRunner(false, 0);
   const second = connectRunner(false, 1);
@@ -300,7 +300,7 @@ const thinkingLimit = {
   isThinking: (ids: readonly number[]) => !ids.includes(7),
 };
 
-test('a request whose thinking has a limit is asked for in legs of the same runner, which is drained behind the last', () => {
+test('a request with a thinking limit runs in segments on one runner', () => {
   const { admitRequest, connectRunner, dispatch, ends } = dispatching();
   const { heard, say } = connectRunner();
   admitRequest(requestOf([1], 5, { modelIdentity, thinkingLimit }));
@@ -325,7 +325,7 @@ test('a request that ends in the middle of its legs lets the runner be drained',
   assert.equal(heard, ['generate 1', 'cancel 1', 'drain']);
 });
 
-test('a runner that dies behind a leg that it has finished is held against nobody', () => {
+test('a crash between two segments is held against no request', () => {
   const { admitRequest, connectRunner, dispatch } = dispatching();
   const first = connectRunner();
   const open = admitRequest(requestOf([1], 4, { modelIdentity, thinkingLimit }));

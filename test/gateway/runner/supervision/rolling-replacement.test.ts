@@ -37,7 +37,7 @@ test('another model: all runners at once', async () => {
   assert.equal(asked, ['0 begins b', '1 begins b', '0 ends b', '1 ends b']);
 });
 
-test('where one cannot have it, those that have it go back, and the reason is told', async () => {
+test('a replacement that one place refuses is rolled back, with the reason', async () => {
   const { asked, rolling } = twoPlaces((place, model) =>
     place === 1 && model === 'b' ? 'No memory.' : undefined,
   );

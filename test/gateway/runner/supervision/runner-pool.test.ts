@@ -160,36 +160,33 @@ supervisorSuite('a slow consumer pauses its own request and no other', async () 
   });
 });
 
-supervisorSuite(
-  'the queue has a bound, which cancelled requests count for until the runner lets go',
-  async () => {
-    await supervised(['--delay-ms', '20'], { maxOpenRequests: 3 }, async ({ supervisor, state }) => {
-      await state('ready');
-      const abort = new AbortController();
-      const open = [1, 2, 3].map((id) =>
-        generationErrorOf(collect(supervisor, requestOf([id], 1000), { signal: abort.signal })),
+supervisorSuite('the queue is bounded, including cancelled requests not yet released', async () => {
+  await supervised(['--delay-ms', '20'], { maxOpenRequests: 3 }, async ({ supervisor, state }) => {
+    await state('ready');
+    const abort = new AbortController();
+    const open = [1, 2, 3].map((id) =>
+      generationErrorOf(collect(supervisor, requestOf([id], 1000), { signal: abort.signal })),
+    );
+    assert.is(supervisor.status().openRequests, 3);
+    const refused = await generationErrorOf(collect(supervisor, requestOf([4], 1)));
+    assert.equal([refused.code, refused.retriable, refused.retryAfterSec], ['QUEUE_FULL', true, 1]);
+    abort.abort();
+    await Promise.all(open);
+    assert.is(supervisor.status().openRequests, 0);
+    assert.is((await generationErrorOf(collect(supervisor, requestOf([4], 1)))).code, 'QUEUE_FULL');
+    const ask = () =>
+      collect(supervisor, requestOf([4], 1)).then(
+        () => undefined,
+        (error: GenerationError) => error.code,
       );
-      assert.is(supervisor.status().openRequests, 3);
-      const refused = await generationErrorOf(collect(supervisor, requestOf([4], 1)));
-      assert.equal([refused.code, refused.retriable, refused.retryAfterSec], ['QUEUE_FULL', true, 1]);
-      abort.abort();
-      await Promise.all(open);
-      assert.is(supervisor.status().openRequests, 0);
-      assert.is((await generationErrorOf(collect(supervisor, requestOf([4], 1)))).code, 'QUEUE_FULL');
-      const ask = () =>
-        collect(supervisor, requestOf([4], 1)).then(
-          () => undefined,
-          (error: GenerationError) => error.code,
-        );
-      let code = await ask();
-      for (let round = 0; code === 'QUEUE_FULL' && round < 1000; round += 1) {
-        await new Promise((resolve) => setTimeout(resolve, 5));
-        code = await ask();
-      }
-      assert.is(code, undefined);
-    });
-  },
-);
+    let code = await ask();
+    for (let round = 0; code === 'QUEUE_FULL' && round < 1000; round += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      code = await ask();
+    }
+    assert.is(code, undefined);
+  });
+});
 
 supervisorSuite(
   'prompt tokens have a bound together, and what can never fit is no matter of waiting',
@@ -236,7 +233,7 @@ supervisorSuite(
   },
 );
 
-supervisorSuite('stop lets open requests finish, refuses new ones and leaves nothing behind', async () => {
+supervisorSuite('stop finishes open requests, refuses new ones and frees everything', async () => {
   const handles = () =>
     process.getActiveResourcesInfo().filter((name) => name !== 'Timeout' && name !== 'Immediate');
   const before = handles();

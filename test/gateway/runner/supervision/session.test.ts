@@ -77,7 +77,7 @@ test('the exit is the end, also while a grandchild holds the pipes open, and of 
   assert.equal([death.exit.signal, death.verdict, heard], ['SIGKILL', undefined, ['lost']]);
 });
 
-test('the kernel’s own kills are told from others by its count', async () => {
+test('out-of-memory kills are recognized by the kernel’s counter', async () => {
   for (const [counts, isOutOfMemory] of [
     [[4, 5], true],
     [[4, 4], false],

@@ -126,23 +126,20 @@ succession('a runner that cannot compute gets nobody’s stream', async () => {
   });
 });
 
-succession(
-  'after too many crashes no runner comes for a while, and clients are told for how long',
-  async () => {
-    const flags = ['--poison', '7'];
-    await supervised(flags, {}, async ({ supervisor, state }) => {
-      await state('ready');
-      for (let prompt = 0; supervisor.status().state !== 'failed'; prompt += 1) {
-        assert.ok(prompt < 3, 'six deaths are enough');
-        await generationErrorOf(collect(supervisor, requestOf([7, prompt], 10)));
-        await until(patienceMs, 'a verdict', () => /ready|failed/.test(supervisor.status().state));
-      }
-      const error = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
-      assert.equal([error.code, error.retriable, supervisor.status().restarts], ['NOT_READY', true, 5]);
-      assert.ok(Number(error.retryAfterSec) > 20, `${error.retryAfterSec} s`);
-    });
-  },
-);
+succession('after too many crashes restarts pause, and clients get the remaining time', async () => {
+  const flags = ['--poison', '7'];
+  await supervised(flags, {}, async ({ supervisor, state }) => {
+    await state('ready');
+    for (let prompt = 0; supervisor.status().state !== 'failed'; prompt += 1) {
+      assert.ok(prompt < 3, 'six deaths are enough');
+      await generationErrorOf(collect(supervisor, requestOf([7, prompt], 10)));
+      await until(patienceMs, 'a verdict', () => /ready|failed/.test(supervisor.status().state));
+    }
+    const error = await generationErrorOf(collect(supervisor, requestOf([1], 1)));
+    assert.equal([error.code, error.retriable, supervisor.status().restarts], ['NOT_READY', true, 5]);
+    assert.ok(Number(error.retryAfterSec) > 20, `${error.retryAfterSec} s`);
+  });
+});
 
 succession('kills from outside cost no attempt and no delay', async () => {
   const delays: number[] = [];
@@ -289,7 +286,7 @@ succession('a load has a bound, also one that makes progress', async () => {
   });
 });
 
-succession('what keeps a start from being prepared is the reason, until the file changes', async () => {
+succession('a failed preparation is the reason reported until the file changes', async () => {
   await withDirectory(async (directory) => {
     const modelPath = directory.write('model', 'broken');
     const prepare = async (): Promise<undefined> => {

@@ -157,7 +157,7 @@ tokenStream('a consumer that pauses while it hears what had waited hears the err
   assert.equal(heard, [[5], failure]);
 });
 
-tokenStream('fails behind the tokens that have come', () => {
+tokenStream('fails after the tokens received', () => {
   const { stream, push, news } = streamOf();
   stream.pause();
   push(2);
@@ -169,7 +169,7 @@ tokenStream('fails behind the tokens that have come', () => {
   assert.equal(news(), [], 'once');
 });
 
-tokenStream('one that is closed says nothing more, neither what waits nor what comes', () => {
+tokenStream('a closed stream delivers neither pending nor later tokens', () => {
   const { stream, push, next, news } = streamOf();
   stream.pause();
   push(2);

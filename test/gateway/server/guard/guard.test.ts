@@ -75,7 +75,7 @@ test('a key is taken as a bearer token or as x-api-key', async () => {
   assert.is((await ask('GET', `/v1/models?api_key=${KEY}`)).status, 401);
 });
 
-test('what is for operators wants an admin key, and every other route any key', async () => {
+test('operator routes require an admin key, other routes any key', async () => {
   const admin = 'a-key-of-an-admin';
   const { app } = testApp({
     guard: { ...loopbackOnly, apiKeys: new ApiKeys([KEY], [admin]) },
@@ -347,7 +347,7 @@ test('any port of this machine’s names may be let in, and then no other name',
   for (const origin of wrong) assert.is((await ask('GET', '/health', { origin })).status, 403, origin);
 });
 
-test('nothing about other origins is said to a client that is not a page', async () => {
+test('clients that send no origin get no CORS headers', async () => {
   const ask = setUp(undefined);
   const response = await ask('GET', '/health');
   assert.is(response.status, 200);
@@ -362,7 +362,7 @@ test('nothing about other origins is said to a client that is not a page', async
   );
 });
 
-test('each key has a cache of its own, without keys or by choice all share one', async () => {
+test('each key has a separate cache; without keys, or by choice, all share one', async () => {
   const other = `${KEY}-2`;
   const saltsOf = async (rules: Partial<GuardRules>): Promise<string[]> => {
     const ask = setUp(rules);

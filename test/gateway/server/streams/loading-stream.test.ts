@@ -45,7 +45,7 @@ async function opened() {
   return { response, read, pass, settle, begun: () => begun };
 }
 
-test('while a model loads, comments tell of its progress; the answer goes on in the same stream', async () => {
+test('comments report the load of a model; the answer follows in the stream', async () => {
   const { response, read, pass, settle, begun } = await opened();
   assert.is(response.status, 200);
   assert.is(await read(), ': loading 0 %\n\n');

@@ -102,7 +102,7 @@ test('the stream has the headers of its kind and those set before it', async () 
   await reader.cancel();
 });
 
-test('what comes in one turn is one write', async () => {
+test('output of one turn is one write', async () => {
   const { stream, read } = await opened();
   const chunk = read();
   await nextTurn();
@@ -142,7 +142,7 @@ test('tokens at reading speed are written at once, faster ones are gathered, and
   assert.is(await read(), 'end');
 });
 
-test('a client that is behind pauses its source, and what is written meanwhile comes when it reads', async () => {
+test('a slow client pauses its source, and pending output comes when it reads', async () => {
   const { stream, read, asked } = await opened();
   assert.equal(asked, ['pause'], 'it has not asked for anything');
   stream.write(dataEvent('1'));
@@ -155,7 +155,7 @@ test('a client that is behind pauses its source, and what is written meanwhile c
   assert.ok(asked.includes('pause') && !asked.includes('cancel'));
 });
 
-test('over a socket: headers set behind the route, a pause when the client does not read, a resume when it does', async () => {
+test('over a socket: late headers are kept, and a slow client pauses the source', async () => {
   const { asked, source } = sourceOf();
   let numEnds = 0;
   let stream: ResponseStream | undefined;
@@ -207,7 +207,7 @@ test('over a socket: headers set behind the route, a pause when the client does 
   }
 });
 
-test('over a socket: a client that leaves cancels, and a write behind it breaks nothing', async () => {
+test('over a socket: a client that disconnects cancels, and later writes are harmless', async () => {
   const { asked, source } = sourceOf();
   let stream: ResponseStream | undefined;
   const app = new Hono();

@@ -103,7 +103,7 @@ test('a token written as a control token is one, whatever the file says', () => 
   assert.equal(tokenizer.controlLiterals, ['<｜User｜>']);
 });
 
-test('what is put around a text: by the post-processor, unless the folder decides', () => {
+test('special tokens come from the post-processor unless the folder decides', () => {
   const json = tinySentencePieceJson();
   const ids = (special: Partial<SpecialTokens>) =>
     tokenizerOf(json, { ...none, ...special }).encode('', { addSpecial: true, parseSpecial: false });
@@ -184,7 +184,7 @@ test('parts of another kind are refused by name', () => {
   assert.match(fault(tinyTokenizerJson({}, { end_of_word_suffix: '</w>' })), 'end_of_word_suffix');
 });
 
-test('what is damaged or made to mislead is refused with what it is', () => {
+test('damaged or misleading files are refused with the fault', () => {
   for (const value of [null, 1, [], 'x', {}, { model: 1 }]) assert.match(fault(value), 'is not valid');
   assert.match(fault(tinyTokenizerJson({}, { vocab: {} })), 'vocabulary is empty');
   assert.match(fault(tinyTokenizerJson({}, { vocab: { a: 0, b: 0 } })), 'both have the id 0');
