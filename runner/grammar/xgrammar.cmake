@@ -58,6 +58,30 @@ endforeach()
 file(GENERATE OUTPUT ${XGRAMMAR_PATCHED} CONTENT "${CONVERTER_TEXT}")
 list(APPEND XGRAMMAR_SOURCES ${XGRAMMAR_PATCHED})
 
+# XGrammar 0.2.8 expands a repetition of a rule that is only a repetition of itself, such as `a ::= a{3,}`, until the stack is
+# full. The changed copy refuses repetitions that are nested deeper than any that is meant.
+set(XGRAMMAR_FUNCTOR ${RUNNEL_XGRAMMAR}/cpp/grammar_functor.cc)
+set(XGRAMMAR_BOUNDED ${CMAKE_CURRENT_BINARY_DIR}/xgrammar-patched/grammar_functor.cc)
+file(READ ${XGRAMMAR_FUNCTOR} FUNCTOR_TEXT)
+set(EXPANSION "      grammar_expr_id = VisitExpr(ref_choice[0]);\n")
+set(LAST_MEMBER "  std::map<std::vector<int64_t>, int32_t> repetition_cache_;\n")
+foreach(text "${EXPANSION}" "${LAST_MEMBER}")
+  string(FIND "${FUNCTOR_TEXT}" "${text}" PLACE)
+  if(PLACE EQUAL -1)
+    message(FATAL_ERROR "${XGRAMMAR_FUNCTOR} has no \"${text}\": it is no XGrammar 0.2.8.")
+  endif()
+endforeach()
+string(REPLACE "${EXPANSION}" "      // changed by Runnel
+      if (depth_ == 1000) XGRAMMAR_LOG(FATAL) << \"repetitions are nested deeper than 1000\";
+      ++depth_;
+${EXPANSION}      --depth_;
+" FUNCTOR_TEXT "${FUNCTOR_TEXT}")
+string(REPLACE "${LAST_MEMBER}" "${LAST_MEMBER}  int depth_ = 0;  // changed by Runnel
+" FUNCTOR_TEXT "${FUNCTOR_TEXT}")
+file(GENERATE OUTPUT ${XGRAMMAR_BOUNDED} CONTENT "${FUNCTOR_TEXT}")
+list(REMOVE_ITEM XGRAMMAR_SOURCES ${XGRAMMAR_FUNCTOR})
+list(APPEND XGRAMMAR_SOURCES ${XGRAMMAR_BOUNDED})
+
 # No warnings for code of other projects. What runs in each step of an answer, and what makes the masks of a grammar, is
 # compiled with -O2, and what reads a grammar with -O1. Both are compiled in groups, which saves a third of the time.
 set(STEP_SOURCES ${XGRAMMAR_SOURCES})

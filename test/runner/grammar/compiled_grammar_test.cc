@@ -169,6 +169,8 @@ const std::vector<GrammarSource>& hostile_sources() {
         ebnf(doubling + "r200 ::= \"a\"\n"),
         ebnf("root ::= root root | \"a\" | \"\""),
         ebnf("root ::= root"),
+        ebnf("root ::= root{3,}"),
+        ebnf("root ::= a{2,9}\na ::= b{1,}\nb ::= a{3,}"),
         ebnf("root ::= \"a\"{1,2000000000}"),
         ebnf("root ::= [a-z]{0,30000} [a-z]{0,30000} \"x\""),
         schema(repeated("{\"properties\":{\"a\":", 60) + "{}" + repeated("}}", 60)),
