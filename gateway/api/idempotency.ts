@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Context, MiddlewareHandler } from 'hono';
+import * as z from 'zod';
 import { ApiError } from '../errors/api-error.ts';
 import { callerOf, digestOf } from '../server/guard/caller.ts';
 import { jsonText } from './json-text.ts';
@@ -16,12 +17,14 @@ const PLAIN_KEY = /^[\x21-\x7e]{1,255}$/;
 const KEEPING: readonly string[] = ['/execute', '/v1/responses'];
 
 /** What a job keeps of the header and body of its first request. */
-export interface Idempotency {
+export const idempotencySchema = z.strictObject({
   /** A digest of the key and its caller: the same key of another caller is another one. */
-  readonly key: string;
+  key: z.string(),
   /** A digest of the body. */
-  readonly body: string;
-}
+  body: z.string(),
+});
+
+export type Idempotency = Readonly<z.output<typeof idempotencySchema>>;
 
 /**
  * Undefined without the header. body: as it was parsed; field: the field that asks for a job to be kept; isKept: whether it

@@ -10,7 +10,7 @@ import { cancelled, type GenerateRequest } from '../../runner/runner.ts';
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { type Idempotency, requireSameBody } from '../idempotency.ts';
+import { type Idempotency, idempotencySchema, requireSameBody } from '../idempotency.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
 import type { UsableModel } from '../use-model.ts';
 import { nativeStream } from './event-stream.ts';
@@ -26,7 +26,7 @@ import { LAST_EVENT_HEADER, numbered, parseLastEventId } from './numbered-events
 const viewSchema = z.strictObject({
   model: z.string(),
   token_ids: z.boolean(),
-  idempotency: z.strictObject({ key: z.string(), body: z.string() }).optional(),
+  idempotency: idempotencySchema.optional(),
 });
 
 type View = z.output<typeof viewSchema>;

@@ -16,7 +16,7 @@ import { cancelled, type GenerateRequest, type TokenSink } from '../../runner/ru
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
-import { type Idempotency, keyInUse, requireSameBody } from '../idempotency.ts';
+import { type Idempotency, idempotencySchema, keyInUse, requireSameBody } from '../idempotency.ts';
 import { JSON_TYPE, parseJson } from '../json.ts';
 import { asObject } from '../json-values.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
@@ -36,7 +36,7 @@ const viewSchema = z.strictObject({
   uuid: z.string(),
   /** The body of the request as JSON, with NO_INPUT as its input. */
   body: z.string(),
-  idempotency: z.strictObject({ key: z.string(), body: z.string() }).optional(),
+  idempotency: idempotencySchema.optional(),
 });
 
 type View = z.output<typeof viewSchema>;

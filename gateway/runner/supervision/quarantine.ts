@@ -66,8 +66,8 @@ export class Quarantine {
 }
 
 /**
- * A digest of the prompt and all parameters except the API and the seed: most seeds are drawn at random, so the same request comes back
- * with another one.
+ * A digest of the prompt and all parameters except the API and the seed: most seeds are drawn at random, so the same request
+ * comes back with another one.
  */
 export function fingerprintOf(request: GenerateRequest): string {
   const {
