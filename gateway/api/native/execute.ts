@@ -12,7 +12,7 @@ import * as fields from '../fields.ts';
 import { idempotencyOf, JobIdsOfKeys } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
-import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
 import { beginDurable, durableEvents, eventsOfTwin } from './durable-execute.ts';
@@ -52,7 +52,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const left = tokensLeft(promptIds, info, field);
       const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
-      const seed = request.seed ?? randomSeed();
+      const seed = request.seed ?? deps.ids.seed();
 
       const generate: GenerateRequest = {
         promptIds,

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 import { type TextSink, TextStream } from '../../generation/text-stream.ts';
@@ -104,7 +103,7 @@ async function answerBy(
     maxTokens: Math.min(asked.options.num_predict ?? left, left),
     minTokens: 0,
     stopIds: model.stopIds,
-    sampling: samplingOf(asked.options),
+    sampling: samplingOf(asked.options, deps.ids),
     cacheSalt: cacheSalt(c),
     ...more,
   };
@@ -112,7 +111,7 @@ async function answerBy(
   const options = { tokenizer: model.tokenizer, stop, minTokens: 0, thinking, toolCalls };
   const watched = endingAtTimeLimit(runner);
   const begin = (sink: TextSink) => new TextStream(timings.watch(watched), request, options, sink);
-  const unique = callDigits(randomUUID());
+  const unique = callDigits(deps.ids.uuid());
   const answered: Answer = {
     ...named,
     numPromptTokens: promptIds.length,
