@@ -6,6 +6,7 @@ import type { HttpMetrics } from '../telemetry/http-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
 import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
+import { callerField } from './guard/caller.ts';
 import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
 
@@ -42,6 +43,7 @@ export function logRequests(
       status,
       request_id: c.get('requestId') as string | undefined,
       correlation_id: correlationIdOf(c),
+      ...callerField(c),
       ...trace,
     };
     const hasOwnLines = route === '/execute' && status === 200;

@@ -5,7 +5,7 @@ import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
 import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
-import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
+import { cacheSalt, callerField, callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
@@ -74,7 +74,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
         cacheSalt: cacheSalt(c),
         ...(deadlineMs === undefined ? {} : { deadlineMs }),
       };
-      const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
+      const names = { correlation_id: correlationIdOf(c), ...callerField(c), ...c.get('trace') };
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
       const facts = { promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) };
       if (request.durable) {
