@@ -1,12 +1,12 @@
 import type { Config } from '../config/config.ts';
-import { MeteredRunner } from '../generation/metered-runner.ts';
-import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
 import { ModelService } from '../models/model-service.ts';
 import { soleModel } from '../models/sole-model.ts';
 import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
+import { ObservedRunner } from '../runner/observed-runner.ts';
 import { crashKind } from '../runner/supervision/crash.ts';
+import { TimeLimit } from '../runner/time-limit.ts';
 import { systemClock } from '../system/clock.ts';
 import { Metrics } from '../telemetry/metrics.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
@@ -19,7 +19,7 @@ import type { Serving, ServingEvents } from './serving.ts';
 export function serveOne(config: Config, events: ServingEvents): Serving {
   const toLog = runnerLog(events.log);
   const { path, names } = theModelOf(config);
-  const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.refused(code.toLowerCase())));
+  const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.onRefused(code.toLowerCase())));
   const launchOf = (settings: Config): RunnerLauncher =>
     chooseLauncher(settings, { log: toLog, moveBack: (cuda) => service.switchBackend(cuda) });
   const service: ModelService = new ModelService(path, launchOf(config), {
@@ -36,8 +36,8 @@ export function serveOne(config: Config, events: ServingEvents): Serving {
     },
   });
   const metrics = new Metrics(() => service.status(), systemClock.now);
-  const limited = new TimeLimitedRunner(service, config['inference-timeout-sec'] * 1000, Date.now);
-  const runner = new MeteredRunner(limited, metrics);
+  const limit = new TimeLimit(config['inference-timeout-sec'] * 1000, Date.now);
+  const runner = new ObservedRunner(service, [limit, metrics], systemClock.now);
   return {
     models: new ModelRegistry([soleModel({ model: () => service.model, names, runner, gate })]),
     metrics,

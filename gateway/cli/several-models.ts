@@ -1,8 +1,6 @@
 import { statSync } from 'node:fs';
 import type { Config } from '../config/config.ts';
 import { UsageError } from '../errors/exit-code.ts';
-import { MeteredRunner } from '../generation/metered-runner.ts';
-import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { loadModel } from '../models/load-model.ts';
@@ -11,7 +9,9 @@ import { ModelRegistry } from '../models/model-registry.ts';
 import { ModelService } from '../models/model-service.ts';
 import { OnDemandModel } from '../models/on-demand-model.ts';
 import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
+import { ObservedRunner } from '../runner/observed-runner.ts';
 import { crashKind } from '../runner/supervision/crash.ts';
+import { TimeLimit } from '../runner/time-limit.ts';
 import { systemClock } from '../system/clock.ts';
 import { ModelMetrics } from '../telemetry/model-metrics.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
@@ -29,6 +29,7 @@ export function serveSeveral(config: Config, events: ServingEvents): Serving {
   /** The settings for the runners that are started next. */
   let settings = config;
   const metrics = new ModelMetrics(systemClock.now);
+  const limit = new TimeLimit(config['inference-timeout-sec'] * 1000, Date.now);
   const loader = new ModelLoader({
     budgetBytes: config['memory-budget-bytes'],
     keepAliveMs: (config['model-keep-alive-sec'] ?? defaultKeepAliveSec) * 1000,
@@ -44,7 +45,7 @@ export function serveSeveral(config: Config, events: ServingEvents): Serving {
     const log = events.log.child({ model: path });
     const toLog = runnerLog(log);
     const ofModel = metrics.add(name, () => model.status());
-    const gate = new AdmissionGate(gateOptions(config, ({ code }) => ofModel.refused(code.toLowerCase())));
+    const gate = new AdmissionGate(gateOptions(config, ({ code }) => ofModel.onRefused(code.toLowerCase())));
     const isDefault = (): boolean => models.default === model;
     const onEvent: ServingEvents['onEvent'] = (event) => {
       toLog(event);
@@ -60,11 +61,7 @@ export function serveSeveral(config: Config, events: ServingEvents): Serving {
         memoryNeed: () => memoryNeedOf(path, settings),
         readTokenizer: () => loadModel(path),
         onRefused: (reason) => onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
-        runnerOf: (runner) =>
-          new MeteredRunner(
-            new TimeLimitedRunner(runner, config['inference-timeout-sec'] * 1000, Date.now),
-            ofModel,
-          ),
+        runnerOf: (runner) => new ObservedRunner(runner, [limit, ofModel], systemClock.now),
         serviceOf: (hooks) => {
           const launch = launchOf(settings, { ...events, log }, () => service);
           const service: ModelService = new ModelService(path, launch, {

@@ -46,7 +46,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
     const signal = AbortSignal.any([c.req.raw.signal, job.signal]);
     const wish = { deadlineMs, failureEvent: failureEventFor(c), signal: job.signal, onFailed: job.finish };
     return useModel(c, deps, wish, async (usable) => {
-      const { model, info, runner } = usable;
+      const { model, info, runner, api } = usable;
       const { promptIds, field } = await promptOf(request, model, info, signal);
       job.signal.throwIfAborted();
       const stopIds = stopIdsOf(request, model, info.vocabSize);
@@ -72,6 +72,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
           seed,
         },
         cacheSalt: cacheSalt(c),
+        api,
         ...(deadlineMs === undefined ? {} : { deadlineMs }),
       };
       const names = { correlation_id: correlationIdOf(c), ...callerField(c), ...c.get('trace') };
@@ -111,7 +112,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
           tokenizer: model.tokenizer,
           stop: request.stop,
           minTokens: request.min_tokens,
-          timedBy: request.timings ? deps.monotonicNow : undefined,
+          timings: request.timings,
         },
         events,
       );
