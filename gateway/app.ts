@@ -46,8 +46,8 @@ export function createApp(deps: AppDeps): Hono {
   for (const path of generating) {
     // If the queue is full, the request is refused before its body is read.
     app.post(path, async (_, next) => {
-      // With several models, only the body says which one is meant.
-      if (!deps.models.isOnDemand) deps.models.default.runner.assertAcceptsRequests();
+      // Of several models, only the body says which one is meant.
+      deps.models.sole?.runner.assertAcceptsRequests();
       await next();
     });
   }

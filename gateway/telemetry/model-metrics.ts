@@ -4,9 +4,9 @@ import { Metrics } from './metrics.ts';
 /** A metric of the gateway, not of a model. */
 const OF_GATEWAY = 'worker_uptime_seconds';
 
-/** The metrics of several models together. Each sample has the label `model`, and each metric's header is there once. */
+/** The metrics of all models together. Each metric's header is there once. */
 export class ModelMetrics {
-  readonly #of = new Map<string, Metrics>();
+  readonly #of = new Map<string | undefined, Metrics>();
   readonly #now: () => number;
 
   /** now: milliseconds that never go back. */
@@ -18,8 +18,8 @@ export class ModelMetrics {
     return [...this.#of.values()][0]?.contentType ?? 'text/plain';
   }
 
-  /** model: the model's name. */
-  add(model: string, status: () => RunnerStatus): Metrics {
+  /** model: the label of each sample; undefined for the only model. */
+  add(model: string | undefined, status: () => RunnerStatus): Metrics {
     const metrics = new Metrics(status, this.#now, model);
     this.#of.set(model, metrics);
     return metrics;
