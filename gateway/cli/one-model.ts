@@ -1,5 +1,6 @@
 import type { Config } from '../config/config.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
+import { modelIdOf } from '../models/model.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
 import { ModelService } from '../models/model-service.ts';
 import { soleModel } from '../models/sole-model.ts';
@@ -19,7 +20,7 @@ import type { Serving, ServingEvents } from './serving.ts';
 export function serveOne(config: Config, events: ServingEvents): Serving {
   const toLog = runnerLog(events.log);
   const { path, names } = theModelOf(config);
-  const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.onRefused(code.toLowerCase())));
+  const gate = new AdmissionGate(gateOptions(config, ({ code }) => ofModel.onRefused(code.toLowerCase())));
   const launchOf = (settings: Config): RunnerLauncher =>
     chooseLauncher(settings, { log: toLog, moveBack: (cuda) => service.switchBackend(cuda) });
   const service: ModelService = new ModelService(path, launchOf(config), {
@@ -29,15 +30,22 @@ export function serveOne(config: Config, events: ServingEvents): Serving {
       toLog(event);
       events.onEvent(event);
     },
-    onServed: (info, model) => events.onServed(info, model),
+    onServed: (info, model) => {
+      metrics.replace(label, labelOf(model.id));
+      label = labelOf(model.id);
+      events.onServed(info, model);
+    },
     onCrash: (crash) => {
-      metrics.crashed(crashKind(crash));
+      ofModel.onCrash(crashKind(crash));
       events.onCrash(crash);
     },
   });
-  const metrics = new Metrics(() => service.status(), systemClock.now);
+  const labelOf = (id: string): string => names[0] ?? id;
+  let label = labelOf(modelIdOf(path));
+  const metrics = new Metrics(systemClock.now);
+  const ofModel = metrics.add(label, () => service.status());
   const limit = new TimeLimit(config['inference-timeout-sec'] * 1000, Date.now);
-  const runner = new ObservedRunner(service, [limit, metrics], systemClock.now);
+  const runner = new ObservedRunner(service, [limit, ofModel], systemClock.now);
   return {
     models: new ModelRegistry([soleModel({ model: () => service.model, names, runner, gate })]),
     metrics,

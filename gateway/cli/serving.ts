@@ -10,7 +10,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 /** What `runnel serve` serves: one model (one-model.ts) or several (several-models.ts). */
 export interface Serving {
   readonly models: ModelRegistry;
-  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
+  readonly metrics: Metrics;
   /** Called when HTTP listens. */
   start(): void;
   /**

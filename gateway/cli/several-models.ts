@@ -13,7 +13,7 @@ import { ObservedRunner } from '../runner/observed-runner.ts';
 import { crashKind } from '../runner/supervision/crash.ts';
 import { TimeLimit } from '../runner/time-limit.ts';
 import { systemClock } from '../system/clock.ts';
-import { ModelMetrics } from '../telemetry/model-metrics.ts';
+import { Metrics } from '../telemetry/metrics.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
 import { chooseLauncher } from './choose-launcher.ts';
 import { memoryNeedOf } from './memory-need.ts';
@@ -28,7 +28,7 @@ const defaultKeepAliveSec = 300;
 export function serveSeveral(config: Config, events: ServingEvents): Serving {
   /** The settings for the runners that are started next. */
   let settings = config;
-  const metrics = new ModelMetrics(systemClock.now);
+  const metrics = new Metrics(systemClock.now);
   const limit = new TimeLimit(config['inference-timeout-sec'] * 1000, Date.now);
   const loader = new ModelLoader({
     budgetBytes: config['memory-budget-bytes'],
@@ -76,7 +76,7 @@ export function serveSeveral(config: Config, events: ServingEvents): Serving {
               events.onServed(info, read);
             },
             onCrash: (crash) => {
-              ofModel.crashed(crashKind(crash));
+              ofModel.onCrash(crashKind(crash));
               events.onCrash(crash, name);
             },
           });

@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
-import type { HttpMetrics } from '../telemetry/http-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
 import { toApiError } from './to-api-error.ts';
@@ -16,7 +16,7 @@ const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metri
  * content of request or answer, nor the path as the client wrote it. Jobs of POST /execute log their own lines instead,
  * from where they begin.
  */
-export function logRequests(log: Log, metrics: Pick<HttpMetrics, 'answered'>): MiddlewareHandler {
+export function logRequests(log: Log, metrics: Pick<Metrics, 'answered'>): MiddlewareHandler {
   return async (c, next) => {
     const startMs = performance.now();
     const trace = traceOf(c.req.header(TRACE_HEADER));
