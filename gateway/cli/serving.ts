@@ -4,7 +4,7 @@ import { UsageError } from '../errors/exit-code.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { loadModel } from '../models/load-model.ts';
-import type { Model } from '../models/model.ts';
+import { type Model, modelIdOf } from '../models/model.ts';
 import { ModelLifecycle } from '../models/model-lifecycle.ts';
 import { ModelLoader } from '../models/model-loader.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
@@ -17,7 +17,7 @@ import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { TimeLimit } from '../runner/time-limit.ts';
 import { systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import { ModelMetrics } from '../telemetry/model-metrics.ts';
+import { Metrics } from '../telemetry/metrics.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
 import { chooseLauncher } from './choose-launcher.ts';
 import { memoryNeedOf } from './memory-need.ts';
@@ -40,7 +40,7 @@ export interface ServingEvents {
 /** What `runnel serve` serves. A single model is pinned and alone; of several, the others are loaded on demand. */
 export class Serving {
   readonly models: ModelRegistry;
-  readonly metrics = new ModelMetrics(systemClock.now);
+  readonly metrics = new Metrics(systemClock.now);
   readonly #config: Config;
   readonly #events: ServingEvents;
   readonly #isAlone: boolean;
@@ -98,9 +98,8 @@ export class Serving {
   #served({ path, names }: NamedModel): ModelLifecycle {
     const config = this.#config;
     const isAlone = this.#isAlone;
-    const [name = path] = names;
-    // A single model is in each line of the log, and its metrics have no label.
-    const label = isAlone ? undefined : name;
+    let [label = isAlone ? modelIdOf(path) : path] = names;
+    // A single model is in each line of the log.
     const log = isAlone ? this.#events.log : this.#events.log.child({ model: path });
     const toLog = runnerLog(log);
     const metrics = this.metrics.add(label, () => model.status());
@@ -128,12 +127,18 @@ export class Serving {
               hooks.onEvent(event);
             },
             onServed: (info, read) => {
+              // A reload may have put another model in its place.
+              const [next = read.id] = names;
+              if (isAlone) {
+                this.metrics.replace(label, next);
+                label = next;
+              }
               hooks.onServed(info);
               this.#events.onServed(info, read);
             },
             onCrash: (crash) => {
-              metrics.crashed(crashKind(crash));
-              this.#events.onCrash(crash, label);
+              metrics.onCrash(crashKind(crash));
+              this.#events.onCrash(crash, isAlone ? undefined : label);
             },
           });
           return service;

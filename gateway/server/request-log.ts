@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
-import type { HttpMetrics } from '../telemetry/http-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
 import { callerField } from './guard/caller.ts';
@@ -20,7 +20,7 @@ const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metri
  */
 export function logRequests(
   { log, ids, monotonicNow }: Pick<RouteDeps, 'log' | 'ids' | 'monotonicNow'>,
-  metrics: Pick<HttpMetrics, 'answered'>,
+  metrics: Pick<Metrics, 'answered'>,
 ): MiddlewareHandler {
   return async (c, next) => {
     const startMs = monotonicNow();
