@@ -35,9 +35,9 @@ export function createApp(deps: AppDeps): Hono {
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
-  app.use(logRequests(deps.log, http));
-  app.use(correlation);
-  app.use(assignGroup(groups));
+  app.use(logRequests(deps, http));
+  app.use(correlation(deps.ids));
+  app.use(assignGroup(groups, deps.ids));
   app.use(async (c, next) => {
     c.set('onBroken', failureLog(deps.log, c));
     await next();

@@ -4,7 +4,7 @@ import { shown } from '../errors/shown.ts';
 import type { Model } from '../models/model.ts';
 import { UnknownModelError } from '../models/model-registry.ts';
 import type { ServedModel } from '../models/served-model.ts';
-import type { GenerateRequest, Runner, RunnerInfo } from '../runner/runner.ts';
+import type { Runner, RunnerInfo } from '../runner/runner.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
@@ -20,6 +20,8 @@ export interface UsableModel {
   readonly name: string | undefined;
   readonly info: RunnerInfo & ContextLimit;
   readonly runner: Runner;
+  /** The API of the request, for GenerateRequest.api. */
+  readonly api: string;
 }
 
 export interface ModelWish {
@@ -95,22 +97,12 @@ async function answerBy(
       model: name === undefined ? model : { ...model, id: name },
       name: served.names[0],
       info: { ...info, ...deps.tokenLimits },
-      runner: countedAs(c.get('group').name, served.runner),
+      runner: served.runner,
+      api: c.get('group').name,
     });
   } finally {
     release();
   }
-}
-
-/** Labels the requests with their API, for the metrics. */
-function countedAs(api: string, runner: Runner): Runner {
-  const labelled = (request: GenerateRequest): GenerateRequest => ({ ...request, api });
-  return {
-    generate: (request, sink) => runner.generate(labelled(request), sink),
-    assertCapacity: (requests) => runner.assertCapacity(requests),
-    assertAcceptsRequests: () => runner.assertAcceptsRequests(),
-    status: () => runner.status(),
-  };
 }
 
 /** The progress of loading in per cent, if it is known. */

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { CAPABILITIES } from '../api/operator/capabilities.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
@@ -16,6 +15,7 @@ import { type Address, close, createHttpServer, listen, stopAccepting } from '..
 import { type CallbackError, ReadyCallback, type ReadyMessage } from '../server/ready-callback.ts';
 import { systemClock } from '../system/clock.ts';
 import { endSignal } from '../system/end-signal.ts';
+import { randomIds } from '../system/ids.ts';
 import { keepSpawnReserve } from '../system/spawn-reserve.ts';
 import { createNotifier } from '../systemd/notifier.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
@@ -71,7 +71,7 @@ const PRINT_CONFIG = '--print-config';
 /** Starts the log and serves. From the first line on, stderr has only lines of the log, errors included. */
 function serve(config: Config, readAgain: () => Config): Promise<number> {
   const about: LogFields = {
-    worker_id: config['worker-id'] ?? randomUUID(),
+    worker_id: config['worker-id'] ?? randomIds.uuid(),
     model: hasSeveralModels(config) ? undefined : modelsOf(config)[0]?.path,
     port: config.port,
   };
@@ -170,6 +170,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       restartRunner,
       now: Date.now,
       monotonicNow: systemClock.now,
+      ids: randomIds,
       maxBodyBytes: config['max-body-bytes'],
       maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
       maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
@@ -190,8 +191,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     log.warn({ event: 'connections_limited', max_connections: limits.maxConnections });
   const server = createHttpServer(app.fetch, limits, {
     onStalled: (heldBytes) => log.info({ event: 'client_stalled', held_bytes: heldBytes }),
-    onError: (error) => answerOutside(error, log),
-    onUnreadable: (error) => answerUnreadable(error, log),
+    onError: (error) => answerOutside(error, log, randomIds),
+    onUnreadable: (error) => answerUnreadable(error, log, randomIds),
   });
   const passed = passedSocket(process.env);
   let address: Address;

@@ -1,8 +1,6 @@
 import { statSync } from 'node:fs';
 import { type Config, hasSeveralModels } from '../config/config.ts';
 import { UsageError } from '../errors/exit-code.ts';
-import { MeteredRunner } from '../generation/metered-runner.ts';
-import { TimeLimitedRunner } from '../generation/time-limited-runner.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { loadModel } from '../models/load-model.ts';
@@ -12,9 +10,11 @@ import { ModelLoader } from '../models/model-loader.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
 import { ModelService } from '../models/model-service.ts';
 import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
+import { ObservedRunner } from '../runner/observed-runner.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
 import { crashKind, type RunnerCrash } from '../runner/supervision/crash.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
+import { TimeLimit } from '../runner/time-limit.ts';
 import { systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { ModelMetrics } from '../telemetry/model-metrics.ts';
@@ -44,6 +44,7 @@ export class Serving {
   readonly #config: Config;
   readonly #events: ServingEvents;
   readonly #isAlone: boolean;
+  readonly #limit: TimeLimit;
   readonly #loader: ModelLoader;
   /** The settings for the runners that are started next. */
   #settings: Config;
@@ -55,6 +56,7 @@ export class Serving {
     this.#events = events;
     this.#settings = config;
     this.#isAlone = !hasSeveralModels(config);
+    this.#limit = new TimeLimit(config['inference-timeout-sec'] * 1000, Date.now);
     this.#loader = new ModelLoader({
       budgetBytes: config['memory-budget-bytes'],
       keepAliveMs: (config['model-keep-alive-sec'] ?? defaultKeepAliveSec) * 1000,
@@ -102,7 +104,7 @@ export class Serving {
     const log = isAlone ? this.#events.log : this.#events.log.child({ model: path });
     const toLog = runnerLog(log);
     const metrics = this.metrics.add(label, () => model.status());
-    const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.refused(code.toLowerCase())));
+    const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.onRefused(code.toLowerCase())));
     const onEvent = (event: RunnerEvent): void => {
       toLog(event);
       if (isAlone || this.models.default === model) this.#events.onEvent(event);
@@ -115,11 +117,7 @@ export class Serving {
         memoryNeed: () => memoryNeedOf(path, this.#settings),
         readTokenizer: () => loadModel(path),
         onRefused: (reason) => onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
-        runnerOf: (runner) =>
-          new MeteredRunner(
-            new TimeLimitedRunner(runner, config['inference-timeout-sec'] * 1000, Date.now),
-            metrics,
-          ),
+        runnerOf: (runner) => new ObservedRunner(runner, [this.#limit, metrics], systemClock.now),
         serviceOf: (hooks) => {
           const launch = this.#launchOf(this.#settings, log, () => service);
           const service: ModelService = new ModelService(path, launch, {

@@ -1,6 +1,7 @@
 import { Counter, Gauge, Histogram, Registry } from 'prom-client';
+import type { ObservedRequest, RequestObserver } from '../runner/observed-runner.ts';
 import { type MemoryInUse, memoryInUse, memoryOf } from '../runner/process/memory.ts';
-import type { FirstOutput, RunnerState, RunnerStatus } from '../runner/runner.ts';
+import type { RunnerState, RunnerStatus, TokenBatch } from '../runner/runner.ts';
 import { addSchedulerMetrics } from './scheduler-metrics.ts';
 import { TokenTimes } from './token-times.ts';
 
@@ -19,19 +20,11 @@ const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 3
 /** The label of a request's API. */
 const BY_API = ['api'];
 
-/** Measures one request to a runner, whatever its API. */
-export interface RequestMeter {
-  /** Called once, with the first tokens. */
-  first(first: FirstOutput): void;
-  /** isResumed: these are the first tokens since another runner continued the request. */
-  tokens(count: number, isResumed?: boolean): void;
-  /** Counts the end, on the first call only. */
-  end(outcome: string): void;
-}
+/** The label of a request that came by no API. */
+const NO_API = 'none';
 
-export class Metrics {
+export class Metrics implements RequestObserver {
   readonly #registry = new Registry();
-  readonly #now: () => number;
 
   readonly #requests = this.#counter('worker_requests_total', 'Requests that ended, by outcome', ['outcome']);
   readonly #crashes = this.#counter(
@@ -100,7 +93,6 @@ export class Metrics {
 
   /** now: milliseconds that never go back. model: the model's name, if there are several; a label of each sample. */
   constructor(status: () => RunnerStatus, now: () => number, model?: string) {
-    this.#now = now;
     if (model !== undefined) this.#registry.setDefaultLabels({ model });
     const startedMs = now();
     this.#gauge(
@@ -172,47 +164,45 @@ export class Metrics {
     return this.#registry.metrics();
   }
 
-  /** Counts a request that the runner did not take. */
-  refused(outcome: string): void {
+  onRefused(outcome: string): void {
     this.#requests.inc({ outcome });
+  }
+
+  onAdmitted({ request }: ObservedRequest): void {
+    this.#promptTokens.inc(request.promptIds.length);
+  }
+
+  onTokens({ request: { api = NO_API }, times }: ObservedRequest, batch: TokenBatch): void {
+    const { first, tokenIds, isResumed } = batch;
+    if (first !== undefined) {
+      const { queuedUs, prefillUs } = first;
+      this.#queueSec.observe({ api }, queuedUs / 1e6);
+      this.#prefillSec.observe({ api }, prefillUs / 1e6);
+      this.#runnerFirstTokenSec.observe({ api }, (queuedUs + prefillUs) / 1e6);
+    }
+    const count = tokenIds.length;
+    if (count === 0) return;
+    this.#numNewTokens += count;
+    const { gapMs } = times;
+    if (gapMs === undefined) {
+      this.#firstTokenSec.observe({ api }, (times.lastMs - times.admittedMs) / 1000);
+      return;
+    }
+    this.#interTokenSec.of(api).observe(gapMs / 1000 / count, count);
+    if (isResumed) this.#pauseSec.observe({ api }, gapMs / 1000);
+  }
+
+  onEnd({ request: { api = NO_API }, times }: ObservedRequest, outcome: string): void {
+    const { admittedMs, endMs = admittedMs } = times;
+    const durationMs = endMs - admittedMs;
+    this.#requests.inc({ outcome });
+    this.#durationMs.observe(durationMs);
+    this.#durationSec.observe({ api }, durationMs / 1000);
   }
 
   /** Counts a runner that died. */
   crashed(reason: string): void {
     this.#crashes.inc({ reason });
-  }
-
-  /** Counts a request that was admitted, and returns its meter. api: the request's API. */
-  admitted(numPromptTokens: number, api = 'none'): RequestMeter {
-    this.#promptTokens.inc(numPromptTokens);
-    const startMs = this.#now();
-    const interTokenSec = this.#interTokenSec.of(api);
-    let lastMs: number | undefined;
-    let isOpen = true;
-    return {
-      first: ({ queuedUs, prefillUs }) => {
-        this.#queueSec.observe({ api }, queuedUs / 1e6);
-        this.#prefillSec.observe({ api }, prefillUs / 1e6);
-        this.#runnerFirstTokenSec.observe({ api }, (queuedUs + prefillUs) / 1e6);
-      },
-      tokens: (count, isResumed = false) => {
-        if (count === 0) return;
-        const nowMs = this.#now();
-        this.#numNewTokens += count;
-        if (lastMs === undefined) this.#firstTokenSec.observe({ api }, (nowMs - startMs) / 1000);
-        else interTokenSec.observe((nowMs - lastMs) / 1000 / count, count);
-        if (isResumed && lastMs !== undefined) this.#pauseSec.observe({ api }, (nowMs - lastMs) / 1000);
-        lastMs = nowMs;
-      },
-      end: (outcome) => {
-        if (!isOpen) return;
-        isOpen = false;
-        const durationMs = this.#now() - startMs;
-        this.#requests.inc({ outcome });
-        this.#durationMs.observe(durationMs);
-        this.#durationSec.observe({ api }, durationMs / 1000);
-      },
-    };
   }
 
   #counter(name: string, help: string, labelNames: string[] = []): Counter {

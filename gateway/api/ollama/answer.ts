@@ -1,9 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
-import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
-import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
@@ -84,7 +82,7 @@ function unload(
 }
 
 async function answerBy(
-  { model, info, runner }: UsableModel,
+  { model, info, runner, api }: UsableModel,
   timings: Timings,
   c: Context,
   deps: RouteDeps,
@@ -102,19 +100,27 @@ async function answerBy(
     maxTokens: Math.min(asked.options.num_predict ?? left, left),
     minTokens: 0,
     stopIds: model.stopIds,
-    sampling: samplingOf(asked.options),
+    sampling: samplingOf(asked.options, deps.ids),
     cacheSalt: cacheSalt(c),
+    api,
     ...more,
   };
   const { stop } = asked.options;
-  const options = { tokenizer: model.tokenizer, stop, minTokens: 0, thinking, toolCalls };
-  const watched = endingAtTimeLimit(runner);
-  const begin = (sink: TextSink) => new TextStream(timings.watch(watched), request, options, sink);
-  const unique = callDigits(randomUUID());
+  const options = {
+    tokenizer: model.tokenizer,
+    stop,
+    minTokens: 0,
+    thinking,
+    toolCalls,
+    timings: true,
+    partial: new PartialAnswers(),
+  };
+  const begin = (sink: TextSink) => new TextStream(runner, request, options, sink);
+  const unique = callDigits(deps.ids.uuid());
   const answered: Answer = {
     ...named,
     numPromptTokens: promptIds.length,
-    durations: () => timings.durations(),
+    durations: (ofAnswer) => timings.durations(ofAnswer),
     callId: (call) => `call_${unique}_${call}`,
   };
   if (!asked.stream) {

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { MeteredRunner } from '../../../gateway/generation/metered-runner.ts';
+import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
 import { countersOf, schedulerCounters } from '../../../gateway/runner/protocol/scheduler-stats.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
@@ -15,7 +15,7 @@ const test = suite('metrics');
 
 interface Metered {
   readonly inner: ScriptedRunner;
-  readonly runner: MeteredRunner;
+  readonly runner: ObservedRunner;
   readonly metrics: Metrics;
   clockMs: number;
 }
@@ -23,11 +23,9 @@ interface Metered {
 function metered(): Metered {
   const inner = new ScriptedRunner();
   const context = { clockMs: 0 } as Metered;
-  const metrics = new Metrics(
-    () => inner.status(),
-    () => context.clockMs,
-  );
-  return Object.assign(context, { inner, metrics, runner: new MeteredRunner(inner, metrics) });
+  const now = (): number => context.clockMs;
+  const metrics = new Metrics(() => inner.status(), now);
+  return Object.assign(context, { inner, metrics, runner: new ObservedRunner(inner, [metrics], now) });
 }
 
 /** Samples by name and labels. Fails if a line is not in the text format. */
@@ -193,16 +191,16 @@ test('requests of which none can be begun are counted as refused, each', async (
 
 test('the pause of a stream that another runner goes on with is timed, and no other', async () => {
   const context = metered();
-  const { inner, metrics } = context;
-  inner.script = [[1]];
-  const meter = metrics.admitted(1, 'native');
-  meter.tokens(1);
+  const { runner, metrics } = context;
+  const sink = { onTokens: () => {}, onError: () => {} };
+  const admit = () => runner.generate(requestOf([1], 9, { api: 'native' }), sink);
+  const observed = admit();
+  observed.onTokens({ firstIndex: 0, tokenIds: [1] });
   context.clockMs += 50;
-  meter.tokens(1);
+  observed.onTokens({ firstIndex: 1, tokenIds: [1] });
   context.clockMs += 750;
-  meter.tokens(2, true);
-  meter.end('eos');
-  metrics.admitted(1, 'native').tokens(1, true);
+  observed.onTokens({ firstIndex: 2, tokenIds: [1, 2], isResumed: true });
+  admit().onTokens({ firstIndex: 0, tokenIds: [1], isResumed: true });
   const samples = await samplesOf(metrics);
   assert.is(samples.get('runnel_resume_pause_seconds_count{api="native"}'), 1);
   assert.is(samples.get('runnel_resume_pause_seconds_sum{api="native"}'), 0.75);

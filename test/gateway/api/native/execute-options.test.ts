@@ -1,8 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { packMsgpack } from '../../../../gateway/api/msgpack.ts';
-import { TimeLimitedRunner } from '../../../../gateway/generation/time-limited-runner.ts';
+import { ObservedRunner } from '../../../../gateway/runner/observed-runner.ts';
 import { GenerationError, type GenerationErrorCode } from '../../../../gateway/runner/runner.ts';
+import { TimeLimit } from '../../../../gateway/runner/time-limit.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { type TestApp, testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
@@ -29,7 +30,7 @@ function ticking(stepMs: number): () => number {
 /** The application behind the server's time limit. */
 function limitedApp(limitMs: number): TestApp {
   const inner = new ScriptedRunner();
-  const app = testApp({ runner: new TimeLimitedRunner(inner, limitMs, Date.now) });
+  const app = testApp({ runner: new ObservedRunner(inner, [new TimeLimit(limitMs, Date.now)], Date.now) });
   return { ...app, runner: inner };
 }
 

@@ -1,9 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { UsageError } from '../../../../gateway/errors/exit-code.ts';
-import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
 
 const test = suite('runner');
 
@@ -40,7 +40,7 @@ test('a restart that cannot be asked for so is refused, and nothing is restarted
 });
 
 test('with keys, operators need an admin key', async () => {
-  const apiKeys = new ApiKeys(['a-key-of-a-client'], ['a-key-of-an-operator']);
+  const apiKeys = keysOf(['a-key-of-a-client'], ['a-key-of-an-operator']);
   let numRestarts = 0;
   const restartRunner = async () => void numRestarts++;
   const { app } = testApp({ guard: { ...loopbackOnly, apiKeys }, restartRunner });
