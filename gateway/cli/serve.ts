@@ -162,6 +162,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     const { createApp } = await import('../app.ts');
     return createApp({
       models,
+      isUnloadAllowed: config['client-unload'] === 'on',
       log,
       jobs,
       metrics: serving.metrics,
@@ -205,6 +206,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     const hint = isTaken ? '. Another server listens there: end it, or choose another --port or --uds' : '';
     tell(`Failed to bind to ${wanted}: ${message}${hint}`);
     await jobs?.stop();
+    await serving.stop(0);
     return ExitCode.bindFailed;
   }
   try {
@@ -212,6 +214,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     requireUsableAddress(address, config);
   } catch (error) {
     await close(server);
+    await jobs?.stop();
+    await serving.stop(0);
     throw error;
   }
   about.port = 'port' in address ? address.port : 0;

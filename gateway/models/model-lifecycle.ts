@@ -74,8 +74,8 @@ export interface ModelLifecycleOptions {
 /** Decides when models are loaded; ModelLoader implements it. */
 export interface LoadQueue {
   enqueue(model: ModelLifecycle): void;
-  /** A client wants the model unloaded. */
-  dismiss(model: ModelLifecycle): void;
+  /** A model was dismissed. */
+  onDismissed(): void;
   /** Memory has become free, or the need for it has changed. */
   onChange(): void;
 }
@@ -93,6 +93,7 @@ export class ModelLifecycle implements ServedModel, Runner {
   /** RunnerInfo.modelIdentity of the file for which the need was determined. */
   #measured: string | undefined;
   #lastUsedMs: number;
+  #isDismissed = false;
   #numDeadRunners = 0;
   /** Counters of the services that have ended. */
   #pastCounters = countersOf(() => 0);
@@ -159,6 +160,7 @@ export class ModelLifecycle implements ServedModel, Runner {
     const { kind, bytes } = this.#need;
     return {
       ...{ name: this.name, kind, bytes, lastUsedMs: this.#lastUsedMs, isPinned: this.isPinned },
+      isDismissed: this.#isDismissed,
       isBusy: this.#isBusy,
       isLeaving: this.#phase !== 'loading' && this.#phase !== 'loaded',
     };
@@ -182,6 +184,7 @@ export class ModelLifecycle implements ServedModel, Runner {
 
   want(): void {
     this.#lastUsedMs = this.#clock.now();
+    this.#isDismissed = false;
     const isWanted =
       this.#phase === 'unloaded' ||
       (this.#phase === 'failed' && this.#service === undefined && this.#retryInMs <= 0);
@@ -191,11 +194,11 @@ export class ModelLifecycle implements ServedModel, Runner {
     this.#queue.enqueue(this);
   }
 
-  dismiss(): 'leaves' | 'loading' | 'stays' {
-    if (this.isPinned) return 'stays';
-    if (this.#phase === 'queued' || this.#phase === 'loading') return 'loading';
-    this.#queue.dismiss(this);
-    return 'leaves';
+  dismiss(): boolean {
+    if (this.isPinned) return false;
+    this.#isDismissed = true;
+    this.#queue.onDismissed();
+    return true;
   }
 
   get #retryInMs(): number {

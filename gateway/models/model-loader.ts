@@ -59,8 +59,8 @@ export class ModelLoader implements LoadQueue {
     void this.#enqueue(model);
   }
 
-  dismiss(model: ModelLifecycle): void {
-    this.#unload(model, true, 'asked');
+  onDismissed(): void {
+    this.#unloadUnused();
   }
 
   onChange(): void {
@@ -154,11 +154,18 @@ export class ModelLoader implements LoadQueue {
   }
 
   #look(): void {
-    const { keepAliveMs } = this.#options;
-    const patienceMs = keepAliveMs === 0 ? Number.POSITIVE_INFINITY : keepAliveMs;
-    for (const model of this.#models) model.look(patienceMs);
-    const idle = idleFor(this.#residents(), patienceMs, this.#clock.now());
-    for (const { model } of idle) this.#unload(model, false, 'idle');
+    for (const model of this.#models) model.look(this.#patienceMs);
+    this.#unloadUnused();
     this.#timer = this.#clock.after(lookMs, () => this.#look());
+  }
+
+  #unloadUnused(): void {
+    const unused = idleFor(this.#residents(), this.#patienceMs, this.#clock.now());
+    for (const { model, isDismissed } of unused) this.#unload(model, false, isDismissed ? 'asked' : 'idle');
+  }
+
+  get #patienceMs(): number {
+    const { keepAliveMs } = this.#options;
+    return keepAliveMs === 0 ? Number.POSITIVE_INFINITY : keepAliveMs;
   }
 }

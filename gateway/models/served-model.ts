@@ -27,10 +27,10 @@ export interface ServedModel {
   readonly gate: AdmissionGate;
   readonly residency: Residency;
   /**
-   * Unloads the model, if it is loaded, once its requests are done. loading: it is being loaded, which is not interrupted.
-   * stays: it is pinned.
+   * Has the model unloaded once nobody uses it and nobody waits for it. It keeps taking requests, and stays if one comes before
+   * that. Returns false if it is pinned, and so stays.
    */
-  dismiss(): 'leaves' | 'loading' | 'stays';
+  dismiss(): boolean;
   /** Starts to load the model if it is not loaded. Requests that enter the gate then wait for it. */
   want(): void;
   /** The model with its tokenizer, read without a runner; undefined if it cannot be read, or only together with its runner. */

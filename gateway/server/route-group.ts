@@ -22,6 +22,8 @@ declare module 'hono' {
 /** What the routes get from outside. */
 export interface RouteDeps {
   readonly models: ModelRegistry;
+  /** Whether clients may have models unloaded; false by default. */
+  readonly isUnloadAllowed?: boolean;
   readonly log: Log;
   /**
    * Durable jobs, which outlive connections and this process. Undefined if no journal is kept; requests for jobs are then

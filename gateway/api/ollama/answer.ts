@@ -12,7 +12,7 @@ import { ResponseStream } from '../../server/streams/response-stream.ts';
 import { callDigits } from '../call-digits.ts';
 import { JSON_TYPE } from '../json.ts';
 import { jsonText } from '../json-text.ts';
-import { type ContextLimit, notReady, tokensLeft } from '../prompt.ts';
+import { type ContextLimit, tokensLeft } from '../prompt.ts';
 import { findModel, type UsableModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
 import { type Answer, AnswerLines, loadedAnswer, unloadedAnswer, wholeAnswer } from './answer-lines.ts';
@@ -61,24 +61,22 @@ export async function answer(c: Context, deps: RouteDeps, asked: Asked, job: Job
     timings.onModel();
     return answerBy(usable, timings, c, deps, asked, job);
   });
-  // The model is unloaded when the answer has ended.
-  if (isLast) findModel(name, deps).dismiss();
+  // The model leaves when this answer and those of all others have ended.
+  if (isLast && deps.isUnloadAllowed) findModel(name, deps).dismiss();
   return answered;
 }
 
-/**
- * Has a model unloaded, and says so. Throws a 400 if the operator keeps the model loaded, and a 503 while it is loading.
- */
+/** Has a model unloaded once nobody uses it, and says so. Throws a 400 if the operator keeps it loaded. */
 function unload(
   name: string,
   deps: RouteDeps,
   asked: Pick<Asked, 'model'> & Pick<Job, 'textAs'>,
 ): ReturnType<typeof unloadedAnswer> {
   const model = findModel(name, deps);
-  const outcome = model.dismiss();
-  if (outcome === 'loading') throw notReady(model.runner.status());
-  if (outcome === 'leaves') return unloadedAnswer({ ...asked, now: deps.now });
-  const why = deps.models.sole === undefined ? 'it is pinned' : 'it is the only one of this server';
+  if (deps.isUnloadAllowed && model.dismiss()) return unloadedAnswer({ ...asked, now: deps.now });
+  const why = deps.isUnloadAllowed
+    ? 'it is pinned'
+    : 'this server unloads no model for a request; --client-unload on allows it';
   const message = `keep_alive is 0, which asks for the model to be unloaded, but ${why}.`;
   throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
 }
