@@ -32,9 +32,9 @@ export function createApp(deps: AppDeps): Hono {
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
-  app.use(logRequests(deps.log, deps.metrics));
-  app.use(correlation);
-  app.use(assignGroup(groups));
+  app.use(logRequests(deps));
+  app.use(correlation(deps.ids));
+  app.use(assignGroup(groups, deps.ids));
   app.use(async (c, next) => {
     c.set('onBroken', failureLog(deps.log, c));
     await next();
@@ -43,8 +43,8 @@ export function createApp(deps: AppDeps): Hono {
   for (const path of generating) {
     // If the queue is full, the request is refused before its body is read.
     app.post(path, async (_, next) => {
-      // With several models, only the body says which one is meant.
-      if (!deps.models.isOnDemand) deps.models.default.runner.assertAcceptsRequests();
+      // Of several models, only the body says which one is meant.
+      deps.models.sole?.runner.assertAcceptsRequests();
       await next();
     });
   }

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { type Context, Hono } from 'hono';
 import type { ApiError } from '../../errors/api-error.ts';
 import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
@@ -14,7 +13,6 @@ import { JSON_TYPE, readJson } from '../json.ts';
 import { jsonText } from '../json-text.ts';
 import { tokensLeft } from '../prompt.ts';
 import { askedBehind, ignoredHints, renderThinking } from '../thinking.ts';
-import { randomSeed } from '../token-ids.ts';
 import { offerTools } from '../tool-offer.ts';
 import { type ModelWish, readModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
@@ -60,7 +58,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
           temperature: request.temperature,
           topP: request.top_p,
           topK: request.top_k,
-          seed: randomSeed(),
+          seed: deps.ids.seed(),
         },
         cacheSalt: cacheSalt(c),
         api,
@@ -71,7 +69,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
       const partial = new PartialAnswers();
       const options = { tokenizer, stop, minTokens: 0, thinking, toolCalls: offer?.calls, partial };
       const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
-      const unique = randomUUID();
+      const unique = deps.ids.uuid();
       const message: Message = {
         id: `msg_${unique}`,
         model: request.model,

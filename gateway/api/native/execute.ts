@@ -5,14 +5,14 @@ import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
 import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
-import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
+import { cacheSalt, callerField, callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
 import { idempotencyOf, JobIdsOfKeys } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
-import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
 import { beginDurable, durableEvents, eventsOfTwin } from './durable-execute.ts';
@@ -52,7 +52,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const left = tokensLeft(promptIds, info, field);
       const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
-      const seed = request.seed ?? randomSeed();
+      const seed = request.seed ?? deps.ids.seed();
 
       const generate: GenerateRequest = {
         promptIds,
@@ -75,7 +75,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
         api,
         ...(deadlineMs === undefined ? {} : { deadlineMs }),
       };
-      const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
+      const names = { correlation_id: correlationIdOf(c), ...callerField(c), ...c.get('trace') };
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
       const facts = { promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) };
       if (request.durable) {

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
 import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
@@ -63,7 +62,7 @@ export async function answer(c: Context, deps: RouteDeps, asked: Asked, job: Job
     return answerBy(usable, timings, c, deps, asked, job);
   });
   // The model is unloaded when the answer has ended.
-  if (isLast && deps.models.isOnDemand) findModel(name, deps).dismiss();
+  if (isLast) findModel(name, deps).dismiss();
   return answered;
 }
 
@@ -79,7 +78,7 @@ function unload(
   const outcome = model.dismiss();
   if (outcome === 'loading') throw notReady(model.runner.status());
   if (outcome === 'leaves') return unloadedAnswer({ ...asked, now: deps.now });
-  const why = deps.models.isOnDemand ? 'it is pinned' : 'it is the only one of this server';
+  const why = deps.models.sole === undefined ? 'it is pinned' : 'it is the only one of this server';
   const message = `keep_alive is 0, which asks for the model to be unloaded, but ${why}.`;
   throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
 }
@@ -103,7 +102,7 @@ async function answerBy(
     maxTokens: Math.min(asked.options.num_predict ?? left, left),
     minTokens: 0,
     stopIds: model.stopIds,
-    sampling: samplingOf(asked.options),
+    sampling: samplingOf(asked.options, deps.ids),
     cacheSalt: cacheSalt(c),
     api,
     ...more,
@@ -119,7 +118,7 @@ async function answerBy(
     partial: new PartialAnswers(),
   };
   const begin = (sink: TextSink) => new TextStream(runner, request, options, sink);
-  const unique = callDigits(randomUUID());
+  const unique = callDigits(deps.ids.uuid());
   const answered: Answer = {
     ...named,
     numPromptTokens: promptIds.length,

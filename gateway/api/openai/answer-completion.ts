@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
@@ -20,7 +19,7 @@ import type { SharedFields } from './shared-fields.ts';
 
 interface CompletionJob {
   readonly runner: Runner;
-  readonly idPrefix: string;
+  readonly id: string;
   readonly model: Model;
   readonly numericsId: string;
   readonly shape: ChoiceFormat;
@@ -59,7 +58,7 @@ export async function answerCompletion(c: Context, deps: RouteDeps, job: Complet
     return mergeStreams(job.runner, requests, options, heard);
   };
   const completion: Completion = {
-    id: job.idPrefix + randomUUID(),
+    id: job.id,
     created: Math.floor(deps.now() / 1000),
     model: request.model,
     systemFingerprint: job.numericsId,

@@ -6,7 +6,7 @@ import { cooperativeScheduler, type Task } from '../../system/cooperative-schedu
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
-import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
 import { completionFormat } from './completion-format.ts';
@@ -27,7 +27,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const structure = await structureOf(request, model, stopIds);
-      const seed = request.seed ?? randomSeed();
+      const seed = request.seed ?? deps.ids.seed();
       const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
       const prompts = await cooperativeScheduler.run(
         length,
@@ -52,7 +52,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
       );
       return answerCompletion(c, deps, {
         runner,
-        idPrefix: 'cmpl-',
+        id: `cmpl-${deps.ids.uuid()}`,
         model,
         numericsId: info.numericsId,
         shape: completionFormat(model.tokenizer),

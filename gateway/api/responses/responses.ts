@@ -6,6 +6,7 @@ import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
+import type { Ids } from '../../system/ids.ts';
 import { answerStructure } from '../answer-structure.ts';
 import { idempotencyOf } from '../idempotency.ts';
 import { tellIgnored } from '../inert.ts';
@@ -14,7 +15,6 @@ import { requireJobs } from '../kept-jobs.ts';
 import { thinkingWishOf } from '../openai/thinking-fields.ts';
 import { tokensLeft } from '../prompt.ts';
 import { askedBehind, ignoredHints, renderThinking, type ThinkingWish } from '../thinking.ts';
-import { randomSeed } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { whileWanted } from '../whole-text.ts';
@@ -46,13 +46,10 @@ export function responseRoutes(deps: RouteDeps): Hono {
       const offer = wish && offerTools(wish, usable.model, request.text.grammar);
       const thinkingWish = thinkingWishOf(saidOfThinking(request));
       tellIgnored(c, deps.log, ignoredHints(usable.model, thinkingWish));
-      const { generate, thinking } = await generateRequest(
-        request,
-        offer,
-        thinkingWish,
-        usable,
-        cacheSalt(c),
-      );
+      const { generate, thinking } = await generateRequest(request, offer, thinkingWish, usable, {
+        salt: cacheSalt(c),
+        ids: deps.ids,
+      });
       if (request.background)
         return beginBackground(c, deps, body, { request, generate, thinking, idempotency }, usable);
       const partial = new PartialAnswers();
@@ -64,6 +61,7 @@ export function responseRoutes(deps: RouteDeps): Hono {
         numPromptTokens: generate.promptIds.length,
         beginsWithText: offer?.calls === undefined && thinking === undefined,
         now: deps.now,
+        ...{ uuid: deps.ids.uuid(), createdMs: deps.now(), isKept: false },
       });
       if (!request.stream) {
         const whole = new WholeResponse();
@@ -85,7 +83,7 @@ async function generateRequest(
   offer: ToolOffer | undefined,
   wish: ThinkingWish,
   { model, info, api }: UsableModel,
-  salt: GenerateRequest['cacheSalt'],
+  { salt, ids }: { readonly salt: GenerateRequest['cacheSalt']; readonly ids: Ids },
 ): Promise<{ readonly generate: GenerateRequest; readonly thinking: Thinking | undefined }> {
   const structure = await answerStructure('text.format', request.text.grammar, offer, model);
   const told = { tools: offer?.definitions };
@@ -102,7 +100,7 @@ async function generateRequest(
       ...neutralSampling,
       temperature: request.temperature,
       topP: request.top_p,
-      seed: request.seed ?? randomSeed(),
+      seed: request.seed ?? ids.seed(),
     },
     cacheSalt: salt,
     api,

@@ -10,6 +10,7 @@ import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
 import { TimeLimit } from '../../../gateway/runner/time-limit.ts';
 import { createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { systemClock } from '../../../gateway/system/clock.ts';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { oneModel } from '../../fixtures/app.ts';
@@ -39,6 +40,7 @@ const app = createApp({
   metrics,
   now: Date.now,
   monotonicNow: systemClock.now,
+  ids: randomIds,
   crashes: () => [],
   restartRunner: async () => undefined,
   maxBodyBytes: 2 ** 20,

@@ -4,6 +4,7 @@ import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { oneModel } from '../../fixtures/app.ts';
@@ -32,6 +33,7 @@ const app = createApp({
   metrics: new Metrics(Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
+  ids: randomIds,
   crashes: () => [],
   restartRunner: async () => undefined,
   maxBodyBytes: 2 ** 20,
