@@ -1,5 +1,5 @@
 import type { Hono } from 'hono';
-import { pack } from 'msgpackr';
+import { packMsgpack } from '../../gateway/api/msgpack.ts';
 import { DurableJobs } from '../../gateway/journal/durable-jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
 import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
@@ -135,7 +135,7 @@ export class World {
     if (body === undefined) return this.#app.request(path, { method, headers });
     const given = { 'content-type': 'application/json', ...headers };
     const isPacked = given['content-type'] === 'application/x-msgpack';
-    const bytes = isPacked ? new Uint8Array(pack(JSON.parse(body))) : body;
+    const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(body) as object)) : body;
     return this.#app.request(path, { method, headers: given, body: bytes });
   }
 
