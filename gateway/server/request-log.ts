@@ -2,10 +2,11 @@ import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
-import type { HttpMetrics } from '../telemetry/http-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
+import { callerField } from './guard/caller.ts';
 import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
 
@@ -19,7 +20,7 @@ const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metri
  */
 export function logRequests(
   { log, ids, monotonicNow }: Pick<RouteDeps, 'log' | 'ids' | 'monotonicNow'>,
-  metrics: Pick<HttpMetrics, 'answered'>,
+  metrics: Pick<Metrics, 'answered'>,
 ): MiddlewareHandler {
   return async (c, next) => {
     const startMs = monotonicNow();
@@ -42,6 +43,7 @@ export function logRequests(
       status,
       request_id: c.get('requestId') as string | undefined,
       correlation_id: correlationIdOf(c),
+      ...callerField(c),
       ...trace,
     };
     const hasOwnLines = route === '/execute' && status === 200;

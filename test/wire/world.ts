@@ -1,16 +1,15 @@
 import type { Hono } from 'hono';
 import { pack } from 'msgpackr';
-import { MeteredRunner } from '../../gateway/generation/metered-runner.ts';
-import { TimeLimitedRunner } from '../../gateway/generation/time-limited-runner.ts';
 import { DurableJobs } from '../../gateway/journal/durable-jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
+import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
 import {
   type GenerateRequest,
   GenerationError,
   neutralSampling,
   type Runner,
 } from '../../gateway/runner/runner.ts';
-import { ApiKeys } from '../../gateway/server/guard/api-keys.ts';
+import { TimeLimit } from '../../gateway/runner/time-limit.ts';
 import { setCallerSecret } from '../../gateway/server/guard/caller.ts';
 import { loopbackOnly } from '../../gateway/server/guard/guard.ts';
 import type { Ids } from '../../gateway/system/ids.ts';
@@ -20,6 +19,7 @@ import { oneModel, openGate, testApp } from '../fixtures/app.ts';
 import { byteModel, byteTokenizer, EOS_ID } from '../fixtures/byte-model.ts';
 import { journalFolder, openTestJournal } from '../fixtures/durable.ts';
 import { HandClock } from '../fixtures/hand-clock.ts';
+import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
 import { until } from '../fixtures/within.ts';
@@ -63,10 +63,13 @@ export class World {
     const of = (name: string): string | undefined => settings.get(name)?.[0];
     const now = (): number => EPOCH_MS + this.#clock.now();
     const model = (): Model | undefined => MODELS[of('model') ?? 'plain'];
-    const metrics = new Metrics(() => this.#runner.status(), this.#clock.now.bind(this.#clock));
+    const metrics = new Metrics(() => this.#clock.now());
     const limitMs = Number(of('time-limit-sec') ?? 300) * 1000;
-    const limited = new TimeLimitedRunner(this.#observed(), limitMs, now, this.#clock);
-    const runner = new MeteredRunner(limited, metrics);
+    const observers = [
+      metrics.add('bytes', () => this.#runner.status()),
+      new TimeLimit(limitMs, now, this.#clock),
+    ];
+    const runner = new ObservedRunner(this.#timed(), observers, () => this.#clock.now());
     const names = of('names')?.split(' ') ?? [];
     const keys = of('keys')?.split(' ');
     if (of('journal') !== undefined) {
@@ -87,7 +90,7 @@ export class World {
       maxBodyBytes: numberOf(of('max-body-bytes')) ?? 2 ** 20,
       guard: {
         ...{ ...loopbackOnly, corsOrigins: origins },
-        apiKeys: keys && new ApiKeys(keys.slice(0, 1), keys.slice(1)),
+        apiKeys: keys && keysOf(keys.slice(0, 1), keys.slice(1)),
       },
     });
     this.#app = app;
@@ -143,7 +146,7 @@ export class World {
   }
 
   /** The runner, whose tokens take time, and whose open requests are known. */
-  #observed(): Runner {
+  #timed(): Runner {
     const runner = this.#runner;
     const generate: Runner['generate'] = (request, sink) => {
       const { scriptOf } = runner;

@@ -1,7 +1,6 @@
 import { type Context, Hono } from 'hono';
 import type { ApiError } from '../../errors/api-error.ts';
-import { type TextSink, TextStream } from '../../generation/text-stream.ts';
-import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
+import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
 import { neutralSampling } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
@@ -38,7 +37,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
     const body = await readJson(c);
     const request = parseMessagesRequest(body);
     tellIgnored(c, deps.log, ignoredByMessages(body, request));
-    return useModel(c, deps, modelWish(c, request), async ({ model, info, runner }) => {
+    return useModel(c, deps, modelWish(c, request), async ({ model, info, runner, api }) => {
       const wish = toolWishOf(request);
       const { format } = request.output_config;
       const offer = wish && offerTools(wish, model, format);
@@ -62,12 +61,14 @@ export function messagesRoutes(deps: RouteDeps): Hono {
           seed: deps.ids.seed(),
         },
         cacheSalt: cacheSalt(c),
+        api,
         ...askedBehind(structure, prompt, thinkingWish, model),
       };
       const { tokenizer } = model;
       const stop = request.stop_sequences;
-      const options = { tokenizer, stop, minTokens: 0, thinking, toolCalls: offer?.calls };
-      const begin = (sink: TextSink) => new TextStream(endingAtTimeLimit(runner), generate, options, sink);
+      const partial = new PartialAnswers();
+      const options = { tokenizer, stop, minTokens: 0, thinking, toolCalls: offer?.calls, partial };
+      const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
       const unique = deps.ids.uuid();
       const message: Message = {
         id: `msg_${unique}`,

@@ -1,8 +1,8 @@
 import type { Context } from 'hono';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
+import { PartialAnswers } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
-import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
 import type { GenerateRequest, Runner } from '../../runner/runner.ts';
@@ -49,13 +49,13 @@ export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'strea
 export async function answerCompletion(c: Context, deps: RouteDeps, job: CompletionJob): Promise<Response> {
   const { model, shape, requests, request, thinking, toolCalls, echo } = job;
   const { tokenizer } = model;
-  const timedBy = request.timings ? deps.monotonicNow : undefined;
-  const { stop, min_tokens: minTokens } = request;
-  const options = { tokenizer, stop, minTokens, thinking, toolCalls, timedBy };
+  const { stop, min_tokens: minTokens, timings } = request;
+  const partial = new PartialAnswers();
+  const options = { tokenizer, stop, minTokens, thinking, toolCalls, timings, partial };
   const promptIds = requests.map((each) => each.promptIds);
   const begin = (sink: MergedSink): OpenText => {
     const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });
-    return mergeStreams(endingAtTimeLimit(job.runner), requests, options, heard);
+    return mergeStreams(job.runner, requests, options, heard);
   };
   const completion: Completion = {
     id: job.id,

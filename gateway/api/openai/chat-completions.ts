@@ -26,7 +26,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
     const body = await readJson(c);
     const request = parseChatRequest(body);
     tellIgnored(c, deps.log, ignoredByChat(body, request));
-    return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
+    return useModel(c, deps, modelWish(request), async ({ model, info, runner, api }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const wish = toolWishOf(request);
@@ -46,6 +46,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
         minTokens: request.min_tokens,
         stopIds,
         cacheSalt: cacheSalt(c),
+        api,
         ...askedBehind(structure, prompt, thinkingWish, model),
         ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
       });

@@ -23,7 +23,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
     const body = await readJson(c);
     const request = parseCompletionRequest(body);
     tellIgnored(c, deps.log, ignoredByCompletions(body, request));
-    return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
+    return useModel(c, deps, modelWish(request), async ({ model, info, runner, api }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const structure = await structureOf(request, model, stopIds);
@@ -44,6 +44,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
           minTokens: request.min_tokens,
           stopIds,
           cacheSalt: cacheSalt(c),
+          api,
           ...structure,
           ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
           ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),

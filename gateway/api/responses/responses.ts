@@ -1,7 +1,6 @@
 import { Hono } from 'hono';
-import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
-import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import { type GenerateRequest, neutralSampling } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
@@ -53,9 +52,9 @@ export function responseRoutes(deps: RouteDeps): Hono {
       });
       if (request.background)
         return beginBackground(c, deps, body, { request, generate, thinking, idempotency }, usable);
-      const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls };
-      const runner = endingAtTimeLimit(usable.runner);
-      const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
+      const partial = new PartialAnswers();
+      const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls, partial };
+      const begin = (sink: TextSink) => new TextStream(usable.runner, generate, options, sink);
       const response = new ResponseObject({
         request,
         tokenizer,
@@ -83,7 +82,7 @@ async function generateRequest(
   request: ResponsesRequest,
   offer: ToolOffer | undefined,
   wish: ThinkingWish,
-  { model, info }: UsableModel,
+  { model, info, api }: UsableModel,
   { salt, ids }: { readonly salt: GenerateRequest['cacheSalt']; readonly ids: Ids },
 ): Promise<{ readonly generate: GenerateRequest; readonly thinking: Thinking | undefined }> {
   const structure = await answerStructure('text.format', request.text.grammar, offer, model);
@@ -104,6 +103,7 @@ async function generateRequest(
       seed: request.seed ?? ids.seed(),
     },
     cacheSalt: salt,
+    api,
     ...askedBehind(structure, prompt, wish, model),
     ...(request.include.logprobs ? { topLogprobs: request.top_logprobs } : {}),
   };
