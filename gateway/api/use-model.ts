@@ -5,10 +5,12 @@ import type { Model } from '../models/model.ts';
 import { UnknownModelError } from '../models/model-registry.ts';
 import type { ServedModel } from '../models/served-model.ts';
 import type { GenerateRequest, Runner, RunnerInfo } from '../runner/runner.ts';
+import { sharerOf } from '../server/guard/caller.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
 import { toApiError } from '../server/to-api-error.ts';
+import { ANONYMOUS } from '../system/caller.ts';
 import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
 import { type ContextLimit, notReady, requireReady } from './prompt.ts';
@@ -96,20 +98,22 @@ async function answerBy(
       model: name === undefined ? model : { ...model, id: name },
       name: acquired.names[0],
       info: { ...info, ...deps.tokenLimits },
-      runner: countedAs(c.get('group').name, acquired.runner),
+      runner: labelling(c, acquired.runner),
     });
   } finally {
     acquired.release();
   }
 }
 
-/** Labels the requests with their API, for the metrics. */
-function countedAs(api: string, runner: Runner): Runner {
-  const labelled = (request: GenerateRequest): GenerateRequest => ({ ...request, api });
+/** Labels the requests with their API, for the metrics, and with their caller. */
+function labelling(c: Context, runner: Runner): Runner {
+  const caller = sharerOf(c);
+  const labels = { api: c.get('group').name, ...(caller === ANONYMOUS ? {} : { caller }) };
+  const labelled = (request: GenerateRequest): GenerateRequest => ({ ...request, ...labels });
   return {
     generate: (request, sink) => runner.generate(labelled(request), sink),
-    assertCapacity: (requests) => runner.assertCapacity(requests),
-    assertAcceptsRequests: () => runner.assertAcceptsRequests(),
+    assertCapacity: (requests) => runner.assertCapacity(requests.map(labelled)),
+    assertAcceptsRequests: (caller) => runner.assertAcceptsRequests(caller),
     status: () => runner.status(),
   };
 }

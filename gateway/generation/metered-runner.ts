@@ -8,6 +8,7 @@ import {
   type TokenBatch,
   type TokenSink,
 } from '../runner/runner.ts';
+import type { Caller } from '../system/caller.ts';
 import type { Metrics, RequestMeter } from '../telemetry/metrics.ts';
 
 /** Counts and times every request on its way to a runner. All APIs use this one place. */
@@ -24,8 +25,8 @@ export class MeteredRunner implements Runner {
     return this.#runner.status();
   }
 
-  assertAcceptsRequests(): void {
-    this.#counting(1, () => this.#runner.assertAcceptsRequests());
+  assertAcceptsRequests(caller?: Caller): void {
+    this.#counting(1, () => this.#runner.assertAcceptsRequests(caller));
   }
 
   assertCapacity(requests: readonly GenerateRequest[]): void {

@@ -9,6 +9,7 @@ import {
   type TokenSink,
 } from '../runner/runner.ts';
 import { Alarms } from '../system/alarms.ts';
+import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 
 /**
@@ -35,8 +36,8 @@ export class TimeLimitedRunner implements Runner {
     return this.#runner.status();
   }
 
-  assertAcceptsRequests(): void {
-    this.#runner.assertAcceptsRequests();
+  assertAcceptsRequests(caller?: Caller): void {
+    this.#runner.assertAcceptsRequests(caller);
   }
 
   assertCapacity(requests: readonly GenerateRequest[]): void {

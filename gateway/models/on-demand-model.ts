@@ -13,6 +13,7 @@ import {
 } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { maxFruitlessStarts } from '../runner/supervision/supervisor.ts';
+import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
 import { absent, HOLDING, type LoadPhase, residencyIn, statusIn } from './load-phase.ts';
@@ -321,8 +322,8 @@ export class OnDemandModel implements ServedModel, Runner {
     this.#requireService().assertCapacity(requests);
   }
 
-  assertAcceptsRequests(): void {
-    this.#requireService().assertAcceptsRequests();
+  assertAcceptsRequests(caller?: Caller): void {
+    this.#requireService().assertAcceptsRequests(caller);
   }
 
   #requireService(): LoadedService {

@@ -3,6 +3,7 @@
  * implements it; tests use fakes. Crashes do not show here: a stream pauses and goes on.
  */
 
+import type { Caller } from '../system/caller.ts';
 import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
 
 /** Sampling parameters as the runner applies them; proto/runner.proto has the ranges. */
@@ -115,6 +116,10 @@ export interface GenerateRequest {
   readonly begun?: BegunAnswer;
   /** The API whose routes the request came by, for metrics: one of a few names. */
   readonly api?: string;
+  /** Whose share of the runners the request takes; absent: that of ANONYMOUS. */
+  readonly caller?: Caller;
+  /** Requests of one caller are computed in this order, lower first; absent: 0. It gains nothing against other callers. */
+  readonly priority?: number;
 }
 
 export interface TokenLogprobs {
@@ -127,7 +132,7 @@ export interface TokenLogprobs {
 export interface FirstOutput {
   /** Tokens of the prompt that were found in the KV cache and not computed. */
   readonly numCachedTokens: number;
-  /** Microseconds until the first step that computed for the request. */
+  /** Microseconds until the first step that computed for the request, with those that it waited in the gateway. */
   readonly queuedUs: number;
   /** Microseconds from then to the first token. */
   readonly prefillUs: number;
@@ -335,7 +340,10 @@ export interface Runner {
    * requests that shall begin together or not at all. The result holds until the end of this turn of the event loop.
    */
   assertCapacity(requests: readonly GenerateRequest[]): void;
-  /** Throws the GenerationError that any request would get now. Routes can call it before they read a body. */
-  assertAcceptsRequests(): void;
+  /**
+   * Throws the GenerationError that any request of the caller would get now. Routes can call it before they read a body.
+   * caller: ANONYMOUS by default.
+   */
+  assertAcceptsRequests(caller?: Caller): void;
   status(): RunnerStatus;
 }

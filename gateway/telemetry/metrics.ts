@@ -66,7 +66,7 @@ export class Metrics {
   );
   readonly #queueSec = this.#histogram(
     'runnel_request_queue_time_seconds',
-    "Seconds from the runner's receipt of a request to its first computation, by the runner's clock",
+    'Seconds from admission to the first computation for a request',
     FIRST_TOKEN_BUCKETS_SEC,
     BY_API,
   );
@@ -78,7 +78,7 @@ export class Metrics {
   );
   readonly #runnerFirstTokenSec = this.#histogram(
     'runnel_runner_time_to_first_token_seconds',
-    "Seconds from the runner's receipt of a request to its first token, by the runner's clock",
+    'Seconds from admission to the first token as the runner measures it, without the time of the pipe',
     FIRST_TOKEN_BUCKETS_SEC,
     BY_API,
   );

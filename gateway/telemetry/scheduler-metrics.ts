@@ -69,7 +69,10 @@ const COUNTERS: Readonly<Record<string, CounterFamily>> = {
 type StatsGauge = Exclude<keyof SchedulerStats, keyof SchedulerCounters>;
 
 const GAUGES: Readonly<Record<string, { readonly help: string; readonly gauge: StatsGauge }>> = {
-  runnel_sequences_waiting: { help: 'Sequences that wait for their first step', gauge: 'numWaiting' },
+  runnel_sequences_waiting: {
+    help: 'Sequences that wait for a step, in the gateway or in the runner',
+    gauge: 'numWaiting',
+  },
   runnel_sequences_running: { help: 'Sequences that steps compute for', gauge: 'numRunning' },
   runnel_sequences_paused: {
     help: 'Sequences that are paused because their client does not read',
