@@ -1,12 +1,12 @@
 import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
-import { cacheSalt } from '../../server/guard/caller.ts';
+import { senderOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
-import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
 import { completionFormat } from './completion-format.ts';
@@ -23,11 +23,11 @@ export function completionRoutes(deps: RouteDeps): Hono {
     const body = await readJson(c);
     const request = parseCompletionRequest(body);
     tellIgnored(c, deps.log, ignoredByCompletions(body, request));
-    return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
+    return useModel(c, deps, modelWish(request), async ({ model, info, runner, api }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const structure = await structureOf(request, model, stopIds);
-      const seed = request.seed ?? randomSeed();
+      const seed = request.seed ?? deps.ids.seed();
       const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
       const prompts = await cooperativeScheduler.run(
         length,
@@ -43,7 +43,8 @@ export function completionRoutes(deps: RouteDeps): Hono {
           maxTokens: Math.max(1, maxTokensWithin(left, info, request.min_tokens, request.max_tokens)),
           minTokens: request.min_tokens,
           stopIds,
-          cacheSalt: cacheSalt(c),
+          ...senderOf(c),
+          api,
           ...structure,
           ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
           ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),
@@ -51,7 +52,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
       );
       return answerCompletion(c, deps, {
         runner,
-        idPrefix: 'cmpl-',
+        id: `cmpl-${deps.ids.uuid()}`,
         model,
         numericsId: info.numericsId,
         shape: completionFormat(model.tokenizer),

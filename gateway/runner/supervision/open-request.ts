@@ -3,13 +3,13 @@
  * its consumer (stream), and the runner that has it now, if any.
  */
 import { ANONYMOUS, type Caller } from '../../system/caller.ts';
+import type { FirstOutput } from '../answer-times.ts';
 import type { QueueItem } from '../../system/fair-queue.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';
 import {
   type CancelReason,
-  type FirstOutput,
   type GenerateRequest,
   GenerationError,
   type GenerationHandle,

@@ -9,6 +9,7 @@ import { createApp } from '../../../gateway/app.ts';
 import { loadModel } from '../../../gateway/models/load-model.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { cooperativeLimits } from '../../../gateway/system/cooperative-scheduler.ts';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { oneModel } from '../../fixtures/app.ts';
@@ -39,9 +40,10 @@ runner.script = [[100], ...new Array<number[]>(20).fill([101])];
 const app = createApp({
   models: oneModel(() => model, runner),
   log: createLog('silent'),
-  metrics: new Metrics(() => runner.status(), Date.now),
+  metrics: new Metrics(Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
+  ids: randomIds,
   crashes: () => [],
   restartRunner: async () => undefined,
   maxBodyBytes: 2 ** 20,

@@ -31,7 +31,8 @@ test('a restart that cannot be asked for so is refused, and nothing is restarted
     },
   });
   assert.is((await post('/runner/restart', { wait: 1 })).status, 400);
-  assert.is((await post('/runner/restart', { model: 'other' })).status, 400, 'what is not known is refused');
+  assert.is((await post('/runner/restart', { models: 'other' })).status, 400, 'an unknown field is refused');
+  assert.is((await post('/runner/restart', { model: 'other' })).status, 404);
   assert.is(count, 0);
   const refused = await post('/runner/restart', {});
   assert.is(refused.status, 409);
