@@ -33,7 +33,7 @@ export function createApp(deps: AppDeps): Hono {
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
-  app.use(logRequests(deps, deps.metrics));
+  app.use(logRequests(deps));
   app.use(correlation(deps.ids));
   app.use(assignGroup(groups, deps.ids));
   app.use(async (c, next) => {

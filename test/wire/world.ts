@@ -1,16 +1,15 @@
 import type { Hono } from 'hono';
-import { pack } from 'msgpackr';
-import { MeteredRunner } from '../../gateway/generation/metered-runner.ts';
-import { TimeLimitedRunner } from '../../gateway/generation/time-limited-runner.ts';
+import { packMsgpack } from '../../gateway/api/msgpack.ts';
 import { DurableJobs } from '../../gateway/journal/durable-jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
+import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
 import {
   type GenerateRequest,
   GenerationError,
   neutralSampling,
   type Runner,
 } from '../../gateway/runner/runner.ts';
-import { ApiKeys } from '../../gateway/server/guard/api-keys.ts';
+import { TimeLimit } from '../../gateway/runner/time-limit.ts';
 import { setCallerSecret } from '../../gateway/server/guard/caller.ts';
 import { loopbackOnly } from '../../gateway/server/guard/guard.ts';
 import type { Ids } from '../../gateway/system/ids.ts';
@@ -20,6 +19,7 @@ import { oneModel, openGate, testApp } from '../fixtures/app.ts';
 import { byteModel, byteTokenizer, EOS_ID } from '../fixtures/byte-model.ts';
 import { journalFolder, openTestJournal } from '../fixtures/durable.ts';
 import { HandClock } from '../fixtures/hand-clock.ts';
+import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
 import { thinkingModel } from '../fixtures/thinking-model.ts';
 import { until } from '../fixtures/within.ts';
@@ -63,10 +63,12 @@ export class World {
     const of = (name: string): string | undefined => settings.get(name)?.[0];
     const now = (): number => EPOCH_MS + this.#clock.now();
     const model = (): Model | undefined => MODELS[of('model') ?? 'plain'];
-    const metrics = new Metrics(() => this.#runner.status(), this.#clock.now.bind(this.#clock));
+    const monotonicNow = (): number => this.#clock.now();
+    const metrics = new Metrics(monotonicNow);
     const limitMs = Number(of('time-limit-sec') ?? 300) * 1000;
-    const limited = new TimeLimitedRunner(this.#observed(), limitMs, now, this.#clock);
-    const runner = new MeteredRunner(limited, metrics);
+    const limit = new TimeLimit(limitMs, now, this.#clock);
+    const ofModel = metrics.add('bytes', () => this.#runner.status());
+    const runner = new ObservedRunner(this.#observed(), [limit, ofModel], monotonicNow);
     const names = of('names')?.split(' ') ?? [];
     const keys = of('keys')?.split(' ');
     if (of('journal') !== undefined) {
@@ -78,7 +80,7 @@ export class World {
     const origins = of('cors-origins')?.split(' ') ?? [];
     const { app } = testApp({
       ...{ runner, model, modelNames: names, metrics, now, clock: this.#clock, ids: this.#ids },
-      monotonicNow: () => this.#clock.now(),
+      monotonicNow,
       jobs: this.#jobs,
       tokenLimits: {
         maxTokensIn: numberOf(of('max-tokens-in')),
@@ -87,7 +89,7 @@ export class World {
       maxBodyBytes: numberOf(of('max-body-bytes')) ?? 2 ** 20,
       guard: {
         ...{ ...loopbackOnly, corsOrigins: origins },
-        apiKeys: keys && new ApiKeys(keys.slice(0, 1), keys.slice(1)),
+        apiKeys: keys && keysOf(keys.slice(0, 1), keys.slice(1)),
       },
     });
     this.#app = app;
@@ -133,7 +135,7 @@ export class World {
     if (body === undefined) return this.#app.request(path, { method, headers });
     const given = { 'content-type': 'application/json', ...headers };
     const isPacked = given['content-type'] === 'application/x-msgpack';
-    const bytes = isPacked ? new Uint8Array(pack(JSON.parse(body))) : body;
+    const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(body) as object)) : body;
     return this.#app.request(path, { method, headers: given, body: bytes });
   }
 
