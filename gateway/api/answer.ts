@@ -1,8 +1,8 @@
 import type { Context } from 'hono';
 import type { ApiError } from '../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../generation/merge-streams.ts';
+import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
-import { endingAtTimeLimit } from '../generation/time-limited-runner.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
 import { cacheSalt } from '../server/guard/caller.ts';
@@ -76,7 +76,7 @@ export async function answer(
       maxTokensOut: usable.info.maxTokensOut ?? Number.POSITIVE_INFINITY,
       beginsWithText: offer?.calls === undefined && thinking === undefined,
     };
-    const begin = (sink: MergedSink): OpenText => generate(deps, call, prepared, usable, sink);
+    const begin = (sink: MergedSink): OpenText => generate(call, prepared, usable, sink);
     if (!call.isStreamed) {
       const whole = new WholeAnswer(requests.length);
       const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
@@ -103,7 +103,7 @@ export async function prepare(
   c: Context,
   deps: RouteDeps,
   call: Call,
-  { model, info }: UsableModel,
+  { model, info, api }: UsableModel,
 ): Promise<PreparedCall> {
   const { tools, format, tokens = UNCONSTRAINED, report = {}, input } = call;
   const { topLogprobs, isEchoed = false } = report;
@@ -133,6 +133,7 @@ export async function prepare(
       minTokens: tokens.min_tokens,
       stopIds,
       cacheSalt: cacheSalt(c),
+      api,
       ...askedBehind(structure, prompt, call.thinking, model),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(topLogprobs === undefined || !isEchoed ? {} : { promptLogprobs: topLogprobs }),
@@ -196,7 +197,6 @@ function fieldOf(input: Call['input'], index: number): string {
 
 /** Sends the requests to the runner. */
 function generate(
-  deps: RouteDeps,
   { stop, tokens = UNCONSTRAINED, report = {}, maxTokens }: Call,
   { requests, thinking, offer }: PreparedCall,
   { model: { tokenizer }, runner }: UsableModel,
@@ -208,13 +208,14 @@ function generate(
     minTokens: tokens.min_tokens,
     thinking,
     toolCalls: offer?.calls,
-    timedBy: report.timings ? deps.monotonicNow : undefined,
+    timings: report.timings,
+    partial: new PartialAnswers(),
   };
   const promptIds = requests.map((each) => each.promptIds);
   const heard = report.isEchoed
     ? withPrompts(sink, { tokenizer, promptIds, isPromptOnly: maxTokens === 0 })
     : sink;
-  return mergeStreams(endingAtTimeLimit(runner), requests, options, heard);
+  return mergeStreams(runner, requests, options, heard);
 }
 
 /** The encoder as a sink. Failures are logged as they are; the client sees only what toApiError lets through. */

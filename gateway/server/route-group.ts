@@ -22,13 +22,15 @@ declare module 'hono' {
 /** What the routes get from outside. */
 export interface RouteDeps {
   readonly models: ModelRegistry;
+  /** Whether clients may have models unloaded; false by default. */
+  readonly isUnloadAllowed?: boolean;
   readonly log: Log;
   /**
    * Durable jobs, which outlive connections and this process. Undefined if no journal is kept; requests for jobs are then
    * refused.
    */
   readonly jobs?: DurableJobs | undefined;
-  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
+  readonly metrics: Metrics;
   /** Crash reports of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
   /**

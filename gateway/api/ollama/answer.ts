@@ -4,7 +4,6 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import { answer } from '../answer.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
-import { notReady } from '../prompt.ts';
 import { findModel, useModel } from '../use-model.ts';
 import { type Form, loadedAnswer, unloadedAnswer } from './answer-lines.ts';
 import { servedName } from './model-name.ts';
@@ -20,30 +19,28 @@ export function generatingRoutes(deps: RouteDeps): Hono {
     app.post(path, async (c) => {
       // Any media type is accepted: Ollama's own examples send none.
       const asked = parse(await readJsonText(c));
-      tellIgnored(c, deps.log, asked.ignored(deps.models.isOnDemand));
+      tellIgnored(c, deps.log, asked.ignored(deps.isUnloadAllowed));
       const model = servedName(asked.call.model, deps.models.names);
       const { form, isEmpty, isLast } = asked;
       if (isEmpty && isLast) return c.json(unload(model, deps, form));
       const answered = await (isEmpty
         ? useModel(c, deps, { name: model }, () => c.json(loadedAnswer({ ...form, now: deps.now })))
         : answer(c, deps, { ...asked, call: { ...asked.call, model } }));
-      // The model is unloaded when the answer has ended.
-      if (isLast && deps.models.isOnDemand) findModel(model, deps).dismiss();
+      // The model leaves when this answer and those of all others have ended.
+      if (isLast && deps.isUnloadAllowed) findModel(model, deps).dismiss();
       return answered;
     });
   }
   return app;
 }
 
-/**
- * Has a model unloaded, and says so. Throws a 400 if the operator keeps the model loaded, and a 503 while it is loading.
- */
+/** Has a model unloaded once nobody uses it, and says so. Throws a 400 if the operator keeps it loaded. */
 function unload(name: string, deps: RouteDeps, form: Form): ReturnType<typeof unloadedAnswer> {
   const model = findModel(name, deps);
-  const outcome = model.dismiss();
-  if (outcome === 'loading') throw notReady(model.runner.status());
-  if (outcome === 'leaves') return unloadedAnswer({ ...form, now: deps.now });
-  const why = deps.models.isOnDemand ? 'it is pinned' : 'it is the only one of this server';
+  if (deps.isUnloadAllowed && model.dismiss()) return unloadedAnswer({ ...form, now: deps.now });
+  const why = deps.isUnloadAllowed
+    ? 'it is pinned'
+    : 'this server unloads no model for a request; --client-unload on allows it';
   const message = `keep_alive is 0, which asks for the model to be unloaded, but ${why}.`;
   throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
 }

@@ -121,8 +121,8 @@ export interface Asked extends Pick<ParsedCall, 'call' | 'encoding'> {
   readonly isEmpty: boolean;
   /** Whether the model is to be unloaded. */
   readonly isLast: boolean;
-  /** Names the fields that were sent and are ignored. isUnloaded: whether models are unloaded on request. */
-  readonly ignored: (isUnloaded: boolean) => string[];
+  /** Names the fields that were sent and are ignored. isUnloadAllowed: whether clients may have models unloaded. */
+  readonly ignored: (isUnloadAllowed: boolean | undefined) => string[];
 }
 
 /** Throws a 400 whose message names every field at fault. */
@@ -187,7 +187,7 @@ function askedBy(
     encoding: answerEncoding(form),
     isEmpty,
     isLast: asksToUnload(request),
-    ignored: (isUnloaded) => ignoredByOllama(table, body, isUnloaded, asked),
+    ignored: (isUnloadAllowed) => ignoredByOllama(table, body, isUnloadAllowed, asked),
   };
 }
 
@@ -203,17 +203,16 @@ function called(calls: readonly WholeCall[]): Pick<ChatMessageText['message'], '
 
 /**
  * Names the fields that were sent and ignored, each once. keep_alive is ignored because the operator decides how long
- * models stay. It is obeyed if it asks to unload the model. isUnloaded: whether models are unloaded on request;
- * asked: the options as they were read.
+ * models stay, and may allow clients only to have one unloaded. asked: the options as they were read.
  */
 export function ignoredByOllama(
   table: InertFields,
   body: unknown,
-  isUnloaded: boolean,
+  isUnloadAllowed: boolean | undefined,
   asked?: Options,
 ): string[] {
   const inMessages = ignoredInMessages(memberOf(body, 'messages'));
-  const isObeyed = isUnloaded && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
+  const isObeyed = isUnloadAllowed && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
   return [
     ...ignoredIn(isObeyed ? table : { ...table, keep_alive: ANYTHING }, asObject(body)),
     ...ignoredIn(optionsInert, asObject(memberOf(body, 'options')), 'options.'),

@@ -75,7 +75,7 @@ export async function beginBackground(
       endsAtTimeLimit: true,
       view: JSON.stringify(view),
     },
-    request: { ...generate, api: c.get('group').name },
+    request: generate,
     ...{ model, info, runner, thinking },
   });
   const job = await begun.catch((error: unknown) => {
