@@ -4,7 +4,7 @@ import { shown } from '../errors/shown.ts';
 import type { Model } from '../models/model.ts';
 import { UnknownModelError } from '../models/model-registry.ts';
 import type { ServedModel } from '../models/served-model.ts';
-import type { GenerateRequest, Runner, RunnerInfo } from '../runner/runner.ts';
+import type { Runner, RunnerInfo } from '../runner/runner.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
@@ -96,19 +96,24 @@ async function answerBy(
       model: name === undefined ? model : { ...model, id: name },
       name: acquired.names[0],
       info: { ...info, ...deps.tokenLimits },
-      runner: countedAs(c.get('group').name, acquired.runner),
+      runner: ofApi(c.get('group').name, acquired.runner, deps),
     });
   } finally {
     acquired.release();
   }
 }
 
-/** Labels the requests with their API, for the metrics. */
-function countedAs(api: string, runner: Runner): Runner {
-  const labelled = (request: GenerateRequest): GenerateRequest => ({ ...request, api });
+/** Labels the requests with their API, for the metrics, and takes none that has killed gateways. */
+function ofApi(api: string, runner: Runner, { jobs }: RouteDeps): Runner {
   return {
-    generate: (request, sink) => runner.generate(labelled(request), sink),
-    assertCapacity: (requests) => runner.assertCapacity(requests),
+    generate: (request, sink) => {
+      jobs?.assertNotQuarantined(request);
+      return runner.generate({ ...request, api }, sink);
+    },
+    assertCapacity: (requests) => {
+      for (const request of requests) jobs?.assertNotQuarantined(request);
+      runner.assertCapacity(requests);
+    },
     assertAcceptsRequests: () => runner.assertAcceptsRequests(),
     status: () => runner.status(),
   };

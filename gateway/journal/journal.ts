@@ -8,9 +8,11 @@ import {
   type JobKind,
   type JobRecord,
   packRecord,
+  packStart,
   unpackEnd,
   unpackPiece,
   unpackRecord,
+  unpackStart,
 } from './records.ts';
 import { JournalStore, SEAL_BYTES, type Write } from './store.ts';
 import type { TokenLogContent } from './token-log.ts';
@@ -93,6 +95,8 @@ export interface KeptJob {
   readonly record: JobRecord;
   readonly content: TokenLogContent;
   readonly endedMs: number | undefined;
+  /** The gateways that died while they computed the job, and of which none added a token. */
+  readonly numDeaths: number;
 }
 
 export class Journal {
@@ -166,7 +170,9 @@ export class Journal {
     return [...this.#entries.values()].filter(({ endedMs }) => endedMs === undefined);
   }
 
-  /** Keeps a job from now on. When this resolves, its record is on the disk. Throws JobExistsError or JournalRefusal. */
+  /**
+   * Keeps a job that starts at once. When this resolves, its record is on the disk. Throws JobExistsError or JournalRefusal.
+   */
   async admit(record: JobRecord): Promise<JournalEntry> {
     const name = nameOf(record);
     if (this.#isClosed)
@@ -180,8 +186,12 @@ export class Journal {
     const entry: Entry = { key, kind, caller, id, createdMs, endedMs: undefined, numBytes: 0, reservedBytes };
     this.#entries.set(name, entry);
     try {
-      const write: Write = { type: 'put', key: `${key}r`, value: packed };
-      entry.numBytes += await this.#store.write([write], true);
+      const started = packStart({ numTokens: 0, numStarts: 1 });
+      const writes: Write[] = [
+        { type: 'put', key: `${key}r`, value: packed },
+        { type: 'put', key: startKey(entry), value: started },
+      ];
+      entry.numBytes += await this.#store.write(writes, true);
     } catch (error) {
       this.#entries.delete(name);
       this.#fail(error);
@@ -202,7 +212,7 @@ export class Journal {
     this.#timer?.cancel();
     this.#timer = undefined;
     while (this.#writing !== undefined) await this.#writing;
-    if (this.#dirty.size === 0) return;
+    if (this.#dirty.size === 0 || this.#isClosed) return;
     this.#writing = this.#commit().finally(() => {
       this.#writing = undefined;
       if (this.#dirty.size > 0 && !this.#isClosed)
@@ -218,7 +228,10 @@ export class Journal {
     const content = emptyContent(record.request);
     for await (const { value } of this.#store.range(`${key}t`)) unpackPiece(whole(value), content);
     if (endedMs !== undefined) content.end = unpackEnd(whole(await this.#store.get(`${key}z`))).end;
-    return { record, content, endedMs };
+    const started = await this.#store.get(`${key}s`);
+    const last = started === undefined ? undefined : unpackStart(whole(started));
+    const numDeaths = last?.numTokens === content.tokenIds.length ? last.numStarts : 0;
+    return { record, content, endedMs, numDeaths };
   }
 
   /** When this resolves, the job is gone from the disk. */
@@ -400,7 +413,7 @@ export class Journal {
 }
 
 const NUMBER_DIGITS = 12;
-/** The length of a job's key. The letter behind it says what the entry is: r the record, t a piece, z the end. */
+/** The length of a job's key. The letter after it says what the entry is: r the record, s the start, t a piece, z the end. */
 const KEY_LENGTH = 2 + NUMBER_DIGITS + 1;
 
 function keyOf(number: number): string {
@@ -410,6 +423,10 @@ function keyOf(number: number): string {
 /** The key of the piece that begins at this token. Keys sort in the order of the tokens. */
 export function pieceKey({ key }: Pick<JournalEntry, 'key'>, from: number): string {
   return `${key}t${String(from).padStart(NUMBER_DIGITS, '0')}`;
+}
+
+export function startKey({ key }: Pick<JournalEntry, 'key'>): string {
+  return `${key}s`;
 }
 
 export function endKey({ key }: Pick<JournalEntry, 'key'>): string {

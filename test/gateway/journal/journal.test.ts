@@ -30,9 +30,11 @@ const failure = new GenerationError('CANCELLED', 'No.', { retriable: false });
 
 async function beginIn(journal: Journal, record: JobRecord): Promise<DurableJob> {
   const entry = await journal.admit(record);
-  return new DurableJob(entry, record, emptyContent(record.request), undefined, {
+  const kept = { record, content: emptyContent(record.request), endedMs: undefined, numDeaths: 0 };
+  return new DurableJob(entry, kept, {
     now: () => 5000,
     onNews: (job) => journal.touch(job),
+    onRefused: () => false,
     onEnd: () => {},
     onEndKept: () => {},
   });
