@@ -10,7 +10,17 @@ import {
   type VocabularyFrames,
 } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { endKey, type JournalEntry, type Journalled, type KeptJob, pieceKey, startKey } from './journal.ts';
+import {
+  bytesOf,
+  endKey,
+  type JournalEntry,
+  type Journalled,
+  type KeptJob,
+  pieceKey,
+  startKey,
+  type TakenWrites,
+  TOKENS_PER_PIECE,
+} from './journal.ts';
 import { type EndRecord, type JobRecord, packEnd, packPiece, packStart } from './records.ts';
 import type { Write } from './store.ts';
 import { TokenLog } from './token-log.ts';
@@ -47,6 +57,9 @@ export class DurableJob implements Journalled {
   readonly #events: DurableJobEvents;
   readonly #over = new AbortController();
   #numWritten: number;
+  /** The first token of the piece that the next tokens are added to, and its size so far. */
+  #pieceFrom: number;
+  #pieceBytes = 0;
   #text: TextStream | undefined;
   #endedMs: number | undefined;
   #isEndWritten: boolean;
@@ -66,6 +79,7 @@ export class DurableJob implements Journalled {
     this.log = new TokenLog(content);
     this.#events = events;
     this.#numWritten = content.tokenIds.length;
+    this.#pieceFrom = this.#numWritten;
     this.#endedMs = endedMs;
     this.#isEndWritten = endedMs !== undefined;
     this.#numDeaths = numDeaths;
@@ -168,25 +182,36 @@ export class DurableJob implements Journalled {
     else this.fail(error);
   }
 
-  takeWrites(): { readonly writes: Write[]; readonly end: EndRecord | undefined } {
+  takeWrites(): TakenWrites {
     const writes: Write[] = [];
+    let numReplacedBytes = 0;
     const { content, length } = this.log;
     if (this.#numStarts !== undefined && this.#endedMs === undefined) {
       const value = packStart({ numTokens: length, numStarts: this.#numStarts });
-      writes.push({ type: 'put', key: startKey(this.entry), value });
+      const write: Write = { type: 'put', key: startKey(this.entry), value };
+      numReplacedBytes += bytesOf(write);
+      writes.push(write);
     }
     this.#numStarts = undefined;
     if (length > this.#numWritten) {
-      const value = packPiece(content, this.#numWritten);
-      writes.push({ type: 'put', key: pieceKey(this.entry, this.#numWritten), value });
+      const value = packPiece(content, this.#pieceFrom);
+      const write: Write = { type: 'put', key: pieceKey(this.entry, this.#pieceFrom), value };
+      numReplacedBytes += this.#pieceBytes;
+      this.#pieceBytes = bytesOf(write);
+      writes.push(write);
       this.#numWritten = length;
+      // Log-probabilities are long, and are not written twice.
+      if (content.logprobs !== undefined || length - this.#pieceFrom >= TOKENS_PER_PIECE) {
+        this.#pieceFrom = length;
+        this.#pieceBytes = 0;
+      }
     }
     if (content.end === undefined || this.#endedMs === undefined || this.#isEndWritten)
-      return { writes, end: undefined };
+      return { writes, numReplacedBytes, end: undefined };
     const end: EndRecord = { end: content.end, endedMs: this.#endedMs };
     writes.push({ type: 'put', key: endKey(this.entry), value: packEnd(end) });
     this.#isEndWritten = true;
-    return { writes, end };
+    return { writes, numReplacedBytes, end };
   }
 
   onEndKept(): void {
