@@ -5,7 +5,7 @@ import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { loadModel } from '../models/load-model.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
-import type { Model } from '../models/model.ts';
+import { type Model, modelIdOf } from '../models/model.ts';
 import { ModelLifecycle } from '../models/model-lifecycle.ts';
 import { ModelLoader } from '../models/model-loader.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
@@ -17,7 +17,7 @@ import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { TimeLimit } from '../runner/time-limit.ts';
 import { systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import { ModelMetrics } from '../telemetry/model-metrics.ts';
+import { Metrics } from '../telemetry/metrics.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
 import { chooseLauncher } from './choose-launcher.ts';
 import { memoryNeedOf } from './memory-need.ts';
@@ -40,7 +40,7 @@ export interface ServingEvents {
 /** What `runnel serve` serves. A single model is pinned and alone; of several, the others are loaded on demand. */
 export class Serving {
   readonly models: ModelRegistry;
-  readonly metrics = new ModelMetrics(systemClock.now);
+  readonly metrics = new Metrics(systemClock.now);
   readonly #config: Config;
   readonly #events: ServingEvents;
   readonly #isAlone: boolean;
@@ -98,12 +98,12 @@ export class Serving {
   #served({ path, names }: NamedModel): ModelLifecycle {
     const config = this.#config;
     const isAlone = this.#isAlone;
-    const [name = path] = names;
-    // A single model is in each line of the log, and its metrics have no label.
-    const label = isAlone ? undefined : name;
+    const nameOf = (id: string): string => names[0] ?? id;
+    let name = nameOf(modelIdOf(path));
+    // A single model is in each line of the log.
     const log = isAlone ? this.#events.log : this.#events.log.child({ model: path });
     const toLog = runnerLog(log);
-    const metrics = this.metrics.add(label, () => model.status());
+    const metrics = this.metrics.add(name, () => model.status());
     const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.onRefused(code.toLowerCase())));
     const onEvent = (event: RunnerEvent): void => {
       toLog(event);
@@ -137,11 +137,13 @@ export class Serving {
             },
             onServed: (info, read) => {
               hooks.onServed(info);
+              this.metrics.replace(name, nameOf(read.id));
+              name = nameOf(read.id);
               this.#events.onServed(info, read);
             },
             onCrash: (crash) => {
-              metrics.crashed(crashKind(crash));
-              this.#events.onCrash(crash, label);
+              metrics.onCrash(crashKind(crash));
+              this.#events.onCrash(crash, isAlone ? undefined : name);
             },
           },
         ),

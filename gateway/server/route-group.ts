@@ -30,7 +30,7 @@ export interface RouteDeps {
    * refused.
    */
   readonly jobs?: DurableJobs | undefined;
-  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
+  readonly metrics: Metrics;
   /** Crash reports of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
   /**

@@ -29,11 +29,12 @@ const pool = new RunnerPool({
     if (event.level !== 'info') process.stderr.write(`${JSON.stringify(event)}\n`);
   },
 });
-const metrics = new Metrics(() => pool.status(), systemClock.now);
+const metrics = new Metrics(systemClock.now);
+const ofModel = metrics.add('bench', () => pool.status());
 const app = createApp({
   models: oneModel(
     () => benchModel,
-    new ObservedRunner(pool, [new TimeLimit(300_000, Date.now), metrics], systemClock.now),
+    new ObservedRunner(pool, [new TimeLimit(300_000, Date.now), ofModel], systemClock.now),
   ),
   log: createLog('silent'),
   metrics,

@@ -30,7 +30,7 @@ const errorLines: string[] = [];
 const app = createApp({
   models: oneModel(() => byteModel, runner),
   log: createLog('error', undefined, { write: (line) => void errorLines.push(line) }),
-  metrics: new Metrics(() => runner.status(), Date.now),
+  metrics: new Metrics(Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
   ids: randomIds,

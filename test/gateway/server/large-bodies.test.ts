@@ -40,7 +40,7 @@ runner.script = [[100], ...new Array<number[]>(20).fill([101])];
 const app = createApp({
   models: oneModel(() => model, runner),
   log: createLog('silent'),
-  metrics: new Metrics(() => runner.status(), Date.now),
+  metrics: new Metrics(Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
   ids: randomIds,

@@ -148,7 +148,15 @@ test('text released at the end joins the last token, so no index repeats', async
 });
 
 test('metrics events come when asked for, after tokens, at most once a second', async () => {
-  const { runner, post } = testApp({ monotonicNow: ticking(400) });
+  let nowMs = 0;
+  const monotonicNow = (): number => nowMs;
+  const runner = new ScriptedRunner();
+  const clock = {
+    onTokens: () => {
+      nowMs += 400;
+    },
+  };
+  const { post } = testApp({ runner: new ObservedRunner(runner, [clock], monotonicNow), monotonicNow });
   runner.script = [bytes('a'), bytes('b'), bytes('c'), bytes('d'), bytes('e'), bytes('f'), [EOS_ID]];
   const answer = await readNativeAnswer(await post('/execute', { ...body, metrics: true }));
   const compact = answer.order.join(' ');
