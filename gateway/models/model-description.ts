@@ -1,7 +1,7 @@
 import type { TokenizerTables } from '../tokenizer/tables.ts';
 import type { ModelPooling } from './model-pooling.ts';
 
-/** What was read of a model, GGUF file or Hugging Face folder, as plain values that the reading thread can pass on. */
+/** What was read of a model, GGUF file or Hugging Face folder, as plain values that the model's reader can send. */
 export interface ModelDescription {
   readonly architecture: string;
   /** Positions the model was trained for. */

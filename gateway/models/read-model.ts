@@ -1,6 +1,5 @@
 /**
- * Reads what the gateway needs of a model, GGUF file or folder. It takes up to a second, so load-model.ts calls it in a
- * thread.
+ * Reads what the gateway needs of a model, GGUF file or folder. It takes up to a second, so the model's reader does it.
  */
 import { statSync } from 'node:fs';
 import { asModelFileError } from './as-model-file-error.ts';

@@ -35,6 +35,8 @@ export interface RenderOptions {
    * Whether the prompt ends with the text of the last message, which the answer continues. Nothing then begins another message.
    */
   readonly continuesLast?: boolean;
+  /** Aborts when nobody waits for the prompt any more. */
+  readonly signal?: AbortSignal;
 }
 
 /** A model's own chat template, compiled once. */
@@ -48,7 +50,7 @@ export interface ChatTemplate {
   /**
    * Returns the ids of the conversation's prompt. Literals of control tokens in a client's text stay text. Throws
    * ChatTemplateError with the template's own message if it refuses the conversation, or if it exceeds its bounds of processor
-   * time, memory, depth or output; ChatTemplateUnavailableError if it cannot be rendered now; PromptTooLongError, before any
+   * time, memory, depth or output; UnavailableError if it cannot be rendered now; PromptTooLongError, before any
    * text is tokenized, if the prompt certainly has more than maxTokens tokens.
    */
   render(messages: readonly ChatMessage[], maxTokens?: number, options?: RenderOptions): Promise<number[]>;
@@ -74,15 +76,4 @@ export class PromptTooLongError extends Error {
  */
 export class ChatTemplateError extends Error {
   override readonly name = 'ChatTemplateError';
-}
-
-/** The conversation could not be rendered now, for a reason that has nothing to do with it. Sending it again may help. */
-export class ChatTemplateUnavailableError extends Error {
-  override readonly name = 'ChatTemplateUnavailableError';
-  readonly retryAfterSec: number;
-
-  constructor(message: string, retryAfterSec: number) {
-    super(message);
-    this.retryAfterSec = retryAfterSec;
-  }
 }

@@ -9,7 +9,7 @@ export interface TemplateMarks {
   readonly thinking: ThinkingFormat | undefined;
 }
 
-/** A template is a megabyte that a stranger may have written, so this is called by the thread that reads a model. */
+/** A template is a megabyte that a stranger may have written, so this is called by the model's reader. */
 export function marksIn(templateSource: string): TemplateMarks {
   return { toolUse: toolUseOf(templateSource), thinking: thinkingOf(templateSource) };
 }

@@ -2,7 +2,6 @@ import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
 import { structureBy } from '../openai/grammar-fields.ts';
@@ -62,8 +61,7 @@ async function promptOf(
   const wish = thinkingWishOf(request);
   if (isPlain) {
     requireNothing(model, wish);
-    const encoding = encodePrompt(prompt, model, limit, 'prompt');
-    return { promptIds: await cooperativeScheduler.run(prompt.length, encoding, signal) };
+    return { promptIds: await encodePrompt(prompt, model, limit, 'prompt', signal) };
   }
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
   const messages = [...first, { role: 'user', content: prompt } as const];

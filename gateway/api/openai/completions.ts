@@ -2,10 +2,9 @@ import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
-import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
+import { encodePrompts, maxTokensWithin, requireIds, tokensLeft } from '../prompt.ts';
 import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
@@ -28,12 +27,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const structure = await structureOf(request, model, stopIds);
       const seed = request.seed ?? randomSeed();
-      const length = request.prompt.reduce((sum, prompt) => sum + prompt.length, 0);
-      const prompts = await cooperativeScheduler.run(
-        length,
-        promptsOf(request.prompt, model, info),
-        c.req.raw.signal,
-      );
+      const prompts = await promptsOf(request.prompt, model, info, c.req.raw.signal);
       // The choices of the first prompt come first: choice = prompt * n + sample.
       const requests = prompts.flatMap(({ promptIds, left }) =>
         generateRequests(request, seed, {
@@ -73,18 +67,17 @@ interface EncodedPrompt {
 }
 
 /** Encodes each prompt. Throws a 400 for the first prompt that is not valid. */
-function* promptsOf(
+async function promptsOf(
   prompts: readonly Prompt[],
   model: Model,
   info: UsableModel['info'],
-): Task<EncodedPrompt[]> {
-  const encoded: EncodedPrompt[] = [];
-  for (const [index, prompt] of prompts.entries()) {
+  signal: AbortSignal,
+): Promise<EncodedPrompt[]> {
+  const encoded = await encodePrompts(prompts, model, info, signal);
+  return prompts.map((prompt, index) => {
     const field = prompts.length === 1 ? 'prompt' : `prompt.${index}`;
     if (typeof prompt !== 'string') requireKnownIds(prompt, info.vocabSize, (at) => `${field}.${at}`);
-    const promptIds = typeof prompt === 'string' ? yield* encodePrompt(prompt, model, info, field) : prompt;
-    encoded.push({ promptIds, left: tokensLeft(promptIds, info, field) });
-    yield;
-  }
-  return encoded;
+    const promptIds = requireIds(encoded[index], info, field);
+    return { promptIds, left: tokensLeft(promptIds, info, field) };
+  });
 }

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { ChatMessage, RenderOptions, ToolDefinition } from '../../prompt/chat-template.ts';
-import { reservedVariables } from '../../prompt/template-messages.ts';
+import { reservedVariables } from '../../prompt/template-variables.ts';
 import { violated } from '../fields.ts';
 import { jsonText } from '../json-text.ts';
 

@@ -1,10 +1,3 @@
-/** The messages between the gateway and the process that renders a template. */
-
-/** The first message to the process. */
-export interface TemplateSource {
-  readonly source: string;
-}
-
 /** A message of the conversation. Fields other than role and content are present only if the message has them. */
 export interface TemplateMessage {
   readonly role: string;
@@ -39,12 +32,3 @@ export const reservedVariables: readonly string[] = [
   'tools',
   'documents',
 ];
-
-/** Every later message to the process. Each is answered before the next is sent. */
-export interface RenderJob {
-  readonly variables: TemplateVariables;
-  readonly outputCharsMax: number;
-}
-
-/** The reply to the source and to each job. */
-export type TemplateReply = { readonly text: string } | { readonly error: string };
