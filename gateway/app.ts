@@ -14,8 +14,6 @@ import { closeUnread } from './server/guard/unread-body.ts';
 import { failureLog, logRequests } from './server/request-log.ts';
 import { assignGroup, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
-import { HttpMetrics } from './telemetry/http-metrics.ts';
-import { JournalMetrics } from './telemetry/journal-metrics.ts';
 
 /** What the application needs from outside. Tests pass fakes. */
 export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
@@ -30,14 +28,13 @@ export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
 /** Makes the HTTP application without a socket: tests call `app.request()`, `serve` lets it listen. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
-  const http = new HttpMetrics();
   const { playground } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
-  app.use(logRequests(deps.log, http));
-  app.use(correlation);
-  app.use(assignGroup(groups));
+  app.use(logRequests(deps));
+  app.use(correlation(deps.ids));
+  app.use(assignGroup(groups, deps.ids));
   app.use(async (c, next) => {
     c.set('onBroken', failureLog(deps.log, c));
     await next();
@@ -46,17 +43,17 @@ export function createApp(deps: AppDeps): Hono {
   for (const path of generating) {
     // If the queue is full, the request is refused before its body is read.
     app.post(path, async (_, next) => {
-      // With several models, only the body says which one is meant.
-      if (!deps.models.isOnDemand) deps.models.default.runner.assertAcceptsRequests();
+      // Of several models, only the body says which one is meant.
+      deps.models.sole?.runner.assertAcceptsRequests();
       await next();
     });
   }
   app.use(refuseIdempotencyKey);
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
-  const journal = new JournalMetrics(() => deps.jobs?.stats);
+  deps.metrics.showJournal(() => deps.jobs?.stats);
   const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
-  const ofRoutes: RouteDeps = { ...deps, answerBudget, metrics: allMetrics(deps.metrics, journal, http) };
+  const ofRoutes: RouteDeps = { ...deps, answerBudget };
   for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(ofRoutes));
   app.route('/', openApiRoutes(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));
@@ -65,22 +62,6 @@ export function createApp(deps: AppDeps): Hono {
     return answerError(c, toApiError(thrown));
   });
   return app;
-}
-
-/** The metrics of models, followed by the others. */
-function allMetrics(
-  models: AppDeps['metrics'],
-  ...others: readonly { text(): Promise<string> }[]
-): AppDeps['metrics'] {
-  return {
-    get contentType() {
-      return models.contentType;
-    },
-    text: async () => {
-      const texts = await Promise.all([models, ...others].map((each) => each.text()));
-      return `${texts.map((text) => text.trimEnd()).join('\n\n')}\n`;
-    },
-  };
 }
 
 /** Refuses compressed bodies: nothing here decompresses them. */

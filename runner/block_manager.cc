@@ -30,6 +30,13 @@ uint64_t hash_block(std::optional<uint64_t> previous, std::span<const uint32_t> 
   return XXH64(words.data(), words.size() * sizeof(uint64_t), 0);
 }
 
+uint32_t num_required_blocks(uint32_t num_tokens, uint32_t block_size, uint32_t window) {
+  const uint32_t num_for_all = num_tokens / block_size + (num_tokens % block_size == 0 ? 0 : 1);
+  if (window == 0) return num_for_all;
+  // What a row sees may begin in the middle of a block.
+  return std::min(num_for_all, (window - 1) / block_size + 2);
+}
+
 BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window, Hash hash)
     : block_size_(block_size), window_(window), hash_(hash), blocks_(num_blocks), free_(num_blocks) {
   CHECK(num_blocks > 0 && block_size > 0);
@@ -38,11 +45,11 @@ BlockManager::BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t wi
 }
 
 std::optional<uint32_t> BlockManager::can_allocate(const Sequence& sequence) const {
-  const uint32_t num_needed = blocks_for(sequence.num_tokens());
-  const std::vector<uint32_t> cached = find_prefix(sequence, sequence.needs_all_rows() ? 0 : num_needed - 1);
+  const uint32_t max_cached = sequence.needs_all_rows() ? 0 : blocks_for(sequence.num_tokens()) - 1;
+  const std::vector<uint32_t> cached = find_prefix(sequence, max_cached);
   const auto num_cached = static_cast<uint32_t>(cached.size());
   const uint32_t num_unseen = num_unseen_blocks(num_cached * block_size_);
-  uint32_t num_from_free = num_needed - num_unseen;
+  uint32_t num_from_free = table_size(sequence, num_cached * block_size_) - num_unseen;
   for (uint32_t i = num_unseen; i < num_cached; ++i)
     if (blocks_[cached[i]].num_holders > 0) --num_from_free;
   if (num_from_free > num_free_blocks()) return std::nullopt;
@@ -62,8 +69,29 @@ void BlockManager::allocate(Sequence& sequence, uint32_t num_cached_blocks) {
   const uint32_t num_unseen = num_unseen_blocks(sequence.num_cached_tokens);
   std::fill_n(sequence.block_table.begin(), num_unseen, kNoBlock);
   for (uint32_t i = num_unseen; i < num_cached_blocks; ++i) hold(sequence.block_table[i]);
-  const uint32_t num_needed = blocks_for(sequence.num_tokens());
+  const uint32_t num_needed = table_size(sequence, sequence.num_cached_tokens);
   while (sequence.block_table.size() < num_needed) sequence.block_table.push_back(take_free_block());
+}
+
+uint32_t BlockManager::num_places(const Sequence& sequence) const {
+  return static_cast<uint32_t>(sequence.block_table.size()) * block_size_ - sequence.num_cached_tokens;
+}
+
+void BlockManager::extend(Sequence& sequence) {
+  const uint32_t num_wanted = table_size(sequence, sequence.num_cached_tokens);
+  while (sequence.block_table.size() < num_wanted && !free_.empty())
+    sequence.block_table.push_back(take_free_block());
+}
+
+uint32_t BlockManager::num_at_once(uint32_t num_tokens) const {
+  if (window_ == 0) return blocks_for(num_tokens);
+  // As many rows again as a row sees, so that parts of a prompt are long.
+  return std::min({blocks_for(num_tokens), 2 * num_required(num_tokens), num_blocks()});
+}
+
+uint32_t BlockManager::table_size(const Sequence& sequence, uint32_t num_cached_tokens) const {
+  const uint32_t num_tokens = sequence.num_tokens();
+  return std::min(blocks_for(num_tokens), num_unseen_blocks(num_cached_tokens) + num_at_once(num_tokens));
 }
 
 bool BlockManager::can_append(const Sequence& sequence) const {
@@ -90,8 +118,11 @@ void BlockManager::advance(Sequence& sequence) {
   CHECK(sequence.num_drafts == 0);
   uint32_t index = sequence.num_cached_tokens / block_size_;
   sequence.num_cached_tokens += sequence.num_scheduled_tokens;
+  CHECK(sequence.num_cached_tokens <= sequence.block_table.size() * block_size_);
   for (; index < sequence.num_cached_tokens / block_size_; ++index) remember(sequence, index);
   give_back_unseen(sequence);
+  // A sequence that lacks only its last token takes a block when this is scheduled.
+  if (window_ > 0 && sequence.num_cached_tokens + 1 < sequence.num_tokens()) extend(sequence);
   give_back_unused(sequence);
 }
 

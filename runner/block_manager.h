@@ -16,7 +16,9 @@
 // takes their place. The next row has position num_cached_tokens and sees window positions up to its own. So
 // positions up to num_cached_tokens - window are not seen any more, and the blocks that lie wholly among them
 // are given back. A prefix is found as without a window, from the first block on as far as all blocks are
-// present. The blocks of the prefix that the next row does not see are not held.
+// present. The blocks of the prefix that the next row does not see are not held. A sequence also takes no
+// more blocks than it needs at once (num_at_once): as rows of its prompt leave the window, it takes blocks
+// for the following rows. So a sequence may be longer than the cache.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +37,9 @@ namespace runnel {
 // 64-bit integers, all little-endian.
 uint64_t hash_block(std::optional<uint64_t> previous, std::span<const uint32_t> token_ids);
 
+// The fewest blocks with which a sequence of this many tokens can be computed. window: as in BlockManager.
+uint32_t num_required_blocks(uint32_t num_tokens, uint32_t block_size, uint32_t window);
+
 class BlockManager {
  public:
   using Hash = uint64_t (*)(std::optional<uint64_t> previous, std::span<const uint32_t> token_ids);
@@ -42,12 +47,18 @@ class BlockManager {
   // window: number of positions that a row sees, its own included; 0: all. Tests bring hashes that collide.
   BlockManager(uint32_t num_blocks, uint32_t block_size, uint32_t window = 0, Hash hash = hash_block);
 
-  // Returns nothing if the blocks for all tokens of the sequence are not available now. Otherwise returns how
-  // many blocks, from the first on, need not be computed. The last block is never one of them, since its last
-  // row gives the next token. A sequence that needs all its rows finds none (see Sequence::needs_all_rows).
+  // Returns nothing if the blocks that the sequence takes at once are not available now. Otherwise returns
+  // how many blocks, from the first on, need not be computed. The last block is never one of them, since its
+  // last row gives the next token. A sequence that needs all its rows finds none (see
+  // Sequence::needs_all_rows).
   std::optional<uint32_t> can_allocate(const Sequence& sequence) const;
   // Takes the blocks, with the result of can_allocate. The sequence must not hold blocks.
   void allocate(Sequence& sequence, uint32_t num_cached_blocks);
+
+  // With a window: number of tokens after the cached ones that have a place. extend: takes free blocks for
+  // more tokens, as many as the sequence may have at once.
+  uint32_t num_places(const Sequence& sequence) const;
+  void extend(Sequence& sequence);
 
   // can_append: whether there is a place for the last token of the sequence. may_append: takes a block for it
   // if it needs one.
@@ -71,6 +82,9 @@ class BlockManager {
   // Free blocks that a lookup may still find.
   uint32_t num_reusable_blocks() const { return num_reusable_; }
   uint32_t blocks_for(uint32_t num_tokens) const { return (num_tokens + block_size_ - 1) / block_size_; }
+  uint32_t num_required(uint32_t num_tokens) const {
+    return num_required_blocks(num_tokens, block_size_, window_);
+  }
 
   // For tests: CHECKs that lists, counts and hashes agree. sequences must include every sequence that holds
   // blocks.
@@ -91,6 +105,10 @@ class BlockManager {
   std::span<const uint32_t> tokens_of_block(const Sequence& sequence, uint32_t index) const;
   // Number of leading blocks of the table that a row at this position and later rows do not see.
   uint32_t num_unseen_blocks(uint32_t position) const;
+  // Limit of the blocks that a sequence of this many tokens holds while its prompt is computed.
+  uint32_t num_at_once(uint32_t num_tokens) const;
+  // Number of blocks of its table that the sequence has, or would have, with so many tokens cached.
+  uint32_t table_size(const Sequence& sequence, uint32_t num_cached_tokens) const;
   // The blocks with the first tokens of the sequence, as far as all of them are present, at most max_blocks.
   std::vector<uint32_t> find_prefix(const Sequence& sequence, uint32_t max_blocks) const;
   // The block with the content of the sequence's block `index`, if chain stands just before it.

@@ -52,9 +52,10 @@ void Scheduler::schedule_prefill(Plan& plan) {
       if (!num_cached_blocks) break;
       num_cached = *num_cached_blocks * config_.block_size;
     }
+    if (!is_new && !extend(sequence, plan)) break;
     const uint32_t num_tokens = sequence.num_tokens() - num_cached;
     const uint64_t row_work = work_of_row(num_cached);
-    const auto max_rows =
+    auto max_rows =
         static_cast<uint32_t>(std::min(std::max<uint64_t>(work_left / row_work, 1), uint64_t{num_left}));
     // In nano-vLLM only the first sequence of a step may be cut; a later one waits until it fits whole or is
     // first.
@@ -63,6 +64,7 @@ void Scheduler::schedule_prefill(Plan& plan) {
       blocks_.allocate(sequence, num_cached / config_.block_size);
       counts_.num_cached_tokens += num_cached;
     }
+    max_rows = std::min(max_rows, blocks_.num_places(sequence));
     sequence.has_begun = true;
     sequence.num_scheduled_tokens = std::min(num_tokens, max_rows);
     num_left -= sequence.num_scheduled_tokens;
@@ -152,6 +154,17 @@ void Scheduler::count(const Plan& plan) {
     counts_.num_prefill_tokens += sequence->num_scheduled_tokens;
 }
 
+bool Scheduler::extend(Sequence& sequence, Plan& plan) {
+  if (blocks_.num_places(sequence) > 0) return true;
+  blocks_.extend(sequence);
+  while (blocks_.num_places(sequence) == 0) {
+    const bool is_last_holder = &sequence == last_holder();
+    if (!reclaim_paused() && (is_last_holder || !preempt_waiting(plan))) return false;
+    blocks_.extend(sequence);
+  }
+  return true;
+}
+
 bool Scheduler::make_room(Sequence& sequence, Plan& plan) {
   while (!blocks_.can_append(sequence)) {
     if (reclaim_paused() || preempt_waiting(plan)) continue;
@@ -175,13 +188,17 @@ void Scheduler::preempt_running(Sequence& sequence, Plan& plan) {
 }
 
 bool Scheduler::preempt_waiting(Plan& plan) {
+  Sequence* const last = last_holder();
+  if (last == nullptr) return false;
+  take_blocks_of(*last);
+  plan.preempted.push_back(last);
+  return true;
+}
+
+Sequence* Scheduler::last_holder() const {
   const auto end =
       std::ranges::find_if(waiting_, [](const Sequence* sequence) { return sequence->block_table.empty(); });
-  if (end == waiting_.begin()) return false;
-  Sequence& last = **std::prev(end);
-  take_blocks_of(last);
-  plan.preempted.push_back(&last);
-  return true;
+  return end == waiting_.begin() ? nullptr : *std::prev(end);
 }
 
 void Scheduler::take_blocks_of(Sequence& sequence) {

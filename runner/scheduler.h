@@ -32,8 +32,9 @@
 // Why nothing waits for ever, in either mode: waiting sequences start in order of arrival, none overtakes
 // another, and one that lost its blocks comes before all that never began. Of the sequences that were
 // started, the first running one advances in each step with next tokens, since it may take the blocks of all
-// others. If none is running, the first waiting one advances, since it has its blocks or no other sequence
-// has them. The caller must only add sequences whose blocks fit an empty cache.
+// others. If none is running, the first waiting one advances, since it has its blocks, or no other sequence
+// has them, or it takes them. The caller must only add sequences that an empty cache has room for
+// (num_required_blocks).
 //
 // Invariants: a sequence is in exactly one queue, which its status names. Waiting sequences that hold blocks
 // (a prompt in chunks) come before those that do not.
@@ -130,10 +131,15 @@ class Scheduler {
   // Limit of the rows of drafts in a step with this many next tokens.
   uint32_t num_draft_rows(uint32_t num_decoding) const;
   void count(const Plan& plan);
+  // Makes places for the next rows of a prompt that has begun, by taking blocks of paused sequences and of
+  // prompts behind it if necessary. Returns false if others that run hold the blocks.
+  bool extend(Sequence& sequence, Plan& plan);
   // Makes a place for the last token of the sequence available, by taking blocks of others if necessary.
   // Returns false if the sequence itself lost its blocks.
   bool make_room(Sequence& sequence, Plan& plan);
   void preempt_running(Sequence& sequence, Plan& plan);
+  // The last waiting sequence that has blocks; nullptr if there is none.
+  Sequence* last_holder() const;
   // Takes the blocks of the last waiting sequence that has any. Returns false if there is none.
   bool preempt_waiting(Plan& plan);
   // Takes the blocks of the sequence that has been paused longest. Returns false if no paused one has any.

@@ -42,7 +42,7 @@ export interface EmbeddedTexts {
 export async function embedTexts(
   c: Context,
   deps: RouteDeps,
-  { model, info, runner }: UsableModel,
+  { model, info, runner, api }: UsableModel,
   wish: Wish,
   answer: (embedded: EmbeddedTexts) => Response,
 ): Promise<Response> {
@@ -60,7 +60,7 @@ export async function embedTexts(
   const { modelIdentity } = info;
   const salt = cacheSalt(c);
   const requests = ids.map((promptIds) =>
-    embeddingRequest({ promptIds, modelIdentity, cacheSalt: salt, pooling }),
+    embeddingRequest({ promptIds, modelIdentity, cacheSalt: salt, api, pooling }),
   );
   const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
   const make = () => {

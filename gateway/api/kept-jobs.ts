@@ -3,7 +3,7 @@ import type { DurableJob } from '../journal/durable-job.ts';
 import type { DurableJobs } from '../journal/durable-jobs.ts';
 import type { Model } from '../models/model.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import { readModel } from './use-model.ts';
+import { findModel, readServed } from './use-model.ts';
 
 /** What the routes of durable jobs have in common. */
 
@@ -17,11 +17,11 @@ export function requireJobs({ jobs }: Pick<RouteDeps, 'jobs'>, field: string): D
 
 /**
  * The model whose tokenizer makes text of the job's tokens. Throws a 409 if the model's file has changed since, and what
- * readModel throws.
+ * findModel and readServed throw.
  */
 export async function modelOfJob({ record }: DurableJob, deps: RouteDeps): Promise<Model> {
-  // If there is a single model, it is found without a name: it has none before its file has been read.
-  const model = await readModel(deps.models.isOnDemand ? record.model : undefined, deps);
+  // The sole model may have got another name since, or have none yet.
+  const model = await readServed(deps.models.sole ?? findModel(record.model, deps));
   const { modelFile } = record;
   if (modelFile === model.file) return model;
   const message = `The model's file has changed since this job was begun, from ${modelFile} to ${model.file} (size, time and inode): its tokens can no longer be turned into text.`;

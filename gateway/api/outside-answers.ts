@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import { RequestError } from '@hono/node-server';
 import { ApiError } from '../errors/api-error.ts';
 import { CORRELATION_HEADER } from '../server/correlation.ts';
 import { toApiError } from '../server/to-api-error.ts';
 import type { AnswerUnreadable } from '../server/unreadable-requests.ts';
+import type { Ids } from '../system/ids.ts';
 import type { Log } from '../telemetry/log.ts';
 import { nativeErrorBody } from './native/errors.ts';
 import { openAiErrorBody } from './openai/errors.ts';
@@ -11,15 +11,15 @@ import { openAiErrorBody } from './openai/errors.ts';
 /** Answers to requests that the application does not see. */
 
 /** Answers and logs a request that the application has not seen or could not answer. */
-export function answerOutside(error: unknown, log: Log): Response {
+export function answerOutside(error: unknown, log: Log, ids: Ids): Response {
   if (error instanceof RequestError) {
     const message = 'The path or the Host header is not valid.';
     const unreadable = new ApiError({ status: 400, code: 'invalid_request', message });
-    const { headers, body } = answerUnreadable(unreadable, log);
+    const { headers, body } = answerUnreadable(unreadable, log, ids);
     // The request may have a body that nobody reads, so the connection is closed.
     return new Response(body, { status: 400, headers: { ...headers, connection: 'close' } });
   }
-  const correlationId = randomUUID();
+  const correlationId = ids.uuid();
   log.error({ event: 'error', code: 'internal_error', correlation_id: correlationId, err: error });
   const answer = toApiError(error);
   const headers = { [CORRELATION_HEADER]: correlationId, connection: 'close' };
@@ -30,9 +30,9 @@ export function answerOutside(error: unknown, log: Log): Response {
  * Answers and logs a request whose path is unknown. The body has the members of both error forms, because the client may
  * use the native API or OpenAI's.
  */
-export function answerUnreadable(error: ApiError, log: Log): ReturnType<AnswerUnreadable> {
+export function answerUnreadable(error: ApiError, log: Log, ids: Ids): ReturnType<AnswerUnreadable> {
   const { status, code } = error;
-  const correlationId = randomUUID();
+  const correlationId = ids.uuid();
   log.info({ event: 'request', method: null, route: null, status, code, correlation_id: correlationId });
   return {
     headers: { [CORRELATION_HEADER]: correlationId, 'content-type': 'application/json' },

@@ -1,4 +1,3 @@
-import { randomInt } from 'node:crypto';
 import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
 import type { TokenConstraints } from './token-constraints.ts';
@@ -44,9 +43,4 @@ function requireDrawable(request: TokenConstraints, stopIds: readonly number[], 
   const message = `${field} leaves no token that can be generated: each one is banned, or is a stop token and min_tokens is above 0`;
   const fieldErrors = [{ field, constraint: 'drawable', message }];
   throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
-}
-
-/** A seed for a request without one. It is below 2^48, so that every JSON reader reads the reported seed exactly. */
-export function randomSeed(): bigint {
-  return BigInt(randomInt(2 ** 48 - 1));
 }

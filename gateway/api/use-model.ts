@@ -4,7 +4,7 @@ import { shown } from '../errors/shown.ts';
 import type { Model } from '../models/model.ts';
 import { UnknownModelError } from '../models/model-registry.ts';
 import type { ServedModel } from '../models/served-model.ts';
-import type { GenerateRequest, Runner, RunnerInfo } from '../runner/runner.ts';
+import type { Runner, RunnerInfo } from '../runner/runner.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { streamWhileLoading } from '../server/streams/loading-stream.ts';
@@ -20,6 +20,8 @@ export interface UsableModel {
   readonly name: string | undefined;
   readonly info: RunnerInfo & ContextLimit;
   readonly runner: Runner;
+  /** The API of the request, for GenerateRequest.api. */
+  readonly api: string;
 }
 
 export interface ModelWish {
@@ -53,15 +55,14 @@ export async function useModel(
 ): Promise<Response> {
   const { clock = systemClock, models } = deps;
   const { name, failureEvent } = wish;
-  const wanted = models.isOnDemand ? findModel(name, deps) : models.default;
+  const wanted = models.sole ?? findModel(name, deps);
   let isAcquired = false;
   const answered = answerBy(c, deps, wish, (usable) => {
     isAcquired = true;
     return answer(usable);
   });
   if (wish.onFailed !== undefined) answered.catch(wish.onFailed);
-  if (!wanted.isOnDemand || wanted.residency.state === 'loaded' || failureEvent === undefined)
-    return answered;
+  if (wanted.residency.state === 'loaded' || failureEvent === undefined) return answered;
   // During this wait the request can still be refused with an HTTP status.
   const isAnswered = await settlesWithin(answered.then(settled, settled), loadingNoticeMs, clock);
   if (isAnswered || isAcquired) return answered;
@@ -86,32 +87,22 @@ async function answerBy(
 ): Promise<Response> {
   const { signal: present } = c.req.raw;
   const signal = wanted === undefined ? present : AbortSignal.any([present, wanted]);
-  const acquired = await deps.models.acquire(name, { deadlineMs, signal });
+  const { served, release } = await deps.models.acquire(name, { deadlineMs, signal });
   try {
-    const { model, info } = requireReady(acquired);
+    const { model, info } = requireReady(served);
     // Another model with another name may have replaced it.
-    if (name !== undefined && !acquired.names.includes(name)) throw modelNotFound(name, deps);
+    if (name !== undefined && !served.names.includes(name)) throw modelNotFound(name, deps);
     return await answer({
       // Errors then name the model as the client did.
       model: name === undefined ? model : { ...model, id: name },
-      name: acquired.names[0],
+      name: served.names[0],
       info: { ...info, ...deps.tokenLimits },
-      runner: countedAs(c.get('group').name, acquired.runner),
+      runner: served.runner,
+      api: c.get('group').name,
     });
   } finally {
-    acquired.release();
+    release();
   }
-}
-
-/** Labels the requests with their API, for the metrics. */
-function countedAs(api: string, runner: Runner): Runner {
-  const labelled = (request: GenerateRequest): GenerateRequest => ({ ...request, api });
-  return {
-    generate: (request, sink) => runner.generate(labelled(request), sink),
-    assertCapacity: (requests) => runner.assertCapacity(requests),
-    assertAcceptsRequests: () => runner.assertAcceptsRequests(),
-    status: () => runner.status(),
-  };
 }
 
 /** The progress of loading in per cent, if it is known. */
@@ -135,7 +126,11 @@ export function findModel(name: string | undefined, deps: RouteDeps): ServedMode
  * 503 as useModel does.
  */
 export async function readModel(name: string | undefined, deps: RouteDeps): Promise<Model> {
-  const served = findModel(name, deps);
+  return readServed(findModel(name, deps));
+}
+
+/** As readModel. */
+export async function readServed(served: ServedModel): Promise<Model> {
   const model = await served.read();
   if (model !== undefined) return model;
   throw notReady(served.runner.status());

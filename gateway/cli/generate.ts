@@ -1,7 +1,6 @@
 /** `runnel generate`: answers prompts offline, in their order. */
 import * as z from 'zod';
 import * as fields from '../api/fields.ts';
-import { randomSeed } from '../api/token-ids.ts';
 import { parseFlags } from '../config/flags.ts';
 import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
 import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
@@ -15,6 +14,7 @@ import { specOf } from '../runner/backends/runner-launcher.ts';
 import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { RunnerPool } from '../runner/supervision/runner-pool.ts';
+import { randomIds } from '../system/ids.ts';
 import { createLog } from '../telemetry/log.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
 import { type AnswerSettings, answerPrompts, type Prompt } from './answer-prompts.ts';
@@ -209,7 +209,7 @@ function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreE
       logitBias: new Map(),
       allowedTokenIds: [],
       bannedTokenIds: [],
-      seed: config.seed ?? randomSeed(),
+      seed: config.seed ?? randomIds.seed(),
     },
     maxOpen: MAX_OPEN_PROMPTS,
     maxOpenTokens: RUNNER_LIMITS.promptTokens,

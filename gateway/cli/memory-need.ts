@@ -1,7 +1,7 @@
 /** Asks a runner how much memory a model needs when it is served with these settings. */
 import type { Config } from '../config/config.ts';
 import { backendOf, type RunnerConfig } from '../config/runner-settings.ts';
-import type { MemoryNeed } from '../models/on-demand-model.ts';
+import type { MemoryNeed } from '../models/model-lifecycle.ts';
 import { DeviceInquiry, notRunnable, usableDevice } from '../runner/backends/devices.ts';
 import { inspection } from '../runner/backends/model-memory.ts';
 

@@ -1,7 +1,7 @@
 /** Finds the models that the settings of `runnel serve` name, and the names that clients use for them. */
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Config } from '../config/config.ts';
+import { type Config, hasSeveralModels } from '../config/config.ts';
 import { refuse, UsageError } from '../errors/exit-code.ts';
 import { requiredFiles } from '../models/huggingface/folder-files.ts';
 import { modelIdOf } from '../models/model.ts';
@@ -9,7 +9,7 @@ import { resolveModel } from '../models/model-cache.ts';
 
 export interface NamedModel {
   readonly path: string;
-  /** With several models, each one has at least one name. */
+  /** With several models, each one has at least one name. A single model without a name gets that of its file. */
   readonly names: readonly string[];
 }
 
@@ -19,11 +19,14 @@ export const maxModels = 1024;
 /** A name in front of the first "=". A path is not taken for a name. */
 const NAMED = /^([^=/\\]{1,256})=(.+)$/s;
 
+type ListConfig = Pick<Config, 'model' | 'models-dir' | 'served-model-name'>;
+
 /**
  * The first model is the default. Throws UsageError if two models have the same name, and ModelFileError for a name that has
  * not been pulled.
  */
-export function modelsOf(config: Pick<Config, 'model' | 'models-dir'>): NamedModel[] {
+export function modelsOf(config: ListConfig): NamedModel[] {
+  if (!hasSeveralModels(config)) return [theModelOf(config)];
   const named = typeof config.model === 'string' ? [config.model] : config.model;
   const byPath = new Map<string, string[]>();
   for (const text of named) {
@@ -43,8 +46,7 @@ export function modelsOf(config: Pick<Config, 'model' | 'models-dir'>): NamedMod
   return models;
 }
 
-/** The only model. If no name is given, its file's name is used. */
-export function theModelOf(config: Pick<Config, 'model' | 'served-model-name'>): NamedModel {
+function theModelOf(config: ListConfig): NamedModel {
   const text = String(config.model);
   const [, name, model = text] = existsSync(text) ? [] : (NAMED.exec(text) ?? []);
   return {

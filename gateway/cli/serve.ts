@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { CAPABILITIES } from '../api/operator/capabilities.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
 import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
@@ -16,6 +15,7 @@ import { type Address, close, createHttpServer, listen, stopAccepting } from '..
 import { type CallbackError, ReadyCallback, type ReadyMessage } from '../server/ready-callback.ts';
 import { systemClock } from '../system/clock.ts';
 import { endSignal } from '../system/end-signal.ts';
+import { randomIds } from '../system/ids.ts';
 import { keepSpawnReserve } from '../system/spawn-reserve.ts';
 import { createNotifier } from '../systemd/notifier.ts';
 import { passedSocket } from '../systemd/passed-socket.ts';
@@ -25,14 +25,12 @@ import { createLog, type Log } from '../telemetry/log.ts';
 import { inSnakeCase } from '../telemetry/runner-log.ts';
 import { firstKind } from './choose-launcher.ts';
 import { FirstLoad, type LoadFailure } from './first-load.ts';
-import { theModelOf } from './model-list.ts';
-import { serveOne } from './one-model.ts';
+import { modelsOf } from './model-list.ts';
 import { announced, reload, reloadKeys } from './reload.ts';
 import { reporting, tellStderr } from './report.ts';
 import { addressOf, guardRules, httpLimits, requireUsableAddress } from './server-settings.ts';
 import { announceRun } from './servers/run-folder.ts';
-import type { Serving, ServingEvents } from './serving.ts';
-import { serveSeveral } from './several-models.ts';
+import { Serving, type ServingEvents } from './serving.ts';
 import { curlLine, formatAddress, startupBanner } from './startup-banner.ts';
 
 export function serveUsage(): string {
@@ -73,8 +71,8 @@ const PRINT_CONFIG = '--print-config';
 /** Starts the log and serves. From the first line on, stderr has only lines of the log, errors included. */
 function serve(config: Config, readAgain: () => Config): Promise<number> {
   const about: LogFields = {
-    worker_id: config['worker-id'] ?? randomUUID(),
-    model: hasSeveralModels(config) ? undefined : theModelOf(config).path,
+    worker_id: config['worker-id'] ?? randomIds.uuid(),
+    model: hasSeveralModels(config) ? undefined : modelsOf(config)[0]?.path,
     port: config.port,
   };
   const guard = guardRules(config);
@@ -126,13 +124,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     onEvent: (event) => firstLoad.observe(event),
     onServed: (info, model) => {
       const hasPage = config.uds === undefined && playground?.page !== undefined;
-      if (!isSeveral) about.model = model.path;
-      log.info({
-        event: 'ready',
-        uri: place,
-        ...(isSeveral ? { model: model.path } : {}),
-        ...memoryOf(info),
-      });
+      if (about.model !== undefined) about.model = model.path;
+      log.info({ event: 'ready', uri: place, model: model.path, ...memoryOf(info) });
       const name = serving.models.default.names[0] ?? model.id;
       if (!isGreeted) console.log(startupBanner(place, curl, name, hasPage));
       isGreeted = true;
@@ -141,8 +134,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     },
     onCrash: (crash, model) => crashes.add(crash, model),
   };
-  const isSeveral = hasSeveralModels(config);
-  const serving: Serving = isSeveral ? serveSeveral(config, events) : serveOne(config, events);
+  const serving = new Serving(config, events);
   const { models } = serving;
   const folder = config['journal-dir'];
   const jobs =
@@ -170,6 +162,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     const { createApp } = await import('../app.ts');
     return createApp({
       models,
+      isUnloadAllowed: config['client-unload'] === 'on',
       log,
       jobs,
       metrics: serving.metrics,
@@ -177,6 +170,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
       restartRunner,
       now: Date.now,
       monotonicNow: systemClock.now,
+      ids: randomIds,
       maxBodyBytes: config['max-body-bytes'],
       maxBodyBytesInFlight: config['max-body-bytes-in-flight'],
       maxAnswerBytesInFlight: config['max-answer-bytes-in-flight'],
@@ -197,8 +191,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     log.warn({ event: 'connections_limited', max_connections: limits.maxConnections });
   const server = createHttpServer(app.fetch, limits, {
     onStalled: (heldBytes) => log.info({ event: 'client_stalled', held_bytes: heldBytes }),
-    onError: (error) => answerOutside(error, log),
-    onUnreadable: (error) => answerUnreadable(error, log),
+    onError: (error) => answerOutside(error, log, randomIds),
+    onUnreadable: (error) => answerUnreadable(error, log, randomIds),
   });
   const passed = passedSocket(process.env);
   let address: Address;
@@ -212,6 +206,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     const hint = isTaken ? '. Another server listens there: end it, or choose another --port or --uds' : '';
     tell(`Failed to bind to ${wanted}: ${message}${hint}`);
     await jobs?.stop();
+    await serving.stop(0);
     return ExitCode.bindFailed;
   }
   try {
@@ -219,6 +214,8 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     requireUsableAddress(address, config);
   } catch (error) {
     await close(server);
+    await jobs?.stop();
+    await serving.stop(0);
     throw error;
   }
   about.port = 'port' in address ? address.port : 0;

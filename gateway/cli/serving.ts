@@ -1,25 +1,31 @@
-import type { Config } from '../config/config.ts';
-import type { Model } from '../models/model.ts';
-import type { ModelRegistry } from '../models/model-registry.ts';
+import { statSync } from 'node:fs';
+import { type Config, hasSeveralModels } from '../config/config.ts';
+import { UsageError } from '../errors/exit-code.ts';
+import { AdmissionGate } from '../models/admission-gate.ts';
+import { identifyingFile } from '../models/huggingface/folder-files.ts';
+import { loadModel } from '../models/load-model.ts';
+import { type Model, modelIdOf } from '../models/model.ts';
+import { ModelLifecycle } from '../models/model-lifecycle.ts';
+import { ModelLoader } from '../models/model-loader.ts';
+import { ModelRegistry } from '../models/model-registry.ts';
+import { ModelService } from '../models/model-service.ts';
+import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
+import { ObservedRunner } from '../runner/observed-runner.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
-import type { RunnerCrash } from '../runner/supervision/crash.ts';
+import { crashKind, type RunnerCrash } from '../runner/supervision/crash.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
+import { TimeLimit } from '../runner/time-limit.ts';
+import { systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
+import { Metrics } from '../telemetry/metrics.ts';
+import { runnerLog } from '../telemetry/runner-log.ts';
+import { chooseLauncher } from './choose-launcher.ts';
+import { memoryNeedOf } from './memory-need.ts';
+import { modelsOf, type NamedModel } from './model-list.ts';
+import { gateOptions, serviceOptions } from './server-settings.ts';
 
-/** What `runnel serve` serves: one model (one-model.ts) or several (several-models.ts). */
-export interface Serving {
-  readonly models: ModelRegistry;
-  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
-  /** Called when HTTP listens. */
-  start(): void;
-  /**
-   * Applies new settings. only: the name of the only model that gets a new runner. Resolves when the new runner serves, or with
-   * the reason why it does not. Throws UsageError or ModelFileError for settings that cannot be used.
-   */
-  reload(next: Config, only: string | undefined): Promise<string | undefined>;
-  stop(drainMs: number): Promise<void>;
-}
+/** The default of --model-keep-alive-sec: how long an unused model stays loaded. */
+const defaultKeepAliveSec = 300;
 
 /** Events of what is served. model: the model's name, if there are several. */
 export interface ServingEvents {
@@ -27,6 +33,184 @@ export interface ServingEvents {
   /** A runner is ready. */
   onServed(info: RunnerInfo, model: Model): void;
   onCrash(crash: RunnerCrash, model?: string): void;
-  /** An event of a runner of the only model, or of the default model. */
+  /** An event of a runner of the default model. */
   onEvent(event: RunnerEvent): void;
+}
+
+/** What `runnel serve` serves. A single model is pinned and alone; of several, the others are loaded on demand. */
+export class Serving {
+  readonly models: ModelRegistry;
+  readonly metrics = new Metrics(systemClock.now);
+  readonly #config: Config;
+  readonly #events: ServingEvents;
+  readonly #isAlone: boolean;
+  readonly #limit: TimeLimit;
+  readonly #loader: ModelLoader;
+  /** The settings for the runners that are started next. */
+  #settings: Config;
+  readonly #byPath: Map<string, ModelLifecycle>;
+
+  /** Throws UsageError or ModelFileError for settings that cannot be used. */
+  constructor(config: Config, events: ServingEvents) {
+    this.#config = config;
+    this.#events = events;
+    this.#settings = config;
+    this.#isAlone = !hasSeveralModels(config);
+    this.#limit = new TimeLimit(config['inference-timeout-sec'] * 1000, Date.now);
+    this.#loader = new ModelLoader({
+      budgetBytes: config['memory-budget-bytes'],
+      keepAliveMs: (config['model-keep-alive-sec'] ?? defaultKeepAliveSec) * 1000,
+      onUnload: ({ path }, reason) => events.log.info({ event: 'model_unloaded', model: path, reason }),
+    });
+    const named = modelsOf(config);
+    requireKnown(config['pinned-models'], named);
+    requireRunner(config);
+    this.#byPath = new Map(named.map((each) => [each.path, this.#served(each)]));
+    this.models = new ModelRegistry([...this.#byPath.values()]);
+  }
+
+  /** Loads the first model and the pinned ones. Called when HTTP listens. */
+  start(): void {
+    for (const model of this.#byPath.values())
+      if (model === this.models.default || model.isPinned) model.start();
+  }
+
+  /**
+   * Applies new settings. only: the name of the only model that gets a new runner. Resolves when the new runners serve, or with
+   * the reason why one does not. Throws UsageError or ModelFileError for settings that cannot be used.
+   */
+  reload(next: Config, only: string | undefined): Promise<string | undefined> {
+    const named = modelsOf(next);
+    requireRunner(next);
+    this.#settings = next;
+    const left = only === undefined && !this.#isAlone ? this.#replaceModels(named) : [];
+    const restarted = [...this.#byPath.values()].filter(
+      ({ names }) => only === undefined || names.includes(only),
+    );
+    return this.#restartAll(restarted, named, left);
+  }
+
+  /** Open requests may finish for at most drainMs. */
+  stop(drainMs: number): Promise<void> {
+    return this.#loader.stop(drainMs);
+  }
+
+  #served({ path, names }: NamedModel): ModelLifecycle {
+    const config = this.#config;
+    const isAlone = this.#isAlone;
+    const nameOf = (id: string): string => names[0] ?? id;
+    let name = nameOf(modelIdOf(path));
+    // A single model is in each line of the log.
+    const log = isAlone ? this.#events.log : this.#events.log.child({ model: path });
+    const toLog = runnerLog(log);
+    const metrics = this.metrics.add(name, () => model.status());
+    const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.onRefused(code.toLowerCase())));
+    const onEvent = (event: RunnerEvent): void => {
+      toLog(event);
+      if (isAlone || this.models.default === model) this.#events.onEvent(event);
+    };
+    const model: ModelLifecycle = new ModelLifecycle(
+      {
+        ...{ names, path, gate, isAlone },
+        created: () => modifiedSec(path),
+        isPinned: isAlone || names.some((each) => config['pinned-models'].includes(each)),
+        memoryNeed: () => memoryNeedOf(path, this.#settings),
+        readTokenizer: () => loadModel(path),
+        onRefused: (reason) => onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
+        runnerOf: (runner) => new ObservedRunner(runner, [this.#limit, metrics], systemClock.now),
+        serviceOf: (hooks) => {
+          const launch = this.#launchOf(this.#settings, log, () => service);
+          const service: ModelService = new ModelService(path, launch, {
+            ...serviceOptions(config),
+            gate,
+            log: (event) => {
+              onEvent(event);
+              hooks.onEvent(event);
+            },
+            onServed: (info, read) => {
+              hooks.onServed(info);
+              this.metrics.replace(name, nameOf(read.id));
+              name = nameOf(read.id);
+              this.#events.onServed(info, read);
+            },
+            onCrash: (crash) => {
+              metrics.onCrash(crashKind(crash));
+              this.#events.onCrash(crash, isAlone ? undefined : name);
+            },
+          });
+          return service;
+        },
+      },
+      this.#loader,
+    );
+    this.#loader.add(model);
+    return model;
+  }
+
+  /**
+   * Replaces the list of models. Models that are still named stay as they are; a model with other names counts as another
+   * model. Returns promises of the end of the models that are gone.
+   */
+  #replaceModels(next: readonly NamedModel[]): Promise<void>[] {
+    const isSame = ({ path, names }: NamedModel): boolean =>
+      this.#byPath.get(path)?.names.join('\n') === names.join('\n');
+    const gone = [...this.#byPath.values()].filter(
+      (model) => !next.some((each) => each.path === model.path && isSame(each)),
+    );
+    for (const model of gone) {
+      this.#byPath.delete(model.path);
+      this.metrics.remove(model.name);
+    }
+    for (const each of next)
+      if (!this.#byPath.has(each.path)) this.#byPath.set(each.path, this.#served(each));
+    this.models.replace(next.flatMap(({ path }) => this.#byPath.get(path) ?? []));
+    return gone.map((model) => this.#loader.remove(model, this.#config['drain-timeout-sec'] * 1000));
+  }
+
+  /** Gives the models new runners. A model that is alone is replaced by the one that is named now. */
+  async #restartAll(
+    restarted: readonly ModelLifecycle[],
+    named: readonly NamedModel[],
+    left: readonly Promise<void>[],
+  ): Promise<string | undefined> {
+    const { log } = this.#events;
+    const failures = await Promise.all(
+      restarted.map(async (model) => {
+        const path = this.#isAlone ? (named[0]?.path ?? model.path) : model.path;
+        const launch = this.#launchOf(this.#settings, log, () => model.service);
+        const failure = await model.change(path, launch);
+        if (failure === undefined) return [];
+        return [this.#isAlone ? failure : `${model.name}: ${failure}`];
+      }),
+    );
+    await Promise.all(left);
+    return failures.flat().join(' ') || undefined;
+  }
+
+  #launchOf(
+    settings: Config,
+    log: Log,
+    service: () => Pick<ModelService, 'switchBackend'> | undefined,
+  ): RunnerLauncher {
+    const moveBack = (cuda: RunnerLauncher): boolean => service()?.switchBackend(cuda) ?? false;
+    return chooseLauncher(settings, { log: runnerLog(log), moveBack });
+  }
+}
+
+/** Throws now if a runner is not built, not at the first request. */
+function requireRunner(settings: Config): void {
+  chooseLauncher(settings, { log: () => {} });
+}
+
+function requireKnown(pinned: readonly string[], models: readonly NamedModel[]): void {
+  const names = models.flatMap((model) => model.names);
+  const unknown = pinned.filter((name) => !names.includes(name));
+  if (unknown.length === 0) return;
+  throw new UsageError(
+    `--pinned-models names ${unknown.map((name) => JSON.stringify(name)).join(', ')}, but no model has that name; the names are ${names.join(', ')}.`,
+  );
+}
+
+function modifiedSec(path: string): number {
+  return Math.floor((statSync(identifyingFile(path), { throwIfNoEntry: false })?.mtimeMs ?? 0) / 1000);
 }

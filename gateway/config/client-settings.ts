@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { UsageError } from '../errors/exit-code.ts';
-import { readApiKeys } from './keys-file.ts';
+import { readKeysFile } from './keys-file.ts';
 import { baseUrl, text, whole } from './kinds.ts';
 import type { ConfigOf, SettingTable } from './settings.ts';
 
@@ -33,13 +33,13 @@ function socketUrl() {
   return z.string().regex(/^unix:.+$/);
 }
 
-/** The options of a Server. Throws the errors of readApiKeys(), and UsageError for a key that cannot stand in a header. */
+/** The options of a Server. Throws the errors of readKeysFile(), and UsageError for a key that cannot stand in a header. */
 export function serverOptions(
   config: ConfigOf<typeof clientSettings>,
   env: NodeJS.ProcessEnv,
 ): { url: string; key: string | undefined; silenceMs: number } {
   const path = config['api-key-file'];
-  const key = path === undefined ? env.RUNNEL_API_KEY || undefined : readApiKeys(path)[0];
+  const key = path === undefined ? env.RUNNEL_API_KEY || undefined : readKeysFile(path)[0]?.key;
   if (key !== undefined && !/^[\x21-\x7e]+$/.test(key))
     throw new UsageError('RUNNEL_API_KEY must have only visible ASCII characters.');
   return { url: config.url, key, silenceMs: config['silence-timeout-sec'] * 1000 };

@@ -109,7 +109,12 @@ function modelFaults({ config, sourceOf }: MergedConfig): string[] {
   });
 }
 
-const OF_SEVERAL_MODELS = ['pinned-models', 'memory-budget-bytes', 'model-keep-alive-sec'] as const;
+const OF_SEVERAL_MODELS = [
+  'pinned-models',
+  'memory-budget-bytes',
+  'model-keep-alive-sec',
+  'client-unload',
+] as const;
 const OF_ONE_MODEL_WHY = {
   'served-model-name': 'names one model, and there are several: write --model NAME=MODEL for each',
   record: 'records the runner of one model, and there are several: leave it out',

@@ -64,6 +64,13 @@ export const serveSettings = {
     value: 'SECONDS',
     help: 'Unload a model after this time without a request; 0: only when another model needs its memory',
   },
+  'client-unload': {
+    schema: z.enum(['on', 'off'], 'must be on or off').optional(),
+    fallbackHelp: 'off',
+    group: 'Several models',
+    value: 'on|off',
+    help: 'Obey keep_alive 0 of requests: the model is unloaded once nobody uses it',
+  },
   'worker-id': {
     schema: z
       .string()

@@ -29,7 +29,9 @@ export function poolingOf({ pooling = 'last' }: Pick<Model, 'pooling'>, asked?: 
 
 /** The request for the vector of one text. */
 export function embeddingRequest(
-  text: Pick<GenerateRequest, 'promptIds' | 'modelIdentity' | 'cacheSalt'> & { readonly pooling: Pooling },
+  text: Pick<GenerateRequest, 'promptIds' | 'modelIdentity' | 'cacheSalt' | 'api'> & {
+    readonly pooling: Pooling;
+  },
 ): GenerateRequest {
   const sampling = { ...neutralSampling, seed: 0n };
   return { ...text, maxTokens: 1, minTokens: 0, stopIds: [], sampling };

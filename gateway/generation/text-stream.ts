@@ -8,7 +8,7 @@ import type {
   TokenSink,
 } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { AnswerTimes, type AnswerTimings } from './answer-times.ts';
+import { type AnswerTimings, timingsOf } from './answer-timings.ts';
 import { type SentToken, SentTokens } from './sent-tokens.ts';
 import { StopMatcher } from './stop-matcher.ts';
 import { StreamingDecoder } from './text-decoder.ts';
@@ -80,8 +80,17 @@ export interface AnswerOptions {
   readonly thinking?: Thinking | undefined;
   /** How tool calls are written. Absent if there are none, so that everything is text. */
   readonly toolCalls?: CallSyntax | undefined;
-  /** A clock in milliseconds that never goes back, for the timings at the end. Undefined if nobody asked for timings. */
-  readonly timedBy?: (() => number) | undefined;
+  /** Whether the end has timings. */
+  readonly timings?: boolean | undefined;
+  /** Absent if a time limit fails the answer. Answers to one client's request share it. */
+  readonly partial?: PartialAnswers | undefined;
+}
+
+/**
+ * Answers that a time limit ends with what there is, once one of them has begun. Before that they fail with TIMEOUT.
+ */
+export class PartialAnswers {
+  hasBegun = false;
 }
 
 type Finish = NonNullable<TokenBatch['finish']>;
@@ -122,7 +131,11 @@ export class TextStream implements TokenSink {
   readonly #marks: CallSyntax['marks'] | undefined;
   #tokens = new SentTokens();
   readonly #handle: GenerationHandle;
-  readonly #times: AnswerTimes | undefined;
+  readonly #request: GenerateRequest;
+  readonly #hasTimings: boolean;
+  readonly #partial: PartialAnswers | undefined;
+  /** The number of tokens that have come. */
+  #numTokens = 0;
   #numCachedTokens = 0;
   #continuedBy: string | undefined;
   #isOver = false;
@@ -131,7 +144,7 @@ export class TextStream implements TokenSink {
   constructor(
     runner: Pick<Runner, 'generate'>,
     request: GenerateRequest,
-    { tokenizer, stop, minTokens, thinking, toolCalls, timedBy }: AnswerOptions,
+    { tokenizer, stop, minTokens, thinking, toolCalls, timings = false, partial }: AnswerOptions,
     sink: TextSink,
   ) {
     this.#tokenizer = tokenizer;
@@ -142,7 +155,9 @@ export class TextStream implements TokenSink {
     this.#thinking = thinking && new ThinkingParser(thinking);
     this.#calls = toolCalls && new ToolCallParser(toolCalls);
     this.#marks = toolCalls?.marks;
-    this.#times = timedBy && new AnswerTimes(timedBy, request.promptIds.length);
+    this.#request = request;
+    this.#hasTimings = timings;
+    this.#partial = partial;
     this.#handle = runner.generate(request, this);
   }
 
@@ -170,7 +185,8 @@ export class TextStream implements TokenSink {
 
   onTokens(batch: TokenBatch): void {
     if (this.#isOver) return;
-    this.#times?.onTokens(batch);
+    this.#numTokens = batch.firstIndex + batch.tokenIds.length;
+    if (this.#partial !== undefined) this.#partial.hasBegun ||= this.#numTokens > 0;
     try {
       const read = this.#read(batch);
       const part = this.#calls === undefined ? read : withCalls(this.#calls, read);
@@ -185,6 +201,11 @@ export class TextStream implements TokenSink {
 
   onError(error: GenerationError): void {
     if (this.#isOver) return;
+    if (error.code === 'TIMEOUT' && this.#partial?.hasBegun) {
+      const logprobs = this.#request.topLogprobs === undefined ? {} : { logprobs: [] };
+      this.onTokens({ firstIndex: this.#numTokens, tokenIds: [], ...logprobs, finish: 'time_limit' });
+      return;
+    }
     this.#isOver = true;
     this.#sink.onError(error);
   }
@@ -277,10 +298,16 @@ export class TextStream implements TokenSink {
           ...common,
           ...(this.#thinking && { numThinkingTokens: this.#numThinkingTokens }),
           ...(this.#continuedBy && { continuedBy: this.#continuedBy }),
-          ...(this.#times && { timings: this.#times.timings(end.numTokens) }),
+          ...this.#timings(end.numTokens),
         },
       }),
     };
+  }
+
+  #timings(numTokens: number): Pick<AnswerEnd, 'timings'> {
+    const { times } = this.#handle;
+    if (!this.#hasTimings || times === undefined) return {};
+    return { timings: timingsOf(times, this.#request.promptIds.length, numTokens) };
   }
 }
 

@@ -1,6 +1,5 @@
-import { TextStream } from '../generation/text-stream.ts';
+import { type AnswerEnd, PartialAnswers, TextStream } from '../generation/text-stream.ts';
 import { thinkingLimit } from '../generation/thinking-limit.ts';
-import { endingAtTimeLimit } from '../generation/time-limited-runner.ts';
 import {
   GenerationError,
   type GenerationHandle,
@@ -87,16 +86,16 @@ export class DurableJob implements Journalled {
     const { tokenIds } = this.log.content;
     const known = tokenIds.slice();
     const begun = known.length === 0 ? {} : { begun: { tokenIds: known, numericsId: this.numericsId } };
-    const computing = endsAtTimeLimit ? endingAtTimeLimit(runner) : runner;
     const recorded: Pick<Runner, 'generate'> = {
-      generate: (asked, sink): GenerationHandle => computing.generate(asked, this.#recording(sink)),
+      generate: (asked, sink): GenerationHandle => runner.generate(asked, this.#recording(sink)),
     };
     const limit = facts && { thinkingLimit: thinkingLimit(facts, tokenizer) };
     const asked = { ...request, ...begun, ...limit, ...(vocabulary === undefined ? {} : { vocabulary }) };
-    const options = { tokenizer, stop, minTokens: request.minTokens };
+    const partial = endsAtTimeLimit ? new PartialAnswers() : undefined;
+    const options = { tokenizer, stop, minTokens: request.minTokens, partial };
     const text = new TextStream(recorded, asked, options, {
       onPart: ({ end }) => {
-        if (end !== undefined) this.#onTextEnd();
+        if (end !== undefined) this.#onTextEnd(end);
       },
       onError: (error) => this.fail(generationErrorOf(error)),
     });
@@ -157,11 +156,12 @@ export class DurableJob implements Journalled {
     };
   }
 
-  /** A stop string has ended the job, or its last token has. In the second case the log already has the end. */
-  #onTextEnd(): void {
+  /** A stop string or a time limit has ended the job, or its last token has. In the last case the log already has the end. */
+  #onTextEnd({ reason, numTokens }: AnswerEnd): void {
     if (this.isOver) return;
     this.#endedMs = this.#events.now();
-    this.log.end({ kind: 'enough' });
+    if (reason !== 'time_limit') this.log.end({ kind: 'enough' });
+    else this.log.append({ firstIndex: numTokens, tokenIds: [], finish: reason });
     this.#onEnd();
   }
 

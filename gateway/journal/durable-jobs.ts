@@ -252,9 +252,10 @@ export class DurableJobs {
   async #begin(job: DurableJob): Promise<boolean> {
     const { model: name, request } = job.record;
     const { signal } = this.#stopping;
-    const acquired = await this.#options.models.acquire(name, { deadlineMs: request.deadlineMs, signal });
+    const { deadlineMs } = request;
+    const { served, release } = await this.#options.models.acquire(name, { deadlineMs, signal });
     try {
-      const { model, runner } = acquired;
+      const { model, runner } = served;
       const { info, state } = runner.status();
       if (model === undefined || info === undefined || state !== 'ready') return false;
       requireSame('model', request.modelIdentity, info.modelIdentity);
@@ -265,7 +266,7 @@ export class DurableJobs {
       job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
       return true;
     } finally {
-      acquired.release();
+      release();
     }
   }
 

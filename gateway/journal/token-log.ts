@@ -1,5 +1,5 @@
+import type { FirstOutput } from '../runner/answer-times.ts';
 import type {
-  FirstOutput,
   GenerationError,
   GenerationHandle,
   TokenBatch,

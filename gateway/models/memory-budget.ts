@@ -12,6 +12,8 @@ export interface Resident {
   readonly isLeaving: boolean;
   /** It is never unloaded for another model. */
   readonly isPinned: boolean;
+  /** A client has asked for it to be unloaded, and nobody has used it since. */
+  readonly isDismissed: boolean;
 }
 
 export interface Wanted {
@@ -51,15 +53,15 @@ export function roomFor<R extends Resident>(
   });
 }
 
-/** The models that nobody has used for keepAliveMs. */
+/** The models that nobody uses, and that were dismissed or have not been used for keepAliveMs. */
 export function idleFor<R extends Resident>(
   residents: readonly R[],
   keepAliveMs: number,
   nowMs: number,
 ): readonly R[] {
   return residents.filter(
-    ({ isPinned, isBusy, isLeaving, lastUsedMs }) =>
-      !isPinned && !isBusy && !isLeaving && nowMs - lastUsedMs >= keepAliveMs,
+    ({ isPinned, isBusy, isLeaving, isDismissed, lastUsedMs }) =>
+      !isPinned && !isBusy && !isLeaving && (isDismissed || nowMs - lastUsedMs >= keepAliveMs),
   );
 }
 

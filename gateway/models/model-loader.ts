@@ -5,7 +5,7 @@
  */
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
 import { idleFor, roomFor } from './memory-budget.ts';
-import type { LoadQueue, MemoryNeed, OnDemandModel } from './on-demand-model.ts';
+import type { LoadQueue, MemoryNeed, ModelLifecycle } from './model-lifecycle.ts';
 
 /** How often the loader looks for models that nobody uses. */
 export const lookMs = 1000;
@@ -18,19 +18,19 @@ export interface ModelLoaderOptions {
   readonly budgetBytes: number | undefined;
   /** How long an unused model stays loaded; 0: until its memory is needed. */
   readonly keepAliveMs: number;
-  readonly onUnload?: (model: OnDemandModel, reason: UnloadReason) => void;
+  readonly onUnload?: (model: ModelLifecycle, reason: UnloadReason) => void;
   readonly clock?: Clock;
 }
 
 interface Queued {
-  readonly model: OnDemandModel;
+  readonly model: ModelLifecycle;
   readonly need: MemoryNeed;
 }
 
 export class ModelLoader implements LoadQueue {
   readonly #options: ModelLoaderOptions;
   readonly #clock: Clock;
-  readonly #models = new Set<OnDemandModel>();
+  readonly #models = new Set<ModelLifecycle>();
   /** Models that wait for memory, each at most once. */
   #queued: Queued[] = [];
   /** Budget by kind of device, set when a model is first to be loaded there. */
@@ -43,24 +43,24 @@ export class ModelLoader implements LoadQueue {
     this.#clock = options.clock ?? systemClock;
   }
 
-  add(model: OnDemandModel): void {
+  add(model: ModelLifecycle): void {
     this.#models.add(model);
     this.#timer ??= this.#clock.after(lookMs, () => this.#look());
   }
 
   /** Stops a model, which takes no new requests and is unloaded when it has none, and then forgets it. */
-  async remove(model: OnDemandModel, drainMs: number): Promise<void> {
+  async remove(model: ModelLifecycle, drainMs: number): Promise<void> {
     await model.stop(drainMs);
     this.#models.delete(model);
     this.onChange();
   }
 
-  enqueue(model: OnDemandModel): void {
+  enqueue(model: ModelLifecycle): void {
     void this.#enqueue(model);
   }
 
-  dismiss(model: OnDemandModel): void {
-    this.#unload(model, true, 'asked');
+  onDismissed(): void {
+    this.#unloadUnused();
   }
 
   onChange(): void {
@@ -86,7 +86,7 @@ export class ModelLoader implements LoadQueue {
     await Promise.all([...this.#models].map((model) => model.stop(drainMs)));
   }
 
-  async #enqueue(model: OnDemandModel): Promise<void> {
+  async #enqueue(model: ModelLifecycle): Promise<void> {
     const need = await model.memoryNeed();
     if (this.#isStopped) return;
     if (typeof need === 'string') {
@@ -140,7 +140,7 @@ export class ModelLoader implements LoadQueue {
     });
   }
 
-  #unload(model: OnDemandModel, isBusy: boolean, reason: UnloadReason): void {
+  #unload(model: ModelLifecycle, isBusy: boolean, reason: UnloadReason): void {
     const isBegun = isBusy ? model.drain() : model.unload();
     if (isBegun) this.#options.onUnload?.(model, reason);
   }
@@ -154,11 +154,18 @@ export class ModelLoader implements LoadQueue {
   }
 
   #look(): void {
-    const { keepAliveMs } = this.#options;
-    const patienceMs = keepAliveMs === 0 ? Number.POSITIVE_INFINITY : keepAliveMs;
-    for (const model of this.#models) model.look(patienceMs);
-    const idle = idleFor(this.#residents(), patienceMs, this.#clock.now());
-    for (const { model } of idle) this.#unload(model, false, 'idle');
+    for (const model of this.#models) model.look(this.#patienceMs);
+    this.#unloadUnused();
     this.#timer = this.#clock.after(lookMs, () => this.#look());
+  }
+
+  #unloadUnused(): void {
+    const unused = idleFor(this.#residents(), this.#patienceMs, this.#clock.now());
+    for (const { model, isDismissed } of unused) this.#unload(model, false, isDismissed ? 'asked' : 'idle');
+  }
+
+  get #patienceMs(): number {
+    const { keepAliveMs } = this.#options;
+    return keepAliveMs === 0 ? Number.POSITIVE_INFINITY : keepAliveMs;
   }
 }

@@ -7,7 +7,8 @@ export class UnknownModelError extends Error {
 }
 
 /** A model that a request may use. It is not unloaded before it is released. */
-export interface AcquiredModel extends ServedModel {
+export interface AcquiredModel {
+  readonly served: ServedModel;
   /** Must be called when the request is with the runner, or has been answered. */
   release(): void;
 }
@@ -30,9 +31,12 @@ export class ModelRegistry {
     return this.#models[0];
   }
 
-  /** Whether models are loaded when they are asked for. */
-  get isOnDemand(): boolean {
-    return this.default.isOnDemand;
+  /**
+   * The only model, if it is pinned. It is there for every request, and may change its name when another file is served in its
+   * place.
+   */
+  get sole(): ServedModel | undefined {
+    return this.#models.length === 1 && this.default.isPinned ? this.default : undefined;
   }
 
   /** Replaces the models. Requests that are with the old ones are finished by them. */
@@ -52,34 +56,20 @@ export class ModelRegistry {
     throw new UnknownModelError(`No model here is called ${JSON.stringify(name)}.`);
   }
 
+  /** As find(), but every name means the sole model: it may have the name when the caller gets to use it. */
+  expect(name: string | undefined): ServedModel {
+    return this.sole ?? this.find(name);
+  }
+
   /**
    * Waits until the model takes requests or cannot be loaded; in the latter case the status of its runner says why. Throws
-   * UnknownModelError, and the errors of AdmissionGate.enter(). A single model may change its name while requests wait, so it
-   * accepts every name here.
+   * UnknownModelError, and the errors of AdmissionGate.enter(). As in expect(), the model may have another name.
    */
   async acquire(name: string | undefined, waiter: Waiter): Promise<AcquiredModel> {
-    const model = this.isOnDemand ? this.find(name) : this.default;
-    model.want();
-    const release = await model.gate.enter(waiter);
-    return {
-      isOnDemand: model.isOnDemand,
-      get names() {
-        return model.names;
-      },
-      created: model.created,
-      get model() {
-        return model.model;
-      },
-      runner: model.runner,
-      gate: model.gate,
-      get residency() {
-        return model.residency;
-      },
-      dismiss: () => model.dismiss(),
-      want: () => model.want(),
-      read: () => model.read(),
-      release,
-    };
+    const served = this.expect(name);
+    served.want();
+    const release = await served.gate.enter(waiter);
+    return { served, release };
   }
 }
 

@@ -13,8 +13,8 @@ export interface Residency {
 
 /** One of the models that a gateway serves. It exists whether or not a runner has it in memory. */
 export interface ServedModel {
-  /** Whether the model is loaded when somebody asks for it, and unloaded later. Otherwise it is loaded at the start. */
-  readonly isOnDemand: boolean;
+  /** Whether it is loaded at the start and never unloaded. A single model is. */
+  readonly isPinned: boolean;
   /** Names for clients; empty while unknown. Answers of the native API use the file's name instead. */
   readonly names: readonly string[];
   /** Modification time of the file in seconds since 1970; 0 while unknown. */
@@ -27,10 +27,10 @@ export interface ServedModel {
   readonly gate: AdmissionGate;
   readonly residency: Residency;
   /**
-   * Unloads the model, if it is loaded, once its requests are done. loading: it is being loaded, which is not interrupted.
-   * stays: it is not on demand, or is pinned.
+   * Has the model unloaded once nobody uses it and nobody waits for it. It keeps taking requests, and stays if one comes before
+   * that. Returns false if it is pinned, and so stays.
    */
-  dismiss(): 'leaves' | 'loading' | 'stays';
+  dismiss(): boolean;
   /** Starts to load the model if it is not loaded. Requests that enter the gate then wait for it. */
   want(): void;
   /** The model with its tokenizer, read without a runner; undefined if it cannot be read, or only together with its runner. */

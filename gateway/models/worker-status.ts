@@ -3,12 +3,11 @@ import type { RunnerStatus } from '../runner/runner.ts';
 import type { ModelRegistry } from './model-registry.ts';
 
 /**
- * The status of the whole worker. With one model it is that of its runner. With several, the worker takes requests as long as
- * one model is loaded or can be, and it is starting until the default model has been loaded or has failed.
+ * The status of the whole worker. It takes requests as long as one model is loaded or can be, and it is starting until the
+ * default model has been loaded or has failed.
  */
 export function workerStatus(models: ModelRegistry): RunnerStatus {
   const first = models.default.runner.status();
-  if (!models.isOnDemand) return first;
   const statuses = models.all.map(({ runner }) => runner.status());
   const sum = (count: (status: RunnerStatus) => number): number =>
     statuses.reduce((total, status) => total + count(status), 0);

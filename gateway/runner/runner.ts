@@ -3,6 +3,7 @@
  * implements it; tests use fakes. Crashes do not show here: a stream pauses and goes on.
  */
 
+import type { AnswerTimes, FirstOutput } from './answer-times.ts';
 import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
 
 /** Sampling parameters as the runner applies them; proto/runner.proto has the ranges. */
@@ -123,16 +124,6 @@ export interface TokenLogprobs {
   readonly topLogprobs: readonly number[];
 }
 
-/** How a request came to its first token, by the runner's own clock. */
-export interface FirstOutput {
-  /** Tokens of the prompt that were found in the KV cache and not computed. */
-  readonly numCachedTokens: number;
-  /** Microseconds until the first step that computed for the request. */
-  readonly queuedUs: number;
-  /** Microseconds from then to the first token. */
-  readonly prefillUs: number;
-}
-
 /** Tokens that came with one step, or that were buffered while their consumer was paused. */
 export interface TokenBatch {
   /** Index in the answer of the first of tokenIds, from 0. Batches leave no gaps. */
@@ -158,8 +149,8 @@ export interface TokenBatch {
   readonly isResumed?: true;
   /**
    * Set on the last batch. 'stop_id': the last token is one of stopIds, or the batch has the embedding. 'max_tokens':
-   * maxTokens is reached or the context is full. 'time_limit': only endingAtTimeLimit() gives it, in place of the error
-   * TIMEOUT.
+   * maxTokens is reached or the context is full. 'time_limit': only a TextStream or a token log gives it, in place of the
+   * error TIMEOUT.
    */
   readonly finish?: 'stop_id' | 'max_tokens' | 'time_limit';
 }
@@ -322,6 +313,8 @@ export interface GenerationHandle {
   pause(): void;
   /** The sink gets all buffered tokens as one batch before this returns. */
   resume(): void;
+  /** Undefined for a request that is not observed. */
+  readonly times?: AnswerTimes;
 }
 
 export interface Runner {

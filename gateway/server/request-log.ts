@@ -2,10 +2,11 @@ import type { ServerResponse } from 'node:http';
 import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
-import type { HttpMetrics } from '../telemetry/http-metrics.ts';
 import type { Log } from '../telemetry/log.ts';
 import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
+import { callerField } from './guard/caller.ts';
+import type { RouteDeps } from './route-group.ts';
 import { toApiError } from './to-api-error.ts';
 
 /** Routes that monitoring asks every few seconds. They are logged at level debug. */
@@ -16,10 +17,15 @@ const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metri
  * content of request or answer, nor the path as the client wrote it. Jobs of POST /execute log their own lines instead,
  * from where they begin.
  */
-export function logRequests(log: Log, metrics: Pick<HttpMetrics, 'answered'>): MiddlewareHandler {
+export function logRequests({
+  log,
+  ids,
+  metrics,
+  monotonicNow,
+}: Pick<RouteDeps, 'log' | 'ids' | 'metrics' | 'monotonicNow'>): MiddlewareHandler {
   return async (c, next) => {
-    const startMs = performance.now();
-    const trace = traceOf(c.req.header(TRACE_HEADER));
+    const startMs = monotonicNow();
+    const trace = traceOf(c.req.header(TRACE_HEADER), ids);
     c.set('trace', trace);
     const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
     let isClosed = false;
@@ -38,6 +44,7 @@ export function logRequests(log: Log, metrics: Pick<HttpMetrics, 'answered'>): M
       status,
       request_id: c.get('requestId') as string | undefined,
       correlation_id: correlationIdOf(c),
+      ...callerField(c),
       ...trace,
     };
     const hasOwnLines = route === '/execute' && status === 200;
@@ -47,7 +54,7 @@ export function logRequests(log: Log, metrics: Pick<HttpMetrics, 'answered'>): M
       log[PROBED.has(route) ? 'debug' : 'info']({
         event: 'request',
         ...names,
-        duration_ms: Math.round(performance.now() - startMs),
+        duration_ms: Math.round(monotonicNow() - startMs),
         ...(outgoing?.writableFinished === false ? { client_gone: true } : {}),
       });
     };

@@ -5,6 +5,7 @@ import type { DurableJobs } from '../journal/durable-jobs.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import type { Pooling } from '../runner/runner.ts';
 import type { Clock } from '../system/clock.ts';
+import type { Ids } from '../system/ids.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -21,13 +22,15 @@ declare module 'hono' {
 /** What the routes get from outside. */
 export interface RouteDeps {
   readonly models: ModelRegistry;
+  /** Whether clients may have models unloaded; false by default. */
+  readonly isUnloadAllowed?: boolean;
   readonly log: Log;
   /**
    * Durable jobs, which outlive connections and this process. Undefined if no journal is kept; requests for jobs are then
    * refused.
    */
   readonly jobs?: DurableJobs | undefined;
-  readonly metrics: Pick<Metrics, 'text' | 'contentType'>;
+  readonly metrics: Metrics;
   /** Crash reports of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];
   /**
@@ -49,6 +52,8 @@ export interface RouteDeps {
   readonly now: () => number;
   /** Milliseconds that never go back, for durations. */
   readonly monotonicNow: () => number;
+  /** Ids of answers, calls and requests, and the seeds of requests without one. */
+  readonly ids: Ids;
   /** Times waits; the system's clock by default. */
   readonly clock?: Clock;
   /** Kills the runner with this process id; returns false if no runner has it. Undefined if nobody may kill runners. */
@@ -85,8 +90,8 @@ export interface RouteGroup {
    * Makes the body of an error's answer, and its status if it differs from the error's. Headers are set on the context.
    */
   errorAnswer(c: Context, error: ApiError): ErrorAnswer;
-  /** Runs first for each request of the group, before the guard. */
-  readonly begin?: MiddlewareHandler;
+  /** Makes what runs first for each request of the group, before the guard. */
+  readonly begin?: (ids: Ids) => MiddlewareHandler;
   /** A sentence that follows "there is no such path" in a 404. */
   readonly hint?: string;
 }
@@ -109,11 +114,13 @@ function matches(path: string, pattern: string): boolean {
 }
 
 /** Sets each request's group, before anything can fail. */
-export function assignGroup(groups: readonly RouteGroup[]): MiddlewareHandler {
+export function assignGroup(groups: readonly RouteGroup[], ids: Ids): MiddlewareHandler {
+  const beginnings = new Map(groups.map((group) => [group, group.begin?.(ids)]));
   return async (c, next) => {
     const group = groupOf(c.req.path, groups);
     c.set('group', group);
-    if (group.begin === undefined) await next();
-    else return group.begin(c, next);
+    const begin = beginnings.get(group);
+    if (begin === undefined) await next();
+    else return begin(c, next);
   };
 }

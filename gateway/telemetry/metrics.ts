@@ -1,276 +1,171 @@
-import { Counter, Gauge, Histogram, Registry } from 'prom-client';
-import { type MemoryInUse, memoryInUse, memoryOf } from '../runner/process/memory.ts';
-import type { FirstOutput, RunnerState, RunnerStatus } from '../runner/runner.ts';
-import { addSchedulerMetrics } from './scheduler-metrics.ts';
-import { TokenTimes } from './token-times.ts';
+import type { RunnerStatus } from '../runner/runner.ts';
+import { type HistogramSeries, MetricFamilies, type Sample } from './metric-families.ts';
+import { type ApiTimes, ModelMetrics } from './model-metrics.ts';
+import { statusMetrics } from './status-metrics.ts';
 
-/**
- * The metrics of a model in GET /metrics, in Prometheus' text format. They are counted in the gateway, so that they
- * outlive every runner.
- */
-
-const STATES: readonly RunnerState[] = ['starting', 'ready', 'recovering', 'failed', 'stopping'];
-
-const FIRST_TOKEN_BUCKETS_SEC = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
-const INTER_TOKEN_BUCKETS_SEC = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
-const PAUSE_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 120];
-const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
-
-/** The label of a request's API. */
-const BY_API = ['api'];
-
-/** Measures one request to a runner, whatever its API. */
-export interface RequestMeter {
-  /** Called once, with the first tokens. */
-  first(first: FirstOutput): void;
-  /** isResumed: these are the first tokens since another runner continued the request. */
-  tokens(count: number, isResumed?: boolean): void;
-  /** Counts the end, on the first call only. */
-  end(outcome: string): void;
+/** The state of the journal; all zeros without a journal. */
+export interface JournalFigures {
+  readonly numJobs: number;
+  readonly numBytes: number;
+  readonly numRunning: number;
+  /** Jobs resumed since this process began. */
+  readonly numResumed: number;
+  readonly isFailed: boolean;
 }
 
-export class Metrics {
-  readonly #registry = new Registry();
-  readonly #now: () => number;
+const NO_JOURNAL: JournalFigures = { numJobs: 0, numBytes: 0, numRunning: 0, numResumed: 0, isFailed: false };
 
-  readonly #requests = this.#counter('worker_requests_total', 'Requests that ended, by outcome', ['outcome']);
-  readonly #crashes = this.#counter(
-    'runnel_runner_crashes_total',
-    'Runners that crashed or exited unexpectedly, by reason',
-    ['reason'],
-  );
-  readonly #tokens = this.#counter(
-    'worker_tokens_generated_total',
-    'Tokens generated and taken by a consumer',
-  );
-  readonly #promptTokens = this.#counter(
-    'runnel_prompt_tokens_total',
-    'Tokens of prompts that were admitted',
-  );
-  readonly #durationMs = this.#histogram(
-    'worker_inference_duration_ms',
-    'Milliseconds from admission to the end of a request',
-    REQUEST_BUCKETS_SEC.map((seconds) => seconds * 1000),
-  );
-  readonly #durationSec = this.#histogram(
-    'runnel_e2e_request_latency_seconds',
-    'Seconds from admission to the end of a request',
-    REQUEST_BUCKETS_SEC,
-    BY_API,
-  );
-  readonly #firstTokenSec = this.#histogram(
-    'runnel_time_to_first_token_seconds',
-    'Seconds from admission to the first token',
-    FIRST_TOKEN_BUCKETS_SEC,
-    BY_API,
-  );
-  readonly #queueSec = this.#histogram(
+/** The histograms of a model's requests by their API: names, and descriptions. */
+const API_TIMES: Readonly<Record<keyof ApiTimes, readonly [name: string, help: string]>> = {
+  request: ['runnel_e2e_request_latency_seconds', 'Seconds from admission to the end of a request'],
+  firstToken: ['runnel_time_to_first_token_seconds', 'Seconds from admission to the first token'],
+  queue: [
     'runnel_request_queue_time_seconds',
     "Seconds from the runner's receipt of a request to its first computation, by the runner's clock",
-    FIRST_TOKEN_BUCKETS_SEC,
-    BY_API,
-  );
-  readonly #prefillSec = this.#histogram(
+  ],
+  prefill: [
     'runnel_request_prefill_time_seconds',
     "Seconds from the first computation for a request to its first token, by the runner's clock",
-    FIRST_TOKEN_BUCKETS_SEC,
-    BY_API,
-  );
-  readonly #runnerFirstTokenSec = this.#histogram(
+  ],
+  runnerFirstToken: [
     'runnel_runner_time_to_first_token_seconds',
     "Seconds from the runner's receipt of a request to its first token, by the runner's clock",
-    FIRST_TOKEN_BUCKETS_SEC,
-    BY_API,
-  );
-  readonly #interTokenSec = new TokenTimes(
+  ],
+  interToken: [
     'runnel_inter_token_latency_seconds',
     'Seconds between tokens of one answer; of tokens that came together, their mean',
-    INTER_TOKEN_BUCKETS_SEC,
-    'api',
-    this.#registry,
-  );
-  readonly #pauseSec = this.#histogram(
+  ],
+  pause: [
     'runnel_resume_pause_seconds',
     'Seconds between two tokens of one answer when another runner continued it',
-    PAUSE_BUCKETS_SEC,
-    BY_API,
-  );
-  /** Tokens that #tokens does not count yet; text() adds them. */
-  #numNewTokens = 0;
+  ],
+};
 
-  /** now: milliseconds that never go back. model: the model's name, if there are several; a label of each sample. */
-  constructor(status: () => RunnerStatus, now: () => number, model?: string) {
-    this.#now = now;
-    if (model !== undefined) this.#registry.setDefaultLabels({ model });
+/** GET /metrics: all metrics of the gateway. What belongs to a model has the label `model`. */
+export class Metrics {
+  readonly #families = new MetricFamilies();
+  readonly #models = new Map<string, ModelMetrics>();
+  /** Answers by route and status, as JSON. */
+  readonly #answers = new Map<string, Sample>();
+  #journal: () => JournalFigures | undefined = () => undefined;
+
+  /** now: milliseconds that never go back. */
+  constructor(now: () => number) {
     const startedMs = now();
-    this.#gauge(
-      'worker_uptime_seconds',
-      'Seconds since the gateway started',
-      () => (now() - startedMs) / 1000,
+    this.#families.gauge('worker_uptime_seconds', 'Seconds since the gateway started', () => [
+      { labels: {}, value: (now() - startedMs) / 1000 },
+    ]);
+    this.#addRequests();
+    for (const { name, help, type, samples } of statusMetrics)
+      this.#families[type](name, help, () => this.#ofModels((model) => samples(model.status())));
+    this.#addJournal();
+    this.#families.counter(
+      'runnel_http_requests_total',
+      'Requests that were answered, by route and status',
+      () => [...this.#answers.values()],
     );
-    this.#gauge(
-      'worker_vram_bytes',
-      'Device memory of weights and KV cache',
-      () => memoryOf(status().info).vram_bytes,
-    );
-    this.#gauge('worker_memory_bytes', 'Memory of weights and KV cache, on host or device', () => {
-      return memoryOf(status().info).memory_bytes;
-    });
-    const inUse = (name: keyof MemoryInUse) => () => memoryInUse(status())[name];
-    this.#gauge(
-      'worker_vram_used_bytes',
-      'Device memory of weights and of the used part of the KV cache',
-      inUse('vramBytes'),
-    );
-    this.#gauge(
-      'worker_memory_used_bytes',
-      'Memory of weights and of the used part of the KV cache, on host or device',
-      inUse('memoryBytes'),
-    );
-    this.#gauge('runnel_weights_bytes', 'Memory of the weights', inUse('weightsBytes'));
-    this.#gauge(
-      'runnel_kv_cache_bytes',
-      'Memory set aside for the KV cache',
-      () => status().info?.kvCacheBytes ?? 0,
-    );
-    this.#gauge(
-      'runnel_kv_cache_used_bytes',
-      'Bytes of the KV cache that sequences use',
-      inUse('cacheUsedBytes'),
-    );
-    this.#gauge('runnel_kv_cache_usage_ratio', 'Used share of the KV cache, from 0 to 1', () => {
-      const cacheBytes = status().info?.kvCacheBytes ?? 0;
-      return cacheBytes === 0 ? 0 : memoryInUse(status()).cacheUsedBytes / cacheBytes;
-    });
-    this.#gauge(
-      'runnel_kv_cache_reusable_bytes',
-      'Free bytes of the KV cache whose content can be reused',
-      inUse('cacheReusableBytes'),
-    );
-    this.#gauge('runnel_requests_open', 'Requests generating or waiting', () => status().openRequests);
-    this.#gauge('runnel_prompt_tokens_open', 'Prompt tokens of open requests', () => status().openTokens);
-    this.#gauge('runnel_kv_blocks', 'Blocks in the KV cache', () => status().info?.numBlocks ?? 0);
-    this.#gauge('runnel_kv_blocks_free', 'Free blocks of the KV cache', () => status().numFreeBlocks ?? 0);
-    this.#gauge(
-      'runnel_backend_fallback',
-      '1 while the CPU computes because CUDA was requested but cannot be used',
-      () => (status().backend?.isFallback ? 1 : 0),
-    );
-    this.#runnerRestarts(status);
-    this.#runnerState(status);
-    this.#runners(status);
-    addSchedulerMetrics(this.#registry, status);
   }
 
   get contentType(): string {
-    return this.#registry.contentType;
+    return this.#families.contentType;
   }
 
   text(): Promise<string> {
-    this.#tokens.inc(this.#numNewTokens);
-    this.#numNewTokens = 0;
-    return this.#registry.metrics();
+    return this.#families.text();
   }
 
-  /** Counts a request that the runner did not take. */
-  refused(outcome: string): void {
-    this.#requests.inc({ outcome });
+  /** Adds the metrics of a model. name: the label of its samples. */
+  add(name: string, status: () => RunnerStatus): ModelMetrics {
+    const model = new ModelMetrics(status);
+    this.#models.set(name, model);
+    return model;
   }
 
-  /** Counts a runner that died. */
-  crashed(reason: string): void {
-    this.#crashes.inc({ reason });
+  /** The model with this name is another one from now on. Its metrics begin anew, under the other's name. */
+  replace(name: string, next: string): void {
+    const model = this.#models.get(name);
+    if (model === undefined || name === next) return;
+    this.#models.delete(name);
+    model.clear();
+    this.#models.set(next, model);
   }
 
-  /** Counts a request that was admitted, and returns its meter. api: the request's API. */
-  admitted(numPromptTokens: number, api = 'none'): RequestMeter {
-    this.#promptTokens.inc(numPromptTokens);
-    const startMs = this.#now();
-    const interTokenSec = this.#interTokenSec.of(api);
-    let lastMs: number | undefined;
-    let isOpen = true;
-    return {
-      first: ({ queuedUs, prefillUs }) => {
-        this.#queueSec.observe({ api }, queuedUs / 1e6);
-        this.#prefillSec.observe({ api }, prefillUs / 1e6);
-        this.#runnerFirstTokenSec.observe({ api }, (queuedUs + prefillUs) / 1e6);
-      },
-      tokens: (count, isResumed = false) => {
-        if (count === 0) return;
-        const nowMs = this.#now();
-        this.#numNewTokens += count;
-        if (lastMs === undefined) this.#firstTokenSec.observe({ api }, (nowMs - startMs) / 1000);
-        else interTokenSec.observe((nowMs - lastMs) / 1000 / count, count);
-        if (isResumed && lastMs !== undefined) this.#pauseSec.observe({ api }, (nowMs - lastMs) / 1000);
-        lastMs = nowMs;
-      },
-      end: (outcome) => {
-        if (!isOpen) return;
-        isOpen = false;
-        const durationMs = this.#now() - startMs;
-        this.#requests.inc({ outcome });
-        this.#durationMs.observe(durationMs);
-        this.#durationSec.observe({ api }, durationMs / 1000);
-      },
-    };
+  /** Removes the model's metrics. */
+  remove(name: string): void {
+    this.#models.delete(name);
   }
 
-  #counter(name: string, help: string, labelNames: string[] = []): Counter {
-    return new Counter({ name, help, labelNames, registers: [this.#registry] });
+  /** Shows these figures of the journal from now on; undefined: there is none. */
+  showJournal(figures: () => JournalFigures | undefined): void {
+    this.#journal = figures;
   }
 
-  #histogram(name: string, help: string, buckets: number[], labelNames: string[] = []): Histogram {
-    return new Histogram({ name, help, buckets, labelNames, registers: [this.#registry] });
+  /** Counts an answer. route: the pattern of the path, of which there are few; null if no route matched. */
+  answered(route: string | null, status: number): void {
+    const key = `${route} ${status}`;
+    const value = (this.#answers.get(key)?.value ?? 0) + 1;
+    this.#answers.set(key, { labels: { route: route ?? 'none', status }, value });
   }
 
-  #gauge(name: string, help: string, value: () => number): void {
-    new Gauge({
-      name,
-      help,
-      registers: [this.#registry],
-      collect() {
-        this.set(value());
-      },
-    });
+  #addRequests(): void {
+    const counter = (name: string, help: string, samples: (model: ModelMetrics) => readonly Sample[]): void =>
+      this.#families.counter(name, help, () => this.#ofModels(samples));
+    counter('worker_requests_total', 'Requests that ended, by outcome', ({ outcomes }) =>
+      [...outcomes].map(([outcome, value]) => ({ labels: { outcome }, value })),
+    );
+    const crashes = 'Runners that crashed or exited unexpectedly, by reason';
+    counter('runnel_runner_crashes_total', crashes, (model) =>
+      [...model.crashes].map(([reason, value]) => ({ labels: { reason }, value })),
+    );
+    counter('worker_tokens_generated_total', 'Tokens generated and taken by a consumer', ({ numTokens }) => [
+      { labels: {}, value: numTokens },
+    ]);
+    const promptTokens = 'Tokens of prompts that were admitted';
+    counter('runnel_prompt_tokens_total', promptTokens, ({ numPromptTokens }) => [
+      { labels: {}, value: numPromptTokens },
+    ]);
+    this.#families.histogram(
+      'worker_inference_duration_ms',
+      'Milliseconds from admission to the end of a request',
+      () => this.#series(({ requestMs }) => [{ labels: {}, histogram: requestMs }]),
+    );
+    for (const [of, [name, help]] of Object.entries(API_TIMES)) {
+      const histograms = ({ times }: ModelMetrics): HistogramSeries[] =>
+        [...times].map(([api, ofApi]) => ({ labels: { api }, histogram: ofApi[of as keyof ApiTimes] }));
+      this.#families.histogram(name, help, () => this.#series(histograms));
+    }
   }
 
-  /** Shows the supervisor's own count of restarts. */
-  #runnerRestarts(status: () => RunnerStatus): void {
-    new Counter({
-      name: 'runnel_runner_restarts_total',
-      help: 'Runner processes started after the first',
-      registers: [this.#registry],
-      collect() {
-        this.reset();
-        this.inc(status().restarts);
-      },
-    });
+  #addJournal(): void {
+    const gauge = (name: string, help: string, figureOf: (figures: JournalFigures) => number): void =>
+      this.#families.gauge(name, help, () => [
+        { labels: {}, value: figureOf(this.#journal() ?? NO_JOURNAL) },
+      ]);
+    gauge('runnel_journal_jobs', 'Jobs in the journal', ({ numJobs }) => numJobs);
+    gauge('runnel_journal_bytes', 'Bytes of the jobs in the journal', ({ numBytes }) => numBytes);
+    gauge(
+      'runnel_journal_failed',
+      '1 while the journal cannot be opened, and once it cannot be written',
+      ({ isFailed }) => (isFailed ? 1 : 0),
+    );
+    gauge('runnel_durable_jobs_open', 'Durable jobs that have not ended', ({ numRunning }) => numRunning);
+    gauge(
+      'runnel_durable_jobs_resumed',
+      'Durable jobs of an earlier process that this one continued',
+      ({ numResumed }) => numResumed,
+    );
   }
 
-  #runners(status: () => RunnerStatus): void {
-    new Gauge({
-      name: 'runnel_runners',
-      help: 'Runners of the model, by the state each is in',
-      labelNames: ['state'],
-      registers: [this.#registry],
-      collect() {
-        const { state: ofAll, runners = [{ state: ofAll }] } = status();
-        for (const state of STATES) {
-          this.set({ state }, runners.filter((runner) => runner.state === state).length);
-        }
-      },
-    });
+  /** The samples of all models, with the label of each. */
+  #ofModels(samplesOf: (model: ModelMetrics) => readonly Sample[]): Sample[] {
+    return [...this.#models].flatMap(([model, metrics]) =>
+      samplesOf(metrics).map(({ labels, value }) => ({ labels: { ...labels, model }, value })),
+    );
   }
 
-  #runnerState(status: () => RunnerStatus): void {
-    new Gauge({
-      name: 'runnel_runner_state',
-      help: '1 for the state the runner is in',
-      labelNames: ['state'],
-      registers: [this.#registry],
-      collect() {
-        for (const state of STATES) this.set({ state }, status().state === state ? 1 : 0);
-      },
-    });
+  #series(seriesOf: (model: ModelMetrics) => readonly HistogramSeries[]): HistogramSeries[] {
+    return [...this.#models].flatMap(([model, metrics]) =>
+      seriesOf(metrics).map(({ labels, histogram }) => ({ labels: { ...labels, model }, histogram })),
+    );
   }
 }

@@ -1,45 +1,114 @@
-import type { RunnerStatus } from '../runner/runner.ts';
-import { Metrics } from './metrics.ts';
+import type { ObservedRequest, RequestObserver } from '../runner/observed-runner.ts';
+import type { RunnerStatus, TokenBatch } from '../runner/runner.ts';
+import { Histogram } from './metric-families.ts';
 
-/** A metric of the gateway, not of a model. */
-const OF_GATEWAY = 'worker_uptime_seconds';
+/** What is counted and timed of one model's requests. It is counted in the gateway, so that it outlives every runner. */
 
-/** The metrics of several models together. Each sample has the label `model`, and each metric's header is there once. */
-export class ModelMetrics {
-  readonly #of = new Map<string, Metrics>();
-  readonly #now: () => number;
+const FIRST_TOKEN_BUCKETS_SEC = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
+const INTER_TOKEN_BUCKETS_SEC = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5];
+const PAUSE_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 30, 60, 120];
+const REQUEST_BUCKETS_SEC = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 
-  /** now: milliseconds that never go back. */
-  constructor(now: () => number) {
-    this.#now = now;
+const REQUEST_BUCKETS_MS = REQUEST_BUCKETS_SEC.map((seconds) => seconds * 1000);
+
+/** The label of a request that came by no API. */
+const NO_API = 'none';
+
+/** How long the requests of one API took, in seconds. */
+export class ApiTimes {
+  readonly request = new Histogram(REQUEST_BUCKETS_SEC);
+  readonly firstToken = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
+  readonly queue = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
+  readonly prefill = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
+  readonly runnerFirstToken = new Histogram(FIRST_TOKEN_BUCKETS_SEC);
+  readonly interToken = new Histogram(INTER_TOKEN_BUCKETS_SEC);
+  readonly pause = new Histogram(PAUSE_BUCKETS_SEC);
+}
+
+export class ModelMetrics implements RequestObserver {
+  readonly status: () => RunnerStatus;
+  /** Requests that ended, by outcome. */
+  readonly outcomes = new Map<string, number>();
+  /** Runners that died, by reason. */
+  readonly crashes = new Map<string, number>();
+  readonly times = new Map<string, ApiTimes>();
+  #requestMs = new Histogram(REQUEST_BUCKETS_MS);
+  #numPromptTokens = 0;
+  #numTokens = 0;
+
+  constructor(status: () => RunnerStatus) {
+    this.status = status;
   }
 
-  get contentType(): string {
-    return [...this.#of.values()][0]?.contentType ?? 'text/plain';
+  get requestMs(): Histogram {
+    return this.#requestMs;
   }
 
-  /** model: the model's name. */
-  add(model: string, status: () => RunnerStatus): Metrics {
-    const metrics = new Metrics(status, this.#now, model);
-    this.#of.set(model, metrics);
-    return metrics;
+  get numPromptTokens(): number {
+    return this.#numPromptTokens;
   }
 
-  remove(model: string): void {
-    this.#of.delete(model);
+  get numTokens(): number {
+    return this.#numTokens;
   }
 
-  async text(): Promise<string> {
-    const families = new Map<string, string>();
-    for (const metrics of this.#of.values()) {
-      for (const family of (await metrics.text()).split(/^(?=# HELP )/m)) {
-        const [, head = '', name = ''] = /^(# HELP (\S+)(?: .*)?\n# TYPE .*\n)/.exec(family) ?? [];
-        const samples = `${family.slice(head.length).trimEnd()}\n`;
-        const before = families.get(name);
-        if (name === OF_GATEWAY) families.set(name, head + samples.replace(/^([^{\n]*)\{.*\}/, '$1'));
-        else families.set(name, before === undefined ? head + samples : before + samples);
-      }
+  /** Forgets what was counted. */
+  clear(): void {
+    for (const counts of [this.outcomes, this.crashes, this.times]) counts.clear();
+    this.#requestMs = new Histogram(REQUEST_BUCKETS_MS);
+    this.#numPromptTokens = 0;
+    this.#numTokens = 0;
+  }
+
+  /** Counts a runner that died. */
+  onCrash(reason: string): void {
+    count(this.crashes, reason);
+  }
+
+  onRefused(outcome: string): void {
+    count(this.outcomes, outcome);
+  }
+
+  onAdmitted({ request }: ObservedRequest): void {
+    this.#numPromptTokens += request.promptIds.length;
+  }
+
+  onTokens({ request, times }: ObservedRequest, { first, tokenIds, isResumed }: TokenBatch): void {
+    const ofApi = this.#timesOf(request.api);
+    if (first !== undefined) {
+      const { queuedUs, prefillUs } = first;
+      ofApi.queue.observe(queuedUs / 1e6);
+      ofApi.prefill.observe(prefillUs / 1e6);
+      ofApi.runnerFirstToken.observe((queuedUs + prefillUs) / 1e6);
     }
-    return [...families.values()].join('\n');
+    const numTokens = tokenIds.length;
+    if (numTokens === 0) return;
+    this.#numTokens += numTokens;
+    const { gapMs } = times;
+    if (gapMs === undefined) {
+      ofApi.firstToken.observe((times.lastMs - times.admittedMs) / 1000);
+      return;
+    }
+    ofApi.interToken.observe(gapMs / 1000 / numTokens, numTokens);
+    if (isResumed) ofApi.pause.observe(gapMs / 1000);
   }
+
+  onEnd({ request, times: { admittedMs, endMs = admittedMs } }: ObservedRequest, outcome: string): void {
+    count(this.outcomes, outcome);
+    this.#requestMs.observe(endMs - admittedMs);
+    this.#timesOf(request.api).request.observe((endMs - admittedMs) / 1000);
+  }
+
+  /** There are few APIs. */
+  #timesOf(api = NO_API): ApiTimes {
+    const known = this.times.get(api);
+    if (known !== undefined) return known;
+    const times = new ApiTimes();
+    this.times.set(api, times);
+    return times;
+  }
+}
+
+function count(counts: Map<string, number>, what: string): void {
+  counts.set(what, (counts.get(what) ?? 0) + 1);
 }

@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import type { Ids } from '../system/ids.ts';
 
 /**
  * W3C Trace Context (https://www.w3.org/TR/trace-context/): the header that names the trace of a request. Nothing is
@@ -30,7 +30,7 @@ const FORM = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?$/
 const ZEROS = /^0+$/;
 
 /** Parses the header. Undefined without a header, or with an invalid one, which the specification says to ignore. */
-export function traceOf(header: string | undefined): TraceFields | undefined {
+export function traceOf(header: string | undefined, ids: Ids): TraceFields | undefined {
   if (header === undefined) return undefined;
   const [, version, traceId = '', spanId = '', flags = '', more] = FORM.exec(header) ?? [];
   if (version === undefined || version === 'ff' || ZEROS.test(traceId) || ZEROS.test(spanId))
@@ -39,14 +39,12 @@ export function traceOf(header: string | undefined): TraceFields | undefined {
   return {
     trace_id: traceId,
     parent_span_id: spanId,
-    span_id: drawSpanId(),
+    span_id: spanIdOf(ids.uuid()),
     sampled: (Number.parseInt(flags, 16) & 1) === 1,
   };
 }
 
-function drawSpanId(): string {
-  for (;;) {
-    const id = randomBytes(8).toString('hex');
-    if (!ZEROS.test(id)) return id;
-  }
+/** The last digits of a UUID. They are not all 0: the first of them tells the variant. */
+function spanIdOf(uuid: string): string {
+  return uuid.replaceAll('-', '').slice(-16);
 }

@@ -76,14 +76,14 @@ Result<uint32_t> num_blocks_of(const EngineFlags& flags, const KvBudget& budget,
                MemoryShortage{block_bytes, budget.bytes}};
 }
 
-// Limits the context to what one request can store in this cache, so that the announced length is possible.
+// Limits the context to what one request needs of this cache, so that the announced length is possible.
 // The last token is drawn and not stored. A length that a flag asks for is refused instead of reduced.
 Result<uint32_t> context_that_fits(const EngineFlags& flags, const KvBudget& budget, uint32_t max_model_len,
-                                   uint64_t block_bytes, uint32_t num_blocks) {
+                                   uint32_t window, uint64_t block_bytes, uint32_t num_blocks) {
+  const uint64_t num_needed = num_required_blocks(max_model_len - 1, flags.block_size, window);
+  if (num_needed <= num_blocks) return max_model_len;
   const uint64_t num_fitting = uint64_t{num_blocks} * flags.block_size + 1;
-  if (num_fitting >= max_model_len) return max_model_len;
   if (flags.max_model_len == 0) return static_cast<uint32_t>(num_fitting);
-  const uint64_t num_needed = (uint64_t{max_model_len} - 1 + flags.block_size - 1) / flags.block_size;
   return Error{ExitCode::kUsage,
                "--max-model-len is " + std::to_string(max_model_len) + ", which takes a KV cache of " +
                    std::to_string(num_needed * block_bytes) + " bytes; the cache has " +
@@ -154,7 +154,7 @@ Result<LoadedModel> load(const EngineFlags& flags, const ModelFiles& opened, std
   const Result<uint32_t> num_blocks = num_blocks_of(flags, *budget, *max_model_len, block_bytes);
   if (!num_blocks.ok()) return num_blocks.error();
   const Result<uint32_t> context =
-      context_that_fits(flags, *budget, *max_model_len, block_bytes, *num_blocks);
+      context_that_fits(flags, *budget, *max_model_len, config.sliding_window, block_bytes, *num_blocks);
   if (!context.ok()) return context.error();
   (*model)->limit_positions(*context);
   shape.num_blocks = *num_blocks;

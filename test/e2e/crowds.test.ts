@@ -53,7 +53,7 @@ async function connected(port: number, count: number): Promise<RawClient[]> {
 
 async function numGenerated(gateway: Gateway): Promise<number> {
   const metrics = await (await fetch(`${gateway.url}/metrics`)).text();
-  return Number(/^worker_tokens_generated_total (\d+)$/m.exec(metrics)?.[1]);
+  return Number(/^worker_tokens_generated_total\{model="[^"]+"\} (\d+)$/m.exec(metrics)?.[1]);
 }
 
 test(`${NUM_STREAMS} streams with steps of a millisecond leave /health answering`, async () => {

@@ -75,6 +75,9 @@ test('bench reports device memory besides the KV cache: weights and step buffers
     '--batch',
     '2',
     '--json',
+    // The buffers of a step depend on the context, and the context on the cache unless it is given.
+    '--max-model-len',
+    '64',
   ];
   const small = spawnSync(CUDA_RUNNER_EMULATED, [...bench, '--num-kvcache-blocks', '2'], {
     encoding: 'utf8',

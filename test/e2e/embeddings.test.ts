@@ -175,7 +175,7 @@ test('a runner that is killed in the middle shows in no vector', async () => {
   const { runner } = await gateway.health();
   assert.is(runner.restarts, before.restarts + 1);
   const metrics = await (await fetch(`${gateway.url}/metrics`)).text();
-  assert.match(metrics, /worker_requests_total\{outcome="embedded"\} \d{3}/);
+  assert.match(metrics, /worker_requests_total\{outcome="embedded",model="[^"]+"\} \d{3}/);
 });
 
 test('a client that leaves takes its texts back', async () => {

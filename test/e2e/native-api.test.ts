@@ -246,9 +246,9 @@ function suiteOf(world: RunnerWorld): void {
 
   test('/metrics counts what was done', async () => {
     const text = await (await fetch(`${gateway.url}/metrics`)).text();
-    assert.match(text, /^worker_requests_total\{outcome="cancelled"\} [3-9]/m);
-    assert.match(text, /^worker_tokens_generated_total [1-9]\d\d/m);
-    assert.match(text, /^runnel_runner_state\{state="ready"\} 1$/m);
+    assert.match(text, /^worker_requests_total\{outcome="cancelled",model="[^"]+"\} [3-9]/m);
+    assert.match(text, /^worker_tokens_generated_total\{model="[^"]+"\} [1-9]\d\d/m);
+    assert.match(text, /^runnel_runner_state\{state="ready",model="[^"]+"\} 1$/m);
   });
 
   test('the log: every line is JSON with worker, model and port, each event is there, no text is', async () => {

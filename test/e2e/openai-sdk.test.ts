@@ -1,8 +1,9 @@
 import OpenAI, { APIError, BadRequestError, InternalServerError, NotFoundError } from 'openai';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { TimeLimitedRunner } from '../../gateway/generation/time-limited-runner.ts';
+import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
 import { GenerationError } from '../../gateway/runner/runner.ts';
+import { TimeLimit } from '../../gateway/runner/time-limit.ts';
 import { testApp } from '../fixtures/app.ts';
 import { EOS_ID } from '../fixtures/byte-model.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
@@ -252,7 +253,9 @@ function scripted(
   limitMs = 60_000,
 ): { runner: ScriptedRunner; client: OpenAI; numAsked: () => number } {
   const runner = new ScriptedRunner();
-  const { app } = testApp({ runner: new TimeLimitedRunner(runner, limitMs, Date.now) });
+  const { app } = testApp({
+    runner: new ObservedRunner(runner, [new TimeLimit(limitMs, Date.now)], Date.now),
+  });
   runner.script = [[97], [EOS_ID]];
   let numAsked = 0;
   const fetch = async (url: string | URL | Request, init?: RequestInit): Promise<Response> => {

@@ -93,7 +93,7 @@ test('a crash leaves a report with the recording to replay', async () => {
   assert.ok(existsSync(crashes[0]?.recording ?? ''));
   assert.ok((crashes[0]?.recording ?? '').startsWith(reports));
   const metrics = await (await fetch(`${gateway.url}/metrics`)).text();
-  assert.match(metrics, 'runnel_runner_crashes_total{reason="SIGSEGV"} 1');
+  assert.match(metrics, /^runnel_runner_crashes_total\{reason="SIGSEGV",model="[^"]+"\} 1$/m);
 });
 
 test(`${NUM_LEAVING} clients that leave with the first token give all blocks back`, async () => {

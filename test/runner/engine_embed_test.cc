@@ -46,7 +46,7 @@ TEST_CASE("engine: a vector is that of its text, whatever is computed beside it 
     EngineFixture fixture({.max_num_batched_tokens = 6 + below(60),
                            .max_num_seqs = 1 + below(4),
                            .block_size = 8,
-                           .num_blocks = 12 + below(10),
+                           .num_blocks = 12 + below(3),
                            .mixed_batches = below(4) > 0,
                            .speculation = below(2) > 0,
                            .window = below(3) > 0 ? 0u : 16u});
@@ -94,7 +94,7 @@ TEST_CASE("engine: a vector is that of its text, whatever is computed beside it 
       if (below(3) > 0 || !engine.contains(request_id)) continue;
       engine.pause(request_id);
       ++num_interrupted;
-      for (uint32_t i = below(6); i > 0 && engine.has_work(); --i) step();
+      for (uint32_t i = below(12); i > 0 && engine.has_work(); --i) step();
       engine.resume(request_id);
     }
     for (const auto& [id, text] : wanted)

@@ -6,6 +6,16 @@
 #include "test/fixtures/engine_fixture.h"
 
 namespace runnel {
+namespace {
+
+// Counts on from this id, round and round through the vocabulary.
+std::vector<uint32_t> long_prompt(uint32_t first, uint32_t num_tokens) {
+  std::vector<uint32_t> ids = count_from(first, num_tokens);
+  for (uint32_t& id : ids) id %= kFakeVocabSize;
+  return ids;
+}
+
+}  // namespace
 
 TEST_CASE("engine: a request's tokens depend on its own logits only") {
   EngineFixture fixture(roomy());
@@ -83,7 +93,9 @@ TEST_CASE("engine: tokens do not depend on company, chunks, shared blocks, preem
       const uint32_t request_id = 1 + below(requests.size() + 1);
       if (action == 0 && requests.size() < 25) {
         const auto id = static_cast<uint32_t>(requests.size() + 1);
-        requests[id] = sampled(id, count_from(below(3), 1 + below(50)), 1 + below(30));
+        // With a window some requests are longer than the cache.
+        const uint32_t max_prompt = window > 0 && below(4) == 0 ? 160 : 50;
+        requests[id] = sampled(id, long_prompt(below(3), 1 + below(max_prompt)), 1 + below(30));
         if (below(3) == 0) requests[id].cache_salt = "salt";
         CHECK_FALSE(engine.add(requests[id]));
       } else if (action == 1 && below(6) == 0 && engine.cancel(request_id)) {
@@ -222,6 +234,26 @@ TEST_CASE("engine: a request that can never fit is refused, one that just fits i
   const Sequence fits = sequence_of(2, count_from(1, 20), 13);
   CHECK_FALSE(fixture.engine.add(fits));
   CHECK(run(fixture.engine)[2] == fake_answer(fits));
+}
+
+TEST_CASE("engine: with a window, requests that are longer than the cache are served, also side by side") {
+  // The 16 positions that a row sees lie in at most three blocks.
+  const SchedulerConfig windowed{
+      .max_num_batched_tokens = 64, .max_num_seqs = 8, .block_size = 8, .num_blocks = 3, .window = 16};
+  EngineFixture fixture(windowed, 400);
+  std::vector<Sequence> requests;
+  for (const uint32_t id : {1, 2, 3}) requests.push_back(sampled(id, long_prompt(id, 100 * id), 90));
+  for (const Sequence& request : requests) CHECK_FALSE(fixture.engine.add(request));
+  Answers answers = run(fixture.engine);
+  for (const Sequence& request : requests)
+    CHECK(answers[request.request_id] == fake_answer(request, 400, windowed.window));
+  CHECK(fixture.engine.num_free_blocks() == 3);
+
+  SchedulerConfig smaller = windowed;
+  smaller.num_blocks = 2;
+  EngineFixture too_small(smaller, 400);
+  CHECK(too_small.engine.add(sampled(1, count_from(1, 30), 4)));
+  CHECK_FALSE(too_small.engine.add(sampled(2, count_from(1, 13), 4)));
 }
 
 TEST_CASE("engine: more requests than the limit are refused") {

@@ -136,8 +136,9 @@ TEST_CASE(
     for (uint32_t i = 0; i < 300; ++i) {
       const uint32_t action = below(10);
       if (action < 2 && live.size() < 12) {
-        // 12 blocks of 4 can hold 48 tokens. Many prompts begin in the same way.
-        const uint32_t num_prompt_tokens = 1 + below(30);
+        // 12 blocks of 4 can hold 48 tokens, or with these windows any number. Many prompts begin in the same
+        // way.
+        const uint32_t num_prompt_tokens = 1 + below(config.window > 0 && below(3) == 0 ? 200 : 30);
         const uint32_t request_id = next_request_id++;
         Sequence& added = live[request_id];
         added = sequence_of(request_id, count_from(below(3) * 50, num_prompt_tokens), 1 + below(18));

@@ -80,7 +80,7 @@ async function settledSample(
 
 async function tokensOf(gateway: Gateway): Promise<number> {
   const text = await (await fetch(`${gateway.url}/metrics`)).text();
-  return Number(/^worker_tokens_generated_total (\d+)$/m.exec(text)?.[1]);
+  return Number(/^worker_tokens_generated_total\{model="[^"]+"\} (\d+)$/m.exec(text)?.[1]);
 }
 
 /** Calls `act` at the beginning of each interval until it is over. */

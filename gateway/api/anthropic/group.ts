@@ -12,12 +12,15 @@ export const anthropicGroup: RouteGroup = {
   access: 'key',
   generating: ['/v1/messages'],
   routes: [messagesRoutes],
-  begin: (c, next) =>
-    requestId(c, async () => {
-      // Anthropic's clients look for the request id under this name.
-      c.header('request-id', requestIdOf(c));
-      await next();
-    }),
+  begin: (ids) => {
+    const withId = requestId(ids);
+    return (c, next) =>
+      withId(c, async () => {
+        // Anthropic's clients look for the request id under this name.
+        c.header('request-id', requestIdOf(c));
+        await next();
+      });
+  },
   operations: anthropicOperations,
   errorSchema: anthropicErrorSchema,
   errorAnswer: (c, error) => {

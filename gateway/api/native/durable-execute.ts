@@ -64,7 +64,7 @@ export async function beginDurable(
         endsAtTimeLimit: false,
         view: JSON.stringify(view),
       },
-      request: { ...generate, api: c.get('group').name },
+      request: generate,
       model,
       info,
       runner,

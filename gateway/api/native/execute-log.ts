@@ -15,11 +15,11 @@ export interface ExecuteLog {
 /** The client chooses the job id and may choose a long one; log lines must stay short. */
 const MAX_LOGGED_CHARACTERS = 128;
 
-/** names: ids by which the request is found in other logs. now: milliseconds that never go back. */
+/** names: of the request's caller, and ids by which it is found in other logs. now: milliseconds that never go back. */
 export function executeLog(
   parent: Log,
   jobId: string,
-  names: { readonly correlation_id: string | undefined } & Partial<TraceFields>,
+  names: { readonly correlation_id: string | undefined; readonly caller?: string } & Partial<TraceFields>,
   now: () => number,
 ): ExecuteLog {
   const log = parent.child({ job_id: jobId.slice(0, MAX_LOGGED_CHARACTERS), ...names });

@@ -5,13 +5,13 @@ import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
 import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
-import { cacheSalt, callerOf } from '../../server/guard/caller.ts';
+import { cacheSalt, callerField, callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import * as fields from '../fields.ts';
 import { idempotencyOf, JobIdsOfKeys } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
-import { randomSeed, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { useModel } from '../use-model.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
 import { beginDurable, durableEvents, eventsOfTwin } from './durable-execute.ts';
@@ -45,13 +45,13 @@ export function executeRoutes(deps: RouteDeps): Hono {
     const signal = AbortSignal.any([c.req.raw.signal, job.signal]);
     const wish = { deadlineMs, failureEvent: failureEventFor(c), signal: job.signal, onFailed: job.finish };
     return useModel(c, deps, wish, async (usable) => {
-      const { model, info, runner } = usable;
+      const { model, info, runner, api } = usable;
       const { promptIds, field } = await promptOf(request, model, info, signal);
       job.signal.throwIfAborted();
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const left = tokensLeft(promptIds, info, field);
       const maxTokens = maxTokensWithin(left, info, request.min_tokens, request.max_tokens);
-      const seed = request.seed ?? randomSeed();
+      const seed = request.seed ?? deps.ids.seed();
 
       const generate: GenerateRequest = {
         promptIds,
@@ -71,9 +71,10 @@ export function executeRoutes(deps: RouteDeps): Hono {
           seed,
         },
         cacheSalt: cacheSalt(c),
+        api,
         ...(deadlineMs === undefined ? {} : { deadlineMs }),
       };
-      const names = { correlation_id: correlationIdOf(c), ...c.get('trace') };
+      const names = { correlation_id: correlationIdOf(c), ...callerField(c), ...c.get('trace') };
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);
       const facts = { promptTokens: promptIds.length, maxTokens, unusual: unusualSampling(request) };
       if (request.durable) {
@@ -110,7 +111,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
           tokenizer: model.tokenizer,
           stop: request.stop,
           minTokens: request.min_tokens,
-          timedBy: request.timings ? deps.monotonicNow : undefined,
+          timings: request.timings,
         },
         events,
       );

@@ -1,3 +1,4 @@
+import type { AnswerTimings } from '../../generation/answer-timings.ts';
 import type { AnswerEnd, AnswerPart, EndReason, TextSink } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { toApiError } from '../../server/to-api-error.ts';
@@ -23,7 +24,7 @@ export interface Answer {
   ) => ChatMessageText | ResponseText;
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  readonly durations: () => Durations;
+  readonly durations: (timings: AnswerTimings | undefined) => Durations;
   /** The id of a call, by its index among the answer's calls. */
   readonly callId: (call: number) => string;
 }
@@ -72,7 +73,9 @@ function lastLine(
   calls: readonly WholeCall[] = [],
   thinking?: string,
 ): LastLine {
-  const { total_duration, load_duration, prompt_eval_duration, eval_duration } = answer.durations();
+  const { total_duration, load_duration, prompt_eval_duration, eval_duration } = answer.durations(
+    end.timings,
+  );
   return {
     ...line(answer, text, calls, thinking),
     done: true,

@@ -1,9 +1,7 @@
-import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
-import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
-import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
@@ -14,7 +12,7 @@ import { ResponseStream } from '../../server/streams/response-stream.ts';
 import { callDigits } from '../call-digits.ts';
 import { JSON_TYPE } from '../json.ts';
 import { jsonText } from '../json-text.ts';
-import { type ContextLimit, notReady, tokensLeft } from '../prompt.ts';
+import { type ContextLimit, tokensLeft } from '../prompt.ts';
 import { findModel, type UsableModel, useModel } from '../use-model.ts';
 import { WholeText, whileWanted } from '../whole-text.ts';
 import { type Answer, AnswerLines, loadedAnswer, unloadedAnswer, wholeAnswer } from './answer-lines.ts';
@@ -63,30 +61,28 @@ export async function answer(c: Context, deps: RouteDeps, asked: Asked, job: Job
     timings.onModel();
     return answerBy(usable, timings, c, deps, asked, job);
   });
-  // The model is unloaded when the answer has ended.
-  if (isLast && deps.models.isOnDemand) findModel(name, deps).dismiss();
+  // The model leaves when this answer and those of all others have ended.
+  if (isLast && deps.isUnloadAllowed) findModel(name, deps).dismiss();
   return answered;
 }
 
-/**
- * Has a model unloaded, and says so. Throws a 400 if the operator keeps the model loaded, and a 503 while it is loading.
- */
+/** Has a model unloaded once nobody uses it, and says so. Throws a 400 if the operator keeps it loaded. */
 function unload(
   name: string,
   deps: RouteDeps,
   asked: Pick<Asked, 'model'> & Pick<Job, 'textAs'>,
 ): ReturnType<typeof unloadedAnswer> {
   const model = findModel(name, deps);
-  const outcome = model.dismiss();
-  if (outcome === 'loading') throw notReady(model.runner.status());
-  if (outcome === 'leaves') return unloadedAnswer({ ...asked, now: deps.now });
-  const why = deps.models.isOnDemand ? 'it is pinned' : 'it is the only one of this server';
+  if (deps.isUnloadAllowed && model.dismiss()) return unloadedAnswer({ ...asked, now: deps.now });
+  const why = deps.isUnloadAllowed
+    ? 'it is pinned'
+    : 'this server unloads no model for a request; --client-unload on allows it';
   const message = `keep_alive is 0, which asks for the model to be unloaded, but ${why}.`;
   throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: 'keep_alive' });
 }
 
 async function answerBy(
-  { model, info, runner }: UsableModel,
+  { model, info, runner, api }: UsableModel,
   timings: Timings,
   c: Context,
   deps: RouteDeps,
@@ -104,19 +100,27 @@ async function answerBy(
     maxTokens: Math.min(asked.options.num_predict ?? left, left),
     minTokens: 0,
     stopIds: model.stopIds,
-    sampling: samplingOf(asked.options),
+    sampling: samplingOf(asked.options, deps.ids),
     cacheSalt: cacheSalt(c),
+    api,
     ...more,
   };
   const { stop } = asked.options;
-  const options = { tokenizer: model.tokenizer, stop, minTokens: 0, thinking, toolCalls };
-  const watched = endingAtTimeLimit(runner);
-  const begin = (sink: TextSink) => new TextStream(timings.watch(watched), request, options, sink);
-  const unique = callDigits(randomUUID());
+  const options = {
+    tokenizer: model.tokenizer,
+    stop,
+    minTokens: 0,
+    thinking,
+    toolCalls,
+    timings: true,
+    partial: new PartialAnswers(),
+  };
+  const begin = (sink: TextSink) => new TextStream(runner, request, options, sink);
+  const unique = callDigits(deps.ids.uuid());
   const answered: Answer = {
     ...named,
     numPromptTokens: promptIds.length,
-    durations: () => timings.durations(),
+    durations: (ofAnswer) => timings.durations(ofAnswer),
     callId: (call) => `call_${unique}_${call}`,
   };
   if (!asked.stream) {

@@ -19,7 +19,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
     // Any media type is accepted: Ollama's own examples send none.
     const body = await readJsonText(c);
     const request = parseChatRequest(body);
-    tellIgnored(c, deps.log, ignoredByOllama(chatInert, body, deps.models.isOnDemand, request.options));
+    tellIgnored(c, deps.log, ignoredByOllama(chatInert, body, deps.isUnloadAllowed, request.options));
     const { messages, tools, format } = request;
     const wish: ToolWish | undefined =
       tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true };

@@ -82,10 +82,10 @@ async function answer(
   asked: Asked,
   answerBy: (usable: UsableModel) => Promise<Response>,
 ): Promise<Response> {
-  tellIgnored(c, deps.log, ignoredByOllama({}, body, deps.models.isOnDemand));
+  tellIgnored(c, deps.log, ignoredByOllama({}, body, deps.isUnloadAllowed));
   const name = servedName(asked.model, deps.models.names);
   const answered = await useModel(c, deps, { name }, answerBy);
-  if (asksToUnload(asked) && deps.models.isOnDemand) findModel(name, deps).dismiss();
+  if (asksToUnload(asked) && deps.isUnloadAllowed) findModel(name, deps).dismiss();
   return answered;
 }
 

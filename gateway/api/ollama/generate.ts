@@ -26,7 +26,7 @@ export function generateRoutes(deps: RouteDeps): Hono {
   app.post('/api/generate', async (c) => {
     const body = await readJsonText(c);
     const request = parseGenerateRequest(body);
-    tellIgnored(c, deps.log, ignoredByOllama(generateInert, body, deps.models.isOnDemand, request.options));
+    tellIgnored(c, deps.log, ignoredByOllama(generateInert, body, deps.isUnloadAllowed, request.options));
     const { signal } = c.req.raw;
     return answer(c, deps, request, {
       field: 'prompt',

@@ -1,11 +1,11 @@
 import * as z from 'zod';
 import type { SamplingParams } from '../../runner/runner.ts';
+import type { Ids } from '../../system/ids.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
 import { budget } from '../openai/thinking-fields.ts';
 import { checkWindow, penaltyFields } from '../penalties.ts';
 import type { ContextLimit } from '../prompt.ts';
-import { randomSeed } from '../token-ids.ts';
 
 /** The field `options` of a request. Defaults are Ollama's. */
 
@@ -69,7 +69,7 @@ export const options = z
 
 export type Options = z.output<typeof options>;
 
-export function samplingOf(request: Options): SamplingParams {
+export function samplingOf(request: Options, ids: Ids): SamplingParams {
   return {
     temperature: request.temperature,
     topK: request.top_k,
@@ -81,7 +81,7 @@ export function samplingOf(request: Options): SamplingParams {
     logitBias: new Map(),
     allowedTokenIds: [],
     bannedTokenIds: [],
-    seed: request.seed ?? randomSeed(),
+    seed: request.seed ?? ids.seed(),
   };
 }
 

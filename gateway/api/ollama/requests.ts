@@ -125,17 +125,16 @@ export function parseGenerateRequest(body: unknown): GenerateRequestBody {
 
 /**
  * Names the fields that were sent and ignored, each once. keep_alive is ignored because the operator decides how long
- * models stay. It is obeyed if it asks to unload the model. isUnloaded: whether models are unloaded on request;
- * asked: the options as they were read.
+ * models stay, and may allow clients only to have one unloaded. asked: the options as they were read.
  */
 export function ignoredByOllama(
   table: InertFields,
   body: unknown,
-  isUnloaded: boolean,
+  isUnloadAllowed: boolean | undefined,
   asked?: Options,
 ): string[] {
   const inMessages = ignoredInMessages(memberOf(body, 'messages'));
-  const isObeyed = isUnloaded && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
+  const isObeyed = isUnloadAllowed && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
   return [
     ...ignoredIn(isObeyed ? table : { ...table, keep_alive: ANYTHING }, asObject(body)),
     ...ignoredIn(optionsInert, asObject(memberOf(body, 'options')), 'options.'),

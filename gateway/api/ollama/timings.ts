@@ -1,4 +1,4 @@
-import type { Runner, TokenSink } from '../../runner/runner.ts';
+import type { AnswerTimings } from '../../generation/answer-timings.ts';
 
 /** How long the parts of an answer took, in nanoseconds. */
 export interface Durations {
@@ -12,15 +12,12 @@ export interface Durations {
 }
 
 const NS_PER_MS = 1e6;
-const NS_PER_US = 1e3;
 
 /** Measures one request on its way. */
 export class Timings {
   readonly #now: () => number;
   readonly #beginMs: number;
   #readyMs: number;
-  #firstMs: number | undefined;
-  #prefillUs = 0;
 
   /** Starts the measurement. now: milliseconds that never go back. */
   constructor(now: () => number) {
@@ -33,31 +30,15 @@ export class Timings {
     this.#readyMs = this.#now();
   }
 
-  /** The same runner; it notes when the first token came, and how long the prompt took. */
-  watch(runner: Pick<Runner, 'generate'>): Pick<Runner, 'generate'> {
-    return { generate: (request, sink) => runner.generate(request, this.#watched(sink)) };
-  }
-
-  #watched(sink: TokenSink): TokenSink {
-    return {
-      onTokens: (batch) => {
-        this.#firstMs ??= this.#now();
-        this.#prefillUs = batch.first?.prefillUs ?? this.#prefillUs;
-        sink.onTokens(batch);
-      },
-      onError: (error) => sink.onError(error),
-    };
-  }
-
-  /** The durations until now. */
-  durations(): Durations {
-    const nowMs = this.#now();
+  /** The durations until now. answer: the timings of the answer, if there is one. */
+  durations(answer?: AnswerTimings): Durations {
+    const { prefill_ms: prefillMs, total_ms: totalMs = 0, first_token_ms: firstMs } = answer ?? {};
     const ns = (ms: number): number => Math.round(ms * NS_PER_MS);
     return {
-      total_duration: ns(nowMs - this.#beginMs),
+      total_duration: ns(this.#now() - this.#beginMs),
       load_duration: ns(this.#readyMs - this.#beginMs),
-      prompt_eval_duration: this.#prefillUs * NS_PER_US,
-      eval_duration: ns(nowMs - (this.#firstMs ?? nowMs)),
+      prompt_eval_duration: ns(prefillMs ?? 0),
+      eval_duration: ns(totalMs - (firstMs ?? totalMs)),
     };
   }
 }

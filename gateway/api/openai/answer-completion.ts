@@ -1,9 +1,8 @@
-import { randomUUID } from 'node:crypto';
 import type { Context } from 'hono';
 import type { ApiError } from '../../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../../generation/merge-streams.ts';
+import { PartialAnswers } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
-import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
 import type { GenerateRequest, Runner } from '../../runner/runner.ts';
@@ -20,7 +19,7 @@ import type { SharedFields } from './shared-fields.ts';
 
 interface CompletionJob {
   readonly runner: Runner;
-  readonly idPrefix: string;
+  readonly id: string;
   readonly model: Model;
   readonly numericsId: string;
   readonly shape: ChoiceFormat;
@@ -50,16 +49,16 @@ export function modelWish({ model, stream }: Pick<SharedFields, 'model' | 'strea
 export async function answerCompletion(c: Context, deps: RouteDeps, job: CompletionJob): Promise<Response> {
   const { model, shape, requests, request, thinking, toolCalls, echo } = job;
   const { tokenizer } = model;
-  const timedBy = request.timings ? deps.monotonicNow : undefined;
-  const { stop, min_tokens: minTokens } = request;
-  const options = { tokenizer, stop, minTokens, thinking, toolCalls, timedBy };
+  const { stop, min_tokens: minTokens, timings } = request;
+  const partial = new PartialAnswers();
+  const options = { tokenizer, stop, minTokens, thinking, toolCalls, timings, partial };
   const promptIds = requests.map((each) => each.promptIds);
   const begin = (sink: MergedSink): OpenText => {
     const heard = echo === undefined ? sink : withPrompts(sink, { tokenizer, promptIds, ...echo });
-    return mergeStreams(endingAtTimeLimit(job.runner), requests, options, heard);
+    return mergeStreams(job.runner, requests, options, heard);
   };
   const completion: Completion = {
-    id: job.idPrefix + randomUUID(),
+    id: job.id,
     created: Math.floor(deps.now() / 1000),
     model: request.model,
     systemFingerprint: job.numericsId,

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
@@ -7,7 +6,7 @@ import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { maxTokensWithin, tokensLeft } from '../prompt.ts';
 import { askedBehind, ignoredHints, renderThinking } from '../thinking.ts';
-import { randomSeed, requireKnownBiases, stopIdsOf } from '../token-ids.ts';
+import { requireKnownBiases, stopIdsOf } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
@@ -27,7 +26,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
     const body = await readJson(c);
     const request = parseChatRequest(body);
     tellIgnored(c, deps.log, ignoredByChat(body, request));
-    return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
+    return useModel(c, deps, modelWish(request), async ({ model, info, runner, api }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const wish = toolWishOf(request);
@@ -40,22 +39,24 @@ export function chatRoutes(deps: RouteDeps): Hono {
       const { promptIds } = prompt;
       const left = tokensLeft(promptIds, info, 'messages');
       const maxTokens = request.max_completion_tokens ?? request.max_tokens ?? left;
-      const requests = generateRequests(request, request.seed ?? randomSeed(), {
+      const requests = generateRequests(request, request.seed ?? deps.ids.seed(), {
         promptIds,
         modelIdentity: info.modelIdentity,
         maxTokens: maxTokensWithin(left, info, request.min_tokens, maxTokens),
         minTokens: request.min_tokens,
         stopIds,
         cacheSalt: cacheSalt(c),
+        api,
         ...askedBehind(structure, prompt, thinkingWish, model),
         ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),
       });
+      const unique = deps.ids.uuid();
       return answerCompletion(c, deps, {
         runner,
-        idPrefix: 'chatcmpl-',
+        id: `chatcmpl-${unique}`,
         model,
         numericsId: info.numericsId,
-        shape: chatFormat(model.tokenizer, callIds(randomUUID())),
+        shape: chatFormat(model.tokenizer, callIds(unique)),
         numPromptTokens: promptIds.length,
         requests,
         request,

@@ -5,7 +5,7 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { encodePrompts, maxTokensWithin, requireIds, tokensLeft } from '../prompt.ts';
-import { randomSeed, requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
+import { requireKnownBiases, requireKnownIds, stopIdsOf } from '../token-ids.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { answerCompletion, modelWish } from './answer-completion.ts';
 import { completionFormat } from './completion-format.ts';
@@ -22,11 +22,11 @@ export function completionRoutes(deps: RouteDeps): Hono {
     const body = await readJson(c);
     const request = parseCompletionRequest(body);
     tellIgnored(c, deps.log, ignoredByCompletions(body, request));
-    return useModel(c, deps, modelWish(request), async ({ model, info, runner }) => {
+    return useModel(c, deps, modelWish(request), async ({ model, info, runner, api }) => {
       requireKnownBiases(request.logit_bias, info.vocabSize);
       const stopIds = stopIdsOf(request, model, info.vocabSize);
       const structure = await structureOf(request, model, stopIds);
-      const seed = request.seed ?? randomSeed();
+      const seed = request.seed ?? deps.ids.seed();
       const prompts = await promptsOf(request.prompt, model, info, c.req.raw.signal);
       // The choices of the first prompt come first: choice = prompt * n + sample.
       const requests = prompts.flatMap(({ promptIds, left }) =>
@@ -38,6 +38,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
           minTokens: request.min_tokens,
           stopIds,
           cacheSalt: cacheSalt(c),
+          api,
           ...structure,
           ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),
           ...(request.logprobs === undefined || !request.echo ? {} : { promptLogprobs: request.logprobs }),
@@ -45,7 +46,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
       );
       return answerCompletion(c, deps, {
         runner,
-        idPrefix: 'cmpl-',
+        id: `cmpl-${deps.ids.uuid()}`,
         model,
         numericsId: info.numericsId,
         shape: completionFormat(model.tokenizer),

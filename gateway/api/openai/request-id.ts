@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto';
 import type { MiddlewareHandler } from 'hono';
+import type { Ids } from '../../system/ids.ts';
 
 declare module 'hono' {
   interface ContextVariableMap {
@@ -15,10 +15,12 @@ const FORM = /^[A-Za-z0-9._-]{1,128}$/;
  * Gives every answer an x-request-id, errors too: the client's own if it sent one, else a new one. An id of another form
  * is replaced, as a correlation id is.
  */
-export const requestId: MiddlewareHandler = async (c, next) => {
-  const given = c.req.header(HEADER);
-  const id = given !== undefined && FORM.test(given) ? given : randomUUID();
-  c.set('requestId', id);
-  c.header(HEADER, id);
-  await next();
-};
+export function requestId(ids: Ids): MiddlewareHandler {
+  return async (c, next) => {
+    const given = c.req.header(HEADER);
+    const id = given !== undefined && FORM.test(given) ? given : ids.uuid();
+    c.set('requestId', id);
+    c.header(HEADER, id);
+    await next();
+  };
+}

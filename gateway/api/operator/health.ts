@@ -185,7 +185,7 @@ export function healthRoutes(deps: RouteDeps): Hono {
     return c.json({
       status: 'ready',
       ...(backend?.isFallback ? { fallback: backend.reason } : {}),
-      ...(models.isOnDemand ? { models: models.all.map(modelState) } : {}),
+      ...(models.sole === undefined ? { models: models.all.map(modelState) } : {}),
     } satisfies Ready);
   });
 

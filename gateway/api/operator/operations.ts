@@ -8,7 +8,7 @@ import {
   restartedSchema,
   restartingSchema,
 } from './answers.ts';
-import { killSchema, restartOneSchema } from './runner.ts';
+import { killSchema, restartSchema } from './runner.ts';
 
 export const probeOperations: readonly Operation[] = [
   {
@@ -46,7 +46,7 @@ export const operatorOperations: readonly Operation[] = [
     method: 'post',
     path: '/runner/restart',
     summary: 'A new runner in place of the old one',
-    body: restartOneSchema,
+    body: restartSchema,
     isBodyOptional: true,
     answers: {
       200: json('The new runner is ready (with wait).', restartedSchema),

@@ -11,14 +11,15 @@ import { findModel } from '../use-model.ts';
 
 export const killSchema = z.strictObject({ pid: z.int() });
 
-const restartSchema = z.strictObject({ wait: z.boolean().default(false) });
-/** The body when there are several models. */
-export const restartOneSchema = restartSchema.extend({ model: z.string().optional() });
+export const restartSchema = z.strictObject({
+  wait: z.boolean().default(false),
+  model: z.string().optional(),
+});
 
 /** Reads the body; a request without one gets the defaults. */
-async function bodyOf(c: Context, isOneOfSeveral: boolean): Promise<z.infer<typeof restartOneSchema>> {
+async function bodyOf(c: Context): Promise<z.infer<typeof restartSchema>> {
   if (c.req.header('content-type') === undefined) return restartSchema.parse({});
-  return fields.parseBody(isOneOfSeveral ? restartOneSchema : restartSchema, await readJson(c));
+  return fields.parseBody(restartSchema, await readJson(c));
 }
 
 function restart(deps: RouteDeps, model: string | undefined): Promise<string | undefined> {
@@ -41,7 +42,7 @@ export function runnerRoutes(deps: RouteDeps): Hono {
   );
 
   app.post('/runner/restart', async (c) => {
-    const { wait, model } = await bodyOf(c, deps.models.isOnDemand);
+    const { wait, model } = await bodyOf(c);
     const restarted = restart(deps, model);
     if (!wait) return c.json({ status: 'restarting' }, 202);
     const failure = await restarted;

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { type Context, Hono } from 'hono';
 import { stringify } from 'lossless-json';
 import * as z from 'zod';
@@ -61,7 +60,7 @@ export async function beginBackground(
   { model, info, runner }: UsableModel,
 ): Promise<Response> {
   const view: View = {
-    uuid: idempotency === undefined ? randomUUID() : uuidOf(idempotency),
+    uuid: idempotency === undefined ? deps.ids.uuid() : uuidOf(idempotency),
     body: stringify({ ...asObject(body), input: NO_INPUT }) ?? '',
     idempotency,
   };
@@ -75,7 +74,7 @@ export async function beginBackground(
       endsAtTimeLimit: true,
       view: JSON.stringify(view),
     },
-    request: { ...generate, api: c.get('group').name },
+    request: generate,
     ...{ model, info, runner, thinking },
   });
   const job = await begun.catch((error: unknown) => {
@@ -198,7 +197,7 @@ function keptOf(deps: RouteDeps, job: DurableJob, model: Model): Kept {
     numPromptTokens: asked.promptIds.length,
     beginsWithText: toolCalls === undefined && thinking === undefined,
     now: () => job.endedMs ?? deps.now(),
-    kept: { uuid, createdMs },
+    ...{ uuid, createdMs, isKept: true },
   });
   return { response, toolCalls, thinking };
 }

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd } from '../../generation/text-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
@@ -19,8 +18,11 @@ export interface ResponseFacts {
   readonly beginsWithText: boolean;
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  /** Present if the response is kept: the UUID that its ids contain, and when it was begun. */
-  readonly kept?: { readonly uuid: string; readonly createdMs: number };
+  /** The UUID that its ids contain. */
+  readonly uuid: string;
+  /** When it was begun, in milliseconds since 1970. */
+  readonly createdMs: number;
+  readonly isKept: boolean;
 }
 
 /** The text and calls of an answer that has ended, and why it ended. */
@@ -43,7 +45,7 @@ export class ResponseObject {
 
   constructor(facts: ResponseFacts) {
     this.#facts = facts;
-    const { uuid = randomUUID(), createdMs = facts.now() } = facts.kept ?? {};
+    const { uuid, createdMs } = facts;
     this.id = `resp_${uuid}`;
     this.itemIds = itemIdsOf(uuid);
     this.#createdAt = seconds(createdMs);
@@ -85,7 +87,7 @@ export class ResponseObject {
       object: 'response',
       created_at: this.#createdAt,
       status,
-      background: this.#facts.kept !== undefined,
+      background: this.#facts.isKept,
       completed_at: null,
       error: null,
       incomplete_details: null,
@@ -97,7 +99,7 @@ export class ResponseObject {
       previous_response_id: null,
       reasoning: describedReasoning(request),
       service_tier: 'default',
-      store: this.#facts.kept !== undefined,
+      store: this.#facts.isKept,
       temperature: request.temperature,
       text: { format: request.text.described, verbosity: 'medium' },
       ...describedTools(request),

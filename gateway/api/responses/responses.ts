@@ -1,12 +1,12 @@
 import { Hono } from 'hono';
-import { type TextSink, TextStream } from '../../generation/text-stream.ts';
+import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
-import { endingAtTimeLimit } from '../../generation/time-limited-runner.ts';
 import { type GenerateRequest, neutralSampling } from '../../runner/runner.ts';
 import { cacheSalt } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
+import type { Ids } from '../../system/ids.ts';
 import { answerStructure } from '../answer-structure.ts';
 import { idempotencyOf } from '../idempotency.ts';
 import { tellIgnored } from '../inert.ts';
@@ -15,7 +15,6 @@ import { requireJobs } from '../kept-jobs.ts';
 import { thinkingWishOf } from '../openai/thinking-fields.ts';
 import { tokensLeft } from '../prompt.ts';
 import { askedBehind, ignoredHints, renderThinking, type ThinkingWish } from '../thinking.ts';
-import { randomSeed } from '../token-ids.ts';
 import { offerTools, type ToolOffer } from '../tool-offer.ts';
 import { type UsableModel, useModel } from '../use-model.ts';
 import { whileWanted } from '../whole-text.ts';
@@ -47,24 +46,22 @@ export function responseRoutes(deps: RouteDeps): Hono {
       const offer = wish && offerTools(wish, usable.model, request.text.grammar);
       const thinkingWish = thinkingWishOf(saidOfThinking(request));
       tellIgnored(c, deps.log, ignoredHints(usable.model, thinkingWish));
-      const { generate, thinking } = await generateRequest(
-        request,
-        offer,
-        thinkingWish,
-        usable,
-        cacheSalt(c),
-      );
+      const { generate, thinking } = await generateRequest(request, offer, thinkingWish, usable, {
+        salt: cacheSalt(c),
+        ids: deps.ids,
+      });
       if (request.background)
         return beginBackground(c, deps, body, { request, generate, thinking, idempotency }, usable);
-      const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls };
-      const runner = endingAtTimeLimit(usable.runner);
-      const begin = (sink: TextSink) => new TextStream(runner, generate, options, sink);
+      const partial = new PartialAnswers();
+      const options = { tokenizer, stop: [], minTokens: 0, thinking, toolCalls: offer?.calls, partial };
+      const begin = (sink: TextSink) => new TextStream(usable.runner, generate, options, sink);
       const response = new ResponseObject({
         request,
         tokenizer,
         numPromptTokens: generate.promptIds.length,
         beginsWithText: offer?.calls === undefined && thinking === undefined,
         now: deps.now,
+        ...{ uuid: deps.ids.uuid(), createdMs: deps.now(), isKept: false },
       });
       if (!request.stream) {
         const whole = new WholeResponse();
@@ -85,8 +82,8 @@ async function generateRequest(
   request: ResponsesRequest,
   offer: ToolOffer | undefined,
   wish: ThinkingWish,
-  { model, info }: UsableModel,
-  salt: GenerateRequest['cacheSalt'],
+  { model, info, api }: UsableModel,
+  { salt, ids }: { readonly salt: GenerateRequest['cacheSalt']; readonly ids: Ids },
 ): Promise<{ readonly generate: GenerateRequest; readonly thinking: Thinking | undefined }> {
   const structure = await answerStructure('text.format', request.text.grammar, offer, model);
   const told = { tools: offer?.definitions };
@@ -103,9 +100,10 @@ async function generateRequest(
       ...neutralSampling,
       temperature: request.temperature,
       topP: request.top_p,
-      seed: request.seed ?? randomSeed(),
+      seed: request.seed ?? ids.seed(),
     },
     cacheSalt: salt,
+    api,
     ...askedBehind(structure, prompt, wish, model),
     ...(request.include.logprobs ? { topLogprobs: request.top_logprobs } : {}),
   };

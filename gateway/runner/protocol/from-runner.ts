@@ -3,7 +3,8 @@
  * rest, which depends on earlier messages.
  */
 import { Reader } from 'protobufjs/minimal.js';
-import type { FirstOutput, TokenLogprobs } from '../runner.ts';
+import type { FirstOutput } from '../answer-times.ts';
+import type { TokenLogprobs } from '../runner.ts';
 import { atLeast, check, counter, known, text } from './message-fields.ts';
 import {
   type Embedding,

@@ -2,7 +2,8 @@
  * The messages of proto/runner.proto as the gateway's own types. The schema defines their names, units and limits;
  * to-runner.ts encodes them, and from-runner.ts decodes them.
  */
-import type { FirstOutput, Grammar, Pooling, RunnerInfo, SamplingParams, TokenLogprobs } from '../runner.ts';
+import type { FirstOutput } from '../answer-times.ts';
+import type { Grammar, Pooling, RunnerInfo, SamplingParams, TokenLogprobs } from '../runner.ts';
 import type { SchedulerStats } from './scheduler-stats.ts';
 
 export const protocolVersion = 3;

@@ -4,8 +4,10 @@
  * other. After Pause only tokens on their way still come, and never more than max_tokens in all, so the buffer is bounded. If
  * the runner accepts no more frames, its tokens above the bound are dropped (open-request.ts).
  */
+
+import type { FirstOutput } from '../answer-times.ts';
 import type { Output } from '../protocol/messages.ts';
-import type { FirstOutput, GenerationError, TokenBatch, TokenLogprobs, TokenSink } from '../runner.ts';
+import type { GenerationError, TokenBatch, TokenLogprobs, TokenSink } from '../runner.ts';
 
 /** The bound on buffered tokens. Resuming empties the buffer, so no second, lower mark is needed. */
 export const pauseAboveTokens = 256;

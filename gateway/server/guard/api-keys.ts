@@ -1,25 +1,36 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import { readApiKeys } from '../../config/keys-file.ts';
+import { type KeyLine, readKeysFile, requireOneCallerPerName } from '../../config/keys-file.ts';
+import type { Caller } from '../../system/caller.ts';
 
 /** What a key lets its holder do: `client` asks for answers, `admin` also uses the operators' routes. */
 export type KeyRight = 'client' | 'admin';
 
+/** Who holds a key. */
+export interface KeyHolder {
+  readonly right: KeyRight;
+  readonly caller: Caller;
+}
+
 export interface KeyCheck {
-  /**
-   * The right of a key; undefined if the key is unknown. Takes the same time for every key of one length, right or wrong.
-   */
-  rightOf(key: string): KeyRight | undefined;
+  /** The holder of a key; undefined if the key is unknown. Takes the same time for every key of one length, right or wrong. */
+  holderOf(key: string): KeyHolder | undefined;
+}
+
+interface KnownKey {
+  readonly hash: Buffer;
+  readonly caller: Caller;
 }
 
 /** The keys of clients and of operators. Only their hashes are kept. */
 export class ApiKeys implements KeyCheck {
-  readonly #clients: readonly Buffer[];
-  readonly #admins: readonly Buffer[];
+  readonly #clients: readonly KnownKey[];
+  readonly #admins: readonly KnownKey[];
 
-  /** A key that is on both lists is an admin's. */
-  constructor(clients: readonly string[], admins: readonly string[] = []) {
-    this.#clients = clients.map(hashOf);
-    this.#admins = admins.map(hashOf);
+  /** A key that is on both lists is an admin's, whose caller the clients' list names. Throws UsageError if a name stands for different callers. */
+  constructor(clients: readonly KeyLine[], admins: readonly KeyLine[] = []) {
+    requireOneCallerPerName([...clients, ...admins]);
+    this.#clients = clients.map(knownKeyOf);
+    this.#admins = admins.map(knownKeyOf);
   }
 
   get numClients(): number {
@@ -30,19 +41,24 @@ export class ApiKeys implements KeyCheck {
     return this.#admins.length;
   }
 
-  rightOf(key: string): KeyRight | undefined {
+  holderOf(key: string): KeyHolder | undefined {
     const hash = hashOf(key);
-    const isClient = isAmong(this.#clients, hash);
-    if (isAmong(this.#admins, hash)) return 'admin';
-    return isClient ? 'client' : undefined;
+    const client = find(this.#clients, hash);
+    const admin = find(this.#admins, hash);
+    const caller = client ?? admin;
+    return caller && { right: admin === undefined ? 'client' : 'admin', caller };
   }
 }
 
+function knownKeyOf({ key, caller }: KeyLine): KnownKey {
+  return { hash: hashOf(key), caller };
+}
+
 /** Compares with every hash, so that the time does not tell which one matched. */
-function isAmong(hashes: readonly Buffer[], hash: Buffer): boolean {
-  let isFound = false;
-  for (const known of hashes) isFound = timingSafeEqual(known, hash) || isFound;
-  return isFound;
+function find(keys: readonly KnownKey[], hash: Buffer): Caller | undefined {
+  let found: Caller | undefined;
+  for (const known of keys) found = timingSafeEqual(known.hash, hash) ? known.caller : found;
+  return found;
 }
 
 export interface KeyPaths {
@@ -56,18 +72,18 @@ export class KeyFiles implements KeyCheck {
   readonly #paths: KeyPaths;
   #keys: ApiKeys;
 
-  /** Throws what readApiKeys throws. */
+  /** Throws what readKeysFile throws. */
   constructor(paths: KeyPaths) {
     this.#paths = paths;
     this.#keys = readKeys(paths);
   }
 
-  rightOf(key: string): KeyRight | undefined {
-    return this.#keys.rightOf(key);
+  holderOf(key: string): KeyHolder | undefined {
+    return this.#keys.holderOf(key);
   }
 
   /**
-   * Reads the files again and returns the keys that are valid from now on. Throws what readApiKeys throws; the old keys
+   * Reads the files again and returns the keys that are valid from now on. Throws what readKeysFile throws; the old keys
    * then stay valid.
    */
   readAgain(): ApiKeys {
@@ -77,7 +93,7 @@ export class KeyFiles implements KeyCheck {
 }
 
 function readKeys({ clients, admins }: KeyPaths): ApiKeys {
-  return new ApiKeys(readApiKeys(clients), admins === undefined ? [] : readApiKeys(admins));
+  return new ApiKeys(readKeysFile(clients), admins === undefined ? [] : readKeysFile(admins, 'admin'));
 }
 
 function hashOf(key: string): Buffer {

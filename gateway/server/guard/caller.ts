@@ -1,6 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Context } from 'hono';
 import type { CacheSharing } from '../../config/cache-sharing.ts';
+import { ANONYMOUS, type Caller } from '../../system/caller.ts';
 import type { KeyRight } from './api-keys.ts';
 
 /** Identifies the sender of a request by its key. */
@@ -24,7 +25,13 @@ declare module 'hono' {
     /** Set for requests with a valid key. */
     keyRight: KeyRight;
     keyDigest: Uint8Array;
+    caller: Caller;
   }
+}
+
+/** Whose share of the server the request takes. Several keys may be one caller's, but each key has jobs of its own. */
+export function sharerOf(c: Context): Caller {
+  return (c.get('caller') as Caller | undefined) ?? ANONYMOUS;
 }
 
 /** A digest of 32 bytes that stands for a key and does not reveal it. */
@@ -32,7 +39,13 @@ export function digestOf(key: string): Uint8Array {
   return createHmac('sha256', secret).update(key).digest();
 }
 
-/** Identifies the caller: equal for all requests with the same key, different for different keys, '' without a key. */
+/** The field of a log line that says whose request it is about; none where no keys are required. */
+export function callerField(c: Context): { readonly caller?: string } {
+  const caller = c.get('caller') as Caller | undefined;
+  return caller === undefined ? {} : { caller: caller.name };
+}
+
+/** Identifies whose jobs a request may find: equal for all requests with the same key, different for different keys, '' without a key. */
 export function callerOf(c: Context): string {
   const digest = c.get('keyDigest') as Uint8Array | undefined;
   return digest === undefined ? '' : Buffer.from(digest).toString('hex');

@@ -97,8 +97,8 @@ function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
   return async (c, next) => {
     if (c.get('group').access !== 'everybody') {
       const key = keyOf(c);
-      const right = key === undefined ? undefined : keys.rightOf(key);
-      if (key === undefined || right === undefined) {
+      const holder = key === undefined ? undefined : keys.holderOf(key);
+      if (key === undefined || holder === undefined) {
         c.header('www-authenticate', 'Bearer');
         throw new ApiError({
           status: 401,
@@ -110,7 +110,8 @@ function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
         });
       }
       const digest = digestOf(key);
-      c.set('keyRight', right);
+      c.set('keyRight', holder.right);
+      c.set('caller', holder.caller);
       c.set('keyDigest', digest);
       c.set('cacheSalt', cacheSaltOf(sharing, digest));
     }

@@ -4,12 +4,13 @@
  */
 
 import { createApp } from '../../../gateway/app.ts';
-import { MeteredRunner } from '../../../gateway/generation/metered-runner.ts';
-import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
 import { modelIdentity } from '../../../gateway/models/model-identity.ts';
+import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
 import { RunnerPool } from '../../../gateway/runner/supervision/runner-pool.ts';
+import { TimeLimit } from '../../../gateway/runner/time-limit.ts';
 import { createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { systemClock } from '../../../gateway/system/clock.ts';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { oneModel } from '../../fixtures/app.ts';
@@ -28,16 +29,18 @@ const pool = new RunnerPool({
     if (event.level !== 'info') process.stderr.write(`${JSON.stringify(event)}\n`);
   },
 });
-const metrics = new Metrics(() => pool.status(), systemClock.now);
+const metrics = new Metrics(systemClock.now);
+const ofModel = metrics.add('bench', () => pool.status());
 const app = createApp({
   models: oneModel(
     () => benchModel,
-    new MeteredRunner(new TimeLimitedRunner(pool, 300_000, Date.now), metrics),
+    new ObservedRunner(pool, [new TimeLimit(300_000, Date.now), ofModel], systemClock.now),
   ),
   log: createLog('silent'),
   metrics,
   now: Date.now,
   monotonicNow: systemClock.now,
+  ids: randomIds,
   crashes: () => [],
   restartRunner: async () => undefined,
   maxBodyBytes: 2 ** 20,

@@ -1,10 +1,10 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ApiKeys } from '../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
+import { keysOf } from '../../fixtures/keys.ts';
 import { until } from '../../fixtures/within.ts';
 
 /** The header Idempotency-Key: a repeated request gets the job of the first one, where a job is kept. */
@@ -105,7 +105,7 @@ test('the first of two concurrent requests runs, and the other must retry', asyn
 
 test('a key of one client is not the key of another', async ({ apps }) => {
   const [one, two] = ['the-first-client-key', 'the-second-client-key'];
-  const guard = { ...loopbackOnly, apiKeys: new ApiKeys([one, two]) };
+  const guard = { ...loopbackOnly, apiKeys: keysOf([one, two]) };
   const app = begun(await durableApp(journalFolder(), { guard }));
   apps.push(app);
   const ids = new Set<string>();

@@ -4,6 +4,7 @@ import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';
 import { GenerationState } from '../../../gateway/runner/supervision/generation-state.ts';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { oneModel } from '../../fixtures/app.ts';
@@ -29,9 +30,10 @@ const errorLines: string[] = [];
 const app = createApp({
   models: oneModel(() => byteModel, runner),
   log: createLog('error', undefined, { write: (line) => void errorLines.push(line) }),
-  metrics: new Metrics(() => runner.status(), Date.now),
+  metrics: new Metrics(Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
+  ids: randomIds,
   crashes: () => [],
   restartRunner: async () => undefined,
   maxBodyBytes: 2 ** 20,

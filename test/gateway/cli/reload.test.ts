@@ -33,12 +33,12 @@ test('unreadable keys leave the old ones in place, and no key is logged', () => 
   chmodSync(path, 0o644);
   writeFileSync(path, 'second-key-0123456789');
   reloadKeys(keys, log);
-  assert.is(keys.rightOf('first-key-0123456789'), 'client');
-  assert.is(keys.rightOf('second-key-0123456789'), undefined);
+  assert.is(keys.holderOf('first-key-0123456789')?.right, 'client');
+  assert.is(keys.holderOf('second-key-0123456789')?.right, undefined);
   chmodSync(path, 0o600);
   reloadKeys(keys, log);
-  assert.is(keys.rightOf('first-key-0123456789'), undefined);
-  assert.is(keys.rightOf('second-key-0123456789'), 'client');
+  assert.is(keys.holderOf('first-key-0123456789')?.right, undefined);
+  assert.is(keys.holderOf('second-key-0123456789')?.right, 'client');
   assert.equal(
     lines.map(({ level, event }) => `${level} ${event}`),
     ['error keys_unusable', 'info keys_reloaded'],

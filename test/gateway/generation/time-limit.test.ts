@@ -1,6 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
+import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
+import { TimeLimit } from '../../../gateway/runner/time-limit.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
@@ -9,7 +10,7 @@ import { until } from '../../fixtures/within.ts';
 
 /** The server's time limit is reached in the middle of an answer: OpenAI clients get what there is, and do not retry. */
 
-const test = suite('time limit');
+const test = suite('answers at a time limit');
 
 const LIMIT_MS = 1000;
 const PATIENCE_MS = 60_000;
@@ -25,7 +26,8 @@ function limitedApp(scriptOf: (choice: number) => readonly Act[]) {
   const inner = new ScriptedRunner();
   inner.scriptOf = ({ sampling }) => scriptOf(Number(sampling.seed));
   const clock = new HandClock();
-  const { post } = testApp({ runner: new TimeLimitedRunner(inner, LIMIT_MS, Date.now, clock) });
+  const runner = new ObservedRunner(inner, [new TimeLimit(LIMIT_MS, Date.now, clock)], () => clock.now());
+  const { post } = testApp({ runner });
   return {
     inner,
     /** Lets the time pass when so many choices wait, and have given what they have. */

@@ -6,7 +6,8 @@ import { Random } from '../../fixtures/random.ts';
 const test = suite('memory budget');
 
 function resident(name: string, bytes: number, more: Partial<Resident> = {}): Resident {
-  return { name, bytes, lastUsedMs: 0, isBusy: false, isLeaving: false, isPinned: false, ...more };
+  const calm = { isBusy: false, isLeaving: false, isPinned: false, isDismissed: false };
+  return { name, bytes, lastUsedMs: 0, ...calm, ...more };
 }
 
 function leaving(bytes: number, budget: number, residents: readonly Resident[]): readonly string[] {

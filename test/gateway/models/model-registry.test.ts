@@ -1,8 +1,8 @@
 /** Several models in a memory too small for all of them, with a clock that the test moves. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { failedLoadRetryMs } from '../../../gateway/models/model-lifecycle.ts';
 import { UnknownModelError } from '../../../gateway/models/model-registry.ts';
-import { failedLoadRetryMs } from '../../../gateway/models/on-demand-model.ts';
 import type { GenerationError } from '../../../gateway/runner/runner.ts';
 import { byteModel } from '../../fixtures/byte-model.ts';
 import { errorOf } from '../../fixtures/errors.ts';
@@ -22,7 +22,7 @@ test('a model is loaded when it is asked for, and its requests wait at its gate 
   assert.is(models.of('b').services.length, 1);
   models.serviceOf('b').ready();
   for (const acquired of await Promise.all([first, second])) {
-    assert.is(acquired.runner.status().state, 'ready');
+    assert.is(acquired.served.runner.status().state, 'ready');
     acquired.release();
   }
   assert.is(models.states, 'a unloaded, b loaded');
@@ -142,18 +142,18 @@ test('a model replaced by a larger file is measured again and evicts others', as
   models.serviceOf('b').ready('one that is too large');
   await models.pass(10);
   assert.is(models.states, 'a unloaded, b unloaded');
-  const { runner, release } = await models.acquire('b');
-  assert.match(String(runner.status().reason), 'The model b needs 101 bytes of memory');
+  const { served, release } = await models.acquire('b');
+  assert.match(String(served.runner.status().reason), 'The model b needs 101 bytes of memory');
   release();
 });
 
 test('a model that cannot fit is refused with figures and evicts none', async () => {
   const models = new ScriptedModels({ a: 40, huge: 101 });
   await models.use('a');
-  const { runner, release } = await models.acquire('huge');
-  assert.is(runner.status().state, 'failed');
+  const { served, release } = await models.acquire('huge');
+  assert.is(served.runner.status().state, 'failed');
   assert.match(
-    String(runner.status().reason),
+    String(served.runner.status().reason),
     'The model huge needs 101 bytes of memory; all models together may use 100',
   );
   release();
@@ -188,8 +188,8 @@ test('a runner that does not become ready frees its memory, and waiters are info
   const next = models.acquire('b');
   await settled();
   service.hooks.onEvent({ level: 'error', event: 'model_failed', reason: 'Its file is cut.' });
-  const { runner, release } = await waiting;
-  assert.is(runner.status().reason, 'Its file is cut.');
+  const { served, release } = await waiting;
+  assert.is(served.runner.status().reason, 'Its file is cut.');
   release();
   await settled();
   assert.ok(service.isStopped);
@@ -299,8 +299,8 @@ test('stopping all refuses waiting requests and leaves no timer', async () => {
   const waiting = models.acquire('b');
   await settled();
   await models.loader.stop(0);
-  const { runner, release } = await waiting;
-  assert.is(runner.status().state, 'stopping');
+  const { served, release } = await waiting;
+  assert.is(served.runner.status().state, 'stopping');
   release();
   assert.ok(models.serviceOf('a').isStopped);
   assert.is(models.clock.numTimers, 0);

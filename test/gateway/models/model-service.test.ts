@@ -88,7 +88,7 @@ test('open requests end with the old model, and new ones use the new', async () 
     );
     assert.match(
       await (await served.get('/metrics')).text(),
-      'worker_requests_total{outcome="max_tokens"} 9',
+      'worker_requests_total{outcome="max_tokens",model="a"} 9',
     );
   });
 });
@@ -166,7 +166,8 @@ test('waiting requests keep their deadlines, and their number is bounded', async
     assert.is(full.status, 429);
     assert.ok(Number(full.headers.get('retry-after')) >= 1);
     const metrics = await (await served.get('/metrics')).text();
-    for (const outcome of ['timeout', 'queue_full']) assert.match(metrics, `{outcome="${outcome}"} 1`);
+    for (const outcome of ['timeout', 'queue_full'])
+      assert.match(metrics, `{outcome="${outcome}",model="a"} 1`);
     letGo();
     assert.is(await changed, undefined);
     assert.equal([await open, await waiting], ['a', 'b']);

@@ -73,7 +73,7 @@ async function serves(it: Served, kind: 'cpu' | 'cuda'): Promise<void> {
 
 async function gauge(it: Served): Promise<string | undefined> {
   const text = await (await it.get('/metrics')).text();
-  return /^runnel_backend_fallback (\d)$/m.exec(text)?.[1];
+  return /^runnel_backend_fallback\{model="a"\} (\d)$/m.exec(text)?.[1];
 }
 
 test('a device is lost: streams go on by the CPU and say so; it comes back: what is open is finished first', async () => {

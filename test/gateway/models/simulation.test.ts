@@ -45,7 +45,7 @@ simulation(`no promise about models is broken in ${seeds.length} seeds of faults
   if (numRun < seedsForAll) return;
   for (const kind of modelFaultKinds)
     assert.ok(counts.faults.has(kind), `there was a fault of the kind ${kind}`);
-  for (const reason of ['memory', 'idle'])
+  for (const reason of ['memory', 'idle', 'asked'])
     assert.ok(counts.unloads.has(reason), `a model was unloaded for ${reason}`);
   for (const outcome of ['finished', 'NOT_READY', 'QUEUE_FULL', 'TIMEOUT', 'CANCELLED', 'RUNNER_CRASHED'])
     assert.ok(counts.outcomes.has(outcome), `a request ended ${outcome}`);

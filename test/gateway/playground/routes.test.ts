@@ -3,11 +3,11 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { type BuiltPage, readBuiltPage } from '../../../gateway/playground/built-page.ts';
 import type { Playground } from '../../../gateway/playground/routes.ts';
-import { ApiKeys } from '../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../gateway/server/guard/guard.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
+import { keysOf } from '../../fixtures/keys.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
 const test = suite('playground');
@@ -136,7 +136,7 @@ test('HEAD says what GET would, and other methods are refused', async () => {
 });
 
 test('with keys the page alone wants none, and whoever asks by another name or from elsewhere is refused it', async () => {
-  const guard = { ...loopbackOnly, apiKeys: new ApiKeys([KEY]) };
+  const guard = { ...loopbackOnly, apiKeys: keysOf([KEY]) };
   const { app } = setUp({ guard });
   for (const path of ['/', ...ASSETS]) {
     assert.is((await app.request(path)).status, 200, path);
@@ -179,7 +179,7 @@ test('a kill requires permission and a runner of this server', async () => {
 });
 
 test('with keys, to kill a runner wants an operator’s', async () => {
-  const guard = { ...loopbackOnly, apiKeys: new ApiKeys([KEY], [ADMIN]) };
+  const guard = { ...loopbackOnly, apiKeys: keysOf([KEY], [ADMIN]) };
   const { post } = setUp({ guard, killRunner: () => true });
   const status = async (headers: Record<string, string>) =>
     (await post('/runner/kill', { pid: 4711 }, headers)).status;

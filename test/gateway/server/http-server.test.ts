@@ -11,6 +11,7 @@ import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { LINGER_BYTES } from '../../../gateway/server/connections.ts';
 import { close, createHttpServer, type HttpLimits, listen } from '../../../gateway/server/http-server.ts';
 import { streamResponse } from '../../../gateway/server/streams/stream.ts';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import type { Log } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
@@ -60,8 +61,8 @@ function created(limits: Partial<HttpLimits> = {}): Server {
     app.fetch,
     { ...scaled, ...limits },
     {
-      onError: (error) => answerOutside(error, log as unknown as Log),
-      onUnreadable: (error) => answerUnreadable(error, log as unknown as Log),
+      onError: (error) => answerOutside(error, log as unknown as Log, randomIds),
+      onUnreadable: (error) => answerUnreadable(error, log as unknown as Log, randomIds),
     },
   );
   servers.push(server);

@@ -8,6 +8,7 @@ import * as assert from 'uvu/assert';
 import { createApp } from '../../../gateway/app.ts';
 import { loadModel } from '../../../gateway/models/load-model.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { shortTextChars } from '../../../gateway/tokenizer/tokenizer.ts';
@@ -41,9 +42,10 @@ runner.script = [[100], ...new Array<number[]>(20).fill([101])];
 const app = createApp({
   models: oneModel(() => model, runner),
   log: createLog('silent'),
-  metrics: new Metrics(() => runner.status(), Date.now),
+  metrics: new Metrics(Date.now),
   now: Date.now,
   monotonicNow: () => performance.now(),
+  ids: randomIds,
   crashes: () => [],
   restartRunner: async () => undefined,
   maxBodyBytes: 2 ** 20,

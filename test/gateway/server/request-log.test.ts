@@ -1,10 +1,12 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { type GuardRules, loopbackOnly } from '../../../gateway/server/guard/guard.ts';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { createLog } from '../../../gateway/telemetry/log.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
+import { keysOf } from '../../fixtures/keys.ts';
 import { RawClient } from '../../fixtures/raw-client.ts';
 import { keepFromLogs, watchLog } from '../../fixtures/suite-rules.ts';
 import { until } from '../../fixtures/within.ts';
@@ -23,9 +25,10 @@ interface Line {
   readonly client_gone?: true;
   readonly correlation_id?: string;
   readonly request_id?: string;
+  readonly caller?: string;
 }
 
-function setUp() {
+function setUp(guard: GuardRules = loopbackOnly) {
   const lines: Line[] = [];
   const texts: string[] = [];
   watchLog(() => texts.join(''));
@@ -36,7 +39,7 @@ function setUp() {
     },
   });
   const requests = () => lines.filter(({ event }) => event === 'request');
-  return { ...testApp({ log }), lines, requests };
+  return { ...testApp({ log, guard }), lines, requests };
 }
 
 test('every route logs one line with its method, route, status and duration, and nothing that was asked', async () => {
@@ -162,6 +165,35 @@ test('the line of a stream comes at its end, and says if its client has left', a
     server.closeAllConnections();
     await close(server);
   }
+});
+
+test('a line has the name of the key’s caller and never the key', async () => {
+  const key = 'a-key-of-a-client';
+  keepFromLogs(key);
+  const { app, runner, lines, requests } = setUp({
+    ...loopbackOnly,
+    apiKeys: keysOf(['another-key-than-that', key]),
+  });
+  runner.script = [[EOS_ID]];
+  const headers = { authorization: `Bearer ${key}`, 'content-type': 'application/json' };
+  const ask = async (path: string, body: object) => {
+    const sent = { method: 'POST', headers, body: JSON.stringify(body) };
+    await (await app.request(path, sent)).text();
+  };
+  await ask('/v1/completions', { model: 'bytes', prompt: 'x' });
+  assert.equal(
+    requests().map(({ caller }) => caller),
+    ['key-2'],
+  );
+  lines.splice(0);
+  await ask('/execute', { job_id: 'a', prompt: 'x', max_tokens: 4 });
+  assert.equal(
+    lines.map(({ event, caller }) => [event, caller]),
+    [
+      ['execute_start', 'key-2'],
+      ['execute_end', 'key-2'],
+    ],
+  );
 });
 
 test.run();

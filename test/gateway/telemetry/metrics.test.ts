@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { MeteredRunner } from '../../../gateway/generation/metered-runner.ts';
+import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
 import { countersOf, schedulerCounters } from '../../../gateway/runner/protocol/scheduler-stats.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
 import { Metrics } from '../../../gateway/telemetry/metrics.ts';
@@ -15,7 +15,7 @@ const test = suite('metrics');
 
 interface Metered {
   readonly inner: ScriptedRunner;
-  readonly runner: MeteredRunner;
+  readonly runner: ObservedRunner;
   readonly metrics: Metrics;
   clockMs: number;
 }
@@ -23,21 +23,20 @@ interface Metered {
 function metered(): Metered {
   const inner = new ScriptedRunner();
   const context = { clockMs: 0 } as Metered;
-  const metrics = new Metrics(
-    () => inner.status(),
-    () => context.clockMs,
-  );
-  return Object.assign(context, { inner, metrics, runner: new MeteredRunner(inner, metrics) });
+  const now = (): number => context.clockMs;
+  const metrics = new Metrics(now);
+  const ofModel = metrics.add('m', () => inner.status());
+  return Object.assign(context, { inner, metrics, runner: new ObservedRunner(inner, [ofModel], now) });
 }
 
-/** Samples by name and labels. Fails if a line is not in the text format. */
+/** Samples by name and labels, without the label of the model. Fails if a line is not in the text format. */
 async function samplesOf(metrics: Metrics): Promise<Map<string, number>> {
   const samples = new Map<string, number>();
   for (const line of (await metrics.text()).trimEnd().split('\n')) {
     if (line === '' || /^# (HELP|TYPE) [a-z0-9_]+ .+$/.test(line)) continue;
     const [, name, value] = /^([a-z0-9_]+(?:\{[^}]*\})?) ([0-9.e+-]+|NaN|\+Inf)$/.exec(line) ?? [];
     if (name === undefined) throw new Error(`not a sample: ${line}`);
-    samples.set(name, Number(value));
+    samples.set(name.replace(/,?model="m"/, '').replace('{}', ''), Number(value));
   }
   return samples;
 }
@@ -193,16 +192,16 @@ test('requests of which none can be begun are counted as refused, each', async (
 
 test('the pause of a stream that another runner goes on with is timed, and no other', async () => {
   const context = metered();
-  const { inner, metrics } = context;
-  inner.script = [[1]];
-  const meter = metrics.admitted(1, 'native');
-  meter.tokens(1);
+  const { runner, metrics } = context;
+  const sink = { onTokens: () => {}, onError: () => {} };
+  const admit = () => runner.generate(requestOf([1], 9, { api: 'native' }), sink);
+  const observed = admit();
+  observed.onTokens({ firstIndex: 0, tokenIds: [1] });
   context.clockMs += 50;
-  meter.tokens(1);
+  observed.onTokens({ firstIndex: 1, tokenIds: [1] });
   context.clockMs += 750;
-  meter.tokens(2, true);
-  meter.end('eos');
-  metrics.admitted(1, 'native').tokens(1, true);
+  observed.onTokens({ firstIndex: 2, tokenIds: [1, 2], isResumed: true });
+  admit().onTokens({ firstIndex: 0, tokenIds: [1], isResumed: true });
   const samples = await samplesOf(metrics);
   assert.is(samples.get('runnel_resume_pause_seconds_count{api="native"}'), 1);
   assert.is(samples.get('runnel_resume_pause_seconds_sum{api="native"}'), 0.75);
@@ -228,13 +227,47 @@ test('requests of each API are timed by its name, and each answer is counted by 
   const names = ['time_to_first_token', 'inter_token_latency', 'request_queue_time', 'e2e_request_latency'];
   for (const api of Object.keys(asked)) {
     for (const name of names)
-      assert.match(text, new RegExp(`^runnel_${name}_seconds_count{api="${api}"} [12]$`, 'm'));
+      assert.match(text, new RegExp(`^runnel_${name}_seconds_count{api="${api}",model="m"} [12]$`, 'm'));
   }
   const counted = (route: string, status: number) =>
     text.includes(`runnel_http_requests_total{route="${route}",status="${status}"} 1\n`);
   for (const [path] of Object.values(asked)) assert.ok(counted(path, 200), path);
   assert.ok(counted('/v1/completions', 400));
   assert.ok(counted('none', 404));
+});
+
+/** The values of the label `model` in the samples of this metric; undefined: a sample has none. */
+async function modelsIn(metrics: Metrics, metric: string): Promise<(string | undefined)[]> {
+  const lines = (await metrics.text()).split('\n').filter((line) => line.startsWith(metric));
+  return lines.map((line) => /model="([^"]*)"/.exec(line)?.[1]);
+}
+
+test('what belongs to a model has its name as a label, until the model is removed', async () => {
+  const { inner, runner, metrics } = metered();
+  metrics.add('other', () => inner.status());
+  inner.script = [[1]];
+  await collect(runner, requestOf([1], 1));
+  metrics.answered('/execute', 200);
+  for (const metric of ['runnel_requests_open', 'worker_tokens_generated_total', 'runnel_weights_bytes'])
+    assert.equal(await modelsIn(metrics, metric), ['m', 'other'], metric);
+  for (const metric of ['worker_uptime_seconds', 'runnel_http_requests_total', 'runnel_journal_jobs'])
+    assert.equal(await modelsIn(metrics, metric), [undefined], metric);
+  metrics.remove('m');
+  assert.equal(await modelsIn(metrics, 'worker_tokens_generated_total'), ['other']);
+  assert.not.match(await metrics.text(), 'model="m"');
+});
+
+test('the metrics of a model that replaces another begin anew under its own name', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.script = [[1]];
+  await collect(runner, requestOf([1], 1));
+  metrics.replace('m', 'm');
+  assert.match(await metrics.text(), 'worker_tokens_generated_total{model="m"} 1\n');
+  metrics.replace('m', 'next');
+  const text = await metrics.text();
+  assert.match(text, 'worker_tokens_generated_total{model="next"} 0\n');
+  assert.not.match(text, 'model="m"');
+  assert.not.match(text, 'worker_requests_total{');
 });
 
 test('GET /metrics is Prometheus text, and holds no prompt', async () => {
@@ -245,7 +278,7 @@ test('GET /metrics is Prometheus text, and holds no prompt', async () => {
   const response = await get('/metrics');
   assert.match(response.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
   const text = await response.text();
-  assert.match(text, 'worker_requests_total{outcome="eos"} 1');
+  assert.match(text, 'worker_requests_total{outcome="eos",model="m"} 1');
   assert.not.match(text, 'canary');
 });
 

@@ -1,5 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { randomIds } from '../../../gateway/system/ids.ts';
 import { traceOf } from '../../../gateway/telemetry/trace-context.ts';
 
 const test = suite('trace context');
@@ -9,7 +10,7 @@ const SPAN = 'b7ad6b7169203331';
 
 test('a traceparent is read as the specification has it', () => {
   const read = (header: string) => {
-    const { trace_id, parent_span_id, sampled } = traceOf(header) ?? {};
+    const { trace_id, parent_span_id, sampled } = traceOf(header, randomIds) ?? {};
     return [trace_id, parent_span_id, sampled];
   };
   assert.equal(read(`00-${TRACE}-${SPAN}-01`), [TRACE, SPAN, true]);
@@ -39,12 +40,14 @@ test('a broken traceparent is ignored', () => {
     // The header was sent twice.
     `00-${TRACE}-${SPAN}-01, 00-${TRACE}-${SPAN}-01`,
   ];
-  assert.is(traceOf(undefined), undefined);
-  for (const header of broken) assert.is(traceOf(header), undefined, header);
+  assert.is(traceOf(undefined, randomIds), undefined);
+  for (const header of broken) assert.is(traceOf(header, randomIds), undefined, header);
 });
 
 test('each request gets a new span', () => {
-  const spans = new Set(Array.from({ length: 50 }, () => traceOf(`00-${TRACE}-${SPAN}-01`)?.span_id));
+  const spans = new Set(
+    Array.from({ length: 50 }, () => traceOf(`00-${TRACE}-${SPAN}-01`, randomIds)?.span_id),
+  );
   assert.is(spans.size, 50);
   for (const span of spans) assert.match(span ?? '', /^[0-9a-f]{16}$/);
 });

@@ -137,6 +137,36 @@ TEST_CASE_FIXTURE(ModelOnDisk,
   CHECK(loaded->kv_cache_bytes >= most - 20 * kMegabyte);
 }
 
+TEST_CASE("load: with a sliding window, a cache that has room for the window has room for any context") {
+  const TemporaryFile file{write_tiny_llama({.num_heads = 2, .num_kv_heads = 1, .window = 40}).bytes()};
+  EngineFlags flags;
+  flags.model = file.path();
+  flags.num_threads = 1;
+  const auto load_with = [&](uint32_t num_blocks) {
+    flags.num_kvcache_blocks = num_blocks;
+    Result<LoadedModel> loaded =
+        load(flags, *make_cpu_backend(flags.backend_options()), [](uint64_t, uint64_t) {});
+    REQUIRE(loaded.ok());
+    return *std::move(loaded);
+  };
+  const auto answer_of = [](const LoadedModel& loaded) {
+    std::vector<uint32_t> prompt = count_from(1, 300);
+    for (uint32_t& id : prompt) id %= 100;
+    CHECK_FALSE(loaded.engine->add(sequence_of(1, std::move(prompt), 150)));
+    std::vector<uint32_t> ids;
+    while (loaded.engine->has_work())
+      for (const NewToken& token : loaded.engine->step().tokens) ids.push_back(token.token_id);
+    return ids;
+  };
+  // 40 positions lie in at most three blocks of 32.
+  CHECK(load_with(2).engine->config().max_model_len == 65);
+  const LoadedModel small = load_with(3);
+  CHECK(small.engine->config().max_model_len == 512);
+  const std::vector<uint32_t> answer = answer_of(small);
+  CHECK(answer.size() == 150);
+  CHECK(answer == answer_of(load_with(16)));
+}
+
 TEST_CASE("load: the factors for long texts are chosen by the context that the cache holds in the end") {
   EngineFlags flags;
   flags.model = golden_model_path("phi3-f32.gguf");

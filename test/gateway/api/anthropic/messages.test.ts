@@ -1,8 +1,10 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
+import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { type TestApp, testApp } from '../../../fixtures/app.ts';
 import { EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
 import { ScriptedModels, settled } from '../../../fixtures/scripted-service.ts';
 
 const test = suite<TestApp & { ask: (body: object) => Promise<Response> }>('Anthropic’s messages');
@@ -198,9 +200,8 @@ test('each kind of error has its type', async ({ runner, ask, app, post }) => {
 });
 
 test('x-api-key authenticates, and an invalid key is an authentication_error', async () => {
-  const rightOf = (key: string) => (key === 'a-long-enough-key' ? ('user' as const) : undefined);
-  const rules = { hosts: [], corsOrigins: [], cacheSharing: 'per-key' as const };
-  const { runner, post } = testApp({ guard: { ...rules, apiKeys: { rightOf } as never } });
+  const guard = { ...loopbackOnly, apiKeys: keysOf(['a-long-enough-key']) };
+  const { runner, post } = testApp({ guard });
   runner.script = [[EOS_ID]];
   const body = { model: 'bytes', max_tokens: 2, messages };
   const headers = { 'anthropic-version': '2023-06-01' };

@@ -2,11 +2,11 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { JournalStore } from '../../../../gateway/journal/store.ts';
 import type { GenerateRequest } from '../../../../gateway/runner/runner.ts';
-import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel, EOS_ID } from '../../../fixtures/byte-model.ts';
 import { type DurableApp, durableApp, journalFolder } from '../../../fixtures/durable.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.ts';
 import { readEvents, type SseEvent } from '../../../fixtures/sse.ts';
@@ -211,7 +211,7 @@ test('a cancel that comes while the record of a job is written ends the job, and
 
 test('a job id that is kept is in use, and another key’s job is not there', async ({ apps }) => {
   const keys = ['first-key-of-a-client', 'other-key-of-a-client'];
-  const guard = { ...loopbackOnly, apiKeys: new ApiKeys(keys) };
+  const guard = { ...loopbackOnly, apiKeys: keysOf(keys) };
   const app = await durableApp(journalFolder(), { guard });
   apps.push(app);
   app.runner.script = [bytes('Hi'), [EOS_ID]];

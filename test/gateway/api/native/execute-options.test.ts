@@ -1,8 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { packMsgpack } from '../../../../gateway/api/msgpack.ts';
-import { TimeLimitedRunner } from '../../../../gateway/generation/time-limited-runner.ts';
+import { ObservedRunner } from '../../../../gateway/runner/observed-runner.ts';
 import { GenerationError, type GenerationErrorCode } from '../../../../gateway/runner/runner.ts';
+import { TimeLimit } from '../../../../gateway/runner/time-limit.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { type TestApp, testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
@@ -29,7 +30,7 @@ function ticking(stepMs: number): () => number {
 /** The application behind the server's time limit. */
 function limitedApp(limitMs: number): TestApp {
   const inner = new ScriptedRunner();
-  const app = testApp({ runner: new TimeLimitedRunner(inner, limitMs, Date.now) });
+  const app = testApp({ runner: new ObservedRunner(inner, [new TimeLimit(limitMs, Date.now)], Date.now) });
   return { ...app, runner: inner };
 }
 
@@ -147,7 +148,15 @@ test('text released at the end joins the last token, so no index repeats', async
 });
 
 test('metrics events come when asked for, after tokens, at most once a second', async () => {
-  const { runner, post } = testApp({ monotonicNow: ticking(400) });
+  let nowMs = 0;
+  const monotonicNow = (): number => nowMs;
+  const runner = new ScriptedRunner();
+  const clock = {
+    onTokens: () => {
+      nowMs += 400;
+    },
+  };
+  const { post } = testApp({ runner: new ObservedRunner(runner, [clock], monotonicNow), monotonicNow });
   runner.script = [bytes('a'), bytes('b'), bytes('c'), bytes('d'), bytes('e'), bytes('f'), [EOS_ID]];
   const answer = await readNativeAnswer(await post('/execute', { ...body, metrics: true }));
   const compact = answer.order.join(' ');

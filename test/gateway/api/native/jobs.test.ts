@@ -5,12 +5,12 @@ import { failureEventFor } from '../../../../gateway/api/native/failure-event.ts
 import type { CacheSharing } from '../../../../gateway/config/cache-sharing.ts';
 import { AdmissionGate } from '../../../../gateway/models/admission-gate.ts';
 import { cancelled } from '../../../../gateway/runner/runner.ts';
-import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { toApiError } from '../../../../gateway/server/to-api-error.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
 import { HandClock } from '../../../fixtures/hand-clock.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
 import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 import { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
 import { until } from '../../../fixtures/within.ts';
@@ -23,7 +23,7 @@ const THEIRS = 'a-key-of-the-others';
 const ADMIN = 'a-key-of-an-operator';
 
 function setUp(cacheSharing: CacheSharing = 'per-key') {
-  const apiKeys = new ApiKeys([OURS, THEIRS], [ADMIN]);
+  const apiKeys = keysOf([OURS, THEIRS], [ADMIN]);
   const { post, runner } = testApp({ guard: { ...loopbackOnly, apiKeys, cacheSharing } });
   const as = (key: string) => (path: string, body: object) => post(path, body, { 'x-api-key': key });
   return { as, runner };

@@ -1,15 +1,17 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { lookMs } from '../../../../gateway/models/model-loader.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
 import { ScriptedModels, settled } from '../../../fixtures/scripted-service.ts';
 
 const test = suite('Ollama’s models, of several');
 
-function severalApp() {
-  const models = new ScriptedModels({ a: 60, b: 60 });
+function severalApp(isUnloadAllowed = true, pinned = '') {
+  const models = new ScriptedModels({ a: 60, b: 60 }, { pinned });
   const { clock } = models;
-  return { models, ...testApp({ models: models.registry, clock, monotonicNow: () => clock.now() }) };
+  const app = testApp({ models: models.registry, isUnloadAllowed, clock, monotonicNow: () => clock.now() });
+  return { models, ...app };
 }
 
 const namesOf = async (response: Response): Promise<string[]> =>
@@ -61,20 +63,37 @@ test('keep_alive 0 without a prompt unloads a model that is loaded, and loads no
   assert.equal(models.unloaded, ['b: asked']);
 });
 
-test('keep_alive 0 of one that is being loaded is a 503, of one that is pinned a 400', async () => {
-  const models = new ScriptedModels({ a: 60, b: 60 }, { pinned: 'a' });
-  const { post } = testApp({ models: models.registry, clock: models.clock });
-  const asked = post('/api/generate', { model: 'b' });
-  await settled();
-  const loading = await post('/api/generate', { model: 'b', keep_alive: '0s' });
-  assert.is(loading.status, 503);
-  assert.match(await loading.text(), 'is being loaded');
+test('keep_alive 0 of a pinned model is a 400', async () => {
+  const { post } = severalApp(true, 'a');
   const pinned = await post('/api/chat', { model: 'a', keep_alive: 0 });
   assert.is(pinned.status, 400);
   assert.match(await pinned.text(), 'it is pinned');
-  models.serviceOf('b').ready();
-  assert.is((await asked).status, 200);
+});
+
+test('keep_alive 0 is ignored unless the operator allows it, and refused where it is all that is asked', async () => {
+  const { models, post } = severalApp(false);
+  await models.use('b');
+  models.serviceOf('b').script = [[97], [EOS_ID]];
+  const answered = await post('/api/generate', { model: 'b', prompt: 'Hi', keep_alive: 0 });
+  assert.is(answered.headers.get('x-runnel-ignored'), 'keep_alive');
+  assert.match(await answered.text(), '"done_reason":"stop"');
+  const refused = await post('/api/generate', { model: 'b', keep_alive: 0 });
+  assert.is(refused.status, 400);
+  assert.match(await refused.text(), '--client-unload on allows it');
+  await models.pass(2 * lookMs);
   assert.is(models.states, 'a unloaded, b loaded');
+});
+
+test('keep_alive 0 of a model that is being loaded unloads it after the request that waits for it', async () => {
+  const { models, post } = severalApp();
+  const waiting = post('/api/generate', { model: 'b' });
+  await settled();
+  assert.is((await post('/api/generate', { model: 'b', keep_alive: '0s' })).status, 200);
+  assert.is(models.states, 'a unloaded, b loading');
+  models.serviceOf('b').ready();
+  assert.is((await waiting).status, 200);
+  await models.pass(lookMs);
+  assert.is(models.states, 'a unloaded, b unloaded');
 });
 
 test('keep_alive 0 unloads the model after its answer, and no stream is cut', async () => {
@@ -85,13 +104,30 @@ test('keep_alive 0 unloads the model after its answer, and no stream is cut', as
   service.numOpen = 1;
   const response = await post('/api/generate', { model: 'b', prompt: 'Hi', keep_alive: 0 });
   assert.is(response.headers.get('x-runnel-ignored'), null);
-  await settled();
+  await models.pass(2 * lookMs);
   assert.not.ok(service.isStopped);
   assert.match(await response.text(), '"done_reason":"stop"');
   service.numOpen = 0;
-  await settled();
+  await models.pass(lookMs);
   assert.ok(service.isStopped);
   assert.is(models.states, 'a unloaded, b unloaded');
+});
+
+test('keep_alive 0 of one client makes no other wait or fail, and a later request keeps the model', async () => {
+  const { models, post } = severalApp();
+  await models.use('b');
+  const service = models.serviceOf('b');
+  service.numOpen = 1;
+  assert.is((await post('/api/generate', { model: 'b', keep_alive: 0 })).status, 200);
+  service.script = [[97], [EOS_ID]];
+  // No time passes, so it is answered only if it need not wait.
+  const other = await post('/api/generate', { model: 'b', prompt: 'Hi' });
+  assert.is(other.status, 200);
+  assert.match(await other.text(), '"done_reason":"stop"');
+  service.numOpen = 0;
+  await models.pass(2 * lookMs);
+  assert.is(models.states, 'a unloaded, b loaded');
+  assert.is(models.of('b').services.length, 1);
 });
 
 test.run();

@@ -1,9 +1,9 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { UsageError } from '../../../../gateway/errors/exit-code.ts';
-import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
 
 const test = suite('runner');
 
@@ -31,7 +31,8 @@ test('a restart that cannot be asked for so is refused, and nothing is restarted
     },
   });
   assert.is((await post('/runner/restart', { wait: 1 })).status, 400);
-  assert.is((await post('/runner/restart', { model: 'other' })).status, 400, 'what is not known is refused');
+  assert.is((await post('/runner/restart', { models: 'other' })).status, 400, 'an unknown field is refused');
+  assert.is((await post('/runner/restart', { model: 'other' })).status, 404);
   assert.is(count, 0);
   const refused = await post('/runner/restart', {});
   assert.is(refused.status, 409);
@@ -39,7 +40,7 @@ test('a restart that cannot be asked for so is refused, and nothing is restarted
 });
 
 test('with keys, operators need an admin key', async () => {
-  const apiKeys = new ApiKeys(['a-key-of-a-client'], ['a-key-of-an-operator']);
+  const apiKeys = keysOf(['a-key-of-a-client'], ['a-key-of-an-operator']);
   let numRestarts = 0;
   const restartRunner = async () => void numRestarts++;
   const { app } = testApp({ guard: { ...loopbackOnly, apiKeys }, restartRunner });

@@ -1,10 +1,11 @@
 import { chmodSync, writeFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { readApiKeys } from '../../../../gateway/config/keys-file.ts';
+import { readKeysFile } from '../../../../gateway/config/keys-file.ts';
 import { UsageError } from '../../../../gateway/errors/exit-code.ts';
-import { ApiKeys, KeyFiles } from '../../../../gateway/server/guard/api-keys.ts';
+import { KeyFiles } from '../../../../gateway/server/guard/api-keys.ts';
 import { errorOf } from '../../../fixtures/errors.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
 import { temporaryFolder } from '../../../fixtures/temporary-folder.ts';
 
 const test = suite('api keys');
@@ -18,28 +19,83 @@ function keysFile(text: string, mode = 0o600): string {
 }
 
 test('a key is one of the list, whole and exact', () => {
-  const keys = new ApiKeys(['correct-horse-battery', 'another-key-of-some-length']);
-  assert.is(keys.rightOf('correct-horse-battery'), 'client');
-  assert.is(keys.rightOf('another-key-of-some-length'), 'client');
+  const keys = keysOf(['correct-horse-battery', 'another-key-of-some-length']);
+  assert.is(keys.holderOf('correct-horse-battery')?.right, 'client');
+  assert.is(keys.holderOf('another-key-of-some-length')?.right, 'client');
   for (const wrong of ['', 'correct-horse-batter', 'correct-horse-battery ', 'Correct-horse-battery']) {
-    assert.is(keys.rightOf(wrong), undefined, wrong);
+    assert.is(keys.holderOf(wrong)?.right, undefined, wrong);
   }
 });
 
 test('an admin key is one of the other list; a key that is on both is an admin’s', () => {
-  const keys = new ApiKeys(
+  const keys = keysOf(
     ['a-key-of-a-client', 'a-key-of-both-lists'],
     ['a-key-of-an-admin', 'a-key-of-both-lists'],
   );
-  assert.is(keys.rightOf('a-key-of-a-client'), 'client');
-  assert.is(keys.rightOf('a-key-of-an-admin'), 'admin');
-  assert.is(keys.rightOf('a-key-of-both-lists'), 'admin');
-  assert.is(new ApiKeys(['a-key-of-a-client']).rightOf('a-key-of-an-admin'), undefined);
+  assert.is(keys.holderOf('a-key-of-a-client')?.right, 'client');
+  assert.is(keys.holderOf('a-key-of-an-admin')?.right, 'admin');
+  assert.is(keys.holderOf('a-key-of-both-lists')?.right, 'admin');
+  assert.is(keysOf(['a-key-of-a-client']).holderOf('a-key-of-an-admin'), undefined);
 });
 
 test('a keys file has a key a line, comments and empty lines', () => {
-  const keys = readApiKeys(keysFile('# for the team\n\nfirst-key-0123456789\r\n  second-key-0123456789  '));
-  assert.equal(keys, ['first-key-0123456789', 'second-key-0123456789']);
+  const lines = readKeysFile(keysFile('# for the team\n\nfirst-key-0123456789\r\n  second-key-0123456789  '));
+  assert.equal(
+    lines.map(({ key, caller }) => [key, caller.name, caller.shares]),
+    [
+      ['first-key-0123456789', 'key-3', 1],
+      ['second-key-0123456789', 'key-4', 1],
+    ],
+  );
+});
+
+test('a key’s line may give its caller a name and shares, both optional', () => {
+  const path = keysFile(
+    'first-key-0123456789 name=batch shares=3\nsecond-key-0123456789\tshares=2\nthird-key-0123456789  name=b',
+  );
+  assert.equal(
+    readKeysFile(path, 'admin').map(({ caller }) => caller),
+    [
+      { name: 'batch', shares: 3 },
+      { name: 'admin-2', shares: 2 },
+      { name: 'b', shares: 1 },
+    ],
+  );
+});
+
+test('several keys may be one caller’s, if each line says the same of it', async () => {
+  const line = (key: string, rest: string) => `${key}-key-0123456789 ${rest}`;
+  const same = keysFile([line('old', 'name=team shares=2'), line('new', 'shares=2 name=team')].join('\n'));
+  const keys = new KeyFiles({ clients: same, admins: undefined });
+  assert.is(keys.holderOf('old-key-0123456789')?.caller.name, 'team');
+  assert.is(keys.holderOf('new-key-0123456789')?.caller.name, 'team');
+  const admins = keysFile(line('admin', 'name=team'));
+  const { message } = await errorOf(() => new KeyFiles({ clients: same, admins }));
+  assert.is(
+    message,
+    `Line 1 of the keys file ${admins} gives the caller "team" other shares than line 1 of the keys file ${same}; give both lines the same.`,
+  );
+});
+
+test('a fault after a key is refused with its line and what to write, and never its text', async () => {
+  const fields = 'After a key come fields NAME=VALUE, separated by spaces: name, shares.';
+  const cases: [rest: string, fault: string][] = [
+    ['name=team secret-0123456789', `: word 3 is not a field of a key. ${fields}`],
+    ['weight=2', `: word 2 is not a field of a key. ${fields}`],
+    ['__proto__=2', `: word 2 is not a field of a key. ${fields}`],
+    ['shares=2 shares=3', ' has "shares" twice; keep one of them.'],
+    ['shares=0', ': shares must be a whole number from 1 on.'],
+    ['shares=1001', ': shares must be at most 1000.'],
+    ['shares=secret-0123456789', ': shares must be a whole number from 1 on.'],
+    ['name=', ': name must be 1 to 64 letters, digits, dots, underscores and hyphens.'],
+    ['name=key-1', ': name is reserved: choose one other than "anonymous", "key-N" and "admin-N".'],
+  ];
+  for (const [rest, fault] of cases) {
+    const path = keysFile(`# keys\nfirst-key-0123456789 ${rest}`);
+    const { message } = await errorOf(() => readKeysFile(path));
+    assert.is(message, `Line 2 of the keys file ${path}${fault}`);
+    assert.not.match(message, /first-key|secret/);
+  }
 });
 
 test('keys are read again from their files, all of them or none', async () => {
@@ -48,7 +104,7 @@ test('keys are read again from their files, all of them or none', async () => {
   const keys = new KeyFiles({ clients, admins });
   const rights = () =>
     ['first-key-0123456789', 'second-key-0123456789', 'admin-key-0123456789', 'admin-key-2-0123456789'].map(
-      (key) => keys.rightOf(key) ?? 'none',
+      (key) => keys.holderOf(key)?.right ?? 'none',
     );
   assert.equal(rights(), ['client', 'none', 'admin', 'none']);
   writeFileSync(clients, 'second-key-0123456789');
@@ -69,20 +125,20 @@ test('keys are read again from their files, all of them or none', async () => {
 test('a keys file that others may read is refused with the line that mends it', async () => {
   for (const mode of [0o644, 0o640, 0o604, 0o660, 0o606]) {
     const path = keysFile('first-key-0123456789', mode);
-    const error = await errorOf(() => readApiKeys(path));
+    const error = await errorOf(() => readKeysFile(path));
     assert.instance(error, UsageError);
     assert.match(error.message, `mode ${mode.toString(8)}`);
     assert.match(error.message, `chmod 600 ${path}`);
   }
-  readApiKeys(keysFile('first-key-0123456789', 0o400));
+  readKeysFile(keysFile('first-key-0123456789', 0o400));
 });
 
 test('systemd’s credential may be its service’s as well, and nobody else’s', async () => {
   process.env.CREDENTIALS_DIRECTORY = folder.path;
   try {
-    readApiKeys(keysFile('first-key-0123456789', 0o440));
+    readKeysFile(keysFile('first-key-0123456789', 0o440));
     for (const mode of [0o444, 0o460, 0o660])
-      assert.instance(await errorOf(() => readApiKeys(keysFile('first-key-0123456789', mode))), UsageError);
+      assert.instance(await errorOf(() => readKeysFile(keysFile('first-key-0123456789', mode))), UsageError);
   } finally {
     delete process.env.CREDENTIALS_DIRECTORY;
   }
@@ -92,18 +148,18 @@ test('a line that is no key is named by its number and not repeated', async () =
   const wrong = ['short', 'x'.repeat(257), 'two words are no key here', 'schlüssel-schlüssel-schlüssel'];
   for (const line of wrong) {
     const path = keysFile(`first-key-0123456789\n${line}\n`);
-    const error = await errorOf(() => readApiKeys(path));
+    const error = await errorOf(() => readKeysFile(path));
     assert.instance(error, UsageError);
     assert.match(error.message, `Line 2 of the keys file ${path}`);
     assert.not.match(error.message, line);
   }
-  readApiKeys(keysFile(`${'x'.repeat(16)}\n${'y'.repeat(256)}`));
+  readKeysFile(keysFile(`${'x'.repeat(16)}\n${'y'.repeat(256)}`));
 });
 
 test('a file without a key, a folder and a missing file are refused', async () => {
-  assert.match((await errorOf(() => readApiKeys(keysFile('# none\n')))).message, 'has no key');
-  assert.match((await errorOf(() => readApiKeys(folder.path))).message, 'is not a regular file');
-  const absent = await errorOf(() => readApiKeys('/nowhere/keys'));
+  assert.match((await errorOf(() => readKeysFile(keysFile('# none\n')))).message, 'has no key');
+  assert.match((await errorOf(() => readKeysFile(folder.path))).message, 'is not a regular file');
+  const absent = await errorOf(() => readKeysFile('/nowhere/keys'));
   assert.is((absent as NodeJS.ErrnoException).code, 'ENOENT');
 });
 

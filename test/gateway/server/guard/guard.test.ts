@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
 import { type GuardRules, loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { EOS_ID } from '../../../fixtures/byte-model.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
 import type { ScriptedRunner } from '../../../fixtures/scripted-runner.ts';
 
 const test = suite('guard');
@@ -33,7 +33,7 @@ async function codeOf(response: Response): Promise<string> {
 }
 
 test('a key is asked for everywhere but at /health and /ready', async () => {
-  const ask = setUp({ apiKeys: new ApiKeys([KEY]) });
+  const ask = setUp({ apiKeys: keysOf([KEY]) });
   for (const path of ['/health', '/ready']) assert.is((await ask('GET', path)).status, 200, path);
   const paths = [
     '/v1/models',
@@ -54,7 +54,7 @@ test('a key is asked for everywhere but at /health and /ready', async () => {
 });
 
 test('a key is taken as a bearer token or as x-api-key', async () => {
-  const ask = setUp({ apiKeys: new ApiKeys([KEY]) });
+  const ask = setUp({ apiKeys: keysOf([KEY]) });
   const right: Headers[] = [
     { authorization: `Bearer ${KEY}` },
     { authorization: `bearer ${KEY}` },
@@ -78,7 +78,7 @@ test('a key is taken as a bearer token or as x-api-key', async () => {
 test('operator routes require an admin key, other routes any key', async () => {
   const admin = 'a-key-of-an-admin';
   const { app } = testApp({
-    guard: { ...loopbackOnly, apiKeys: new ApiKeys([KEY], [admin]) },
+    guard: { ...loopbackOnly, apiKeys: keysOf([KEY], [admin]) },
     playground: { page: new Map(), killRunner: () => true },
   });
   const routes = new Map(
@@ -119,7 +119,7 @@ test('without keys, who reaches the address may do what operators do', async () 
 });
 
 test('a missing key is refused in the shape of the API, and the key never repeated', async () => {
-  const ask = setUp({ apiKeys: new ApiKeys([KEY]) });
+  const ask = setUp({ apiKeys: keysOf([KEY]) });
   const native = await ask('POST', '/execute', { 'x-api-key': 'canary-canary-canary' });
   assert.is(native.headers.get('www-authenticate'), 'Bearer');
   assert.equal(await native.json(), {
@@ -247,7 +247,7 @@ const local = [
 
 test('pages of this machine and of apps are let in unless origins are listed, with a key where one is set', async () => {
   const ask = setUp({});
-  const keyed = setUp({ apiKeys: new ApiKeys([KEY]) });
+  const keyed = setUp({ apiKeys: keysOf([KEY]) });
   const listed = setUp({ corsOrigins: ['https://chat.example'] });
   ask.runner.script = [[97, EOS_ID]];
   for (const origin of local) {
@@ -273,7 +273,7 @@ test('pages of this machine and of apps are let in unless origins are listed, wi
 test('routes for operators are closed to such pages, and open to the page of this server', async () => {
   const admin = 'a-key-of-an-admin';
   const host = 'localhost:8080';
-  for (const ask of [setUp({}), setUp({ apiKeys: new ApiKeys([KEY], [admin]) })]) {
+  for (const ask of [setUp({}), setUp({ apiKeys: keysOf([KEY], [admin]) })]) {
     for (const origin of local)
       for (const [method, path] of [
         ['GET', '/metrics'],
@@ -293,7 +293,7 @@ test('routes for operators are closed to such pages, and open to the page of thi
 
 test('cross-origin pages are let in by name: preflight without a key, answers and errors readable', async () => {
   const origin = 'https://chat.example';
-  const ask = setUp({ corsOrigins: [origin], apiKeys: new ApiKeys([KEY]) });
+  const ask = setUp({ corsOrigins: [origin], apiKeys: keysOf([KEY]) });
   const preflight = await ask('OPTIONS', '/v1/chat/completions', {
     origin,
     'access-control-request-method': 'POST',
@@ -370,7 +370,7 @@ test('each key has a separate cache; without keys, or by choice, all share one',
     for (const key of [KEY, other, KEY]) await (await ask('POST', '/execute', { 'x-api-key': key })).text();
     return ask.runner.requests.map(({ cacheSalt }) => Buffer.from(cacheSalt).toString('hex'));
   };
-  const apiKeys = new ApiKeys([KEY, other]);
+  const apiKeys = keysOf([KEY, other]);
   const [first, second, again] = await saltsOf({ apiKeys });
   assert.match(first ?? '', /^[0-9a-f]{64}$/);
   assert.is(again, first);

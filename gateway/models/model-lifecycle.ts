@@ -1,6 +1,7 @@
 /**
- * One of several models, unloaded until somebody asks for it. While it is not loaded, its requests wait at its gate. Each
- * load makes a service of its own. The loader decides when a load may begin and when the service must end.
+ * A model from its first load to its end. One of several is unloaded until somebody asks for it; while it is not loaded, its
+ * requests wait at its gate. Each load makes a service of its own. The loader decides when a load may begin and when the
+ * service must end. A model that is alone has the memory for itself: it is loaded at the start and stays.
  */
 
 import { countersOf, type SchedulerCounters } from '../runner/protocol/scheduler-stats.ts';
@@ -44,12 +45,18 @@ export interface ServiceHooks {
   readonly onEvent: (event: RunnerEvent) => void;
 }
 
-export interface OnDemandModelOptions {
-  readonly names: readonly [string, ...string[]];
+export interface ModelLifecycleOptions {
+  /** Empty: the file's name is used, once it has been read. */
+  readonly names: readonly string[];
   readonly path: string;
   /** As in ServedModel. */
   readonly created: () => number;
   readonly isPinned: boolean;
+  /**
+   * No other model is served, so this one waits for no memory and is never unloaded. Its supervisor starts runners until one
+   * is ready, and until then requests are refused with the reason instead of waiting.
+   */
+  readonly isAlone: boolean;
   readonly gate: AdmissionGate;
   /** Makes the service without starting it. */
   readonly serviceOf: (hooks: ServiceHooks) => LoadedService;
@@ -66,17 +73,16 @@ export interface OnDemandModelOptions {
 
 /** Decides when models are loaded; ModelLoader implements it. */
 export interface LoadQueue {
-  enqueue(model: OnDemandModel): void;
-  /** A client wants the model unloaded. */
-  dismiss(model: OnDemandModel): void;
+  enqueue(model: ModelLifecycle): void;
+  /** A model was dismissed. */
+  onDismissed(): void;
   /** Memory has become free, or the need for it has changed. */
   onChange(): void;
 }
 
-export class OnDemandModel implements ServedModel, Runner {
-  readonly isOnDemand = true;
+export class ModelLifecycle implements ServedModel, Runner {
   readonly runner: Runner;
-  readonly #options: OnDemandModelOptions;
+  readonly #options: ModelLifecycleOptions;
   readonly #queue: LoadQueue;
   readonly #clock: Clock;
   #phase: LoadPhase = 'unloaded';
@@ -87,6 +93,7 @@ export class OnDemandModel implements ServedModel, Runner {
   /** RunnerInfo.modelIdentity of the file for which the need was determined. */
   #measured: string | undefined;
   #lastUsedMs: number;
+  #isDismissed = false;
   #numDeadRunners = 0;
   /** Counters of the services that have ended. */
   #pastCounters = countersOf(() => 0);
@@ -96,21 +103,24 @@ export class OnDemandModel implements ServedModel, Runner {
   #read: Model | undefined;
   #reading: Promise<void> | undefined;
 
-  constructor(options: OnDemandModelOptions, queue: LoadQueue) {
+  constructor(options: ModelLifecycleOptions, queue: LoadQueue) {
     this.#options = options;
     this.#queue = queue;
     this.#clock = options.clock ?? systemClock;
     this.#lastUsedMs = this.#clock.now();
     this.runner = options.runnerOf(this);
-    options.gate.close();
+    if (options.isAlone) this.#make();
+    else options.gate.close();
   }
 
+  /** For messages and the log: the first name, or the path where no names were given. */
   get name(): string {
-    return this.#options.names[0];
+    return this.#options.names[0] ?? this.path;
   }
 
   get names(): readonly string[] {
-    return this.#options.names;
+    const { names } = this.#options;
+    return names.length > 0 || this.model === undefined ? names : [this.model.id];
   }
 
   get created(): number {
@@ -150,6 +160,7 @@ export class OnDemandModel implements ServedModel, Runner {
     const { kind, bytes } = this.#need;
     return {
       ...{ name: this.name, kind, bytes, lastUsedMs: this.#lastUsedMs, isPinned: this.isPinned },
+      isDismissed: this.#isDismissed,
       isBusy: this.#isBusy,
       isLeaving: this.#phase !== 'loading' && this.#phase !== 'loaded',
     };
@@ -165,8 +176,15 @@ export class OnDemandModel implements ServedModel, Runner {
     return this.gate.numInside > 0 || (this.#service?.status().openRequests ?? 0) > 0;
   }
 
+  /** Starts a model that is loaded at the start. */
+  start(): void {
+    if (this.#options.isAlone) this.#service?.start();
+    else this.want();
+  }
+
   want(): void {
     this.#lastUsedMs = this.#clock.now();
+    this.#isDismissed = false;
     const isWanted =
       this.#phase === 'unloaded' ||
       (this.#phase === 'failed' && this.#service === undefined && this.#retryInMs <= 0);
@@ -176,11 +194,11 @@ export class OnDemandModel implements ServedModel, Runner {
     this.#queue.enqueue(this);
   }
 
-  dismiss(): 'leaves' | 'loading' | 'stays' {
-    if (this.isPinned) return 'stays';
-    if (this.#phase === 'queued' || this.#phase === 'loading') return 'loading';
-    this.#queue.dismiss(this);
-    return 'leaves';
+  dismiss(): boolean {
+    if (this.isPinned) return false;
+    this.#isDismissed = true;
+    this.#queue.onDismissed();
+    return true;
   }
 
   get #retryInMs(): number {
@@ -194,7 +212,8 @@ export class OnDemandModel implements ServedModel, Runner {
   async read(): Promise<Model | undefined> {
     this.#lastUsedMs = this.#clock.now();
     const loaded = this.model ?? this.#read;
-    if (loaded !== undefined || this.#phase === 'stopped') return loaded;
+    // The runners of a model that is alone read it at once, and they must agree with what is read here.
+    if (loaded !== undefined || this.#options.isAlone || this.#phase === 'stopped') return loaded;
     // Callers at the same time share one read.
     this.#reading ??= this.#readTokenizer().finally(() => (this.#reading = undefined));
     await this.#reading;
@@ -225,16 +244,21 @@ export class OnDemandModel implements ServedModel, Runner {
     this.#phase = 'loading';
     this.#numDeadRunners = 0;
     try {
-      this.#service = this.#options.serviceOf({
-        onServed: (info) => this.#onServed(info),
-        onEvent: (event) => this.#onEvent(event),
-      });
+      this.#make();
     } catch (error) {
       // For example, because the runner's binary has been removed.
       this.#refuse(error instanceof Error ? error.message : String(error));
       return;
     }
-    this.#service.start();
+    this.#service?.start();
+  }
+
+  #make(): void {
+    this.#service = this.#options.serviceOf({
+      onServed: (info) => this.#onServed(info),
+      onEvent: (event) => this.#onEvent(event),
+    });
+    if (this.#options.isAlone) this.#phase = 'loaded';
   }
 
   /** The model cannot be loaded; waiting requests get the reason. */
@@ -280,9 +304,9 @@ export class OnDemandModel implements ServedModel, Runner {
     return true;
   }
 
-  /** Replaces the runner, as ModelService.change() does. */
-  async restart(launch: Parameters<ModelService['change']>[1]): Promise<string | undefined> {
-    return this.#phase === 'loaded' ? this.#service?.change(this.path, launch) : undefined;
+  /** Serves the model at this path with this launcher instead, as ModelService.change() does, if the model is loaded. */
+  async change(...to: Parameters<ModelService['change']>): Promise<string | undefined> {
+    return this.#phase === 'loaded' ? this.#service?.change(...to) : undefined;
   }
 
   /** Stops for good: open requests may finish for at most drainMs, and new ones are refused. */
@@ -321,13 +345,19 @@ export class OnDemandModel implements ServedModel, Runner {
     this.#requireService().assertCapacity(requests);
   }
 
+  /** Requests for a model that is not loaded are accepted: they wait at the gate. */
   assertAcceptsRequests(): void {
+    if (this.#loaded === undefined && this.gate.isClosed) return;
     this.#requireService().assertAcceptsRequests();
   }
 
+  /** The service while requests may go to it. */
+  get #loaded(): LoadedService | undefined {
+    return this.#phase === 'loaded' || this.#phase === 'draining' ? this.#service : undefined;
+  }
+
   #requireService(): LoadedService {
-    const isThere = this.#phase === 'loaded' || this.#phase === 'draining';
-    if (isThere && this.#service !== undefined) return this.#service;
+    if (this.#loaded !== undefined) return this.#loaded;
     const { reason = 'The runner is not ready.', retryAfterSec: seconds } = this.status();
     throw new GenerationError('NOT_READY', reason, {
       retriable: seconds !== undefined,

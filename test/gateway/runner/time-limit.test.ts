@@ -1,20 +1,21 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { TimeLimitedRunner } from '../../../gateway/generation/time-limited-runner.ts';
+import { ObservedRunner } from '../../../gateway/runner/observed-runner.ts';
 import { GenerationError } from '../../../gateway/runner/runner.ts';
+import { TimeLimit } from '../../../gateway/runner/time-limit.ts';
 import { batchesOf } from '../../fixtures/batches.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { collect, requestOf } from '../../fixtures/supervised.ts';
 import { within } from '../../fixtures/within.ts';
 
-const test = suite('time-limited runner');
+const test = suite('time limit');
 
 const NOW_MS = 1_000_000;
 
-function limited(limitMs: number): { inner: ScriptedRunner; runner: TimeLimitedRunner } {
+function limited(limitMs: number): { inner: ScriptedRunner; runner: ObservedRunner } {
   const inner = new ScriptedRunner();
-  return { inner, runner: new TimeLimitedRunner(inner, limitMs, () => NOW_MS) };
+  return { inner, runner: new ObservedRunner(inner, [new TimeLimit(limitMs, () => NOW_MS)], Date.now) };
 }
 
 async function timeoutOf(action: () => unknown): Promise<GenerationError> {

@@ -1,6 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { AnswerTimes, type AnswerTimings } from '../../../gateway/generation/answer-times.ts';
+import { type AnswerTimings, timingsOf } from '../../../gateway/generation/answer-timings.ts';
+import { AnswerTimes } from '../../../gateway/runner/answer-times.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
@@ -8,18 +9,14 @@ import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 const test = suite('timings of an answer');
 
 test('an answer says how long it waited, and how fast its tokens came', () => {
-  let nowMs = 1000;
-  const times = new AnswerTimes(() => nowMs, 7);
+  const times = new AnswerTimes(1000);
   const first = { numCachedTokens: 4, queuedUs: 2500, prefillUs: 30_000 };
-  nowMs += 40;
-  times.onTokens({ firstIndex: 0, tokenIds: [1, 2], first });
-  nowMs += 20;
-  times.onTokens({ firstIndex: 2, tokenIds: [3] });
-  nowMs += 180;
-  times.onTokens({ firstIndex: 3, tokenIds: [4, 5, 6], isResumed: true });
-  nowMs += 5;
-  times.onTokens({ firstIndex: 6, tokenIds: [], finish: 'max_tokens' });
-  assert.equal(times.timings(6), {
+  times.onTokens({ tokenIds: [1, 2], first }, 1040);
+  times.onTokens({ tokenIds: [3] }, 1060);
+  times.onTokens({ tokenIds: [4, 5, 6], isResumed: true }, 1240);
+  times.onTokens({ tokenIds: [] }, 1245);
+  times.endMs = 1245;
+  assert.equal(timingsOf(times, 7, 6), {
     queue_ms: 2.5,
     prefill_ms: 30,
     first_token_ms: 40,
@@ -34,15 +31,16 @@ test('an answer says how long it waited, and how fast its tokens came', () => {
 });
 
 test('times of events that never happened are null', () => {
-  const none = new AnswerTimes(() => 0, 1).timings(0);
+  const none = timingsOf(new AnswerTimes(0), 1, 0);
   const { queue_ms, prefill_ms, first_token_ms, between_tokens_ms, tokens_per_second } = none;
   assert.equal(
     [queue_ms, prefill_ms, first_token_ms, between_tokens_ms, tokens_per_second],
     [null, null, null, null, null],
   );
-  const one = new AnswerTimes(() => 0, 1);
-  one.onTokens({ firstIndex: 0, tokenIds: [1] });
-  assert.equal([one.timings(1).first_token_ms, one.timings(1).between_tokens_ms], [0, null]);
+  const times = new AnswerTimes(0);
+  times.onTokens({ tokenIds: [1] }, 0);
+  const one = timingsOf(times, 1, 1);
+  assert.equal([one.first_token_ms, one.between_tokens_ms], [0, null]);
 });
 
 interface Choice {

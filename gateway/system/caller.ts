@@ -1,0 +1,10 @@
+/** Who sends a request, as far as requests share the server: all of a caller's requests together get the caller's share. */
+export interface Caller {
+  /** Identifies the caller in the log, in metrics and in messages. Not secret. */
+  readonly name: string;
+  /** The weight of the caller beside others: one with 2 gets twice as much as one with 1 while both want more than there is. */
+  readonly shares: number;
+}
+
+/** Everybody, where no keys are required. */
+export const ANONYMOUS: Caller = { name: 'anonymous', shares: 1 };

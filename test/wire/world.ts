@@ -1,0 +1,267 @@
+import type { Hono } from 'hono';
+import { packMsgpack } from '../../gateway/api/msgpack.ts';
+import { DurableJobs } from '../../gateway/journal/durable-jobs.ts';
+import type { Model } from '../../gateway/models/model.ts';
+import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
+import {
+  type GenerateRequest,
+  GenerationError,
+  neutralSampling,
+  type Runner,
+} from '../../gateway/runner/runner.ts';
+import { TimeLimit } from '../../gateway/runner/time-limit.ts';
+import { setCallerSecret } from '../../gateway/server/guard/caller.ts';
+import { loopbackOnly } from '../../gateway/server/guard/guard.ts';
+import type { Ids } from '../../gateway/system/ids.ts';
+import { createLog } from '../../gateway/telemetry/log.ts';
+import { Metrics } from '../../gateway/telemetry/metrics.ts';
+import { oneModel, openGate, testApp } from '../fixtures/app.ts';
+import { byteModel, byteTokenizer, EOS_ID } from '../fixtures/byte-model.ts';
+import { journalFolder, openTestJournal } from '../fixtures/durable.ts';
+import { HandClock } from '../fixtures/hand-clock.ts';
+import { keysOf } from '../fixtures/keys.ts';
+import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
+import { thinkingModel } from '../fixtures/thinking-model.ts';
+import { until } from '../fixtures/within.ts';
+import type { Exchange, Played, Settings } from './wire-file.ts';
+
+/** The application for wire files: over a scripted runner, with a clock that the tokens move, and with counted ids. */
+
+const PATIENCE_MS = 20_000;
+const EPOCH_MS = Date.UTC(2027, 0, 15, 8);
+/** What each batch of tokens takes. */
+const STEP_MS = 10;
+const HEX_LINE = /.{1,96}/g;
+
+/** The models that a file can name. The prompt of `thinking` is what its template is told; it ends within a thought. */
+const MODELS: Readonly<Record<string, Model | undefined>> = {
+  plain: byteModel,
+  thinking: thinkingModel(({ messages, options: { variables, tools } }) =>
+    [...messages, ...(tools ?? []), variables ?? {}]
+      .map((each) => `${JSON.stringify(each)}\n`)
+      .join('')
+      .concat('<think>\n'),
+  ),
+  'without-template': { ...byteModel, chatTemplate: undefined },
+  'mean-pooling': { ...byteModel, pooling: 'mean' },
+  unread: undefined,
+};
+
+export class World {
+  readonly #clock = new HandClock();
+  readonly #ids = new CountedIds();
+  readonly #runner = new ScriptedRunner();
+  /** The requests that are open, and whether their scripts wait. */
+  readonly #open = new Map<GenerateRequest, boolean>();
+  #numWaits = 0;
+  #app: Hono | undefined;
+  #jobs: DurableJobs | undefined;
+
+  /** Sets the server up as the file says. */
+  async start(settings: Settings): Promise<void> {
+    setCallerSecret(new Uint8Array(32));
+    const of = (name: string): string | undefined => settings.get(name)?.[0];
+    const now = (): number => EPOCH_MS + this.#clock.now();
+    const model = (): Model | undefined => MODELS[of('model') ?? 'plain'];
+    const monotonicNow = (): number => this.#clock.now();
+    const metrics = new Metrics(monotonicNow);
+    const limitMs = Number(of('time-limit-sec') ?? 300) * 1000;
+    const limit = new TimeLimit(limitMs, now, this.#clock);
+    const ofModel = metrics.add('bytes', () => this.#runner.status());
+    const runner = new ObservedRunner(this.#observed(), [limit, ofModel], monotonicNow);
+    const names = of('names')?.split(' ') ?? [];
+    const keys = of('keys')?.split(' ');
+    if (of('journal') !== undefined) {
+      const keepMs = 3_600_000;
+      const models = oneModel(model, runner, openGate(), names);
+      this.#jobs = new DurableJobs({ models, log: createLog('silent'), keepMs, now });
+      await this.#jobs.begin(() => openTestJournal(journalFolder(), { keepMs, now }));
+    }
+    const origins = of('cors-origins')?.split(' ') ?? [];
+    const { app } = testApp({
+      ...{ runner, model, modelNames: names, metrics, now, clock: this.#clock, ids: this.#ids },
+      monotonicNow,
+      jobs: this.#jobs,
+      tokenLimits: {
+        maxTokensIn: numberOf(of('max-tokens-in')),
+        maxTokensOut: numberOf(of('max-tokens-out')),
+      },
+      maxBodyBytes: numberOf(of('max-body-bytes')) ?? 2 ** 20,
+      guard: {
+        ...{ ...loopbackOnly, corsOrigins: origins },
+        apiKeys: keys && keysOf(keys.slice(0, 1), keys.slice(1)),
+      },
+    });
+    this.#app = app;
+  }
+
+  async stop(): Promise<void> {
+    await this.#jobs?.stop();
+  }
+
+  async play(exchange: Exchange): Promise<Played> {
+    const { settings } = exchange;
+    this.#runner.requests.length = 0;
+    this.#ids.begin(Number(settings.get('ids')?.[0] ?? 0));
+    this.#prepare(settings);
+    const numAtWait = this.#runner.numAtWait;
+    const answered = this.#send(exchange).then(playedOf);
+    const atWait = settings.get('at-wait')?.[0];
+    if (atWait !== undefined) {
+      await until(PATIENCE_MS, 'A script’s wait', () => this.#runner.numAtWait > numAtWait);
+      const [pass, ms] = atWait.split(' ');
+      if (pass !== 'pass') throw new Error(`at-wait: ${atWait} is not "pass MILLISECONDS".`);
+      this.#clock.pass(Number(ms));
+    }
+    const { status, headers, body } = await answered;
+    await until(PATIENCE_MS, 'The end of what runs', () => this.#isIdle());
+    return { asked: this.#runner.requests.map(askedLines), status, headers, body };
+  }
+
+  /** Gives the runner its scripts and its state. */
+  #prepare(settings: Settings): void {
+    const scripts = (settings.get('runner') ?? ['"Hello.", "<eos>"']).map(scriptOf);
+    let numScripts = 0;
+    this.#runner.scriptOf = () => scripts[Math.min(numScripts++, scripts.length - 1)] ?? [];
+    const [refusal] = settings.get('refuse') ?? [];
+    this.#runner.refuse = refusal === undefined ? undefined : failureOf(JSON.parse(refusal));
+    const [state] = settings.get('state') ?? [];
+    const status = state === undefined ? { state: 'ready', info: scriptedInfo } : JSON.parse(state);
+    this.#runner.current = { ...new ScriptedRunner().current, ...status };
+  }
+
+  async #send({ method, path, headers, body }: Exchange): Promise<Response> {
+    if (this.#app === undefined) throw new Error('The world has not started.');
+    if (body === undefined) return this.#app.request(path, { method, headers });
+    const given = { 'content-type': 'application/json', ...headers };
+    const isPacked = given['content-type'] === 'application/x-msgpack';
+    const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(body) as object)) : body;
+    return this.#app.request(path, { method, headers: given, body: bytes });
+  }
+
+  #isIdle(): boolean {
+    const isWaiting = [...this.#open.values()].every((waits) => waits);
+    return isWaiting && this.#runner.numAtWait === this.#numWaits;
+  }
+
+  /** The runner, whose tokens take time, and whose open requests are known. */
+  #observed(): Runner {
+    const runner = this.#runner;
+    const generate: Runner['generate'] = (request, sink) => {
+      const { scriptOf } = runner;
+      const script = scriptOf(request);
+      runner.scriptOf = () => script;
+      try {
+        const waits = script.includes('wait');
+        const handle = runner.generate(request, {
+          onTokens: (batch) => {
+            this.#clock.pass(STEP_MS);
+            if (batch.finish !== undefined) this.#open.delete(request);
+            sink.onTokens(batch);
+          },
+          onError: (error) => {
+            this.#open.delete(request);
+            sink.onError(error);
+          },
+        });
+        this.#open.set(request, waits);
+        if (waits) this.#numWaits++;
+        const cancel: typeof handle.cancel = (reason) => {
+          this.#open.delete(request);
+          handle.cancel(reason);
+        };
+        return { cancel, pause: () => handle.pause(), resume: () => handle.resume() };
+      } finally {
+        runner.scriptOf = scriptOf;
+      }
+    };
+    return {
+      generate,
+      status: () => runner.status(),
+      assertAcceptsRequests: () => runner.assertAcceptsRequests(),
+      assertCapacity: () => runner.assertCapacity(),
+    };
+  }
+}
+
+/** Ids by their number within the exchange, so that a further exchange changes no other. */
+class CountedIds implements Ids {
+  #group = 0;
+  #numIds = 0;
+  #numSeeds = 0;
+
+  begin(group: number): void {
+    this.#group = group;
+    this.#numIds = 0;
+    this.#numSeeds = 0;
+  }
+
+  uuid(): string {
+    const [group, id] = [this.#group, ++this.#numIds].map((number) => number.toString(16));
+    return `${group?.padStart(8, '0')}-0000-4000-8000-${id?.padStart(12, '0')}`;
+  }
+
+  seed(): bigint {
+    return BigInt(1000 * this.#group + ++this.#numSeeds);
+  }
+}
+
+function numberOf(text: string | undefined): number | undefined {
+  return text === undefined ? undefined : Number(text);
+}
+
+interface Failure {
+  readonly code: GenerationError['code'];
+  readonly message: string;
+  readonly retriable?: boolean;
+  readonly retryAfterSec?: number;
+}
+
+function failureOf({ code, message, retriable = false, ...more }: Failure): GenerationError {
+  return new GenerationError(code, message, { retriable, ...more });
+}
+
+/** Parses a script: texts in quotes, "<eos>", "<wait>", ids in brackets, and errors as JSON objects. */
+function scriptOf(line: string): readonly Act[] {
+  const acts = JSON.parse(`[${line}]`) as (string | number[] | Failure)[];
+  return acts.map((act): Act => {
+    if (Array.isArray(act)) return act;
+    if (typeof act !== 'string') return failureOf(act);
+    if (act === '<wait>') return 'wait';
+    return act === '<eos>' ? [EOS_ID] : [...Buffer.from(act)];
+  });
+}
+
+/** What a runner is asked: the prompt, and what is not always the same, by name. */
+function askedLines(request: GenerateRequest): string[] {
+  const {
+    promptIds,
+    sampling,
+    grammar,
+    cacheSalt,
+    vocabulary: _,
+    modelIdentity: _identity,
+    ...more
+  } = request;
+  const prompt = Buffer.concat(promptIds.map((id) => byteTokenizer.bytes(id))).toString();
+  const usual = new Map(Object.entries({ ...neutralSampling, minTokens: 0, stopIds: [EOS_ID] }));
+  const lines = Object.entries({ ...more, ...sampling })
+    .filter(([name, value]) => value !== undefined && shown(value) !== shown(usual.get(name)))
+    .map(([name, value]) => `${name} ${shown(value)}`);
+  if (grammar !== undefined) lines.push(`grammar ${grammar.kind} ${grammar.source.replaceAll('\n', '\\n')}`);
+  if (cacheSalt.length > 0) lines.push('cacheSalt of the key');
+  return [`prompt ${JSON.stringify(prompt)}`, ...lines.sort()];
+}
+
+function shown(value: unknown): string {
+  if (value instanceof Map) return JSON.stringify([...value]);
+  return typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? '');
+}
+
+async function playedOf(response: Response): Promise<Pick<Played, 'status' | 'headers' | 'body'>> {
+  const bytes = Buffer.from(await response.arrayBuffer());
+  const isText = !response.headers.get('content-type')?.includes('msgpack');
+  const body = isText ? bytes.toString() : (bytes.toString('hex').match(HEX_LINE)?.join('\n') ?? '');
+  const headers = [...response.headers].map(([name, value]) => `${name}: ${value}`).sort();
+  return { status: response.status, headers, body };
+}
