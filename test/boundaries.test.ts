@@ -185,7 +185,6 @@ test('docs/architecture.md has the places of the gateway in this order', () => {
 test('code that reads chat templates or model files runs in the process of a reader', () => {
   const readers: Readonly<Record<string, string>> = {
     'gateway/models/read-model.ts': 'gateway/models/reader/reader-program.ts',
-    'gateway/prompt/template-marks.ts': 'gateway/models/reader/reader-program.ts',
     'gateway/prompt/template-features.ts': 'gateway/models/reader/reader-program.ts',
     'gateway/prompt/chat-renderer.ts': 'gateway/models/reader/reader-program.ts',
     'gateway/prompt/bounded-template.ts': 'gateway/prompt/chat-renderer.ts',

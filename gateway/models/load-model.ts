@@ -1,7 +1,6 @@
 /** Loads a Model from a path. */
 import type { ChatMessage, ChatTemplate, RenderOptions } from '../prompt/chat-template.ts';
-import type { TemplateFacts } from '../prompt/template-features.ts';
-import type { TemplateMarks } from '../prompt/template-marks.ts';
+import type { TemplateFacts, TemplateMarks } from '../prompt/template-features.ts';
 import { BpeTokenizer } from '../tokenizer/bpe-tokenizer.ts';
 import { type Model, modelIdOf } from './model.ts';
 import type { ReaderLimits } from './reader/limits.ts';

@@ -4,7 +4,7 @@
 import { statSync } from 'node:fs';
 import { asModelFileError } from './as-model-file-error.ts';
 import { describeGguf } from './gguf-model.ts';
-import type { ModelDescription } from './model-description.ts';
+import type { ModelDescription } from './model.ts';
 
 /** Throws ModelFileError. */
 export async function readModel(path: string): Promise<ModelDescription> {

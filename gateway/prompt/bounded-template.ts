@@ -5,13 +5,34 @@
 import { runInThisContext } from 'node:vm';
 import { ChatTemplateError } from './chat-template.ts';
 import { Template } from './jinja/template.ts';
-import type { TemplateVariables } from './template-variables.ts';
 
 /** Longer than the gateway waits. This timeout matters only if the gateway is gone. */
 const orphanTimeoutMs = 40_000;
 /** A template's own message may have any length. At most this many characters of it are passed on. */
 const errorCharsMax = 1_000;
 const nestedTooDeep = 'The chat template nests or recurses too deep.';
+
+/** A message of the conversation. Fields other than role and content are present only if the message has them. */
+export interface TemplateMessage {
+  readonly role: string;
+  readonly content: string;
+  readonly reasoning_content?: string;
+  readonly thinking?: string;
+  readonly tool_calls?: readonly object[];
+  readonly tool_call_id?: string;
+  readonly name?: string;
+}
+
+/** All variables that the template gets. */
+export type TemplateVariables = {
+  readonly messages: readonly TemplateMessage[];
+  readonly tools?: readonly object[];
+  readonly bos_token: string;
+  readonly eos_token: string;
+  readonly add_generation_prompt: boolean;
+  /** Further variables from the client. */
+  readonly [name: string]: unknown;
+};
 
 /** The most characters that a render may produce, for messages of this many characters. */
 export function outputCharsMax(inputChars: number): number {

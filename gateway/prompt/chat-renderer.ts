@@ -6,7 +6,7 @@ import type { TextSegment } from '../tokenizer/added-tokens.ts';
 import { LiteralFinder } from '../tokenizer/literals.ts';
 import type { Steps } from '../tokenizer/steps.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { BoundedTemplate, outputCharsMax } from './bounded-template.ts';
+import { BoundedTemplate, outputCharsMax, type TemplateMessage } from './bounded-template.ts';
 import {
   type ChatMessage,
   ChatTemplateError,
@@ -15,8 +15,7 @@ import {
 } from './chat-template.ts';
 import { ControlTokenEscaper } from './control-token-escaper.ts';
 import { shortId } from './short-id.ts';
-import type { TemplateMarks } from './template-marks.ts';
-import type { TemplateMessage } from './template-variables.ts';
+import type { TemplateMarks } from './template-features.ts';
 import { charactersIn, textsIn } from './texts-in.ts';
 import type { ThinkingFormat } from './thinking-format.ts';
 

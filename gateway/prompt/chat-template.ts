@@ -39,7 +39,20 @@ export interface RenderOptions {
   readonly signal?: AbortSignal;
 }
 
-/** A model's own chat template, compiled once. */
+/**
+ * Names of variables that a client may not set: those that the gateway sets, and those that a template may take for parts of the conversation.
+ */
+export const reservedVariables: readonly string[] = [
+  'messages',
+  'bos_token',
+  'eos_token',
+  'add_generation_prompt',
+  'continue_final_message',
+  'tools',
+  'documents',
+];
+
+/** A model's own chat template. */
 export interface ChatTemplate {
   /** How the template lets the model call tools. */
   readonly toolUse: ToolUse;

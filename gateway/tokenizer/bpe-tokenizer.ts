@@ -9,9 +9,8 @@ import { MergeTable } from './merge-table.ts';
 import { bytesAt } from './packed-texts.ts';
 import { ScoreMergeFinder } from './score-merges.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
-import { spaceMark } from './space-mark.ts';
 import { finish, type Steps } from './steps.ts';
-import type { TokenizerKind, TokenizerTables } from './tables.ts';
+import { spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
 import { TextIndex } from './text-index.ts';
 import {
   type EncodedText,

@@ -5,9 +5,8 @@
  * becomes the tokens of its bytes.
  */
 
-import { spaceMark } from './space-mark.ts';
 import type { Steps } from './steps.ts';
-import type { Crossing, SentencePieceForm, TokenizerTables } from './tables.ts';
+import { type Crossing, type SentencePieceForm, spaceMark, type TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';
 import { WordCache } from './word-cache.ts';
 import type { WordMerger } from './word-merger.ts';

@@ -92,3 +92,6 @@ export interface AddedTokenTable {
   /** The flag bits of each token; see added-token-table.ts. */
   readonly flags: Uint8Array;
 }
+
+/** The character that SentencePiece's vocabularies write for a space. */
+export const spaceMark = '▁';

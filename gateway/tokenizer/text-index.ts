@@ -2,8 +2,7 @@
  * Finds the token that is written with given bytes: an open-addressing hash table over packed texts, in one array. It
  * has the tokens that text can become, but no control tokens.
  */
-import { hashOf } from './byte-hash.ts';
-import { lengthAt, type PackedTexts } from './packed-texts.ts';
+import { hashOf, lengthAt, type PackedTexts } from './packed-texts.ts';
 
 const empty = -1;
 

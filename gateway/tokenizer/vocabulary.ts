@@ -1,7 +1,7 @@
 /** The tokens of a file: what each stands for, which are control tokens, and an index by which text finds the others. */
 import { decodeAlphabet } from './byte-alphabet.ts';
 import { bytesAt, lengthAt, type PackedTexts, stringAt, TextPacker } from './packed-texts.ts';
-import { spaceMark } from './space-mark.ts';
+import { spaceMark } from './tables.ts';
 import { newIndexSlots, TextIndex } from './text-index.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 

@@ -44,7 +44,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
       const structure = await answerStructure('output_config.format', format, offer, model);
       const thinkingWish = thinkingWishOf(request);
       tellIgnored(c, deps.log, ignoredHints(model, thinkingWish));
-      const told = { tools: offer?.definitions };
+      const told = { tools: offer?.definitions, signal: c.req.raw.signal };
       const prompt = await renderThinking(model, info, messagesOf(request), told, thinkingWish);
       const { promptIds, thinking } = prompt;
       const generate = {
@@ -103,7 +103,8 @@ export function messagesRoutes(deps: RouteDeps): Hono {
     const tools = toolWish && offerTools(toolWish, model).definitions;
     const wish = thinkingWishOf(request);
     tellIgnored(c, deps.log, ignoredHints(model, wish));
-    const { promptIds } = await renderThinking(model, limit, messagesOf(request), { tools }, wish);
+    const told = { tools, signal: c.req.raw.signal };
+    const { promptIds } = await renderThinking(model, limit, messagesOf(request), told, wish);
     return c.json({ input_tokens: promptIds.length });
   });
 

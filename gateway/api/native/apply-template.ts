@@ -37,7 +37,8 @@ export function applyTemplateRoutes(deps: RouteDeps): Hono {
     const model = await readModel(request.model, deps);
     if (request.tools.length > 0) requireToolTemplate(model, 'tools');
     const definitions = request.tools.map(({ definition }) => definition);
-    const prompt = await renderChatText(model, request.messages, renderOptions(request, definitions));
+    const options = { ...renderOptions(request, definitions), signal: c.req.raw.signal };
+    const prompt = await renderChatText(model, request.messages, options);
     return longAnswer(c, budget, 2 * prompt.length, promptJson(prompt));
   });
 

@@ -36,7 +36,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
               const offer = wish && offerTools(wish, model, format);
               const structure = await answerStructure('format', format, offer, model);
               const thinkingWish = thinkingWishOf(request);
-              const told = { tools: offer?.definitions };
+              const told = { tools: offer?.definitions, signal: c.req.raw.signal };
               const prompt = await renderThinking(model, limit, messages, told, thinkingWish);
               const asked = askedBehind(structure, prompt, thinkingWish, model);
               return { ...prompt, asked, toolCalls: offer?.calls };

@@ -65,5 +65,5 @@ async function promptOf(
   }
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
   const messages = [...first, { role: 'user', content: prompt } as const];
-  return renderThinking(model, limit, messages, {}, wish);
+  return renderThinking(model, limit, messages, { signal }, wish);
 }

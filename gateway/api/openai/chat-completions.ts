@@ -34,7 +34,8 @@ export function chatRoutes(deps: RouteDeps): Hono {
       const structure = await chatStructureOf(request, offer, model, stopIds);
       const thinkingWish = thinkingWishOf(saidOfThinking(request));
       tellIgnored(c, deps.log, ignoredHints(model, thinkingWish));
-      const options = renderOptions(request, offer?.definitions);
+      const { signal } = c.req.raw;
+      const options = { ...renderOptions(request, offer?.definitions), signal };
       const prompt = await renderThinking(model, info, request.messages, options, thinkingWish);
       const { promptIds } = prompt;
       const left = tokensLeft(promptIds, info, 'messages');

@@ -1,6 +1,10 @@
 import * as z from 'zod';
-import type { ChatMessage, RenderOptions, ToolDefinition } from '../../prompt/chat-template.ts';
-import { reservedVariables } from '../../prompt/template-variables.ts';
+import {
+  type ChatMessage,
+  type RenderOptions,
+  reservedVariables,
+  type ToolDefinition,
+} from '../../prompt/chat-template.ts';
 import { violated } from '../fields.ts';
 import { jsonText } from '../json-text.ts';
 

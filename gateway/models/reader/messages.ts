@@ -1,10 +1,9 @@
 /** The messages between the gateway and a model's reader (docs/architecture.md, "The reader"). */
 import type { ModelFileError } from '../../errors/model-file-error.ts';
 import type { ChatMessage, RenderOptions } from '../../prompt/chat-template.ts';
-import type { TemplateFacts } from '../../prompt/template-features.ts';
-import type { TemplateMarks } from '../../prompt/template-marks.ts';
+import type { TemplateFacts, TemplateMarks } from '../../prompt/template-features.ts';
 import type { EncodeTextsOptions } from '../../tokenizer/tokenizer.ts';
-import type { ModelDescription } from '../model-description.ts';
+import type { ModelDescription } from '../model.ts';
 
 /** What is read of a model. */
 export interface ReadModel {
@@ -65,5 +64,6 @@ export type Failure =
   /** isInSource: every conversation would fail. */
   | { readonly kind: 'template'; readonly message: string; readonly isInSource: boolean }
   | { readonly kind: 'too_long'; readonly leastTokens: number }
+  | { readonly kind: 'shortage'; readonly message: string }
   | { readonly kind: 'called_off' }
   | { readonly kind: 'internal'; readonly message: string };

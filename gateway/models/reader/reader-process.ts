@@ -7,6 +7,7 @@ import { type ChildProcess, type ForkOptions, fork } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { bundleOf } from '../../bundle.js';
 import { ModelFileError } from '../../errors/model-file-error.ts';
+import { UnavailableError } from '../../errors/unavailable-error.ts';
 import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
 import { processorMsOf } from '../../system/processor-time.ts';
 import { withSpawnReserve } from '../../system/spawn-reserve.ts';
@@ -239,6 +240,11 @@ function errorOf(failure: Failure): Error {
       return new (failure.isInSource ? TemplateSourceError : ChatTemplateError)(failure.message);
     case 'too_long':
       return new PromptTooLongError(failure.leastTokens);
+    case 'shortage':
+      return new UnavailableError(
+        `The model's reader lacks something of the machine: ${failure.message}.`,
+        1,
+      );
     case 'called_off':
       return new CalledOffError('The job was called off.');
     case 'internal':

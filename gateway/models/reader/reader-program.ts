@@ -3,9 +3,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { ModelFileError } from '../../errors/model-file-error.ts';
 import { ChatRenderer } from '../../prompt/chat-renderer.ts';
 import { ChatTemplateError, PromptTooLongError } from '../../prompt/chat-template.ts';
-import { templateFacts } from '../../prompt/template-features.ts';
-import { marksIn } from '../../prompt/template-marks.ts';
+import { marksIn, templateFacts } from '../../prompt/template-features.ts';
 import { charactersIn } from '../../prompt/texts-in.ts';
+import { isShortage } from '../../system/shortage.ts';
 import { BpeTokenizer } from '../../tokenizer/bpe-tokenizer.ts';
 import type { Steps } from '../../tokenizer/steps.ts';
 import { shortTextChars } from '../../tokenizer/tokenizer.ts';
@@ -184,5 +184,6 @@ function failureOf(error: unknown): Failure {
     return { kind: 'file', exitCode: error.exitCode, message: error.message };
   if (error instanceof ChatTemplateError)
     return { kind: 'template', message: error.message, isInSource: error instanceof SourceError };
-  return { kind: 'internal', message: error instanceof Error ? error.message : String(error) };
+  const message = error instanceof Error ? error.message : String(error);
+  return { kind: isShortage(error) ? 'shortage' : 'internal', message };
 }

@@ -11,7 +11,7 @@ import {
   type ChatTemplate,
   PromptTooLongError,
 } from '../../../gateway/prompt/chat-template.ts';
-import { marksIn } from '../../../gateway/prompt/template-marks.ts';
+import { marksIn } from '../../../gateway/prompt/template-features.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { finish } from '../../../gateway/tokenizer/steps.ts';
 import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';

@@ -183,13 +183,14 @@ test('without descriptors for a process the error is retriable, and a retry succ
     import { closeSync, openSync } from 'node:fs';
     import { setTimeout as elapsed } from 'node:timers/promises';
     import { readerOf } from ${JSON.stringify(new URL('../../../fixtures/model-readers.ts', import.meta.url))};
+    import { isShortage } from ${JSON.stringify(new URL('../../../../gateway/system/shortage.ts', import.meta.url))};
     const render = () => template.renderText([{ role: 'user', content: 'hello' }], {});
     const fds = [];
     const template = readerOf(${JSON.stringify(echo)}, { startPauseMs: 50 });
     try { for (;;) fds.push(openSync('/dev/null')); } catch (error) { console.log(error.code); }
     template.start();
     for (let i = 0; i < 3; i++) {
-      await render().then(console.log, (error) => console.log(error.name, error.retryAfterSec <= 1));
+      await render().then(console.log, (error) => console.log(error.name, isShortage(error), error.retryAfterSec <= 1));
       await elapsed(60);
     }
     for (const fd of fds) closeSync(fd);
@@ -208,7 +209,7 @@ test('without descriptors for a process the error is retriable, and a retry succ
     encoding: 'utf8',
     timeout: patienceMs,
   });
-  const refused = 'UnavailableError true\n';
+  const refused = 'UnavailableError true true\n';
   assert.is(output, `EMFILE\n${refused.repeat(3)}hello\n`);
 });
 
