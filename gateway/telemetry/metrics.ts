@@ -8,7 +8,7 @@ export interface JournalFigures {
   readonly numJobs: number;
   readonly numBytes: number;
   readonly numRunning: number;
-  /** Jobs resumed since this process began. */
+  /** Jobs of an earlier process, or that their runner refused, that were continued since this process began. */
   readonly numResumed: number;
   readonly isFailed: boolean;
 }
@@ -21,7 +21,7 @@ const API_TIMES: Readonly<Record<keyof ApiTimes, readonly [name: string, help: s
   firstToken: ['runnel_time_to_first_token_seconds', 'Seconds from admission to the first token'],
   queue: [
     'runnel_request_queue_time_seconds',
-    "Seconds from the runner's receipt of a request to its first computation, by the runner's clock",
+    'Seconds from admission to the first computation for a request',
   ],
   prefill: [
     'runnel_request_prefill_time_seconds',
@@ -29,7 +29,7 @@ const API_TIMES: Readonly<Record<keyof ApiTimes, readonly [name: string, help: s
   ],
   runnerFirstToken: [
     'runnel_runner_time_to_first_token_seconds',
-    "Seconds from the runner's receipt of a request to its first token, by the runner's clock",
+    'Seconds from admission to the first token as the runner measures it, without the time of the pipe',
   ],
   interToken: [
     'runnel_inter_token_latency_seconds',
@@ -151,7 +151,7 @@ export class Metrics {
     gauge('runnel_durable_jobs_open', 'Durable jobs that have not ended', ({ numRunning }) => numRunning);
     gauge(
       'runnel_durable_jobs_resumed',
-      'Durable jobs of an earlier process that this one continued',
+      'Durable jobs that were continued after the end of a gateway or a refusal of their runner',
       ({ numResumed }) => numResumed,
     );
   }

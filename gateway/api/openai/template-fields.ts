@@ -1,10 +1,5 @@
 import * as z from 'zod';
-import {
-  type ChatMessage,
-  type RenderOptions,
-  reservedVariables,
-  type ToolDefinition,
-} from '../../prompt/chat-template.ts';
+import { type ChatMessage, type RenderOptions, reservedVariables } from '../../prompt/chat-template.ts';
 import { violated } from '../fields.ts';
 import { jsonText } from '../json-text.ts';
 
@@ -57,9 +52,8 @@ export function checkTemplateFields(
   violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
 }
 
-export function renderOptions(request: TemplateFields, tools: readonly ToolDefinition[] = []): RenderOptions {
+export function renderOptions(request: TemplateFields): Omit<RenderOptions, 'tools'> {
   return {
-    tools,
     variables: request.chat_template_kwargs,
     addsGenerationPrompt: request.add_generation_prompt ?? true,
     continuesLast: request.continue_final_message,

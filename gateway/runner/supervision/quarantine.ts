@@ -66,7 +66,7 @@ export class Quarantine {
 }
 
 /**
- * A digest of the prompt and all parameters except the API and the seed: most seeds are drawn at random, so the same request
+ * A digest of the prompt and all parameters except those of its sender and the seed: most seeds are drawn at random, so the same request
  * comes back with another one.
  */
 export function fingerprintOf(request: GenerateRequest): string {
@@ -78,13 +78,15 @@ export function fingerprintOf(request: GenerateRequest): string {
     vocabulary: _spellings,
     begun: _begun,
     api: _api,
+    caller: _caller,
+    priority: _priority,
     sampling,
     ...asked
   } = request;
   const { seed: _seed, ...parameters } = sampling;
-  const plain = JSON.stringify({ ...asked, ...parameters }, (_key, value: unknown) =>
-    value instanceof Map ? [...value] : value,
-  );
+  // Sorted: a request that was read from the journal has its fields in another order.
+  const fields = Object.entries({ ...asked, ...parameters }).sort(([a], [b]) => (a < b ? -1 : 1));
+  const plain = JSON.stringify(fields, (_key, value: unknown) => (value instanceof Map ? [...value] : value));
   return createHash('sha256').update(digestOf(promptIds)).update(plain).digest('base64');
 }
 
