@@ -98,11 +98,12 @@ export class Serving {
   #served({ path, names }: NamedModel): ModelLifecycle {
     const config = this.#config;
     const isAlone = this.#isAlone;
-    let [label = isAlone ? modelIdOf(path) : path] = names;
+    const nameOf = (id: string): string => names[0] ?? id;
+    let name = nameOf(modelIdOf(path));
     // A single model is in each line of the log.
     const log = isAlone ? this.#events.log : this.#events.log.child({ model: path });
     const toLog = runnerLog(log);
-    const metrics = this.metrics.add(label, () => model.status());
+    const metrics = this.metrics.add(name, () => model.status());
     const gate = new AdmissionGate(gateOptions(config, ({ code }) => metrics.onRefused(code.toLowerCase())));
     const onEvent = (event: RunnerEvent): void => {
       toLog(event);
@@ -127,18 +128,14 @@ export class Serving {
               hooks.onEvent(event);
             },
             onServed: (info, read) => {
-              // A reload may have put another model in its place.
-              const [next = read.id] = names;
-              if (isAlone) {
-                this.metrics.replace(label, next);
-                label = next;
-              }
               hooks.onServed(info);
+              this.metrics.replace(name, nameOf(read.id));
+              name = nameOf(read.id);
               this.#events.onServed(info, read);
             },
             onCrash: (crash) => {
               metrics.onCrash(crashKind(crash));
-              this.#events.onCrash(crash, isAlone ? undefined : label);
+              this.#events.onCrash(crash, isAlone ? undefined : name);
             },
           });
           return service;

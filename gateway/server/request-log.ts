@@ -3,7 +3,6 @@ import type { Context, MiddlewareHandler } from 'hono';
 import { matchedRoutes } from 'hono/route';
 import { GenerationError } from '../runner/runner.ts';
 import type { Log } from '../telemetry/log.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
 import { TRACE_HEADER, traceOf } from '../telemetry/trace-context.ts';
 import { correlationIdOf } from './correlation.ts';
 import { callerField } from './guard/caller.ts';
@@ -18,10 +17,12 @@ const PROBED: ReadonlySet<string | null> = new Set(['/health', '/ready', '/metri
  * content of request or answer, nor the path as the client wrote it. Jobs of POST /execute log their own lines instead,
  * from where they begin.
  */
-export function logRequests(
-  { log, ids, monotonicNow }: Pick<RouteDeps, 'log' | 'ids' | 'monotonicNow'>,
-  metrics: Pick<Metrics, 'answered'>,
-): MiddlewareHandler {
+export function logRequests({
+  log,
+  ids,
+  metrics,
+  monotonicNow,
+}: Pick<RouteDeps, 'log' | 'ids' | 'metrics' | 'monotonicNow'>): MiddlewareHandler {
   return async (c, next) => {
     const startMs = monotonicNow();
     const trace = traceOf(c.req.header(TRACE_HEADER), ids);

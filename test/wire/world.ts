@@ -1,5 +1,5 @@
 import type { Hono } from 'hono';
-import { pack } from 'msgpackr';
+import { packMsgpack } from '../../gateway/api/msgpack.ts';
 import { DurableJobs } from '../../gateway/journal/durable-jobs.ts';
 import type { Model } from '../../gateway/models/model.ts';
 import { ObservedRunner } from '../../gateway/runner/observed-runner.ts';
@@ -139,7 +139,7 @@ export class World {
     const given = { 'content-type': 'application/json', ...headers };
     const isPacked = given['content-type'] === 'application/x-msgpack';
     const whole = body.replaceAll(REPEATED, (_, char: string, count: string) => char.repeat(Number(count)));
-    const bytes = isPacked ? new Uint8Array(pack(JSON.parse(whole))) : whole;
+    const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(whole) as object)) : whole;
     return this.#app.request(path, { method, headers: given, body: bytes });
   }
 
