@@ -50,6 +50,9 @@ function calling(toolUse: ToolUse, tokenizer = byteTokenizer): Model {
 const MODELS: Readonly<Record<string, Model | undefined>> = {
   plain: byteModel,
   'without-template': { ...byteModel, chatTemplate: undefined },
+  'without-stop': { ...byteModel, stopIds: [] },
+  'without-quant-kind': { ...byteModel, quantKind: undefined },
+  'last-pooling': { ...byteModel, pooling: 'last' },
   'mean-pooling': { ...byteModel, pooling: 'mean' },
   unread: undefined,
   thinking: thinking('<think>\n'),

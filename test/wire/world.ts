@@ -32,7 +32,7 @@ const EPOCH_MS = Date.UTC(2027, 0, 15, 8);
 /** What each batch of tokens takes. */
 const STEP_MS = 10;
 /** Stands for many times the same character in a body, such as {{x*1000}}. */
-const REPEATED = /\{\{(.)\*(\d+)\}\}/g;
+const REPEATED = /\{\{(.)\*(\d+)\}\}/gu;
 const HEX_LINE = /.{1,96}/g;
 
 export class World {
@@ -256,21 +256,14 @@ function idsOf(batch: Batch): readonly number[] {
 
 /** What a runner is asked: the prompt, and what is not always the same, by name. */
 function askedLines(request: GenerateRequest): string[] {
-  const {
-    promptIds,
-    sampling,
-    grammar,
-    cacheSalt,
-    vocabulary: _,
-    modelIdentity: _identity,
-    ...more
-  } = request;
+  const { promptIds, sampling, grammar, cacheSalt, vocabulary, modelIdentity: _identity, ...more } = request;
   const prompt = Buffer.concat(promptIds.map((id) => byteTokenizer.bytes(id))).toString();
   const usual = new Map(Object.entries({ ...neutralSampling, minTokens: 0, stopIds: [EOS_ID] }));
   const lines = Object.entries({ ...more, ...sampling })
     .filter(([name, value]) => value !== undefined && shown(value) !== shown(usual.get(name)))
     .map(([name, value]) => `${name} ${shown(value)}`);
   if (grammar !== undefined) lines.push(`grammar ${grammar.kind} ${grammar.source.replaceAll('\n', '\\n')}`);
+  if (vocabulary !== undefined) lines.push(`vocabulary of ${vocabulary.numTokens} tokens`);
   if (cacheSalt.length > 0) lines.push('cacheSalt of the key');
   return [`prompt ${JSON.stringify(prompt)}`, ...lines.sort()];
 }
