@@ -1,4 +1,8 @@
 import type { Context } from 'hono';
+import { type ContextLimit, encodePrompt, requireInContext } from '../calls/prompt.ts';
+import { requireKnownIds } from '../calls/token-ids.ts';
+import type { UsableModel } from '../calls/use-model.ts';
+import { whileWanted } from '../calls/whole-answer.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
@@ -8,10 +12,6 @@ import type { RouteDeps } from '../server/route-group.ts';
 import { cooperativeScheduler, type Task } from '../system/cooperative-scheduler.ts';
 import { bytesOf } from './embedding-json.ts';
 import { PIECE_CHARACTERS } from './long-answer.ts';
-import { type ContextLimit, encodePrompt, requireInContext } from './prompt.ts';
-import { requireKnownIds } from './token-ids.ts';
-import type { UsableModel } from './use-model.ts';
-import { whileWanted } from './whole-text.ts';
 
 /** What the routes for embeddings have in common: they make vectors of texts or of token ids. */
 

@@ -1,8 +1,9 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
+import { JSON_TYPE } from '../../json/json-text.ts';
 import { cooperativeScheduler, inOneStep } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
-import { JSON_TYPE, readJsonText, requireMediaType } from '../json.ts';
+import { readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
 import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
 

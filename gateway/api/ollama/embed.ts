@@ -1,10 +1,10 @@
 import { type Context, Hono } from 'hono';
+import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
+import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { type EmbeddedTexts, embedTexts } from '../embed-texts.ts';
 import { floatsJson, vectorsAnswer } from '../embedding-json.ts';
-import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
-import { findModel, type UsableModel, useModel } from '../use-model.ts';
 import { type EmbedRequest, parseEmbeddingRequest, parseEmbedRequest } from './embed-requests.ts';
 import { servedName } from './model-name.ts';
 import { contextOf } from './options.ts';

@@ -1,7 +1,7 @@
+import type { Facts } from '../../calls/call.ts';
+import { callDigits } from '../../calls/call.ts';
+import type { ChoiceText } from '../../calls/whole-answer.ts';
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
-import type { Facts } from '../call.ts';
-import { callDigits } from '../call-digits.ts';
-import type { ChoiceText } from '../whole-text.ts';
 import type { CallDelta, ChatChoice, ChatChunkChoice, ChatDelta, FinishReason } from './answers.ts';
 import type { ChoiceFormat } from './completion.ts';
 import { chatLogprobs } from './logprobs.ts';

@@ -1,5 +1,5 @@
-import type { Facts } from '../call.ts';
-import type { ChoiceText } from '../whole-text.ts';
+import type { Facts } from '../../calls/call.ts';
+import type { ChoiceText } from '../../calls/whole-answer.ts';
 import type { CompletionChoice, FinishReason } from './answers.ts';
 import type { ChoiceFormat } from './completion.ts';
 import { completionLogprobs } from './logprobs.ts';

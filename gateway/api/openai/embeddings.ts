@@ -1,10 +1,10 @@
 import { Hono } from 'hono';
+import { useModel } from '../../calls/use-model.ts';
+import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { embedTexts } from '../embed-texts.ts';
 import { base64Json, floatsJson, vectorsAnswer } from '../embedding-json.ts';
-import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
-import { useModel } from '../use-model.ts';
 import { ignoredByEmbeddings, parseEmbeddingRequest } from './embedding-request.ts';
 
 /** OpenAI's embeddings: a vector of length 1 for each text. */

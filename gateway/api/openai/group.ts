@@ -1,6 +1,8 @@
+import { shouldRetry } from '../../errors/api-error.ts';
 import type { RouteGroup } from '../../server/route-group.ts';
 import { callRoute } from '../call-route.ts';
 import { missingRoutes } from '../missing-routes.ts';
+import { requestId } from '../request-id.ts';
 import { keptResponseRoutes } from '../responses/background.ts';
 import { MISSING } from '../responses/missing.ts';
 import { responseOperations } from '../responses/operations.ts';
@@ -8,10 +10,9 @@ import { responseRoutes } from '../responses/responses.ts';
 import { parseChat } from './chat-request.ts';
 import { parseCompletions } from './completion-request.ts';
 import { embeddingRoutes } from './embeddings.ts';
-import { openAiErrorBody, openAiErrorSchema, shouldRetry } from './errors.ts';
+import { openAiErrorBody, openAiErrorSchema } from './errors.ts';
 import { modelRoutes } from './models.ts';
 import { openAiOperations } from './operations.ts';
-import { requestId } from './request-id.ts';
 
 /** OpenAI's API. */
 export const openAiGroup: RouteGroup = {

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { budgetFields, effort, type SaidOfThinking, saidBy } from '../openai/thinking-fields.ts';
+import { budgetFields, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
 import type { ResponseJson } from './answers.ts';
 
 /** The fields that say whether a response thinks, and for how long. All of the thinking is returned, never a summary. */

@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import { asObject, memberOf } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
+import { MAX_TOKENS, refuseIgnored } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
-import { asObject, memberOf } from '../json-values.ts';
-import { MAX_TOKENS, refuseIgnored } from '../openai/shared-fields.ts';
-import { checkThinking } from '../openai/thinking-fields.ts';
+import { checkThinking } from '../thinking-parts.ts';
 import { ignoredInItems, inputItems } from './input-items.ts';
 import { reasoningFields, saidOfThinking } from './reasoning-field.ts';
 import { textField, verbatimSchema } from './text-format.ts';

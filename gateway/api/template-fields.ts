@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import type { ChatMessage, RenderOptions } from '../../prompt/chat-template.ts';
-import { reservedVariables } from '../../prompt/template-messages.ts';
-import { violated } from '../fields.ts';
-import { jsonText } from '../json-text.ts';
+import { jsonText } from '../json/json-text.ts';
+import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
+import { reservedVariables } from '../prompt/template-messages.ts';
+import { violated } from './fields.ts';
 
 /**
  * Fields that say how the model's template renders a conversation, named as in vLLM and llama-server. Chats and
