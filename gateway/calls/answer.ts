@@ -6,7 +6,7 @@ import type { Thinking } from '../generation/thinking-parser.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
-import { cacheSalt } from '../server/guard/caller.ts';
+import { senderOf } from '../server/guard/caller.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
@@ -131,7 +131,7 @@ export async function prepare(
       maxTokens: Math.max(1, maxTokens),
       minTokens: tokens.min_tokens,
       stopIds,
-      cacheSalt: cacheSalt(c),
+      ...senderOf(c),
       api,
       ...askedBehind(structure, prompt, call.thinking, model),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
