@@ -13,8 +13,7 @@ import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
 import { readJsonText } from '../json.ts';
 import type { Details, Names, Ps, Show, Tags } from './answers.ts';
-import { servedName, tagged } from './model-name.ts';
-import { namedModel, nameFields } from './named-model.ts';
+import { namedModel, nameFields, servedName, tagged } from './model-name.ts';
 
 export const showSchema = z
   .strictObject({ ...nameFields, ...inert({ verbose: ANYTHING }) })

@@ -9,7 +9,7 @@ import { inert } from '../inert.ts';
 import { checkTemplateFields, renderOptions, templateFields, verbatimKwargs } from '../template-fields.ts';
 import { checkThinking, thinkingWishOf } from '../thinking-parts.ts';
 import { checkMinTokens } from '../token-constraints.ts';
-import { chatFormat } from './chat-format.ts';
+import { chatFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion-events.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';

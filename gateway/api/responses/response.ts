@@ -6,8 +6,7 @@ import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { endedBy, mark } from '../answer-fields.ts';
 import type { ResponseJson, Usage } from './answers.ts';
 import { type ItemIds, type OutputText, outputItems } from './output.ts';
-import { describedReasoning } from './reasoning-field.ts';
-import type { ResponsesRequest } from './request.ts';
+import { describedReasoning, type ResponsesRequest } from './request.ts';
 import { describedTools } from './tool-fields.ts';
 
 export interface ResponseFacts {

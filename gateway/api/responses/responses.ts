@@ -10,8 +10,12 @@ import { requireJobs } from '../kept-jobs.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
 import { beginBackground, responseOfTwin } from './background.ts';
 import { errorEvent } from './event-writer.ts';
-import { saidOfThinking } from './reasoning-field.ts';
-import { ignoredByResponses, parseResponsesRequest, type ResponsesRequest } from './request.ts';
+import {
+  ignoredByResponses,
+  parseResponsesRequest,
+  type ResponsesRequest,
+  saidOfThinking,
+} from './request.ts';
 import { ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
 import { toolWishOf } from './tool-fields.ts';
