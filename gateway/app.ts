@@ -9,6 +9,7 @@ import type { Playground } from './playground/routes.ts';
 import { correlation } from './server/correlation.ts';
 import { type BodyLimits, boundBodies } from './server/guard/bodies.ts';
 import { ByteBudget } from './server/guard/byte-budget.ts';
+import { sharerOf } from './server/guard/caller.ts';
 import { addGuard, type GuardRules, loopbackOnly } from './server/guard/guard.ts';
 import { closeUnread } from './server/guard/unread-body.ts';
 import { failureLog, logRequests } from './server/request-log.ts';
@@ -42,9 +43,9 @@ export function createApp(deps: AppDeps): Hono {
   addGuard(app, deps.guard ?? loopbackOnly);
   for (const path of generating) {
     // If the queue is full, the request is refused before its body is read.
-    app.post(path, async (_, next) => {
+    app.post(path, async (c, next) => {
       // Of several models, only the body says which one is meant.
-      deps.models.sole?.runner.assertAcceptsRequests();
+      deps.models.sole?.runner.assertAcceptsRequests(sharerOf(c));
       await next();
     });
   }

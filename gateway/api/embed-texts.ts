@@ -3,7 +3,7 @@ import { ApiError } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
 import type { ByteBudget } from '../server/guard/byte-budget.ts';
-import { cacheSalt } from '../server/guard/caller.ts';
+import { senderOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { cooperativeScheduler, type Task } from '../system/cooperative-scheduler.ts';
 import { bytesOf } from './embedding-json.ts';
@@ -60,9 +60,9 @@ export async function embedTexts(
   const length = texts.reduce((sum, text) => sum + text.length, 0);
   const ids = await cooperativeScheduler.run(length, idsOf(wish, model, info.vocabSize), signal);
   const { modelIdentity } = info;
-  const salt = cacheSalt(c);
+  const sender = senderOf(c);
   const requests = ids.map((promptIds) =>
-    embeddingRequest({ promptIds, modelIdentity, cacheSalt: salt, api, pooling }),
+    embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling }),
   );
   const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
   const make = () => {

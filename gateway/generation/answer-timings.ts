@@ -5,7 +5,7 @@ import type { AnswerTimes } from '../runner/answer-times.ts';
  * had no such time.
  */
 export interface AnswerTimings {
-  /** From the runner's receipt of the request until it computes, and from there to the first token, by the runner's clock. */
+  /** From the request's admission until the runner computes, and from there to the first token, by the runner's clock. */
   readonly queue_ms: number | null;
   readonly prefill_ms: number | null;
   /** From admission to the first token. */

@@ -84,6 +84,8 @@ const request = z.strictObject({
   grammar: grammar.exactOptional(),
   deadlineMs: z.number().exactOptional(),
   api: z.string().exactOptional(),
+  caller: z.strictObject({ name: z.string(), shares: uint }).exactOptional(),
+  priority: z.int().exactOptional(),
 });
 
 const thinkingLimit = z.strictObject({

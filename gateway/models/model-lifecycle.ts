@@ -14,6 +14,7 @@ import {
 } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
 import { maxFruitlessStarts } from '../runner/supervision/supervisor.ts';
+import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
 import { absent, HOLDING, type LoadPhase, residencyIn, statusIn } from './load-phase.ts';
@@ -346,9 +347,9 @@ export class ModelLifecycle implements ServedModel, Runner {
   }
 
   /** Requests for a model that is not loaded are accepted: they wait at the gate. */
-  assertAcceptsRequests(): void {
+  assertAcceptsRequests(caller?: Caller): void {
     if (this.#loaded === undefined && this.gate.isClosed) return;
-    this.#requireService().assertAcceptsRequests();
+    this.#requireService().assertAcceptsRequests(caller);
   }
 
   /** The service while requests may go to it. */

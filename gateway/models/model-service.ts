@@ -17,6 +17,7 @@ import type { RunnerEventName } from '../runner/supervision/runner-event.ts';
 import { MODEL_REPLACED, RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
 import type { RunnerSpec } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
+import type { Caller } from '../system/caller.ts';
 import { systemClock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
 import type { AdmissionGate } from './admission-gate.ts';
@@ -160,8 +161,8 @@ export class ModelService implements Runner {
     return this.#supervisor.generate(request, sink);
   }
 
-  assertAcceptsRequests(): void {
-    this.#supervisor.assertAcceptsRequests();
+  assertAcceptsRequests(caller?: Caller): void {
+    this.#supervisor.assertAcceptsRequests(caller);
   }
 
   assertCapacity(requests: readonly GenerateRequest[]): void {

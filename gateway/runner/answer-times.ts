@@ -1,10 +1,10 @@
-/** How a request came to its first token, by the runner's own clock. */
+/** How a request came to its first token. */
 export interface FirstOutput {
   /** Tokens of the prompt that were found in the KV cache and not computed. */
   readonly numCachedTokens: number;
-  /** Microseconds until the first step that computed for the request. */
+  /** Microseconds from the admission until the first step that computed for the request. */
   readonly queuedUs: number;
-  /** Microseconds from then to the first token. */
+  /** Microseconds from then to the first token, by the runner's clock. */
   readonly prefillUs: number;
 }
 

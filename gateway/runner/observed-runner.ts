@@ -1,3 +1,4 @@
+import type { Caller } from '../system/caller.ts';
 import { AnswerTimes } from './answer-times.ts';
 import {
   type CancelReason,
@@ -42,8 +43,8 @@ export class ObservedRunner implements Runner {
     return this.#runner.status();
   }
 
-  assertAcceptsRequests(): void {
-    this.#refusing(1, () => this.#runner.assertAcceptsRequests());
+  assertAcceptsRequests(caller?: Caller): void {
+    this.#refusing(1, () => this.#runner.assertAcceptsRequests(caller));
   }
 
   assertCapacity(requests: readonly GenerateRequest[]): void {

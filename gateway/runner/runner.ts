@@ -3,6 +3,7 @@
  * implements it; tests use fakes. Crashes do not show here: a stream pauses and goes on.
  */
 
+import type { Caller } from '../system/caller.ts';
 import type { AnswerTimes, FirstOutput } from './answer-times.ts';
 import type { SchedulerCounters, SchedulerStats } from './protocol/scheduler-stats.ts';
 
@@ -116,6 +117,10 @@ export interface GenerateRequest {
   readonly begun?: BegunAnswer;
   /** The API whose routes the request came by, for metrics: one of a few names. */
   readonly api?: string;
+  /** Whose share of the runners the request takes; absent: that of ANONYMOUS. */
+  readonly caller?: Caller;
+  /** Requests of one caller are computed in this order, lower first; absent: 0. It gains nothing against other callers. */
+  readonly priority?: number;
 }
 
 export interface TokenLogprobs {
@@ -328,7 +333,10 @@ export interface Runner {
    * requests that shall begin together or not at all. The result holds until the end of this turn of the event loop.
    */
   assertCapacity(requests: readonly GenerateRequest[]): void;
-  /** Throws the GenerationError that any request would get now. Routes can call it before they read a body. */
-  assertAcceptsRequests(): void;
+  /**
+   * Throws the GenerationError that any request of the caller would get now. Routes can call it before they read a body.
+   * caller: ANONYMOUS by default.
+   */
+  assertAcceptsRequests(caller?: Caller): void;
   status(): RunnerStatus;
 }

@@ -21,7 +21,7 @@ const API_TIMES: Readonly<Record<keyof ApiTimes, readonly [name: string, help: s
   firstToken: ['runnel_time_to_first_token_seconds', 'Seconds from admission to the first token'],
   queue: [
     'runnel_request_queue_time_seconds',
-    "Seconds from the runner's receipt of a request to its first computation, by the runner's clock",
+    'Seconds from admission to the first computation for a request',
   ],
   prefill: [
     'runnel_request_prefill_time_seconds',
@@ -29,7 +29,7 @@ const API_TIMES: Readonly<Record<keyof ApiTimes, readonly [name: string, help: s
   ],
   runnerFirstToken: [
     'runnel_runner_time_to_first_token_seconds',
-    "Seconds from the runner's receipt of a request to its first token, by the runner's clock",
+    'Seconds from admission to the first token as the runner measures it, without the time of the pipe',
   ],
   interToken: [
     'runnel_inter_token_latency_seconds',

@@ -148,7 +148,11 @@ export const statusMetrics: readonly StatusMetric[] = [
     [{}, 'numAcceptedDraftTokens'],
   ]),
   counter('runnel_step_seconds_total', 'Seconds spent in steps', [[{}, 'busyUs']], 1e-6),
-  stats('runnel_sequences_waiting', 'Sequences that wait for their first step', 'numWaiting'),
+  stats(
+    'runnel_sequences_waiting',
+    'Sequences that wait for a step, in the gateway or in the runner',
+    'numWaiting',
+  ),
   stats('runnel_sequences_running', 'Sequences that steps compute for', 'numRunning'),
   stats(
     'runnel_sequences_paused',

@@ -2,7 +2,7 @@ import { type Context, Hono } from 'hono';
 import type { ApiError } from '../../errors/api-error.ts';
 import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
 import { neutralSampling } from '../../runner/runner.ts';
-import { cacheSalt } from '../../server/guard/caller.ts';
+import { senderOf } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream, namedEvent } from '../../server/streams/sse.ts';
@@ -60,7 +60,7 @@ export function messagesRoutes(deps: RouteDeps): Hono {
           topK: request.top_k,
           seed: deps.ids.seed(),
         },
-        cacheSalt: cacheSalt(c),
+        ...senderOf(c),
         api,
         ...askedBehind(structure, prompt, thinkingWish, model),
       };

@@ -5,7 +5,7 @@ import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
 import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
-import { cacheSalt, callerField, callerOf } from '../../server/guard/caller.ts';
+import { callerField, callerOf, senderOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
@@ -71,7 +71,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
           bannedTokenIds: request.banned_token_ids,
           seed,
         },
-        cacheSalt: cacheSalt(c),
+        ...senderOf(c),
         api,
         ...(deadlineMs === undefined ? {} : { deadlineMs }),
       };

@@ -5,7 +5,7 @@ import type { Thinking } from '../../generation/thinking-parser.ts';
 import type { CallSyntax } from '../../generation/tool-call-parser.ts';
 import type { Model } from '../../models/model.ts';
 import type { GenerateRequest } from '../../runner/runner.ts';
-import { cacheSalt } from '../../server/guard/caller.ts';
+import { senderOf } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { ResponseStream } from '../../server/streams/response-stream.ts';
@@ -101,7 +101,7 @@ async function answerBy(
     minTokens: 0,
     stopIds: model.stopIds,
     sampling: samplingOf(asked.options, deps.ids),
-    cacheSalt: cacheSalt(c),
+    ...senderOf(c),
     api,
     ...more,
   };

@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
-import { cacheSalt } from '../../server/guard/caller.ts';
+import { senderOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
@@ -45,7 +45,7 @@ export function chatRoutes(deps: RouteDeps): Hono {
         maxTokens: maxTokensWithin(left, info, request.min_tokens, maxTokens),
         minTokens: request.min_tokens,
         stopIds,
-        cacheSalt: cacheSalt(c),
+        ...senderOf(c),
         api,
         ...askedBehind(structure, prompt, thinkingWish, model),
         ...(request.logprobs ? { topLogprobs: request.top_logprobs } : {}),

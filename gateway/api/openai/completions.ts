@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import type { Model } from '../../models/model.ts';
-import { cacheSalt } from '../../server/guard/caller.ts';
+import { senderOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { cooperativeScheduler, type Task } from '../../system/cooperative-scheduler.ts';
 import { tellIgnored } from '../inert.ts';
@@ -43,7 +43,7 @@ export function completionRoutes(deps: RouteDeps): Hono {
           maxTokens: Math.max(1, maxTokensWithin(left, info, request.min_tokens, request.max_tokens)),
           minTokens: request.min_tokens,
           stopIds,
-          cacheSalt: cacheSalt(c),
+          ...senderOf(c),
           api,
           ...structure,
           ...(request.logprobs === undefined ? {} : { topLogprobs: request.logprobs }),

@@ -2,7 +2,7 @@ import { Hono } from 'hono';
 import { PartialAnswers, type TextSink, TextStream } from '../../generation/text-stream.ts';
 import type { Thinking } from '../../generation/thinking-parser.ts';
 import { type GenerateRequest, neutralSampling } from '../../runner/runner.ts';
-import { cacheSalt } from '../../server/guard/caller.ts';
+import { senderOf } from '../../server/guard/caller.ts';
 import { failureLog } from '../../server/request-log.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
@@ -47,7 +47,7 @@ export function responseRoutes(deps: RouteDeps): Hono {
       const thinkingWish = thinkingWishOf(saidOfThinking(request));
       tellIgnored(c, deps.log, ignoredHints(usable.model, thinkingWish));
       const { generate, thinking } = await generateRequest(request, offer, thinkingWish, usable, {
-        salt: cacheSalt(c),
+        sender: senderOf(c),
         ids: deps.ids,
       });
       if (request.background)
@@ -83,7 +83,7 @@ async function generateRequest(
   offer: ToolOffer | undefined,
   wish: ThinkingWish,
   { model, info, api }: UsableModel,
-  { salt, ids }: { readonly salt: GenerateRequest['cacheSalt']; readonly ids: Ids },
+  { sender, ids }: { readonly sender: ReturnType<typeof senderOf>; readonly ids: Ids },
 ): Promise<{ readonly generate: GenerateRequest; readonly thinking: Thinking | undefined }> {
   const structure = await answerStructure('text.format', request.text.grammar, offer, model);
   const told = { tools: offer?.definitions };
@@ -102,7 +102,7 @@ async function generateRequest(
       topP: request.top_p,
       seed: request.seed ?? ids.seed(),
     },
-    cacheSalt: salt,
+    ...sender,
     api,
     ...askedBehind(structure, prompt, wish, model),
     ...(request.include.logprobs ? { topLogprobs: request.top_logprobs } : {}),

@@ -114,6 +114,11 @@ export class RunnerClient {
     return this.#requests.owesTokens;
   }
 
+  /** Sequences that the runner computes in one step. Throws before Ready. */
+  get maxNumSeqs(): number {
+    return this.#readyOf('maxNumSeqs').maxNumSeqs;
+  }
+
   /** Tokens that prompt and answer may have together. Throws before Ready. */
   get maxModelLen(): number {
     return this.#readyOf('maxModelLen').maxModelLen;

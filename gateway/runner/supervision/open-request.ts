@@ -2,6 +2,9 @@
  * One request from its admission to its end, on as many runners as it takes: what was asked and emitted (state), the way to
  * its consumer (stream), and the runner that has it now, if any.
  */
+import { ANONYMOUS, type Caller } from '../../system/caller.ts';
+import type { FirstOutput } from '../answer-times.ts';
+import type { QueueItem } from '../../system/fair-queue.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';
@@ -23,9 +26,13 @@ export interface OpenRequestEvents {
   onIsolationPassed(request: OpenRequest): void;
   /** A leg of the answer is complete, and the same runner has been asked for the next one. */
   onLegPassed(): void;
+  /** The runner has been asked to pause the request, and may compute another one instead. */
+  onPaused(): void;
 }
 
-export class OpenRequest implements RequestSink, GenerationHandle {
+export class OpenRequest implements RequestSink, GenerationHandle, QueueItem {
+  /** Requests are numbered in the order of their admission. */
+  readonly order: number;
   readonly #state: GenerationState;
   readonly #stream: TokenStream;
   readonly #events: OpenRequestEvents;
@@ -47,8 +54,22 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   /** A runner had the request and did not finish it. */
   #wasLost = false;
   #isOpen = true;
+  readonly #now: () => number;
+  readonly #admittedMs: number;
+  /** Milliseconds from the admission to the last submit(). */
+  #waitedMs = 0;
 
-  constructor(request: GenerateRequest, sink: TokenSink, events: OpenRequestEvents) {
+  /** now: a monotonic clock in milliseconds. */
+  constructor(
+    request: GenerateRequest,
+    sink: TokenSink,
+    order: number,
+    now: () => number,
+    events: OpenRequestEvents,
+  ) {
+    this.order = order;
+    this.#now = now;
+    this.#admittedMs = now();
     this.#state = new GenerationState(request);
     this.#stream = new TokenStream(sink, (flow) => this.#sendFlow(flow), this.#state.numEmitted);
     this.#numericsId = request.begun?.numericsId;
@@ -58,6 +79,19 @@ export class OpenRequest implements RequestSink, GenerationHandle {
 
   get request(): GenerateRequest {
     return this.#state.request;
+  }
+
+  get caller(): Caller {
+    return this.request.caller ?? ANONYMOUS;
+  }
+
+  get priority(): number {
+    return this.request.priority ?? 0;
+  }
+
+  /** The tokens that a runner must compute before the next token of the answer. */
+  get cost(): number {
+    return this.numPromptTokens + this.numEmitted;
   }
 
   /** Whether a runner has the request. */
@@ -106,12 +140,18 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     return this.#state.numPromptTokens;
   }
 
+  /** Whether a runner has the request and computes nothing for it, because its consumer does not read. */
+  get isPaused(): boolean {
+    return this.#sent !== undefined && !this.#sent.isIsolationRun && this.#stream.isPaused;
+  }
+
   /**
    * Gives the request to a runner that is ready, from the first token or from where the answer stands. isIsolationRun: for
    * one token only.
    */
   submit(client: RunnerClient, { isIsolationRun }: { isIsolationRun: boolean }): void {
     if (this.#sent !== undefined) throw new Error('A request was given to two runners.');
+    this.#waitedMs = Math.round(this.#now() - this.#admittedMs);
     if (!this.#send(client, isIsolationRun)) return;
     if (this.numEmitted > 0 && client.numericsId !== this.#numericsId)
       this.#stream.continuedBy(client.numericsId);
@@ -184,6 +224,13 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     this.#lose();
   }
 
+  /** Leaves its place at the runner to another request. It goes on with the next submit(), and its consumer sees a pause. */
+  giveWay(): void {
+    // A runner counts other cancels as failures.
+    this.#sent?.client.cancel(this.#sent.requestId, 'enough');
+    this.#sent = undefined;
+  }
+
   #lose(): void {
     this.#wasLost ||= this.#sent !== undefined;
     this.#sent = undefined;
@@ -216,13 +263,19 @@ export class OpenRequest implements RequestSink, GenerationHandle {
   onEmbedding({ values, first }: Embedding): void {
     this.#hasEmbedding = true;
     this.#end();
-    this.#stream.pushEmbedding(values, first);
+    this.#stream.pushEmbedding(values, this.#withWait(first));
   }
 
   onOutput(output: Output): void {
     this.#state.append(output);
-    if (output.finish === undefined) this.#stream.push(output);
-    else this.#onLastOutput(output);
+    const timed = output.first === undefined ? output : { ...output, first: this.#withWait(output.first) };
+    if (output.finish === undefined) this.#stream.push(timed);
+    else this.#onLastOutput(timed);
+  }
+
+  /** The runner counts from its receipt of the request, its client from the admission. */
+  #withWait(first: FirstOutput): FirstOutput {
+    return { ...first, queuedUs: first.queuedUs + this.#waitedMs * 1000 };
   }
 
   #onLastOutput(output: Output): void {
@@ -272,7 +325,10 @@ export class OpenRequest implements RequestSink, GenerationHandle {
     // most, which is buffered.
     if (this.#sent === undefined || this.#sent.isIsolationRun) return;
     const { client, requestId, isLost } = this.#sent;
-    if (!isLost) client[flow](requestId);
+    if (!isLost) {
+      client[flow](requestId);
+      if (flow === 'pause') this.#events.onPaused();
+    }
     // A lost runner gets no Pause and may compute until it is dead. Its further tokens are dropped; the next runner makes
     // them again.
     else if (flow === 'pause') client.cancel(requestId);

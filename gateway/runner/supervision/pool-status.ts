@@ -39,7 +39,7 @@ export function poolStatus(
     retryAfterSec: best.retryAfterSec,
     info: newest === undefined ? undefined : sumOfInfo(supervisors, newest),
     numFreeBlocks: freeBlocks.length === 0 ? undefined : sum(freeBlocks),
-    stats: stats.length === 0 ? undefined : sumOfStats(stats),
+    stats: stats.length === 0 ? undefined : withPending(sumOfStats(stats), scheduler.numPending),
     counters: sumOfCounters(heard.map(({ counters }) => counters)),
     ...(supervisors.length === 1 ? {} : { runners: supervisors.map(runnerStatus(scheduler)) }),
   };
@@ -80,6 +80,11 @@ function sumOfStats(stats: readonly SchedulerStats[]): SchedulerStats {
   const [first, ...others] = stats;
   if (first !== undefined && others.length === 0) return first;
   return statsOf((name) => sum(stats.map((each) => each[name])));
+}
+
+/** A request that no runner has waits for its first step too. */
+function withPending(stats: SchedulerStats, numPending: number): SchedulerStats {
+  return numPending === 0 ? stats : { ...stats, numWaiting: stats.numWaiting + numPending };
 }
 
 function sum(numbers: readonly number[]): number {

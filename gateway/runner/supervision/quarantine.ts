@@ -66,7 +66,7 @@ export class Quarantine {
 }
 
 /**
- * A digest of the prompt and all parameters except the API and the seed: most seeds are drawn at random, so the same request
+ * A digest of the prompt and all parameters except those of its sender and the seed: most seeds are drawn at random, so the same request
  * comes back with another one.
  */
 export function fingerprintOf(request: GenerateRequest): string {
@@ -78,6 +78,8 @@ export function fingerprintOf(request: GenerateRequest): string {
     vocabulary: _spellings,
     begun: _begun,
     api: _api,
+    caller: _caller,
+    priority: _priority,
     sampling,
     ...asked
   } = request;

@@ -1,11 +1,18 @@
 /**
- * Decides which runner gets which open request. A request that a runner died with is a suspect until it has a new token. It
+ * Decides which runner gets which open request, and when. Callers share the places of a runner's steps: who has the fewest for
+ * its shares gets the next one, and where no place is free, one of the caller that has the most is handed over. A handed-over
+ * request goes on later where it stands, so a caller that comes to a full server waits for a step and not for answers.
+ *
+ * A request that a runner died with is a suspect until it has a new token. It
  * gets that token in an isolation run: alone with a runner, which is asked for one token. If the runner dies again, this
  * request was the cause: it fails, and is refused from then on. Of several runners, one computes the suspects one after
  * another while the others serve on; a single runner does nothing else meanwhile. The other requests lose nothing but time.
  */
+import type { Caller } from '../../system/caller.ts';
+import { FairQueue } from '../../system/fair-queue.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../runner.ts';
+import type { AdmissionLimits } from './admission-limits.ts';
 import type { RequestInFlight } from './crash.ts';
 import { bestRunner, prefixHashes } from './known-prefixes.ts';
 import { OpenRequest } from './open-request.ts';
@@ -26,20 +33,36 @@ export interface RequestSchedulerEvents {
   isComing(index: number): boolean;
 }
 
+export interface RequestSchedulerOptions {
+  readonly numRunners: number;
+  readonly quarantine: Quarantine;
+  readonly limits: AdmissionLimits;
+  /** Milliseconds that never go back. */
+  readonly now: () => number;
+}
+
 export class RequestScheduler {
+  readonly #limits: AdmissionLimits;
+  readonly #now: () => number;
   readonly #quarantine: Quarantine;
   readonly #events: RequestSchedulerEvents;
   readonly #runners: readonly ScheduledRunner[];
   /** In the order of their admission. */
   readonly #open = new Set<OpenRequest>();
-  /** Open requests that no runner has, in the order of their admission, in which runners get them. */
-  #pending = new Set<OpenRequest>();
-  #numOpenTokens = 0;
+  /** Open requests that no runner has. */
+  readonly #pending: FairQueue<OpenRequest>;
+  #numAdmitted = 0;
   #isDraining = false;
   /** Set while several things change together: no runner gets a request until all of them have changed. */
   #isChanging = false;
 
-  constructor(numRunners: number, quarantine: Quarantine, events: RequestSchedulerEvents) {
+  constructor(
+    { numRunners, quarantine, limits, now }: RequestSchedulerOptions,
+    events: RequestSchedulerEvents,
+  ) {
+    this.#limits = limits;
+    this.#now = now;
+    this.#pending = new FairQueue(limits.ceiling);
     this.#runners = Array.from({ length: numRunners }, (_, index) => new ScheduledRunner(index));
     this.#quarantine = quarantine;
     this.#events = events;
@@ -49,20 +72,14 @@ export class RequestScheduler {
     return this.#open.size;
   }
 
-  /** Open requests, and cancelled ones that a runner still holds. */
-  get numHeld(): number {
-    return this.#runners.reduce((sum, { client }) => sum + (client?.numCancelled ?? 0), this.#open.size);
-  }
-
   /** Prompt tokens of the open requests. */
   get numOpenTokens(): number {
-    return this.#numOpenTokens;
+    return this.#limits.numTokens;
   }
 
-  /** Prompt tokens of the requests that numHeld counts. */
-  get numHeldTokens(): number {
-    const add = (sum: number, { client }: ScheduledRunner) => sum + (client?.numCancelledTokens ?? 0);
-    return this.#runners.reduce(add, this.#numOpenTokens);
+  /** Open requests that no runner has. */
+  get numPending(): number {
+    return this.#pending.size;
   }
 
   /** Number of requests that this runner has, or had when it was lost. */
@@ -80,15 +97,31 @@ export class RequestScheduler {
     if (this.#quarantine.has(request)) throw runnerCrashed();
   }
 
+  /** Throws GenerationError if the caller's requests cannot be admitted. Those that runners have not let go of count. */
+  assertRoom(caller: Caller, numRequests: number, numTokens: number): void {
+    const clients = this.#runners.flatMap(({ client }) => client ?? []);
+    this.#limits.assertRoom(
+      caller,
+      { requests: numRequests, tokens: numTokens },
+      {
+        requests: clients.reduce((sum, { numCancelled }) => sum + numCancelled, 0),
+        tokens: clients.reduce((sum, { numCancelledTokens }) => sum + numCancelledTokens, 0),
+      },
+    );
+  }
+
   admit(request: GenerateRequest, sink: TokenSink): OpenRequest {
-    const open = new OpenRequest(request, sink, {
+    const open = new OpenRequest(request, sink, this.#numAdmitted++, this.#now, {
       onEnd: (ended) => this.#onEnd(ended),
       onIsolationPassed: (passed) => this.#onIsolationPassed(passed),
       onLegPassed: () => this.#drainIfSent(),
+      onPaused: () => {
+        if (this.#pending.size > 0) this.#submitPending();
+      },
     });
     this.#open.add(open);
-    this.#pending.add(open);
-    this.#numOpenTokens += open.numPromptTokens;
+    this.#limits.hold(open.caller, open.numPromptTokens);
+    this.#pending.add(open, open.order);
     this.#submitPending();
     return open;
   }
@@ -138,7 +171,7 @@ export class RequestScheduler {
       const had = [...runner.requests];
       runner.onDied();
       for (const open of had) open.onRunnerDied(areSuspects);
-      this.#sortPending();
+      this.#requeue();
       for (const open of had) if (open.crashCount >= maxCrashCount) this.#putInQuarantine(open);
       if (ending !== undefined) for (const open of had) if (this.#open.has(open)) open.fail(ending);
       this.#failOfOtherModels();
@@ -199,7 +232,7 @@ export class RequestScheduler {
   #onEnd(ended: OpenRequest): void {
     this.#open.delete(ended);
     this.#pending.delete(ended);
-    this.#numOpenTokens -= ended.numPromptTokens;
+    this.#limits.release(ended.caller, ended.numPromptTokens);
     const runner = this.#runners.find(({ requests }) => requests.delete(ended));
     if (runner?.isolationRun === ended) this.#endIsolationRun(runner, ended);
     // A runner that has nothing to do now can compute a suspect.
@@ -213,7 +246,7 @@ export class RequestScheduler {
     const runner = this.#runners.find(({ isolationRun }) => isolationRun === passed);
     if (runner === undefined) return;
     runner.requests.delete(passed);
-    this.#sortPending();
+    this.#requeue();
     this.#endIsolationRun(runner, passed);
   }
 
@@ -232,12 +265,13 @@ export class RequestScheduler {
     runner.isolationRun = undefined;
     for (const open of runner.requests) open.takeBack();
     runner.requests.clear();
-    this.#sortPending();
+    this.#requeue();
   }
 
-  /** Requests that a runner gives back return to their place in the order of admission. */
-  #sortPending(): void {
-    this.#pending = new Set([...this.#open].filter((open) => !open.isSent));
+  /** Requests that a runner gave back wait again, at the places of their admission. */
+  #requeue(): void {
+    for (const open of this.#open)
+      if (!open.isSent && !this.#pending.has(open)) this.#pending.add(open, open.order);
   }
 
   /** Token ids mean other text in another model, so a request fails if no ready runner has its model. */
@@ -260,9 +294,7 @@ export class RequestScheduler {
       const open = runner.canIsolate ? this.#nextIsolationRun(runner) : undefined;
       if (open !== undefined) this.#submit(open, runner, true);
     }
-    for (const open of [...this.#pending]) {
-      // An earlier submit in this loop may have ended this request or given it to a runner.
-      if (open.crashCount > 0 || !this.#pending.has(open)) continue;
+    for (let open = this.#takeNext(); open !== undefined; open = this.#takeNext()) {
       const runner = this.#runnerFor(open.request);
       if (runner !== undefined) this.#submit(open, runner, false);
     }
@@ -280,9 +312,79 @@ export class RequestScheduler {
     open.submit(client, { isIsolationRun: isAlone });
   }
 
+  /** Takes the next request that a runner has room for out of the queue. Makes room if its caller has too little. */
+  #takeNext(): OpenRequest | undefined {
+    if (this.#pending.size === 0) return undefined;
+    const sent = this.#numSentByCaller();
+    const held = ({ name }: Caller): number => sent.get(name) ?? 0;
+    const fits = (open: OpenRequest): boolean =>
+      open.crashCount === 0 && this.#canServe(open.request).length > 0;
+    const next = this.#pending.peek({ fits, held });
+    if (next === undefined) return undefined;
+    while (this.#withRoom(next.request).length === 0) {
+      const last = this.#lastToGiveWay(next, sent);
+      if (last === undefined) break;
+      sent.set(last.caller.name, held(last.caller) - 1);
+      this.#takeBackForOthers(last);
+    }
+    const withRoom = this.#runners.filter((runner) => runner.canServe && runner.hasRoom(this.#isShared));
+    if (withRoom.length === 0) return undefined;
+    return this.#pending.take({
+      fits: ({ crashCount, request }) =>
+        crashCount === 0 && withRoom.some(({ modelIdentity }) => modelIdentity === request.modelIdentity),
+      held,
+    });
+  }
+
+  /** Requests that runners compute, by their callers' names. */
+  #numSentByCaller(): Map<string, number> {
+    const sent = new Map<string, number>();
+    for (const { computing } of this.#runners)
+      for (const { caller } of computing) sent.set(caller.name, (sent.get(caller.name) ?? 0) + 1);
+    return sent;
+  }
+
+  /**
+   * The request whose place the other one should get: the last one of the caller that has the most for its shares. Undefined
+   * if that caller would then have less than the other one.
+   */
+  #lastToGiveWay(
+    { caller, request }: OpenRequest,
+    sent: ReadonlyMap<string, number>,
+  ): OpenRequest | undefined {
+    const perShare = ({ name, shares }: Caller, more: number): number =>
+      ((sent.get(name) ?? 0) + more) / shares;
+    let last: OpenRequest | undefined;
+    for (const { computing } of this.#canServe(request)) {
+      for (const open of computing) {
+        if (perShare(open.caller, -1) < perShare(caller, 1)) continue;
+        if (last === undefined || givesWayBefore(open, last, (each) => perShare(each, 0))) last = open;
+      }
+    }
+    return last;
+  }
+
+  #takeBackForOthers(open: OpenRequest): void {
+    open.giveWay();
+    for (const { requests } of this.#runners) requests.delete(open);
+    this.#pending.add(open, open.order);
+  }
+
+  /** The runners that could compute the request beside others. */
+  #canServe({ modelIdentity }: GenerateRequest): ScheduledRunner[] {
+    return this.#runners.filter((runner) => runner.canServe && runner.modelIdentity === modelIdentity);
+  }
+
+  get #isShared(): boolean {
+    return this.#limits.numCallers > 1;
+  }
+
+  #withRoom(request: GenerateRequest): ScheduledRunner[] {
+    return this.#canServe(request).filter((runner) => runner.hasRoom(this.#isShared));
+  }
+
   #runnerFor(request: GenerateRequest): ScheduledRunner | undefined {
-    const { modelIdentity } = request;
-    const able = this.#runners.filter((runner) => runner.canServe && runner.modelIdentity === modelIdentity);
+    const able = this.#withRoom(request);
     return able.length < 2 ? able[0] : bestRunner(able, prefixHashes(request));
   }
 
@@ -294,11 +396,13 @@ export class RequestScheduler {
 
   #nextIsolationRun({ isOnProbation, modelIdentity }: ScheduledRunner): OpenRequest | undefined {
     const isTakingSuspects = !this.#isIsolatingSuspect;
+    let first: OpenRequest | undefined;
     for (const open of this.#pending) {
       if (open.request.modelIdentity !== modelIdentity) continue;
-      if (open.crashCount > 0 ? isTakingSuspects : isOnProbation) return open;
+      if (!(open.crashCount > 0 ? isTakingSuspects : isOnProbation)) continue;
+      if (first === undefined || open.order < first.order) first = open;
     }
-    return undefined;
+    return first;
   }
 
   /** Reserves the least loaded runner for suspects, if no runner is free for them and none is coming. */
@@ -337,6 +441,12 @@ export class RequestScheduler {
       runner.client.drain();
     }
   }
+}
+
+/** Whether a request gives way before another: that of the caller with more, and of one caller's the one that came last. */
+function givesWayBefore(one: OpenRequest, other: OpenRequest, perShare: (caller: Caller) => number): boolean {
+  if (one.caller.name !== other.caller.name) return perShare(one.caller) > perShare(other.caller);
+  return one.priority === other.priority ? one.order > other.order : one.priority > other.priority;
 }
 
 function runnerCrashed(): GenerationError {

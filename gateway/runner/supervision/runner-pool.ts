@@ -3,6 +3,7 @@
  * starts the next one (supervisor.ts); the scheduler decides which runner gets which request (request-scheduler.ts). The pool
  * admits requests, reports the status, replaces runners and shuts them down in order.
  */
+import { ANONYMOUS } from '../../system/caller.ts';
 import { systemClock } from '../../system/clock.ts';
 import { settlesWithin } from '../../system/settles-within.ts';
 import {
@@ -14,6 +15,7 @@ import {
   type RunnerStatus,
   type TokenSink,
 } from '../runner.ts';
+import { AdmissionLimits, type OpenLimits } from './admission-limits.ts';
 import type { RunnerCrash } from './crash.ts';
 import { poolStatus } from './pool-status.ts';
 import { Quarantine } from './quarantine.ts';
@@ -24,13 +26,9 @@ import type { RunnerSpec } from './runner-spec.ts';
 import { RunnerSupervisor, type RunnerSupervisorOptions, retryAfterSec } from './supervisor.ts';
 import type { Failing } from './supervisor-events.ts';
 
-export interface RunnerPoolOptions extends RunnerSupervisorOptions {
+export interface RunnerPoolOptions extends RunnerSupervisorOptions, OpenLimits {
   /** Number of runners, each with the whole model; 1 by default. */
   readonly numRunners?: number;
-  /** Most requests that generate or wait. Cancelled ones count until the runner lets go of them. */
-  readonly maxOpenRequests: number;
-  /** Most prompt tokens of these requests. */
-  readonly maxQueuedTokens: number;
   /** Called for every death that nobody asked for, before the next runner is started. */
   readonly onCrash?: (crash: RunnerCrash) => void;
 }
@@ -52,17 +50,23 @@ export class RunnerPool implements Runner {
     const { clock = systemClock } = options;
     this.#options = options;
     const { numRunners = 1 } = options;
-    this.#scheduler = new RequestScheduler(numRunners, new Quarantine(() => clock.now()), {
-      onIdle: () => {
-        this.#idle?.resolve();
-        this.#idle = undefined;
+    const now = () => clock.now();
+    const limits = new AdmissionLimits(options);
+    const quarantine = new Quarantine(now);
+    this.#scheduler = new RequestScheduler(
+      { numRunners, quarantine, limits, now },
+      {
+        onIdle: () => {
+          this.#idle?.resolve();
+          this.#idle = undefined;
+        },
+        onProven: (index) => this.#supervisors[index]?.onProven(),
+        onQuarantined: (numPromptIds, numEmitted) => {
+          options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
+        },
+        isComing: (index) => this.#supervisors[index]?.isComing ?? false,
       },
-      onProven: (index) => this.#supervisors[index]?.onProven(),
-      onQuarantined: (numPromptIds, numEmitted) => {
-        options.log({ level: 'error', event: 'request_quarantined', numPromptIds, numEmitted });
-      },
-      isComing: (index) => this.#supervisors[index]?.isComing ?? false,
-    });
+    );
     this.#supervisors = Array.from({ length: numRunners }, (_, index) => this.#supervisorOf(index));
     this.#replacement = new RollingReplacement(this.#supervisors, options);
     this.#newest = this.#supervisors[0] as RunnerSupervisor;
@@ -172,9 +176,9 @@ export class RunnerPool implements Runner {
     await Promise.all(this.#supervisors.map((supervisor) => supervisor.end()));
   }
 
-  assertAcceptsRequests(): void {
+  assertAcceptsRequests(caller = ANONYMOUS): void {
     this.#requireReady();
-    this.#assertCapacityFor(1, 1);
+    this.#scheduler.assertRoom(caller, 1, 1);
   }
 
   assertCapacity(requests: readonly GenerateRequest[]): void {
@@ -184,20 +188,13 @@ export class RunnerPool implements Runner {
     }
     for (const request of requests) this.#scheduler.assertNotQuarantined(request);
     const numTokens = requests.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
-    this.#assertCapacityFor(requests.length, numTokens);
+    this.#scheduler.assertRoom(requests[0]?.caller ?? ANONYMOUS, requests.length, numTokens);
   }
 
   #requireReady(): RunnerInfo {
     const { info } = this.#newest.heard;
     if (info !== undefined && this.#stopped === undefined && this.#takesRequests) return info;
     throw this.#notReady(this.status().reason ?? 'The runner is not ready.');
-  }
-
-  #assertCapacityFor(numAnswers: number, numTokens: number): void {
-    const { maxOpenRequests, maxQueuedTokens } = this.#options;
-    const { numHeld, numHeldTokens } = this.#scheduler;
-    assertCapacityFor('answers', numAnswers, numHeld, maxOpenRequests, '--max-open-requests');
-    assertCapacityFor('prompt tokens', numTokens, numHeldTokens, maxQueuedTokens, '--max-queued-tokens');
   }
 
   #notReady(message: string): GenerationError {
@@ -213,21 +210,4 @@ function errorOf({ reason, isRetriable, retryAfterSec: seconds }: Failing): Gene
   if (seconds === undefined)
     return new GenerationError('INFERENCE_FAILED', reason, { retriable: isRetriable });
   return new GenerationError('NOT_READY', reason, { retriable: isRetriable, retryAfterSec: seconds });
-}
-
-/** flag: the setting that the limit comes from. Throws GenerationError. */
-function assertCapacityFor(
-  what: string,
-  numWanted: number,
-  numHeld: number,
-  limit: number,
-  flag: string,
-): void {
-  if (numHeld + numWanted <= limit) return;
-  if (numWanted > limit) {
-    const message = `The request asks for ${numWanted} ${what}; this server allows at most ${limit} at once (${flag}). Ask for fewer.`;
-    throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
-  }
-  const message = `The server is full: its open requests have ${numHeld} ${what}, and ${numWanted} more would exceed the limit of ${limit} (${flag}). Try again later.`;
-  throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
 }

@@ -2,6 +2,11 @@ import type { RunnerClient } from '../protocol/client.ts';
 import { KnownPrefixes } from './known-prefixes.ts';
 import type { OpenRequest } from './open-request.ts';
 
+/** The most requests that a runner takes (runner/engine.h). */
+const maxHeldRequests = 1024;
+/** How many times a step's places a runner is given requests for, while one caller has all of them. */
+const placesAhead = 2;
+
 /** The scheduler's view of one place in the pool, across all runner processes that take this place one after another. */
 export class ScheduledRunner {
   readonly index: number;
@@ -30,6 +35,21 @@ export class ScheduledRunner {
   /** Requests that the runner holds. A cancelled one counts until the runner has let go of it. */
   get load(): number {
     return this.requests.size + (this.client?.numCancelled ?? 0);
+  }
+
+  /** Requests that the runner computes, or will without being asked again. */
+  get computing(): OpenRequest[] {
+    return [...this.requests].filter(({ isPaused }) => !isPaused);
+  }
+
+  /**
+   * Whether the runner should get one more request. isShared: several callers have requests. A caller that is alone gives a
+   * runner more than a step has places for, so that no place is empty until the next request has come.
+   */
+  hasRoom(isShared: boolean): boolean {
+    const { client } = this;
+    if (client === undefined || this.load >= maxHeldRequests) return false;
+    return this.computing.length < client.maxNumSeqs * (isShared ? 1 : placesAhead);
   }
 
   /** Whether a request given to the runner now would be alone with it. */

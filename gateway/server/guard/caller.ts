@@ -1,6 +1,7 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import type { Context } from 'hono';
 import type { CacheSharing } from '../../config/cache-sharing.ts';
+import type { GenerateRequest } from '../../runner/runner.ts';
 import { ANONYMOUS, type Caller } from '../../system/caller.ts';
 import type { KeyRight } from './api-keys.ts';
 
@@ -68,6 +69,8 @@ export function cacheSaltOf(sharing: CacheSharing, keyDigest: Uint8Array): Uint8
   return sharing === 'all' ? EVERYBODY : keyDigest;
 }
 
-export function cacheSalt(c: Context): Uint8Array {
-  return c.get('cacheSalt') ?? EVERYBODY;
+/** What the sender of a request decides about the requests to a runner: what they share with others, and whose they are. */
+export function senderOf(c: Context): Pick<GenerateRequest, 'cacheSalt' | 'caller'> {
+  const caller = c.get('caller') as Caller | undefined;
+  return { cacheSalt: c.get('cacheSalt') ?? EVERYBODY, ...(caller === undefined ? {} : { caller }) };
 }

@@ -4,10 +4,12 @@ import * as assert from 'uvu/assert';
 import { type AnswerEnd, TextStream } from '../../../../gateway/generation/text-stream.ts';
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { type GenerateRequest, GenerationError, type TokenSink } from '../../../../gateway/runner/runner.ts';
+import { AdmissionLimits } from '../../../../gateway/runner/supervision/admission-limits.ts';
 import { affinityBlockTokens } from '../../../../gateway/runner/supervision/known-prefixes.ts';
 import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
 import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
 import { pauseAboveTokens } from '../../../../gateway/runner/supervision/token-stream.ts';
+import { ANONYMOUS } from '../../../../gateway/system/caller.ts';
 import { byteTokenizer } from '../../../fixtures/byte-model.ts';
 import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
 import { requestOf } from '../../../fixtures/requests.ts';
@@ -18,12 +20,17 @@ const modelIdentity = 'm';
 function dispatching(numRunners = 1) {
   const told: string[] = [];
   const coming = new Set<number>();
-  const dispatch = new RequestScheduler(numRunners, new Quarantine(() => 0), {
-    onIdle: () => told.push('idle'),
-    onProven: () => told.push('proven'),
-    onQuarantined: () => told.push('quarantined'),
-    isComing: (index) => coming.has(index),
-  });
+  const limits = new AdmissionLimits({ maxOpenRequests: 16, maxQueuedTokens: 1000 });
+  const now = () => 0;
+  const dispatch = new RequestScheduler(
+    { numRunners, quarantine: new Quarantine(now), limits, now },
+    {
+      onIdle: () => told.push('idle'),
+      onProven: () => told.push('proven'),
+      onQuarantined: () => told.push('quarantined'),
+      isComing: (index) => coming.has(index),
+    },
+  );
   const ends: (string | undefined)[] = [];
   const admit = (request: GenerateRequest) =>
     dispatch.admit(request, {
@@ -44,7 +51,7 @@ function dispatching(numRunners = 1) {
     connectRunner: (isOnProbation = false, index = 0) => {
       const connection = connect();
       connection.listener.onLetGo = () => dispatch.onLetGo();
-      connection.say(hello, { ready: { ...ready.ready, maxModelLen: 1000 } });
+      connection.say(hello, { ready: { ...ready.ready, maxModelLen: 1000, maxNumSeqs: 8 } });
       dispatch.onReady(index, connection.client, modelIdentity, isOnProbation);
       return {
         heard: connection.heard,
@@ -121,9 +128,12 @@ test('a cancelled request holds its place and tokens until the runner releases i
   admit(4, 5);
   open.cancel();
   assert.equal([dispatch.numOpen, dispatch.numOpenTokens], [1, 2]);
-  assert.equal([dispatch.numHeld, dispatch.numHeldTokens], [2, 5]);
+  const assertRoom = () => dispatch.assertRoom(ANONYMOUS, 15, 1);
+  assert.throws(assertRoom, /its open requests have 2 answers, and 15 more would exceed the limit of 16/);
+  assert.throws(() => dispatch.assertRoom(ANONYMOUS, 1, 996), /have 5 prompt tokens, and 996 more/);
   obeyCancel(1);
-  assert.equal([dispatch.numHeld, dispatch.numHeldTokens], [1, 2]);
+  assertRoom();
+  dispatch.assertRoom(ANONYMOUS, 1, 996);
 });
 
 test('a request that crashes its runner alone is refused from then on, under another key and seed, too', () => {

@@ -1,0 +1,263 @@
+/** How callers share a runner, counted in its steps. The test plays the runner. */
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
+import { type GenerateRequest, GenerationError } from '../../../../gateway/runner/runner.ts';
+import { AdmissionLimits } from '../../../../gateway/runner/supervision/admission-limits.ts';
+import { Quarantine } from '../../../../gateway/runner/supervision/quarantine.ts';
+import { RequestScheduler } from '../../../../gateway/runner/supervision/request-scheduler.ts';
+import { pauseAboveTokens } from '../../../../gateway/runner/supervision/token-stream.ts';
+import type { Caller } from '../../../../gateway/system/caller.ts';
+import { connect, finishMax, hello, ready, step } from '../../../fixtures/connected-client.ts';
+import { answerOf, nextToken } from '../../../fixtures/fake-tokens.ts';
+import { callerNamed } from '../../../fixtures/keys.ts';
+import { requestOf } from '../../../fixtures/requests.ts';
+
+const { v1 } = runner;
+const modelIdentity = 'm';
+const NUM_PLACES = 64;
+const LIMITS = { maxOpenRequests: 256, maxQueuedTokens: 100_000 };
+
+interface Sequence {
+  readonly requestId: number;
+  readonly ids: number[];
+  readonly seed: bigint;
+  numLeft: number;
+  numEmitted: number;
+  isPaused: boolean;
+}
+
+/** A runner that computes the sequences in the order of their arrival, one token of as many as have a place in a step. */
+class SteppedRunner {
+  readonly #sequences = new Map<number, Sequence>();
+  readonly #connection = connect((message) => this.#onFrame(message));
+  #cancelled: number[] = [];
+  #numSteps = 0;
+  /** Sequences of the last step. */
+  numComputed = 0;
+
+  constructor(scheduler: RequestScheduler, numPlaces: number) {
+    this.#connection.listener.onLetGo = () => scheduler.onLetGo();
+    this.#connection.say(hello, {
+      ready: { ...ready.ready, maxModelLen: 4096, vocabSize: 1000, maxNumSeqs: numPlaces },
+    });
+    scheduler.onReady(0, this.#connection.client, modelIdentity, false);
+    this.#numPlaces = numPlaces;
+  }
+
+  readonly #numPlaces: number;
+
+  #onFrame({ generate, cancel, pause, resume }: runner.v1.ToRunner): void {
+    if (generate) {
+      const { tokenIds, sampling } = generate;
+      const requestId = generate.requestId ?? 0;
+      const seed = BigInt(sampling?.seed?.toString() ?? 0);
+      const { numEmitted } = generate;
+      const sequence = {
+        requestId,
+        ids: [...(tokenIds ?? [])],
+        seed,
+        numLeft: (generate.maxTokens ?? 0) - (numEmitted ?? 0),
+        numEmitted: numEmitted ?? 0,
+        isPaused: false,
+      };
+      this.#sequences.set(requestId, sequence);
+    }
+    const cancelled = cancel?.requestId ?? 0;
+    if (this.#sequences.delete(cancelled)) this.#cancelled.push(cancelled);
+    const flow = this.#sequences.get(pause?.requestId ?? resume?.requestId ?? 0);
+    if (flow !== undefined) flow.isPaused = Boolean(pause);
+  }
+
+  step(): void {
+    for (const requestId of this.#cancelled.splice(0))
+      this.#connection.say({ requestError: { requestId, code: v1.ErrorCode.ERROR_CODE_CANCELLED } });
+    const computed = [...this.#sequences.values()]
+      .filter(({ isPaused }) => !isPaused)
+      .slice(0, this.#numPlaces);
+    this.numComputed = computed.length;
+    if (computed.length === 0) return;
+    const outputs = computed.map((sequence) => {
+      const { requestId, ids, seed } = sequence;
+      const id = nextToken(ids, seed);
+      ids.push(id);
+      sequence.numLeft -= 1;
+      const output = { requestId, tokenIds: [id], firstIndex: sequence.numEmitted++ };
+      if (sequence.numLeft > 0) return output;
+      this.#sequences.delete(requestId);
+      return { ...output, finishReason: finishMax };
+    });
+    this.#connection.say(step(++this.#numSteps, ...outputs));
+  }
+}
+
+interface Asked {
+  readonly request: GenerateRequest;
+  readonly tokens: number[];
+  /** Steps from the admission to the first token. */
+  firstAfter: number | undefined;
+  isDone: boolean;
+}
+
+/** A server with one runner. */
+function serving(numPlaces = NUM_PLACES) {
+  const now = () => 0;
+  const limits = new AdmissionLimits(LIMITS);
+  const scheduler = new RequestScheduler(
+    { numRunners: 1, quarantine: new Quarantine(now), limits, now },
+    { onIdle: () => {}, onProven: () => {}, onQuarantined: () => {}, isComing: () => false },
+  );
+  const stepped = new SteppedRunner(scheduler, numPlaces);
+  let numSteps = 0;
+  let numAsked = 0;
+  return {
+    stepped,
+    step: () => {
+      numSteps += 1;
+      stepped.step();
+    },
+    /** Throws GenerationError if the requests are not admitted. */
+    ask: (caller: Caller, numRequests: number, maxTokens: number, change: Partial<GenerateRequest> = {}) => {
+      scheduler.assertRoom(caller, numRequests, 3 * numRequests);
+      return Array.from({ length: numRequests }, () => {
+        const request = requestOf([1, 2, numAsked++ % 1000], maxTokens, { modelIdentity, caller, ...change });
+        const beganAt = numSteps;
+        const asked: Asked = { request, tokens: [], firstAfter: undefined, isDone: false };
+        const handle = scheduler.admit(request, {
+          onTokens: ({ tokenIds, finish }) => {
+            asked.firstAfter ??= numSteps - beganAt;
+            asked.tokens.push(...tokenIds);
+            asked.isDone = finish !== undefined;
+          },
+          onError: (error) => assert.unreachable(error.message),
+        });
+        return Object.assign(asked, { handle });
+      });
+    },
+  };
+}
+
+function p99(values: readonly number[]): number {
+  const sorted = [...values].sort((one, other) => one - other);
+  return sorted[Math.ceil(0.99 * sorted.length) - 1] ?? Number.NaN;
+}
+
+const greedy = callerNamed('greedy');
+const other = callerNamed('other');
+
+const MAX_STEPS = 10_000;
+
+/** Computes until all these are done. */
+function finish(asked: readonly (Asked | undefined)[], step: () => void): void {
+  for (let i = 0; asked.some((each) => each?.isDone !== true); i++) {
+    assert.ok(i < MAX_STEPS, `not done after ${MAX_STEPS} steps`);
+    step();
+  }
+}
+
+/** Chats of two tokens, one after another: steps to the first token of each. */
+function chatsOf({ ask, step }: ReturnType<typeof serving>, numChats: number, before: () => void): number[] {
+  return Array.from({ length: numChats }, () => {
+    before();
+    const [chat] = ask(other, 1, 2);
+    finish([chat], step);
+    return chat?.firstAfter ?? Number.NaN;
+  });
+}
+
+const test = suite('fair admission');
+
+test('beside one caller’s 32 requests of n=8, another’s first token takes at most 3 times as many steps as alone', () => {
+  const alone = p99(chatsOf(serving(), 100, () => {}));
+  const server = serving();
+  const asked: Asked[] = [];
+  /** The greedy caller sends as much as it may, always. */
+  const refill = () => {
+    for (;;) {
+      try {
+        asked.push(...server.ask(greedy, 8, 300));
+      } catch (error) {
+        assert.instance(error, GenerationError);
+        assert.is((error as GenerationError).code, 'QUEUE_FULL');
+        return;
+      }
+    }
+  };
+  refill();
+  assert.is(asked.length, 256);
+  const beside = chatsOf(server, 100, () => {
+    refill();
+    server.step();
+  });
+  assert.ok(p99(beside) <= 3 * alone, `${p99(beside)} steps, ${alone} alone`);
+  finish(asked, server.step);
+  for (const { request, tokens } of asked)
+    assert.equal(tokens, answerOf(request.promptIds, request.sampling.seed, 300), 'none lost, none repeated');
+});
+
+test('callers that want more than there is get places in proportion to their shares', () => {
+  const server = serving();
+  const callers = [callerNamed('one'), callerNamed('three', { shares: 3 })];
+  const asked = callers.map((caller) => server.ask(caller, 100, 5000));
+  for (let i = 0; i < 100; i++) server.step();
+  const got = asked.map((requests) => requests.reduce((sum, { tokens }) => sum + tokens.length, 0));
+  const [one = 0, three = 0] = got;
+  assert.ok(three / one > 2.9 && three / one < 3.1, `${got}`);
+});
+
+test('a caller that is alone gets every place, and no place is empty between its requests', () => {
+  const server = serving();
+  server.ask(greedy, 256, 1);
+  for (let i = 0; i < 4; i++) {
+    server.step();
+    assert.is(server.stepped.numComputed, NUM_PLACES);
+  }
+  const before = serving();
+  before.ask(other, 1, 2);
+  before.step();
+  before.step();
+  before.ask(greedy, 100, 9);
+  before.step();
+  assert.is(before.stepped.numComputed, NUM_PLACES, 'one that has gone reserves nothing');
+});
+
+test('with a single place, callers take turns, and no answer is handed over back and forth', () => {
+  const server = serving(1);
+  const asked = [...server.ask(greedy, 3, 4), ...server.ask(other, 2, 4)];
+  const ends: string[] = [];
+  for (let i = 0; i < 20; i++) {
+    const open = asked.filter(({ isDone }) => !isDone);
+    server.step();
+    for (const { request, isDone } of open) if (isDone) ends.push(request.caller?.name ?? '');
+  }
+  assert.equal(ends, ['greedy', 'greedy', 'other', 'greedy', 'other']);
+});
+
+test('a request of lower priority number comes earlier among its caller’s own', () => {
+  const server = serving(1);
+  server.ask(greedy, 2, 2);
+  const [late] = server.ask(greedy, 1, 2, { priority: 1 });
+  const [soon] = server.ask(greedy, 1, 2, { priority: -1 });
+  for (let i = 0; i < 6; i++) server.step();
+  assert.equal([soon?.isDone, late?.tokens.length], [true, 0]);
+});
+
+test('a paused request takes no place from others', () => {
+  const server = serving(2);
+  const held = server.ask(greedy, 4, 4 * pauseAboveTokens);
+  for (const { handle } of held) handle.pause();
+  for (let i = 0; i < 2 * pauseAboveTokens + 4; i++) server.step();
+  const [next] = server.ask(greedy, 1, 3);
+  for (let i = 0; i < 3; i++) server.step();
+  assert.is(next?.isDone, true);
+});
+
+test('one caller’s open requests do not shut another one out, which gets its share and no more', () => {
+  const server = serving();
+  server.ask(greedy, 256, 9);
+  assert.throws(() => server.ask(greedy, 1, 9), /its open requests have 256 answers/);
+  server.ask(other, 128, 9);
+  assert.throws(() => server.ask(other, 1, 9), /Try again later/);
+});
+
+test.run();
