@@ -63,12 +63,13 @@ export class World {
     const of = (name: string): string | undefined => settings.get(name)?.[0];
     const now = (): number => EPOCH_MS + this.#clock.now();
     const model = (): Model | undefined => MODELS[of('model') ?? 'plain'];
-    const monotonicNow = (): number => this.#clock.now();
-    const metrics = new Metrics(monotonicNow);
+    const metrics = new Metrics(() => this.#clock.now());
     const limitMs = Number(of('time-limit-sec') ?? 300) * 1000;
-    const limit = new TimeLimit(limitMs, now, this.#clock);
-    const ofModel = metrics.add('bytes', () => this.#runner.status());
-    const runner = new ObservedRunner(this.#observed(), [limit, ofModel], monotonicNow);
+    const observers = [
+      metrics.add('bytes', () => this.#runner.status()),
+      new TimeLimit(limitMs, now, this.#clock),
+    ];
+    const runner = new ObservedRunner(this.#timed(), observers, () => this.#clock.now());
     const names = of('names')?.split(' ') ?? [];
     const keys = of('keys')?.split(' ');
     if (of('journal') !== undefined) {
@@ -80,7 +81,7 @@ export class World {
     const origins = of('cors-origins')?.split(' ') ?? [];
     const { app } = testApp({
       ...{ runner, model, modelNames: names, metrics, now, clock: this.#clock, ids: this.#ids },
-      monotonicNow,
+      monotonicNow: () => this.#clock.now(),
       jobs: this.#jobs,
       tokenLimits: {
         maxTokensIn: numberOf(of('max-tokens-in')),
@@ -145,7 +146,7 @@ export class World {
   }
 
   /** The runner, whose tokens take time, and whose open requests are known. */
-  #observed(): Runner {
+  #timed(): Runner {
     const runner = this.#runner;
     const generate: Runner['generate'] = (request, sink) => {
       const { scriptOf } = runner;
