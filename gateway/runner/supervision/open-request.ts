@@ -3,8 +3,8 @@
  * its consumer (stream), and the runner that has it now, if any.
  */
 import { ANONYMOUS, type Caller } from '../../system/caller.ts';
-import type { FirstOutput } from '../answer-times.ts';
 import type { QueueItem } from '../../system/fair-queue.ts';
+import type { FirstOutput } from '../answer-times.ts';
 import type { RunnerClient } from '../protocol/client.ts';
 import type { Embedding, Output, PromptLogprobs, RequestError } from '../protocol/messages.ts';
 import type { RequestSink } from '../protocol/sent-requests.ts';
