@@ -1,16 +1,44 @@
-import type { OpenText } from '../generation/merge-streams.ts';
-import type { AnswerEnd, AnswerPart, TextSink } from '../generation/text-stream.ts';
+import type { MergedSink, OpenText } from '../generation/merge-streams.ts';
+import type { SentToken } from '../generation/sent-tokens.ts';
+import type { AnswerEnd, AnswerPart } from '../generation/text-stream.ts';
 import { appendCalls, type CallPiece } from '../generation/tool-call-parser.ts';
 import { cancelled } from '../runner/runner.ts';
 
 /** Answers that are sent when they are complete. */
 
-export interface FinishedText {
-  /** Empty if the model did not think. */
-  readonly thought: string;
+/** The text of a choice or a piece of it, with its tokens if log-probabilities were asked for. */
+export interface ChoiceText {
   readonly text: string;
-  /** The calls, each in one piece. Those from index `end.numCalls` on are incomplete. */
+  /** The thinking before the text; undefined if there is none. */
+  readonly thought?: string | undefined;
+  readonly tokens: readonly SentToken[] | undefined;
+  /** Calls of tools in the text: one piece of each, or whole calls. */
   readonly calls: readonly CallPiece[];
+}
+
+export function choiceText({ thought, pieces, sentTokens, calls = [] }: AnswerPart): ChoiceText {
+  return { text: textOf(pieces), thought, tokens: sentTokens, calls };
+}
+
+/** A text that grows piece by piece. */
+export class GrowingText implements ChoiceText {
+  text = '';
+  thought: string | undefined;
+  readonly calls: CallPiece[] = [];
+  tokens: SentToken[] | undefined;
+
+  append(piece: ChoiceText): void {
+    appendCalls(this.calls, piece.calls, this.text.length);
+    this.text += piece.text;
+    if (piece.thought !== undefined) this.thought = (this.thought ?? '') + piece.thought;
+    if (piece.tokens === undefined) return;
+    this.tokens ??= [];
+    for (const token of piece.tokens) this.tokens.push(token);
+  }
+}
+
+/** A whole choice. Its calls are each in one piece; those from index `end.numCalls` on are incomplete. */
+export interface FinishedChoice extends ChoiceText {
   readonly end: AnswerEnd;
 }
 
@@ -20,28 +48,33 @@ export interface Gathering<Whole> {
   onError(error: unknown): void;
 }
 
-/** Gathers the whole text of one answer. */
-export class WholeText implements TextSink, Gathering<FinishedText> {
-  readonly answer: Promise<FinishedText>;
-  #thought = '';
-  #text = '';
-  readonly #calls: CallPiece[] = [];
-  #resolve: (finished: FinishedText) => void = () => {};
+/** Gathers all choices of an answer. */
+export class WholeAnswer implements MergedSink, Gathering<readonly FinishedChoice[]> {
+  readonly answer: Promise<readonly FinishedChoice[]>;
+  readonly #texts: readonly GrowingText[];
+  readonly #ends = new Map<number, AnswerEnd>();
+  #resolve: (choices: readonly FinishedChoice[]) => void = () => {};
   #reject: (error: unknown) => void = () => {};
 
-  constructor() {
+  constructor(numChoices: number) {
+    this.#texts = Array.from({ length: numChoices }, () => new GrowingText());
     this.answer = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
   }
 
-  onPart({ thought = '', pieces, calls = [], end }: AnswerPart): void {
-    this.#thought += thought;
-    appendCalls(this.#calls, calls, this.#text.length);
-    this.#text += textOf(pieces);
-    if (end === undefined) return;
-    this.#resolve({ thought: this.#thought, text: this.#text, calls: this.#calls, end });
+  onPart(part: AnswerPart, index: number): void {
+    this.#texts[index]?.append(choiceText(part));
+    if (part.end === undefined) return;
+    this.#ends.set(index, part.end);
+    if (this.#ends.size < this.#texts.length) return;
+    this.#resolve(
+      this.#texts.map(({ text, thought, tokens, calls }, choice) => {
+        const end = this.#ends.get(choice) as AnswerEnd;
+        return { text, thought, tokens, calls, end };
+      }),
+    );
   }
 
   onError(error: unknown): void {

@@ -6,8 +6,8 @@ import { setCallerSecret } from '../server/guard/caller.ts';
 import type { Log } from '../telemetry/log.ts';
 
 /** Defaults of the journal's settings. */
-const defaultMaxJobs = 4096;
-const defaultMaxBytes = 2 ** 28;
+const defaultMaxJobs = 1024;
+const defaultMaxBytes = 2 ** 26;
 const defaultKeepSec = 3600;
 
 /**

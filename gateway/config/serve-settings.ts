@@ -306,17 +306,17 @@ export const serveSettings = {
   },
   'journal-max-jobs': {
     schema: whole(1, 1_000_000).optional(),
-    fallbackHelp: '4096',
+    fallbackHelp: '1024',
     group: 'Reliability',
     value: 'N',
-    help: 'Maximum durable jobs kept at once; one more gets 503',
+    help: 'Maximum durable jobs kept at once; one more has ended jobs forgotten, or gets 503',
   },
   'journal-max-bytes': {
     schema: whole(2 ** 20, 2 ** 40).optional(),
-    fallbackHelp: '268435456',
+    fallbackHelp: '67108864',
     group: 'Reliability',
     value: 'BYTES',
-    help: 'Maximum size that the kept jobs take or may grow to; one more job gets 503',
+    help: 'Maximum size that the kept jobs take or may grow to; above it ended jobs are forgotten, or one more gets 503',
   },
   'journal-keep-sec': {
     schema: whole(1, 31_536_000).optional(),

@@ -5,7 +5,7 @@ import { type AnswerOptions, type AnswerPart, TextStream } from './text-stream.t
 /** Gets the texts of several answers. */
 export interface MergedSink {
   /** index: the place of the answer's request among the requests. */
-  onPart(index: number, part: AnswerPart): void;
+  onPart(part: AnswerPart, index: number): void;
   /** Ends all answers. Same errors as TextSink.onError(). */
   onError(error: unknown): void;
 }
@@ -97,7 +97,7 @@ class MergedStreams implements OpenText {
 
   #onPart(index: number, part: AnswerPart): void {
     if (this.#streams.length === 1 && !this.#isPaused) {
-      this.#sink.onPart(index, part);
+      this.#sink.onPart(part, index);
       return;
     }
     this.#arrived.push({ index, part });
@@ -106,7 +106,7 @@ class MergedStreams implements OpenText {
 
   #hear(index: number, part: AnswerPart): void {
     try {
-      this.#sink.onPart(index, part);
+      this.#sink.onPart(part, index);
     } catch (error) {
       this.#fail(error);
     }

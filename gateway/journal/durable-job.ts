@@ -9,10 +9,20 @@ import {
   type VocabularyFrames,
 } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
-import { endKey, type JournalEntry, type Journalled, pieceKey } from './journal.ts';
-import { type EndRecord, type JobRecord, packEnd, packPiece } from './records.ts';
+import {
+  bytesOf,
+  endKey,
+  type JournalEntry,
+  type Journalled,
+  type KeptJob,
+  pieceKey,
+  startKey,
+  type TakenWrites,
+  TOKENS_PER_PIECE,
+} from './journal.ts';
+import { type EndRecord, type JobRecord, packEnd, packPiece, packStart } from './records.ts';
 import type { Write } from './store.ts';
-import { TokenLog, type TokenLogContent } from './token-log.ts';
+import { TokenLog } from './token-log.ts';
 
 /**
  * A request that is computed whether anybody listens or not. Its tokens go to its token log, which its clients read and the
@@ -22,6 +32,8 @@ import { TokenLog, type TokenLogContent } from './token-log.ts';
 export interface DurableJobEvents {
   /** The job has something new to be written. */
   readonly onNews: (job: DurableJob) => void;
+  /** The runner ended the job with this error. Returns whether the job waits to be started again, and so has not ended. */
+  readonly onRefused: (job: DurableJob, error: GenerationError) => boolean;
   /** The job has ended, and its end is to be written. */
   readonly onEnd: (job: DurableJob) => void;
   readonly onEndKept: (job: DurableJob) => void;
@@ -42,18 +54,23 @@ export class DurableJob implements Journalled {
   readonly record: JobRecord;
   readonly log: TokenLog;
   readonly #events: DurableJobEvents;
+  readonly #over = new AbortController();
   #numWritten: number;
+  /** The first token of the piece that the next tokens are added to, and its size so far. */
+  #pieceFrom: number;
+  #pieceBytes = 0;
   #text: TextStream | undefined;
   #endedMs: number | undefined;
   #isEndWritten: boolean;
-  #isSuspended = false;
+  #numDeaths: number;
+  /** The count of starts that is to be written, if any. */
+  #numStarts: number | undefined;
+  #onProgress: () => void = () => {};
 
-  /** content, endedMs: what the journal already has of the job. */
+  /** kept: what the journal already has of the job. */
   constructor(
     entry: JournalEntry,
-    record: JobRecord,
-    content: TokenLogContent,
-    endedMs: number | undefined,
+    { record, content, endedMs, numDeaths }: KeptJob,
     events: DurableJobEvents,
   ) {
     this.entry = entry;
@@ -61,8 +78,20 @@ export class DurableJob implements Journalled {
     this.log = new TokenLog(content);
     this.#events = events;
     this.#numWritten = content.tokenIds.length;
+    this.#pieceFrom = this.#numWritten;
     this.#endedMs = endedMs;
     this.#isEndWritten = endedMs !== undefined;
+    this.#numDeaths = numDeaths;
+  }
+
+  /** Same as KeptJob.numDeaths, until a token comes. */
+  get numDeaths(): number {
+    return this.#numDeaths;
+  }
+
+  /** Aborted when the job is over. */
+  get over(): AbortSignal {
+    return this.#over.signal;
   }
 
   /** Milliseconds since 1970; undefined while the job has not ended. */
@@ -72,12 +101,28 @@ export class DurableJob implements Journalled {
 
   /** Whether it has ended, or another process is to continue it. */
   get isOver(): boolean {
-    return this.#endedMs !== undefined || this.#isSuspended;
+    return this.#endedMs !== undefined || this.#over.signal.aborted;
   }
 
   /** The numerics id of the runner that computed the last token, or of the one that the job was begun for. */
   get numericsId(): string {
     return this.log.content.continuations.at(-1)?.numericsId ?? this.record.numericsId;
+  }
+
+  /**
+   * Notes that this process is about to compute the job, which must be written before begin(). Resolves when the journal has
+   * it. Without it nobody would know of which job a gateway died.
+   */
+  noteStart(): void {
+    this.#numStarts = this.#numDeaths + 1;
+    this.#events.onNews(this);
+  }
+
+  /** Resolves when a token has come that the job did not have, or when the runner has the job no more. */
+  progress(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onProgress = resolve;
+    });
   }
 
   /** Has the runner compute the rest. Throws the runner's GenerationError; the job has then not begun. */
@@ -97,7 +142,7 @@ export class DurableJob implements Journalled {
       onPart: ({ end }) => {
         if (end !== undefined) this.#onTextEnd(end);
       },
-      onError: (error) => this.fail(generationErrorOf(error)),
+      onError: (error) => this.#onRefused(generationErrorOf(error)),
     });
     this.#text = text;
     // The tokens that are already known go through the same text stream, since a stop string may begin in them.
@@ -113,28 +158,59 @@ export class DurableJob implements Journalled {
     this.#onEnd();
   }
 
-  /** Stops the job here without an end: another process will continue it. Nothing more is written, and its readers are told. */
+  /** Stops the job here without an end: another process will continue it. Its readers are told. */
   suspend(): void {
-    if (this.#endedMs !== undefined) return;
-    this.#isSuspended = true;
+    if (this.isOver) return;
+    this.#over.abort();
     this.#text?.cancel();
+    this.noteStop();
     this.log.suspend();
   }
 
-  takeWrites(): { readonly writes: Write[]; readonly end: EndRecord | undefined } {
+  /** Takes back noteStart(): the runner has the job no more, and no gateway died of it. */
+  noteStop(): void {
+    this.#numStarts = this.#numDeaths;
+    this.#onProgress();
+    this.#events.onNews(this);
+  }
+
+  #onRefused(error: GenerationError): void {
+    this.#text = undefined;
+    if (this.isOver) return;
+    if (this.#events.onRefused(this, error)) this.noteStop();
+    else this.fail(error);
+  }
+
+  takeWrites(): TakenWrites {
     const writes: Write[] = [];
+    let numReplacedBytes = 0;
     const { content, length } = this.log;
+    if (this.#numStarts !== undefined && this.#endedMs === undefined) {
+      const value = packStart({ numTokens: length, numStarts: this.#numStarts });
+      const write: Write = { type: 'put', key: startKey(this.entry), value };
+      numReplacedBytes += bytesOf(write);
+      writes.push(write);
+    }
+    this.#numStarts = undefined;
     if (length > this.#numWritten) {
-      const value = packPiece(content, this.#numWritten);
-      writes.push({ type: 'put', key: pieceKey(this.entry, this.#numWritten), value });
+      const value = packPiece(content, this.#pieceFrom);
+      const write: Write = { type: 'put', key: pieceKey(this.entry, this.#pieceFrom), value };
+      numReplacedBytes += this.#pieceBytes;
+      this.#pieceBytes = bytesOf(write);
+      writes.push(write);
       this.#numWritten = length;
+      // Log-probabilities are long, and are not written twice.
+      if (content.logprobs !== undefined || length - this.#pieceFrom >= TOKENS_PER_PIECE) {
+        this.#pieceFrom = length;
+        this.#pieceBytes = 0;
+      }
     }
     if (content.end === undefined || this.#endedMs === undefined || this.#isEndWritten)
-      return { writes, end: undefined };
+      return { writes, numReplacedBytes, end: undefined };
     const end: EndRecord = { end: content.end, endedMs: this.#endedMs };
     writes.push({ type: 'put', key: endKey(this.entry), value: packEnd(end) });
     this.#isEndWritten = true;
-    return { writes, end };
+    return { writes, numReplacedBytes, end };
   }
 
   onEndKept(): void {
@@ -148,6 +224,8 @@ export class DurableJob implements Journalled {
         if (this.isOver) return;
         if (batch.finish !== undefined) this.#endedMs = this.#events.now();
         this.log.append(batch);
+        this.#numDeaths = 0;
+        this.#onProgress();
         if (batch.finish === undefined) this.#events.onNews(this);
         else this.#onEnd();
         sink.onTokens(batch);
@@ -166,6 +244,8 @@ export class DurableJob implements Journalled {
   }
 
   #onEnd(): void {
+    this.#over.abort();
+    this.#onProgress();
     this.#events.onNews(this);
     this.#events.onEnd(this);
   }

@@ -10,6 +10,7 @@ import {
   type RunnerInfo,
   type ThinkingLimit,
 } from '../runner/runner.ts';
+import { Quarantine } from '../runner/supervision/quarantine.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { Log } from '../telemetry/log.ts';
 import { DurableJob, type DurableJobEvents } from './durable-job.ts';
@@ -19,8 +20,10 @@ import { emptyContent, type JobKind, type JobRecord } from './records.ts';
 
 /** Jobs that outlive their clients' connections and this process: those that run here, and those that the journal keeps. */
 
-/** Time between attempts to resume a job of an earlier process while its model takes no requests. */
+/** Time between attempts to start a job that waits. */
 const resumeRetryMs = 500;
+/** A job that was being computed when this many gateways died, and of which none added a token, is failed. */
+export const maxDeaths = 2;
 /** Time between attempts to open a journal that the disk refuses to open. */
 export const reopenMs = 10_000;
 
@@ -54,6 +57,12 @@ export class DurableJobs {
   readonly #clock: Clock;
   /** Jobs that run or whose end is not written yet, by their keys. */
   readonly #running = new Map<string, DurableJob>();
+  /** Requests of jobs that have killed gateways. */
+  readonly #quarantine: Quarantine;
+  /** Jobs that were being computed when a gateway died, and have no token since. */
+  readonly #suspects = new Set<DurableJob>();
+  /** The one of them that runs. There is one at a time, or each would look like the cause of the next death. */
+  #suspect: DurableJob | undefined;
   readonly #onEnd = new Map<DurableJob, (job: DurableJob) => void>();
   readonly #events: DurableJobEvents;
   /** For each job that waits to be tried again, and the journal: a function that ends its wait. */
@@ -64,12 +73,15 @@ export class DurableJobs {
   constructor(options: DurableJobsOptions) {
     this.#options = options;
     this.#clock = options.clock ?? systemClock;
+    this.#quarantine = new Quarantine(this.#clock.now);
     this.#events = {
       now: options.now,
       onNews: (job) => this.#journal?.touch(job),
+      onRefused: (job, error) => this.#waitsAfter(error, job),
       onEnd: (job) => {
         this.#onEnd.get(job)?.(job);
         this.#onEnd.delete(job);
+        this.#suspects.delete(job);
       },
       onEndKept: ({ entry }) => this.#running.delete(entry.key),
     };
@@ -127,7 +139,7 @@ export class DurableJobs {
 
   /**
    * Begins a job once its record is on the disk. Throws JobExistsError, JournalRefusal or the runner's GenerationError; the
-   * journal then keeps nothing of the job.
+   * journal then keeps nothing of the job. An error that may pass makes the job wait.
    */
   async start({ record, request, thinking, model, info, runner, onEnd }: JobBegin): Promise<DurableJob> {
     runner.assertCapacity([request]);
@@ -142,16 +154,25 @@ export class DurableJobs {
     };
     const journal = this.#opened();
     const entry = await journal.admit(whole);
-    const job = new DurableJob(entry, whole, emptyContent(asked), undefined, this.#events);
+    const kept = { record: whole, content: emptyContent(asked), endedMs: undefined, numDeaths: 0 };
+    const job = new DurableJob(entry, kept, this.#events);
     try {
       job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
     } catch (error) {
-      await journal.forget(entry);
-      throw error;
+      if (!(error instanceof GenerationError) || !this.#waitsAfter(error, job)) {
+        await journal.forget(entry);
+        throw error;
+      }
+      job.noteStop();
     }
     this.#running.set(entry.key, job);
     if (onEnd !== undefined) this.#onEnd.set(job, onEnd);
     return job;
+  }
+
+  /** Throws for the request of a job that has killed gateways, whichever API it comes by. */
+  assertNotQuarantined(request: GenerateRequest): void {
+    if (this.#quarantine.has(request)) throw killedGateways();
   }
 
   find(kind: JobKind, caller: string, id: string): JournalEntry | undefined {
@@ -162,9 +183,9 @@ export class DurableJobs {
   async open(entry: JournalEntry): Promise<DurableJob> {
     const running = this.#running.get(entry.key);
     if (running !== undefined) return running;
-    const { record, content, endedMs } = await this.#opened().read(entry);
+    const kept = await this.#opened().read(entry);
     // The job may have been resumed during the read.
-    return this.#running.get(entry.key) ?? new DurableJob(entry, record, content, endedMs, this.#events);
+    return this.#running.get(entry.key) ?? new DurableJob(entry, kept, this.#events);
   }
 
   /** Ends the job with this error if it runs. Resolves when the end is written. */
@@ -187,9 +208,9 @@ export class DurableJobs {
     const jobs: DurableJob[] = [];
     for (const entry of unfinished) {
       try {
-        const { record, content } = await journal.read(entry);
-        const job = new DurableJob(entry, record, content, undefined, this.#events);
+        const job = new DurableJob(entry, await journal.read(entry), this.#events);
         this.#running.set(entry.key, job);
+        if (job.numDeaths > 0) this.#suspects.add(job);
         jobs.push(job);
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
@@ -198,7 +219,17 @@ export class DurableJobs {
         await journal.forget(entry);
       }
     }
-    for (const job of jobs) void this.#resume(job);
+    for (const job of jobs) {
+      if (job.numDeaths < maxDeaths) void this.#resume(job);
+      else this.#putInQuarantine(job);
+    }
+  }
+
+  #putInQuarantine(job: DurableJob): void {
+    const { request, thinkingLimit: limit } = job.record;
+    const isThinking = (): undefined => undefined;
+    this.#quarantine.add({ ...request, ...(limit && { thinkingLimit: { ...limit, isThinking } }) });
+    this.#lose(job, killedGateways());
   }
 
   /** Called when a model takes requests again: jobs that wait are tried at once. */
@@ -214,6 +245,15 @@ export class DurableJobs {
     await this.#journal?.close();
   }
 
+  /** Returns whether the job waits to be started again after this error. */
+  #waitsAfter(error: GenerationError, job: DurableJob): boolean {
+    if (!this.#mayPass(error, job, PASSES_WHILE_RUNNING)) return false;
+    const { log } = this.#options;
+    log.info({ event: 'durable_waiting', job_id: shortened(job.record.id), msg: error.message });
+    void this.#resume(job);
+    return true;
+  }
+
   async #resume(job: DurableJob): Promise<void> {
     const { keepMs, log, now } = this.#options;
     const { createdMs, id } = job.record;
@@ -226,8 +266,10 @@ export class DurableJobs {
           return;
         }
       } catch (error) {
+        // Whoever ended the job has also ended its wait.
+        if (job.isOver) return;
         const failure = error instanceof GenerationError ? error : unforeseen(error);
-        if (!this.#mayPass(failure, job)) return this.#lose(job, failure);
+        if (!this.#mayPass(failure, job, PASSES_WHILE_WAITING)) return this.#lose(job, failure);
       }
       await this.#wait(resumeRetryMs);
     }
@@ -243,17 +285,20 @@ export class DurableJobs {
   }
 
   /** Whether the error may go away by itself. No wait for a model is the job's last one, but its own deadline is. */
-  #mayPass({ code, retriable }: GenerationError, { record }: DurableJob): boolean {
+  #mayPass(
+    { code, retriable }: GenerationError,
+    { record }: DurableJob,
+    passing: readonly GenerationError['code'][],
+  ): boolean {
     const { deadlineMs = Number.POSITIVE_INFINITY } = record.request;
-    return retriable && MAY_PASS.includes(code) && this.#options.now() < deadlineMs;
+    return retriable && passing.includes(code) && this.#options.now() < deadlineMs;
   }
 
-  /** Returns false if the model takes no requests now, or if the job is over. */
+  /** Returns false if the model takes no requests now, if suspects come first, or if the job is over. */
   async #begin(job: DurableJob): Promise<boolean> {
     const { model: name, request } = job.record;
-    const { signal } = this.#stopping;
-    const { deadlineMs } = request;
-    const { served, release } = await this.#options.models.acquire(name, { deadlineMs, signal });
+    const waiter = { deadlineMs: request.deadlineMs, signal: job.over };
+    const { served, release } = await this.#options.models.acquire(name, waiter);
     try {
       const { model, runner } = served;
       const { info, state } = runner.status();
@@ -261,13 +306,40 @@ export class DurableJobs {
       requireSame('model', request.modelIdentity, info.modelIdentity);
       requireSame('numerics of the runner', job.numericsId, info.numericsId);
       const vocabulary = request.grammar === undefined ? undefined : await spellingsOf(model.tokenizer);
+      if (job.numDeaths > 0 ? !this.#runAlone(job) : this.#hasSuspectsOf(name)) return false;
+      job.noteStart();
+      await this.#journal?.flush();
       // It may have been cancelled or suspended during the waits.
       if (job.isOver) return false;
-      job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+      try {
+        job.begin({ runner, tokenizer: model.tokenizer, vocabulary });
+      } catch (error) {
+        job.noteStop();
+        throw error;
+      }
       return true;
     } finally {
       release();
     }
+  }
+
+  /** Jobs of the same model wait for its suspects, which would otherwise queue behind them, and look stuck, at the runner. */
+  #hasSuspectsOf(model: string | undefined): boolean {
+    return [...this.#suspects].some(({ record }) => record.model === model);
+  }
+
+  /** Returns false if another suspect runs. Otherwise no other is started before this one has a token or has ended. */
+  #runAlone(job: DurableJob): boolean {
+    if (this.#suspect !== undefined) return false;
+    this.#suspect = job;
+    void job.progress().then(async () => {
+      // What is not written would be no progress for the next process.
+      await this.#journal?.flush();
+      this.#suspect = undefined;
+      this.#suspects.delete(job);
+      this.onServed();
+    });
+    return true;
   }
 
   #wait(delayMs: number): Promise<void> {
@@ -290,8 +362,10 @@ function factsOf({ maxTokens, endIds }: ThinkingLimit, thinking: Thinking | unde
   return { maxTokens, endIds, thinking: { isOpen, format: { begin: format.begin, end: format.end } } };
 }
 
+/** Errors of a runner that may take the job later. */
+const PASSES_WHILE_RUNNING: readonly GenerationError['code'][] = ['NOT_READY', 'QUEUE_FULL'];
 /** TIMEOUT: of the longest wait for a model. */
-const MAY_PASS: readonly GenerationError['code'][] = ['NOT_READY', 'QUEUE_FULL', 'TIMEOUT'];
+const PASSES_WHILE_WAITING: readonly GenerationError['code'][] = [...PASSES_WHILE_RUNNING, 'TIMEOUT'];
 
 /**
  * Throws if another model, or a runner with other numerics, would compute the rest: clients may have tokens that the journal
@@ -301,6 +375,11 @@ function requireSame(what: 'model' | 'numerics of the runner', before: string, n
   if (before === now) return;
   const message = `The ${what} changed after this job began, from ${before} to ${now}, so the job cannot be continued; send the request again.`;
   throw new GenerationError('INFERENCE_FAILED', message, { retriable: true });
+}
+
+function killedGateways(): GenerationError {
+  const message = `${maxDeaths} gateways in a row died while they computed this request, so it is not tried again.`;
+  return new GenerationError('RUNNER_CRASHED', message, { retriable: false });
 }
 
 function givenUp(keepMs: number): GenerationError {

@@ -8,9 +8,11 @@ import {
   type JobKind,
   type JobRecord,
   packRecord,
+  packStart,
   unpackEnd,
   unpackPiece,
   unpackRecord,
+  unpackStart,
 } from './records.ts';
 import { JournalStore, SEAL_BYTES, type Write } from './store.ts';
 import type { TokenLogContent } from './token-log.ts';
@@ -31,8 +33,12 @@ export const sweepMs = 10_000;
 const FORMAT = 1;
 const SECRET_BYTES = 32;
 
-/** An upper bound for the bytes of one token: it may be a piece of its own, with key and seal. */
-const BYTES_PER_TOKEN = 64;
+/** A piece is written again with the tokens that follow until it has this many. */
+export const TOKENS_PER_PIECE = 32;
+/** Upper bounds: of a piece without its tokens, with key and seal; of one token's id; of the start and the end of a job. */
+const BYTES_PER_PIECE = 64;
+const BYTES_PER_ID = 5;
+const BYTES_PER_JOB = 1024;
 /** Additional bytes for each log-probability: that of the token and those of its alternatives. */
 const BYTES_PER_LOGPROB = 20;
 
@@ -78,9 +84,16 @@ interface Entry extends JournalEntry {
 export interface Journalled {
   readonly entry: JournalEntry;
   /** Returns the writes since the last call. end: set once, together with the last writes. */
-  takeWrites(): { readonly writes: Write[]; readonly end: EndRecord | undefined };
+  takeWrites(): TakenWrites;
   /** Called when the job's end is on disk. */
   onEndKept(): void;
+}
+
+export interface TakenWrites {
+  readonly writes: Write[];
+  /** The bytes of earlier writes that these replace. */
+  readonly numReplacedBytes: number;
+  readonly end: EndRecord | undefined;
 }
 
 export interface JournalStats {
@@ -93,6 +106,8 @@ export interface KeptJob {
   readonly record: JobRecord;
   readonly content: TokenLogContent;
   readonly endedMs: number | undefined;
+  /** The gateways that died while they computed the job, and of which none added a token. */
+  readonly numDeaths: number;
 }
 
 export class Journal {
@@ -150,7 +165,7 @@ export class Journal {
   get stats(): JournalStats {
     return {
       numJobs: this.#entries.size,
-      numBytes: [...this.#entries.values()].reduce((sum, { numBytes }) => sum + numBytes, 0),
+      numBytes: sum([...this.#entries.values()].map(({ numBytes }) => numBytes)),
       isFailed: this.#isFailed,
     };
   }
@@ -166,7 +181,9 @@ export class Journal {
     return [...this.#entries.values()].filter(({ endedMs }) => endedMs === undefined);
   }
 
-  /** Keeps a job from now on. When this resolves, its record is on the disk. Throws JobExistsError or JournalRefusal. */
+  /**
+   * Keeps a job that starts at once. When this resolves, its record is on the disk. Throws JobExistsError or JournalRefusal.
+   */
   async admit(record: JobRecord): Promise<JournalEntry> {
     const name = nameOf(record);
     if (this.#isClosed)
@@ -174,14 +191,18 @@ export class Journal {
     if (this.#entries.has(name)) throw new JobExistsError(`There is already a job ${record.id}.`);
     const packed = packRecord(record);
     const reservedBytes = mostBytes(record, packed.length);
-    this.#assertRoom(reservedBytes);
+    this.#makeRoom(record.caller, reservedBytes);
     const { kind, caller, id, createdMs } = record;
     const key = keyOf(this.#nextNumber++);
     const entry: Entry = { key, kind, caller, id, createdMs, endedMs: undefined, numBytes: 0, reservedBytes };
     this.#entries.set(name, entry);
     try {
-      const write: Write = { type: 'put', key: `${key}r`, value: packed };
-      entry.numBytes += await this.#store.write([write], true);
+      const started = packStart({ numTokens: 0, numStarts: 1 });
+      const writes: Write[] = [
+        { type: 'put', key: `${key}r`, value: packed },
+        { type: 'put', key: startKey(entry), value: started },
+      ];
+      entry.numBytes += await this.#store.write(writes, true);
     } catch (error) {
       this.#entries.delete(name);
       this.#fail(error);
@@ -202,7 +223,7 @@ export class Journal {
     this.#timer?.cancel();
     this.#timer = undefined;
     while (this.#writing !== undefined) await this.#writing;
-    if (this.#dirty.size === 0) return;
+    if (this.#dirty.size === 0 || this.#isClosed) return;
     this.#writing = this.#commit().finally(() => {
       this.#writing = undefined;
       if (this.#dirty.size > 0 && !this.#isClosed)
@@ -218,7 +239,10 @@ export class Journal {
     const content = emptyContent(record.request);
     for await (const { value } of this.#store.range(`${key}t`)) unpackPiece(whole(value), content);
     if (endedMs !== undefined) content.end = unpackEnd(whole(await this.#store.get(`${key}z`))).end;
-    return { record, content, endedMs };
+    const started = await this.#store.get(`${key}s`);
+    const last = started === undefined ? undefined : unpackStart(whole(started));
+    const numDeaths = last?.numTokens === content.tokenIds.length ? last.numStarts : 0;
+    return { record, content, endedMs, numDeaths };
   }
 
   /** When this resolves, the job is gone from the disk. */
@@ -254,11 +278,7 @@ export class Journal {
       const writes: Write[] = [];
       for (const job of this.#dirty) {
         const taken = job.takeWrites();
-        const numBytes = taken.writes.reduce(
-          (sum, write) =>
-            sum + write.key.length + (write.type === 'put' ? SEAL_BYTES + write.value.length : 0),
-          0,
-        );
+        const numBytes = sum(taken.writes.map(bytesOf)) - taken.numReplacedBytes;
         writes.push(...taken.writes);
         written.push({ job, end: taken.end, numBytes });
       }
@@ -285,18 +305,47 @@ export class Journal {
     }
   }
 
-  #assertRoom(numBytes: number): void {
+  /**
+   * Forgets ended jobs until one more has room: the caller's own first, then those of callers that have more than an equal share.
+   * Throws JournalRefusal, and forgets none, if that is not enough.
+   */
+  #makeRoom(caller: string, numBytes: number): void {
     if (this.#isFailed) throw this.#refusal();
     const { maxJobs, maxBytes } = this.#options;
     const entries = [...this.#entries.values()];
-    const reserved = entries.reduce((sum, entry) => sum + Math.max(entry.reservedBytes, entry.numBytes), 0);
-    const full = (what: string): JournalRefusal =>
-      new JournalRefusal('full', `The journal is full: ${what}.`, this.#nextForgottenSec(entries));
-    if (entries.length >= maxJobs) throw full(`it has ${maxJobs} jobs, the limit of --journal-max-jobs`);
-    if (reserved + numBytes > maxBytes)
-      throw full(
-        `${reserved} of the ${maxBytes} bytes of --journal-max-bytes are taken or reserved, and this job may grow to ${numBytes}`,
-      );
+    const held = new Map<string, Holding>([[caller, { numJobs: 0, numBytes: 0 }]]);
+    for (const entry of entries) add(held, entry, 1);
+    const share = { numJobs: maxJobs / held.size, numBytes: maxBytes / held.size };
+    const total: Holding = { numJobs: entries.length, numBytes: sum(entries.map(heldBytesOf)) };
+    const isFull = (): boolean => total.numJobs >= maxJobs || total.numBytes + numBytes > maxBytes;
+    const hasMore = ({ caller: name }: Entry): boolean => {
+      const { numJobs = 0, numBytes: bytes = 0 } = held.get(name) ?? {};
+      return numJobs > share.numJobs || bytes > share.numBytes;
+    };
+    const forgotten: Entry[] = [];
+    const ended = entries.filter(({ endedMs }) => endedMs !== undefined);
+    ended.sort((a, b) => (a.endedMs ?? 0) - (b.endedMs ?? 0));
+    const isOwn = (entry: Entry): boolean => entry.caller === caller;
+    for (const entry of [...ended.filter(isOwn), ...ended.filter((each) => !isOwn(each))]) {
+      if (!isFull()) break;
+      if (!isOwn(entry) && !hasMore(entry)) continue;
+      add(held, entry, -1);
+      total.numJobs -= 1;
+      total.numBytes -= heldBytesOf(entry);
+      forgotten.push(entry);
+    }
+    if (isFull()) throw this.#full(entries, numBytes);
+    for (const entry of forgotten) void this.#forget(entry, false);
+  }
+
+  #full(entries: readonly Entry[], numBytes: number): JournalRefusal {
+    const { maxJobs, maxBytes } = this.#options;
+    const held = sum(entries.map(heldBytesOf));
+    const what =
+      entries.length >= maxJobs
+        ? `it has ${maxJobs} jobs, the limit of --journal-max-jobs`
+        : `${held} of the ${maxBytes} bytes of --journal-max-bytes are taken or reserved, and this job may grow to ${numBytes}`;
+    return new JournalRefusal('full', `The journal is full: ${what}.`, this.#nextForgottenSec(entries));
   }
 
   /** Seconds until the first job that has ended is forgotten. */
@@ -400,7 +449,7 @@ export class Journal {
 }
 
 const NUMBER_DIGITS = 12;
-/** The length of a job's key. The letter behind it says what the entry is: r the record, t a piece, z the end. */
+/** The length of a job's key. The letter after it says what the entry is: r the record, s the start, t a piece, z the end. */
 const KEY_LENGTH = 2 + NUMBER_DIGITS + 1;
 
 function keyOf(number: number): string {
@@ -410,6 +459,10 @@ function keyOf(number: number): string {
 /** The key of the piece that begins at this token. Keys sort in the order of the tokens. */
 export function pieceKey({ key }: Pick<JournalEntry, 'key'>, from: number): string {
   return `${key}t${String(from).padStart(NUMBER_DIGITS, '0')}`;
+}
+
+export function startKey({ key }: Pick<JournalEntry, 'key'>): string {
+  return `${key}s`;
 }
 
 export function endKey({ key }: Pick<JournalEntry, 'key'>): string {
@@ -423,8 +476,39 @@ function nameOf({ kind, caller, id }: Pick<JournalEntry, 'kind' | 'caller' | 'id
 
 /** The bytes that a job may grow to. recordBytes: the size of its record. */
 function mostBytes({ request: { maxTokens, topLogprobs } }: JobRecord, recordBytes: number): number {
-  const perToken = BYTES_PER_TOKEN + (topLogprobs === undefined ? 0 : BYTES_PER_LOGPROB * (1 + topLogprobs));
-  return recordBytes + maxTokens * perToken;
+  const perToken =
+    topLogprobs === undefined
+      ? BYTES_PER_ID + BYTES_PER_PIECE / TOKENS_PER_PIECE
+      : BYTES_PER_ID + BYTES_PER_PIECE + BYTES_PER_LOGPROB * (1 + topLogprobs);
+  return recordBytes + BYTES_PER_JOB + maxTokens * perToken;
+}
+
+/** What jobs of one caller, or of all, take up. */
+interface Holding {
+  numJobs: number;
+  numBytes: number;
+}
+
+function heldBytesOf({ reservedBytes, numBytes }: Entry): number {
+  return Math.max(reservedBytes, numBytes);
+}
+
+/** Adds the entry to what its caller holds, or takes it away. */
+function add(held: Map<string, Holding>, entry: Entry, sign: 1 | -1): void {
+  const { numJobs, numBytes } = held.get(entry.caller) ?? { numJobs: 0, numBytes: 0 };
+  held.set(entry.caller, {
+    numJobs: numJobs + sign,
+    numBytes: numBytes + sign * heldBytesOf(entry),
+  });
+}
+
+/** The bytes that a write adds to the store. */
+export function bytesOf(write: Write): number {
+  return write.key.length + (write.type === 'put' ? SEAL_BYTES + write.value.length : 0);
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, each) => total + each, 0);
 }
 
 function whole(value: Uint8Array | null | undefined): Uint8Array {

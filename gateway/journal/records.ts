@@ -41,6 +41,17 @@ export interface EndRecord {
   readonly endedMs: number;
 }
 
+/**
+ * That a process began to compute the job. The job is suspected of killing gateways if the next process finds no token after
+ * those that this record counts.
+ */
+export interface StartRecord {
+  /** The tokens that the answer had. */
+  readonly numTokens: number;
+  /** How many processes in a row began to compute the job after as many tokens, this one included, and did not end it. */
+  readonly numStarts: number;
+}
+
 const packr = new Packr({ useRecords: false, variableMapSize: true });
 const unpackr = new Unpackr({ useRecords: false, mapsAsObjects: true });
 
@@ -138,6 +149,18 @@ export function packRecord(record: JobRecord): Uint8Array {
 export function unpackRecord(bytes: Uint8Array): JobRecord {
   const { model, ...record } = jobRecord.parse(unpackr.unpack(bytes));
   return { ...record, model: model ?? undefined };
+}
+
+const startRecord = z.strictObject({ n: uint, k: uint });
+
+export function packStart({ numTokens, numStarts }: StartRecord): Uint8Array {
+  return packr.pack({ n: numTokens, k: numStarts });
+}
+
+/** Throws if the bytes are not a start record. */
+export function unpackStart(bytes: Uint8Array): StartRecord {
+  const { n, k } = startRecord.parse(unpackr.unpack(bytes));
+  return { numTokens: n, numStarts: k };
 }
 
 /** A piece: the tokens that follow those of the earlier pieces, and what came with them. */

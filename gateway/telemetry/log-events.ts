@@ -29,6 +29,7 @@ export const LOG_EVENTS = [
   'journal_entry_damaged',
   'journal_failed',
   'durable_resumed',
+  'durable_waiting',
   'durable_lost',
   'crash_report_failed',
   'recording_not_kept',

@@ -8,7 +8,7 @@ export interface JournalFigures {
   readonly numJobs: number;
   readonly numBytes: number;
   readonly numRunning: number;
-  /** Jobs resumed since this process began. */
+  /** Jobs of an earlier process, or that their runner refused, that were continued since this process began. */
   readonly numResumed: number;
   readonly isFailed: boolean;
 }
@@ -151,7 +151,7 @@ export class Metrics {
     gauge('runnel_durable_jobs_open', 'Durable jobs that have not ended', ({ numRunning }) => numRunning);
     gauge(
       'runnel_durable_jobs_resumed',
-      'Durable jobs of an earlier process that this one continued',
+      'Durable jobs that were continued after the end of a gateway or a refusal of their runner',
       ({ numResumed }) => numResumed,
     );
   }

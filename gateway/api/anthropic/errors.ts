@@ -1,4 +1,3 @@
-import type { Context } from 'hono';
 import * as z from 'zod';
 import type { ApiError } from '../../errors/api-error.ts';
 
@@ -20,10 +19,6 @@ export function anthropicErrorBody(error: ApiError, requestId: string): Anthropi
   const { code, message } = error;
   const details = code === THREAD_UNSUPPORTED ? { details: { error_code: code } } : {};
   return { type: 'error', error: { type: errorType(error), message, ...details }, request_id: requestId };
-}
-
-export function requestIdOf(c: Context): string {
-  return c.get('requestId');
 }
 
 const TYPES: Partial<Record<ApiError['status'], string>> = {

@@ -1,41 +1,67 @@
-import type { AnswerEnd } from '../../generation/text-stream.ts';
-import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
-import { RawJson } from '../json-text.ts';
-import { endedBy, mark } from '../openai/completion.ts';
-import type { FinishedText } from '../whole-text.ts';
-import type { Block, CallBlock, MessageObject, Stop, TextBlock, ThinkingBlock, Usage } from './answers.ts';
+import type { ApiError } from '../../errors/api-error.ts';
+import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
+import { inOrder } from '../../generation/tool-call-parser.ts';
+import { namedEvent } from '../../server/streams/sse.ts';
+import { endedBy, mark } from '../answer-marks.ts';
+import type { Encoding, EventEncoder, EventOutlet, Facts } from '../call.ts';
+import { jsonText, RawJson } from '../json-text.ts';
+import { textOf } from '../whole-text.ts';
+import type { Block, MessageEvent, MessageObject, Stop, Usage } from './answers.ts';
+import { BlockEvents, callBlock, signatureOf, textBlock, thinkingBlock } from './blocks.ts';
+import { type AnthropicErrorBody, anthropicErrorBody } from './errors.ts';
 
-/** An answer of Anthropic's API, whole or as events (message-events.ts). */
+/** An answer of Anthropic's API, whole or as events. */
 
-export interface Message {
-  readonly id: string;
-  /** The name in the request. */
+/** The members of the request that its answer needs. */
+interface Asked {
   readonly model: string;
-  readonly numPromptTokens: number;
-  /** max_tokens of the request, or the server's limit if that is less. The context may leave less. */
-  readonly maxTokens: number;
-  /** Whether the first block is text, because the answer can neither think nor call tools. */
-  readonly beginsWithText: boolean;
-  /** The signature of the thinking block, which Anthropic's clients require. Nobody checks it. */
-  readonly signature: string;
-  /** The id of a call, by its index among the answer's calls. */
-  readonly callId: (call: number) => string;
+  readonly max_tokens: number;
+}
+
+/** What the parts of a message have in common. */
+interface Message extends Asked {
+  readonly facts: Facts;
+}
+
+export function messageEncoding(request: Asked): Encoding {
+  const messageOf = (facts: Facts): Message => ({ ...request, facts });
+  return {
+    whole: (facts, [choice]) => {
+      if (choice === undefined) throw new Error('A message has one choice.');
+      const message = messageOf(facts);
+      const { thought, text, calls, end } = choice;
+      // A call that is cut off is left out: its input would not be an object.
+      const content: Block[] = inOrder(text, calls.slice(0, end.numCalls)).map((item) => {
+        return typeof item === 'string'
+          ? textBlock(item)
+          : callBlock(facts, item, new RawJson(item.arguments));
+      });
+      if (content.length === 0) content.push(textBlock(''));
+      if (thought !== undefined) content.unshift(thinkingBlock(thought, signatureOf(facts)));
+      return jsonText(messageObject(message, content, stopOf(message, end), usageOf(message, end)));
+    },
+    stream: (facts, outlet) => new MessageEvents(messageOf(facts), outlet),
+    failureEvent: (error, requestId) => event(anthropicErrorBody(error, requestId ?? '')),
+  };
 }
 
 /** The reason of the end, with its marks. */
-export function stopOf({ maxTokens }: Message, end: AnswerEnd): Stop {
+function stopOf(message: Message, end: AnswerEnd): Stop {
   return {
-    stop_reason: stopReason(maxTokens, end),
+    stop_reason: stopReason(message, end),
     stop_sequence: end.stopMatched,
     ...endedBy(end),
     ...mark(end),
   };
 }
 
-function stopReason(maxTokens: number, { reason, numTokens, numCalls = 0 }: AnswerEnd): Stop['stop_reason'] {
+function stopReason(
+  { max_tokens, facts: { maxTokensOut } }: Message,
+  { reason, numTokens, numCalls = 0 }: AnswerEnd,
+): Stop['stop_reason'] {
   if (reason === 'eos') return numCalls > 0 ? 'tool_use' : 'end_turn';
   if (reason === 'stop_sequence') return reason;
-  if (reason === 'time_limit' || numTokens >= maxTokens) return 'max_tokens';
+  if (reason === 'time_limit' || numTokens >= Math.min(max_tokens, maxTokensOut)) return 'max_tokens';
   return 'model_context_window_exceeded';
 }
 
@@ -43,7 +69,7 @@ function stopReason(maxTokens: number, { reason, numTokens, numCalls = 0 }: Answ
  * The usage. Prompt tokens that were found in the cache are counted apart from the others. end: undefined before it is
  * known.
  */
-export function usageOf({ numPromptTokens }: Message, end: AnswerEnd | undefined): Usage {
+function usageOf({ facts: { numPromptTokens } }: Message, end: AnswerEnd | undefined): Usage {
   const numCachedTokens = end?.numCachedTokens ?? 0;
   return {
     input_tokens: numPromptTokens - numCachedTokens,
@@ -53,30 +79,60 @@ export function usageOf({ numPromptTokens }: Message, end: AnswerEnd | undefined
   };
 }
 
-export function messageObject(message: Message, content: Block[], stop: Stop, usage: Usage): MessageObject {
-  const { id, model } = message;
-  return { id, type: 'message', role: 'assistant', model, content, ...stop, usage };
+function messageObject(
+  { model, facts: { uuid } }: Message,
+  content: Block[],
+  stop: Stop,
+  usage: Usage,
+): MessageObject {
+  return { id: `msg_${uuid}`, type: 'message', role: 'assistant', model, content, ...stop, usage };
 }
 
-/** The whole message. It leaves out a call that is cut off: the call's input would not be an object. */
-export function wholeMessage(message: Message, { thought, text, calls, end }: FinishedText): MessageObject {
-  const whole = calls.slice(0, end.numCalls);
-  const content = inOrder(text, whole).map((item) => {
-    return typeof item === 'string' ? textBlock(item) : callBlock(message, item, new RawJson(item.arguments));
-  });
-  const said = content.length === 0 ? [textBlock('')] : content;
-  const blocks = thought === '' ? said : [thinkingBlock(thought, message.signature), ...said];
-  return messageObject(message, blocks, stopOf(message, end), usageOf(message, end));
+function event(data: MessageEvent | AnthropicErrorBody): string {
+  return namedEvent(data.type, JSON.stringify(data));
 }
 
-export function textBlock(text: string): TextBlock {
-  return { type: 'text', text };
-}
+const OPEN = { stop_reason: null, stop_sequence: null };
 
-export function thinkingBlock(thinking: string, signature: string): ThinkingBlock {
-  return { type: 'thinking', thinking, signature };
-}
+/**
+ * Writes an answer as events: message_start, one or several blocks with their deltas, message_delta with the reason of
+ * the end and the usage, message_stop. A failure becomes an event `error`, which clients raise.
+ */
+class MessageEvents implements EventEncoder {
+  readonly #message: Message;
+  readonly #outlet: EventOutlet;
+  readonly #blocks: BlockEvents;
 
-export function callBlock({ callId }: Message, { index, name = '' }: CallPiece, input: object): CallBlock {
-  return { type: 'tool_use', id: callId(index), name, input };
+  /** Writes the opening. */
+  constructor(message: Message, outlet: EventOutlet) {
+    this.#message = message;
+    this.#outlet = outlet;
+    const begun = messageObject(message, [], OPEN, usageOf(message, undefined));
+    outlet.write(event({ type: 'message_start', message: begun }));
+    this.#blocks = new BlockEvents(message.facts, outlet);
+    // An answer that may think or call tools begins its first block when its kind is known.
+    if (message.facts.beginsWithText) this.#blocks.beginText();
+    outlet.write(event({ type: 'ping' }));
+  }
+
+  onPart({ thought, pieces, calls = [], end }: AnswerPart): void {
+    if (thought !== undefined) this.#blocks.thought(thought);
+    for (const item of inOrder(textOf(pieces), calls)) {
+      if (typeof item === 'string') this.#blocks.text(item);
+      else this.#blocks.call(item);
+    }
+    if (end === undefined) return;
+    this.#blocks.end();
+    const { stop_reason, stop_sequence, ...more } = stopOf(this.#message, end);
+    const delta = { stop_reason, stop_sequence };
+    const usage = usageOf(this.#message, end);
+    this.#outlet.write(event({ type: 'message_delta', delta, usage, ...more }));
+    this.#outlet.write(event({ type: 'message_stop' }));
+    this.#outlet.end();
+  }
+
+  onFailure(error: ApiError): void {
+    this.#outlet.write(event(anthropicErrorBody(error, this.#message.facts.requestId ?? '')));
+    this.#outlet.end();
+  }
 }

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { ApiError } from '../../errors/api-error.ts';
-import type { ChatMessage } from '../../prompt/chat-template.ts';
+import type { Call, ParsedCall } from '../call.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { asObject, memberOf } from '../json-values.ts';
@@ -13,9 +13,16 @@ import {
   verbatimMessages,
 } from './conversation.ts';
 import { THREAD_UNSUPPORTED } from './errors.ts';
-import { outputConfig, verbatimFormat } from './output-config.ts';
-import { checkThinking, ignoredEffort, thinkingField } from './thinking-field.ts';
-import { checkToolFields, ignoredInTools, toolFields, verbatimTools } from './tool-fields.ts';
+import { messageEncoding } from './message.ts';
+import {
+  checkThinking,
+  ignoredEffort,
+  outputConfig,
+  thinkingField,
+  thinkingWishOf,
+  verbatimFormat,
+} from './output-config.ts';
+import { checkToolFields, ignoredInTools, toolFields, toolWishOf, verbatimTools } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
 
@@ -78,14 +85,43 @@ export type MessagesRequest = z.output<typeof messagesSchema>;
 export type CountRequest = z.output<typeof countSchema>;
 
 /** Throws a 400 whose message names every field at fault. */
-export function parseMessagesRequest(body: unknown): MessagesRequest {
+export function parseMessages(body: unknown): ParsedCall {
   refuseThread(body);
-  return fields.parseBody(messagesSchema, body, VERBATIM);
+  const request = fields.parseBody(messagesSchema, body, VERBATIM);
+  const { temperature, top_p: topP, top_k: topK } = request;
+  const call = {
+    ...promptCall(request),
+    isStreamed: request.stream,
+    sampling: { temperature, topP, topK },
+    maxTokens: request.max_tokens,
+    stop: request.stop_sequences,
+  };
+  return { call, ignored: ignoredByMessages(body, request), encoding: messageEncoding(request) };
 }
 
-export function parseCountRequest(body: unknown): CountRequest {
+/** The call whose prompt is to be counted. */
+export function parseCount(body: unknown): Pick<ParsedCall, 'call' | 'ignored'> {
   refuseThread(body);
-  return fields.parseBody(countSchema, body, VERBATIM);
+  const request = fields.parseBody(countSchema, body, VERBATIM);
+  return { call: promptCall(request), ignored: ignoredByMessages(body, request) };
+}
+
+function promptCall(request: CountRequest): Call {
+  const { model, system, messages, output_config } = request;
+  const { format: grammar } = output_config;
+  return {
+    model,
+    isStreamed: false,
+    input: {
+      field: 'messages',
+      messages: system === undefined ? messages : [{ role: 'system', content: system }, ...messages],
+    },
+    tools: toolWishOf(request),
+    format: grammar && { field: 'output_config.format', grammar },
+    thinking: thinkingWishOf(request),
+    sampling: {},
+    stop: [],
+  };
 }
 
 /** Throws a 400 with the code at which SDKs send the whole conversation instead. */
@@ -95,16 +131,8 @@ function refuseThread(body: unknown): void {
   throw new ApiError({ status: 400, code: THREAD_UNSUPPORTED, message, param: 'thread' });
 }
 
-/** The conversation as templates see it. */
-export function messagesOf({
-  system,
-  messages,
-}: Pick<MessagesRequest, 'system' | 'messages'>): ChatMessage[] {
-  return system === undefined ? messages : [{ role: 'system', content: system }, ...messages];
-}
-
 /** Names the fields that were sent and ignored, each once. */
-export function ignoredByMessages(body: unknown, request: CountRequest): string[] {
+function ignoredByMessages(body: unknown, request: CountRequest): string[] {
   const inTools = ignoredInTools(memberOf(body, 'tools'));
   const inMessages = ignoredInMessages(memberOf(body, 'messages'));
   const inSystem = ignoredInBlocks(memberOf(body, 'system'), 'system.');

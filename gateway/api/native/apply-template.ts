@@ -36,8 +36,9 @@ export function applyTemplateRoutes(deps: RouteDeps): Hono {
     const request = fields.parseBody(schema, await readJson(c), [...verbatimTools, verbatimKwargs]);
     const model = await readModel(request.model, deps);
     if (request.tools.length > 0) requireToolTemplate(model, 'tools');
-    const definitions = request.tools.map(({ definition }) => definition);
-    const prompt = await renderChatText(model, request.messages, renderOptions(request, definitions));
+    const tools = request.tools.map(({ definition }) => definition);
+    const options = { ...renderOptions(request), tools };
+    const prompt = await renderChatText(model, request.messages, options);
     return longAnswer(c, budget, 2 * prompt.length, promptJson(prompt));
   });
 

@@ -1,32 +1,46 @@
-import type { AnswerTimings } from '../../generation/answer-timings.ts';
-import type { AnswerEnd, AnswerPart, EndReason, TextSink } from '../../generation/text-stream.ts';
+import type { ApiError } from '../../errors/api-error.ts';
+import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
-import { toApiError } from '../../server/to-api-error.ts';
+import { endedBy, mark } from '../answer-marks.ts';
+import type { Encoding, EventEncoder, EventOutlet, Facts } from '../call.ts';
+import { callDigits } from '../call-digits.ts';
 import { jsonText } from '../json-text.ts';
-import { endedBy, mark } from '../openai/completion.ts';
-import type { EventOutlet } from '../openai/completion-events.ts';
-import { type FinishedText, textOf } from '../whole-text.ts';
+import { type FinishedChoice, textOf } from '../whole-text.ts';
 import type { AnswerEndFields, ChatMessageText, NamedLine, ResponseText } from './answers.ts';
 import { ollamaErrorBody } from './errors.ts';
-import type { Durations } from './timings.ts';
 
 /** Answers of Ollama's generating routes: one object, or a line for each piece of text and a last one with the counts. */
 
-export interface Answer {
+/** What each line of an answer has. */
+export interface Form {
   /** The name in the request. */
   readonly model: string;
-  readonly numPromptTokens: number;
   /** Makes the route's fields for a text, the tool calls in it, and the thinking before it, which may be undefined. */
   readonly textAs: (
     text: string,
     calls: readonly WholeCall[],
     thinking?: string,
   ) => ChatMessageText | ResponseText;
+}
+
+interface Named extends Form {
   /** Milliseconds since 1970. */
   readonly now: () => number;
-  readonly durations: (timings: AnswerTimings | undefined) => Durations;
-  /** The id of a call, by its index among the answer's calls. */
-  readonly callId: (call: number) => string;
+}
+
+interface Answer extends Named {
+  readonly facts: Facts;
+}
+
+export function answerEncoding(form: Form): Encoding {
+  const answerOf = (facts: Facts): Answer => ({ ...form, now: facts.now, facts });
+  return {
+    whole: (facts, [choice]) => {
+      if (choice === undefined) throw new Error('An answer has one choice.');
+      return jsonText(wholeAnswer(answerOf(facts), choice));
+    },
+    stream: (facts, outlet) => new AnswerLines(answerOf(facts), outlet),
+  };
 }
 
 /** A tool call. The arguments are complete, as JSON text. */
@@ -37,14 +51,9 @@ export interface WholeCall {
   readonly arguments: string;
 }
 
-function wholeCall(
-  { callId }: Pick<Answer, 'callId'>,
-  { index, name = '', arguments: given }: CallPiece,
-): WholeCall {
-  return { id: callId(index), index, name, arguments: given };
+function wholeCall({ facts }: Answer, { index, name = '', arguments: given }: CallPiece): WholeCall {
+  return { id: `call_${callDigits(facts.uuid)}_${index}`, index, name, arguments: given };
 }
-
-type Named = Pick<Answer, 'model' | 'now' | 'textAs'>;
 
 const DONE_REASONS: Record<EndReason, 'stop' | 'length'> = {
   eos: 'stop',
@@ -73,16 +82,14 @@ function lastLine(
   calls: readonly WholeCall[] = [],
   thinking?: string,
 ): LastLine {
-  const { total_duration, load_duration, prompt_eval_duration, eval_duration } = answer.durations(
-    end.timings,
-  );
+  const { total_duration, load_duration, prompt_eval_duration, eval_duration } = durations(answer, end);
   return {
     ...line(answer, text, calls, thinking),
     done: true,
     done_reason: DONE_REASONS[end.reason],
     total_duration,
     load_duration,
-    prompt_eval_count: answer.numPromptTokens,
+    prompt_eval_count: answer.facts.numPromptTokens,
     prompt_eval_duration,
     eval_count: end.numTokens,
     eval_duration,
@@ -91,10 +98,31 @@ function lastLine(
   };
 }
 
+const NS_PER_MS = 1e6;
+
+/** How long the parts of an answer took, in nanoseconds. The call reports its timings. */
+function durations(
+  { facts }: Answer,
+  { timings }: AnswerEnd,
+): Pick<
+  Required<AnswerEndFields>,
+  'total_duration' | 'load_duration' | 'prompt_eval_duration' | 'eval_duration'
+> {
+  const { total_ms = 0, prefill_ms = null, first_token_ms = null } = timings ?? {};
+  const ns = (ms: number): number => Math.round(ms * NS_PER_MS);
+  return {
+    total_duration: ns(facts.preparedInMs + total_ms),
+    load_duration: ns(facts.modelInMs),
+    // By the runner's clock.
+    prompt_eval_duration: ns(prefill_ms ?? 0),
+    eval_duration: ns(total_ms - (first_token_ms ?? total_ms)),
+  };
+}
+
 /** The whole answer. It leaves out a call that is cut off: the call's arguments would not be an object. */
-export function wholeAnswer(answer: Answer, { thought, text, calls, end }: FinishedText): LastLine {
+function wholeAnswer(answer: Answer, { thought, text, calls, end }: FinishedChoice): LastLine {
   const whole = calls.slice(0, end.numCalls).map((call) => wholeCall(answer, call));
-  return lastLine(answer, text, end, whole, thought === '' ? undefined : thought);
+  return lastLine(answer, text, end, whole, thought);
 }
 
 /** The answer to a request without a prompt: the model is loaded. */
@@ -108,30 +136,25 @@ export function unloadedAnswer(answer: Named): LastLine {
 }
 
 /** Writes a stream of lines. A failure becomes a line with an error, which clients raise: a stream never just stops. */
-export class AnswerLines implements TextSink {
+class AnswerLines implements EventEncoder {
   readonly #answer: Answer;
-  /** Called with the error that ended the stream early. The client sees only what toApiError lets through. */
-  readonly #onFailure: (error: unknown) => void;
   readonly #outlet: EventOutlet;
   readonly #calls: CallPiece[] = [];
   #numToldCalls = 0;
 
-  constructor(answer: Answer, onFailure: (error: unknown) => void, outlet: EventOutlet) {
+  constructor(answer: Answer, outlet: EventOutlet) {
     this.#answer = answer;
-    this.#onFailure = onFailure;
     this.#outlet = outlet;
   }
 
   onPart({ thought, pieces, calls = [], numWholeCalls = 0, end }: AnswerPart): void {
     if (thought !== undefined) this.#write({ ...line(this.#answer, '', [], thought), done: false });
-    const text = textOf(pieces);
-    if (calls.length === 0) this.#text(text);
-    for (const item of calls.length === 0 ? [] : inOrder(text, calls)) {
+    for (const item of inOrder(textOf(pieces), calls)) {
       if (typeof item !== 'string') appendCalls(this.#calls, [item]);
       else {
         // Text comes after a call only when the call is complete.
         this.#tellCalls(this.#calls.length);
-        this.#text(item);
+        this.#write({ ...line(this.#answer, item), done: false });
       }
     }
     this.#tellCalls(numWholeCalls);
@@ -140,14 +163,9 @@ export class AnswerLines implements TextSink {
     this.#outlet.end();
   }
 
-  onError(error: unknown): void {
-    this.#onFailure(error);
-    this.#write(ollamaErrorBody(toApiError(error)));
+  onFailure(error: ApiError): void {
+    this.#write(ollamaErrorBody(error));
     this.#outlet.end();
-  }
-
-  #text(text: string): void {
-    if (text !== '') this.#write({ ...line(this.#answer, text), done: false });
   }
 
   /** Writes a line for each call that has none yet, until numCalls have one. */

@@ -9,7 +9,6 @@ import { type EmbedRequest, parseEmbeddingRequest, parseEmbedRequest } from './e
 import { servedName } from './model-name.ts';
 import { contextOf } from './options.ts';
 import { asksToUnload, ignoredByOllama } from './requests.ts';
-import { Timings } from './timings.ts';
 
 type Asked = Pick<EmbedRequest, 'model' | 'keep_alive' | 'options' | 'truncate' | 'dimensions'>;
 
@@ -24,9 +23,11 @@ export function embedRoutes(deps: RouteDeps): Hono {
     const body = await readJsonText(c);
     const request = parseEmbedRequest(body);
     const { model, input, dimensions } = request;
-    const timings = new Timings(deps.monotonicNow);
+    const beginMs = deps.monotonicNow();
+    /** The nanoseconds since then. */
+    const elapsed = (): number => Math.round((deps.monotonicNow() - beginMs) * 1e6);
     return answer(c, deps, body, request, async (usable) => {
-      timings.onModel();
+      const load_duration = elapsed();
       const named = `{"model":${JSON.stringify(model)},"embeddings":[`;
       return embedAll(
         c,
@@ -35,8 +36,7 @@ export function embedRoutes(deps: RouteDeps): Hono {
         request,
         { field: 'input', texts: input },
         ({ vectors, numTokens }) => {
-          const { total_duration, load_duration } = timings.durations();
-          const end = { total_duration, load_duration, prompt_eval_count: numTokens };
+          const end = { total_duration: elapsed(), load_duration, prompt_eval_count: numTokens };
           return vectorsAnswer(c, deps, vectors, {
             dimensions,
             isScaled: true,

@@ -1,9 +1,8 @@
 import type { RouteGroup } from '../../server/route-group.ts';
 import { missingRoutes } from '../missing-routes.ts';
-import { chatRoutes } from './chat.ts';
+import { generatingRoutes } from './answer.ts';
 import { embedRoutes } from './embed.ts';
 import { ollamaErrorAnswer, ollamaErrorSchema } from './errors.ts';
-import { generateRoutes } from './generate.ts';
 import { MISSING } from './missing.ts';
 import { modelRoutes } from './models.ts';
 import { ollamaOperations } from './operations.ts';
@@ -14,7 +13,7 @@ export const ollamaGroup: RouteGroup = {
   paths: ['/api/*'],
   access: 'key',
   generating: ['/api/chat', '/api/generate', '/api/embed', '/api/embeddings'],
-  routes: [chatRoutes, generateRoutes, embedRoutes, modelRoutes, pullRoutes, () => missingRoutes(MISSING)],
+  routes: [generatingRoutes, embedRoutes, modelRoutes, pullRoutes, () => missingRoutes(MISSING)],
   operations: ollamaOperations,
   errorSchema: ollamaErrorSchema,
   errorAnswer: (_, error) => ollamaErrorAnswer(error),

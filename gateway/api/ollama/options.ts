@@ -1,6 +1,5 @@
 import * as z from 'zod';
-import type { SamplingParams } from '../../runner/runner.ts';
-import type { Ids } from '../../system/ids.ts';
+import type { Call } from '../call.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
 import { budget } from '../openai/thinking-fields.ts';
@@ -69,7 +68,7 @@ export const options = z
 
 export type Options = z.output<typeof options>;
 
-export function samplingOf(request: Options, ids: Ids): SamplingParams {
+export function samplingOf(request: Options): Call['sampling'] {
   return {
     temperature: request.temperature,
     topK: request.top_k,
@@ -78,10 +77,6 @@ export function samplingOf(request: Options, ids: Ids): SamplingParams {
     repetitionPenalty: request.repeat_penalty,
     presencePenalty: request.presence_penalty,
     frequencyPenalty: request.frequency_penalty,
-    logitBias: new Map(),
-    allowedTokenIds: [],
-    bannedTokenIds: [],
-    seed: request.seed ?? ids.seed(),
   };
 }
 

@@ -1,15 +1,19 @@
 import * as z from 'zod';
+import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
+import type { Call, ParsedCall } from '../call.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from '../inert.ts';
+import { RawJson } from '../json-text.ts';
 import { asObject, isJsonObject, memberOf } from '../json-values.ts';
 import { JSON_OBJECT, schemaGrammar } from '../openai/grammar-fields.ts';
-import { checkThinking, type SaidOfThinking, thinkingWishOf as wishOf } from '../openai/thinking-fields.ts';
+import { checkThinking, type SaidOfThinking, thinkingWishOf } from '../openai/thinking-fields.ts';
 import { ignoredInTools, toolFields, verbatimTools } from '../openai/tool-fields.ts';
 import { ignoredWindow } from '../penalties.ts';
-import type { ThinkingWish } from '../thinking.ts';
+import { answerEncoding, type Form, type WholeCall } from './answer-lines.ts';
+import type { ChatMessageText } from './answers.ts';
 import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
-import { type Options, options, optionsInert } from './options.ts';
+import { type Options, options, optionsInert, samplingOf } from './options.ts';
 
 /** Bodies of POST /api/chat and /api/generate. Each field is obeyed, refused by name, or has no effect. */
 
@@ -89,21 +93,17 @@ const generateSchema = z.strictObject(generateFields).superRefine((request, ctx)
     const message = `${field} cannot be used with raw: the model then reads the prompt alone`;
     fields.violated(ctx, { constraint: 'exclusive' }, message, field.split('.'));
   };
-  const { field } = thinkingWishOf(request);
+  const { field } = thinkingWishOf(saidOfThinking(request));
   if (field !== undefined) refuse(field);
   if (request.system !== '') refuse('system');
 });
 
-export type ChatRequest = z.output<typeof chatSchema>;
-export type GenerateRequestBody = z.output<typeof generateSchema>;
+type ChatRequest = z.output<typeof chatSchema>;
+type GenerateRequestBody = z.output<typeof generateSchema>;
 
 type ThinkingFields = Pick<ChatRequest, 'think' | 'options'>;
 
 /** Without `think` and a budget, models think as their templates have it. */
-export function thinkingWishOf(request: ThinkingFields): ThinkingWish {
-  return wishOf(saidOfThinking(request));
-}
-
 function saidOfThinking({ think, options: { thinking_token_budget } }: ThinkingFields): SaidOfThinking {
   const isOn = think === undefined ? undefined : think !== false;
   return {
@@ -114,13 +114,91 @@ function saidOfThinking({ think, options: { thinking_token_budget } }: ThinkingF
   };
 }
 
-/** Throws a 400 whose message names every field at fault. */
-export function parseChatRequest(body: unknown): ChatRequest {
-  return fields.parseBody(chatSchema, body, [verbatimMessages, ...verbatimTools, verbatimFormat]);
+/** What a body of a generating route asks. */
+export interface Asked extends Pick<ParsedCall, 'call' | 'encoding'> {
+  readonly form: Form;
+  /** Whether there is no prompt: the model is to be loaded, and nothing else. */
+  readonly isEmpty: boolean;
+  /** Whether the model is to be unloaded. */
+  readonly isLast: boolean;
+  /** Names the fields that were sent and are ignored. isUnloadAllowed: whether clients may have models unloaded. */
+  readonly ignored: (isUnloadAllowed: boolean | undefined) => string[];
 }
 
-export function parseGenerateRequest(body: unknown): GenerateRequestBody {
-  return fields.parseBody(generateSchema, body, [verbatimFormat]);
+/** Throws a 400 whose message names every field at fault. */
+export function parseChat(body: unknown): Asked {
+  const request = fields.parseBody(chatSchema, body, [verbatimMessages, ...verbatimTools, verbatimFormat]);
+  const { messages, tools } = request;
+  return askedBy(body, request, chatInert, {
+    input: { field: 'messages', messages },
+    tools: tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true },
+    isEmpty: messages.length === 0,
+    textAs: (content, calls, thinking) => {
+      const thought = thinking === undefined ? {} : { thinking };
+      return { message: { role: 'assistant', content, ...thought, ...called(calls) } };
+    },
+  });
+}
+
+/** The same. Unless the request is raw, its prompt is the user's message of a conversation, if the model has a template. */
+export function parseGenerate(body: unknown): Asked {
+  const request = fields.parseBody(generateSchema, body, [verbatimFormat]);
+  const { prompt, system, raw } = request;
+  const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
+  const messages = [...first, { role: 'user', content: prompt } as const];
+  const withoutTemplate = system === '' ? prompt : undefined;
+  return askedBy(body, request, generateInert, {
+    input: { field: 'prompt', ...(raw ? { prompts: [prompt] } : { messages, withoutTemplate }) },
+    isEmpty: prompt === '',
+    textAs: (response, _calls, thinking) => ({ response, ...(thinking === undefined ? {} : { thinking }) }),
+  });
+}
+
+function askedBy(
+  body: unknown,
+  request: ChatRequest | GenerateRequestBody,
+  table: InertFields,
+  {
+    input,
+    tools,
+    isEmpty,
+    textAs,
+  }: Pick<Call, 'input' | 'tools'> & Pick<Asked, 'isEmpty'> & Pick<Form, 'textAs'>,
+): Asked {
+  const { model, format: grammar, options: asked } = request;
+  const form = { model, textAs };
+  const call: Call = {
+    model,
+    isStreamed: request.stream,
+    input,
+    tools,
+    format: grammar && { field: 'format', grammar },
+    thinking: thinkingWishOf(saidOfThinking(request)),
+    sampling: samplingOf(asked),
+    seed: asked.seed,
+    maxTokens: asked.num_predict,
+    maxContext: asked.num_ctx,
+    stop: asked.stop,
+    report: { timings: true },
+  };
+  return {
+    call,
+    form,
+    encoding: answerEncoding(form),
+    isEmpty,
+    isLast: asksToUnload(request),
+    ignored: (isUnloadAllowed) => ignoredByOllama(table, body, isUnloadAllowed, asked),
+  };
+}
+
+/** The member of a message with these calls; nothing without calls. */
+function called(calls: readonly WholeCall[]): Pick<ChatMessageText['message'], 'tool_calls'> {
+  if (calls.length === 0) return {};
+  return {
+    tool_calls: calls.map(({ id, index, name, arguments: given }) => {
+      return { id, function: { index, name, arguments: new RawJson(given) } };
+    }),
+  };
 }
 
 /**

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { endedByFields, markFields } from '../answer-marks.ts';
 
 /** The answers of OpenAI's routes: the types that the encoders use, and the schemas in /openapi.json. */
 
@@ -30,18 +31,6 @@ export const timingsSchema = z.object({
   cached_tokens: z.int(),
   completion_tokens: z.int(),
 });
-
-/**
- * Marks an answer that went on with other arithmetic than it began with: the numerics id of the runner that continued it.
- */
-export const markFields = { continued_by: z.string().optional() };
-const mark = z.object(markFields);
-export type Mark = z.infer<typeof mark>;
-
-/** Marks an answer that ended early, at its time limit. */
-export const endedByFields = { ended_by: z.literal('time_limit').optional() };
-const endedBy = z.object(endedByFields);
-export type EndedBy = z.infer<typeof endedBy>;
 
 const besideFinish = { ...endedByFields, timings: timingsSchema.optional() };
 const besideFinishSchema = z.object(besideFinish);

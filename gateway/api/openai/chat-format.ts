@@ -1,24 +1,16 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
-import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import type { Facts } from '../call.ts';
 import { callDigits } from '../call-digits.ts';
+import type { ChoiceText } from '../whole-text.ts';
 import type { CallDelta, ChatChoice, ChatChunkChoice, ChatDelta, FinishReason } from './answers.ts';
-import type { ChoiceFormat, ChoiceText } from './completion.ts';
+import type { ChoiceFormat } from './completion.ts';
 import { chatLogprobs } from './logprobs.ts';
 
-/** Makes the id of a call. Arguments: the index of the choice, then the index of the call in it. */
-type CallId = (choice: number, call: number) => string;
-
-/**
- * Makes ids of calls, each different. They have at most 40 characters, the longest that OpenAI accepts in a conversation.
- * unique: hexadecimal digits that no other answer has.
- */
-export function callIds(unique: string): CallId {
-  const digits = callDigits(unique);
-  return (choice, call) => `call_${digits}_${choice}_${call}`;
-}
-
 /** Formats the choices of chat completions: a message, or a delta of it. */
-export function chatFormat(tokenizer: Tokenizer, callId: CallId): ChoiceFormat {
+export function chatFormat({ tokenizer, uuid }: Facts): ChoiceFormat {
+  const digits = callDigits(uuid);
+  // At most 40 characters, the longest that OpenAI accepts in a conversation.
+  const callId = (choice: number, call: number) => `call_${digits}_${choice}_${call}`;
   const logprobs = ({ tokens }: ChoiceText) =>
     tokens === undefined ? null : chatLogprobs(tokenizer, tokens);
   const chunk = (
@@ -29,6 +21,7 @@ export function chatFormat(tokenizer: Tokenizer, callId: CallId): ChoiceFormat {
     return { index, delta, logprobs: null, finish_reason };
   };
   return {
+    prefix: 'chatcmpl-',
     object: 'chat.completion',
     chunkObject: 'chat.completion.chunk',
     choice: (index, text, finish_reason): ChatChoice => {

@@ -1,15 +1,26 @@
 import * as z from 'zod';
+import type { Call, ParsedCall } from '../call.ts';
 import * as fields from '../fields.ts';
 import { inert } from '../inert.ts';
 import { memberOf } from '../json-values.ts';
 import { checkMinTokens } from '../token-constraints.ts';
+import { chatFormat } from './chat-format.ts';
 import { chatMessages, ignoredInMessages } from './chat-message.ts';
+import { completionEncoding } from './completion-events.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
-import { checkPenalties, ignoredByBoth, maxTokens, refuseIgnored, sharedFields } from './shared-fields.ts';
-import { checkTemplateFields, templateFields, verbatimKwargs } from './template-fields.ts';
-import { checkThinking, saidOfThinking, thinkingFields } from './thinking-fields.ts';
-import { checkToolFields, ignoredInTools, toolFields, verbatimTools } from './tool-fields.ts';
+import {
+  checkPenalties,
+  completionOf,
+  ignoredByBoth,
+  maxTokens,
+  refuseIgnored,
+  sharedCall,
+  sharedFields,
+} from './shared-fields.ts';
+import { checkTemplateFields, renderOptions, templateFields, verbatimKwargs } from './template-fields.ts';
+import { checkThinking, saidOfThinking, thinkingFields, thinkingWishOf } from './thinking-fields.ts';
+import { checkToolFields, ignoredInTools, toolFields, toolWishOf, verbatimTools } from './tool-fields.ts';
 
 const MAX_TOP_LOGPROBS = 20;
 
@@ -50,16 +61,34 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   checkMinTokens(ctx, request.min_tokens, { name, value: max_completion_tokens ?? max_tokens });
 });
 
-/** The body of POST /v1/chat/completions, checked and with its defaults. */
-export type ChatRequest = z.output<typeof schema>;
+type ChatRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
-export function parseChatRequest(body: unknown): ChatRequest {
-  return fields.parseBody(schema, body, [...verbatimSchemas, ...verbatimTools, verbatimKwargs]);
+export function parseChat(body: unknown): ParsedCall {
+  const request = fields.parseBody(schema, body, [...verbatimSchemas, ...verbatimTools, verbatimKwargs]);
+  const { messages, logprobs, top_logprobs, max_completion_tokens, max_tokens } = request;
+  const topLogprobs = logprobs ? top_logprobs : undefined;
+  const call: Call = {
+    ...sharedCall(request),
+    input: { field: 'messages', messages, template: renderOptions(request) },
+    tools: toolWishOf(request),
+    thinking: thinkingWishOf(saidOfThinking(request)),
+    maxTokens: max_completion_tokens ?? max_tokens,
+    report: {
+      topLogprobs,
+      timings: request.timings,
+      thinkingInText: request.reasoning_format === 'none',
+    },
+  };
+  return {
+    call,
+    ignored: ignoredByChat(body, request),
+    encoding: completionEncoding(completionOf(request), chatFormat),
+  };
 }
 
 /** Names the fields that were sent and ignored, each once. */
-export function ignoredByChat(body: unknown, request: ChatRequest): string[] {
+function ignoredByChat(body: unknown, request: ChatRequest): string[] {
   return [
     ...ignoredByBoth(chatInert, body, request),
     ...new Set(ignoredInMessages(memberOf(body, 'messages'))),

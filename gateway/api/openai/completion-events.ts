@@ -1,31 +1,39 @@
 import { randomUUID } from 'node:crypto';
-import type { MergedSink } from '../../generation/merge-streams.ts';
+import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
-import { toApiError } from '../../server/to-api-error.ts';
-import { textOf } from '../whole-text.ts';
-import type { ChunkEnvelope, Mark, Usage } from './answers.ts';
+import { type Mark, mark } from '../answer-marks.ts';
+import type { Encoding, EventEncoder, EventOutlet, Facts } from '../call.ts';
+import { choiceText, textOf } from '../whole-text.ts';
+import type { ChunkEnvelope, Usage } from './answers.ts';
 import {
+  begun,
   besideFinish,
   type ChoiceFormat,
   type Completion,
-  choiceText,
   finishReasonOf,
-  mark,
   usage,
+  wholeCompletion,
 } from './completion.ts';
 import { openAiErrorBody } from './errors.ts';
 
-export interface EventOptions {
-  readonly includeUsage: boolean;
-  /** Called with the error that ended the stream early. The client sees only what toApiError lets through. */
-  readonly onError: (error: unknown) => void;
+const DONE = dataEvent('[DONE]');
+
+/** How a route with this format writes its answers. */
+export function completionEncoding(
+  request: Omit<Completion, 'facts'>,
+  formatOf: (facts: Facts) => ChoiceFormat,
+): Encoding {
+  return {
+    whole: (facts, choices) =>
+      JSON.stringify(wholeCompletion({ ...request, facts }, formatOf(facts), choices)),
+    stream: (facts, outlet) => new CompletionEvents({ ...request, facts }, formatOf(facts), outlet),
+    failureEvent: (error) => errorEvent(error) + DONE,
+  };
 }
 
-/** Where events are written. */
-export interface EventOutlet {
-  write(text: string): void;
-  end(): void;
+function errorEvent(error: ApiError): string {
+  return dataEvent(JSON.stringify(openAiErrorBody(error)));
 }
 
 /** The JSON before and after the text, which is the same in each chunk of a choice. */
@@ -41,10 +49,9 @@ const PLACEHOLDER = randomUUID();
  * Writes an answer as chunks: for each choice its opening, its text and its finish_reason; then the usage if asked for,
  * and `[DONE]`. A failure becomes an error object in the stream, which clients raise: a stream never just stops.
  */
-export class CompletionEvents implements MergedSink {
+class CompletionEvents implements EventEncoder {
   readonly #completion: Completion;
   readonly #shape: ChoiceFormat;
-  readonly #options: EventOptions;
   readonly #outlet: EventOutlet;
   /** The frames of text by choice, from its first text on. */
   readonly #frames: Frame[] = [];
@@ -53,18 +60,17 @@ export class CompletionEvents implements MergedSink {
   readonly #ends = new Map<number, AnswerEnd>();
 
   /** Writes the openings of all choices. */
-  constructor(completion: Completion, shape: ChoiceFormat, options: EventOptions, outlet: EventOutlet) {
+  constructor(completion: Completion, shape: ChoiceFormat, outlet: EventOutlet) {
     this.#completion = completion;
     this.#shape = shape;
-    this.#options = options;
     this.#outlet = outlet;
-    for (let index = 0; index < completion.numChoices; index++) {
+    for (let index = 0; index < completion.facts.numChoices; index++) {
       const opening = shape.opening(index);
       if (opening !== undefined) outlet.write(this.#chunk([opening]));
     }
   }
 
-  onPart(index: number, part: AnswerPart): void {
+  onPart(part: AnswerPart, index: number): void {
     const { thought, pieces, sentTokens, calls = [], end } = part;
     const text = textOf(pieces);
     if (thought !== undefined) this.#outlet.write(this.#thoughtDelta(index, thought));
@@ -76,9 +82,8 @@ export class CompletionEvents implements MergedSink {
     if (end !== undefined) this.#onEnd(index, end);
   }
 
-  onError(error: unknown): void {
-    this.#options.onError(error);
-    this.#outlet.write(dataEvent(JSON.stringify(openAiErrorBody(toApiError(error)))));
+  onFailure(error: ApiError): void {
+    this.#outlet.write(errorEvent(error));
     this.#done();
   }
 
@@ -109,21 +114,20 @@ export class CompletionEvents implements MergedSink {
     const closing = { ...this.#shape.closing(index, finishReasonOf(end)), ...besideFinish(end) };
     this.#outlet.write(this.#chunk([closing], null, mark(end)));
     this.#ends.set(index, end);
-    if (this.#ends.size < this.#completion.numChoices) return;
-    if (this.#options.includeUsage) this.#outlet.write(this.#chunk([], usage(this.#completion, this.#ends)));
+    if (this.#ends.size < this.#completion.facts.numChoices) return;
+    if (this.#completion.includesUsage)
+      this.#outlet.write(this.#chunk([], usage(this.#completion.facts, this.#ends)));
     this.#done();
   }
 
   #done(): void {
-    this.#outlet.write(dataEvent('[DONE]'));
+    this.#outlet.write(DONE);
     this.#outlet.end();
   }
 
   #chunk(choices: object[], usageOrNull: Usage | null = null, more: Mark = {}): string {
-    const { id, created, model, systemFingerprint: system_fingerprint } = this.#completion;
-    const object = this.#shape.chunkObject;
-    const common = { id, object, created, model, system_fingerprint, choices, ...more };
-    const counts = this.#options.includeUsage ? { usage: usageOrNull } : {};
+    const common = { ...begun(this.#completion, this.#shape, this.#shape.chunkObject), choices, ...more };
+    const counts = this.#completion.includesUsage ? { usage: usageOrNull } : {};
     const chunk = { ...common, ...counts } satisfies ChunkEnvelope;
     return dataEvent(JSON.stringify(chunk));
   }

@@ -1,10 +1,11 @@
-import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import type { Facts } from '../call.ts';
+import type { ChoiceText } from '../whole-text.ts';
 import type { CompletionChoice, FinishReason } from './answers.ts';
-import type { ChoiceFormat, ChoiceText } from './completion.ts';
+import type { ChoiceFormat } from './completion.ts';
 import { completionLogprobs } from './logprobs.ts';
 
 /** Formats the choices of completions: their text, or a piece of it. */
-export function completionFormat(tokenizer: Tokenizer): ChoiceFormat {
+export function completionFormat({ tokenizer }: Facts): ChoiceFormat {
   const choice = (
     index: number,
     { text, tokens }: ChoiceText,
@@ -14,6 +15,7 @@ export function completionFormat(tokenizer: Tokenizer): ChoiceFormat {
     return { index, text, logprobs, finish_reason };
   };
   return {
+    prefix: 'cmpl-',
     object: 'text_completion',
     chunkObject: 'text_completion',
     choice,

@@ -1,15 +1,20 @@
 import * as z from 'zod';
+import type { Call, ParsedCall } from '../call.ts';
 import * as fields from '../fields.ts';
 import { inert } from '../inert.ts';
 import { checkMinTokens } from '../token-constraints.ts';
+import { completionEncoding } from './completion-events.ts';
+import { completionFormat } from './completion-format.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { completionInert } from './inert-fields.ts';
 import { prompts } from './prompts.ts';
 import {
   checkPenalties,
+  completionOf,
   ignoredByBoth,
   MAX_TOKENS,
   refuseIgnored,
+  sharedCall,
   sharedFields,
   UNLIMITED,
 } from './shared-fields.ts';
@@ -58,15 +63,19 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
   fields.violated(ctx, rule, sentence, ['prompt']);
 });
 
-/** The body of POST /v1/completions, checked and with its defaults. */
-export type CompletionRequest = z.output<typeof schema>;
-
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
-export function parseCompletionRequest(body: unknown): CompletionRequest {
-  return fields.parseBody(schema, body, verbatimSchemas);
-}
-
-/** Names the fields that were sent and ignored. */
-export function ignoredByCompletions(body: unknown, request: CompletionRequest): string[] {
-  return ignoredByBoth(completionInert, body, request);
+export function parseCompletions(body: unknown): ParsedCall {
+  const request = fields.parseBody(schema, body, verbatimSchemas);
+  const call: Call = {
+    ...sharedCall(request),
+    input: { field: 'prompt', prompts: request.prompt },
+    thinking: {},
+    maxTokens: request.max_tokens,
+    report: { topLogprobs: request.logprobs, isEchoed: request.echo, timings: request.timings },
+  };
+  return {
+    call,
+    ignored: ignoredByBoth(completionInert, body, request),
+    encoding: completionEncoding(completionOf(request), completionFormat),
+  };
 }

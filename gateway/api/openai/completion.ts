@@ -1,9 +1,8 @@
-import type { MergedSink } from '../../generation/merge-streams.ts';
-import type { SentToken } from '../../generation/sent-tokens.ts';
-import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
-import { appendCalls, type CallPiece } from '../../generation/tool-call-parser.ts';
-import { textOf } from '../whole-text.ts';
-import type { BesideFinish, CompletionEnvelope, EndedBy, FinishReason, Mark, Usage } from './answers.ts';
+import type { AnswerEnd, EndReason } from '../../generation/text-stream.ts';
+import { endedBy, mark } from '../answer-marks.ts';
+import type { Facts } from '../call.ts';
+import type { ChoiceText, FinishedChoice } from '../whole-text.ts';
+import type { BesideFinish, CompletionEnvelope, FinishReason, Usage } from './answers.ts';
 
 /**
  * What whole answers and chunks (completion-events.ts) of OpenAI's generating routes have in common. ChoiceFormat has the
@@ -11,30 +10,14 @@ import type { BesideFinish, CompletionEnvelope, EndedBy, FinishReason, Mark, Usa
  */
 
 export interface Completion {
-  readonly id: string;
-  /** Seconds since 1970. */
-  readonly created: number;
   readonly model: string;
-  /** The numerics id of the runner that takes the request. */
-  readonly systemFingerprint: string;
-  /** Tokens of all prompts, each counted once however many choices it has. */
-  readonly numPromptTokens: number;
-  readonly numChoices: number;
-  /** The choices of one prompt are consecutive. */
-  readonly numChoicesPerPrompt: number;
-}
-
-/** The text of a choice or a piece of it, with its tokens if log-probabilities were asked for. */
-export interface ChoiceText {
-  readonly text: string;
-  /** The thinking before the text; undefined if there is none. */
-  readonly thought?: string | undefined;
-  readonly tokens: readonly SentToken[] | undefined;
-  /** Calls of tools in the text: one piece of each, or whole calls. */
-  readonly calls: readonly CallPiece[];
+  readonly includesUsage: boolean;
+  readonly facts: Facts;
 }
 
 export interface ChoiceFormat {
+  /** Begins the answer's id. */
+  readonly prefix: string;
   readonly object: string;
   readonly chunkObject: string;
   /** A whole choice. */
@@ -58,81 +41,25 @@ export function finishReasonOf({ reason, numCalls = 0 }: AnswerEnd): FinishReaso
   return reason === 'eos' && numCalls > 0 ? 'tool_calls' : FINISH_REASONS[reason];
 }
 
-/** A text that grows piece by piece. */
-export class GrowingText implements ChoiceText {
-  text = '';
-  thought: string | undefined;
-  readonly calls: CallPiece[] = [];
-  tokens: SentToken[] | undefined;
-
-  append(piece: ChoiceText): void {
-    appendCalls(this.calls, piece.calls, this.text.length);
-    this.text += piece.text;
-    if (piece.thought !== undefined) this.thought = (this.thought ?? '') + piece.thought;
-    if (piece.tokens === undefined) return;
-    this.tokens ??= [];
-    for (const token of piece.tokens) this.tokens.push(token);
-  }
+export function wholeCompletion(
+  completion: Completion,
+  shape: ChoiceFormat,
+  finished: readonly FinishedChoice[],
+): object {
+  const ends = new Map(finished.map(({ end }, index) => [index, end]));
+  const choices = finished.map(({ end, ...text }, index) => {
+    return { ...shape.choice(index, text, finishReasonOf(end)), ...besideFinish(end) };
+  });
+  const continued = finished.find(({ end }) => end.continuedBy !== undefined);
+  const counted = { usage: usage(completion.facts, ends), ...mark(continued?.end) };
+  const answer = { ...begun(completion, shape, shape.object), choices, ...counted };
+  return answer satisfies CompletionEnvelope;
 }
 
-/** Collects a whole answer. */
-export class WholeCompletion implements MergedSink {
-  readonly #completion: Completion;
-  readonly #shape: ChoiceFormat;
-  readonly #texts: readonly GrowingText[];
-  readonly #ends = new Map<number, AnswerEnd>();
-  /** Resolves when the answer is complete. Rejects with the error that ended the generation. */
-  readonly answer: Promise<object>;
-  #resolve: (answer: object) => void = () => {};
-  #reject: (error: unknown) => void = () => {};
-
-  constructor(completion: Completion, shape: ChoiceFormat) {
-    this.#completion = completion;
-    this.#shape = shape;
-    this.#texts = Array.from({ length: completion.numChoices }, () => new GrowingText());
-    this.answer = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
-  }
-
-  onPart(index: number, part: AnswerPart): void {
-    this.#texts[index]?.append(choiceText(part));
-    if (part.end === undefined) return;
-    this.#ends.set(index, part.end);
-    if (this.#ends.size === this.#texts.length) this.#resolve(this.#whole());
-  }
-
-  onError(error: unknown): void {
-    this.#reject(error);
-  }
-
-  #whole(): object {
-    const choices = this.#texts.map((text, index) => {
-      const end = this.#ends.get(index);
-      if (end === undefined) throw new Error('an answer ended without saying why');
-      return { ...this.#shape.choice(index, text, finishReasonOf(end)), ...besideFinish(end) };
-    });
-    const { id, created, model, systemFingerprint: system_fingerprint } = this.#completion;
-    const continued = [...this.#ends.values()].find(({ continuedBy }) => continuedBy !== undefined);
-    const { object } = this.#shape;
-    const counted = { usage: usage(this.#completion, this.#ends), ...mark(continued) };
-    const answer = { id, object, created, model, system_fingerprint, choices, ...counted };
-    return answer satisfies CompletionEnvelope;
-  }
-}
-
-/** Marks an answer that went on with other arithmetic than it began with. */
-export function mark(end: AnswerEnd | undefined): Mark {
-  return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
-}
-
-/**
- * Tells a choice that ended at its time limit from other choices that finished with `length`: more tokens would not have
- * helped it.
- */
-export function endedBy({ reason }: AnswerEnd): EndedBy {
-  return reason === 'time_limit' ? { ended_by: reason } : {};
+/** The first members of an answer and of each of its chunks. */
+export function begun({ model, facts }: Completion, { prefix }: ChoiceFormat, object: string) {
+  const created = Math.floor(facts.createdMs / 1000);
+  return { id: prefix + facts.uuid, object, created, model, system_fingerprint: facts.numericsId };
 }
 
 /** The members of a choice that go with its finish_reason. */
@@ -140,12 +67,10 @@ export function besideFinish(end: AnswerEnd): BesideFinish {
   return { ...endedBy(end), ...(end.timings === undefined ? {} : { timings: end.timings }) };
 }
 
-export function choiceText({ thought, pieces, sentTokens, calls = [] }: AnswerPart): ChoiceText {
-  return { text: textOf(pieces), thought, tokens: sentTokens, calls };
-}
-
-export function usage(completion: Completion, ends: ReadonlyMap<number, AnswerEnd>): Usage {
-  const { numPromptTokens, numChoicesPerPrompt } = completion;
+export function usage(
+  { numPromptTokens, numChoicesPerPrompt }: Facts,
+  ends: ReadonlyMap<number, AnswerEnd>,
+): Usage {
   let numTokens = 0;
   let numCachedTokens = 0;
   let numThinkingTokens: number | undefined;

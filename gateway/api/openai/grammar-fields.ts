@@ -212,23 +212,12 @@ export function checkGrammar(
   }
 }
 
-/**
- * The grammar and the vocabulary, for the runner; empty without a grammar. Throws a 400 if the model cannot follow a
- * grammar.
- */
-export async function structureOf(
-  request: GrammarFields,
-  model: Pick<Model, 'id' | 'tokenizer'>,
-  stopIds: readonly number[],
-): Promise<Structure> {
-  const name = names.find((each) => request[each] !== undefined);
-  const grammar = name && request[name];
-  return name === undefined || grammar === undefined ? {} : structureBy(name, grammar, model, stopIds);
-}
-
 export type Structure = Pick<GenerateRequest, 'grammar' | 'vocabulary'>;
 
-/** Like structureOf, for a grammar that is already made. name: the field that errors name. */
+/**
+ * The grammar and the vocabulary, for the runner. Throws a 400 if the model cannot follow a grammar. name: the field that
+ * errors name.
+ */
 export async function structureBy(
   name: string,
   grammar: Grammar,

@@ -1,11 +1,12 @@
 import type { RouteGroup } from '../../server/route-group.ts';
+import { callRoute } from '../call-route.ts';
 import { missingRoutes } from '../missing-routes.ts';
 import { keptResponseRoutes } from '../responses/background.ts';
 import { MISSING } from '../responses/missing.ts';
 import { responseOperations } from '../responses/operations.ts';
 import { responseRoutes } from '../responses/responses.ts';
-import { chatRoutes } from './chat-completions.ts';
-import { completionRoutes } from './completions.ts';
+import { parseChat } from './chat-request.ts';
+import { parseCompletions } from './completion-request.ts';
 import { embeddingRoutes } from './embeddings.ts';
 import { openAiErrorBody, openAiErrorSchema, shouldRetry } from './errors.ts';
 import { modelRoutes } from './models.ts';
@@ -19,8 +20,8 @@ export const openAiGroup: RouteGroup = {
   access: 'key',
   generating: ['/v1/chat/completions', '/v1/completions', '/v1/embeddings', '/v1/responses'],
   routes: [
-    chatRoutes,
-    completionRoutes,
+    callRoute('/v1/chat/completions', parseChat),
+    callRoute('/v1/completions', parseCompletions),
     embeddingRoutes,
     responseRoutes,
     keptResponseRoutes,

@@ -1,12 +1,14 @@
 import * as z from 'zod';
 import { shown } from '../../errors/shown.ts';
+import type { Call } from '../call.ts';
 import * as fields from '../fields.ts';
 import { violated } from '../fields.ts';
 import { type InertFields, ignoredIn, ignoredMembers, inert } from '../inert.ts';
 import { asObject, memberOf } from '../json-values.ts';
 import { checkWindow, ignoredWindow, penaltyFields } from '../penalties.ts';
 import { tokenConstraints } from '../token-constraints.ts';
-import { grammarFields } from './grammar-fields.ts';
+import type { Completion } from './completion.ts';
+import { grammarFields, grammarNames, grammarOf } from './grammar-fields.ts';
 import { streamOptionsInert } from './inert-fields.ts';
 
 /** Fields that chat completions and completions share. */
@@ -72,9 +74,38 @@ export function refuseIgnored(
   if (isIgnored) fields.violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
 }
 
-/** The penalty for repetition, by either of its names. */
-export function repetitionPenalty({ repetition_penalty, repeat_penalty }: SharedFields): number {
-  return repetition_penalty === 1 ? repeat_penalty : repetition_penalty;
+/** The members of a call that both routes make alike. */
+export function sharedCall(
+  request: SharedFields,
+): Pick<Call, 'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices'> {
+  const { repetition_penalty, repeat_penalty } = request;
+  const [field] = grammarNames(request);
+  const grammar = grammarOf(request);
+  return {
+    model: request.model,
+    isStreamed: request.stream,
+    format: field === undefined || grammar === undefined ? undefined : { field, grammar },
+    sampling: {
+      temperature: request.temperature,
+      topK: request.top_k,
+      topP: request.top_p,
+      minP: request.min_p,
+      // Either of its names may be sent.
+      repetitionPenalty: repetition_penalty === 1 ? repeat_penalty : repetition_penalty,
+      presencePenalty: request.presence_penalty,
+      frequencyPenalty: request.frequency_penalty,
+      logitBias: request.logit_bias,
+    },
+    seed: request.seed,
+    tokens: request,
+    stop: request.stop,
+    numChoices: request.n,
+  };
+}
+
+/** What the answers of both routes repeat or obey of the request. */
+export function completionOf({ model, stream_options }: SharedFields): Omit<Completion, 'facts'> {
+  return { model, includesUsage: stream_options?.include_usage ?? false };
 }
 
 /** Checks the rules that concern several penalties. */

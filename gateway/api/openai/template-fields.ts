@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import type { ChatMessage, RenderOptions, ToolDefinition } from '../../prompt/chat-template.ts';
+import type { ChatMessage, RenderOptions } from '../../prompt/chat-template.ts';
 import { reservedVariables } from '../../prompt/template-messages.ts';
 import { violated } from '../fields.ts';
 import { jsonText } from '../json-text.ts';
@@ -53,9 +53,8 @@ export function checkTemplateFields(
   violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
 }
 
-export function renderOptions(request: TemplateFields, tools: readonly ToolDefinition[] = []): RenderOptions {
+export function renderOptions(request: TemplateFields): Omit<RenderOptions, 'tools'> {
   return {
-    tools,
     variables: request.chat_template_kwargs,
     addsGenerationPrompt: request.add_generation_prompt ?? true,
     continuesLast: request.continue_final_message,

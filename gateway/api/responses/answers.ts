@@ -1,5 +1,6 @@
 import * as z from 'zod';
-import { endedByFields, markFields, tokenLogprobSchema } from '../openai/answers.ts';
+import { endedByFields, markFields } from '../answer-marks.ts';
+import { tokenLogprobSchema } from '../openai/answers.ts';
 import { openAiErrorSchema } from '../openai/errors.ts';
 import { effort } from '../openai/thinking-fields.ts';
 

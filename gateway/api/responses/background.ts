@@ -15,11 +15,12 @@ import { cancelled, type GenerateRequest, type TokenSink } from '../../runner/ru
 import { callerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
+import { toApiError } from '../../server/to-api-error.ts';
+import type { EventOutlet } from '../call.ts';
 import { type Idempotency, idempotencySchema, keyInUse, requireSameBody } from '../idempotency.ts';
 import { JSON_TYPE, parseJson } from '../json.ts';
 import { asObject } from '../json-values.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
-import type { EventOutlet } from '../openai/completion-events.ts';
 import { thinkingBehind } from '../thinking.ts';
 import { offerTools } from '../tool-offer.ts';
 import type { UsableModel } from '../use-model.ts';
@@ -205,7 +206,7 @@ function keptOf(deps: RouteDeps, job: DurableJob, model: Model): Kept {
 function streamed(c: Context, deps: RouteDeps, job: DurableJob, model: Model, last: number): Response {
   const stream = eventStream(c);
   const kept = keptOf(deps, job, model);
-  const options = { tokenizer: model.tokenizer, onError: () => {}, last };
+  const options = { tokenizer: model.tokenizer, last };
   const events = new ResponseEvents(kept.response, options, stream);
   return stream.respond(read(job, model, kept, events, () => stream.cut()));
 }
@@ -220,7 +221,7 @@ async function answered(c: Context, deps: RouteDeps, job: DurableJob, model: Mod
       const onStage = (stage: string): void => {
         text = stage;
       };
-      const options = { tokenizer: model.tokenizer, onError: () => {}, onStage };
+      const options = { tokenizer: model.tokenizer, onStage };
       read(job, model, kept, new ResponseEvents(kept.response, options, outlet), resolve);
     });
   }
@@ -231,7 +232,7 @@ function read(
   { log, record: { request, stop } }: DurableJob,
   { tokenizer }: Model,
   { toolCalls, thinking }: Kept,
-  sink: ResponseEvents,
+  events: ResponseEvents,
   onSuspended: () => void,
 ): TextStream {
   const runner = { generate: (_: GenerateRequest, tokens: TokenSink) => log.read(tokens, onSuspended) };
@@ -239,6 +240,6 @@ function read(
     runner,
     request,
     { tokenizer, stop, minTokens: request.minTokens, thinking, toolCalls },
-    sink,
+    { onPart: (part) => events.onPart(part), onError: (thrown) => events.onFailure(toApiError(thrown)) },
   );
 }

@@ -1,6 +1,6 @@
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import type { ChoiceText } from '../openai/completion.ts';
 import { tokenLogprobs } from '../openai/logprobs.ts';
+import type { ChoiceText } from '../whole-text.ts';
 import type { ItemStatus, MessageItem, OutputItem, ResponseEventName, TextPart } from './answers.ts';
 import type { EventWriter } from './event-writer.ts';
 

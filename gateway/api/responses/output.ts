@@ -1,7 +1,7 @@
 import type { AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { type ChoiceText, choiceText, GrowingText } from '../openai/completion.ts';
+import { type ChoiceText, choiceText, GrowingText } from '../whole-text.ts';
 import type { ItemStatus, OutputItem } from './answers.ts';
 import { type CallIds, CallItemEvents, callItem } from './call-item.ts';
 import type { EventWriter } from './event-writer.ts';

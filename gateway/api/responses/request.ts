@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import type { ChatMessage } from '../../prompt/chat-template.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { asObject, memberOf } from '../json-values.ts';
@@ -107,14 +106,6 @@ export type ResponsesRequest = z.output<typeof schema>;
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseResponsesRequest(body: unknown): ResponsesRequest {
   return fields.parseBody(schema, body, [verbatimSchema, ...verbatimTools]);
-}
-
-/** The conversation as templates see it. */
-export function messagesOf({
-  instructions,
-  input,
-}: Pick<ResponsesRequest, 'instructions' | 'input'>): ChatMessage[] {
-  return instructions === undefined ? input : [{ role: 'system', content: instructions }, ...input];
 }
 
 /** The names of the ignored fields in the body, each once. */

@@ -1,7 +1,7 @@
-import type { AnswerPart, TextSink } from '../../generation/text-stream.ts';
-import { toApiError } from '../../server/to-api-error.ts';
+import type { ApiError } from '../../errors/api-error.ts';
+import type { AnswerPart } from '../../generation/text-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import type { EventOutlet } from '../openai/completion-events.ts';
+import type { EventEncoder, EventOutlet } from '../call.ts';
 import type { ResponseEventName } from './answers.ts';
 import { EventWriter } from './event-writer.ts';
 import { GrowingOutput, OutputEvents } from './output.ts';
@@ -9,8 +9,6 @@ import { endStatus, type ResponseObject } from './response.ts';
 
 export interface ResponseEventOptions {
   readonly tokenizer: Pick<Tokenizer, 'bytes'>;
-  /** Gets the error that ended the stream early. The client gets only what toApiError() lets through. */
-  readonly onError: (error: unknown) => void;
   /** The number of the last event that the client has; absent if it has none. */
   readonly last?: number;
   /** Gets the JSON of the response from each event that has the whole response. */
@@ -21,7 +19,7 @@ export interface ResponseEventOptions {
  * Writes an answer as events: response.created, response.in_progress, the events of its items, and as the last event exactly
  * one of response.completed, response.incomplete and response.failed.
  */
-export class ResponseEvents implements TextSink {
+export class ResponseEvents implements EventEncoder {
   readonly #response: ResponseObject;
   readonly #options: ResponseEventOptions;
   readonly #writer: EventWriter;
@@ -52,9 +50,8 @@ export class ResponseEvents implements TextSink {
     this.#writer.end();
   }
 
-  onError(error: unknown): void {
-    this.#options.onError(error);
-    this.#stage('response.failed', this.#response.failed(this.#text, toApiError(error)));
+  onFailure(error: ApiError): void {
+    this.#stage('response.failed', this.#response.failed(this.#text, error));
     this.#writer.end();
   }
 

@@ -1,9 +1,9 @@
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd } from '../../generation/text-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { endedBy, mark } from '../answer-marks.ts';
 import { callDigits } from '../call-digits.ts';
 import { jsonText } from '../json-text.ts';
-import { endedBy, mark } from '../openai/completion.ts';
 import type { ResponseJson, Usage } from './answers.ts';
 import { type ItemIds, type OutputText, outputItems } from './output.ts';
 import { describedReasoning } from './reasoning-field.ts';

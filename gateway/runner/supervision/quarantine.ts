@@ -84,9 +84,9 @@ export function fingerprintOf(request: GenerateRequest): string {
     ...asked
   } = request;
   const { seed: _seed, ...parameters } = sampling;
-  const plain = JSON.stringify({ ...asked, ...parameters }, (_key, value: unknown) =>
-    value instanceof Map ? [...value] : value,
-  );
+  // Sorted: a request that was read from the journal has its fields in another order.
+  const fields = Object.entries({ ...asked, ...parameters }).sort(([a], [b]) => (a < b ? -1 : 1));
+  const plain = JSON.stringify(fields, (_key, value: unknown) => (value instanceof Map ? [...value] : value));
   return createHash('sha256').update(digestOf(promptIds)).update(plain).digest('base64');
 }
 

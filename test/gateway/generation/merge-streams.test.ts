@@ -69,7 +69,7 @@ function merged(count: number, onPart: (text: string) => void = () => {}) {
   const runner = new SteppedRunner();
   const heard: string[] = [];
   const text = mergeStreams(runner, requests(count), options, {
-    onPart: (index, { pieces, end }) => {
+    onPart: ({ pieces, end }, index) => {
       const said = `${index}:${pieces.map((piece) => piece.text).join('')}${end === undefined ? '' : '.'}`;
       heard.push(said);
       onPart(said);

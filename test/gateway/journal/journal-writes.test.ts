@@ -27,9 +27,11 @@ async function beginIn(journal: Journal, id: string) {
   const record = recordOf(id);
   const entry = await journal.admit(record);
   const kept: string[] = [];
-  const job = new DurableJob(entry, record, emptyContent(record.request), undefined, {
+  const unread = { record, content: emptyContent(record.request), endedMs: undefined, numDeaths: 0 };
+  const job = new DurableJob(entry, unread, {
     now: () => 5000,
     onNews: (each) => journal.touch(each),
+    onRefused: () => false,
     onEnd: () => {},
     onEndKept: () => kept.push(id),
   });
@@ -79,7 +81,9 @@ test('records, cancels and deletions are synced to the disk; tokens and other en
   );
   assert.equal(admitted, [
     ['put r', true],
+    ['put s', true],
     ['put r', true],
+    ['put s', true],
   ]);
   const [a, b] = begun;
   assert.ok(a && b);
@@ -102,6 +106,7 @@ test('records, cancels and deletions are synced to the disk; tokens and other en
   const deletion = await syncsOf(() => journal.forget(b.entry));
   assert.equal(deletion, [
     ['del r', true],
+    ['del s', true],
     ['del t', true],
   ]);
   await journal.close();

@@ -4,7 +4,13 @@ import { ClassicLevel } from 'classic-level';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { DurableJob } from '../../../gateway/journal/durable-job.ts';
-import { endKey, type Journal, pieceKey, sweepMs } from '../../../gateway/journal/journal.ts';
+import {
+  endKey,
+  type Journal,
+  pieceKey,
+  sweepMs,
+  TOKENS_PER_PIECE,
+} from '../../../gateway/journal/journal.ts';
 import {
   JobExistsError,
   JournalError,
@@ -28,11 +34,13 @@ const { hideFiles } = JournalStore.prototype;
 
 const failure = new GenerationError('CANCELLED', 'No.', { retriable: false });
 
-async function beginIn(journal: Journal, record: JobRecord): Promise<DurableJob> {
+async function beginIn(journal: Journal, record: JobRecord, endedMs = 5000): Promise<DurableJob> {
   const entry = await journal.admit(record);
-  return new DurableJob(entry, record, emptyContent(record.request), undefined, {
-    now: () => 5000,
+  const kept = { record, content: emptyContent(record.request), endedMs: undefined, numDeaths: 0 };
+  return new DurableJob(entry, kept, {
+    now: () => endedMs,
     onNews: (job) => journal.touch(job),
+    onRefused: () => false,
     onEnd: () => {},
     onEndKept: () => {},
   });
@@ -113,7 +121,7 @@ test('a full journal refuses more jobs and says when there is room, and has it w
     now,
   });
   const job = await beginIn(journal, recordOf('a'));
-  const tooLong = recordOf('long', { request: { ...recordOf('long').request, maxTokens: 1000 } });
+  const tooLong = recordOf('long', { request: { ...recordOf('long').request, maxTokens: 10_000 } });
   await expectRefusal(
     journal.admit(tooLong),
     JournalRefusal,
@@ -131,6 +139,58 @@ test('a full journal refuses more jobs and says when there is room, and has it w
   await journal.admit(recordOf('c'));
   const emptied = journal.stats.numBytes;
   assert.ok(emptied > 0 && emptied < 20_000);
+});
+
+/** Has a job of this caller ended in the journal. */
+async function endedIn(journal: Journal, id: string, caller: string, endedMs: number): Promise<void> {
+  const job = await beginIn(journal, recordOf(id, { caller }), endedMs);
+  job.fail(failure);
+  await journal.flush();
+}
+
+const idsIn = (journal: Journal, caller: string, ids: readonly string[]): string[] =>
+  ids.filter((id) => journal.find('execute', caller, id) !== undefined);
+
+test('a full journal forgets the oldest ended job of the same caller, and no job that runs', async () => {
+  const journal = await openTestJournal(journalFolder(), { maxJobs: 3, now: () => 5000 });
+  await beginIn(journal, recordOf('running', { caller: 'a' }));
+  await endedIn(journal, 'late', 'a', 3000);
+  await endedIn(journal, 'early', 'a', 2000);
+  const all = ['running', 'late', 'early', 'new', 'newer'];
+  await journal.admit(recordOf('new', { caller: 'a' }));
+  assert.equal(idsIn(journal, 'a', all), ['running', 'late', 'new']);
+  await journal.admit(recordOf('newer', { caller: 'a' }));
+  assert.equal(idsIn(journal, 'a', all), ['running', 'new', 'newer']);
+  await expectRefusal(journal.admit(recordOf('last', { caller: 'a' })), JournalRefusal, /it has 3 jobs/);
+});
+
+test('a caller whose ended jobs fill the journal leaves others their share, and keeps its own', async () => {
+  const journal = await openTestJournal(journalFolder(), { maxJobs: 4, now: () => 5000 });
+  const ids = ['1', '2', '3', '4'];
+  for (const id of ids) await endedIn(journal, id, 'greedy', 1000 + Number(id));
+  await journal.admit(recordOf('x', { caller: 'other' }));
+  await journal.admit(recordOf('y', { caller: 'other' }));
+  assert.equal(idsIn(journal, 'greedy', ids), ['3', '4'], 'the newest of its jobs, up to its share');
+  await expectRefusal(journal.admit(recordOf('z', { caller: 'other' })), JournalRefusal, /it has 4 jobs/);
+  assert.equal(idsIn(journal, 'greedy', ids), ['3', '4']);
+});
+
+test('pieces are written again until they are full, and their old bytes are not counted', async () => {
+  const folder = journalFolder();
+  const journal = await openTestJournal(folder);
+  const job = await beginIn(journal, recordOf('a'));
+  const before = journal.stats.numBytes;
+  for (let index = 0; index < 3 * TOKENS_PER_PIECE; index++) {
+    job.log.append({ firstIndex: index, tokenIds: [70_000] });
+    journal.touch(job);
+    await journal.flush();
+  }
+  const numBytes = journal.stats.numBytes - before;
+  assert.ok(numBytes < 3 * (64 + 5 * TOKENS_PER_PIECE), `${numBytes} bytes`);
+  await journal.close();
+  const next = await openTestJournal(folder);
+  assert.is(next.stats.numBytes, before + numBytes);
+  assert.is((await next.read(job.entry)).content.tokenIds.length, 3 * TOKENS_PER_PIECE);
 });
 
 test('a job of which a part is damaged is named and forgotten; the others are read', async () => {
@@ -163,14 +223,15 @@ test('a value that is not as it was written is seen, and so is a gap between pie
   const folder = journalFolder();
   const journal = await openTestJournal(folder);
   const job = await beginIn(journal, recordOf('a'));
-  for (const id of [1, 2, 3]) {
-    job.log.append({ firstIndex: id - 1, tokenIds: [id] });
+  for (const id of [0, 1, 2]) {
+    const tokenIds = new Array<number>(TOKENS_PER_PIECE).fill(id);
+    job.log.append({ firstIndex: id * TOKENS_PER_PIECE, tokenIds });
     journal.touch(job);
     await journal.flush();
   }
   await journal.close();
   const db = new ClassicLevel<string, Uint8Array>(folder, { valueEncoding: 'view' });
-  const key = pieceKey(job.entry, 1);
+  const key = pieceKey(job.entry, TOKENS_PER_PIECE);
   const value = Buffer.from((await db.get(key)) as Uint8Array);
   value.writeUInt8((value.at(-1) as number) ^ 1, value.length - 1);
   await db.put(key, value);
@@ -182,7 +243,7 @@ test('a value that is not as it was written is seen, and so is a gap between pie
   await store.write([{ type: 'del', key }]);
   await store.close();
   const gap = await openTestJournal(folder);
-  await expectRefusal(gap.read(job.entry), Error, /begins at token 2, but 1 tokens come before it/);
+  await expectRefusal(gap.read(job.entry), Error, /begins at token 64, but 32 tokens come before it/);
   assert.is(endKey(job.entry), `${job.entry.key}z`);
 });
 

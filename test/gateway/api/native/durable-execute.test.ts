@@ -236,8 +236,8 @@ test('without a journal a durable job is refused by name, and a full one says so
   assert.match(await none.text(), /"field":"durable".*--journal-dir/);
   const app = await durableApp(journalFolder(), { maxJobs: 1 });
   apps.push(app);
-  app.runner.script = [[EOS_ID]];
-  await readNativeAnswer(await app.post('/execute', body));
+  app.runner.script = ['wait'];
+  await app.post('/execute', body);
   const full = await app.post('/execute', { ...body, job_id: 'b' });
   assert.is(full.status, 503);
   assert.ok(Number(full.headers.get('retry-after')) > 0);

@@ -9,6 +9,7 @@ import {
   collectExact,
   fakeCommand,
   generationErrorOf,
+  onceAt,
   patienceMs,
   requestOf,
   supervised,
@@ -87,11 +88,10 @@ succession('open streams fail when their model is gone, and when it is replaced'
       await state('ready');
       const replaced = generationErrorOf(
         collect(supervisor, requestOf([1], 1000, { modelIdentity: 'one' }), {
-          onBatch: async (ids) => {
-            if (ids.length !== 3) return;
+          onBatch: onceAt(3, async () => {
             directory.write('model', 'two');
             await kill();
-          },
+          }),
         }),
       );
       const first = await replaced;
@@ -244,9 +244,7 @@ succession('streams do not wait for ever for runners that die before they are re
     await state('ready');
     const error = await generationErrorOf(
       collect(supervisor, requestOf([1], 1000), {
-        onBatch: async (ids) => {
-          if (ids.length === 3) await kill();
-        },
+        onBatch: onceAt(3, async () => void (await kill())),
       }),
     );
     assert.equal([error.code, error.retriable], ['INFERENCE_FAILED', true]);

@@ -1,8 +1,25 @@
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
-import type { EventOutlet } from '../openai/completion-events.ts';
-import type { Block, MessageEvent } from './answers.ts';
-import { callBlock, type Message, textBlock, thinkingBlock } from './message.ts';
+import type { EventOutlet, Facts } from '../call.ts';
+import { callDigits } from '../call-digits.ts';
+import type { Block, CallBlock, MessageEvent, TextBlock, ThinkingBlock } from './answers.ts';
+
+export function textBlock(text: string): TextBlock {
+  return { type: 'text', text };
+}
+
+export function thinkingBlock(thinking: string, signature: string): ThinkingBlock {
+  return { type: 'thinking', thinking, signature };
+}
+
+/** The signature of a thinking block, which Anthropic's clients require. Nobody checks it. */
+export function signatureOf({ uuid }: Facts): string {
+  return `sig_${uuid}`;
+}
+
+export function callBlock({ uuid }: Facts, { index, name = '' }: CallPiece, input: object): CallBlock {
+  return { type: 'tool_use', id: `toolu_${callDigits(uuid)}_${index}`, name, input };
+}
 
 /** The begin of an event with a part of a block's content; the block's index follows. */
 const DELTA = 'event: content_block_delta\ndata: {"type":"content_block_delta","index":';
@@ -10,7 +27,7 @@ const DELTA_END = '}}\n\n';
 
 /** Writes the blocks of an answer as events, one after the other: each has a start, its deltas and a stop. */
 export class BlockEvents {
-  readonly #message: Message;
+  readonly #facts: Facts;
   readonly #outlet: EventOutlet;
   #index = -1;
   /** The kind of the last block. */
@@ -18,8 +35,8 @@ export class BlockEvents {
   /** The text before the content in each delta of the last block. */
   #delta = '';
 
-  constructor(message: Message, outlet: EventOutlet) {
-    this.#message = message;
+  constructor(facts: Facts, outlet: EventOutlet) {
+    this.#facts = facts;
     this.#outlet = outlet;
   }
 
@@ -42,7 +59,7 @@ export class BlockEvents {
   call(piece: CallPiece): void {
     const isNew = piece.name !== undefined;
     if (isNew)
-      this.#begin('call', callBlock(this.#message, piece, {}), '{"type":"input_json_delta","partial_json":');
+      this.#begin('call', callBlock(this.#facts, piece, {}), '{"type":"input_json_delta","partial_json":');
     if (isNew || piece.arguments !== '') this.#write(piece.arguments);
   }
 
@@ -62,7 +79,7 @@ export class BlockEvents {
 
   #stop(): void {
     if (this.#last === 'thought') {
-      const delta = { type: 'signature_delta' as const, signature: this.#message.signature };
+      const delta = { type: 'signature_delta' as const, signature: signatureOf(this.#facts) };
       this.#event({ type: 'content_block_delta', index: this.#index, delta });
     }
     this.#event({ type: 'content_block_stop', index: this.#index });

@@ -1,9 +1,9 @@
-import type { MergedSink } from '../../generation/merge-streams.ts';
-import type { SentToken } from '../../generation/sent-tokens.ts';
-import { StreamingDecoder } from '../../generation/text-decoder.ts';
-import type { AnswerPart } from '../../generation/text-stream.ts';
-import type { TokenLogprobs } from '../../runner/runner.ts';
-import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import type { MergedSink } from '../generation/merge-streams.ts';
+import type { SentToken } from '../generation/sent-tokens.ts';
+import { StreamingDecoder } from '../generation/text-decoder.ts';
+import type { AnswerPart } from '../generation/text-stream.ts';
+import type { TokenLogprobs } from '../runner/runner.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 /** Puts the prompt before the answer, as `echo` asks for. */
 
@@ -18,9 +18,9 @@ export interface EchoOptions {
 export function withPrompts(sink: MergedSink, options: EchoOptions): MergedSink {
   const prompts = options.promptIds.map((ids) => new EchoedPrompt(options.tokenizer, ids));
   return {
-    onPart: (index, part) => {
+    onPart: (part, index) => {
       const kept = options.isPromptOnly ? withoutAnswer(part) : part;
-      sink.onPart(index, prompts[index]?.putBefore(kept) ?? kept);
+      sink.onPart(prompts[index]?.putBefore(kept) ?? kept, index);
     },
     onError: (error) => sink.onError(error),
   };

@@ -1,0 +1,16 @@
+import { Hono } from 'hono';
+import type { RouteDeps } from '../server/route-group.ts';
+import { answer } from './answer.ts';
+import type { ParsedCall } from './call.ts';
+import { tellIgnored } from './inert.ts';
+import { readJson } from './json.ts';
+
+/** A route that answers calls. parse: makes a call of a body, or throws a 400 that names every field at fault. */
+export function callRoute(path: string, parse: (body: unknown) => ParsedCall): (deps: RouteDeps) => Hono {
+  return (deps) =>
+    new Hono().post(path, async (c) => {
+      const parsed = parse(await readJson(c));
+      tellIgnored(c, deps.log, parsed.ignored);
+      return answer(c, deps, parsed);
+    });
+}

@@ -1,0 +1,184 @@
+import { suite } from 'uvu';
+import * as assert from 'uvu/assert';
+import type { DurableJob } from '../../../gateway/journal/durable-job.ts';
+import { type GenerateRequest, GenerationError, type RunnerState } from '../../../gateway/runner/runner.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { type DurableApp, durableApp, journalFolder } from '../../fixtures/durable.ts';
+import { type Act, ScriptedRunner } from '../../fixtures/scripted-runner.ts';
+import { until } from '../../fixtures/within.ts';
+
+/** Which jobs a gateway continues that follows one that died, and which it holds responsible for the death. */
+
+const PATIENCE_MS = 10_000;
+
+const test = suite<{ apps: DurableApp[] }>('gateway-deaths');
+
+test.before.each((context) => {
+  context.apps = [];
+});
+test.after.each(async ({ apps }) => {
+  for (const { jobs } of apps) await jobs.stop();
+});
+
+/** Gateways over one folder, one after the other. Each dies with all that it has written. */
+function gateways(apps: DurableApp[], scriptOf: (request: GenerateRequest) => readonly Act[]) {
+  const folder = journalFolder();
+  let current: DurableApp | undefined;
+  return {
+    async next(state: RunnerState = 'ready'): Promise<DurableApp> {
+      await current?.journal.close();
+      const runner = new ScriptedRunner();
+      runner.current = { ...runner.current, state };
+      runner.scriptOf = scriptOf;
+      current = await durableApp(folder, { runner });
+      apps.push(current);
+      return current;
+    },
+  };
+}
+
+const begin = (app: DurableApp, jobId: string, prompt = jobId): Promise<Response> =>
+  app.post('/execute', { job_id: jobId, prompt, durable: true, seed: 1 });
+
+async function jobOf(app: DurableApp, id: string): Promise<DurableJob> {
+  const entry = app.jobs.find('execute', '', id);
+  assert.ok(entry);
+  return app.jobs.open(entry);
+}
+
+const requested = (app: DurableApp, count: number): Promise<void> =>
+  until(PATIENCE_MS, `${count} requests`, () => app.runner.requests.length === count);
+
+/** Prompts of the requests that came to the runner. */
+const prompts = ({ runner }: DurableApp): string[] =>
+  runner.requests.map(({ promptIds }) => Buffer.from(promptIds).toString());
+
+test('a job that was computed when two gateways died without a new token is failed, and its request quarantined', async ({
+  apps,
+}) => {
+  const { next } = gateways(apps, () => [[65], 'wait']);
+  const first = await next();
+  first.runner.scriptOf = () => ['wait'];
+  await begin(first, 'poison');
+  await requested(first, 1);
+  const second = await next();
+  second.runner.scriptOf = () => ['wait'];
+  await requested(second, 1);
+  const third = await next();
+  const { end } = (await jobOf(third, 'poison')).log.content;
+  assert.ok(end?.kind === 'error');
+  assert.is(end.error.code, 'RUNNER_CRASHED');
+  assert.match(end.error.message, /^2 gateways in a row died/);
+  assert.is(third.runner.requests.length, 0);
+  assert.ok(third.lines().some(({ event }) => event === 'durable_lost'));
+  const again = { max_tokens: 2048, temperature: 1, seed: 7 };
+  for (const [path, body] of [
+    ['/execute', { job_id: 'b', prompt: 'poison' }],
+    ['/execute', { job_id: 'c', prompt: 'poison', durable: true }],
+    ['/v1/completions', { model: 'bytes', prompt: 'poison', ...again, max_tokens: 506 }],
+  ] as const) {
+    const refused = await third.post(path, body);
+    const text = await refused.text();
+    assert.is(refused.status, 500, text);
+    assert.match(text, /2 gateways in a row died/);
+  }
+  assert.is((await begin(third, 'other')).status, 200);
+  const fourth = await next();
+  assert.is((await jobOf(fourth, 'poison')).log.content.end?.kind, 'error', 'the end is kept');
+});
+
+test('a job that gets a token from each gateway is continued, however many die', async ({ apps }) => {
+  const answer = [...Buffer.from('Hello'), EOS_ID];
+  const { next } = gateways(apps, ({ begun }) => {
+    const from = begun?.tokenIds.length ?? 0;
+    return from < 5 ? [answer.slice(from, from + 1), 'wait'] : [answer.slice(from)];
+  });
+  let app = await next();
+  await begin(app, 'a');
+  for (const numTokens of [1, 2, 3, 4, 5]) {
+    await until(PATIENCE_MS, 'A token', async () => (await jobOf(app, 'a')).log.length >= numTokens);
+    app = await next();
+  }
+  await until(PATIENCE_MS, 'The end', async () => (await jobOf(app, 'a')).endedMs !== undefined);
+  const { content } = (await jobOf(app, 'a')).log;
+  assert.equal([content.tokenIds, content.end?.kind], [answer, 'finish']);
+});
+
+test('jobs that have no token of a gateway that died are continued first, one after the other has a token', async ({
+  apps,
+}) => {
+  const { next } = gateways(apps, () => ['wait']);
+  const first = await next();
+  first.runner.scriptOf = ({ promptIds }) => (promptIds[0] === 'f'.charCodeAt(0) ? [[65], 'wait'] : ['wait']);
+  for (const id of ['far', 'poison', 'good', 'better']) await begin(first, id);
+  await requested(first, 4);
+  await until(PATIENCE_MS, 'A token', async () => (await jobOf(first, 'far')).log.length === 1);
+  const second = await next();
+  await requested(second, 1);
+  second.jobs.onServed();
+  assert.equal(prompts(second), ['poison'], 'the others wait');
+  const third = await next();
+  third.runner.scriptOf = () => [[65], 'wait'];
+  await requested(third, 3);
+  assert.equal(prompts(third), ['good', 'better', 'far']);
+  assert.is((await jobOf(third, 'poison')).log.content.end?.kind, 'error');
+  for (const id of ['good', 'better']) assert.is((await jobOf(third, id)).endedMs, undefined);
+});
+
+test('neither a wait for the model nor the end of a gateway that was told to end counts as a death', async ({
+  apps,
+}) => {
+  const { next } = gateways(apps, () => ['wait']);
+  const first = await next();
+  await begin(first, 'a');
+  await requested(first, 1);
+  for (const _ of [1, 2, 3]) {
+    const told = await next();
+    await requested(told, 1);
+    await told.jobs.stop();
+  }
+  for (const _ of [1, 2, 3]) assert.is((await next('starting')).runner.requests.length, 0);
+  const last = await next();
+  await requested(last, 1);
+  assert.is((await jobOf(last, 'a')).endedMs, undefined);
+});
+
+test('a job whose runner refuses it for now waits, and continues after its tokens', async ({ apps }) => {
+  const answer = [...Buffer.from('Hello'), EOS_ID];
+  const notReady = new GenerationError('NOT_READY', 'No runner comes.', { retriable: true });
+  for (const cut of [0, 2]) {
+    const { next } = gateways(apps, ({ begun }) =>
+      begun === undefined && cut > 0 ? [answer.slice(0, cut), notReady] : [answer.slice(cut)],
+    );
+    const app = await next();
+    if (cut === 0) {
+      const { generate } = ScriptedRunner.prototype;
+      app.runner.generate = () => {
+        app.runner.generate = generate;
+        throw notReady;
+      };
+    }
+    const response = await begin(app, 'a');
+    assert.is(response.status, 200);
+    const text = await response.text();
+    assert.match(text, /event: end/);
+    assert.not.match(text, /event: error/);
+    assert.equal((await jobOf(app, 'a')).log.content.tokenIds, answer);
+    assert.ok(app.lines().some(({ event, msg }) => event === 'durable_waiting' && msg === notReady.message));
+    const [last] = app.runner.requests.slice(-1);
+    assert.equal(last?.begun?.tokenIds ?? [], answer.slice(0, cut));
+  }
+});
+
+test('a job whose runner takes too long, or refuses it for good, ends with that', async ({ apps }) => {
+  for (const error of [
+    new GenerationError('TIMEOUT', 'Too late.', { retriable: true }),
+    new GenerationError('INFERENCE_FAILED', 'No.', { retriable: false }),
+  ]) {
+    const { next } = gateways(apps, () => [[65], error]);
+    const app = await next();
+    assert.match(await (await begin(app, 'a')).text(), new RegExp(`event: error\ndata: .*${error.message}`));
+  }
+});
+
+test.run();
