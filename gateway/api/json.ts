@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
 import { ApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
-import { cooperativeScheduler, inOneStep } from '../system/cooperative-scheduler.ts';
+import { turns } from '../system/turns.ts';
 import { refuseBrokenText } from './broken-text.ts';
 import { JsonFault, parseLosslessJson } from './json-parser.ts';
 
@@ -12,6 +12,8 @@ import { JsonFault, parseLosslessJson } from './json-parser.ts';
  */
 
 export const JSON_TYPE = 'application/json';
+/** Longer bodies are parsed in a turn of the event loop of their own. */
+const SHORT_BODY_BYTES = 8192;
 
 export async function readJson(c: Context): Promise<unknown> {
   requireMediaType(c, [JSON_TYPE]);
@@ -39,14 +41,16 @@ function isUtf8Type(contentType: string): boolean {
   return charset === undefined || /^utf-?8$/i.test(charset);
 }
 
-/** Reads the body without looking at its Content-Type. Long bodies wait for each other. */
+/** Reads the body without looking at its Content-Type. */
 export async function readJsonText(c: Context): Promise<unknown> {
+  return parseJson(decodeUtf8(await readBytes(c)));
+}
+
+/** Reads the body. Whoever reads a long one may parse it in this turn of the event loop, in which nobody else does. */
+export async function readBytes(c: Context): Promise<ArrayBuffer> {
   const bytes = await c.req.arrayBuffer();
-  return cooperativeScheduler.run(
-    bytes.byteLength,
-    inOneStep(() => parseJson(decodeUtf8(bytes))),
-    c.req.raw.signal,
-  );
+  if (bytes.byteLength > SHORT_BODY_BYTES) await turns.next();
+  return bytes;
 }
 
 export function parseJson(text: string): unknown {

@@ -1,6 +1,5 @@
 import * as z from 'zod';
-import type { ChatMessage, RenderOptions } from '../../prompt/chat-template.ts';
-import { reservedVariables } from '../../prompt/template-messages.ts';
+import { type ChatMessage, type RenderOptions, reservedVariables } from '../../prompt/chat-template.ts';
 import { violated } from '../fields.ts';
 import { jsonText } from '../json-text.ts';
 

@@ -4,20 +4,23 @@ import * as assert from 'uvu/assert';
 import { loadModel } from '../../../gateway/models/load-model.ts';
 import type { Model } from '../../../gateway/models/model.ts';
 import { resolveModel } from '../../../gateway/models/model-cache.ts';
+import { readModel } from '../../../gateway/models/read-model.ts';
+import { ChatRenderer } from '../../../gateway/prompt/chat-renderer.ts';
 import {
   type ChatMessage,
   type ChatTemplate,
   PromptTooLongError,
 } from '../../../gateway/prompt/chat-template.ts';
-import { JinjaChatTemplate } from '../../../gateway/prompt/jinja-chat-template.ts';
-import { marksIn } from '../../../gateway/prompt/template-marks.ts';
-import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
+import { marksIn } from '../../../gateway/prompt/template-features.ts';
+import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
+import { finish } from '../../../gateway/tokenizer/steps.ts';
 import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
 import { errorOf } from '../../fixtures/errors.ts';
 import { tinyModel, tinyModelWithTemplate } from '../../fixtures/tiny-model.ts';
 import { tinyId } from '../../fixtures/tiny-vocabulary.ts';
 
-const test = suite('jinja-chat-template');
+const test = suite('chat-renderer');
+const maxTokens = 100_000;
 const user = (content: string): ChatMessage => ({ role: 'user', content });
 
 /** The prompt as text, with control tokens as their literals. */
@@ -35,17 +38,14 @@ test('renders as Python does', async () => {
     templates: Record<string, string>;
     cases: { template: string; messages: ChatMessage[]; prompt: string }[];
   } = JSON.parse(readFileSync(new URL('../../golden/chat-smollm.json', import.meta.url), 'utf8'));
-  const { tokenizer } = await loadModel(resolveModel('smollm2'));
   // The recorded prompts use these for BOS and EOS, as the default model does.
-  const templates = new Map(
-    Object.entries(golden.templates).map(([name, source]) => [
-      name,
-      finish(JinjaChatTemplate.of(source, marksIn(source), tokenizer)),
-    ]),
-  );
+  const tokenizer = await BpeTokenizer.of((await readModel(resolveModel('smollm2'))).tables);
+  const templates = new Map<string, ChatRenderer>();
+  for (const [name, source] of Object.entries(golden.templates))
+    templates.set(name, await ChatRenderer.of(source, marksIn(source), tokenizer));
   assert.ok(golden.cases.length >= 40);
   for (const { template, messages, prompt } of golden.cases) {
-    const ids = await (templates.get(template) as ChatTemplate).render(messages);
+    const ids = finish((templates.get(template) as ChatRenderer).render(messages).encode(maxTokens));
     assert.is(textOf(tokenizer, ids), prompt, template);
     assert.equal(ids, tokenizer.encode(prompt, { addSpecial: false, parseSpecial: true }));
   }
@@ -172,22 +172,25 @@ test('a long message passes', async () => {
 });
 
 test('a conversation that cannot fit is refused before tokenization', async () => {
-  const { tokenizer, ...model } = await tinyModel();
-  const encode = tokenizer.encodeInSteps.bind(tokenizer);
+  const tokenizer = await BpeTokenizer.of((await readModel(resolveModel('smollm2'))).tables);
+  const encode = tokenizer.encodeSegments.bind(tokenizer);
   let numEncoded = 0;
-  tokenizer.encodeInSteps = (text, options) => {
+  tokenizer.encodeSegments = (segments, addSpecial) => {
     numEncoded++;
-    return encode(text, options);
+    return encode(segments, addSpecial);
   };
-  const template = templateOf({ ...model, tokenizer });
+  const source = '{{ messages[0].content }}<|im_end|>';
+  const renderer = await ChatRenderer.of(source, marksIn(source), tokenizer);
+  const render = async (messages: ChatMessage[], most: number) =>
+    finish(renderer.render(messages).encode(most));
   const conversation = [user('<|im_end|>'.repeat(1000))];
-  const error = await errorOf(() => template.render(conversation, 100));
+  const error = await errorOf(() => render(conversation, 100));
   assert.instance(error, PromptTooLongError);
   assert.ok((error as PromptTooLongError).leastTokens > 100);
   assert.is(numEncoded, 0);
-  const ids = await template.render(conversation);
+  const ids = await render(conversation, maxTokens);
   assert.ok((error as PromptTooLongError).leastTokens <= ids.length);
-  assert.equal(await template.render(conversation, ids.length), ids);
+  assert.equal(await render(conversation, ids.length), ids);
 });
 
 test.run();

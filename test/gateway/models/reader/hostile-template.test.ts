@@ -2,30 +2,25 @@
 import { execFileSync } from 'node:child_process';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ChatTemplateError } from '../../../gateway/prompt/chat-template.ts';
-import { templateLimits } from '../../../gateway/prompt/template-limits.ts';
-import { TemplateProcess } from '../../../gateway/prompt/template-process.ts';
-import { errorOf } from '../../fixtures/errors.ts';
-import { within } from '../../fixtures/within.ts';
+import { templateSourceCharsMax } from '../../../../gateway/models/reader/limits.ts';
+import { ChatTemplateError } from '../../../../gateway/prompt/chat-template.ts';
+import { errorOf } from '../../../fixtures/errors.ts';
+import { readerOf } from '../../../fixtures/model-readers.ts';
+import { within } from '../../../fixtures/within.ts';
 
 const test = suite('hostile-template');
 const PATIENCE_MS = 120_000;
 /** On a busy machine the limit of processor time is reached first, too. */
-const patient = { startWaitMs: PATIENCE_MS, renderWaitMs: PATIENCE_MS };
-const variables = {
-  messages: [{ role: 'user', content: 'Hello' }],
-  bos_token: '',
-  eos_token: '',
-  add_generation_prompt: true,
-};
+const patient = { waitMs: PATIENCE_MS };
+const user = (content: string) => ({ role: 'user', content }) as const;
 
 async function faultOf(source: string): Promise<string> {
-  const template = new TemplateProcess(source, patient);
+  const template = readerOf(source, patient);
   const name = source.slice(0, 60);
   const error = await within(
     PATIENCE_MS,
     `An end of ${name}`,
-    errorOf(() => template.render(variables)),
+    errorOf(() => template.renderText([user('Hello')], {})),
   );
   template.close();
   assert.instance(error, ChatTemplateError, `${name}: ${error.stack}`);
@@ -89,15 +84,13 @@ test('a template cannot reach the process', async () => {
   }
 });
 
-test('source that is no template, or too long', async () => {
+test('source that is no template, or the longest one', async () => {
   for (const source of ['{% if %}', '{{ ', '{% for x in y %}', "{{ 'x", '{% endif %}', '{# ']) {
     assert.match(await faultOf(source), 'cannot be parsed');
   }
-  const tooLong = 'x'.repeat(templateLimits.sourceChars + 1);
-  assert.instance(await errorOf(() => new TemplateProcess(tooLong)), ChatTemplateError);
-  await new TemplateProcess(' '.repeat(templateLimits.sourceChars)).render(variables).catch((error) => {
-    assert.instance(error, ChatTemplateError);
-  });
+  const longest = readerOf(' '.repeat(templateSourceCharsMax));
+  assert.is((await longest.renderText([user('Hello')], {})).length, templateSourceCharsMax);
+  longest.close();
 });
 
 test("a template's own refusal is reported in its words", async () => {
@@ -106,12 +99,11 @@ test("a template's own refusal is reported in its words", async () => {
 });
 
 test('after a conversation that went wrong, the next one is rendered', async () => {
-  const template = new TemplateProcess(
+  const template = readerOf(
     "{% if messages[0].content == 'loop' %}{% for i in range(1000000000000) %}{% endfor %}{% endif %}" +
       "{% if messages[0].content == 'refuse' %}{{ raise_exception('no') }}{% endif %}{{ messages[0].content }}",
   );
-  const render = (content: string) =>
-    template.render({ ...variables, messages: [{ role: 'user', content }] });
+  const render = (content: string) => template.renderText([user(content)], {});
   assert.is(await render('one'), 'one');
   assert.instance(await errorOf(() => render('refuse')), ChatTemplateError);
   assert.is(await render('two'), 'two');
@@ -122,8 +114,8 @@ test('after a conversation that went wrong, the next one is rendered', async () 
 
 test('an idle process keeps nobody from ending, and is gone afterwards', () => {
   const script = `
-    import { TemplateProcess } from ${JSON.stringify(new URL('../../../gateway/prompt/template-process.ts', import.meta.url))};
-    await new TemplateProcess('x').render(${JSON.stringify(variables)});
+    import { readerOf } from ${JSON.stringify(new URL('../../../fixtures/model-readers.ts', import.meta.url))};
+    await readerOf('x').renderText([], {});
     console.log(process.pid);
   `;
   const output = execFileSync(

@@ -1,44 +1,46 @@
-/** How the process that renders templates copes with a busy machine, with a kill, and with a full table of descriptors. */
+/** How the reader of a model copes with a busy machine, with a kill, and with a full table of descriptors. */
 import { execFileSync } from 'node:child_process';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ChatTemplateError, ChatTemplateUnavailableError } from '../../../gateway/prompt/chat-template.ts';
-import { renderProcessorMs } from '../../../gateway/prompt/template-limits.ts';
-import { TemplateProcess } from '../../../gateway/prompt/template-process.ts';
-import { processorMsOf } from '../../../gateway/system/processor-time.ts';
-import { errorOf } from '../../fixtures/errors.ts';
-import { tinyTemplate } from '../../fixtures/tiny-vocabulary.ts';
-import { until, within } from '../../fixtures/within.ts';
+import { UnavailableError } from '../../../../gateway/errors/unavailable-error.ts';
+import { renderProcessorMs } from '../../../../gateway/models/reader/limits.ts';
+import type { ModelReader } from '../../../../gateway/models/reader/model-reader.ts';
+import { ChatTemplateError } from '../../../../gateway/prompt/chat-template.ts';
+import { processorMsOf } from '../../../../gateway/system/processor-time.ts';
+import { errorOf } from '../../../fixtures/errors.ts';
+import { readerOf } from '../../../fixtures/model-readers.ts';
+import { tinyTemplate } from '../../../fixtures/tiny-vocabulary.ts';
+import { until, within } from '../../../fixtures/within.ts';
 
-const test = suite('template-process');
+const test = suite('model-reader');
 const patienceMs = 60_000;
-const conversation = (...contents: readonly string[]) => ({
-  messages: contents.map((content) => ({ role: 'user', content })),
-  bos_token: '',
-  eos_token: '',
-  add_generation_prompt: true,
-});
+/** Renders a conversation of these messages. */
+const render = (reader: ModelReader, ...contents: readonly string[]) =>
+  reader.renderText(
+    contents.map((content) => ({ role: 'user', content })),
+    {},
+  );
 const echo = '{{ messages[0].content }}';
 /** Takes less than a tenth of the processor time that it is allowed. */
 const slow = `{% if messages[0].content == 'slow' %}{% for i in range(60000) %}{% endfor %}{% endif %}${echo}`;
 
-async function unavailable(render: Promise<string>): Promise<ChatTemplateUnavailableError> {
+async function unavailable(render: Promise<string>): Promise<UnavailableError> {
   const error = await errorOf(() => within(patienceMs, 'An error', render));
-  assert.instance(error, ChatTemplateUnavailableError, error.stack ?? '');
-  return error as ChatTemplateUnavailableError;
+  assert.instance(error, UnavailableError, error.stack ?? '');
+  return error as UnavailableError;
 }
 
 /** The pid of the process, once there is one. */
-async function pidOf(template: TemplateProcess): Promise<number> {
+async function pidOf(template: ModelReader): Promise<number> {
   await until(patienceMs, 'A process', () => template.pid !== undefined);
   return template.pid as number;
 }
 
 /** A process that has rendered before, so that only renders are timed. */
-async function warm(source: string, limits = {}): Promise<TemplateProcess> {
-  const template = new TemplateProcess(source, limits);
-  await within(patienceMs, 'A render', template.render(conversation('first')));
+async function warm(source: string, limits = {}): Promise<ModelReader> {
+  const template = readerOf(source, limits);
+  await within(patienceMs, 'A render', render(template, 'first'));
   return template;
 }
 
@@ -56,9 +58,9 @@ test('the limit grows with messages and characters, up to ten seconds', () => {
 });
 
 test('a conversation of 35,000 messages is rendered', async () => {
-  const template = new TemplateProcess(tinyTemplate);
+  const template = readerOf(tinyTemplate);
   const contents = new Array<string>(35_000).fill('hi');
-  const text = await within(patienceMs, 'A render', template.render(conversation(...contents)));
+  const text = await within(patienceMs, 'A render', render(template, ...contents));
   assert.is(text.split('<|im_end|>').length - 1, contents.length);
   template.close();
 });
@@ -66,37 +68,37 @@ test('a conversation of 35,000 messages is rendered', async () => {
 test('time in which the machine gives a conversation no processor is not held against it', async () => {
   const template = await warm(slow);
   const pid = await pidOf(template);
-  const render = template.render(conversation('slow'));
+  const rendered = render(template, 'slow');
   await hasWorked(pid, 20);
   process.kill(pid, 'SIGSTOP');
   // Longer than the whole processor time that it is allowed.
   await elapsed(renderProcessorMs(0, 0) + 500);
   process.kill(pid, 'SIGCONT');
-  assert.is(await within(patienceMs, 'A render', render), 'slow');
+  assert.is(await within(patienceMs, 'A render', rendered), 'slow');
   assert.is(template.pid, pid);
   template.close();
 });
 
 test('a process that does not answer in time is replaced, and the error retriable', async () => {
-  const template = await warm(echo, { renderWaitMs: 300 });
+  const template = await warm(echo, { waitMs: 300 });
   const pid = await pidOf(template);
   process.kill(pid, 'SIGSTOP');
-  const error = await unavailable(template.render(conversation('silence')));
+  const error = await unavailable(render(template, 'silence'));
   assert.match(error.message, 'did not answer within 300 ms');
   assert.is(error.retryAfterSec, 1);
   template.close();
   const next = await warm(echo);
-  assert.is(await next.render(conversation('next')), 'next');
+  assert.is(await render(next, 'next'), 'next');
   next.close();
 });
 
 test('a process that is killed at a conversation: another one renders it', async () => {
   const template = await warm(slow);
   const pid = await pidOf(template);
-  const render = template.render(conversation('slow'));
+  const rendered = render(template, 'slow');
   await hasWorked(pid, 20);
   process.kill(pid, 'SIGKILL');
-  assert.is(await within(patienceMs, 'A render', render), 'slow');
+  assert.is(await within(patienceMs, 'A render', rendered), 'slow');
   assert.is.not(template.pid, pid);
   template.close();
 });
@@ -104,9 +106,9 @@ test('a process that is killed at a conversation: another one renders it', async
 test('a rendering killed twice gets a retriable error, and others are served', async () => {
   const template = await warm(slow);
   const first = await pidOf(template);
-  const render = template.render(conversation('slow'));
-  const error = unavailable(render);
-  const next = template.render(conversation('next'));
+  const rendered = render(template, 'slow');
+  const error = unavailable(rendered);
+  const next = render(template, 'next');
   await hasWorked(first, 20);
   process.kill(first, 'SIGKILL');
   await until(patienceMs, 'Another process', () => template.pid !== undefined && template.pid !== first);
@@ -120,44 +122,38 @@ test('a rendering killed twice gets a retriable error, and others are served', a
 test('a process that is killed between two conversations is not missed', async () => {
   const template = await warm(echo);
   process.kill(await pidOf(template), 'SIGKILL');
-  assert.is(await within(patienceMs, 'A render', template.render(conversation('after'))), 'after');
+  assert.is(await within(patienceMs, 'A render', render(template, 'after')), 'after');
   template.close();
 });
 
 test('excessive memory is the template’s fault and is not retried', async () => {
-  const template = new TemplateProcess('{% set x = range(10 ** 12) %}', { heapMb: 32 });
-  const error = await errorOf(() => within(patienceMs, 'An error', template.render(conversation('memory'))));
+  const template = readerOf('{% set x = range(10 ** 12) %}', { heapMb: 32 });
+  const error = await errorOf(() => within(patienceMs, 'An error', render(template, 'memory')));
   assert.instance(error, ChatTemplateError, error.stack ?? '');
 });
 
 test('a template that cannot be parsed is parsed once', async () => {
-  const template = new TemplateProcess('{% if %}');
-  const error = await errorOf(() => template.render(conversation('x')));
+  const template = readerOf('{% if %}');
+  const error = await errorOf(() => render(template, 'x'));
   assert.match(error.message, 'cannot be parsed');
-  assert.is(template.pid, undefined);
-  assert.is(await errorOf(() => template.render(conversation('x'))), error);
-  template.start();
-  assert.is(template.pid, undefined);
-  const unasked = new TemplateProcess('{% if %}');
-  unasked.start();
-  const pid = await pidOf(unasked);
-  await until(patienceMs, 'The end of the process', () => processorMsOf(pid) === undefined);
+  assert.is(await errorOf(() => render(template, 'x')), error, 'the process was not asked again');
+  template.close();
 });
 
 test('started before it is needed, the first conversation finds the process there', async () => {
-  const template = new TemplateProcess(echo);
+  const template = readerOf(echo);
   template.start();
   const pid = template.pid;
   assert.type(pid, 'number');
   template.start();
-  assert.is(await within(patienceMs, 'A render', template.render(conversation('first'))), 'first');
+  assert.is(await within(patienceMs, 'A render', render(template, 'first')), 'first');
   assert.is(template.pid, pid);
   template.close();
   await until(patienceMs, 'The end of the process', () => processorMsOf(pid as number) === undefined);
 });
 
 test('closed while it starts, nothing of it is left', async () => {
-  const template = new TemplateProcess(echo);
+  const template = readerOf(echo);
   template.start();
   const pid = await pidOf(template);
   template.close();
@@ -165,40 +161,40 @@ test('closed while it starts, nothing of it is left', async () => {
 });
 
 test('three hundred conversations at once are all rendered', async () => {
-  const template = new TemplateProcess(echo);
+  const template = readerOf(echo);
   const contents = Array.from({ length: 300 }, (_, i) => `message ${i}`);
-  const renders = contents.map((content) => template.render(conversation(content)));
+  const renders = contents.map((content) => render(template, content));
   assert.equal(await within(patienceMs, 'All', Promise.all(renders)), contents);
   template.close();
 });
 
 test('conversations beyond the limit get a retriable error', async () => {
-  const template = new TemplateProcess(echo, { waitingRenders: 4 });
-  const renders = Array.from({ length: 4 }, () => template.render(conversation('x')));
-  const error = await unavailable(template.render(conversation('one too many')));
-  assert.match(error.message, '4 conversations already wait');
+  const template = readerOf(echo, { waitingJobs: 4 });
+  const renders = Array.from({ length: 4 }, () => render(template, 'x'));
+  const error = await unavailable(render(template, 'one too many'));
+  assert.match(error.message, '4 texts and conversations already wait');
   assert.ok(error.retryAfterSec >= 1);
   assert.equal(await within(patienceMs, 'The others', Promise.all(renders)), ['x', 'x', 'x', 'x']);
   template.close();
 });
 
 test('without descriptors for a process the error is retriable, and a retry succeeds', () => {
-  const url = (path: string) => JSON.stringify(new URL(`../../../gateway/${path}`, import.meta.url));
   const script = `
     import { closeSync, openSync } from 'node:fs';
     import { setTimeout as elapsed } from 'node:timers/promises';
-    import { TemplateProcess } from ${url('prompt/template-process.ts')};
-    const variables = ${JSON.stringify(conversation('hello'))};
+    import { readerOf } from ${JSON.stringify(new URL('../../../fixtures/model-readers.ts', import.meta.url))};
+    import { isShortage } from ${JSON.stringify(new URL('../../../../gateway/system/shortage.ts', import.meta.url))};
+    const render = () => template.renderText([{ role: 'user', content: 'hello' }], {});
     const fds = [];
-    const template = new TemplateProcess(${JSON.stringify(echo)}, { startPauseMs: 50 });
+    const template = readerOf(${JSON.stringify(echo)}, { startPauseMs: 50 });
     try { for (;;) fds.push(openSync('/dev/null')); } catch (error) { console.log(error.code); }
     template.start();
     for (let i = 0; i < 3; i++) {
-      await template.render(variables).then(console.log, (error) => console.log(error.name, error.retryAfterSec <= 1));
+      await render().then(console.log, (error) => console.log(error.name, isShortage(error), error.retryAfterSec <= 1));
       await elapsed(60);
     }
     for (const fd of fds) closeSync(fd);
-    console.log(await template.render(variables));
+    console.log(await render());
     template.close();
   `;
   const node = [
@@ -213,7 +209,7 @@ test('without descriptors for a process the error is retriable, and a retry succ
     encoding: 'utf8',
     timeout: patienceMs,
   });
-  const refused = 'ChatTemplateUnavailableError true\n';
+  const refused = 'UnavailableError true true\n';
   assert.is(output, `EMFILE\n${refused.repeat(3)}hello\n`);
 });
 
