@@ -26,13 +26,15 @@ export async function openJournal(
     keepMs: (config['journal-keep-sec'] ?? defaultKeepSec) * 1000,
   };
   const durable = new DurableJobs({ models, log, keepMs: bounds.keepMs, now: Date.now });
+  let areRequestsComing = false;
   await durable.begin(async () => {
     const journal = await Journal.open(folder, { ...bounds, ...reportsOf(folder, log), now: Date.now });
-    setCallerSecret(journal.secret);
+    setCallerSecret(journal.secret, areRequestsComing);
     const { numJobs: jobs, numBytes: bytes } = journal.stats;
     log.info({ event: 'journal_opened', folder, jobs, unfinished: journal.unfinished.length, bytes });
     return journal;
   });
+  areRequestsComing = true;
   return durable;
 }
 

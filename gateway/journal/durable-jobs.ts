@@ -179,6 +179,10 @@ export class DurableJobs {
     return this.#opened().find(kind, caller, id);
   }
 
+  findByKey(kind: JobKind, idempotencyKey: string): JournalEntry | undefined {
+    return this.#opened().findByKey(kind, idempotencyKey);
+  }
+
   /** Returns the job, either the running one or one read from the journal. Throws if the journal's data cannot be read. */
   async open(entry: JournalEntry): Promise<DurableJob> {
     const running = this.#running.get(entry.key);

@@ -25,7 +25,13 @@ export class JournalRefusal extends Error {
   }
 }
 
-/** The journal already has a job with this name. */
+/** The journal already has a job with this id, or one that this Idempotency-Key began. */
 export class JobExistsError extends Error {
   override readonly name = 'JobExistsError';
+  readonly by: 'id' | 'key';
+
+  constructor(by: JobExistsError['by'], message: string) {
+    super(message);
+    this.by = by;
+  }
 }

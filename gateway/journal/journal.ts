@@ -69,6 +69,8 @@ export interface JournalEntry {
   readonly caller: string;
   readonly id: string;
   readonly createdMs: number;
+  /** Same as JobRecord.idempotency.key. */
+  readonly idempotencyKey: string | undefined;
   /** Milliseconds since 1970; undefined while the job has not ended. */
   readonly endedMs: number | undefined;
 }
@@ -176,6 +178,13 @@ export class Journal {
     return entry?.numBytes === 0 ? undefined : entry;
   }
 
+  /** The job that the request with this Idempotency-Key began. */
+  findByKey(kind: JobKind, idempotencyKey: string): JournalEntry | undefined {
+    const isOf = (entry: Entry): boolean => entry.kind === kind && entry.idempotencyKey === idempotencyKey;
+    const found = [...this.#entries.values()].find(isOf);
+    return found?.numBytes === 0 ? undefined : found;
+  }
+
   /** Jobs that have not ended, oldest first. Right after open() these are the jobs of an earlier process. */
   get unfinished(): readonly JournalEntry[] {
     return [...this.#entries.values()].filter(({ endedMs }) => endedMs === undefined);
@@ -188,13 +197,21 @@ export class Journal {
     const name = nameOf(record);
     if (this.#isClosed)
       throw new JournalRefusal('failed', 'The server is stopping and accepts no durable jobs.');
-    if (this.#entries.has(name)) throw new JobExistsError(`There is already a job ${record.id}.`);
+    if (this.#entries.has(name)) throw new JobExistsError('id', `There is already a job ${record.id}.`);
+    const idempotencyKey = record.idempotency?.key;
+    const isTwin = (each: Entry): boolean =>
+      each.kind === record.kind && each.idempotencyKey === idempotencyKey;
+    if (idempotencyKey !== undefined && [...this.#entries.values()].some(isTwin))
+      throw new JobExistsError('key', 'There is already a job of this key.');
     const packed = packRecord(record);
     const reservedBytes = mostBytes(record, packed.length);
     this.#makeRoom(record.caller, reservedBytes);
     const { kind, caller, id, createdMs } = record;
     const key = keyOf(this.#nextNumber++);
-    const entry: Entry = { key, kind, caller, id, createdMs, endedMs: undefined, numBytes: 0, reservedBytes };
+    const entry: Entry = {
+      ...{ key, kind, caller, id, createdMs, idempotencyKey, reservedBytes },
+      ...{ endedMs: undefined, numBytes: 0 },
+    };
     this.#entries.set(name, entry);
     try {
       const started = packStart({ numTokens: 0, numStarts: 1 });
@@ -400,14 +417,8 @@ export class Journal {
           const { kind, caller, id, createdMs } = record;
           const reservedBytes = mostBytes(record, numBytes);
           current = {
-            key: jobKey,
-            kind,
-            caller,
-            id,
-            createdMs,
-            endedMs: undefined,
-            numBytes: 0,
-            reservedBytes,
+            ...{ key: jobKey, kind, caller, id, createdMs, reservedBytes },
+            ...{ idempotencyKey: record.idempotency?.key, endedMs: undefined, numBytes: 0 },
           };
           this.#entries.set(nameOf(current), current);
         } else if (current?.key !== jobKey) {

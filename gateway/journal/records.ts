@@ -9,6 +9,14 @@ import type { LogEnd, TokenLogContent } from './token-log.ts';
 /** The API whose routes the job came from. */
 export type JobKind = 'execute' | 'response';
 
+/** What a job keeps of the header Idempotency-Key and the body of the request that began it. */
+export interface Idempotency {
+  /** A digest of the key and its caller: the same key of another caller is another one. */
+  readonly key: string;
+  /** A digest of the body. */
+  readonly body: string;
+}
+
 /** All that another process needs to continue a job and to write its events again. */
 export interface JobRecord {
   readonly kind: JobKind;
@@ -31,6 +39,8 @@ export interface JobRecord {
   readonly stop: readonly string[];
   /** Whether a time limit ends the job with the tokens it has, as a length limit would. */
   readonly endsAtTimeLimit: boolean;
+  /** Absent without an Idempotency-Key. */
+  readonly idempotency?: Idempotency;
   /** What the job's API needs besides, as JSON. */
   readonly view: string;
 }
@@ -132,6 +142,7 @@ const jobRecord = z.strictObject({
   thinkingLimit: thinkingLimit.exactOptional(),
   stop: z.array(z.string()),
   endsAtTimeLimit: z.boolean(),
+  idempotency: z.strictObject({ key: z.string(), body: z.string() }).exactOptional(),
   view: z.string(),
 });
 

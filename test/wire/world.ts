@@ -50,7 +50,7 @@ export class World {
 
   /** Sets the server up as the file says. */
   async start(settings: Settings): Promise<void> {
-    setCallerSecret(new Uint8Array(32));
+    setCallerSecret(new Uint8Array(32), false);
     const of = (name: string): string | undefined => settings.get(name)?.[0];
     const now = (): number => EPOCH_MS + this.#clock.now();
     this.#modelName = of('model') ?? 'plain';

@@ -6,12 +6,13 @@ import { shown } from '../../errors/shown.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { DurableJob } from '../../journal/durable-job.ts';
 import { JobExistsError } from '../../journal/journal-error.ts';
+import type { Idempotency } from '../../journal/records.ts';
 import type { LogEnd } from '../../journal/token-log.ts';
 import { cancelled, type GenerateRequest } from '../../runner/runner.ts';
-import { callerOf } from '../../server/guard/caller.ts';
+import { keptCallerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { type Idempotency, idempotencySchema, requireSameBody } from '../idempotency.ts';
+import { keyInUse, requireSameBody } from '../idempotency.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents, nativeErrorEvent } from './events.ts';
@@ -23,10 +24,9 @@ import { LAST_EVENT_HEADER, numbered, parseLastEventId } from './numbered-events
 /** Jobs of POST /execute that go on without their clients, and the events that clients read when they come back. */
 
 /** The parts of the request that its events need; they are kept in the journal. */
-const viewSchema = z.strictObject({
+const viewSchema = z.object({
   model: z.string(),
   token_ids: z.boolean(),
-  idempotency: idempotencySchema.optional(),
 });
 
 type View = z.output<typeof viewSchema>;
@@ -50,8 +50,8 @@ export async function beginDurable(
 ): Promise<Response> {
   const { job_id, stop, token_ids } = request;
   const { model, name, info, runner } = usable;
-  const view: View = { model: model.id, token_ids, idempotency };
-  const caller = callerOf(c);
+  const view: View = { model: model.id, token_ids };
+  const caller = keptCallerOf(c);
   try {
     const jobs = requireJobs(deps, 'durable');
     const job = await jobs.start({
@@ -62,6 +62,7 @@ export async function beginDurable(
         model: name,
         stop,
         endsAtTimeLimit: false,
+        ...(idempotency && { idempotency }),
         view: JSON.stringify(view),
       },
       request: generate,
@@ -77,7 +78,7 @@ export async function beginDurable(
     if (signal.aborted) await jobs.cancel(job.entry, cancelled());
     return respond(c, deps, job, model.tokenizer, -1);
   } catch (error) {
-    if (error instanceof JobExistsError) throw jobIdInUse(job_id);
+    if (error instanceof JobExistsError) throw error.by === 'id' ? jobIdInUse(job_id) : keyInUse();
     throw error;
   }
 }
@@ -86,22 +87,20 @@ export async function beginDurable(
 export async function eventsOfTwin(
   c: Context,
   deps: RouteDeps,
-  jobId: string,
   idempotency: Idempotency,
 ): Promise<Response | undefined> {
   const jobs = requireJobs(deps, 'durable');
-  const entry = jobs.find('execute', callerOf(c), jobId);
+  const entry = jobs.findByKey('execute', idempotency.key);
   if (entry === undefined) return undefined;
-  const kept = viewOf(await jobs.open(entry)).idempotency;
-  if (kept?.key !== idempotency.key) return undefined;
-  requireSameBody(kept, idempotency);
-  return durableEvents(c, deps, jobId);
+  const { record } = await jobs.open(entry);
+  if (record.idempotency !== undefined) requireSameBody(record.idempotency, idempotency);
+  return durableEvents(c, deps, entry.id);
 }
 
 /** GET /execute/{job_id}/events: the events after the last one that the client has, past and future ones. */
 export async function durableEvents(c: Context, deps: RouteDeps, jobId: string): Promise<Response> {
   const last = parseLastEventId(c.req.header(LAST_EVENT_HEADER));
-  const entry = deps.jobs?.find('execute', callerOf(c), jobId);
+  const entry = deps.jobs?.find('execute', keptCallerOf(c), jobId);
   if (deps.jobs === undefined || entry === undefined) {
     const message = `There is no durable job ${JSON.stringify(shown(jobId))} here: it was not begun with "durable": true by this client, or its retention time is over.`;
     throw new ApiError({ status: 404, code: 'job_not_found', message, param: 'job_id' });

@@ -8,10 +8,10 @@ import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
 import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
-import { callerField, callerOf, senderOf } from '../../server/guard/caller.ts';
+import { callerField, callerOf, keptCallerOf, senderOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import * as fields from '../fields.ts';
-import { idempotencyOf, JobIdsOfKeys } from '../idempotency.ts';
+import { idempotencyOf } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
 import { beginDurable, durableEvents, eventsOfTwin } from './durable-execute.ts';
@@ -28,7 +28,6 @@ export const cancelSchema = z.strictObject({ job_id: fields.nonEmpty('job_id') }
 export function executeRoutes(deps: RouteDeps): Hono {
   const app = new Hono();
   const jobs = new Jobs();
-  const keys = new JobIdsOfKeys();
 
   app.post('/execute', async (c) => {
     const body = await readBody(c);
@@ -36,8 +35,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
     if (request.durable) requireJobs(deps, 'durable');
     const idempotency = idempotencyOf(c, body, 'durable', request.durable);
     if (idempotency !== undefined) {
-      keys.require(idempotency, request.job_id);
-      const events = await eventsOfTwin(c, deps, request.job_id, idempotency);
+      const events = await eventsOfTwin(c, deps, idempotency);
       if (events !== undefined) return events;
     }
     const deadlineMs = parseDeadline(c.req.header(DEADLINE_HEADER));
@@ -86,7 +84,6 @@ export function executeRoutes(deps: RouteDeps): Hono {
           signal: job.signal,
           idempotency,
         });
-        if (idempotency !== undefined) keys.remember(idempotency, request.job_id);
         log.start(facts);
         job.finish();
         return response;
@@ -128,8 +125,9 @@ export function executeRoutes(deps: RouteDeps): Hono {
 
   app.post('/cancel', async (c) => {
     const { job_id } = fields.parseBody(cancelSchema, await readBody(c));
-    await jobs.cancel(callerOf(c), job_id);
-    const durable = deps.jobs?.find('execute', callerOf(c), job_id);
+    const isPlain = await jobs.cancel(callerOf(c), job_id);
+    // The journal, which cannot always be asked, knows nothing of a plain job.
+    const durable = isPlain ? undefined : deps.jobs?.find('execute', keptCallerOf(c), job_id);
     if (durable !== undefined) await deps.jobs?.cancel(durable, cancelled());
     return c.json({ job_id }, 202);
   });

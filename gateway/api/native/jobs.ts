@@ -44,12 +44,13 @@ export class Jobs {
 
   /**
    * Stops the job if it runs. Otherwise nothing is to be done, and the client has what it wants. Resolves when the journal
-   * knows, if it is to keep the job.
+   * knows, if it is to keep the job. Returns whether a job ran that no journal keeps.
    */
-  async cancel(caller: string, jobId: string): Promise<void> {
+  async cancel(caller: string, jobId: string): Promise<boolean> {
     const running = this.#running.get(nameOf(caller, jobId));
     running?.controller.abort(cancelled());
     await running?.kept;
+    return running !== undefined && running.kept === undefined;
   }
 }
 

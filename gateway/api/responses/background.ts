@@ -14,15 +14,16 @@ import type { DurableJob } from '../../journal/durable-job.ts';
 import type { DurableJobs } from '../../journal/durable-jobs.ts';
 import type { JournalEntry } from '../../journal/journal.ts';
 import { JobExistsError } from '../../journal/journal-error.ts';
+import type { Idempotency } from '../../journal/records.ts';
 import { JSON_TYPE } from '../../json/json-text.ts';
 import { asObject } from '../../json/json-values.ts';
 import type { Model } from '../../models/model.ts';
 import { cancelled, type GenerateRequest, type TokenSink } from '../../runner/runner.ts';
-import { callerOf } from '../../server/guard/caller.ts';
+import { keptCallerOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { eventStream } from '../../server/streams/sse.ts';
 import { toApiError } from '../../server/to-api-error.ts';
-import { type Idempotency, idempotencySchema, keyInUse, requireSameBody } from '../idempotency.ts';
+import { keyInUse, requireSameBody } from '../idempotency.ts';
 import { parseJson } from '../json.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
 import type { DeletedResponse } from './answers.ts';
@@ -33,11 +34,10 @@ import { toolWishOf } from './tool-fields.ts';
 
 /** Responses with `"background": true`: they continue without their clients, and the journal keeps them. */
 
-const viewSchema = z.strictObject({
+const viewSchema = z.object({
   uuid: z.string(),
   /** The body of the request as JSON, with NO_INPUT as its input. */
   body: z.string(),
-  idempotency: idempotencySchema.optional(),
 });
 
 type View = z.output<typeof viewSchema>;
@@ -64,16 +64,16 @@ export async function beginBackground(
   const view: View = {
     uuid: idempotency === undefined ? deps.ids.uuid() : uuidOf(idempotency),
     body: stringify({ ...asObject(body), input: NO_INPUT }) ?? '',
-    idempotency,
   };
   const begun = requireJobs(deps, 'background').start({
     record: {
       kind: 'response',
-      caller: callerOf(c),
+      caller: keptCallerOf(c),
       id: responseId(view),
       model: request.model,
       stop: [],
       endsAtTimeLimit: true,
+      ...(idempotency && { idempotency }),
       view: JSON.stringify(view),
     },
     request: generate,
@@ -95,10 +95,10 @@ export async function responseOfTwin(
   idempotency: Idempotency,
 ): Promise<Response | undefined> {
   const jobs = requireJobs(deps, 'background');
-  const entry = jobs.find('response', callerOf(c), responseId({ uuid: uuidOf(idempotency) }));
+  const entry = jobs.find('response', keptCallerOf(c), responseId({ uuid: uuidOf(idempotency) }));
   if (entry === undefined) return undefined;
   const job = await jobs.open(entry);
-  const { idempotency: kept } = viewOf(job);
+  const { idempotency: kept } = job.record;
   if (kept !== undefined) requireSameBody(kept, idempotency);
   const model = await modelOfJob(job, deps);
   return stream ? streamed(c, deps, job, model, -1) : answered(c, deps, job, model);
@@ -141,7 +141,7 @@ function find(c: Context, { jobs }: RouteDeps): { readonly jobs: DurableJobs; re
     throw new ApiError({ status: 501, code: 'not_supported', message });
   }
   const id = c.req.param('id') ?? '';
-  const entry = jobs.find('response', callerOf(c), id);
+  const entry = jobs.find('response', keptCallerOf(c), id);
   if (entry !== undefined) return { jobs, entry };
   const message = `There is no response ${JSON.stringify(shown(id))} here: it was not begun with "background": true by this client, or its retention time is over. Others are not stored.`;
   throw new ApiError({ status: 404, code: 'response_not_found', message, param: 'id' });

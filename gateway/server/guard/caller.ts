@@ -9,16 +9,16 @@ import type { KeyRight } from './api-keys.ts';
 
 /**
  * The key of the HMAC that keys are digested with, so that nobody can compute a digest from a guessed key. It stays the
- * same when a runner is replaced.
+ * same while requests come, or a caller would be another one in the middle of a request.
  */
 let secret: Uint8Array = randomBytes(32);
+/** The secret that is kept with the jobs, so that the next process knows their callers too. */
+let keptSecret = secret;
 
-/**
- * Replaces this process's random secret by one that is kept with the jobs, so that the next process knows their callers
- * too.
- */
-export function setCallerSecret(kept: Uint8Array): void {
-  secret = kept;
+/** Sets the secret that is kept with the jobs. areRequestsComing: callers that are known already keep their digests. */
+export function setCallerSecret(kept: Uint8Array, areRequestsComing: boolean): void {
+  keptSecret = kept;
+  if (!areRequestsComing) secret = kept;
 }
 
 declare module 'hono' {
@@ -27,6 +27,8 @@ declare module 'hono' {
     keyRight: KeyRight;
     keyDigest: Uint8Array;
     caller: Caller;
+    /** Returns the key's digest by the secret that is kept with the jobs. */
+    keptKeyDigest: () => Uint8Array;
   }
 }
 
@@ -46,10 +48,21 @@ export function callerField(c: Context): { readonly caller?: string } {
   return caller === undefined ? {} : { caller: caller.name };
 }
 
+/** The same by the secret that is kept with the jobs. */
+export function keptDigestOf(key: string): Uint8Array {
+  return createHmac('sha256', keptSecret).update(key).digest();
+}
+
 /** Identifies whose jobs a request may find: equal for all requests with the same key, different for different keys, '' without a key. */
 export function callerOf(c: Context): string {
   const digest = c.get('keyDigest') as Uint8Array | undefined;
   return digest === undefined ? '' : Buffer.from(digest).toString('hex');
+}
+
+/** Identifies the caller in the journal, for the next process too. */
+export function keptCallerOf(c: Context): string {
+  const digest = c.get('keptKeyDigest') as (() => Uint8Array) | undefined;
+  return digest === undefined ? '' : Buffer.from(digest()).toString('hex');
 }
 
 const EVERYBODY = new Uint8Array();

@@ -3,7 +3,7 @@ import { cors } from 'hono/cors';
 import type { CacheSharing } from '../../config/cache-sharing.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import type { KeyCheck } from './api-keys.ts';
-import { cacheSaltOf, digestOf } from './caller.ts';
+import { cacheSaltOf, digestOf, keptDigestOf } from './caller.ts';
 import { HostNames } from './host-names.ts';
 import { isOwnOrigin, LOCAL_ORIGINS, Origins } from './origins.ts';
 
@@ -113,6 +113,7 @@ function checkKey(keys: KeyCheck, sharing: CacheSharing): MiddlewareHandler {
       c.set('keyRight', holder.right);
       c.set('caller', holder.caller);
       c.set('keyDigest', digest);
+      c.set('keptKeyDigest', () => keptDigestOf(key));
       c.set('cacheSalt', cacheSaltOf(sharing, digest));
     }
     await next();

@@ -62,6 +62,9 @@ test('a durable job is begun once, and each request for it has all its events', 
   const next = begun(await durableApp(folder));
   apps.push(next);
   assert.is(await ok(await next.post('/execute', JOB, keyed('k'))), first, 'of a process before');
+  const reused = await next.post('/execute', { ...JOB, job_id: 'b' }, keyed('k'));
+  assert.is(reused.status, 409);
+  assert.match(await reused.text(), 'IDEMPOTENCY_KEY_REUSED');
   assert.is(next.runner.requests.length, 0);
 });
 

@@ -18,7 +18,15 @@ async function endOf(script: readonly Act[], endsAtTimeLimit: boolean): Promise<
   runner.script = script;
   const record = recordOf('a', { stop: [], endsAtTimeLimit });
   const content = { tokenIds: [], logprobs: undefined, first: undefined, continuations: [], end: undefined };
-  const entry = { key: 'k', kind: 'execute', caller: '', id: 'a', createdMs: 0, endedMs: undefined } as const;
+  const entry = {
+    key: 'k',
+    kind: 'execute',
+    caller: '',
+    id: 'a',
+    createdMs: 0,
+    endedMs: undefined,
+    idempotencyKey: undefined,
+  } as const;
   const kept = { record, content, endedMs: undefined, numDeaths: 0 };
   const ended = new Promise<DurableJob>((resolve) => {
     const job = new DurableJob(entry, kept, {

@@ -148,7 +148,12 @@ test('while the disk refuses to open the journal, jobs are refused, and go on on
     assert.match(await refused.text(), /The journal cannot be opened now/);
   }
   assert.is(jobs.stats.isFailed, true);
+  runner.script = ['wait'];
   assert.is((await post('/execute', { job_id: 'c', prompt: 'Hi' })).status, 200);
+  assert.is((await post('/cancel', { job_id: 'c' })).status, 202, 'a plain job is in no journal');
+  assert.is((await post('/cancel', { job_id: 'a' })).status, 503, 'a durable one may be');
+  await until(PATIENCE_MS, 'The cancel', () => runner.cancelled === 1);
+  runner.script = [[72, EOS_ID]];
   await untilBy(clock, 'Another try', () => numTries > 2);
   isFull = false;
   await untilBy(clock, 'The journal', () => !jobs.stats.isFailed);

@@ -2,7 +2,16 @@ import { execFileSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { cacheSaltOf, digestOf } from '../../../../gateway/server/guard/caller.ts';
+import {
+  cacheSaltOf,
+  digestOf,
+  keptDigestOf,
+  setCallerSecret,
+} from '../../../../gateway/server/guard/caller.ts';
+import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
+import { testApp } from '../../../fixtures/app.ts';
+import { keysOf } from '../../../fixtures/keys.ts';
+import { readNativeAnswer } from '../../../fixtures/native-stream.ts';
 
 const test = suite('caller');
 
@@ -18,6 +27,19 @@ test('two processes have different salts for one key', () => {
   assert.match(there, /^[0-9a-f]{64}$/);
   assert.match(here, /^[0-9a-f]{64}$/);
   assert.is.not(there, here);
+});
+
+test('a journal that is opened late takes no job from its caller', async () => {
+  const key = 'a-key-of-this-client';
+  const { post, runner } = testApp({ guard: { ...loopbackOnly, apiKeys: keysOf([key]) } });
+  runner.script = [[97], 'wait'];
+  const headers = { 'x-api-key': key };
+  const stream = await post('/execute', { job_id: 'a', prompt: 'x' }, headers);
+  const before = keptDigestOf(key);
+  setCallerSecret(new Uint8Array(32), true);
+  assert.not.equal(keptDigestOf(key), before, 'jobs of an earlier process are found by its secret');
+  await post('/cancel', { job_id: 'a' }, headers);
+  assert.is((await readNativeAnswer(stream)).last.data.code, 'CANCELLED');
 });
 
 test.run();
