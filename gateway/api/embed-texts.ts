@@ -1,16 +1,17 @@
 import type { Context } from 'hono';
+import { type ContextLimit, encodePrompts, requireIds, requireInContext } from '../calls/prompt.ts';
+import { requireKnownIds } from '../calls/token-ids.ts';
+import type { UsableModel } from '../calls/use-model.ts';
+import { whileWanted } from '../calls/whole-answer.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
 import type { ByteBudget } from '../server/guard/byte-budget.ts';
-import { senderOf } from '../server/guard/caller.ts';
+import { senderOf, sharerOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
+import type { Caller } from '../system/caller.ts';
 import { bytesOf } from './embedding-json.ts';
 import { PIECE_CHARACTERS } from './long-answer.ts';
-import { type ContextLimit, encodePrompts, requireIds, requireInContext } from './prompt.ts';
-import { requireKnownIds } from './token-ids.ts';
-import type { UsableModel } from './use-model.ts';
-import { whileWanted } from './whole-text.ts';
 
 /** What the routes for embeddings have in common: they make vectors of texts or of token ids. */
 
@@ -67,7 +68,7 @@ export async function embedTexts(
     const embeddings = new Embeddings(runner, requests);
     return whileWanted(signal, embeddings, embeddings);
   };
-  return whileHeld(deps.answerBudget, requests.length, info.embeddingSize, make, (vectors) =>
+  return whileHeld(deps.answerBudget, sharerOf(c), requests.length, info.embeddingSize, make, (vectors) =>
     answer({ vectors, numTokens }),
   );
 }
@@ -79,6 +80,7 @@ export async function embedTexts(
  */
 async function whileHeld<Made>(
   budget: ByteBudget,
+  caller: Caller,
   numVectors: number,
   size: number,
   make: () => Promise<Made>,
@@ -89,12 +91,12 @@ async function whileHeld<Made>(
     const message = `${numVectors} vectors of ${size} values take ${numBytes} bytes, and this server holds at most ${budget.limit} for answers; send fewer texts.`;
     throw new ApiError({ status: 400, code: 'invalid_request', message });
   }
-  budget.hold(numBytes);
+  budget.hold(caller, numBytes);
   let made: Made;
   try {
     made = await make();
   } finally {
-    budget.release(numBytes);
+    budget.release(caller, numBytes);
   }
   return answer(made);
 }

@@ -1,9 +1,10 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'hono';
+import { JSON_TYPE } from '../json/json-text.ts';
 import type { ByteBudget } from '../server/guard/byte-budget.ts';
+import { sharerOf } from '../server/guard/caller.ts';
 import { streamResponse } from '../server/streams/stream.ts';
 import { turns } from '../system/turns.ts';
-import { JSON_TYPE } from './json.ts';
 
 /** The characters of one write: a piece ends with the item that reaches this length. */
 export const PIECE_CHARACTERS = 2 ** 14;
@@ -24,8 +25,9 @@ export function longAnswer(
   if (ahead.length < 2) return c.body(ahead.join(''), 200, { 'content-type': JSON_TYPE });
   const heldBytes = sourceBytes + PIECE_CHARACTERS;
 
-  budget.hold(heldBytes);
-  const release = once(() => budget.release(heldBytes));
+  const caller = sharerOf(c);
+  budget.hold(caller, heldBytes);
+  const release = once(() => budget.release(caller, heldBytes));
   const outgoing = (c.env as { outgoing?: ServerResponse } | undefined)?.outgoing;
   return streamResponse(c, JSON_TYPE, encoded(rejoined(ahead, pieces)), {
     onCancel: release,

@@ -33,13 +33,16 @@ const fieldsSchema = z
         message: 'is reserved: choose one other than "anonymous", "key-N" and "admin-N"',
       }),
     shares: count.refine((shares) => shares <= MAX_SHARES, { message: `must be at most ${MAX_SHARES}` }),
+    'max-open-requests': count,
+    'max-queued-tokens': count,
+    'max-body-bytes': count,
   })
   .partial();
 
 const FIELDS = Object.keys(fieldsSchema.shape).join(', ');
 
 /**
- * Reads a key from each line, with what follows it: its caller's name and shares. Lines that begin with # are
+ * Reads a key from each line, with what follows it: its caller's name, shares and quotas. Lines that begin with # are
  * comments. Throws UsageError if others may read the file or if it has anything else in it. The message never contains a key,
  * nor a value, which may be a key in the wrong place. kind: begins the names of callers that have none.
  */
@@ -79,15 +82,26 @@ function readLine(line: string, place: string, unnamed: string): KeyLine {
   throw new UsageError(`${place}: ${fault?.path.join('.')} ${fault?.message}.`);
 }
 
-function callerOf(fields: z.output<typeof fieldsSchema>, unnamed: string): Caller {
-  return {
-    name: fields.name ?? unnamed,
-    shares: fields.shares ?? 1,
+function callerOf(
+  {
+    name,
+    shares = 1,
+    'max-open-requests': openRequests,
+    'max-queued-tokens': queuedTokens,
+    'max-body-bytes': bodyBytes,
+  }: z.output<typeof fieldsSchema>,
+  unnamed: string,
+): Caller {
+  const quotas = {
+    ...(openRequests === undefined ? {} : { openRequests }),
+    ...(queuedTokens === undefined ? {} : { queuedTokens }),
+    ...(bodyBytes === undefined ? {} : { bodyBytes }),
   };
+  return { name: name ?? unnamed, shares, ...(Object.keys(quotas).length === 0 ? {} : { quotas }) };
 }
 
 /**
- * Throws UsageError if a name stands for callers with different shares. Several keys of one name are keys of one
+ * Throws UsageError if a name stands for callers with different shares or quotas. Several keys of one name are keys of one
  * caller.
  */
 export function requireOneCallerPerName(lines: readonly KeyLine[]): void {
@@ -98,7 +112,7 @@ export function requireOneCallerPerName(lines: readonly KeyLine[]): void {
     if (before === undefined) first.set(name, line);
     else if (!isDeepStrictEqual(before.caller, line.caller))
       throw new UsageError(
-        `${line.place} gives the caller "${name}" other shares than ${before.place.replace(/^L/, 'l')}; give both lines the same.`,
+        `${line.place} gives the caller "${name}" other shares or quotas than ${before.place.replace(/^L/, 'l')}; give both lines the same.`,
       );
   }
 }

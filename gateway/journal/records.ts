@@ -95,7 +95,19 @@ const request = z.strictObject({
   grammar: grammar.exactOptional(),
   deadlineMs: z.number().exactOptional(),
   api: z.string().exactOptional(),
-  caller: z.strictObject({ name: z.string(), shares: uint }).exactOptional(),
+  caller: z
+    .strictObject({
+      name: z.string(),
+      shares: uint,
+      quotas: z
+        .strictObject({
+          openRequests: uint.exactOptional(),
+          queuedTokens: uint.exactOptional(),
+          bodyBytes: uint.exactOptional(),
+        })
+        .exactOptional(),
+    })
+    .exactOptional(),
   priority: z.int().exactOptional(),
 });
 

@@ -4,6 +4,17 @@ export interface Caller {
   readonly name: string;
   /** The weight of the caller beside others: one with 2 gets twice as much as one with 1 while both want more than there is. */
   readonly shares: number;
+  /** What the caller may have at most, even while it is alone; absent: the server's own limits alone hold. */
+  readonly quotas?: CallerQuotas;
+}
+
+export interface CallerQuotas {
+  /** Answers that one model generates or has waiting. */
+  readonly openRequests?: number;
+  /** Prompt tokens of these. */
+  readonly queuedTokens?: number;
+  /** Bytes of request bodies in memory. */
+  readonly bodyBytes?: number;
 }
 
 /** Everybody, where no keys are required. */

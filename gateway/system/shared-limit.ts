@@ -44,11 +44,13 @@ export class SharedLimit {
 
   /** Holds this much more, whether there is room or not. */
   hold({ name, shares }: Caller, amount: number): void {
+    if (amount === 0) return;
     this.#total += amount;
     this.#held.set(name, { amount: (this.#held.get(name)?.amount ?? 0) + amount, shares });
   }
 
   release({ name }: Caller, amount: number): void {
+    if (amount === 0) return;
     const held = this.#held.get(name);
     if (held === undefined || held.amount < amount)
       throw new Error('a caller released more of a resource than it held');

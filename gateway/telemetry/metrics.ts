@@ -1,6 +1,6 @@
 import type { RunnerStatus } from '../runner/runner.ts';
 import { type HistogramSeries, MetricFamilies, type Sample } from './metric-families.ts';
-import { type ApiTimes, ModelMetrics } from './model-metrics.ts';
+import { type ApiTimes, type CallerUsage, ModelMetrics } from './model-metrics.ts';
 import { statusMetrics } from './status-metrics.ts';
 
 /** The state of the journal; all zeros without a journal. */
@@ -124,6 +124,21 @@ export class Metrics {
     counter('runnel_prompt_tokens_total', promptTokens, ({ numPromptTokens }) => [
       { labels: {}, value: numPromptTokens },
     ]);
+    const ofCallers = (name: string, help: string, what: keyof CallerUsage): void =>
+      counter(name, help, ({ usage }) =>
+        [...usage].map(([caller, used]) => ({ labels: { caller }, value: used[what] })),
+      );
+    ofCallers(
+      'runnel_caller_prompt_tokens_total',
+      'Tokens of prompts that were admitted, by caller',
+      'promptTokens',
+    );
+    ofCallers(
+      'runnel_caller_cached_tokens_total',
+      'Tokens of prompts that were found in the KV cache, by caller',
+      'cachedTokens',
+    );
+    ofCallers('runnel_caller_generated_tokens_total', 'Tokens generated, by caller', 'generatedTokens');
     this.#families.histogram(
       'worker_inference_duration_ms',
       'Milliseconds from admission to the end of a request',

@@ -1,5 +1,6 @@
 import type { ObservedRequest, RequestObserver } from '../runner/observed-runner.ts';
-import type { RunnerStatus, TokenBatch } from '../runner/runner.ts';
+import type { GenerateRequest, RunnerStatus, TokenBatch } from '../runner/runner.ts';
+import { ANONYMOUS } from '../system/caller.ts';
 import { Histogram } from './metric-families.ts';
 
 /** What is counted and timed of one model's requests. It is counted in the gateway, so that it outlives every runner. */
@@ -25,6 +26,18 @@ export class ApiTimes {
   readonly pause = new Histogram(PAUSE_BUCKETS_SEC);
 }
 
+/** What the requests of one caller have used. */
+export interface CallerUsage {
+  promptTokens: number;
+  /** Of these, the tokens that were found in the KV cache. */
+  cachedTokens: number;
+  generatedTokens: number;
+}
+
+/** The most callers that have metrics of their own; the others share those of OTHER_CALLERS. */
+const MAX_CALLERS = 256;
+const OTHER_CALLERS = 'other';
+
 export class ModelMetrics implements RequestObserver {
   readonly status: () => RunnerStatus;
   /** Requests that ended, by outcome. */
@@ -32,6 +45,8 @@ export class ModelMetrics implements RequestObserver {
   /** Runners that died, by reason. */
   readonly crashes = new Map<string, number>();
   readonly times = new Map<string, ApiTimes>();
+  /** By the callers' names. */
+  readonly usage = new Map<string, CallerUsage>();
   #requestMs = new Histogram(REQUEST_BUCKETS_MS);
   #numPromptTokens = 0;
   #numTokens = 0;
@@ -54,7 +69,7 @@ export class ModelMetrics implements RequestObserver {
 
   /** Forgets what was counted. */
   clear(): void {
-    for (const counts of [this.outcomes, this.crashes, this.times]) counts.clear();
+    for (const counts of [this.outcomes, this.crashes, this.times, this.usage]) counts.clear();
     this.#requestMs = new Histogram(REQUEST_BUCKETS_MS);
     this.#numPromptTokens = 0;
     this.#numTokens = 0;
@@ -71,12 +86,14 @@ export class ModelMetrics implements RequestObserver {
 
   onAdmitted({ request }: ObservedRequest): void {
     this.#numPromptTokens += request.promptIds.length;
+    this.#usageOf(request).promptTokens += request.promptIds.length;
   }
 
   onTokens({ request, times }: ObservedRequest, { first, tokenIds, isResumed }: TokenBatch): void {
     const ofApi = this.#timesOf(request.api);
     if (first !== undefined) {
-      const { queuedUs, prefillUs } = first;
+      const { queuedUs, prefillUs, numCachedTokens } = first;
+      this.#usageOf(request).cachedTokens += numCachedTokens;
       ofApi.queue.observe(queuedUs / 1e6);
       ofApi.prefill.observe(prefillUs / 1e6);
       ofApi.runnerFirstToken.observe((queuedUs + prefillUs) / 1e6);
@@ -84,6 +101,7 @@ export class ModelMetrics implements RequestObserver {
     const numTokens = tokenIds.length;
     if (numTokens === 0) return;
     this.#numTokens += numTokens;
+    this.#usageOf(request).generatedTokens += numTokens;
     const { gapMs } = times;
     if (gapMs === undefined) {
       ofApi.firstToken.observe((times.lastMs - times.admittedMs) / 1000);
@@ -97,6 +115,15 @@ export class ModelMetrics implements RequestObserver {
     count(this.outcomes, outcome);
     this.#requestMs.observe(endMs - admittedMs);
     this.#timesOf(request.api).request.observe((endMs - admittedMs) / 1000);
+  }
+
+  #usageOf({ caller = ANONYMOUS }: GenerateRequest): CallerUsage {
+    const name = this.usage.has(caller.name) || this.usage.size < MAX_CALLERS ? caller.name : OTHER_CALLERS;
+    const known = this.usage.get(name);
+    if (known !== undefined) return known;
+    const usage = { promptTokens: 0, cachedTokens: 0, generatedTokens: 0 };
+    this.usage.set(name, usage);
+    return usage;
   }
 
   /** There are few APIs. */

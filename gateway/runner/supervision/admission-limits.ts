@@ -52,32 +52,56 @@ export class AdmissionLimits {
 
   /** cancelled: what runners still hold of ended requests. Throws GenerationError if there is no room. */
   assertRoom(caller: Caller, wanted: OpenCounts, cancelled: OpenCounts): void {
+    const { openRequests, queuedTokens } = caller.quotas ?? {};
     assertRoom(this.#requests, caller, wanted.requests, cancelled.requests, {
       what: 'answers',
-      flag: '--max-open-requests',
+      setting: 'max-open-requests',
+      quota: openRequests,
     });
     assertRoom(this.#tokens, caller, wanted.tokens, cancelled.tokens, {
       what: 'prompt tokens',
-      flag: '--max-queued-tokens',
+      setting: 'max-queued-tokens',
+      quota: queuedTokens,
     });
   }
 }
 
-/** flag: the setting that the limit comes from. */
+interface Resource {
+  readonly what: string;
+  /** The flag that the limit comes from, and the field of the keys file that the quota comes from. */
+  readonly setting: string;
+  readonly quota: number | undefined;
+}
+
 function assertRoom(
   shared: SharedLimit,
   caller: Caller,
   numWanted: number,
   numCancelled: number,
-  { what, flag }: { readonly what: string; readonly flag: string },
+  { what, setting, quota = Number.POSITIVE_INFINITY }: Resource,
 ): void {
   const { limit } = shared;
-  if (numWanted > limit) {
-    const message = `The request asks for ${numWanted} ${what}; this server allows at most ${limit} at once (${flag}). Ask for fewer.`;
-    throw new GenerationError('INVALID_REQUEST', message, { retriable: false });
+  if (numWanted > limit)
+    throw tooMany(`this server allows at most ${limit} at once (--${setting})`, numWanted, what);
+  if (numWanted > quota) {
+    const rule = `the caller "${caller.name}" may have at most ${quota} at once (${setting} in the keys file)`;
+    throw tooMany(rule, numWanted, what);
   }
+  if (shared.heldBy(caller) + numWanted > quota)
+    throw full(
+      `The caller "${caller.name}" has ${shared.heldBy(caller)} ${what} in its open requests, and ${numWanted} more would exceed its quota of ${quota} (${setting} in the keys file). Try again later.`,
+    );
   if (shared.hasRoom(caller, numWanted, numCancelled)) return;
-  const numHeld = shared.total + numCancelled;
-  const message = `The server is full: its open requests have ${numHeld} ${what}, and ${numWanted} more would exceed the limit of ${limit} (${flag}). Try again later.`;
-  throw new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
+  throw full(
+    `The server is full: its open requests have ${shared.total + numCancelled} ${what}, and ${numWanted} more would exceed the limit of ${limit} (--${setting}). Try again later.`,
+  );
+}
+
+function tooMany(rule: string, numWanted: number, what: string): GenerationError {
+  const message = `The request asks for ${numWanted} ${what}; ${rule}. Ask for fewer.`;
+  return new GenerationError('INVALID_REQUEST', message, { retriable: false });
+}
+
+function full(message: string): GenerationError {
+  return new GenerationError('QUEUE_FULL', message, { retriable: true, retryAfterSec });
 }

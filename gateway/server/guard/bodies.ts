@@ -1,6 +1,8 @@
 import type { Context, MiddlewareHandler } from 'hono';
 import { ApiError } from '../../errors/api-error.ts';
-import { ByteBudget } from './byte-budget.ts';
+import type { Caller } from '../../system/caller.ts';
+import { ByteBudget, overloaded } from './byte-budget.ts';
+import { sharerOf } from './caller.ts';
 
 export interface BodyLimits {
   /** The longest request body, in bytes. */
@@ -10,15 +12,18 @@ export interface BodyLimits {
 }
 
 /**
- * Refuses a request whose body is too long (413), or for which all bodies together would exceed their limit (503). A body
+ * Refuses a request whose body is too long (413), or for which all bodies together, or those of its caller, would exceed
+ * their limit (503). A body
  * with a Content-Length counts in full before it is read; a chunked body counts as it is read.
  */
 export function boundBodies({ maxBodyBytes, maxBodyBytesInFlight }: BodyLimits): MiddlewareHandler {
   const budget = new ByteBudget(maxBodyBytesInFlight, 'request bodies');
   return async (c, next) => {
     let heldBytes = 0;
+    const caller = sharerOf(c);
     const hold = (bytes: number): void => {
-      budget.hold(bytes);
+      assertQuota(caller, budget.heldBy(caller) + bytes);
+      budget.hold(caller, bytes);
       heldBytes += bytes;
     };
     try {
@@ -32,7 +37,7 @@ export function boundBodies({ maxBodyBytes, maxBodyBytesInFlight }: BodyLimits):
       }
       await next();
     } finally {
-      budget.release(heldBytes);
+      budget.release(caller, heldBytes);
     }
   };
 }
@@ -71,6 +76,15 @@ async function readChunks(
     length += chunk.length;
   }
   return buffer.subarray(0, length);
+}
+
+/** numBytes: what the bodies of the caller would take together. */
+function assertQuota({ name, quotas }: Caller, numBytes: number): void {
+  const { bodyBytes = Number.POSITIVE_INFINITY } = quotas ?? {};
+  if (numBytes <= bodyBytes) return;
+  throw overloaded(
+    `The request bodies of the caller "${name}" would take ${numBytes} bytes together, more than its quota of ${bodyBytes} (max-body-bytes in the keys file). Try again later.`,
+  );
 }
 
 function tooLarge(maxBytes: number): ApiError {

@@ -7,6 +7,7 @@ import { Metrics } from '../../../gateway/telemetry/metrics.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { batchesOf } from '../../fixtures/batches.ts';
 import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { callerNamed } from '../../fixtures/keys.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
 import { ScriptedRunner, scriptedInfo } from '../../fixtures/scripted-runner.ts';
 import { collect, requestOf } from '../../fixtures/supervised.ts';
@@ -75,6 +76,24 @@ test('requests are counted by how they ended', async () => {
     assert.is(samples.get(`worker_requests_total{outcome="${outcome}"}`), 1, outcome);
   assert.is(samples.get('runnel_prompt_tokens_total'), 8);
   assert.is(samples.get('worker_inference_duration_ms_count'), 6);
+});
+
+test('tokens are counted by caller, and only so many callers have samples of their own', async () => {
+  const { inner, runner, metrics } = metered();
+  inner.script = [[1, 2]];
+  const ask = (name?: string) =>
+    collect(runner, requestOf([1, 2, 3], 2, name === undefined ? {} : { caller: callerNamed(name) }));
+  await ask('a');
+  await ask('a');
+  await ask();
+  const of = async (what: string, caller: string) =>
+    (await samplesOf(metrics)).get(`runnel_caller_${what}_tokens_total{caller="${caller}"}`);
+  assert.equal([await of('prompt', 'a'), await of('generated', 'a'), await of('cached', 'a')], [6, 4, 0]);
+  assert.equal([await of('prompt', 'anonymous'), await of('generated', 'anonymous')], [3, 2]);
+  for (let i = 0; i < 300; i++) await ask(`caller-${i}`);
+  const callers = [...(await samplesOf(metrics)).keys()].filter((name) => /^runnel_caller_prompt/.test(name));
+  assert.is(callers.length, 257);
+  assert.is(await of('prompt', 'other'), 3 * 46);
 });
 
 test('first token, tokens in between and the whole request are timed', async () => {

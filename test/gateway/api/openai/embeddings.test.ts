@@ -234,11 +234,11 @@ test('vectors keep their room from when they are made until they are sent', asyn
   const { post } = testApp({ maxAnswerBytesInFlight: 2 ** 14 + 16 * input.length });
   const { release } = ByteBudget.prototype;
   // Another request takes the room as soon as it can.
-  ByteBudget.prototype.release = function (bytes) {
-    release.call(this, bytes);
+  ByteBudget.prototype.release = function (caller, bytes) {
+    release.call(this, caller, bytes);
     queueMicrotask(() => {
       try {
-        this.hold(bytes);
+        this.hold(caller, bytes);
       } catch {}
     });
   };

@@ -260,4 +260,35 @@ test('one caller’s open requests do not shut another one out, which gets its s
   assert.throws(() => server.ask(other, 1, 9), /Try again later/);
 });
 
+test('a quota bounds a caller that is alone, too, and the refusal names it', () => {
+  const server = serving();
+  const bounded = callerNamed('bounded', { quotas: { openRequests: 4, queuedTokens: 10 } });
+  const refusalOf = (numRequests: number): unknown => {
+    try {
+      server.ask(bounded, numRequests, 9);
+      return undefined;
+    } catch (error) {
+      assert.instance(error, GenerationError);
+      const { code, retryAfterSec, message } = error as GenerationError;
+      return [code, retryAfterSec, message];
+    }
+  };
+  assert.equal(refusalOf(5), [
+    'INVALID_REQUEST',
+    undefined,
+    'The request asks for 5 answers; the caller "bounded" may have at most 4 at once (max-open-requests in the keys file). Ask for fewer.',
+  ]);
+  assert.is(refusalOf(3), undefined);
+  assert.equal(refusalOf(2), [
+    'QUEUE_FULL',
+    1,
+    'The caller "bounded" has 3 answers in its open requests, and 2 more would exceed its quota of 4 (max-open-requests in the keys file). Try again later.',
+  ]);
+  assert.equal(refusalOf(1), [
+    'QUEUE_FULL',
+    1,
+    'The caller "bounded" has 9 prompt tokens in its open requests, and 3 more would exceed its quota of 10 (max-queued-tokens in the keys file). Try again later.',
+  ]);
+});
+
 test.run();

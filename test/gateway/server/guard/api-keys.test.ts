@@ -49,16 +49,16 @@ test('a keys file has a key a line, comments and empty lines', () => {
   );
 });
 
-test('a key’s line may give its caller a name and shares, both optional', () => {
+test('a key’s line may give its caller a name, shares and quotas, all optional', () => {
   const path = keysFile(
-    'first-key-0123456789 name=batch shares=3\nsecond-key-0123456789\tshares=2\nthird-key-0123456789  name=b',
+    'first-key-0123456789 name=batch shares=3\nsecond-key-0123456789\tshares=2\nthird-key-0123456789  name=b max-body-bytes=9 max-open-requests=8 max-queued-tokens=7',
   );
   assert.equal(
     readKeysFile(path, 'admin').map(({ caller }) => caller),
     [
       { name: 'batch', shares: 3 },
       { name: 'admin-2', shares: 2 },
-      { name: 'b', shares: 1 },
+      { name: 'b', shares: 1, quotas: { openRequests: 8, queuedTokens: 7, bodyBytes: 9 } },
     ],
   );
 });
@@ -73,12 +73,13 @@ test('several keys may be one caller’s, if each line says the same of it', asy
   const { message } = await errorOf(() => new KeyFiles({ clients: same, admins }));
   assert.is(
     message,
-    `Line 1 of the keys file ${admins} gives the caller "team" other shares than line 1 of the keys file ${same}; give both lines the same.`,
+    `Line 1 of the keys file ${admins} gives the caller "team" other shares or quotas than line 1 of the keys file ${same}; give both lines the same.`,
   );
 });
 
 test('a fault after a key is refused with its line and what to write, and never its text', async () => {
-  const fields = 'After a key come fields NAME=VALUE, separated by spaces: name, shares.';
+  const fields =
+    'After a key come fields NAME=VALUE, separated by spaces: name, shares, max-open-requests, max-queued-tokens, max-body-bytes.';
   const cases: [rest: string, fault: string][] = [
     ['name=team secret-0123456789', `: word 3 is not a field of a key. ${fields}`],
     ['weight=2', `: word 2 is not a field of a key. ${fields}`],

@@ -1,16 +1,20 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { ApiKeys } from '../../../../gateway/server/guard/api-keys.ts';
+import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { close, createHttpServer, listen } from '../../../../gateway/server/http-server.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { httpLimits } from '../../../fixtures/http-limits.ts';
+import { callerNamed } from '../../../fixtures/keys.ts';
 import { RawClient } from '../../../fixtures/raw-client.ts';
 import { until } from '../../../fixtures/within.ts';
 
 const test = suite('bodies');
 const patienceMs = 60_000;
 
-async function served(run: (port: number) => Promise<void>): Promise<void> {
-  const { app, runner } = testApp({ maxBodyBytes: 4000, maxBodyBytesInFlight: 10_000 });
+async function served(run: (port: number) => Promise<void>, apiKeys?: ApiKeys): Promise<void> {
+  const guard = { ...loopbackOnly, apiKeys };
+  const { app, runner } = testApp({ maxBodyBytes: 4000, maxBodyBytesInFlight: 10_000, guard });
   runner.script = [[97, 98]];
   const server = createHttpServer(app.fetch, httpLimits);
   const address = await listen(server, { host: '127.0.0.1', port: 0 });
@@ -23,9 +27,10 @@ async function served(run: (port: number) => Promise<void>): Promise<void> {
 }
 
 /** Sends the header of a request, and no byte of its body. */
-async function begin(port: number, length: string, path = '/execute'): Promise<RawClient> {
+async function begin(port: number, length: string, path = '/execute', key = 'none'): Promise<RawClient> {
   const client = await RawClient.connect(port);
-  client.send(`POST ${path} HTTP/1.1`, 'Host: localhost', 'Content-Type: application/json', length, '', '');
+  const headers = ['Host: localhost', 'Content-Type: application/json', `Authorization: Bearer ${key}`];
+  client.send(`POST ${path} HTTP/1.1`, ...headers, length, '', '');
   return client;
 }
 
@@ -67,6 +72,38 @@ test('more than there is room for is refused before it is sent, and taken when t
     }
     for (const client of [small, ...again]) client.socket.destroy();
   });
+});
+
+test('one caller’s bodies do not shut another one out, and no caller exceeds its quota', async () => {
+  const [greedy, other, bounded] = ['key-of-the-greedy', 'key-of-the-other', 'key-of-the-bounded'];
+  const keys = new ApiKeys([
+    { key: greedy, caller: callerNamed('greedy'), place: 'Line 1' },
+    { key: other, caller: callerNamed('other'), place: 'Line 2' },
+    { key: bounded, caller: callerNamed('bounded', { quotas: { bodyBytes: 100 } }), place: 'Line 3' },
+  ]);
+  const length = (bytes: number) => `Content-Length: ${bytes}`;
+  await served(async (port) => {
+    const clients = [];
+    for (let i = 0; i < 2; i++) clients.push(await begin(port, length(4000), '/execute', greedy));
+    await until(patienceMs, 'A refusal', async () => {
+      const client = await begin(port, length(2001), '/execute', greedy);
+      client.send('{'.padEnd(2001));
+      const status = await client.status();
+      client.socket.destroy();
+      return status === 503;
+    });
+    const small = await begin(port, length(3900), '/execute', other);
+    small.send('{"job_id":"small","prompt":"x","max_tokens":2}'.padEnd(3900));
+    assert.is(await small.status(), 200);
+    const refused = await begin(port, length(101), '/execute', bounded);
+    assert.is(await refused.status(), 503);
+    await until(patienceMs, 'The reason', () =>
+      refused.received.includes(
+        'would take 101 bytes together, more than its quota of 100 (max-body-bytes in the keys file)',
+      ),
+    );
+    for (const { socket } of [...clients, small, refused]) socket.destroy();
+  }, keys);
 });
 
 test('bodies in chunks count as much as was read of them: eighty small ones at once are all taken', async () => {

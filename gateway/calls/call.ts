@@ -4,9 +4,8 @@ import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
 import type { Grammar, SamplingParams } from '../runner/runner.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import type { ThinkingWish } from './thinking.ts';
-import type { TokenConstraints } from './token-constraints.ts';
 import type { ToolWish } from './tool-offer.ts';
-import type { FinishedChoice } from './whole-text.ts';
+import type { FinishedChoice } from './whole-answer.ts';
 
 /**
  * A call: what a client asks of a model, whatever API it uses. Each API makes calls of its bodies, and encodes what answer.ts
@@ -35,6 +34,15 @@ export interface Call {
   /** Answers to each prompt, 1 by default. Answer i is drawn by the seed plus i. */
   readonly numChoices?: number;
   readonly report?: Report;
+}
+
+/** Which tokens an answer may have and which end it. The fields have these names in all APIs that have them. */
+export interface TokenConstraints {
+  readonly min_tokens: number;
+  readonly stop_token_ids: readonly number[];
+  /** Empty: all tokens. */
+  readonly allowed_token_ids: readonly number[];
+  readonly banned_token_ids: readonly number[];
 }
 
 /** A conversation, which the model's template renders. */
@@ -89,6 +97,14 @@ export interface Facts {
   readonly maxTokensOut: number;
   /** Whether the answer can neither think nor call tools. */
   readonly beginsWithText: boolean;
+}
+
+/**
+ * Digits of a UUID that tell the calls of one answer from those of all others. They are few enough for APIs that bound
+ * the length of call ids.
+ */
+export function callDigits(uuid: string): string {
+  return uuid.replaceAll('-', '').slice(0, 24);
 }
 
 /** Where events are written. */

@@ -3,26 +3,25 @@ import type { ApiError } from '../errors/api-error.ts';
 import { type MergedSink, mergeStreams, type OpenText } from '../generation/merge-streams.ts';
 import { PartialAnswers } from '../generation/text-stream.ts';
 import type { Thinking } from '../generation/thinking-parser.ts';
+import { JSON_TYPE } from '../json/json-text.ts';
 import type { Model } from '../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
 import { senderOf } from '../server/guard/caller.ts';
+import { tellIgnored } from '../server/ignored-fields.ts';
 import { failureLog } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { ResponseStream } from '../server/streams/response-stream.ts';
 import { eventStream } from '../server/streams/sse.ts';
 import { toApiError } from '../server/to-api-error.ts';
-import { answerStructure } from './answer-structure.ts';
-import type { Call, EventEncoder, Facts, ParsedCall } from './call.ts';
+import type { Call, EventEncoder, Facts, ParsedCall, TokenConstraints } from './call.ts';
 import { withPrompts } from './echo.ts';
-import { tellIgnored } from './inert.ts';
-import { JSON_TYPE } from './json.ts';
 import { type ContextLimit, encodePrompts, maxTokensWithin, requireIds, tokensLeft } from './prompt.ts';
+import { answerStructure } from './structure.ts';
 import { askedBehind, ignoredHints, renderThinking, requireNothing } from './thinking.ts';
-import type { TokenConstraints } from './token-constraints.ts';
 import { requireKnownBiases, requireKnownIds, stopIdsOf } from './token-ids.ts';
 import { offerTools, type ToolOffer } from './tool-offer.ts';
 import { readModel, type UsableModel, useModel } from './use-model.ts';
-import { WholeAnswer, whileWanted } from './whole-text.ts';
+import { WholeAnswer, whileWanted } from './whole-answer.ts';
 
 /** The way of every call: its model, its prompts, what constrains its answers, the requests to the runner, and the answer. */
 

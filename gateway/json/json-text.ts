@@ -1,5 +1,7 @@
 /** Writes JSON of what json-parser.ts has read. A bigint is written with all its digits. */
 
+export const JSON_TYPE = 'application/json';
+
 /** JSON text that stands for a value inside another value. */
 export class RawJson {
   readonly text: string;

@@ -1,6 +1,6 @@
 import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
-import type { TokenConstraints } from './token-constraints.ts';
+import type { TokenConstraints } from './call.ts';
 
 /** Throws a 400 unless all ids are in the vocabulary. fieldOf: names the field of an id by its index. */
 export function requireKnownIds(

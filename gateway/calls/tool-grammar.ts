@@ -2,7 +2,7 @@ import type { CallSyntax } from '../generation/tool-call-parser.ts';
 import { shortIdPattern } from '../prompt/short-id.ts';
 import type { ToolCallFormat } from '../prompt/tool-call-format.ts';
 import type { Grammar } from '../runner/runner.ts';
-import { jsonFormat, structuralTag } from './structural-tag.ts';
+import { jsonFormat, maxJsonWhitespace, structuralTag } from './structural-tag.ts';
 import type { WrittenParameters } from './written-arguments.ts';
 
 /**
@@ -33,12 +33,6 @@ export interface Calling {
    */
   readonly text?: object | undefined;
 }
-
-/**
- * The most white space in one place of JSON, as in runner/grammar. Without a bound, a small model can write white space
- * for ever.
- */
-export const maxJsonWhitespace = 20;
 
 type Syntax = Pick<CallSyntax, 'format' | 'marks'>;
 

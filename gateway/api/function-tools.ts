@@ -1,8 +1,8 @@
 import * as z from 'zod';
-import * as fields from '../fields.ts';
-import { ignoredMembers } from '../inert.ts';
-import { asList, asObject, memberOf } from '../json-values.ts';
-import type { Tool, ToolWish } from '../tool-offer.ts';
+import type { Tool, ToolWish } from '../calls/tool-offer.ts';
+import { asList, asObject, memberOf } from '../json/json-values.ts';
+import * as fields from './fields.ts';
+import { ignoredMembers } from './inert.ts';
 import {
   checkTools,
   choiceOf,
@@ -12,8 +12,8 @@ import {
   toolList,
   toolName,
   toolParameters,
-} from '../tool-parts.ts';
-import { argumentsSchema } from '../tool-schema.ts';
+} from './tool-parts.ts';
+import { argumentsSchema } from './tool-schema.ts';
 
 /**
  * Tools that an answer may call, and whether it must call one (docs/tools.md). tool-grammar.ts makes the grammar of such

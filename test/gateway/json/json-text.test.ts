@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { parseLosslessJson } from '../../../gateway/api/json-parser.ts';
-import { jsonText } from '../../../gateway/api/json-text.ts';
+import { parseLosslessJson } from '../../../gateway/json/json-parser.ts';
+import { jsonText } from '../../../gateway/json/json-text.ts';
 
 const test = suite('json text');
 

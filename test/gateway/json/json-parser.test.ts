@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { bodyBounds, JsonFault, parseLosslessJson } from '../../../gateway/api/json-parser.ts';
+import { bodyBounds, JsonFault, parseLosslessJson } from '../../../gateway/json/json-parser.ts';
 import { Random } from '../../fixtures/random.ts';
 
 const test = suite('json-parser');

@@ -5,8 +5,8 @@ import type { Model } from '../models/model.ts';
 import type { ToolDefinition } from '../prompt/chat-template.ts';
 import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
 import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
-import { formatOfGrammar } from './grammar-format.ts';
-import { markedFormat, maxJsonWhitespace, type OfferedTool, toolGrammar } from './tool-grammar.ts';
+import { formatOfGrammar, maxJsonWhitespace } from './structural-tag.ts';
+import { markedFormat, type OfferedTool, toolGrammar } from './tool-grammar.ts';
 import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
 
 /**

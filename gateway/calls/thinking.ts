@@ -9,7 +9,7 @@ import { promptEndOf, type ThinkingFormat } from '../prompt/thinking-format.ts';
 import type { GenerateRequest, ThinkingLimit } from '../runner/runner.ts';
 import { renderChat } from './chat-prompt.ts';
 import type { ContextLimit } from './prompt.ts';
-import { grammarBehindThinking } from './thinking-grammar.ts';
+import { grammarBehindThinking } from './structural-tag.ts';
 
 /** Models that think before they answer: whether an answer thinks, for how many tokens, and how its thinking is found. */
 

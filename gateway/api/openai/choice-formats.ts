@@ -1,10 +1,16 @@
+import { callDigits, type Facts } from '../../calls/call.ts';
+import type { ChoiceText } from '../../calls/whole-answer.ts';
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
-import type { Facts } from '../call.ts';
-import { callDigits } from '../call-digits.ts';
-import type { ChoiceText } from '../whole-text.ts';
-import type { CallDelta, ChatChoice, ChatChunkChoice, ChatDelta, FinishReason } from './answers.ts';
+import type {
+  CallDelta,
+  ChatChoice,
+  ChatChunkChoice,
+  ChatDelta,
+  CompletionChoice,
+  FinishReason,
+} from './answers.ts';
 import type { ChoiceFormat } from './completion.ts';
-import { chatLogprobs } from './logprobs.ts';
+import { chatLogprobs, completionLogprobs } from './logprobs.ts';
 
 /** Formats the choices of chat completions: a message, or a delta of it. */
 export function chatFormat({ tokenizer, uuid }: Facts): ChoiceFormat {
@@ -54,4 +60,25 @@ export function chatFormat({ tokenizer, uuid }: Facts): ChoiceFormat {
 function callDelta({ index, name, arguments: given }: CallPiece, id: string): CallDelta {
   if (name === undefined) return { index, function: { arguments: given } };
   return { index, id, type: 'function', function: { name, arguments: given } };
+}
+
+/** Formats the choices of completions: their text, or a piece of it. */
+export function completionFormat({ tokenizer }: Facts): ChoiceFormat {
+  const choice = (
+    index: number,
+    { text, tokens }: ChoiceText,
+    finish_reason: FinishReason | null,
+  ): CompletionChoice => {
+    const logprobs = tokens === undefined ? null : completionLogprobs(tokenizer, tokens);
+    return { index, text, logprobs, finish_reason };
+  };
+  return {
+    prefix: 'cmpl-',
+    object: 'text_completion',
+    chunkObject: 'text_completion',
+    choice,
+    opening: () => undefined,
+    delta: (index, text) => choice(index, text, null),
+    closing: (index, finishReason) => choice(index, { text: '', tokens: undefined, calls: [] }, finishReason),
+  };
 }

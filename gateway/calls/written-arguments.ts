@@ -1,6 +1,6 @@
 import type { KindOf, ValueKind } from '../generation/call-arguments.ts';
+import { asList, isJsonObject, jsonTypeOf, referredTo } from '../json/json-values.ts';
 import type { ParameterFormat } from '../prompt/tool-call-format.ts';
-import { asList, isJsonObject, jsonTypeOf, referredTo } from './json-values.ts';
 import { jsonFormat } from './structural-tag.ts';
 
 /**

@@ -1,15 +1,44 @@
 import * as z from 'zod';
-import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
-import { MAX_MESSAGES, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
-import * as fields from '../fields.ts';
-import { ignoredMembers, inert } from '../inert.ts';
-import { JsonFault, parseLosslessJson } from '../json-parser.ts';
-import { asList, asObject, isJsonObject, memberOf } from '../json-values.ts';
-import { ignoredInParts, textContent } from '../text-content.ts';
-import { toolName } from '../tool-parts.ts';
-import { calledInert, messageInert, partInert, toolCallInert } from './inert-fields.ts';
+import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
+import { asList, asObject, isJsonObject, memberOf } from '../json/json-values.ts';
+import type { ChatMessage, ToolCall } from '../prompt/chat-template.ts';
+import { MAX_MESSAGES, TOO_MANY_MESSAGES } from './conversation-parts.ts';
+import * as fields from './fields.ts';
+import { ANYTHING, type InertFields, ignoredMembers, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
+import { ignoredInParts, textContent } from './text-content.ts';
+import { toolName } from './tool-parts.ts';
 
 /** One message of a conversation: its role, its text, and its calls of tools. */
+
+/** Fields of a message, among them what SDKs send back from an answer. */
+export const messageInert = {
+  annotations: ANYTHING,
+  audio: NOTHING,
+  cache_control: ANYTHING,
+  function_call: NOTHING,
+  images: NO_ITEMS,
+  name: ANYTHING,
+  parsed: NOTHING,
+  // Other APIs' names of continue_final_message.
+  partial: NO,
+  prefix: NO,
+  provider_specific_fields: ANYTHING,
+  reasoning_details: ANYTHING,
+  refusal: [''],
+  thinking_blocks: ANYTHING,
+} as const satisfies InertFields;
+
+/** Fields of a tool call in a message: its index, as streams have it. */
+export const toolCallInert = { index: ANYTHING } as const satisfies InertFields;
+
+/** Fields of the function in a tool call: its arguments as SDKs have parsed them. */
+export const calledInert = { parsed_arguments: ANYTHING } as const satisfies InertFields;
+
+/** Fields of a part of a message's content. */
+export const partInert = {
+  cache_control: ANYTHING,
+  prompt_cache_breakpoint: ANYTHING,
+} as const satisfies InertFields;
 
 const NO_FUNCTIONS = 'is not supported: send results in messages with the role "tool"';
 

@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import { type ChatMessage, type RenderOptions, reservedVariables } from '../../prompt/chat-template.ts';
-import { violated } from '../fields.ts';
-import { jsonText } from '../json-text.ts';
+import { jsonText } from '../json/json-text.ts';
+import { type ChatMessage, type RenderOptions, reservedVariables } from '../prompt/chat-template.ts';
+import { violated } from './fields.ts';
 
 /**
  * Fields that say how the model's template renders a conversation, named as in vLLM and llama-server. Chats and

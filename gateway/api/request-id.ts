@@ -1,5 +1,5 @@
 import type { MiddlewareHandler } from 'hono';
-import type { Ids } from '../../system/ids.ts';
+import type { Ids } from '../system/ids.ts';
 
 declare module 'hono' {
   interface ContextVariableMap {
