@@ -35,6 +35,16 @@ const STEP_MS = 10;
 const REPEATED = /\{\{(.)\*(\d+)\}\}/gu;
 const HEX_LINE = /.{1,96}/g;
 
+/** The settings of a file, and of an exchange. */
+const OF_FILE =
+  'model names keys journal cors-origins time-limit-sec max-tokens-in max-tokens-out max-body-bytes';
+const OF_EXCHANGE = 'model runner refuse state at-wait ids';
+
+function requireKnown(settings: Settings, known: string): void {
+  const unknown = [...settings.keys()].find((name) => !known.split(' ').includes(name));
+  if (unknown !== undefined) throw new Error(`${unknown} is not a setting here; known are ${known}.`);
+}
+
 export class World {
   readonly #clock = new HandClock();
   readonly #ids = new CountedIds();
@@ -50,6 +60,7 @@ export class World {
 
   /** Sets the server up as the file says. */
   async start(settings: Settings): Promise<void> {
+    requireKnown(settings, OF_FILE);
     setCallerSecret(new Uint8Array(32), false);
     const of = (name: string): string | undefined => settings.get(name)?.[0];
     const now = (): number => EPOCH_MS + this.#clock.now();
@@ -94,6 +105,7 @@ export class World {
 
   async play(exchange: Exchange): Promise<Played> {
     const { settings } = exchange;
+    requireKnown(settings, OF_EXCHANGE);
     this.#runner.requests.length = 0;
     this.#ids.begin(Number(settings.get('ids')?.[0] ?? 0));
     this.#inExchange = settings.get('model')?.[0];
@@ -124,8 +136,12 @@ export class World {
   /** Gives the runner its scripts and its state. */
   #prepare(settings: Settings): void {
     const scripts = (settings.get('runner') ?? ['"Hello.", "<eos>"']).map(scriptOf);
-    let numScripts = 0;
-    this.#runner.scriptOf = () => scripts[Math.min(numScripts++, scripts.length - 1)] ?? [];
+    const given = new Map<GenerateRequest, readonly Act[]>();
+    this.#runner.scriptOf = (request) => {
+      const script = given.get(request) ?? scripts[Math.min(given.size, scripts.length - 1)] ?? [];
+      given.set(request, script);
+      return script;
+    };
     const [refusal] = settings.get('refuse') ?? [];
     this.#runner.refuse = refusal === undefined ? undefined : failureOf(JSON.parse(refusal));
     const [state] = settings.get('state') ?? [];
@@ -152,32 +168,25 @@ export class World {
   #timed(): Runner {
     const runner = this.#runner;
     const generate: Runner['generate'] = (request, sink) => {
-      const { scriptOf } = runner;
-      const script = scriptOf(request);
-      runner.scriptOf = () => script;
-      try {
-        const waits = script.includes('wait');
-        const handle = runner.generate(request, {
-          onTokens: (batch) => {
-            this.#clock.pass(STEP_MS);
-            if (batch.finish !== undefined) this.#open.delete(request);
-            sink.onTokens(batch);
-          },
-          onError: (error) => {
-            this.#open.delete(request);
-            sink.onError(error);
-          },
-        });
-        this.#open.set(request, waits);
-        if (waits) this.#numWaits++;
-        const cancel: typeof handle.cancel = (reason) => {
+      const waits = runner.scriptOf(request).includes('wait');
+      const handle = runner.generate(request, {
+        onTokens: (batch) => {
+          this.#clock.pass(STEP_MS);
+          if (batch.finish !== undefined) this.#open.delete(request);
+          sink.onTokens(batch);
+        },
+        onError: (error) => {
           this.#open.delete(request);
-          handle.cancel(reason);
-        };
-        return { cancel, pause: () => handle.pause(), resume: () => handle.resume() };
-      } finally {
-        runner.scriptOf = scriptOf;
-      }
+          sink.onError(error);
+        },
+      });
+      this.#open.set(request, waits);
+      if (waits) this.#numWaits++;
+      const cancel: typeof handle.cancel = (reason) => {
+        this.#open.delete(request);
+        handle.cancel(reason);
+      };
+      return { cancel, pause: () => handle.pause(), resume: () => handle.resume() };
     };
     return {
       generate,
