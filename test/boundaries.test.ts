@@ -115,6 +115,7 @@ const WAY = [
   'app.ts',
   'playground',
   'api',
+  'calls',
   'server',
   'config',
   'systemd',
@@ -125,6 +126,7 @@ const WAY = [
   'prompt',
   'tokenizer',
   'runner',
+  'json',
   'system',
   'errors',
   'bundle.js',
@@ -157,6 +159,29 @@ test('imports go one way: down the way of a request, and never back', () => {
     wrong.map(([from, to]) => `${from} must not import ${to}`),
     [],
   );
+});
+
+/** The APIs by their folders. Responses are OpenAI's, and probes have the native API's errors. */
+const APIS = new Map([
+  ['anthropic', 'anthropic'],
+  ['native', 'native'],
+  ['ollama', 'ollama'],
+  ['openai', 'openai'],
+  ['operator', 'native'],
+  ['responses', 'openai'],
+]);
+
+test('an API imports nothing of another API', () => {
+  const apiOf = (path: string): string | undefined =>
+    APIS.get(/^gateway\/api\/(\w+)\//.exec(path)?.[1] ?? '');
+  const files = gatewayFiles().filter(({ path }) => apiOf(path) !== undefined);
+  assert.is(new Set(files.map(({ path }) => apiOf(path))).size, new Set(APIS.values()).size);
+  const wrong = files.flatMap((file) =>
+    importsOf(file)
+      .filter((to) => apiOf(to) !== undefined && apiOf(to) !== apiOf(file.path))
+      .map((to) => `${file.path} must not import ${to}`),
+  );
+  assert.equal(wrong, []);
 });
 
 test('execa is loaded before the gateway listens, while there are descriptors to read it', () => {

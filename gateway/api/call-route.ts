@@ -1,8 +1,8 @@
 import { Hono } from 'hono';
+import { answer } from '../calls/answer.ts';
+import type { ParsedCall } from '../calls/call.ts';
+import { tellIgnored } from '../server/ignored-fields.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import { answer } from './answer.ts';
-import type { ParsedCall } from './call.ts';
-import { tellIgnored } from './inert.ts';
 import { readJson } from './json.ts';
 
 /** A route that answers calls. parse: makes a call of a body, or throws a 400 that names every field at fault. */

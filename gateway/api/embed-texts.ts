@@ -1,4 +1,8 @@
 import type { Context } from 'hono';
+import { type ContextLimit, encodePrompts, requireIds, requireInContext } from '../calls/prompt.ts';
+import { requireKnownIds } from '../calls/token-ids.ts';
+import type { UsableModel } from '../calls/use-model.ts';
+import { whileWanted } from '../calls/whole-answer.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
@@ -7,10 +11,6 @@ import { senderOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { bytesOf } from './embedding-json.ts';
 import { PIECE_CHARACTERS } from './long-answer.ts';
-import { type ContextLimit, encodePrompts, requireIds, requireInContext } from './prompt.ts';
-import { requireKnownIds } from './token-ids.ts';
-import type { UsableModel } from './use-model.ts';
-import { whileWanted } from './whole-text.ts';
 
 /** What the routes for embeddings have in common: they make vectors of texts or of token ids. */
 

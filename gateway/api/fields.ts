@@ -12,9 +12,19 @@ type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 /** The most errors that one answer lists, which bounds its size. */
 const MAX_LISTED_ERRORS = 16;
 
+/** The largest number of tokens that a field can ask for. */
+export const MAX_TOKENS = 2 ** 31 - 1;
+/** llama-server's value of such a field for "limited by the context alone". */
+export const UNLIMITED = -1;
+
 /** Reports a broken rule. path: from the value that is checked to the value at fault. */
 export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
   ctx.addIssue({ code: 'custom', message, path, params: { ...rule } });
+}
+
+/** Refuses a field that would have no effect, because it needs another field that is missing. */
+export function refuseIgnored(ctx: Refinement, isIgnored: boolean, name: string, remedy: string): void {
+  if (isIgnored) violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
 }
 
 /** Writes a float field's value so that it reads as a float: 3 becomes "3.0". */

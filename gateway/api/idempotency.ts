@@ -2,8 +2,8 @@ import { createHash } from 'node:crypto';
 import type { Context, MiddlewareHandler } from 'hono';
 import * as z from 'zod';
 import { ApiError } from '../errors/api-error.ts';
+import { jsonText } from '../json/json-text.ts';
 import { callerOf, digestOf } from '../server/guard/caller.ts';
-import { jsonText } from './json-text.ts';
 
 /**
  * The header Idempotency-Key: a request that is sent again with the same key gets the job of the first one. It is obeyed where

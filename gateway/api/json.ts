@@ -2,16 +2,16 @@ import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
 import { ApiError } from '../errors/api-error.ts';
 import { shown } from '../errors/shown.ts';
+import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
+import { JSON_TYPE } from '../json/json-text.ts';
 import { turns } from '../system/turns.ts';
 import { refuseBrokenText } from './broken-text.ts';
-import { JsonFault, parseLosslessJson } from './json-parser.ts';
 
 /**
  * Reads JSON bodies without loss: an integer that a JavaScript number would round arrives as a bigint, so a 64-bit seed
  * is the one that the client sent. Throws a 400 or 415 for a body that cannot be read at all.
  */
 
-export const JSON_TYPE = 'application/json';
 /** Longer bodies are parsed in a turn of the event loop of their own. */
 const SHORT_BODY_BYTES = 8192;
 

@@ -1,9 +1,9 @@
+import { findModel, readServed } from '../calls/use-model.ts';
 import { ApiError } from '../errors/api-error.ts';
 import type { DurableJob } from '../journal/durable-job.ts';
 import type { DurableJobs } from '../journal/durable-jobs.ts';
 import type { Model } from '../models/model.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import { findModel, readServed } from './use-model.ts';
 
 /** What the routes of durable jobs have in common. */
 

@@ -1,9 +1,9 @@
 import type { ServerResponse } from 'node:http';
 import type { Context } from 'hono';
+import { JSON_TYPE } from '../json/json-text.ts';
 import type { ByteBudget } from '../server/guard/byte-budget.ts';
 import { streamResponse } from '../server/streams/stream.ts';
 import { turns } from '../system/turns.ts';
-import { JSON_TYPE } from './json.ts';
 
 /** The characters of one write: a piece ends with the item that reaches this length. */
 export const PIECE_CHARACTERS = 2 ** 14;

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Packr, Unpackr } from 'msgpackr/pack';
+import { bodyBounds } from '../json/json-parser.ts';
 import { invalidBody } from './json.ts';
-import { bodyBounds } from './json-parser.ts';
 
 // Not 'msgpackr': its main module loads a native add-on, and a hostile body could crash the whole gateway through that.
 

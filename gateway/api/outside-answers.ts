@@ -10,6 +10,11 @@ import { openAiErrorBody } from './openai/errors.ts';
 
 /** Answers to requests that the application does not see. */
 
+/** The body of an error whose path is unknown. Its client may use the native API or OpenAI's, so it has the members of both. */
+export function errorOfUnknownPath(error: ApiError): object {
+  return { ...nativeErrorBody(error), ...openAiErrorBody(error) };
+}
+
 /** Answers and logs a request that the application has not seen or could not answer. */
 export function answerOutside(error: unknown, log: Log, ids: Ids): Response {
   if (error instanceof RequestError) {
@@ -26,16 +31,13 @@ export function answerOutside(error: unknown, log: Log, ids: Ids): Response {
   return Response.json(nativeErrorBody(answer), { status: answer.status, headers });
 }
 
-/**
- * Answers and logs a request whose path is unknown. The body has the members of both error forms, because the client may
- * use the native API or OpenAI's.
- */
+/** Answers and logs a request whose path is unknown. */
 export function answerUnreadable(error: ApiError, log: Log, ids: Ids): ReturnType<AnswerUnreadable> {
   const { status, code } = error;
   const correlationId = ids.uuid();
   log.info({ event: 'request', method: null, route: null, status, code, correlation_id: correlationId });
   return {
     headers: { [CORRELATION_HEADER]: correlationId, 'content-type': 'application/json' },
-    body: JSON.stringify({ ...nativeErrorBody(error), ...openAiErrorBody(error) }),
+    body: JSON.stringify(errorOfUnknownPath(error)),
   };
 }

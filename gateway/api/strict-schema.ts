@@ -1,4 +1,4 @@
-import { asList, isJsonObject, memberOf, referredTo } from './json-values.ts';
+import { asList, isJsonObject, memberOf, referredTo } from '../json/json-values.ts';
 
 /**
  * The strict form of a tool's schema, as OpenAI defines it (Structured Outputs, "Supported schemas"): an object has all the

@@ -1,7 +1,7 @@
 import * as z from 'zod';
+import { asList, asObject, memberOf } from '../json/json-values.ts';
 import * as fields from './fields.ts';
 import { type InertFields, ignoredMembers, inert } from './inert.ts';
-import { asList, asObject, memberOf } from './json-values.ts';
 
 /** The content of a message: a string, or parts of text, which are joined. */
 

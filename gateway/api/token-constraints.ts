@@ -15,8 +15,6 @@ export const tokenConstraints = {
   banned_token_ids: fields.tokenIds('banned_token_ids', 0, MAX_MASKED_TOKEN_IDS).default([]),
 };
 
-export type TokenConstraints = z.output<z.ZodObject<typeof tokenConstraints>>;
-
 /** The bound of an answer's length, as the request has it. Without a value, the context decides. */
 interface MaxTokens {
   readonly name: string;

@@ -1,7 +1,7 @@
 import * as z from 'zod';
+import type { AllowedTools, Tool, ToolChoice, ToolWish } from '../calls/tool-offer.ts';
+import { isJsonObject, memberOf } from '../json/json-values.ts';
 import { violated } from './fields.ts';
-import { isJsonObject, memberOf } from './json-values.ts';
-import type { AllowedTools, Tool, ToolChoice, ToolWish } from './tool-offer.ts';
 
 /** What the fields that offer tools have in common in all APIs (docs/tools.md). */
 

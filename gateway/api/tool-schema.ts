@@ -1,4 +1,4 @@
-import { isJsonObject } from './json-values.ts';
+import { isJsonObject } from '../json/json-values.ts';
 
 /** Prepares JSON Schemas for a runner's grammar, which forbids all that a schema does not name. */
 

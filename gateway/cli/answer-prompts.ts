@@ -1,4 +1,4 @@
-import { encodePrompt, tokensLeft } from '../api/prompt.ts';
+import { encodePrompt, tokensLeft } from '../calls/prompt.ts';
 import { UsageError } from '../errors/exit-code.ts';
 import { type AnswerPart, type EndReason, TextStream } from '../generation/text-stream.ts';
 import type { Model } from '../models/model.ts';

@@ -3,7 +3,7 @@
  */
 
 import { RefusedError } from '../client/refused-error.ts';
-import { ExitCode, UnavailableError, UsageError } from '../errors/exit-code.ts';
+import { BindError, ExitCode, UnavailableError, UsageError } from '../errors/exit-code.ts';
 import { ModelFileError } from '../errors/model-file-error.ts';
 import { JournalError } from '../journal/journal-error.ts';
 import { PullError } from '../models/pull-error.ts';
@@ -36,6 +36,7 @@ function exitCodeOf(error: unknown): number | undefined {
   if (error instanceof ModelFileError || error instanceof PullError || error instanceof RefusedError)
     return error.exitCode;
   if (error instanceof UsageError) return ExitCode.usage;
+  if (error instanceof BindError) return ExitCode.bindFailed;
   if (error instanceof UnavailableError) return ExitCode.unavailable;
   if (error instanceof DescriptorsError || error instanceof NoDescriptorsError) return ExitCode.system;
   if (error instanceof JournalError) return ExitCode.system;

@@ -2,7 +2,7 @@ import type { Config } from '../config/config.ts';
 import { isLoopback, isUnspecified } from '../config/kinds.ts';
 import { refuse } from '../errors/exit-code.ts';
 import type { AdmissionGateOptions } from '../models/admission-gate.ts';
-import type { ModelServiceOptions } from '../models/model-service.ts';
+import type { LoadedModelOptions } from '../models/loaded-model.ts';
 import {
   connectionsWithin,
   type Descriptors,
@@ -59,12 +59,11 @@ export function gateOptions(
   };
 }
 
-/** Options of a model's service. */
-export function serviceOptions(
+/** Options of a model that is loaded. */
+export function loadedOptions(
   config: Config,
-): Pick<ModelServiceOptions, 'drainMs' | 'numRunners' | 'maxOpenRequests' | 'maxQueuedTokens' | 'limits'> {
+): Pick<LoadedModelOptions, 'numRunners' | 'maxOpenRequests' | 'maxQueuedTokens' | 'limits'> {
   return {
-    drainMs: config['drain-timeout-sec'] * 1000,
     numRunners: config.runners,
     maxOpenRequests: config['max-open-requests'],
     maxQueuedTokens: config['max-queued-tokens'],

@@ -4,11 +4,11 @@ import { UsageError } from '../errors/exit-code.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
 import { loadModel } from '../models/load-model.ts';
+import { LoadedModel } from '../models/loaded-model.ts';
 import { type Model, modelIdOf } from '../models/model.ts';
 import { ModelLifecycle } from '../models/model-lifecycle.ts';
 import { ModelLoader } from '../models/model-loader.ts';
 import { ModelRegistry } from '../models/model-registry.ts';
-import { ModelService } from '../models/model-service.ts';
 import type { RunnerLauncher } from '../runner/backends/runner-launcher.ts';
 import { ObservedRunner } from '../runner/observed-runner.ts';
 import type { RunnerInfo } from '../runner/runner.ts';
@@ -22,7 +22,7 @@ import { runnerLog } from '../telemetry/runner-log.ts';
 import { chooseLauncher } from './choose-launcher.ts';
 import { memoryNeedOf } from './memory-need.ts';
 import { modelsOf, type NamedModel } from './model-list.ts';
-import { gateOptions, serviceOptions } from './server-settings.ts';
+import { gateOptions, loadedOptions } from './server-settings.ts';
 
 /** The default of --model-keep-alive-sec: how long an unused model stays loaded. */
 const defaultKeepAliveSec = 300;
@@ -109,20 +109,28 @@ export class Serving {
       toLog(event);
       if (isAlone || this.models.default === model) this.#events.onEvent(event);
     };
-    const model: ModelLifecycle = new ModelLifecycle(
-      {
-        ...{ names, path, gate, isAlone },
-        created: () => modifiedSec(path),
-        isPinned: isAlone || names.some((each) => config['pinned-models'].includes(each)),
-        memoryNeed: () => memoryNeedOf(path, this.#settings),
-        readTokenizer: () => loadModel(path),
-        onRefused: (reason) => onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
-        runnerOf: (runner) => new ObservedRunner(runner, [this.#limit, metrics], systemClock.now),
-        serviceOf: (hooks) => {
-          const launch = this.#launchOf(this.#settings, log, () => service);
-          const service: ModelService = new ModelService(path, launch, {
-            ...serviceOptions(config),
-            gate,
+    const model: ModelLifecycle = new ModelLifecycle({
+      ...{ names, path, gate },
+      created: () => modifiedSec(path),
+      isPinned: isAlone || names.some((each) => config['pinned-models'].includes(each)),
+      shared: isAlone
+        ? undefined
+        : {
+            queue: this.#loader,
+            memoryNeed: () => memoryNeedOf(path, this.#settings),
+            readTokenizer: () => loadModel(path),
+            onRefused: (reason) =>
+              onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
+          },
+      runnerOf: (runner) => new ObservedRunner(runner, [this.#limit, metrics], systemClock.now),
+      drainMs: config['drain-timeout-sec'] * 1000,
+      log: onEvent,
+      loadedOf: (hooks) =>
+        new LoadedModel(
+          path,
+          this.#launchOf(this.#settings, log, () => model),
+          {
+            ...loadedOptions(config),
             log: (event) => {
               onEvent(event);
               hooks.onEvent(event);
@@ -137,12 +145,9 @@ export class Serving {
               metrics.onCrash(crashKind(crash));
               this.#events.onCrash(crash, isAlone ? undefined : name);
             },
-          });
-          return service;
-        },
-      },
-      this.#loader,
-    );
+          },
+        ),
+    });
     this.#loader.add(model);
     return model;
   }
@@ -177,8 +182,10 @@ export class Serving {
     const failures = await Promise.all(
       restarted.map(async (model) => {
         const path = this.#isAlone ? (named[0]?.path ?? model.path) : model.path;
-        const launch = this.#launchOf(this.#settings, log, () => model.service);
-        const failure = await model.change(path, launch);
+        const failure = await model.change(
+          path,
+          this.#launchOf(this.#settings, log, () => model),
+        );
         if (failure === undefined) return [];
         return [this.#isAlone ? failure : `${model.name}: ${failure}`];
       }),
@@ -187,13 +194,11 @@ export class Serving {
     return failures.flat().join(' ') || undefined;
   }
 
-  #launchOf(
-    settings: Config,
-    log: Log,
-    service: () => Pick<ModelService, 'switchBackend'> | undefined,
-  ): RunnerLauncher {
-    const moveBack = (cuda: RunnerLauncher): boolean => service()?.switchBackend(cuda) ?? false;
-    return chooseLauncher(settings, { log: runnerLog(log), moveBack });
+  #launchOf(settings: Config, log: Log, model: () => ModelLifecycle): RunnerLauncher {
+    return chooseLauncher(settings, {
+      log: runnerLog(log),
+      moveBack: (cuda) => model().switchBackend(cuda),
+    });
   }
 }
 

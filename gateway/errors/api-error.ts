@@ -59,3 +59,11 @@ export class ApiError extends Error {
     this.retryAfterSec = options.retryAfterSec;
   }
 }
+
+/**
+ * The value of x-should-retry, which OpenAI's clients obey before any rule of their own. It is never true after a time
+ * limit: a server that is too slow for a request would get it three times.
+ */
+export function shouldRetry({ status, retriable }: ApiError): boolean {
+  return retriable && status !== 504;
+}

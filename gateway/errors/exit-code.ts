@@ -33,3 +33,8 @@ export function refuse(faults: readonly string[]): void {
 export class UnavailableError extends Error {
   override readonly name = 'UnavailableError';
 }
+
+/** The server cannot listen where it should. The message says why, and what to do. */
+export class BindError extends Error {
+  override readonly name = 'BindError';
+}

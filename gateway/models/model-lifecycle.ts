@@ -1,7 +1,7 @@
 /**
- * A model from its first load to its end. One of several is unloaded until somebody asks for it; while it is not loaded, its
- * requests wait at its gate. Each load makes a service of its own. The loader decides when a load may begin and when the
- * service must end. A model that is alone has the memory for itself: it is loaded at the start and stays.
+ * A model from its first load to its end: unloaded → loading → serving ⇄ replacing → leaving (model-phase.ts). One of several
+ * is unloaded until somebody asks for it; while it is not loaded, its requests wait at its gate. The loader decides when a load
+ * may begin and when the model must leave. A model that is alone has the memory for itself: it is loaded at the start and stays.
  */
 
 import { countersOf, type SchedulerCounters } from '../runner/protocol/scheduler-stats.ts';
@@ -13,14 +13,25 @@ import {
   type RunnerStatus,
 } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
-import { maxFruitlessStarts } from '../runner/supervision/supervisor.ts';
+import { MODEL_REPLACED } from '../runner/supervision/runner-pool.ts';
+import { maxFruitlessStarts, retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
-import { absent, HOLDING, type LoadPhase, residencyIn, statusIn } from './load-phase.ts';
+import type { Deployment, Loaded } from './loaded-model.ts';
 import type { Resident } from './memory-budget.ts';
-import type { Model } from './model.ts';
-import type { ModelService } from './model-service.ts';
+import { type Model, modelIdOf } from './model.ts';
+import {
+  absent,
+  HOLDING,
+  type ModelPhase,
+  residencyIn,
+  statusIn,
+  statusWhileReplacing,
+  TAKING,
+} from './model-phase.ts';
+import { ModelPreview } from './model-preview.ts';
+import { ModelReplacement } from './model-replacement.ts';
 import type { Residency, ServedModel } from './served-model.ts';
 
 /** For this long after a failed load, requests are refused with the reason. A later request tries the load again. */
@@ -34,16 +45,23 @@ export interface MemoryNeed {
   readonly availableBytes: number | undefined;
 }
 
-/** What serves a model while it is loaded. */
-export type LoadedService = Pick<
-  ModelService,
-  'model' | 'start' | 'stop' | 'whenIdle' | 'change' | 'switchBackend'
-> &
-  Runner;
+const STOPPING = 'The server is stopping.';
 
-export interface ServiceHooks {
+export interface LoadedHooks {
   readonly onServed: (info: RunnerInfo) => void;
   readonly onEvent: (event: RunnerEvent) => void;
+}
+
+/** What a model that shares the memory with others is loaded by. */
+export interface SharedMemory {
+  /** Decides when it is loaded. */
+  readonly queue: LoadQueue;
+  /** The memory that a load takes, or a sentence that says why the model cannot be loaded. Called before each load. */
+  readonly memoryNeed: () => Promise<MemoryNeed | string>;
+  /** Reads the model without a runner, for ServedModel.read(). */
+  readonly readTokenizer: () => Promise<Model>;
+  /** Called when a load was refused before it began. */
+  readonly onRefused?: (reason: string) => void;
 }
 
 export interface ModelLifecycleOptions {
@@ -54,19 +72,16 @@ export interface ModelLifecycleOptions {
   readonly created: () => number;
   readonly isPinned: boolean;
   /**
-   * No other model is served, so this one waits for no memory and is never unloaded. Its supervisor starts runners until one
-   * is ready, and until then requests are refused with the reason instead of waiting.
+   * Undefined if it is the only model: it then waits for no memory. Its supervisor starts runners until one is ready, and until
+   * then requests are refused with the reason instead of waiting.
    */
-  readonly isAlone: boolean;
+  readonly shared: SharedMemory | undefined;
   readonly gate: AdmissionGate;
-  /** Makes the service without starting it. */
-  readonly serviceOf: (hooks: ServiceHooks) => LoadedService;
-  /** The memory that a load takes, or a sentence that says why the model cannot be loaded. Called before each load. */
-  readonly memoryNeed: () => Promise<MemoryNeed | string>;
-  /** Reads the model without a runner, for ServedModel.read(). */
-  readonly readTokenizer: () => Promise<Model>;
-  /** Called when a load was refused before it began. */
-  readonly onRefused?: (reason: string) => void;
+  /** Makes what serves the model, without starting it. */
+  readonly loadedOf: (hooks: LoadedHooks) => Loaded;
+  /** Time that open requests get to finish before the model is replaced. */
+  readonly drainMs: number;
+  readonly log: (event: RunnerEvent) => void;
   /** Makes the runner for routes from this one. */
   readonly runnerOf: (model: Runner) => Runner;
   readonly clock?: Clock;
@@ -74,7 +89,8 @@ export interface ModelLifecycleOptions {
 
 /** Decides when models are loaded; ModelLoader implements it. */
 export interface LoadQueue {
-  enqueue(model: ModelLifecycle): void;
+  /** need: the memory that it takes, or why it cannot be loaded. */
+  enqueue(model: ModelLifecycle, need: Promise<MemoryNeed | string>): void;
   /** A model was dismissed. */
   onDismissed(): void;
   /** Memory has become free, or the need for it has changed. */
@@ -84,10 +100,15 @@ export interface LoadQueue {
 export class ModelLifecycle implements ServedModel, Runner {
   readonly runner: Runner;
   readonly #options: ModelLifecycleOptions;
-  readonly #queue: LoadQueue;
+  /** Undefined if the model is alone. */
+  readonly #shared: SharedMemory | undefined;
   readonly #clock: Clock;
-  #phase: LoadPhase = 'unloaded';
-  #service: LoadedService | undefined;
+  #phase: ModelPhase = 'unloaded';
+  #loaded: Loaded | undefined;
+  /** Set in the phase `replacing`. */
+  #replacement: ModelReplacement | undefined;
+  /** Settles when the last file that a change asked for has been read. */
+  #looked: Promise<unknown> = Promise.resolve();
   /** Why the last load failed, and when. */
   #failure = { reason: '', atMs: 0 };
   #need: MemoryNeed | undefined;
@@ -96,21 +117,21 @@ export class ModelLifecycle implements ServedModel, Runner {
   #lastUsedMs: number;
   #isDismissed = false;
   #numDeadRunners = 0;
-  /** Counters of the services that have ended. */
+  /** Counters of the loads that have ended. */
   #pastCounters = countersOf(() => 0);
   #pastRestarts = 0;
   #unloaded: Promise<void> = Promise.resolve();
-  /** The model as read without a runner, for its tokenizer. */
-  #read: Model | undefined;
-  #reading: Promise<void> | undefined;
+  /** The model as it is read while it is not loaded; undefined if it is alone. */
+  readonly #preview: ModelPreview | undefined;
 
-  constructor(options: ModelLifecycleOptions, queue: LoadQueue) {
+  constructor(options: ModelLifecycleOptions) {
     this.#options = options;
-    this.#queue = queue;
+    this.#shared = options.shared;
+    this.#preview = options.shared && new ModelPreview(options.shared.readTokenizer);
     this.#clock = options.clock ?? systemClock;
     this.#lastUsedMs = this.#clock.now();
     this.runner = options.runnerOf(this);
-    if (options.isAlone) this.#make();
+    if (this.#shared === undefined) this.#make();
     else options.gate.close();
   }
 
@@ -140,13 +161,8 @@ export class ModelLifecycle implements ServedModel, Runner {
     return this.#options.isPinned;
   }
 
-  /** Set while the model is loaded. */
-  get service(): LoadedService | undefined {
-    return this.#service;
-  }
-
   get model(): Model | undefined {
-    return this.#service?.model;
+    return this.#loaded?.model;
   }
 
   get residency(): Residency {
@@ -156,14 +172,14 @@ export class ModelLifecycle implements ServedModel, Runner {
 
   /** How the model uses memory; undefined while it takes none. */
   get resident(): (Resident & { readonly kind: string }) | undefined {
-    if (this.#need === undefined || (!HOLDING.includes(this.#phase) && this.#service === undefined))
+    if (this.#need === undefined || (!HOLDING.includes(this.#phase) && this.#loaded === undefined))
       return undefined;
     const { kind, bytes } = this.#need;
     return {
       ...{ name: this.name, kind, bytes, lastUsedMs: this.#lastUsedMs, isPinned: this.isPinned },
       isDismissed: this.#isDismissed,
       isBusy: this.#isBusy,
-      isLeaving: this.#phase !== 'loading' && this.#phase !== 'loaded',
+      isLeaving: this.#phase !== 'loading' && this.#phase !== 'serving' && this.#phase !== 'replacing',
     };
   }
 
@@ -173,13 +189,23 @@ export class ModelLifecycle implements ServedModel, Runner {
   }
 
   get #isBusy(): boolean {
-    if (this.#phase === 'loading') return true;
-    return this.gate.numInside > 0 || (this.#service?.status().openRequests ?? 0) > 0;
+    return this.#phase === 'loading' || this.#phase === 'replacing' || this.#numUsers > 0;
+  }
+
+  /** Requests that are being prepared, or are with the runners. */
+  get #numUsers(): number {
+    return this.gate.numInside + (this.#loaded?.status().openRequests ?? 0);
+  }
+
+  /** Resolves when nobody uses the model. */
+  async #whenUnused(loaded: Loaded): Promise<void> {
+    await this.gate.emptied();
+    await loaded.pool.whenIdle();
   }
 
   /** Starts a model that is loaded at the start. */
   start(): void {
-    if (this.#options.isAlone) this.#service?.start();
+    if (this.#shared === undefined) this.#loaded?.pool.start();
     else this.want();
   }
 
@@ -188,17 +214,17 @@ export class ModelLifecycle implements ServedModel, Runner {
     this.#isDismissed = false;
     const isWanted =
       this.#phase === 'unloaded' ||
-      (this.#phase === 'failed' && this.#service === undefined && this.#retryInMs <= 0);
+      (this.#phase === 'failed' && this.#loaded === undefined && this.#retryInMs <= 0);
     if (!isWanted) return;
     this.#phase = 'queued';
     this.gate.close();
-    this.#queue.enqueue(this);
+    this.#shared?.queue.enqueue(this, this.#shared.memoryNeed());
   }
 
   dismiss(): boolean {
     if (this.isPinned) return false;
     this.#isDismissed = true;
-    this.#queue.onDismissed();
+    this.#shared?.queue.onDismissed();
     return true;
   }
 
@@ -206,28 +232,17 @@ export class ModelLifecycle implements ServedModel, Runner {
     return this.#failure.atMs + failedLoadRetryMs - this.#clock.now();
   }
 
-  memoryNeed(): Promise<MemoryNeed | string> {
-    return this.#options.memoryNeed();
-  }
-
   async read(): Promise<Model | undefined> {
     this.#lastUsedMs = this.#clock.now();
-    const loaded = this.model ?? this.#read;
-    // The runners of a model that is alone read it at once, and they must agree with what is read here.
-    if (loaded !== undefined || this.#options.isAlone || this.#phase === 'stopped') return loaded;
-    // Callers at the same time share one read.
-    this.#reading ??= this.#readTokenizer().finally(() => (this.#reading = undefined));
-    await this.#reading;
-    return this.model ?? this.#read;
-  }
-
-  async #readTokenizer(): Promise<void> {
+    // The runners of a model that is alone read it at once, and they must agree with what is read.
+    if (this.model !== undefined || this.#preview === undefined) return this.model;
     try {
-      this.#read = await this.#options.readTokenizer();
-      if (this.#phase === 'stopped') this.#forgetTokenizer();
+      const read = await this.#preview.read();
+      return this.model ?? read;
     } catch (error) {
       // If the tokenizer cannot be read, the model cannot be loaded either.
       if (this.#phase === 'unloaded') this.#refuse(error instanceof Error ? error.message : String(error));
+      return this.model;
     }
   }
 
@@ -235,7 +250,7 @@ export class ModelLifecycle implements ServedModel, Runner {
   look(keepAliveMs: number): void {
     const nowMs = this.#clock.now();
     if (this.#isBusy) this.#lastUsedMs = nowMs;
-    if (this.model !== undefined || nowMs - this.#lastUsedMs >= keepAliveMs) this.#forgetTokenizer();
+    if (this.model !== undefined || nowMs - this.#lastUsedMs >= keepAliveMs) this.#preview?.forget();
   }
 
   /** Begins to load the model, which takes its memory from now on. */
@@ -251,20 +266,20 @@ export class ModelLifecycle implements ServedModel, Runner {
       this.#refuse(error instanceof Error ? error.message : String(error));
       return;
     }
-    this.#service?.start();
+    this.#loaded?.pool.start();
   }
 
   #make(): void {
-    this.#service = this.#options.serviceOf({
+    this.#loaded = this.#options.loadedOf({
       onServed: (info) => this.#onServed(info),
       onEvent: (event) => this.#onEvent(event),
     });
-    if (this.#options.isAlone) this.#phase = 'loaded';
+    if (this.#shared === undefined) this.#phase = 'serving';
   }
 
   /** The model cannot be loaded; waiting requests get the reason. */
   fail(reason: string): void {
-    if (this.#phase === 'queued') this.#options.onRefused?.(reason);
+    if (this.#phase === 'queued') this.#shared?.onRefused?.(reason);
     if (this.#phase === 'queued' || this.#phase === 'loading') this.#refuse(reason);
   }
 
@@ -272,93 +287,162 @@ export class ModelLifecycle implements ServedModel, Runner {
     this.#failure = { reason, atMs: this.#clock.now() };
     this.#phase = 'failed';
     this.gate.open();
-    void this.#endService().then(() => this.#queue.onChange());
+    void this.#endLoaded().then(() => this.#shared?.queue.onChange());
   }
 
   /**
-   * Ends the service once nobody uses it. Requests that come meanwhile wait for the next load. Returns false if the model is
+   * Unloads the model once nobody uses it. Requests that come meanwhile wait for the next load. Returns false if the model is
    * not loaded or is being unloaded already.
    */
   drain(): boolean {
-    const service = this.#service;
-    if (this.#phase !== 'loaded' || service === undefined) return false;
-    this.#phase = 'draining';
+    const loaded = this.#loaded;
+    if (this.#phase !== 'serving' || loaded === undefined) return false;
+    this.#phase = 'leaving';
     this.gate.close();
-    void this.gate
-      .emptied()
-      .then(() => service.whenIdle())
-      .then(() => this.unload());
+    void this.#whenUnused(loaded).then(() => this.unload());
     return true;
   }
 
   /** Unloads a model that nobody uses. Returns false if there is nothing to unload. */
   unload(): boolean {
-    if (this.#phase !== 'loaded' && this.#phase !== 'draining') return false;
+    if (this.#phase !== 'serving' && this.#phase !== 'leaving') return false;
     this.#phase = 'unloading';
     this.gate.close();
-    void this.#endService().then(() => {
+    void this.#endLoaded().then(() => {
       if (this.#phase !== 'unloading') return;
       this.#phase = 'unloaded';
-      this.#queue.onChange();
+      this.#shared?.queue.onChange();
       if (this.gate.numWaiting > 0) this.want();
     });
     return true;
   }
 
-  /** Serves the model at this path with this launcher instead, as ModelService.change() does, if the model is loaded. */
-  async change(...to: Parameters<ModelService['change']>): Promise<string | undefined> {
-    return this.#phase === 'loaded' ? this.#service?.change(...to) : undefined;
+  /**
+   * Serves the model at this path with this launcher instead, if the model is loaded. Resolves with undefined when it is served,
+   * or with the reason why it cannot be; the model before is then served on or again. Of several changes at once the last one
+   * counts, and all callers get its outcome.
+   */
+  async change(path: string, launch: Deployment['launch']): Promise<string | undefined> {
+    const loaded = this.#replaceable;
+    if (loaded === undefined) return this.#phase === 'stopped' ? STOPPING : undefined;
+    const looked = this.#looked.then(() => loaded.slotOf(path, this.#replacement?.slot));
+    this.#looked = looked.catch(() => {});
+    try {
+      return await this.#changeTo(loaded, { slot: await looked, launch });
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      const event = { level: 'error', event: 'model_change_failed', to: modelIdOf(path), reason } as const;
+      this.#options.log(event);
+      return reason;
+    }
+  }
+
+  /**
+   * Serves the same model with this launcher. Open requests get drainMs to finish, and go on with the new runner after that.
+   * Returns false if the model is being replaced or leaves.
+   */
+  switchBackend(launch: Deployment['launch']): boolean {
+    if (this.#phase !== 'serving' || this.#loaded === undefined) return false;
+    this.#replace(this.#loaded, { slot: this.#loaded.slot, launch });
+    return true;
+  }
+
+  /** What serves the model, if it can be replaced. */
+  get #replaceable(): Loaded | undefined {
+    return this.#phase === 'serving' || this.#phase === 'replacing' ? this.#loaded : undefined;
+  }
+
+  #changeTo(loaded: Loaded, target: Deployment): Promise<string | undefined> {
+    if (this.#replaceable !== loaded) {
+      // It left while the file was read.
+      if (target.slot !== loaded.slot) target.slot.close();
+      return Promise.resolve(this.#phase === 'stopped' ? STOPPING : undefined);
+    }
+    loaded.settle();
+    if (this.#replacement !== undefined) {
+      const { outcome } = this.#replacement;
+      this.#replacement.aimAt(target);
+      return outcome;
+    }
+    // Open requests go on with another runner of the same file.
+    return target.slot === loaded.slot ? loaded.replace(target) : this.#replace(loaded, target).outcome;
+  }
+
+  /** Lets open requests finish, while new ones wait, and then replaces the runners. */
+  #replace(loaded: Loaded, target: Deployment): ModelReplacement {
+    this.#phase = 'replacing';
+    this.gate.close();
+    this.#replacement = new ModelReplacement(loaded, target, {
+      drainMs: this.#options.drainMs,
+      clock: this.#clock,
+      log: this.#options.log,
+      numOpen: () => loaded.status().openRequests,
+      whenUnused: () => this.#whenUnused(loaded),
+      onEnd: () => this.#onReplaced(),
+    });
+    return this.#replacement;
+  }
+
+  #onReplaced(): void {
+    this.#replacement = undefined;
+    if (this.#phase !== 'replacing') return;
+    this.#phase = 'serving';
+    this.gate.open();
+    // Requests that waited must come in before anybody may close the gate again.
+    this.#clock.after(0, () => this.#shared?.queue.onChange());
   }
 
   /** Stops for good: open requests may finish for at most drainMs, and new ones are refused. */
   async stop(drainMs: number): Promise<void> {
-    const service = this.#service;
     this.#phase = 'stopped';
-    const stopped = service?.stop(drainMs);
+    const stopped = this.#loaded?.stop(drainMs);
+    this.#replacement?.stop(STOPPING);
     this.gate.open();
     await stopped;
     await this.#unloaded;
-    this.#forgetTokenizer();
+    this.#preview?.end();
   }
 
   status(): RunnerStatus {
-    const status = this.#service?.status() ?? absent;
+    const status = this.#loaded?.status() ?? absent;
     const { restarts, counters, loadProgress } = status;
-    const sum = {
+    const whole: RunnerStatus = {
       ...status,
-      // The status of a service already counts the requests that wait at the gate.
-      openRequests: this.#service === undefined ? this.gate.numWaiting : status.openRequests,
+      openRequests: status.openRequests + this.gate.numWaiting,
       restarts: this.#pastRestarts + restarts,
       counters: countersOf((name) => this.#pastCounters[name] + counters[name]),
     };
+    const replacement = this.#replacement;
+    if (replacement !== undefined)
+      return statusWhileReplacing(whole, replacement.change, replacement.isOther);
     const { reason } = this.#failure;
     return {
-      ...sum,
+      ...whole,
       ...statusIn(this.#phase, { name: this.name, loadProgress, reason, retryInMs: this.#retryInMs }),
     };
   }
 
   generate(...args: Parameters<Runner['generate']>): ReturnType<Runner['generate']> {
-    return this.#requireService().generate(...args);
+    return this.#requireTaking().generate(...args);
   }
 
   assertCapacity(requests: readonly GenerateRequest[]): void {
-    this.#requireService().assertCapacity(requests);
+    const { isOther = false, change } = this.#replacement ?? {};
+    // The gate lets nobody in now, so this request was prepared for the model before, and took longer than all requests open
+    // then.
+    if (isOther && change?.phase === 'loading')
+      throw new GenerationError('NOT_READY', MODEL_REPLACED, { retriable: true, retryAfterSec });
+    this.#requireTaking().assertCapacity(requests);
   }
 
   /** Requests for a model that is not loaded are accepted: they wait at the gate. */
   assertAcceptsRequests(caller?: Caller): void {
-    if (this.#loaded === undefined && this.gate.isClosed) return;
-    this.#requireService().assertAcceptsRequests(caller);
+    if (!TAKING.includes(this.#phase) && this.gate.isClosed) return;
+    this.#requireTaking().assertAcceptsRequests(caller);
   }
 
-  /** The service while requests may go to it. */
-  get #loaded(): LoadedService | undefined {
-    return this.#phase === 'loaded' || this.#phase === 'draining' ? this.#service : undefined;
-  }
-
-  #requireService(): LoadedService {
-    if (this.#loaded !== undefined) return this.#loaded;
+  #requireTaking(): Loaded['pool'] {
+    if (TAKING.includes(this.#phase) && this.#loaded !== undefined) return this.#loaded.pool;
     const { reason = 'The runner is not ready.', retryAfterSec: seconds } = this.status();
     throw new GenerationError('NOT_READY', reason, {
       retriable: seconds !== undefined,
@@ -369,25 +453,26 @@ export class ModelLifecycle implements ServedModel, Runner {
   #onServed(info: RunnerInfo): void {
     // The device may differ from the planned one: the CPU may have taken over.
     if (this.#need !== undefined) this.#need = { ...this.#need, kind: info.kind };
-    const isAnotherFile = this.#phase === 'loaded' && this.#measured !== info.modelIdentity;
+    const isAnotherFile = this.#phase === 'serving' && this.#measured !== info.modelIdentity;
     this.#measured = info.modelIdentity;
     if (isAnotherFile) void this.#measureAgain();
     if (this.#phase !== 'loading') return;
-    this.#phase = 'loaded';
+    this.#phase = 'serving';
     this.#lastUsedMs = this.#clock.now();
-    this.#forgetTokenizer();
+    this.#preview?.forget();
     this.gate.open();
     // Requests that waited must come in before anybody may close the gate again.
-    this.#clock.after(0, () => this.#queue.onChange());
+    this.#clock.after(0, () => this.#shared?.queue.onChange());
   }
 
   /** A restarted runner has read a file that was replaced meanwhile, which may take more memory. */
   async #measureAgain(): Promise<void> {
-    const need = await this.memoryNeed();
+    const need = await this.#shared?.memoryNeed();
+    if (need === undefined) return;
     // A sentence says why the model cannot be loaded. It is loaded, so the old need is kept.
     if (typeof need === 'string' || this.#need === undefined) return;
     this.#need = { ...need, kind: this.#need.kind };
-    this.#queue.onChange();
+    this.#shared?.queue.onChange();
   }
 
   #onEvent({ event, reason }: RunnerEvent): void {
@@ -398,23 +483,17 @@ export class ModelLifecycle implements ServedModel, Runner {
     queueMicrotask(() => this.fail(String(reason)));
   }
 
-  #endService(): Promise<void> {
+  #endLoaded(): Promise<void> {
     this.#unloaded = this.#unloaded.then(async () => {
-      const service = this.#service;
-      if (service === undefined) return;
-      await service.stop(0);
-      const { counters, restarts } = service.status();
+      const loaded = this.#loaded;
+      if (loaded === undefined) return;
+      await loaded.stop(0);
+      const { counters, restarts } = loaded.status();
       const past: SchedulerCounters = this.#pastCounters;
       this.#pastCounters = countersOf((name) => past[name] + counters[name]);
       this.#pastRestarts += restarts;
-      this.#service = undefined;
+      this.#loaded = undefined;
     });
     return this.#unloaded;
-  }
-
-  #forgetTokenizer(): void {
-    this.#read?.chatTemplate?.close();
-    this.#read?.tokenizer.close();
-    this.#read = undefined;
   }
 }

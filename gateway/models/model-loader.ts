@@ -55,8 +55,8 @@ export class ModelLoader implements LoadQueue {
     this.onChange();
   }
 
-  enqueue(model: ModelLifecycle): void {
-    void this.#enqueue(model);
+  enqueue(model: ModelLifecycle, need: Promise<MemoryNeed | string>): void {
+    void this.#enqueue(model, need);
   }
 
   onDismissed(): void {
@@ -86,8 +86,8 @@ export class ModelLoader implements LoadQueue {
     await Promise.all([...this.#models].map((model) => model.stop(drainMs)));
   }
 
-  async #enqueue(model: ModelLifecycle): Promise<void> {
-    const need = await model.memoryNeed();
+  async #enqueue(model: ModelLifecycle, asked: Promise<MemoryNeed | string>): Promise<void> {
+    const need = await asked;
     if (this.#isStopped) return;
     if (typeof need === 'string') {
       model.fail(need);

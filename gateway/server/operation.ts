@@ -1,4 +1,5 @@
 import type { z } from 'zod';
+import { JSON_TYPE } from '../json/json-text.ts';
 
 /** One route as /openapi.json describes it. Each group of routes has a list of them. */
 export interface Operation {
@@ -42,7 +43,6 @@ export interface Events {
   readonly last?: string;
 }
 
-const JSON_TYPE = 'application/json';
 export const SSE_TYPE = 'text/event-stream';
 
 /** An answer in JSON. */

@@ -1,7 +1,7 @@
+import type { EventOutlet, Facts } from '../../calls/call.ts';
+import { callDigits } from '../../calls/call.ts';
 import type { CallPiece } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
-import type { EventOutlet, Facts } from '../call.ts';
-import { callDigits } from '../call-digits.ts';
 import type { Block, CallBlock, MessageEvent, TextBlock, ThinkingBlock } from './answers.ts';
 
 export function textBlock(text: string): TextBlock {

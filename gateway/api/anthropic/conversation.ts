@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import { asList, asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
-import { asList, asObject, memberOf } from '../json-values.ts';
 import { aboutImages, textContent } from '../text-content.ts';
 import { calledWith, toolName } from '../tool-parts.ts';
 

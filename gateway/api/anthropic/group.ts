@@ -1,12 +1,12 @@
 import { Hono } from 'hono';
+import { countTokens } from '../../calls/answer.ts';
+import { shouldRetry } from '../../errors/api-error.ts';
+import { tellIgnored } from '../../server/ignored-fields.ts';
 import { json, jsonOrEvents, type Operation } from '../../server/operation.ts';
 import type { RouteDeps, RouteGroup } from '../../server/route-group.ts';
-import { countTokens } from '../answer.ts';
 import { callRoute } from '../call-route.ts';
-import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
-import { shouldRetry } from '../openai/errors.ts';
-import { requestId } from '../openai/request-id.ts';
+import { requestId } from '../request-id.ts';
 import { messageEventSchemas, messageSchema, tokenCountSchema } from './answers.ts';
 import { anthropicErrorBody, anthropicErrorSchema } from './errors.ts';
 import { countSchema, messagesSchema, parseCount, parseMessages } from './messages-request.ts';

@@ -1,11 +1,11 @@
+import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
+import { textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { inOrder } from '../../generation/tool-call-parser.ts';
+import { jsonText, RawJson } from '../../json/json-text.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
-import { endedBy, mark } from '../answer-marks.ts';
-import type { Encoding, EventEncoder, EventOutlet, Facts } from '../call.ts';
-import { jsonText, RawJson } from '../json-text.ts';
-import { textOf } from '../whole-text.ts';
+import { endedBy, mark } from '../answer-fields.ts';
 import type { Block, MessageEvent, MessageObject, Stop, Usage } from './answers.ts';
 import { BlockEvents, callBlock, signatureOf, textBlock, thinkingBlock } from './blocks.ts';
 import { type AnthropicErrorBody, anthropicErrorBody } from './errors.ts';

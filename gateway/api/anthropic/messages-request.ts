@@ -1,9 +1,10 @@
 import * as z from 'zod';
+import type { Call, ParsedCall } from '../../calls/call.ts';
 import { ApiError } from '../../errors/api-error.ts';
-import type { Call, ParsedCall } from '../call.ts';
+import { asObject, memberOf } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
+import { MAX_TOKENS } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
-import { asObject, memberOf } from '../json-values.ts';
 import { textContent } from '../text-content.ts';
 import {
   blockInert,
@@ -25,8 +26,6 @@ import {
 import { checkToolFields, ignoredInTools, toolFields, toolWishOf, verbatimTools } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
-
-const MAX_TOKENS = 2 ** 31 - 1;
 
 /** Fields of both routes. */
 export const promptInert = {

@@ -1,7 +1,7 @@
 import * as z from 'zod';
+import type { ThinkingWish } from '../../calls/thinking.ts';
 import { violated } from '../fields.ts';
-import { schemaGrammar } from '../openai/grammar-fields.ts';
-import type { ThinkingWish } from '../thinking.ts';
+import { schemaGrammar } from '../schema-grammar.ts';
 
 /** The fields that say whether a message thinks before it answers, with how much effort, and what form the answer has. */
 

@@ -1,8 +1,8 @@
 import * as z from 'zod';
+import type { Tool, ToolChoice, ToolWish } from '../../calls/tool-offer.ts';
+import { asList, asObject } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, EITHER, type InertFields, ignoredMembers, inert, NO, NO_ITEMS } from '../inert.ts';
-import { asList, asObject } from '../json-values.ts';
-import type { Tool, ToolChoice, ToolWish } from '../tool-offer.ts';
 import { checkTools, refuseOtherTools, toolList, toolName, toolParameters } from '../tool-parts.ts';
 import { argumentsSchema } from '../tool-schema.ts';
 

@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { timingsSchema } from '../openai/answers.ts';
+import { timingsSchema } from '../answer-fields.ts';
 
 /** The answers of the native routes: the types that the encoders use, and the schemas in /openapi.json. */
 

@@ -1,20 +1,15 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
+import { renderChatText } from '../../calls/chat-prompt.ts';
+import { requireToolTemplate } from '../../calls/tool-offer.ts';
+import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { renderChatText } from '../chat-prompt.ts';
+import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
+import { toolFields, verbatimTools } from '../function-tools.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
-import { chatMessages } from '../openai/chat-message.ts';
-import {
-  checkTemplateFields,
-  renderOptions,
-  templateFields,
-  verbatimKwargs,
-} from '../openai/template-fields.ts';
-import { toolFields, verbatimTools } from '../openai/tool-fields.ts';
-import { requireToolTemplate } from '../tool-offer.ts';
-import { readModel } from '../use-model.ts';
+import { checkTemplateFields, renderOptions, templateFields, verbatimKwargs } from '../template-fields.ts';
 
 export const applyTemplateFields = {
   messages: chatMessages,

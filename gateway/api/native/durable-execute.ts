@@ -1,5 +1,6 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
+import type { UsableModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { shown } from '../../errors/shown.ts';
 import { TextStream } from '../../generation/text-stream.ts';
@@ -12,7 +13,6 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { type Idempotency, idempotencySchema, requireSameBody } from '../idempotency.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
-import type { UsableModel } from '../use-model.ts';
 import { nativeStream } from './event-stream.ts';
 import { ExecuteEvents, nativeErrorEvent } from './events.ts';
 import type { ExecuteLog } from './execute-log.ts';

@@ -1,7 +1,8 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
+import { JSON_TYPE } from '../../json/json-text.ts';
 import * as fields from '../fields.ts';
-import { JSON_TYPE, readBytes, readJsonText, requireMediaType } from '../json.ts';
+import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
 import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
 

@@ -1,5 +1,8 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
+import { encodePrompt, maxTokensWithin, tokensLeft } from '../../calls/prompt.ts';
+import { requireKnownIds, stopIdsOf } from '../../calls/token-ids.ts';
+import { useModel } from '../../calls/use-model.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
 import { memoryOf } from '../../runner/process/memory.ts';
@@ -10,9 +13,6 @@ import type { RouteDeps } from '../../server/route-group.ts';
 import * as fields from '../fields.ts';
 import { idempotencyOf, JobIdsOfKeys } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
-import { encodePrompt, maxTokensWithin, tokensLeft } from '../prompt.ts';
-import { requireKnownIds, stopIdsOf } from '../token-ids.ts';
-import { useModel } from '../use-model.ts';
 import { DEADLINE_HEADER, parseDeadline } from './deadline.ts';
 import { beginDurable, durableEvents, eventsOfTwin } from './durable-execute.ts';
 import { nativeStream } from './event-stream.ts';

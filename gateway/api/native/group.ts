@@ -1,5 +1,5 @@
 import type { RouteGroup } from '../../server/route-group.ts';
-import { openAiErrorBody } from '../openai/errors.ts';
+import { errorOfUnknownPath } from '../outside-answers.ts';
 import { applyTemplateRoutes } from './apply-template.ts';
 import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
 import { executeRoutes } from './execute.ts';
@@ -16,9 +16,7 @@ export const nativeGroup: RouteGroup = {
   operations: nativeOperations,
   errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {
-    // An unknown path may come from a client of either API, so the body has the members of both error forms.
-    const both = error.code === 'not_found' ? openAiErrorBody(error) : {};
-    return { body: { ...nativeErrorBody(error), ...both } };
+    return { body: error.code === 'not_found' ? errorOfUnknownPath(error) : nativeErrorBody(error) };
   },
   hint: "The routes of OpenAI's API are under /v1: a client's base URL ends with it.",
 };

@@ -1,13 +1,13 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
+import { requireKnownIds } from '../../calls/token-ids.ts';
+import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import * as fields from '../fields.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
-import { requireKnownIds } from '../token-ids.ts';
-import { readModel } from '../use-model.ts';
 
 export const tokenizeSchema = z.strictObject({
   content: z.string(),

@@ -1,11 +1,11 @@
+import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
+import { callDigits } from '../../calls/call.ts';
+import { type FinishedChoice, textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
 import { appendCalls, type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
-import { endedBy, mark } from '../answer-marks.ts';
-import type { Encoding, EventEncoder, EventOutlet, Facts } from '../call.ts';
-import { callDigits } from '../call-digits.ts';
-import { jsonText } from '../json-text.ts';
-import { type FinishedChoice, textOf } from '../whole-text.ts';
+import { jsonText } from '../../json/json-text.ts';
+import { endedBy, mark } from '../answer-fields.ts';
 import type { AnswerEndFields, ChatMessageText, NamedLine, ResponseText } from './answers.ts';
 import { ollamaErrorBody } from './errors.ts';
 

@@ -1,10 +1,10 @@
 import { Hono } from 'hono';
+import { answer } from '../../calls/answer.ts';
+import { findModel, useModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
+import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { answer } from '../answer.ts';
-import { tellIgnored } from '../inert.ts';
 import { readJsonText } from '../json.ts';
-import { findModel, useModel } from '../use-model.ts';
 import { type Form, loadedAnswer, unloadedAnswer } from './answer-lines.ts';
 import { servedName } from './model-name.ts';
 import { parseChat, parseGenerate } from './requests.ts';

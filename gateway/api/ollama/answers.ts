@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { endedByFields, markFields } from '../answer-marks.ts';
+import { endedByFields, markFields } from '../answer-fields.ts';
 
 /** The answers of Ollama's routes: the types that the encoders use, and the schemas in /openapi.json. */
 

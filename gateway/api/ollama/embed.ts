@@ -1,16 +1,48 @@
 import { type Context, Hono } from 'hono';
+import * as z from 'zod';
+import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
+import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { type EmbeddedTexts, embedTexts } from '../embed-texts.ts';
+import { type EmbeddedTexts, embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import { floatsJson, vectorsAnswer } from '../embedding-json.ts';
-import { tellIgnored } from '../inert.ts';
+import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import { findModel, type UsableModel, useModel } from '../use-model.ts';
-import { type EmbedRequest, parseEmbeddingRequest, parseEmbedRequest } from './embed-requests.ts';
 import { servedName } from './model-name.ts';
-import { contextOf } from './options.ts';
-import { asksToUnload, ignoredByOllama } from './requests.ts';
+import { contextOf, options } from './options.ts';
+import { asksToUnload, ignoredByOllama, keepAlive } from './requests.ts';
 
-type Asked = Pick<EmbedRequest, 'model' | 'keep_alive' | 'options' | 'truncate' | 'dimensions'>;
+/** Bodies of POST /api/embed and of its older form, /api/embeddings. */
+
+const MAX_DIMENSIONS = 2 ** 16;
+
+const sharedFields = { model: fields.nonEmpty('model'), keep_alive: keepAlive, options };
+
+/** An empty text counts as none: the model is loaded, and there are no vectors. */
+export const embedFields = {
+  ...sharedFields,
+  input: z
+    .preprocess(
+      (value) => (typeof value === 'string' ? (value === '' ? [] : [value]) : value),
+      z
+        .array(z.string(), 'must be a string or an array of strings')
+        .max(MAX_TEXTS, `must have at most ${MAX_TEXTS} texts`),
+    )
+    .meta({ type: ['string', 'array'] })
+    .default([]),
+  /** Whether a text that is too long loses its end; otherwise it is refused. */
+  truncate: z.boolean().default(true),
+  dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
+};
+
+export const embeddingFields = { ...sharedFields, prompt: z.string().default('') };
+
+const embedSchema = z.strictObject(embedFields);
+const embeddingSchema = z.strictObject(embeddingFields);
+
+type Asked = Pick<
+  z.output<typeof embedSchema>,
+  'model' | 'keep_alive' | 'options' | 'truncate' | 'dimensions'
+>;
 
 /**
  * Ollama's embeddings: /api/embed for several texts, scaled to a length of 1, and the older /api/embeddings for one text,
@@ -21,7 +53,7 @@ export function embedRoutes(deps: RouteDeps): Hono {
 
   app.post('/api/embed', async (c) => {
     const body = await readJsonText(c);
-    const request = parseEmbedRequest(body);
+    const request = fields.parseBody(embedSchema, body);
     const { model, input, dimensions } = request;
     const beginMs = deps.monotonicNow();
     /** The nanoseconds since then. */
@@ -52,7 +84,7 @@ export function embedRoutes(deps: RouteDeps): Hono {
 
   app.post('/api/embeddings', async (c) => {
     const body = await readJsonText(c);
-    const request = { ...parseEmbeddingRequest(body), truncate: true, dimensions: undefined };
+    const request = { ...fields.parseBody(embeddingSchema, body), truncate: true, dimensions: undefined };
     const { prompt } = request;
     return answer(c, deps, body, request, async (usable) => {
       if (prompt === '') return c.json({ embedding: [] });

@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto';
 import { Hono } from 'hono';
 import * as z from 'zod';
+import { hasThinking } from '../../calls/thinking.ts';
+import { hasTools } from '../../calls/tool-offer.ts';
+import { readModel } from '../../calls/use-model.ts';
 import type { Model } from '../../models/model.ts';
 import type { ServedModel } from '../../models/served-model.ts';
 import { isResident, memoryOf } from '../../runner/process/memory.ts';
@@ -9,12 +12,8 @@ import { version } from '../../system/version.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
 import { readJsonText } from '../json.ts';
-import { hasThinking } from '../thinking.ts';
-import { hasTools } from '../tool-offer.ts';
-import { readModel } from '../use-model.ts';
 import type { Details, Names, Ps, Show, Tags } from './answers.ts';
-import { servedName, tagged } from './model-name.ts';
-import { namedModel, nameFields } from './named-model.ts';
+import { namedModel, nameFields, servedName, tagged } from './model-name.ts';
 
 export const showSchema = z
   .strictObject({ ...nameFields, ...inert({ verbose: ANYTHING }) })

@@ -1,14 +1,13 @@
 import * as z from 'zod';
-import type { Call } from '../call.ts';
+import type { Call } from '../../calls/call.ts';
+import type { ContextLimit } from '../../calls/prompt.ts';
 import * as fields from '../fields.ts';
+import { MAX_TOKENS } from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
-import { budget } from '../openai/thinking-fields.ts';
 import { checkWindow, penaltyFields } from '../penalties.ts';
-import type { ContextLimit } from '../prompt.ts';
+import { budget } from '../thinking-parts.ts';
 
 /** The field `options` of a request. Defaults are Ollama's. */
-
-const MAX_TOKENS = 2 ** 31 - 1;
 
 /** Values of num_predict for "limited by the context alone". */
 const UNLIMITED: readonly number[] = [-1, -2];

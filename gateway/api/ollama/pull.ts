@@ -6,8 +6,7 @@ import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
 import { readJsonText } from '../json.ts';
 import type { Pulled } from './answers.ts';
-import { servedName } from './model-name.ts';
-import { namedModel, nameFields } from './named-model.ts';
+import { namedModel, nameFields, servedName } from './model-name.ts';
 
 /**
  * POST /api/pull. Nothing is fetched: a client that pulls before it asks wants to know whether the model is there. The

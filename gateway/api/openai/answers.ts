@@ -1,5 +1,5 @@
 import * as z from 'zod';
-import { endedByFields, markFields } from '../answer-marks.ts';
+import { endedByFields, markFields, timingsSchema } from '../answer-fields.ts';
 
 /** The answers of OpenAI's routes: the types that the encoders use, and the schemas in /openapi.json. */
 
@@ -18,19 +18,6 @@ const completionLogprobs = z.object({
   top_logprobs: z.array(z.record(z.string(), z.number()).nullable()),
 });
 export type CompletionLogprobs = z.infer<typeof completionLogprobs>;
-
-export const timingsSchema = z.object({
-  queue_ms: z.number().nullable(),
-  prefill_ms: z.number().nullable(),
-  first_token_ms: z.number().nullable(),
-  between_tokens_ms: z.number().nullable(),
-  tokens_per_second: z.number().nullable(),
-  total_ms: z.number(),
-  resume_pause_ms: z.number(),
-  prompt_tokens: z.int(),
-  cached_tokens: z.int(),
-  completion_tokens: z.int(),
-});
 
 const besideFinish = { ...endedByFields, timings: timingsSchema.optional() };
 const besideFinishSchema = z.object(besideFinish);

@@ -1,11 +1,15 @@
 import * as z from 'zod';
-import type { Call, ParsedCall } from '../call.ts';
+import type { Call, ParsedCall } from '../../calls/call.ts';
+import { memberOf } from '../../json/json-values.ts';
+import { chatMessages, ignoredInMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
+import { refuseIgnored } from '../fields.ts';
+import { checkToolFields, ignoredInTools, toolFields, toolWishOf, verbatimTools } from '../function-tools.ts';
 import { inert } from '../inert.ts';
-import { memberOf } from '../json-values.ts';
+import { checkTemplateFields, renderOptions, templateFields, verbatimKwargs } from '../template-fields.ts';
+import { checkThinking, thinkingWishOf } from '../thinking-parts.ts';
 import { checkMinTokens } from '../token-constraints.ts';
-import { chatFormat } from './chat-format.ts';
-import { chatMessages, ignoredInMessages } from './chat-message.ts';
+import { chatFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion-events.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
@@ -14,13 +18,10 @@ import {
   completionOf,
   ignoredByBoth,
   maxTokens,
-  refuseIgnored,
   sharedCall,
   sharedFields,
 } from './shared-fields.ts';
-import { checkTemplateFields, renderOptions, templateFields, verbatimKwargs } from './template-fields.ts';
-import { checkThinking, saidOfThinking, thinkingFields, thinkingWishOf } from './thinking-fields.ts';
-import { checkToolFields, ignoredInTools, toolFields, toolWishOf, verbatimTools } from './tool-fields.ts';
+import { saidOfThinking, thinkingFields } from './thinking-fields.ts';
 
 const MAX_TOP_LOGPROBS = 20;
 

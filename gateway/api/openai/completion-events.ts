@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto';
+import type { Encoding, EventEncoder, EventOutlet, Facts } from '../../calls/call.ts';
+import { choiceText, textOf } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
-import { type Mark, mark } from '../answer-marks.ts';
-import type { Encoding, EventEncoder, EventOutlet, Facts } from '../call.ts';
-import { choiceText, textOf } from '../whole-text.ts';
+import { type Mark, mark } from '../answer-fields.ts';
 import type { ChunkEnvelope, Usage } from './answers.ts';
 import {
   begun,

@@ -1,23 +1,15 @@
 import * as z from 'zod';
-import type { Call, ParsedCall } from '../call.ts';
+import type { Call, ParsedCall } from '../../calls/call.ts';
 import * as fields from '../fields.ts';
+import { MAX_TOKENS, refuseIgnored, UNLIMITED } from '../fields.ts';
 import { inert } from '../inert.ts';
 import { checkMinTokens } from '../token-constraints.ts';
+import { completionFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion-events.ts';
-import { completionFormat } from './completion-format.ts';
 import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
 import { completionInert } from './inert-fields.ts';
 import { prompts } from './prompts.ts';
-import {
-  checkPenalties,
-  completionOf,
-  ignoredByBoth,
-  MAX_TOKENS,
-  refuseIgnored,
-  sharedCall,
-  sharedFields,
-  UNLIMITED,
-} from './shared-fields.ts';
+import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
 
 /** The most choices of one request, over all its prompts. */
 const MAX_CHOICES = 64;

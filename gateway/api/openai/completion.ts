@@ -1,7 +1,7 @@
+import type { Facts } from '../../calls/call.ts';
+import type { ChoiceText, FinishedChoice } from '../../calls/whole-answer.ts';
 import type { AnswerEnd, EndReason } from '../../generation/text-stream.ts';
-import { endedBy, mark } from '../answer-marks.ts';
-import type { Facts } from '../call.ts';
-import type { ChoiceText, FinishedChoice } from '../whole-text.ts';
+import { endedBy, mark } from '../answer-fields.ts';
 import type { BesideFinish, CompletionEnvelope, FinishReason, Usage } from './answers.ts';
 
 /**

@@ -1,11 +1,32 @@
 import { Hono } from 'hono';
+import * as z from 'zod';
+import { useModel } from '../../calls/use-model.ts';
+import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { embedTexts } from '../embed-texts.ts';
+import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import { base64Json, floatsJson, vectorsAnswer } from '../embedding-json.ts';
-import { tellIgnored } from '../inert.ts';
+import * as fields from '../fields.ts';
+import { ignoredIn, inert } from '../inert.ts';
 import { readJson } from '../json.ts';
-import { useModel } from '../use-model.ts';
-import { ignoredByEmbeddings, parseEmbeddingRequest } from './embedding-request.ts';
+import { embeddingInert } from './inert-fields.ts';
+import { prompts } from './prompts.ts';
+
+const MAX_DIMENSIONS = 2 ** 16;
+
+/** The fields of POST /v1/embeddings. */
+export const embeddingFields = {
+  model: fields.nonEmpty('model'),
+  input: prompts('input'),
+  encoding_format: z.enum(['float', 'base64']).default('float'),
+  dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
+  ...inert(embeddingInert),
+};
+
+const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
+  if (input.length <= MAX_TEXTS) return;
+  const rule = { constraint: `max_count(${MAX_TEXTS})`, value: String(input.length) };
+  fields.violated(ctx, rule, `input must have at most ${MAX_TEXTS} texts (got ${input.length})`, ['input']);
+});
 
 /** OpenAI's embeddings: a vector of length 1 for each text. */
 export function embeddingRoutes(deps: RouteDeps): Hono {
@@ -13,8 +34,8 @@ export function embeddingRoutes(deps: RouteDeps): Hono {
 
   app.post('/v1/embeddings', async (c) => {
     const body = await readJson(c);
-    const { model: name, input, dimensions, encoding_format } = parseEmbeddingRequest(body);
-    tellIgnored(c, deps.log, ignoredByEmbeddings(body));
+    const { model: name, input, dimensions, encoding_format } = fields.parseBody(schema, body);
+    tellIgnored(c, deps.log, ignoredIn(embeddingInert, body as object));
     return useModel(c, deps, { name }, async (usable) => {
       const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false };
       return embedTexts(c, deps, usable, wish, ({ vectors, numTokens }) => {

@@ -22,14 +22,6 @@ export function openAiErrorBody(error: ApiError): OpenAiErrorBody {
   };
 }
 
-/**
- * The value of x-should-retry, which OpenAI's clients obey before any rule of their own. It is never true after a time
- * limit: a server that is too slow for a request would get it three times.
- */
-export function shouldRetry({ status, retriable }: ApiError): boolean {
-  return retriable && status !== 504;
-}
-
 function errorType(status: number): string {
   if (status === 401) return 'authentication_error';
   if (status === 403) return 'permission_error';

@@ -1,14 +1,7 @@
 import * as z from 'zod';
-import { ApiError } from '../../errors/api-error.ts';
-import { spellingsOf } from '../../generation/spellings.ts';
-import type { Model } from '../../models/model.ts';
-import { type GenerateRequest, type Grammar, maxGrammarBytes } from '../../runner/runner.ts';
-import { got } from '../field-errors.ts';
+import type { Grammar } from '../../runner/runner.ts';
 import { violated } from '../fields.ts';
-import { JsonFault, parseLosslessJson } from '../json-parser.ts';
-import { jsonText } from '../json-text.ts';
-import { isJsonObject } from '../json-values.ts';
-import { describedSchema } from '../tool-schema.ts';
+import { grammar, JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 
 /**
  * Fields that define the form of an answer (docs/structured-output.md): OpenAI's response_format, and vLLM's fields for
@@ -26,53 +19,6 @@ export const verbatimSchemas = [
   'guided_json',
   'structured_outputs.json',
 ] as const;
-
-/** Makes the grammar; reports a source that is too long. */
-function grammar(ctx: Context, name: string, parts: Omit<Grammar, 'strict'> & { strict?: boolean }): Grammar {
-  const numBytes = Buffer.byteLength(parts.source);
-  if (numBytes > maxGrammarBytes) {
-    const rule = { constraint: `max_bytes(${maxGrammarBytes})`, value: String(numBytes) };
-    violated(ctx, rule, `${name} must have at most ${maxGrammarBytes} bytes as a grammar (got ${numBytes})`);
-  }
-  return { strict: false, ...parts };
-}
-
-/** The text of a JSON Schema that was sent as an object, or as its text. strict: see schemaGrammar. */
-function schemaText(ctx: Context, name: string, value: unknown, strict: boolean): string {
-  if (isJsonObject(value)) return jsonText(strict ? value : describedSchema(value));
-  if (typeof value !== 'string') {
-    const constraint = value === undefined ? 'required' : 'type';
-    const sentence =
-      value === undefined
-        ? `${name} is required`
-        : `${name} must be a JSON Schema: an object, or its text (got ${got(value, 'object')})`;
-    violated(ctx, { constraint }, sentence);
-    return '';
-  }
-  try {
-    const schema = parseLosslessJson(value);
-    return strict || !isJsonObject(schema) ? value : jsonText(describedSchema(schema));
-  } catch (error) {
-    if (!(error instanceof JsonFault)) throw error;
-    violated(ctx, { constraint: 'json' }, `${name} must be JSON where it is a string`);
-    return '';
-  }
-}
-
-/**
- * The grammar of a JSON Schema, which allows no members that an object does not name. Unless strict, an object that names
- * none may have any, and so may an array that describes no items.
- */
-export function schemaGrammar(ctx: Context, name: string, schema: unknown, strict: boolean): Grammar {
-  return grammar(ctx, name, {
-    kind: 'json_schema',
-    source: schemaText(ctx, name, schema, strict),
-    strict: true,
-  });
-}
-
-/** The grammar of any JSON object. */
-export const JSON_OBJECT: Grammar = { kind: 'json_object', source: '', strict: false };
 
 function jsonField(name: string) {
   return z
@@ -209,30 +155,5 @@ export function checkGrammar(
     if (name === undefined) continue;
     const sentence = `${name} and ${first} exclude each other; send one of them`;
     violated(ctx, { constraint: 'exclusive' }, sentence, [name]);
-  }
-}
-
-export type Structure = Pick<GenerateRequest, 'grammar' | 'vocabulary'>;
-
-/**
- * The grammar and the vocabulary, for the runner. Throws a 400 if the model cannot follow a grammar. name: the field that
- * errors name.
- */
-export async function structureBy(
-  name: string,
-  grammar: Grammar,
-  { id, tokenizer }: Pick<Model, 'id' | 'tokenizer'>,
-  stopIds: readonly number[],
-): Promise<Structure> {
-  if (stopIds.length === 0) {
-    const message = `${name} needs a token that ends the answer, and the model "${id}" has none; name one in stop_token_ids.`;
-    throw new ApiError({ status: 400, code: 'invalid_request', message, param: name });
-  }
-  try {
-    return { grammar, vocabulary: await spellingsOf(tokenizer) };
-  } catch (error) {
-    if (!(error instanceof RangeError)) throw error;
-    const message = `${name} cannot be followed with this model: ${error.message}`;
-    throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: name, cause: error });
   }
 }

@@ -106,36 +106,6 @@ export const chatInert = {
   n_predict: [-1],
 } as const satisfies InertFields;
 
-/** Fields of a message, among them what SDKs send back from an answer. */
-export const messageInert = {
-  annotations: ANYTHING,
-  audio: NOTHING,
-  cache_control: ANYTHING,
-  function_call: NOTHING,
-  images: NO_ITEMS,
-  name: ANYTHING,
-  parsed: NOTHING,
-  // Other APIs' names of continue_final_message.
-  partial: NO,
-  prefix: NO,
-  provider_specific_fields: ANYTHING,
-  reasoning_details: ANYTHING,
-  refusal: [''],
-  thinking_blocks: ANYTHING,
-} as const satisfies InertFields;
-
-/** Fields of a tool call in a message: its index, as streams have it. */
-export const toolCallInert = { index: ANYTHING } as const satisfies InertFields;
-
-/** Fields of the function in a tool call: its arguments as SDKs have parsed them. */
-export const calledInert = { parsed_arguments: ANYTHING } as const satisfies InertFields;
-
-/** Fields of a part of a message's content. */
-export const partInert = {
-  cache_control: ANYTHING,
-  prompt_cache_breakpoint: ANYTHING,
-} as const satisfies InertFields;
-
 /** Fields of stream_options. */
 export const streamOptionsInert = {
   continuous_usage_stats: NO,

@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
+import { findModel } from '../../calls/use-model.ts';
 import type { ServedModel } from '../../models/served-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { findModel } from '../use-model.ts';
 import type { ModelList, ModelObject } from './answers.ts';
 
 /** OpenAI's list of the served models. A model with several names is listed once for each. */

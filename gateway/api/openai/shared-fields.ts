@@ -1,10 +1,10 @@
 import * as z from 'zod';
+import type { Call } from '../../calls/call.ts';
 import { shown } from '../../errors/shown.ts';
-import type { Call } from '../call.ts';
+import { asObject, memberOf } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
-import { violated } from '../fields.ts';
+import { MAX_TOKENS, UNLIMITED, violated } from '../fields.ts';
 import { type InertFields, ignoredIn, ignoredMembers, inert } from '../inert.ts';
-import { asObject, memberOf } from '../json-values.ts';
 import { checkWindow, ignoredWindow, penaltyFields } from '../penalties.ts';
 import { tokenConstraints } from '../token-constraints.ts';
 import type { Completion } from './completion.ts';
@@ -17,8 +17,6 @@ const MAX_CHOICES_PER_PROMPT = 8;
 
 /** vLLM's value of top_k for "all tokens". */
 const ALL_TOKENS = -1;
-/** llama-server's value of max_tokens for "limited by the context alone". */
-export const UNLIMITED = -1;
 
 const streamOptions = { include_usage: z.boolean().default(false), ...inert(streamOptionsInert) };
 
@@ -53,8 +51,6 @@ export const sharedFields = {
 
 export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 
-export const MAX_TOKENS = 2 ** 31 - 1;
-
 export function maxTokens(name: string) {
   return z
     .preprocess(
@@ -62,16 +58,6 @@ export function maxTokens(name: string) {
       fields.integer(name, 1, MAX_TOKENS).optional(),
     )
     .meta({ minimum: UNLIMITED });
-}
-
-/** Refuses a field that would have no effect, because it needs another field that is missing. */
-export function refuseIgnored(
-  ctx: Pick<z.RefinementCtx, 'addIssue'>,
-  isIgnored: boolean,
-  name: string,
-  remedy: string,
-): void {
-  if (isIgnored) fields.violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
 }
 
 /** The members of a call that both routes make alike. */

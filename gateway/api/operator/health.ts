@@ -1,11 +1,11 @@
 import { Hono } from 'hono';
+import { notReady } from '../../calls/prompt.ts';
 import type { ServedModel } from '../../models/served-model.ts';
 import { workerMemory, workerStatus } from '../../models/worker-status.ts';
 import { isResident, memoryInUse, memoryOf } from '../../runner/process/memory.ts';
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';
 import type { RunnerInfo, RunnerState, RunnerStatus, SingleRunnerStatus } from '../../runner/runner.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { notReady } from '../prompt.ts';
 import type {
   Backend,
   Health,

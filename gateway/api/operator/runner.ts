@@ -1,13 +1,14 @@
 import { type Context, Hono } from 'hono';
 import * as z from 'zod';
+import { findModel } from '../../calls/use-model.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
+import { JSON_TYPE } from '../../json/json-text.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { jsonOf } from '../../telemetry/crash-reports.ts';
 import * as fields from '../fields.ts';
-import { JSON_TYPE, readJson } from '../json.ts';
-import { findModel } from '../use-model.ts';
+import { readJson } from '../json.ts';
 
 export const killSchema = z.strictObject({ pid: z.int() });
 

@@ -1,6 +1,6 @@
+import type { EventOutlet } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
-import type { EventOutlet } from '../call.ts';
 import { openAiErrorBody } from '../openai/errors.ts';
 import type { ResponseEventName } from './answers.ts';
 

@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import { asList, asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
+import { callArguments } from '../chat-message.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredMembers, inert } from '../inert.ts';
-import { asList, asObject, memberOf } from '../json-values.ts';
-import { callArguments } from '../openai/chat-message.ts';
 import { ignoredInParts, textContent } from '../text-content.ts';
 import { toolName } from '../tool-parts.ts';
 

@@ -1,12 +1,20 @@
+import { type ChoiceText, choiceText, GrowingText } from '../../calls/whole-answer.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { type ChoiceText, choiceText, GrowingText } from '../whole-text.ts';
 import type { ItemStatus, OutputItem } from './answers.ts';
-import { type CallIds, CallItemEvents, callItem } from './call-item.ts';
 import type { EventWriter } from './event-writer.ts';
-import { type ItemText, MessageItemEvents, messageItem, textPart } from './message-item.ts';
-import { ReasoningItemEvents, reasoningItem } from './reasoning-item.ts';
+import {
+  type CallIds,
+  CallItemEvents,
+  callItem,
+  type ItemText,
+  MessageItemEvents,
+  messageItem,
+  ReasoningItemEvents,
+  reasoningItem,
+  textPart,
+} from './items.ts';
 
 /** The output of a response: what was thought, then each text of the answer as a message and each call as an item, in their order. */
 

@@ -1,15 +1,35 @@
 import * as z from 'zod';
+import { asObject, memberOf } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
+import { MAX_TOKENS, refuseIgnored } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
-import { asObject, memberOf } from '../json-values.ts';
-import { MAX_TOKENS, refuseIgnored } from '../openai/shared-fields.ts';
-import { checkThinking } from '../openai/thinking-fields.ts';
+import { budgetFields, checkThinking, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
+import type { ResponseJson } from './answers.ts';
 import { ignoredInItems, inputItems } from './input-items.ts';
-import { reasoningFields, saidOfThinking } from './reasoning-field.ts';
 import { textField, verbatimSchema } from './text-format.ts';
 import { checkToolFields, ignoredInTools, toolFields, verbatimTools } from './tool-fields.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
+
+/** The fields that say whether a response thinks, and for how long. All of the thinking is returned, never a summary. */
+export const reasoningFields = {
+  reasoning: z.strictObject({ effort: effort.optional(), summary: z.literal('auto').optional() }).optional(),
+  /** OpenAI has no budget; these have the names that chats use. */
+  ...budgetFields,
+};
+
+type ReasoningFields = z.output<z.ZodObject<typeof reasoningFields>>;
+
+export function saidOfThinking(request: ReasoningFields): SaidOfThinking {
+  return saidBy('reasoning.effort', request.reasoning?.effort, request);
+}
+
+/** The field `reasoning` as a response repeats it. */
+export function describedReasoning({
+  reasoning,
+}: Pick<ReasoningFields, 'reasoning'>): ResponseJson['reasoning'] {
+  return { effort: reasoning?.effort ?? null, summary: reasoning?.summary ?? null };
+}
 
 const MAX_TOP_LOGPROBS = 20;
 const MAX_METADATA = 16;

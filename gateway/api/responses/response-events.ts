@@ -1,7 +1,7 @@
+import type { EventEncoder, EventOutlet } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import type { EventEncoder, EventOutlet } from '../call.ts';
 import type { ResponseEventName } from './answers.ts';
 import { EventWriter } from './event-writer.ts';
 import { GrowingOutput, OutputEvents } from './output.ts';

@@ -1,13 +1,12 @@
+import { callDigits } from '../../calls/call.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd } from '../../generation/text-stream.ts';
+import { jsonText } from '../../json/json-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import { endedBy, mark } from '../answer-marks.ts';
-import { callDigits } from '../call-digits.ts';
-import { jsonText } from '../json-text.ts';
+import { endedBy, mark } from '../answer-fields.ts';
 import type { ResponseJson, Usage } from './answers.ts';
 import { type ItemIds, type OutputText, outputItems } from './output.ts';
-import { describedReasoning } from './reasoning-field.ts';
-import type { ResponsesRequest } from './request.ts';
+import { describedReasoning, type ResponsesRequest } from './request.ts';
 import { describedTools } from './tool-fields.ts';
 
 export interface ResponseFacts {

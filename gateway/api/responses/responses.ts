@@ -1,17 +1,21 @@
 import { Hono } from 'hono';
+import { answer, prepare } from '../../calls/answer.ts';
+import type { Call, Encoding, Facts } from '../../calls/call.ts';
+import { useModel } from '../../calls/use-model.ts';
+import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { answer, prepare } from '../answer.ts';
-import type { Call, Encoding, Facts } from '../call.ts';
 import { idempotencyOf } from '../idempotency.ts';
-import { tellIgnored } from '../inert.ts';
 import { readJson } from '../json.ts';
 import { requireJobs } from '../kept-jobs.ts';
-import { thinkingWishOf } from '../openai/thinking-fields.ts';
-import { useModel } from '../use-model.ts';
+import { thinkingWishOf } from '../thinking-parts.ts';
 import { beginBackground, responseOfTwin } from './background.ts';
 import { errorEvent } from './event-writer.ts';
-import { saidOfThinking } from './reasoning-field.ts';
-import { ignoredByResponses, parseResponsesRequest, type ResponsesRequest } from './request.ts';
+import {
+  ignoredByResponses,
+  parseResponsesRequest,
+  type ResponsesRequest,
+  saidOfThinking,
+} from './request.ts';
 import { ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
 import { toolWishOf } from './tool-fields.ts';

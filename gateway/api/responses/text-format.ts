@@ -2,7 +2,7 @@ import * as z from 'zod';
 import type { Grammar } from '../../runner/runner.ts';
 import { violated } from '../fields.ts';
 import { type InertFields, inert } from '../inert.ts';
-import { JSON_OBJECT, schemaGrammar } from '../openai/grammar-fields.ts';
+import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 
 /** The field `text` of a response, which sets the form of its answer (docs/structured-output.md). */
 

@@ -1,9 +1,9 @@
 import * as z from 'zod';
+import type { Tool, ToolWish } from '../../calls/tool-offer.ts';
+import { asList, asObject } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredMembers, inert, NO } from '../inert.ts';
-import { asList, asObject } from '../json-values.ts';
 import { strictSchema } from '../strict-schema.ts';
-import type { Tool, ToolWish } from '../tool-offer.ts';
 import {
   checkTools,
   choiceOf,

@@ -5,7 +5,7 @@ import { ANYTHING, type InertFields } from '../../../gateway/api/inert.ts';
 import { executeFields } from '../../../gateway/api/native/execute-request.ts';
 import { chatFields } from '../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../gateway/api/openai/completion-request.ts';
-import { embeddingFields } from '../../../gateway/api/openai/embedding-request.ts';
+import { embeddingFields } from '../../../gateway/api/openai/embeddings.ts';
 import { chatInert, completionInert, embeddingInert } from '../../../gateway/api/openai/inert-fields.ts';
 import { responsesFields, responsesInert } from '../../../gateway/api/responses/request.ts';
 import { encodeToRunner } from '../../../gateway/runner/protocol/to-runner.ts';

@@ -3,7 +3,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { type ModelService, maxRunnersOfOtherFiles } from '../../../gateway/models/model-service.ts';
+import { maxRunnersOfOtherFiles } from '../../../gateway/models/loaded-model.ts';
 import type { RunnerLauncher } from '../../../gateway/runner/backends/runner-launcher.ts';
 import { writeFakeModel } from '../../fixtures/fake-model-file.ts';
 import { answerOf, fakeVocabSize } from '../../fixtures/fake-tokens.ts';
@@ -30,7 +30,7 @@ function launchWith(between: (directory: Directory) => void) {
   });
 }
 
-async function killRunner({ serving }: { serving: ModelService }): Promise<void> {
+async function killRunner({ serving }: ServedModels): Promise<void> {
   const { pid } = serving.status();
   assert.ok(pid);
   process.kill(pid, 'SIGKILL');

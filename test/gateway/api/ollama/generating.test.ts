@@ -229,6 +229,7 @@ test('unsupported parameters are refused by name, in the shape of Ollama’s err
     [generate, { options: { num_predict: 0 } }, 'num_predict'],
     [generate, { options: { colour: 'red' } }, 'options.colour'],
     [generate, { options: { num_ctx: 5 } }, 'maximum context length is 5 tokens'],
+    [generate, { prompt: 'x'.repeat(4000) }, 'but prompt takes at least 667'],
     [generate, { colour: 'red' }, 'colour'],
   ];
   for (const [ask, body, name] of refused) {

@@ -2,19 +2,16 @@ import { readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import type { z } from 'zod';
+import { calledInert, messageInert, partInert, toolCallInert } from '../../../../gateway/api/chat-message.ts';
 import { ANYTHING, type InertFields } from '../../../../gateway/api/inert.ts';
 import { chatFields } from '../../../../gateway/api/openai/chat-request.ts';
 import { completionFields } from '../../../../gateway/api/openai/completion-request.ts';
 import {
-  calledInert,
   chatInert,
   completionInert,
   embeddingInert,
-  messageInert,
-  partInert,
   sharedInert,
   streamOptionsInert,
-  toolCallInert,
 } from '../../../../gateway/api/openai/inert-fields.ts';
 import { itemInert, partInert as itemPartInert } from '../../../../gateway/api/responses/input-items.ts';
 import { responsesFields } from '../../../../gateway/api/responses/request.ts';

@@ -1,0 +1,35 @@
+import * as z from 'zod';
+import type { AnswerEnd } from '../generation/text-stream.ts';
+
+/** Members of answers that are the same in all APIs. */
+
+/** The numerics id of the runner that continued an answer with other arithmetic than it began with. */
+export const markFields = { continued_by: z.string().optional() };
+const markSchema = z.object(markFields);
+export type Mark = z.infer<typeof markSchema>;
+
+export function mark(end: AnswerEnd | undefined): Mark {
+  return end?.continuedBy === undefined ? {} : { continued_by: end.continuedBy };
+}
+
+/** Tells an answer that ended at its time limit from one that reached its length: more tokens would not have helped it. */
+export const endedByFields = { ended_by: z.literal('time_limit').optional() };
+const endedBySchema = z.object(endedByFields);
+export type EndedBy = z.infer<typeof endedBySchema>;
+
+export function endedBy({ reason }: AnswerEnd): EndedBy {
+  return reason === 'time_limit' ? { ended_by: reason } : {};
+}
+
+export const timingsSchema = z.object({
+  queue_ms: z.number().nullable(),
+  prefill_ms: z.number().nullable(),
+  first_token_ms: z.number().nullable(),
+  between_tokens_ms: z.number().nullable(),
+  tokens_per_second: z.number().nullable(),
+  total_ms: z.number(),
+  resume_pause_ms: z.number(),
+  prompt_tokens: z.int(),
+  cached_tokens: z.int(),
+  completion_tokens: z.int(),
+});

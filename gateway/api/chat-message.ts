@@ -1,0 +1,164 @@
+import * as z from 'zod';
+import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
+import { asList, asObject, isJsonObject, memberOf } from '../json/json-values.ts';
+import type { ChatMessage, ToolCall } from '../prompt/chat-template.ts';
+import { MAX_MESSAGES, TOO_MANY_MESSAGES } from './conversation-parts.ts';
+import * as fields from './fields.ts';
+import { ANYTHING, type InertFields, ignoredMembers, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
+import { ignoredInParts, textContent } from './text-content.ts';
+import { toolName } from './tool-parts.ts';
+
+/** One message of a conversation: its role, its text, and its calls of tools. */
+
+/** Fields of a message, among them what SDKs send back from an answer. */
+export const messageInert = {
+  annotations: ANYTHING,
+  audio: NOTHING,
+  cache_control: ANYTHING,
+  function_call: NOTHING,
+  images: NO_ITEMS,
+  name: ANYTHING,
+  parsed: NOTHING,
+  // Other APIs' names of continue_final_message.
+  partial: NO,
+  prefix: NO,
+  provider_specific_fields: ANYTHING,
+  reasoning_details: ANYTHING,
+  refusal: [''],
+  thinking_blocks: ANYTHING,
+} as const satisfies InertFields;
+
+/** Fields of a tool call in a message: its index, as streams have it. */
+export const toolCallInert = { index: ANYTHING } as const satisfies InertFields;
+
+/** Fields of the function in a tool call: its arguments as SDKs have parsed them. */
+export const calledInert = { parsed_arguments: ANYTHING } as const satisfies InertFields;
+
+/** Fields of a part of a message's content. */
+export const partInert = {
+  cache_control: ANYTHING,
+  prompt_cache_breakpoint: ANYTHING,
+} as const satisfies InertFields;
+
+const NO_FUNCTIONS = 'is not supported: send results in messages with the role "tool"';
+
+const role = z
+  .unknown()
+  .superRefine((value, ctx) => {
+    if (value === 'function') fields.violated(ctx, { constraint: 'unsupported' }, NO_FUNCTIONS);
+  })
+  .pipe(z.enum(['system', 'developer', 'user', 'assistant', 'tool']));
+
+const NO_ARGUMENTS = 'must be an object as JSON text';
+
+/** The arguments of a call, as JSON text. SDKs send an empty string for a call without arguments. */
+export const callArguments = z.string().transform((text, ctx): object => {
+  if (text === '') return {};
+  try {
+    const value = parseLosslessJson(text);
+    if (isJsonObject(value)) return value;
+  } catch (error) {
+    if (!(error instanceof JsonFault)) throw error;
+  }
+  fields.violated(ctx, { constraint: 'json' }, NO_ARGUMENTS);
+  return z.NEVER;
+});
+
+const calledFields = { name: toolName, arguments: callArguments, ...inert(calledInert) };
+
+const callFields = {
+  id: fields.nonEmpty('id'),
+  type: z.literal('function').default('function'),
+  function: z.object(calledFields),
+  ...inert(toolCallInert),
+};
+
+const toolCall = z
+  .object(callFields)
+  .transform(({ id, function: { name, arguments: given } }): ToolCall => ({ id, name, arguments: given }));
+
+const messageFields = {
+  role,
+  content: textContent(partInert).optional(),
+  /** The thinking that came before the content, as answers name it. */
+  reasoning_content: z.string().optional(),
+  /** The thinking, as Ollama and OpenRouter name it. */
+  reasoning: z.string().optional(),
+  tool_calls: z.array(toolCall).default([]),
+  tool_call_id: z.string().optional(),
+  ...inert(messageInert),
+};
+
+const chatMessage = z
+  .object(messageFields)
+  .superRefine(({ role, content, tool_calls, tool_call_id, reasoning_content, reasoning }, ctx) => {
+    // Only an assistant's message may lack content: an answer that is sent back may have been empty.
+    if (content === undefined && role !== 'assistant')
+      fields.violated(ctx, { constraint: 'required' }, 'is required', ['content']);
+    if (role === 'tool' && tool_call_id === undefined)
+      fields.violated(ctx, { constraint: 'required' }, 'is required', ['tool_call_id']);
+    if (role !== 'tool' && tool_call_id !== undefined)
+      fields.violated(ctx, { constraint: 'role' }, 'is allowed only in messages with the role "tool"', [
+        'tool_call_id',
+      ]);
+    const thought = reasoning_content ? 'reasoning_content' : reasoning ? 'reasoning' : undefined;
+    if (role !== 'assistant' && thought !== undefined)
+      fields.violated(ctx, { constraint: 'role' }, 'is allowed only in messages with the role "assistant"', [
+        thought,
+      ]);
+    if (role !== 'assistant' && tool_calls.length > 0)
+      fields.violated(ctx, { constraint: 'role' }, 'is allowed only in messages with the role "assistant"', [
+        'tool_calls',
+      ]);
+  });
+
+type Message = z.output<typeof chatMessage>;
+
+/**
+ * Makes the conversation as templates see it. The call that each tool result answers must be in the messages before it.
+ */
+function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx, 'addIssue'>): ChatMessage[] {
+  const names = new Map<string, string>();
+  return messages.map((message, index) => {
+    const { role, content = '', tool_calls, tool_call_id: id } = message;
+    const reasoning = message.reasoning_content ?? message.reasoning ?? '';
+    for (const call of tool_calls) names.set(call.id, call.name);
+    const name = id === undefined ? undefined : names.get(id);
+    if (id !== undefined && name === undefined)
+      fields.violated(ctx, { constraint: 'known' }, 'is not the id of a tool call in an earlier message', [
+        index,
+        'tool_call_id',
+      ]);
+    return {
+      role: role === 'developer' ? 'system' : role,
+      content,
+      ...(reasoning === '' ? {} : { reasoning }),
+      ...(tool_calls.length === 0 ? {} : { toolCalls: tool_calls }),
+      ...(id === undefined || name === undefined ? {} : { answers: { id, name } }),
+    };
+  });
+}
+
+/** A conversation of at least one message. */
+export const chatMessages = z
+  .array(chatMessage)
+  .min(1, 'must have at least one message')
+  .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
+  .transform(conversationOf);
+
+/** Names the fields of these messages that were sent and ignored. */
+export function ignoredInMessages(messages: unknown): string[] {
+  return asList(messages).flatMap((message) => [
+    ...ignoredMembers(messageFields, messageInert, asObject(message), 'messages.'),
+    ...ignoredInParts(memberOf(message, 'content'), partInert, 'messages.content.'),
+    ...asList(memberOf(message, 'tool_calls')).flatMap((call) => [
+      ...ignoredMembers(callFields, toolCallInert, asObject(call), 'messages.tool_calls.'),
+      ...ignoredMembers(
+        calledFields,
+        calledInert,
+        asObject(memberOf(call, 'function')),
+        'messages.tool_calls.function.',
+      ),
+    ]),
+  ]);
+}

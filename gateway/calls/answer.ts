@@ -1,0 +1,221 @@
+import type { Context } from 'hono';
+import type { ApiError } from '../errors/api-error.ts';
+import { type MergedSink, mergeStreams, type OpenText } from '../generation/merge-streams.ts';
+import { PartialAnswers } from '../generation/text-stream.ts';
+import type { Thinking } from '../generation/thinking-parser.ts';
+import { JSON_TYPE } from '../json/json-text.ts';
+import type { Model } from '../models/model.ts';
+import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
+import { senderOf } from '../server/guard/caller.ts';
+import { tellIgnored } from '../server/ignored-fields.ts';
+import { failureLog } from '../server/request-log.ts';
+import type { RouteDeps } from '../server/route-group.ts';
+import { ResponseStream } from '../server/streams/response-stream.ts';
+import { eventStream } from '../server/streams/sse.ts';
+import { toApiError } from '../server/to-api-error.ts';
+import type { Call, EventEncoder, Facts, ParsedCall, TokenConstraints } from './call.ts';
+import { withPrompts } from './echo.ts';
+import { type ContextLimit, encodePrompts, maxTokensWithin, requireIds, tokensLeft } from './prompt.ts';
+import { answerStructure } from './structure.ts';
+import { askedBehind, ignoredHints, renderThinking, requireNothing } from './thinking.ts';
+import { requireKnownBiases, requireKnownIds, stopIdsOf } from './token-ids.ts';
+import { offerTools, type ToolOffer } from './tool-offer.ts';
+import { readModel, type UsableModel, useModel } from './use-model.ts';
+import { WholeAnswer, whileWanted } from './whole-answer.ts';
+
+/** The way of every call: its model, its prompts, what constrains its answers, the requests to the runner, and the answer. */
+
+const UNCONSTRAINED: TokenConstraints = {
+  min_tokens: 0,
+  stop_token_ids: [],
+  allowed_token_ids: [],
+  banned_token_ids: [],
+};
+
+const NUM_SEEDS = 2n ** 64n;
+
+/** A call that can be sent to a runner. */
+export interface PreparedCall {
+  /** The requests, in the order of the choices: those to the first prompt come first. */
+  readonly requests: readonly GenerateRequest[];
+  readonly numPromptTokens: number;
+  readonly thinking: Thinking | undefined;
+  readonly offer: ToolOffer | undefined;
+}
+
+/** Answers a call, whole or as a stream. */
+export async function answer(
+  c: Context,
+  deps: RouteDeps,
+  { call, encoding }: Pick<ParsedCall, 'call' | 'encoding'>,
+): Promise<Response> {
+  const beginMs = deps.monotonicNow();
+  const requestId = c.get('requestId') as string | undefined;
+  const { failureEvent } = encoding;
+  const toldBy =
+    call.isStreamed && failureEvent && ((error: ApiError): string => failureEvent(error, requestId));
+  const wish = { name: call.model, ...(toldBy ? { failureEvent: toldBy } : {}) };
+  return useModel(c, deps, wish, async (usable) => {
+    const modelInMs = deps.monotonicNow() - beginMs;
+    const prepared = await prepare(c, deps, call, usable);
+    const { requests, numPromptTokens, thinking, offer } = prepared;
+    const facts: Facts = {
+      uuid: deps.ids.uuid(),
+      requestId,
+      createdMs: deps.now(),
+      preparedInMs: deps.monotonicNow() - beginMs,
+      modelInMs,
+      now: deps.now,
+      numericsId: usable.info.numericsId,
+      tokenizer: usable.model.tokenizer,
+      numPromptTokens,
+      numChoices: requests.length,
+      numChoicesPerPrompt: call.numChoices ?? 1,
+      maxTokensOut: usable.info.maxTokensOut ?? Number.POSITIVE_INFINITY,
+      beginsWithText: offer?.calls === undefined && thinking === undefined,
+    };
+    const begin = (sink: MergedSink): OpenText => generate(call, prepared, usable, sink);
+    if (!call.isStreamed) {
+      const whole = new WholeAnswer(requests.length);
+      const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
+      return c.body(encoding.whole(facts, choices), 200, { 'content-type': JSON_TYPE });
+    }
+    const stream =
+      failureEvent === undefined ? new ResponseStream(c, 'application/x-ndjson') : eventStream(c);
+    return stream.respond(begin(loggingSink(encoding.stream(facts, stream), failureLog(deps.log, c))));
+  });
+}
+
+/** The tokens of a call's prompt. Needs only the model's files, so it works while no runner is up, and for any length. */
+export async function countTokens(c: Context, deps: RouteDeps, call: Call): Promise<number> {
+  const model = await readModel(call.model, deps);
+  const offer = call.tools && offerTools(call.tools, model);
+  tellIgnored(c, deps.log, ignoredHints(model, call.thinking));
+  const limit = { maxModelLen: Number.POSITIVE_INFINITY };
+  const prompts = await promptsOf(call, model, limit, offer, c.req.raw.signal);
+  return prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
+}
+
+/** Throws a 400 if the model or its runner cannot do what the call asks. */
+export async function prepare(
+  c: Context,
+  deps: RouteDeps,
+  call: Call,
+  { model, info, api }: UsableModel,
+): Promise<PreparedCall> {
+  const { tools, format, tokens = UNCONSTRAINED, report = {}, input } = call;
+  const { topLogprobs, isEchoed = false } = report;
+  const limit = { ...info, maxModelLen: Math.min(info.maxModelLen, call.maxContext ?? info.maxModelLen) };
+  if (call.sampling.logitBias !== undefined) requireKnownBiases(call.sampling.logitBias, info.vocabSize);
+  const stopIds = stopIdsOf(tokens, model, info.vocabSize);
+  const offer = tools && offerTools(tools, model, format?.grammar);
+  const structure = await answerStructure(format, offer, model, stopIds);
+  tellIgnored(c, deps.log, ignoredHints(model, call.thinking));
+  const prompts = await promptsOf(call, model, limit, offer, c.req.raw.signal);
+  const seed = call.seed ?? deps.ids.seed();
+  const sampling = {
+    ...neutralSampling,
+    ...call.sampling,
+    allowedTokenIds: tokens.allowed_token_ids,
+    bannedTokenIds: tokens.banned_token_ids,
+  };
+  const requests = prompts.flatMap((prompt, index) => {
+    const { promptIds } = prompt;
+    const left = tokensLeft(promptIds, limit, fieldOf(input, index));
+    const maxTokens = maxTokensWithin(left, limit, tokens.min_tokens, call.maxTokens ?? left);
+    const request = {
+      promptIds,
+      modelIdentity: info.modelIdentity,
+      // No runner generates zero tokens. A call for its prompt alone gets one, which echo.ts drops.
+      maxTokens: Math.max(1, maxTokens),
+      minTokens: tokens.min_tokens,
+      stopIds,
+      ...senderOf(c),
+      api,
+      ...askedBehind(structure, prompt, call.thinking, model),
+      ...(topLogprobs === undefined ? {} : { topLogprobs }),
+      ...(topLogprobs === undefined || !isEchoed ? {} : { promptLogprobs: topLogprobs }),
+    };
+    return Array.from({ length: call.numChoices ?? 1 }, (_, choice) => {
+      return { ...request, sampling: { ...sampling, seed: (seed + BigInt(choice)) % NUM_SEEDS } };
+    });
+  });
+  const numPromptTokens = prompts.reduce((sum, { promptIds }) => sum + promptIds.length, 0);
+  const thinking = report.thinkingInText ? undefined : prompts[0]?.thinking;
+  return { requests, numPromptTokens, thinking, offer };
+}
+
+interface EncodedPrompt {
+  readonly promptIds: readonly number[];
+  /** Absent if the answer does not think. */
+  readonly thinking?: Thinking;
+}
+
+/** Renders or encodes the prompts. Throws a 400 for the first one that is not valid. */
+async function promptsOf(
+  { input, thinking }: Call,
+  model: Model,
+  limit: ContextLimit,
+  offer: ToolOffer | undefined,
+  signal: AbortSignal,
+): Promise<EncodedPrompt[]> {
+  const { field } = input;
+  const plain = 'prompts' in input ? input.prompts : withoutTemplate(input.withoutTemplate, model);
+  if ('messages' in input && plain === undefined) {
+    const options = { ...input.template, tools: offer?.definitions, signal };
+    return [await renderThinking(model, limit, input.messages, options, thinking, field)];
+  }
+  requireNothing(model, thinking);
+  const prompts = plain ?? [];
+  const encoded = await encodePrompts(prompts, model, limit, signal);
+  return prompts.map((prompt, index) => {
+    const name = fieldOf({ field, prompts }, index);
+    if (typeof prompt !== 'string')
+      requireKnownIds(prompt, model.tokenizer.vocabSize, (at) => `${name}.${at}`);
+    const promptIds = requireIds(encoded[index], limit, name);
+    tokensLeft(promptIds, limit, name);
+    return { promptIds };
+  });
+}
+
+function withoutTemplate(prompt: string | undefined, { chatTemplate }: Model): string[] | undefined {
+  return prompt === undefined || chatTemplate !== undefined ? undefined : [prompt];
+}
+
+function fieldOf(input: Call['input'], index: number): string {
+  return 'prompts' in input && input.prompts.length > 1 ? `${input.field}.${index}` : input.field;
+}
+
+/** Sends the requests to the runner. */
+function generate(
+  { stop, tokens = UNCONSTRAINED, report = {}, maxTokens }: Call,
+  { requests, thinking, offer }: PreparedCall,
+  { model: { tokenizer }, runner }: UsableModel,
+  sink: MergedSink,
+): OpenText {
+  const options = {
+    tokenizer,
+    stop,
+    minTokens: tokens.min_tokens,
+    thinking,
+    toolCalls: offer?.calls,
+    timings: report.timings,
+    partial: new PartialAnswers(),
+  };
+  const promptIds = requests.map((each) => each.promptIds);
+  const heard = report.isEchoed
+    ? withPrompts(sink, { tokenizer, promptIds, isPromptOnly: maxTokens === 0 })
+    : sink;
+  return mergeStreams(runner, requests, options, heard);
+}
+
+/** The encoder as a sink. Failures are logged as they are; the client sees only what toApiError lets through. */
+function loggingSink(encoder: EventEncoder, logFailure: (thrown: unknown) => void): MergedSink {
+  return {
+    onPart: (part, index) => encoder.onPart(part, index),
+    onError: (thrown) => {
+      logFailure(thrown);
+      encoder.onFailure(toApiError(thrown));
+    },
+  };
+}

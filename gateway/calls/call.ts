@@ -1,0 +1,140 @@
+import type { ApiError } from '../errors/api-error.ts';
+import type { AnswerPart } from '../generation/text-stream.ts';
+import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
+import type { Grammar, SamplingParams } from '../runner/runner.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import type { ThinkingWish } from './thinking.ts';
+import type { ToolWish } from './tool-offer.ts';
+import type { FinishedChoice } from './whole-answer.ts';
+
+/**
+ * A call: what a client asks of a model, whatever API it uses. Each API makes calls of its bodies, and encodes what answer.ts
+ * answers. Members that a body leaves out have the same meaning in all APIs.
+ */
+export interface Call {
+  /** The model's name. */
+  readonly model: string;
+  readonly isStreamed: boolean;
+  readonly input: ConversationInput | PromptInput;
+  readonly tools?: ToolWish | undefined;
+  /** The form of the answer. field: its name in the body. */
+  readonly format?: { readonly field: string; readonly grammar: Grammar } | undefined;
+  readonly thinking: ThinkingWish;
+  /** What differs from neutral sampling. */
+  readonly sampling: Partial<Omit<SamplingParams, 'seed' | 'allowedTokenIds' | 'bannedTokenIds'>>;
+  /** A random one by default. */
+  readonly seed?: bigint | undefined;
+  readonly tokens?: TokenConstraints;
+  /** Undefined: the context bounds the answer. 0: only the prompt is reported. */
+  readonly maxTokens?: number | undefined;
+  /** The most tokens of prompt and answer; it cannot make the model's context larger. */
+  readonly maxContext?: number | undefined;
+  /** Strings that end the answer and are not part of it. */
+  readonly stop: readonly string[];
+  /** Answers to each prompt, 1 by default. Answer i is drawn by the seed plus i. */
+  readonly numChoices?: number;
+  readonly report?: Report;
+}
+
+/** Which tokens an answer may have and which end it. The fields have these names in all APIs that have them. */
+export interface TokenConstraints {
+  readonly min_tokens: number;
+  readonly stop_token_ids: readonly number[];
+  /** Empty: all tokens. */
+  readonly allowed_token_ids: readonly number[];
+  readonly banned_token_ids: readonly number[];
+}
+
+/** A conversation, which the model's template renders. */
+export interface ConversationInput {
+  /** The field that refusals name. */
+  readonly field: string;
+  readonly messages: readonly ChatMessage[];
+  readonly template?: Omit<RenderOptions, 'tools'>;
+  /** The prompt of a model without a template; undefined: the call is refused. */
+  readonly withoutTemplate?: string | undefined;
+}
+
+/** Prompts that no template sees: texts or ids. */
+export interface PromptInput {
+  /** The field that refusals name; with several prompts, their index follows. */
+  readonly field: string;
+  readonly prompts: readonly (string | readonly number[])[];
+}
+
+/** What an answer has besides its text. */
+export interface Report {
+  /** Log-probabilities: each token's own and those of this many most likely ones. Undefined: none. */
+  readonly topLogprobs?: number | undefined;
+  /** Whether the answer begins with its prompt, also in the log-probabilities. */
+  readonly isEchoed?: boolean;
+  readonly timings?: boolean;
+  /** Whether the thinking stays in the text, with its marks. */
+  readonly thinkingInText?: boolean;
+}
+
+/** What an encoder knows of an answer before its first part. */
+export interface Facts {
+  /** Of this answer alone: its ids are made from it. */
+  readonly uuid: string;
+  /** The id of the request; undefined where an API has none. */
+  readonly requestId: string | undefined;
+  /** When the answer was begun, in milliseconds since 1970, and the time from the request to then and to the model. */
+  readonly createdMs: number;
+  readonly preparedInMs: number;
+  readonly modelInMs: number;
+  /** Milliseconds since 1970. */
+  readonly now: () => number;
+  /** The numerics id of the runner that takes the request. */
+  readonly numericsId: string;
+  readonly tokenizer: Tokenizer;
+  /** Tokens of all prompts, each counted once however many choices it has. */
+  readonly numPromptTokens: number;
+  readonly numChoices: number;
+  /** The choices of one prompt are consecutive. */
+  readonly numChoicesPerPrompt: number;
+  /** The server's limit of an answer; the context may leave less. */
+  readonly maxTokensOut: number;
+  /** Whether the answer can neither think nor call tools. */
+  readonly beginsWithText: boolean;
+}
+
+/**
+ * Digits of a UUID that tell the calls of one answer from those of all others. They are few enough for APIs that bound
+ * the length of call ids.
+ */
+export function callDigits(uuid: string): string {
+  return uuid.replaceAll('-', '').slice(0, 24);
+}
+
+/** Where events are written. */
+export interface EventOutlet {
+  write(text: string): void;
+  end(): void;
+}
+
+/** Writes an answer as it comes, and calls end() of its outlet after the last event. */
+export interface EventEncoder {
+  /** index: the index of the choice. */
+  onPart(part: AnswerPart, index: number): void;
+  /** Called in place of further parts: a stream never just stops. */
+  onFailure(error: ApiError): void;
+}
+
+/** How an API writes the answer to a call. */
+export interface Encoding {
+  /** The body of a whole answer, as JSON. */
+  whole(facts: Facts, choices: readonly FinishedChoice[]): string;
+  /** Begins a stream. */
+  stream(facts: Facts, outlet: EventOutlet): EventEncoder;
+  /** The event for a failure before the answer began. Absent: streams are lines of JSON and not events. */
+  readonly failureEvent?: (error: ApiError, requestId: string | undefined) => string;
+}
+
+/** What an API makes of a body. */
+export interface ParsedCall {
+  readonly call: Call;
+  /** The names of the fields that were sent and are ignored. */
+  readonly ignored: readonly string[];
+  readonly encoding: Encoding;
+}

@@ -1,0 +1,141 @@
+import { ApiError } from '../errors/api-error.ts';
+import { shown } from '../errors/shown.ts';
+import { decodeAll } from '../generation/text-decoder.ts';
+import { thinkingLimit } from '../generation/thinking-limit.ts';
+import type { Thinking } from '../generation/thinking-parser.ts';
+import type { Model } from '../models/model.ts';
+import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
+import { promptEndOf, type ThinkingFormat } from '../prompt/thinking-format.ts';
+import type { GenerateRequest, ThinkingLimit } from '../runner/runner.ts';
+import { renderChat } from './chat-prompt.ts';
+import type { ContextLimit } from './prompt.ts';
+import { grammarBehindThinking } from './structural-tag.ts';
+
+/** Models that think before they answer: whether an answer thinks, for how many tokens, and how its thinking is found. */
+
+/** What a request of any API asks of thinking. */
+export interface ThinkingWish {
+  /** Undefined: the template decides. */
+  readonly isOn?: boolean | undefined;
+  /** For templates that read an effort. */
+  readonly effort?: string | undefined;
+  /** Tokens that may be thought; at least 1. Undefined: only the length of the answer bounds them. */
+  readonly maxTokens?: number | undefined;
+  /** The field of the request that only a model that thinks can obey; undefined if the request has none. */
+  readonly field?: string | undefined;
+  /** Fields of the request that a model that does not think ignores. */
+  readonly hints?: readonly string[];
+}
+
+type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
+
+/** A prompt, and how the answer to it thinks. */
+export interface ThinkingPrompt {
+  readonly promptIds: readonly number[];
+  /** Absent if the answer does not think. */
+  readonly thinking?: Thinking;
+}
+
+/** The number of tokens at a prompt's end that are searched for marks. */
+const TAIL_TOKENS = 32;
+
+/** Calls renderChat() with the variables that tell the template about thinking. Throws a 400 if the model cannot obey the wish. */
+export async function renderThinking(
+  model: Model,
+  limit: ContextLimit,
+  messages: readonly ChatMessage[],
+  options: RenderOptions,
+  wish: ThinkingWish,
+  field = 'messages',
+): Promise<ThinkingPrompt> {
+  const format = formatOf(model);
+  if (format === undefined) {
+    requireNothing(model, wish);
+    return { promptIds: await renderChat(model, limit, messages, options, field) };
+  }
+  const variables = { ...variablesOf(wish), ...options.variables };
+  const promptIds = await renderChat(model, limit, messages, { ...options, variables }, field);
+  const thinking = thinkingBehind(model, promptIds);
+  if (thinking === undefined) return { promptIds };
+  const goesOn = options.continuesLast === true || options.addsGenerationPrompt === false;
+  if (wish.isOn !== false || goesOn) return { promptIds, thinking };
+  const closing = thinking.isOpen
+    ? closedBehind(tailOf(model, promptIds), format)
+    : `${format.begin}\n\n${format.end}\n\n`;
+  return { promptIds: [...promptIds, ...idsOf(model, closing)] };
+}
+
+/** How the answer to an earlier rendered prompt thinks; undefined if it does not. */
+export function thinkingBehind(model: Asked, promptIds: readonly number[]): Thinking | undefined {
+  const format = formatOf(model);
+  if (format === undefined) return undefined;
+  const end = promptEndOf(format, tailOf(model, promptIds));
+  return end === 'closed' ? undefined : { format, isOpen: end === 'open' };
+}
+
+function tailOf({ tokenizer }: Asked, promptIds: readonly number[]): string {
+  return decodeAll(tokenizer, promptIds.slice(-TAIL_TOKENS));
+}
+
+/** Ends the thinking that a template without a switch has begun, as templates with a switch write it. */
+function closedBehind(tail: string, { end }: ThinkingFormat): string {
+  return `${tail.endsWith('\n') ? '\n' : '\n\n'}${end}\n\n`;
+}
+
+/** The variables by which templates know these settings. chat_template_kwargs of the request override them. */
+function variablesOf({ isOn, effort }: ThinkingWish): Record<string, unknown> {
+  return {
+    ...(isOn === undefined ? {} : { enable_thinking: isOn, thinking: isOn }),
+    ...(effort === undefined ? {} : { reasoning_effort: effort }),
+  };
+}
+
+/** Fits the request to the runner to an answer that thinks. structure: grammar and vocabulary of the answer after the thinking. */
+export function askedBehind(
+  structure: Pick<GenerateRequest, 'grammar' | 'vocabulary'>,
+  { thinking }: ThinkingPrompt,
+  { maxTokens }: ThinkingWish,
+  model: Asked,
+): Pick<GenerateRequest, 'grammar' | 'vocabulary' | 'thinkingLimit'> {
+  if (thinking === undefined) return structure;
+  const { grammar } = structure;
+  return {
+    ...structure,
+    ...(grammar === undefined ? {} : { grammar: grammarBehindThinking(grammar, thinking) }),
+    ...(maxTokens === undefined ? {} : { thinkingLimit: limitOf(thinking, maxTokens, model) }),
+  };
+}
+
+function limitOf(thinking: Thinking, maxTokens: number, model: Asked): ThinkingLimit {
+  return thinkingLimit({ maxTokens, endIds: idsOf(model, thinking.format.end), thinking }, model.tokenizer);
+}
+
+function idsOf({ tokenizer }: Asked, text: string): number[] {
+  return tokenizer.encode(text, { addSpecial: false, parseSpecial: true });
+}
+
+/** How the model marks its thinking; undefined if its marks are control tokens, which the text of its answers does not show. */
+function formatOf({ chatTemplate, tokenizer }: Asked): ThinkingFormat | undefined {
+  const format = chatTemplate?.thinking;
+  const isHidden = tokenizer.controlLiterals.some(
+    (literal) => literal === format?.begin || literal === format?.end,
+  );
+  return isHidden ? undefined : format;
+}
+
+/** Whether the answers of the model may have thinking that is recognised. */
+export function hasThinking(model: Asked): boolean {
+  return formatOf(model) !== undefined;
+}
+
+/** The fields about thinking that the model ignores, because it does not think. */
+export function ignoredHints(model: Asked, { hints = [] }: ThinkingWish): readonly string[] {
+  return hasThinking(model) ? [] : hints;
+}
+
+/** Throws a 400 if the request has a field that only a model that thinks can obey. */
+export function requireNothing({ id }: Asked, { field }: ThinkingWish): void {
+  if (field === undefined) return;
+  const message = `"${shown(id)}" does not support reasoning, so ${field} cannot be used: its chat template has no <think> and </think>. Leave the field out.`;
+  throw new ApiError({ status: 400, code: 'unsupported_parameter', message, param: field });
+}

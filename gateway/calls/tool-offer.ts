@@ -1,0 +1,170 @@
+import { ApiError } from '../errors/api-error.ts';
+import { shown } from '../errors/shown.ts';
+import { type CallSyntax, markOf } from '../generation/tool-call-parser.ts';
+import type { Model } from '../models/model.ts';
+import type { ToolDefinition } from '../prompt/chat-template.ts';
+import { callMarks, type ToolCallFormat } from '../prompt/tool-call-format.ts';
+import { type Grammar, maxGrammarBytes } from '../runner/runner.ts';
+import { formatOfGrammar, maxJsonWhitespace } from './structural-tag.ts';
+import { markedFormat, type OfferedTool, toolGrammar } from './tool-grammar.ts';
+import { kindsOf, UnwritableSchema, WrittenParameters } from './written-arguments.ts';
+
+/**
+ * Tools as a request offers them to a model: their definitions for the template, the grammar of the calls, and how calls
+ * are read.
+ */
+
+export interface Tool extends OfferedTool {
+  /** The tool as the model's template gets it. */
+  readonly definition: ToolDefinition;
+}
+
+export type ToolChoice = 'none' | 'auto' | 'required' | { readonly name: string };
+
+/** Some of the tools may be called, and with the mode "required" one of them must be. */
+export interface AllowedTools {
+  readonly mode: 'auto' | 'required';
+  readonly names: readonly string[];
+}
+
+export interface ToolWish {
+  readonly tools: readonly Tool[];
+  /** A name must be the name of one of the tools. */
+  readonly choice: ToolChoice;
+  /** The names of the tools that may be called; undefined if all may. The template gets the other tools too. */
+  readonly allowed?: readonly string[];
+  readonly isParallel: boolean;
+}
+
+export interface ToolOffer {
+  readonly definitions: readonly ToolDefinition[];
+  readonly grammar: Grammar;
+  /** Undefined if the answer cannot have calls. */
+  readonly calls?: CallSyntax;
+}
+
+type Asked = Pick<Model, 'id' | 'chatTemplate' | 'tokenizer'>;
+
+/**
+ * Makes the offer. Throws a 400 if the model's template knows no tools, or has them called in an unknown format, and if
+ * the grammar is too large. form: the grammar of an answer that is not a call; undefined if that may be any text. With
+ * the choice "none" the returned grammar does not include form, and the caller must use form itself.
+ */
+export function offerTools(
+  { tools, choice, allowed, isParallel }: ToolWish,
+  model: Asked,
+  form?: Grammar,
+): ToolOffer {
+  const { format, marks } = writtenBy(model);
+  const isNamed = typeof choice !== 'string';
+  const allowedNames = isNamed ? [choice.name] : allowed;
+  const callable = tools.filter(({ name }) => allowedNames?.includes(name) ?? true);
+  const written = writtenParameters(format, callable);
+  const isEither = form !== undefined && choice === 'auto';
+  const names = isEither ? { names: callable.map(({ name }) => name) } : {};
+  const syntax: CallSyntax = { format, marks, kindOf: kindsOf(written), ...names };
+  const grammar = toolGrammar(syntax, {
+    tools: callable,
+    written,
+    choice: isNamed ? 'named' : choice,
+    isParallel,
+    text: form && formatOfGrammar(form),
+  });
+  const numBytes = Buffer.byteLength(grammar.source);
+  if (numBytes > maxGrammarBytes) {
+    const what = isEither ? 'tools, together with the format of an answer without a tool call,' : 'tools';
+    const message = `${what} must have at most ${maxGrammarBytes} bytes as a grammar (got ${numBytes})`;
+    throw new ApiError({ status: 400, code: 'invalid_request', message, param: 'tools' });
+  }
+  const definitions = tools.map(({ definition }) => definition);
+  return { definitions, grammar, ...(choice === 'none' ? {} : { calls: syntax }) };
+}
+
+/** The tools' parameters by name; empty if all arguments of a call are one JSON object. */
+function writtenParameters(
+  { parameter }: ToolCallFormat,
+  tools: readonly Tool[],
+): ReadonlyMap<string, WrittenParameters> {
+  if (parameter === undefined) return new Map();
+  return new Map(
+    tools.map(({ name, parameters }) => {
+      try {
+        return [name, new WrittenParameters(parameter, parameters, maxJsonWhitespace)];
+      } catch (error) {
+        if (!(error instanceof UnwritableSchema)) throw error;
+        throw refusal('tools', `The schema of the parameters of the tool "${name}" ${error.message}.`);
+      }
+    }),
+  );
+}
+
+/** Throws a 400 if the model's template would leave out the tools or calls that `field` has. */
+export function requireToolTemplate(model: Asked, field: 'messages' | 'tools'): void {
+  if (model.chatTemplate?.toolUse !== 'none') return;
+  throw noTools(model, field, field === 'tools' ? 'tools' : 'messages with tool calls');
+}
+
+/** Whether tools can be offered to the model. */
+export function hasTools({ chatTemplate, tokenizer }: Asked): boolean {
+  const toolUse = chatTemplate?.toolUse ?? 'none';
+  return typeof toolUse !== 'string' && unreadableIn(toolUse, tokenizer) === undefined;
+}
+
+/**
+ * A control token in the format's texts that callMarks does not have. Control tokens are not in an answer's text, so such
+ * calls could not be read.
+ */
+function unreadableIn(
+  { begin, idMark = '', between, end, parameter }: ToolCallFormat,
+  { controlLiterals }: Asked['tokenizer'],
+): string | undefined {
+  const texts = [begin, idMark, between, end, ...(parameter === undefined ? [] : Object.values(parameter))];
+  return controlLiterals.find(
+    (literal) => !callMarks.includes(literal) && texts.some((text) => text.includes(literal)),
+  );
+}
+
+/** The format of the model's calls, with its control tokens marked. */
+function writtenBy(model: Asked): Pick<CallSyntax, 'format' | 'marks'> {
+  const { tokenizer } = model;
+  const format = formatOf(model);
+  const { trigger, begin, idMark = '', between, end } = format;
+  const texts = [trigger, begin, idMark, between, end];
+  const literals = callMarks.filter(
+    (literal) => tokenizer.controlLiterals.includes(literal) && texts.some((text) => text.includes(literal)),
+  );
+  const marks = literals.map((literal) => {
+    const [id] = tokenizer.encode(literal, { addSpecial: false, parseSpecial: true });
+    return [id as number, markOf(literal)] as const;
+  });
+  const marked = literals.map((literal) => [literal, markOf(literal)] as const);
+  return { format: markedFormat(format, marked), marks: new Map(marks) };
+}
+
+function formatOf(model: Asked): ToolCallFormat {
+  const { id, chatTemplate, tokenizer } = model;
+  const toolUse = chatTemplate?.toolUse ?? 'none';
+  if (toolUse === 'none') throw noTools(model, 'tools', 'tools');
+  if (toolUse === 'unknown')
+    throw refusal(
+      'tools',
+      `The chat template of the model "${shown(id)}" calls tools in an unsupported format; ` +
+        'supported are those of Hermes and Qwen (JSON in <tool_call>), of Qwen3-Coder and GLM (XML in it), ' +
+        'of Mistral ([TOOL_CALLS]) and of Llama 3.1 (JSON with "parameters").',
+    );
+  const control = unreadableIn(toolUse, tokenizer);
+  if (control === undefined) return toolUse;
+  throw refusal(
+    'tools',
+    `The model "${shown(id)}" writes ${control} as a control token, which answers do not show as text: its tool calls cannot be read.`,
+  );
+}
+
+function noTools({ id }: Asked, field: string, what: string): ApiError {
+  const message = `The chat template of the model "${shown(id)}" does not support tools; use a model whose template does, or send no ${what}.`;
+  return refusal(field, message);
+}
+
+function refusal(param: string, message: string): ApiError {
+  return new ApiError({ status: 400, code: 'unsupported_parameter', message, param });
+}

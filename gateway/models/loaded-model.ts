@@ -1,0 +1,157 @@
+/**
+ * A model in memory: its runners, and its file as the gateway has read it. Nothing is served before both are known to be the
+ * same. Another runner of the same file goes on with the open streams; one of another file cannot, so model-lifecycle.ts lets
+ * them finish first.
+ */
+
+import { type RunnerLauncher, specOf } from '../runner/backends/runner-launcher.ts';
+import type { Runner, RunnerInfo, RunnerStatus } from '../runner/runner.ts';
+import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
+import type { RunnerSpec } from '../runner/supervision/runner-spec.ts';
+import { retryAfterSec } from '../runner/supervision/supervisor.ts';
+import type { Model } from './model.ts';
+import { type ModelFiles, ModelSlot } from './model-slot.ts';
+import { agreeOn, differenceOf } from './same-model.ts';
+
+export interface LoadedModelOptions extends Omit<RunnerPoolOptions, keyof RunnerSpec> {
+  /** Called for every runner that becomes ready and has read the same model as the gateway. */
+  readonly onServed?: (info: RunnerInfo, model: Model) => void;
+  /** How files are read; by default from the disk. */
+  readonly files?: ModelFiles;
+}
+
+/** What to serve. Runners can go on with each other's streams only if they have the same slot. */
+export interface Deployment {
+  readonly slot: ModelSlot;
+  readonly launch: RunnerLauncher;
+}
+
+/** After this many runners in a row with another file than the gateway's, the model counts as failed. */
+export const maxRunnersOfOtherFiles = 3;
+
+/** A loaded model as its lifecycle needs it. */
+export interface Loaded
+  extends Pick<LoadedModel, 'model' | 'slot' | 'slotOf' | 'settle' | 'replace' | 'status' | 'stop'> {
+  readonly pool: Pick<RunnerPool, 'start' | 'whenIdle' | 'failOpen'> & Runner;
+}
+
+export class LoadedModel {
+  readonly #options: LoadedModelOptions;
+  readonly pool: RunnerPool;
+  /** What the runner that serves, or that is expected to, was started for. */
+  #deployed: Deployment;
+  /** Why the ready runner cannot serve the model that the gateway has read. isFinal: neither is tried again. */
+  #difference: { readonly reason: string; readonly isFinal: boolean } | undefined;
+  /** Runners in a row that had another file than the gateway. */
+  #numOfOtherFiles = 0;
+
+  constructor(modelPath: string, launch: RunnerLauncher, options: LoadedModelOptions) {
+    this.#options = options;
+    this.#deployed = { slot: new ModelSlot(modelPath, options.files), launch };
+    this.pool = new RunnerPool({ ...options, ...this.#specOf(this.#deployed) });
+  }
+
+  /** The slot of the runner that serves, or that is expected to. */
+  get slot(): ModelSlot {
+    return this.#deployed.slot;
+  }
+
+  /**
+   * The model that is served. Undefined until it is loaded, while it cannot be loaded, and while the last ready runner has
+   * another file.
+   */
+  get model(): Model | undefined {
+    const model = this.slot.current;
+    const { info } = this.pool.status();
+    if (model === undefined || info === undefined) return model;
+    return differenceOf(model, info) === undefined ? model : undefined;
+  }
+
+  /**
+   * The slot of the model at this path: the current one or `next` if the file is the one that it has, else a new one. Reads the
+   * file first, so that nothing is given up for a file that no runner could use. Throws ModelFileError.
+   */
+  async slotOf(path: string, next: ModelSlot | undefined): Promise<ModelSlot> {
+    for (const slot of [next, this.slot]) if (await slot?.holds(path)) return slot as ModelSlot;
+    const slot = new ModelSlot(path, this.#options.files);
+    await slot.refresh();
+    return slot;
+  }
+
+  /** Replacements are coming: the launcher no longer probes for a better backend. */
+  settle(): void {
+    this.#deployed.launch.leave?.();
+    this.#numOfOtherFiles = 0;
+  }
+
+  /** Replaces the runners, as RunnerPool.replaceRunner() does. */
+  replace(deployment: Deployment): Promise<string | undefined> {
+    return this.pool.replaceRunner(this.#specOf(deployment));
+  }
+
+  status(): RunnerStatus {
+    const backend = this.#deployed.launch.status?.();
+    const status = { ...this.pool.status(), ...(backend === undefined ? {} : { backend }) };
+    if (this.#difference === undefined || status.state !== 'ready') return status;
+    const { reason, isFinal } = this.#difference;
+    return isFinal
+      ? { ...status, state: 'failed', reason }
+      : { ...status, state: 'recovering', reason, retryAfterSec };
+  }
+
+  /** The same as RunnerPool.stop(). */
+  async stop(drainMs: number): Promise<void> {
+    this.#deployed.launch.leave?.();
+    await this.pool.stop(drainMs);
+    // A runner for the open requests may have become ready meanwhile and started its launcher's probe.
+    this.#deployed.launch.leave?.();
+    this.slot.close();
+  }
+
+  #specOf({ slot, launch }: Deployment): RunnerSpec {
+    return specOf(slot, launch, {
+      // Starts the template's process while the runner loads, so that it is ready for the first chat.
+      onRead: () => slot.current?.chatTemplate?.start(),
+      onReady: (info, launched) => {
+        if (slot !== this.slot) this.slot.close();
+        this.#deployed = { slot, launch: launched };
+        void this.#serve(slot, info);
+      },
+    });
+  }
+
+  /** Called when a runner is ready. The model is served once gateway and runner are known to have read the same file. */
+  async #serve(slot: ModelSlot, info: RunnerInfo): Promise<void> {
+    const { log, onServed } = this.#options;
+    const model = slot.current;
+    this.#difference = undefined;
+    if (model !== undefined && differenceOf(model, info) === undefined) {
+      this.#numOfOtherFiles = 0;
+      onServed?.(info, model);
+      return;
+    }
+    const reason = 'The model file was replaced while it was being loaded; it is being read again.';
+    const difference = { reason, isFinal: false };
+    this.#difference = difference;
+    const files = { runner: info.modelIdentity, gateway: model?.file };
+    log({ level: 'warn', event: 'model_file_differs', ...files });
+    const agreed = await agreeOn(slot, info);
+    // Another runner has become ready meanwhile.
+    if (this.#difference !== difference) return;
+    if (typeof agreed === 'string') {
+      this.#numOfOtherFiles += 1;
+      if (this.#numOfOtherFiles < maxRunnersOfOtherFiles) {
+        // The runner's file has been replaced since, or was incomplete when it was read. The next runner opens what is there
+        // now.
+        void this.replace({ ...this.#deployed, slot });
+        return;
+      }
+      this.#difference = { reason: agreed, isFinal: true };
+      log({ level: 'error', event: 'model_failed', reason: agreed, isRetriable: false });
+      return;
+    }
+    this.#difference = undefined;
+    this.#numOfOtherFiles = 0;
+    onServed?.(info, agreed);
+  }
+}
