@@ -18,12 +18,17 @@ interface Place {
   readonly length: number;
 }
 
-/** The first part has the message with a Place for each array, and the others have the bytes of the arrays in order. */
-export type Part = { readonly message: unknown; readonly numBytes: number } | { readonly bytes: Uint8Array };
+/**
+ * The first part has the message with a Place for each array, and the others have the bytes of the arrays in order. numBytes: the
+ * bytes of all arrays; undefined for a message without arrays, which is not searched for them.
+ */
+export type Part =
+  | { readonly message: unknown; readonly numBytes: number | undefined }
+  | { readonly bytes: Uint8Array };
 
 /** A message that has no arrays is one part. */
 export function partOf(message: unknown): Part {
-  return { message, numBytes: 0 };
+  return { message, numBytes: undefined };
 }
 
 /** The parts of a message whose arrays are members of plain objects, at any depth. */
@@ -74,13 +79,13 @@ export class PartReceiver {
     return this.#missingBytes === 0 ? { message: this.#message } : undefined;
   }
 
-  #begin(message: unknown, numBytes: number): void {
+  #begin(message: unknown, numBytes: number | undefined): void {
     this.#arrays = [];
-    this.#message = numBytes === 0 ? message : this.#withArrays(message);
+    this.#message = numBytes === undefined ? message : this.#withArrays(message);
     this.#bytes = this.#arrays.map(
       ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
     );
-    this.#missingBytes = numBytes;
+    this.#missingBytes = numBytes ?? 0;
     this.#index = 0;
     this.#at = 0;
   }
