@@ -342,9 +342,17 @@ test('a template that knows no tools is refused', async () => {
   const app = testApp({
     model: () => ({ ...byteModel, chatTemplate: { ...chatTemplate, toolUse: 'none' } }),
   });
-  const response = await ask(app, { tools });
-  assert.is(response.status, 400);
-  assert.match(await response.text(), 'does not support tools');
+  const called = { type: 'function_call', call_id: 'call_1', name: 'get_weather', arguments: '{}' };
+  for (const [body, param] of [
+    [{ tools }, 'tools'],
+    [{ input: [called, { type: 'function_call_output', call_id: 'call_1', output: '5' }] }, 'input'],
+  ] as const) {
+    const response = await ask(app, body);
+    assert.is(response.status, 400);
+    const { error } = (await response.json()) as { error: { param: string; message: string } };
+    assert.match(error.message, 'does not support tools');
+    assert.is(error.param, param);
+  }
 });
 
 test.run();
