@@ -9,12 +9,7 @@ import { bundleOptions, NATIVE_PACKAGE, ROOT, sourceUrls } from './source-urls.t
 /** Builds the bundle of gateway/bundle.js, the playground's page, and a file with the licences of the packages in them. */
 
 const OUTDIR = fileURLToPath(BUNDLE);
-const PROGRAMS = [
-  'gateway/main.ts',
-  'gateway/prompt/template-worker.ts',
-  'gateway/models/model-reader.ts',
-  'gateway/tokenizer/text-encoder.ts',
-];
+const PROGRAMS = ['gateway/main.ts', 'gateway/models/reader/reader-program.ts'];
 /** The files that determine the bundle besides the sources in it. */
 const RECIPE = [
   'deploy/bundle-gateway.ts',

@@ -3,8 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
 /**
- * The bundled programs of the gateway (main, template-worker, model-reader and text-encoder): one file each, and the parts that
- * they share or load later. They start six times faster than the sources. `make` builds them by deploy/bundle-gateway.ts. A
+ * The bundled programs of the gateway (main and reader-program): one file each, and the parts that they share or load later. They start six times faster than the sources. `make` builds them by deploy/bundle-gateway.ts. A
  * bundle is used only if it was made of exactly the sources that lie here, so an edit always takes effect. An installation has
  * no sources, and nothing is compared.
  */
@@ -24,7 +23,7 @@ export const MANIFEST = 'manifest.json';
 
 /**
  * The file to start `program` by. Undefined if the sources are to be run by tsx.
- * @param {'main' | 'template-worker' | 'model-reader' | 'text-encoder'} program
+ * @param {'main' | 'reader-program'} program
  * @returns {string | undefined}
  */
 export function bundleOf(program) {

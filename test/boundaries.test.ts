@@ -47,7 +47,7 @@ test('cpu-runner links no CUDA, and the gateway imports no native code but for a
 test('programs are started by execa with descriptors that were seen to be free', () => {
   const allowed: Record<string, RegExp> = {
     execa: /^gateway\/system\/(start-program|program-output)\.ts$/,
-    'node:child_process': /^gateway\/(system\/start-program|prompt\/template-child)\.ts$/,
+    'node:child_process': /^gateway\/(system\/start-program|models\/reader\/reader-process)\.ts$/,
   };
   for (const { path, text } of sourcesOf('gateway/*.ts')) {
     for (const [, name = ''] of text.matchAll(IMPORT))
@@ -133,7 +133,7 @@ const WAY = [
 ];
 
 /**
- * The gateway files that a file imports, as paths from the root. A thread's program is named by its URL, which is not
+ * The gateway files that a file imports, as paths from the root. A process's program is named by its URL, which is not
  * an import.
  */
 function importsOf({ path, text }: Source): string[] {
@@ -207,12 +207,13 @@ test('docs/architecture.md has the places of the gateway in this order', () => {
   );
 });
 
-test('code that reads chat templates runs in a separate thread or process', () => {
-  // inspect is a command that serves nobody.
+test('code that reads chat templates or model files runs in the process of a reader', () => {
   const readers: Readonly<Record<string, string>> = {
-    'gateway/prompt/template-marks.ts': 'gateway/models/model-reader.ts',
-    'gateway/prompt/jinja/template.ts': 'gateway/prompt/template-worker.ts',
-    'gateway/prompt/template-features.ts': 'gateway/cli/inspect.ts',
+    'gateway/models/read-model.ts': 'gateway/models/reader/reader-program.ts',
+    'gateway/prompt/template-features.ts': 'gateway/models/reader/reader-program.ts',
+    'gateway/prompt/chat-renderer.ts': 'gateway/models/reader/reader-program.ts',
+    'gateway/prompt/bounded-template.ts': 'gateway/prompt/chat-renderer.ts',
+    'gateway/prompt/jinja/template.ts': 'gateway/prompt/bounded-template.ts',
   };
   const imports = gatewayFiles().flatMap(({ path, text }) =>
     importsOf({ path, text: text.replace(/^import type .*$/gm, '') }).map((to) => ({ path, to })),

@@ -33,7 +33,8 @@ const sources = execFileSync(
 const makers: Readonly<Record<string, () => Promise<unknown>>> = {
   'gateway/prompt/control-token-escaper.ts': async () => {
     const { ControlTokenEscaper } = await import('../gateway/prompt/control-token-escaper.ts');
-    new ControlTokenEscaper(['<s>'], []);
+    const { LiteralFinder } = await import('../gateway/tokenizer/literals.ts');
+    new ControlTokenEscaper(['<s>'], await LiteralFinder.of([['<s>', 0]]), []);
   },
   'gateway/prompt/jinja/lexer.ts': () => import('../gateway/prompt/jinja/lexer.ts'),
   'gateway/prompt/short-id.ts': () => import('../gateway/prompt/short-id.ts'),

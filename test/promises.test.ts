@@ -33,6 +33,8 @@ interface Kind {
 const KINDS: readonly Kind[] = [
   { fileOf: (name) => `${HERE}${name}.test.ts`, namesIn: namesOfSuites },
   { fileOf: (name) => `${HERE}${name}.cc`, namesIn: namesOfCases },
+  // Exchanges that test/wire plays.
+  { fileOf: (name) => `${HERE}${name}.txt`, namesIn: namesOfExchanges },
   // Programs that are one test each.
   { fileOf: (name) => (name === 'ctest' ? `${HERE}../CMakeLists.txt` : ''), namesIn: namesOfPrograms },
 ];
@@ -58,6 +60,11 @@ function namesOfCases(source: string): string[] {
   return [...source.matchAll(cases)].map(([, parts = '']) =>
     [...parts.matchAll(texts)].map(([, text = '']) => unescaped(text)).join(''),
   );
+}
+
+/** Names of a wire file: what stands behind `===`. */
+function namesOfExchanges(source: string): string[] {
+  return [...source.matchAll(/^=== (.+)$/gm)].map(([, name = '']) => name);
 }
 
 function namesOfPrograms(source: string): string[] {

@@ -1,5 +1,5 @@
 import type { Context } from 'hono';
-import { type ContextLimit, encodePrompt, requireInContext } from '../calls/prompt.ts';
+import { type ContextLimit, encodePrompts, requireIds, requireInContext } from '../calls/prompt.ts';
 import { requireKnownIds } from '../calls/token-ids.ts';
 import type { UsableModel } from '../calls/use-model.ts';
 import { whileWanted } from '../calls/whole-answer.ts';
@@ -9,7 +9,6 @@ import type { Model } from '../models/model.ts';
 import type { ByteBudget } from '../server/guard/byte-budget.ts';
 import { senderOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
-import { cooperativeScheduler, type Task } from '../system/cooperative-scheduler.ts';
 import { bytesOf } from './embedding-json.ts';
 import { PIECE_CHARACTERS } from './long-answer.ts';
 
@@ -48,7 +47,7 @@ export async function embedTexts(
   answer: (embedded: EmbeddedTexts) => Response,
 ): Promise<Response> {
   const { signal } = c.req.raw;
-  const { texts, dimensions } = wish;
+  const { dimensions } = wish;
   if (info.embeddingSize === 0)
     throw new ApiError({
       status: 501,
@@ -57,8 +56,7 @@ export async function embedTexts(
     });
   requireDimensions(dimensions, info.embeddingSize);
   const pooling = poolingOf(model, deps.pooling);
-  const length = texts.reduce((sum, text) => sum + text.length, 0);
-  const ids = await cooperativeScheduler.run(length, idsOf(wish, model, info.vocabSize), signal);
+  const ids = await idsOf(wish, model, info.vocabSize, signal);
   const { modelIdentity } = info;
   const sender = senderOf(c);
   const requests = ids.map((promptIds) =>
@@ -110,38 +108,30 @@ function requireDimensions(dimensions: number | undefined, embeddingSize: number
   throw new ApiError({ status: 400, code: 'invalid_request', message, fieldErrors });
 }
 
-function* idsOf(
+async function idsOf(
   { field, texts, limit, isCut }: Wish,
   model: Model,
   vocabSize: number,
-): Task<(readonly number[])[]> {
-  const all: (readonly number[])[] = [];
-  for (const [index, text] of texts.entries()) {
+  signal: AbortSignal,
+): Promise<(readonly number[])[]> {
+  const unlimited = { maxModelLen: Number.POSITIVE_INFINITY };
+  const encoded = await encodePrompts(texts, model, isCut ? unlimited : limit, signal);
+  return texts.map((text, index) => {
     const name = texts.length === 1 ? field : `${field}.${index}`;
     if (typeof text !== 'string') requireKnownIds(text, vocabSize, (at) => `${name}.${at}`);
-    const ids = typeof text === 'string' ? yield* encoded(text, model, limit, name, isCut) : text;
+    const whole = requireIds(encoded[index], limit, name);
+    const ids = isCut && typeof text === 'string' ? cut(whole, model, limit) : whole;
     requireInContext(ids, limit, name);
-    all.push(ids);
-    yield;
-  }
-  return all;
+    return ids;
+  });
 }
 
-function* encoded(
-  text: string,
-  model: Model,
-  limit: ContextLimit,
-  field: string,
-  isCut: boolean,
-): Task<readonly number[]> {
-  if (!isCut) return yield* encodePrompt(text, model, limit, field);
-  const { tokenizer } = model;
-  const ids = yield* tokenizer.encodeInSteps(text, { addSpecial: true, parseSpecial: false });
-  if (ids.length <= limit.maxModelLen) return ids;
+function cut(ids: readonly number[], { tokenizer }: Model, { maxModelLen }: ContextLimit): readonly number[] {
+  if (ids.length <= maxModelLen) return ids;
   // A text that is cut keeps the control tokens that the tokenizer put after it. No other part of a text is a control
   // token.
   let numBehind = 0;
   while (tokenizer.isControl(ids[ids.length - 1 - numBehind] as number)) numBehind++;
   const behind = numBehind === 0 ? [] : ids.slice(-numBehind);
-  return [...ids.slice(0, Math.max(0, limit.maxModelLen - numBehind)), ...behind];
+  return [...ids.slice(0, Math.max(0, maxModelLen - numBehind)), ...behind];
 }

@@ -3,13 +3,10 @@ import type { Context } from 'hono';
 import { JSON_TYPE } from '../json/json-text.ts';
 import type { ByteBudget } from '../server/guard/byte-budget.ts';
 import { streamResponse } from '../server/streams/stream.ts';
-import { Turns } from '../system/turns.ts';
+import { turns } from '../system/turns.ts';
 
 /** The characters of one write: a piece ends with the item that reaches this length. */
 export const PIECE_CHARACTERS = 2 ** 14;
-
-/** Gives turns of the event loop to the pieces of all answers. */
-const turns = new Turns();
 
 /**
  * An answer that may be many times as long as its request, made piece by piece as its client takes it. sourceBytes: the

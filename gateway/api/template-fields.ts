@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import { jsonText } from '../json/json-text.ts';
-import type { ChatMessage, RenderOptions } from '../prompt/chat-template.ts';
-import { reservedVariables } from '../prompt/template-messages.ts';
+import { type ChatMessage, type RenderOptions, reservedVariables } from '../prompt/chat-template.ts';
 import { violated } from './fields.ts';
 
 /**

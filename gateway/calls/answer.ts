@@ -13,10 +13,9 @@ import type { RouteDeps } from '../server/route-group.ts';
 import { ResponseStream } from '../server/streams/response-stream.ts';
 import { eventStream } from '../server/streams/sse.ts';
 import { toApiError } from '../server/to-api-error.ts';
-import { cooperativeScheduler, type Task } from '../system/cooperative-scheduler.ts';
-import type { Call, EventEncoder, Facts, ParsedCall, PromptInput, TokenConstraints } from './call.ts';
+import type { Call, EventEncoder, Facts, ParsedCall, TokenConstraints } from './call.ts';
 import { withPrompts } from './echo.ts';
-import { type ContextLimit, encodePrompt, maxTokensWithin, tokensLeft } from './prompt.ts';
+import { type ContextLimit, encodePrompts, maxTokensWithin, requireIds, tokensLeft } from './prompt.ts';
 import { answerStructure } from './structure.ts';
 import { askedBehind, ignoredHints, renderThinking, requireNothing } from './thinking.ts';
 import { requireKnownBiases, requireKnownIds, stopIdsOf } from './token-ids.ts';
@@ -163,31 +162,24 @@ async function promptsOf(
   const { field } = input;
   const plain = 'prompts' in input ? input.prompts : withoutTemplate(input.withoutTemplate, model);
   if ('messages' in input && plain === undefined) {
-    const options = { ...input.template, tools: offer?.definitions };
+    const options = { ...input.template, tools: offer?.definitions, signal };
     return [await renderThinking(model, limit, input.messages, options, thinking, field)];
   }
   requireNothing(model, thinking);
   const prompts = plain ?? [];
-  const length = prompts.reduce((sum, prompt) => sum + prompt.length, 0);
-  return cooperativeScheduler.run(length, encodedPrompts({ field, prompts }, model, limit), signal);
+  const encoded = await encodePrompts(prompts, model, limit, signal);
+  return prompts.map((prompt, index) => {
+    const name = fieldOf({ field, prompts }, index);
+    if (typeof prompt !== 'string')
+      requireKnownIds(prompt, model.tokenizer.vocabSize, (at) => `${name}.${at}`);
+    const promptIds = requireIds(encoded[index], limit, name);
+    tokensLeft(promptIds, limit, name);
+    return { promptIds };
+  });
 }
 
 function withoutTemplate(prompt: string | undefined, { chatTemplate }: Model): string[] | undefined {
   return prompt === undefined || chatTemplate !== undefined ? undefined : [prompt];
-}
-
-function* encodedPrompts(input: PromptInput, model: Model, limit: ContextLimit): Task<EncodedPrompt[]> {
-  const encoded: EncodedPrompt[] = [];
-  for (const [index, prompt] of input.prompts.entries()) {
-    const field = fieldOf(input, index);
-    if (typeof prompt !== 'string')
-      requireKnownIds(prompt, model.tokenizer.vocabSize, (at) => `${field}.${at}`);
-    const promptIds = typeof prompt === 'string' ? yield* encodePrompt(prompt, model, limit, field) : prompt;
-    tokensLeft(promptIds, limit, field);
-    encoded.push({ promptIds });
-    yield;
-  }
-  return encoded;
 }
 
 function fieldOf(input: Call['input'], index: number): string {

@@ -4,7 +4,6 @@ import {
   type ChatMessage,
   type ChatTemplate,
   ChatTemplateError,
-  ChatTemplateUnavailableError,
   PromptTooLongError,
   type RenderOptions,
 } from '../prompt/chat-template.ts';
@@ -13,7 +12,7 @@ import { requireToolTemplate } from './tool-offer.ts';
 
 /**
  * Renders a conversation to the ids of its prompt. Throws a 400 on `field` if the model has no template or the template
- * refuses the messages, and a 503 if nothing can be rendered now.
+ * refuses the messages, and UnavailableError if nothing can be rendered now.
  */
 export async function renderChat(
   model: Model,
@@ -55,17 +54,6 @@ async function rendering<Prompt>(
   try {
     return await render(model.chatTemplate);
   } catch (error) {
-    if (error instanceof ChatTemplateUnavailableError) {
-      const { message, retryAfterSec } = error;
-      throw new ApiError({
-        status: 503,
-        code: 'overloaded',
-        message,
-        retriable: true,
-        retryAfterSec,
-        cause: error,
-      });
-    }
     if (error instanceof PromptTooLongError) throw contextExceeded(field, error.leastTokens, limit);
     if (!(error instanceof ChatTemplateError)) throw error;
     const message = `The model's chat template refuses these messages: ${error.message}`;

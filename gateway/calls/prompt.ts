@@ -3,7 +3,7 @@ import type { Model } from '../models/model.ts';
 import type { ServedModel } from '../models/served-model.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { TokenLimits } from '../server/route-group.ts';
-import type { Task } from '../system/cooperative-scheduler.ts';
+import type { EncodedText } from '../tokenizer/tokenizer.ts';
 
 /** The most tokens of a prompt and its answer together, and of each by itself. */
 export type ContextLimit = Pick<RunnerInfo, 'maxModelLen'> & TokenLimits;
@@ -85,11 +85,50 @@ export function maxTokensWithin(
   throw new ApiError({ status: 400, code: 'context_length_exceeded', message, fieldErrors });
 }
 
-/** The ids of a text. A text that is too long by its bytes alone is refused before it is tokenized. */
-export function* encodePrompt(text: string, model: Model, info: ContextLimit, field: string): Task<number[]> {
-  const leastTokens = model.tokenizer.leastTokens(text);
-  if (leastTokens > info.maxModelLen) throw contextExceeded(field, leastTokens, info);
-  return yield* model.tokenizer.encodeInSteps(text, { addSpecial: true, parseSpecial: false });
+/**
+ * Encodes the prompts that are text. A text that is too long by its bytes alone is not encoded, and nor are those after it;
+ * requireIds() refuses it.
+ */
+export async function encodePrompts(
+  prompts: readonly (string | readonly number[])[],
+  { tokenizer }: Model,
+  { maxModelLen }: ContextLimit,
+  signal?: AbortSignal,
+): Promise<readonly EncodedText[]> {
+  const texts = prompts.filter((prompt) => typeof prompt === 'string');
+  const options = { addSpecial: true, parseSpecial: false, maxTokens: maxModelLen };
+  const encoded = (await tokenizer.encodeTexts(texts, options, signal)).values();
+  const ids: EncodedText[] = [];
+  for (const prompt of prompts) {
+    const next = typeof prompt === 'string' ? encoded.next().value : prompt;
+    if (next === undefined) break;
+    ids.push(next);
+  }
+  return ids;
+}
+
+/** The ids of a prompt. Throws a 400 if it is too long to be encoded. */
+export function requireIds(
+  encoded: EncodedText | undefined,
+  limit: ContextLimit,
+  field: string,
+): readonly number[] {
+  if (encoded === undefined)
+    throw new Error(`${field} was not encoded, though no prompt before it is refused.`);
+  if ('leastTokens' in encoded) throw contextExceeded(field, encoded.leastTokens, limit);
+  return encoded;
+}
+
+/** The ids of one text. Throws a 400 if it is too long to be encoded. */
+export async function encodePrompt(
+  text: string,
+  model: Model,
+  limit: ContextLimit,
+  field: string,
+  signal?: AbortSignal,
+): Promise<readonly number[]> {
+  const [encoded] = await encodePrompts([text], model, limit, signal);
+  return requireIds(encoded, limit, field);
 }
 
 /** The error for a prompt whose tokens were not counted, because there are too many in any case. */

@@ -3,7 +3,6 @@ import { UsageError } from '../errors/exit-code.ts';
 import { type AnswerPart, type EndReason, TextStream } from '../generation/text-stream.ts';
 import type { Model } from '../models/model.ts';
 import type { GenerateRequest, Runner, RunnerInfo, SamplingParams } from '../runner/runner.ts';
-import { inSlices } from '../system/cooperative-scheduler.ts';
 
 /** Answers prompts without HTTP, in the same way as requests. */
 
@@ -46,7 +45,7 @@ export async function* answerPrompts(
   for (const [index, prompt] of prompts.entries()) {
     const promptIds =
       typeof prompt === 'string'
-        ? await inSlices(encodePrompt(prompt, model, info, `prompt ${index + 1}`))
+        ? await encodePrompt(prompt, model, info, `prompt ${index + 1}`)
         : known(model, prompt, index);
     const seed = (settings.sampling.seed + BigInt(index)) % U64;
     const maxTokens = Math.min(settings.maxTokens, tokensLeft(promptIds, info, `prompt ${index + 1}`));

@@ -6,11 +6,10 @@ import { prose } from '../config/help.ts';
 import { backendFaults, backendOf, runnerSettings } from '../config/runner-settings.ts';
 import { mergeSettings, type SettingTable, settingsHelp } from '../config/settings.ts';
 import { ExitCode, refuse, UsageError } from '../errors/exit-code.ts';
-import { loadModel } from '../models/load-model.ts';
+import { loadModel, ReaderTemplate } from '../models/load-model.ts';
 import type { Model } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';
-import { JinjaChatTemplate } from '../prompt/jinja-chat-template.ts';
-import { type TemplateFacts, templateFacts } from '../prompt/template-features.ts';
+import type { TemplateFacts } from '../prompt/template-features.ts';
 import { diagnose } from '../runner/backends/diagnosis.ts';
 import { inspectBy, type RunnerInspection } from '../runner/backends/model-memory.ts';
 import { reporting } from './report.ts';
@@ -118,7 +117,7 @@ export function inspectCommand(args: string[]): Promise<number> {
       serves === null
         ? (advice[0] ?? 'No runner can compute on this machine.')
         : await inspectBy(runner, { model: path, context, batch, gpuDevice });
-    const inspection = { ...factsOf(model), ...runnerFacts(told, batch), backend: serves };
+    const inspection = { ...(await factsOf(model)), ...runnerFacts(told, batch), backend: serves };
     process.stdout.write(`${flags.values.json === true ? JSON.stringify(inspection) : textOf(inspection)}\n`);
     return inspection.obstacle === null ? ExitCode.ok : ExitCode.unavailable;
   });
@@ -138,7 +137,7 @@ function wholeNumber(name: string, value: unknown, min: number, max: number): nu
   );
 }
 
-function factsOf(model: Model) {
+async function factsOf(model: Model) {
   const { chatTemplate, tokenizer } = model;
   return {
     model: model.id,
@@ -147,7 +146,7 @@ function factsOf(model: Model) {
     context_length: model.contextLength,
     quant_kind: model.quantKind ?? null,
     tokenizer: { kind: tokenizer.kind, pre: model.tokenizerPre ?? null, vocab_size: tokenizer.vocabSize },
-    chat_template: chatTemplate instanceof JinjaChatTemplate ? templateFacts(chatTemplate.source) : null,
+    chat_template: chatTemplate instanceof ReaderTemplate ? await chatTemplate.features() : null,
   };
 }
 

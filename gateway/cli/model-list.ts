@@ -26,7 +26,6 @@ type ListConfig = Pick<Config, 'model' | 'models-dir' | 'served-model-name'>;
  * not been pulled.
  */
 export function modelsOf(config: ListConfig): NamedModel[] {
-  if (!hasSeveralModels(config)) return [theModelOf(config)];
   const named = typeof config.model === 'string' ? [config.model] : config.model;
   const byPath = new Map<string, string[]>();
   for (const text of named) {
@@ -37,22 +36,15 @@ export function modelsOf(config: ListConfig): NamedModel[] {
   const folder = config['models-dir'];
   // A model that is named by itself keeps the names given there.
   if (folder !== undefined) for (const path of modelsIn(folder)) byPath.set(path, byPath.get(path) ?? []);
-  const models = [...byPath].map(([path, names]) => {
-    return { path, names: names.length > 0 ? [...new Set(names)] : [modelIdOf(path)] };
+  const models = [...byPath].map(([path, given]) => {
+    const names = [...new Set([...given, ...config['served-model-name']])];
+    // A single model has its file's name, which may be another one after a change.
+    return { path, names: names.length > 0 || !hasSeveralModels(config) ? names : [modelIdOf(path)] };
   });
   if (models.length > maxModels)
     throw new UsageError(`There are ${models.length} models; at most ${maxModels} are served.`);
   refuse(nameFaults(models));
   return models;
-}
-
-function theModelOf(config: ListConfig): NamedModel {
-  const text = String(config.model);
-  const [, name, model = text] = existsSync(text) ? [] : (NAMED.exec(text) ?? []);
-  return {
-    path: resolveModel(model),
-    names: [...(name === undefined ? [] : [name]), ...config['served-model-name']],
-  };
 }
 
 /** Sentences about two models with the same name, between which a request could not choose. */

@@ -5,7 +5,6 @@
 import { callMarks } from '../prompt/tool-call-format.ts';
 import { vocabularyFrames } from '../runner/protocol/vocabulary-frames.ts';
 import type { VocabularyFrames } from '../runner/runner.ts';
-import { inSlices } from '../system/cooperative-scheduler.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 
 type Spelled = Pick<Tokenizer, 'vocabSize' | 'bytes' | 'isControl'>;
@@ -31,7 +30,7 @@ export function spellingsOf(tokenizer: Spelled): Promise<VocabularyFrames> {
       if (!tokenizer.isControl(id)) return bytes;
       return marks.has(Buffer.from(bytes).toString('latin1')) ? Uint8Array.of(noText, ...bytes) : nothing;
     };
-    frames = inSlices(vocabularyFrames(tokenizer.vocabSize, spelling));
+    frames = vocabularyFrames(tokenizer.vocabSize, spelling);
     known.set(tokenizer, frames);
   }
   return frames;

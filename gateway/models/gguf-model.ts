@@ -6,8 +6,7 @@ import { asModelFileError } from './as-model-file-error.ts';
 import { readGguf } from './gguf.ts';
 import { tokenizerOfGguf } from './gguf-tables.ts';
 import { type Metadata, MetadataError } from './metadata.ts';
-import { identityOf } from './model.ts';
-import type { ModelDescription } from './model-description.ts';
+import { identityOf, type ModelDescription } from './model.ts';
 import { partsOf, requirePart } from './model-parts.ts';
 import { poolingOfType } from './model-pooling.ts';
 

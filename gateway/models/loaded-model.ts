@@ -5,19 +5,10 @@
  */
 
 import { type RunnerLauncher, specOf } from '../runner/backends/runner-launcher.ts';
-import type {
-  GenerateRequest,
-  GenerationError,
-  GenerationHandle,
-  Runner,
-  RunnerInfo,
-  RunnerStatus,
-  TokenSink,
-} from '../runner/runner.ts';
+import type { Runner, RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner-pool.ts';
 import type { RunnerSpec } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
-import type { Caller } from '../system/caller.ts';
 import type { Model } from './model.ts';
 import { type ModelFiles, ModelSlot } from './model-slot.ts';
 import { agreeOn, differenceOf } from './same-model.ts';
@@ -38,9 +29,15 @@ export interface Deployment {
 /** After this many runners in a row with another file than the gateway's, the model counts as failed. */
 export const maxRunnersOfOtherFiles = 3;
 
-export class LoadedModel implements Runner {
+/** A loaded model as its lifecycle needs it. */
+export interface Loaded
+  extends Pick<LoadedModel, 'model' | 'slot' | 'slotOf' | 'settle' | 'replace' | 'status' | 'stop'> {
+  readonly pool: Pick<RunnerPool, 'start' | 'whenIdle' | 'failOpen'> & Runner;
+}
+
+export class LoadedModel {
   readonly #options: LoadedModelOptions;
-  readonly #pool: RunnerPool;
+  readonly pool: RunnerPool;
   /** What the runner that serves, or that is expected to, was started for. */
   #deployed: Deployment;
   /** Why the ready runner cannot serve the model that the gateway has read. isFinal: neither is tried again. */
@@ -51,7 +48,7 @@ export class LoadedModel implements Runner {
   constructor(modelPath: string, launch: RunnerLauncher, options: LoadedModelOptions) {
     this.#options = options;
     this.#deployed = { slot: new ModelSlot(modelPath, options.files), launch };
-    this.#pool = new RunnerPool({ ...options, ...this.#specOf(this.#deployed) });
+    this.pool = new RunnerPool({ ...options, ...this.#specOf(this.#deployed) });
   }
 
   /** The slot of the runner that serves, or that is expected to. */
@@ -65,14 +62,9 @@ export class LoadedModel implements Runner {
    */
   get model(): Model | undefined {
     const model = this.slot.current;
-    const { info } = this.#pool.status();
+    const { info } = this.pool.status();
     if (model === undefined || info === undefined) return model;
     return differenceOf(model, info) === undefined ? model : undefined;
-  }
-
-  /** Starts the first runner. Call it once. */
-  start(): void {
-    this.#pool.start();
   }
 
   /**
@@ -94,22 +86,12 @@ export class LoadedModel implements Runner {
 
   /** Replaces the runners, as RunnerPool.replaceRunner() does. */
   replace(deployment: Deployment): Promise<string | undefined> {
-    return this.#pool.replaceRunner(this.#specOf(deployment));
-  }
-
-  /** Resolves when no request is open. */
-  whenIdle(): Promise<void> {
-    return this.#pool.whenIdle();
-  }
-
-  /** Ends all open requests. */
-  failOpen(error: GenerationError): void {
-    this.#pool.failOpen(error);
+    return this.pool.replaceRunner(this.#specOf(deployment));
   }
 
   status(): RunnerStatus {
     const backend = this.#deployed.launch.status?.();
-    const status = { ...this.#pool.status(), ...(backend === undefined ? {} : { backend }) };
+    const status = { ...this.pool.status(), ...(backend === undefined ? {} : { backend }) };
     if (this.#difference === undefined || status.state !== 'ready') return status;
     const { reason, isFinal } = this.#difference;
     return isFinal
@@ -117,22 +99,10 @@ export class LoadedModel implements Runner {
       : { ...status, state: 'recovering', reason, retryAfterSec };
   }
 
-  generate(request: GenerateRequest, sink: TokenSink): GenerationHandle {
-    return this.#pool.generate(request, sink);
-  }
-
-  assertAcceptsRequests(caller?: Caller): void {
-    this.#pool.assertAcceptsRequests(caller);
-  }
-
-  assertCapacity(requests: readonly GenerateRequest[]): void {
-    this.#pool.assertCapacity(requests);
-  }
-
   /** The same as RunnerPool.stop(). */
   async stop(drainMs: number): Promise<void> {
     this.#deployed.launch.leave?.();
-    await this.#pool.stop(drainMs);
+    await this.pool.stop(drainMs);
     // A runner for the open requests may have become ready meanwhile and started its launcher's probe.
     this.#deployed.launch.leave?.();
     this.slot.close();

@@ -18,7 +18,7 @@ import { maxFruitlessStarts, retryAfterSec } from '../runner/supervision/supervi
 import type { Caller } from '../system/caller.ts';
 import { type Clock, systemClock } from '../system/clock.ts';
 import type { AdmissionGate } from './admission-gate.ts';
-import type { Deployment, LoadedModel } from './loaded-model.ts';
+import type { Deployment, Loaded } from './loaded-model.ts';
 import type { Resident } from './memory-budget.ts';
 import { type Model, modelIdOf } from './model.ts';
 import {
@@ -31,7 +31,7 @@ import {
   TAKING,
 } from './model-phase.ts';
 import { ModelPreview } from './model-preview.ts';
-import { ModelReplacement, type Replaceable } from './model-replacement.ts';
+import { ModelReplacement } from './model-replacement.ts';
 import type { Residency, ServedModel } from './served-model.ts';
 
 /** For this long after a failed load, requests are refused with the reason. A later request tries the load again. */
@@ -46,11 +46,6 @@ export interface MemoryNeed {
 }
 
 const STOPPING = 'The server is stopping.';
-
-/** What serves a model while it is in memory. */
-export type Loaded = Pick<LoadedModel, 'model' | 'start' | 'stop' | 'whenIdle' | 'slotOf' | 'settle'> &
-  Replaceable &
-  Runner;
 
 export interface LoadedHooks {
   readonly onServed: (info: RunnerInfo) => void;
@@ -205,12 +200,12 @@ export class ModelLifecycle implements ServedModel, Runner {
   /** Resolves when nobody uses the model. */
   async #whenUnused(loaded: Loaded): Promise<void> {
     await this.gate.emptied();
-    await loaded.whenIdle();
+    await loaded.pool.whenIdle();
   }
 
   /** Starts a model that is loaded at the start. */
   start(): void {
-    if (this.#shared === undefined) this.#loaded?.start();
+    if (this.#shared === undefined) this.#loaded?.pool.start();
     else this.want();
   }
 
@@ -271,7 +266,7 @@ export class ModelLifecycle implements ServedModel, Runner {
       this.#refuse(error instanceof Error ? error.message : String(error));
       return;
     }
-    this.#loaded?.start();
+    this.#loaded?.pool.start();
   }
 
   #make(): void {
@@ -446,8 +441,8 @@ export class ModelLifecycle implements ServedModel, Runner {
     this.#requireTaking().assertAcceptsRequests(caller);
   }
 
-  #requireTaking(): Loaded {
-    if (TAKING.includes(this.#phase) && this.#loaded !== undefined) return this.#loaded;
+  #requireTaking(): Loaded['pool'] {
+    if (TAKING.includes(this.#phase) && this.#loaded !== undefined) return this.#loaded.pool;
     const { reason = 'The runner is not ready.', retryAfterSec: seconds } = this.status();
     throw new GenerationError('NOT_READY', reason, {
       retriable: seconds !== undefined,

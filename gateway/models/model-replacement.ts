@@ -2,7 +2,7 @@ import { GenerationError, type ModelChange } from '../runner/runner.ts';
 import type { RunnerEvent, RunnerEventName } from '../runner/supervision/runner-event.ts';
 import type { Clock } from '../system/clock.ts';
 import { settlesWithin } from '../system/settles-within.ts';
-import type { Deployment, LoadedModel } from './loaded-model.ts';
+import type { Deployment, Loaded } from './loaded-model.ts';
 import { modelIdOf } from './model.ts';
 import type { ModelSlot } from './model-slot.ts';
 
@@ -12,21 +12,18 @@ export interface ModelReplacementOptions {
   readonly clock: Clock;
   readonly log: (event: RunnerEvent) => void;
   readonly numOpen: () => number;
-  /** Resolves when nobody uses the model. */
+  /** Settles when nobody uses the model. */
   readonly whenUnused: () => Promise<void>;
   /** Called once, when requests may go to the runners again. */
   readonly onEnd: () => void;
 }
-
-/** The model as a replacement needs it. */
-export type Replaceable = Pick<LoadedModel, 'slot' | 'replace' | 'failOpen'>;
 
 /**
  * The replacement of a model by another one, or of its backend by one that is not needed at once. Open requests are finished
  * first. Of another model's runners, none can go on with what is still open then; of another backend's, they can.
  */
 export class ModelReplacement {
-  readonly #model: Replaceable;
+  readonly #model: Loaded;
   readonly #before: ModelSlot;
   readonly #options: ModelReplacementOptions;
   /** What was asked for last. */
@@ -38,7 +35,7 @@ export class ModelReplacement {
   /** Resolves with undefined when the target is served, or with the reason why it is not. */
   readonly outcome: Promise<string | undefined>;
 
-  constructor(model: Replaceable, target: Deployment, options: ModelReplacementOptions) {
+  constructor(model: Loaded, target: Deployment, options: ModelReplacementOptions) {
     this.#model = model;
     this.#before = model.slot;
     this.#options = options;
@@ -97,7 +94,7 @@ export class ModelReplacement {
     if (this.slot !== this.#before) {
       const { from, to } = this.change;
       const message = `The request was not finished within ${this.#options.drainMs / 1000} s, and the model ${to} takes over from ${from}.`;
-      this.#model.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
+      this.#model.pool.failOpen(new GenerationError('INFERENCE_FAILED', message, { retriable: true }));
     }
     this.#replaced = this.#model.replace(this.#target);
   }

@@ -1,37 +1,45 @@
 import type { BigIntStats } from 'node:fs';
 import { basename } from 'node:path';
 import type { ChatTemplate } from '../prompt/chat-template.ts';
+import type { TokenizerTables } from '../tokenizer/tables.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { repoOfSnapshot } from './hub/repo-of-snapshot.ts';
 import { withoutPart } from './model-parts.ts';
 import type { ModelPooling } from './model-pooling.ts';
 
-/** What the gateway knows of a model: the metadata of its file, or of its folder. Only runners read tensors. */
-export interface Model {
-  readonly path: string;
-  /** The model's name for clients, by modelIdOf(). */
-  readonly id: string;
+/** What is read of a model, GGUF file or Hugging Face folder, as plain values that the model's reader can send. */
+export interface ModelDescription {
   /** The architecture by its name in GGUF files. The runner checks it. */
   readonly architecture: string;
   /** Positions the model was trained for. */
   readonly contextLength: number;
-  readonly tokenizer: Tokenizer;
+  readonly tables: TokenizerTables;
   /** Name of the pre-tokenizer, which cuts text into words, as the file has it; absent if the tokenizer needs none. */
   readonly tokenizerPre: string | undefined;
   /** How most tensors are stored, by general.file_type, such as "Q4_0"; absent if the file does not say. */
   readonly quantKind: string | undefined;
   /** How a vector is made from a text; absent if neither file nor folder says. */
   readonly pooling: ModelPooling | undefined;
-  /** Absent if the file has none; chat requests are then refused by name. */
-  readonly chatTemplate: ChatTemplate | undefined;
+  /** Source of the chat template. */
+  readonly template: string | undefined;
   /** Tokens that end an answer: EOS, and the end of a turn where it is another token. */
   readonly stopIds: readonly number[];
-  /** Modification time of the file, in seconds since 1970. */
+  /** Modification time of the file with the weights, in seconds since 1970. */
   readonly created: number;
-  /** Identity of the file that this was read from, by identityOf(). */
+  /** Identity of that file, by identityOf(). */
   readonly file: string;
   /** Device that holds the file, as stat numbers it. The number may change at a reboot. */
   readonly device: bigint;
+}
+
+/** What the gateway knows of a model: the metadata of its file, or of its folder. Only runners read tensors. */
+export interface Model extends Omit<ModelDescription, 'tables' | 'template'> {
+  readonly path: string;
+  /** The model's name for clients, by modelIdOf(). */
+  readonly id: string;
+  readonly tokenizer: Tokenizer;
+  /** Absent if the file has none; chat requests are then refused by name. */
+  readonly chatTemplate: ChatTemplate | undefined;
 }
 
 /**

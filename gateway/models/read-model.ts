@@ -1,11 +1,10 @@
 /**
- * Reads what the gateway needs of a model, GGUF file or folder. It takes up to a second, so load-model.ts calls it in a
- * thread.
+ * Reads what the gateway needs of a model, GGUF file or folder. It takes up to a second, so the model's reader does it.
  */
 import { statSync } from 'node:fs';
 import { asModelFileError } from './as-model-file-error.ts';
 import { describeGguf } from './gguf-model.ts';
-import type { ModelDescription } from './model-description.ts';
+import type { ModelDescription } from './model.ts';
 
 /** Throws ModelFileError. */
 export async function readModel(path: string): Promise<ModelDescription> {

@@ -35,9 +35,24 @@ export interface RenderOptions {
    * Whether the prompt ends with the text of the last message, which the answer continues. Nothing then begins another message.
    */
   readonly continuesLast?: boolean;
+  /** Aborts when nobody waits for the prompt any more. */
+  readonly signal?: AbortSignal;
 }
 
-/** A model's own chat template, compiled once. */
+/**
+ * Names of variables that a client may not set: those that the gateway sets, and those that a template may take for parts of the conversation.
+ */
+export const reservedVariables: readonly string[] = [
+  'messages',
+  'bos_token',
+  'eos_token',
+  'add_generation_prompt',
+  'continue_final_message',
+  'tools',
+  'documents',
+];
+
+/** A model's own chat template. */
 export interface ChatTemplate {
   /** How the template lets the model call tools. */
   readonly toolUse: ToolUse;
@@ -48,7 +63,7 @@ export interface ChatTemplate {
   /**
    * Returns the ids of the conversation's prompt. Literals of control tokens in a client's text stay text. Throws
    * ChatTemplateError with the template's own message if it refuses the conversation, or if it exceeds its bounds of processor
-   * time, memory, depth or output; ChatTemplateUnavailableError if it cannot be rendered now; PromptTooLongError, before any
+   * time, memory, depth or output; UnavailableError if it cannot be rendered now; PromptTooLongError, before any
    * text is tokenized, if the prompt certainly has more than maxTokens tokens.
    */
   render(messages: readonly ChatMessage[], maxTokens?: number, options?: RenderOptions): Promise<number[]>;
@@ -74,15 +89,4 @@ export class PromptTooLongError extends Error {
  */
 export class ChatTemplateError extends Error {
   override readonly name = 'ChatTemplateError';
-}
-
-/** The conversation could not be rendered now, for a reason that has nothing to do with it. Sending it again may help. */
-export class ChatTemplateUnavailableError extends Error {
-  override readonly name = 'ChatTemplateUnavailableError';
-  readonly retryAfterSec: number;
-
-  constructor(message: string, retryAfterSec: number) {
-    super(message);
-    this.retryAfterSec = retryAfterSec;
-  }
 }

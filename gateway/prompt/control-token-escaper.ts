@@ -7,8 +7,7 @@
  * are.
  */
 import { randomBytes } from 'node:crypto';
-import type { Task } from '../system/cooperative-scheduler.ts';
-import { LiteralFinder } from '../tokenizer/literals.ts';
+import type { LiteralFinder } from '../tokenizer/literals.ts';
 
 const open = '\uE000';
 const close = '\uE001';
@@ -16,41 +15,35 @@ const nonceBytes = 16;
 
 export class ControlTokenEscaper {
   readonly #literals: readonly string[];
-  readonly #finder: LiteralFinder<string>;
+  readonly #finder: LiteralFinder<number>;
+  readonly #nonce: string;
   readonly #placeholders: RegExp;
   /** A string that is not a placeholder and occurs in none of the texts. It marks a place that can be found again. */
   readonly mark: string;
 
-  /** texts: all texts in which literals will be hidden. The nonce is chosen so that none of them contains it. */
-  constructor(literals: readonly string[], texts: readonly string[]) {
+  /**
+   * finder: finds the literals and gives their indices. texts: all texts in which literals will be hidden. The nonce is chosen
+   * so that none of them contains it.
+   */
+  constructor(literals: readonly string[], finder: LiteralFinder<number>, texts: readonly string[]) {
     let nonce: string;
     do nonce = BigInt(`0x${randomBytes(nonceBytes).toString('hex')}`).toString();
     while (texts.some((text) => text.includes(nonce)));
     this.mark = open + nonce + close;
     this.#literals = literals;
-    this.#finder = new LiteralFinder(
-      literals.map((literal, index) => [literal, `${open}${nonce}.${index}${close}`] as const),
-    );
+    this.#finder = finder;
+    this.#nonce = nonce;
     this.#placeholders = new RegExp(`${open}${nonce}\\.(\\d+)${close}`, 'g');
   }
 
-  *hide(text: string): Task<string> {
+  hide(text: string): string {
     let hidden = '';
-    for (const segment of this.#finder.split(text)) {
-      hidden += segment.match ?? segment.text;
-      yield;
-    }
+    for (const { text: part, match } of this.#finder.split(text))
+      hidden += match === undefined ? part : `${open}${this.#nonce}.${match}${close}`;
     return hidden;
   }
 
-  *reveal(text: string): Task<string> {
-    let revealed = '';
-    let end = 0;
-    for (const placeholder of text.matchAll(this.#placeholders)) {
-      revealed += text.slice(end, placeholder.index) + (this.#literals[Number(placeholder[1])] ?? '');
-      end = placeholder.index + placeholder[0].length;
-      yield;
-    }
-    return revealed + text.slice(end);
+  reveal(text: string): string {
+    return text.replace(this.#placeholders, (_, index: string) => this.#literals[Number(index)] ?? '');
   }
 }

@@ -1,6 +1,20 @@
-/** Guesses what a chat template can do with a conversation from the names and texts in its source. */
+/** What the source of a chat template shows of its model. It is called by the model's reader: see model-reader.ts. */
 import { JinjaError } from './jinja/jinja-error.ts';
 import { parse } from './jinja/parser.ts';
+import { type ThinkingFormat, thinkingOf } from './thinking-format.ts';
+import { type ToolUse, toolUseOf } from './tool-call-format.ts';
+
+/** What the texts in a chat template show of the answers of its model. */
+export interface TemplateMarks {
+  /** How the template lets the model call tools. */
+  readonly toolUse: ToolUse;
+  /** How the model marks its thinking; undefined if it does not think, or marks it in an unknown way. */
+  readonly thinking: ThinkingFormat | undefined;
+}
+
+export function marksIn(templateSource: string): TemplateMarks {
+  return { toolUse: toolUseOf(templateSource), thinking: thinkingOf(templateSource) };
+}
 
 /** The words of each feature. A template with one of these words has the feature. */
 const features = {
@@ -21,6 +35,7 @@ export interface TemplateFacts {
   readonly fault: string | null;
 }
 
+/** Guesses what the template can do with a conversation from the names and texts in its source. */
 export function templateFacts(source: string): TemplateFacts {
   let words: ReadonlySet<string>;
   try {

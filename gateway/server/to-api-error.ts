@@ -1,7 +1,7 @@
 import { ApiError, type ErrorStatus } from '../errors/api-error.ts';
+import { UnavailableError } from '../errors/unavailable-error.ts';
 import { JournalRefusal } from '../journal/journal-error.ts';
 import { GenerationError, type GenerationErrorCode } from '../runner/runner.ts';
-import { OverloadedError } from '../system/cooperative-scheduler.ts';
 
 const GENERATION_ERRORS: Record<GenerationErrorCode, { status: ErrorStatus; code: string }> = {
   INVALID_REQUEST: { status: 400, code: 'invalid_request' },
@@ -44,9 +44,16 @@ export function toApiError(error: unknown): ApiError {
       cause: error,
     });
   }
-  if (error instanceof OverloadedError) {
-    const { message } = error;
-    return new ApiError({ status: 503, code: 'overloaded', message, retriable: true, retryAfterSec: 1 });
+  if (error instanceof UnavailableError) {
+    const { message, retryAfterSec } = error;
+    return new ApiError({
+      status: 503,
+      code: 'overloaded',
+      message,
+      retriable: true,
+      retryAfterSec,
+      cause: error,
+    });
   }
   return new ApiError({
     status: 500,

@@ -8,3 +8,6 @@ export class Turns {
     return this.#last;
   }
 }
+
+/** There is one event loop, so there is one instance. */
+export const turns = new Turns();

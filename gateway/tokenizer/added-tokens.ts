@@ -1,6 +1,7 @@
 /** Cuts text at the added tokens whose literals stand in it. */
-import type { Task } from '../system/cooperative-scheduler.ts';
+
 import { LiteralFinder } from './literals.ts';
+import type { Steps } from './steps.ts';
 import type { AddedToken } from './tables.ts';
 
 /** A part of a prompt, with what its author may write in it. */
@@ -28,10 +29,10 @@ export class AddedTokens {
   /** Whether any token removes the white space beside it. */
   readonly strip: boolean;
 
-  static *of(tokens: readonly AddedToken[]): Task<AddedTokens> {
+  static async of(tokens: readonly AddedToken[]): Promise<AddedTokens> {
     const literals = tokens.map((token) => [token.content, token] as const);
-    const all = yield* LiteralFinder.of(literals);
-    const userDefined = yield* LiteralFinder.of(literals.filter(([, { isControl }]) => !isControl));
+    const all = await LiteralFinder.of(literals);
+    const userDefined = await LiteralFinder.of(literals.filter(([, { isControl }]) => !isControl));
     const strip = tokens.some(({ stripsLeft, stripsRight }) => stripsLeft || stripsRight);
     return new AddedTokens(all, userDefined, strip);
   }
@@ -47,7 +48,7 @@ export class AddedTokens {
   }
 
   /** Returns the pieces of all segments in order. No text is empty, and adjacent texts are joined. */
-  *cut(segments: readonly TextSegment[]): Task<Piece[]> {
+  *cut(segments: readonly TextSegment[]): Steps<Piece[]> {
     const pieces: Piece[] = [];
     let isStripping = false;
     let numTokens = 0;

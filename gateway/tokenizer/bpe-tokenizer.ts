@@ -2,24 +2,29 @@
  * Byte pair encoding with the tables of a vocabulary. Added tokens are cut out first. The rest is normalized and cut into
  * words, and the symbols of each word merge into tokens. The ids equal those of the tokenizer that the model was trained with.
  */
-import { cooperativeLimits, finish, type Task } from '../system/cooperative-scheduler.ts';
 import { unpackAddedTokens } from './added-token-table.ts';
 import { AddedTokens, type Piece, type TextSegment } from './added-tokens.ts';
 import { ByteLevelWords } from './byte-level.ts';
-import type { EncoderThread } from './encoder-thread.ts';
 import { MergeTable } from './merge-table.ts';
 import { bytesAt } from './packed-texts.ts';
 import { ScoreMergeFinder } from './score-merges.ts';
 import { SentencePieceWords } from './sentencepiece.ts';
-import { spaceMark } from './space-mark.ts';
-import type { TokenizerKind, TokenizerTables } from './tables.ts';
+import { finish, type Steps } from './steps.ts';
+import { spaceMark, type TokenizerKind, type TokenizerTables } from './tables.ts';
 import { TextIndex } from './text-index.ts';
-import type { EncodeOptions, Tokenizer } from './tokenizer.ts';
+import {
+  type EncodedText,
+  type EncodeOptions,
+  type EncodeTextsOptions,
+  type LongTextEncoder,
+  shortTextChars,
+  type Tokenizer,
+} from './tokenizer.ts';
 import { WordMerger } from './word-merger.ts';
 
 export class BpeTokenizer implements Tokenizer {
   readonly #tables: TokenizerTables;
-  readonly #thread: EncoderThread | undefined;
+  readonly #longTexts: LongTextEncoder | undefined;
   readonly #added: AddedTokens;
   readonly #words: ByteLevelWords | SentencePieceWords;
   readonly controlLiterals: readonly string[];
@@ -29,21 +34,21 @@ export class BpeTokenizer implements Tokenizer {
    */
   readonly missingBytes: readonly number[];
 
-  /** thread: encodes long texts, except those passed to encode(). */
-  static *of(tables: TokenizerTables, thread?: EncoderThread): Task<BpeTokenizer> {
-    const added = yield* unpackAddedTokens(tables.added);
+  /** longTexts: encodes what encodeTexts() gets, unless it is short. Throws TokenizerError. */
+  static async of(tables: TokenizerTables, longTexts?: LongTextEncoder): Promise<BpeTokenizer> {
+    const added = await unpackAddedTokens(tables.added);
     const control = added.filter(({ isControl }) => isControl).map(({ content }) => content);
-    return new BpeTokenizer(tables, yield* AddedTokens.of(added), control, thread);
+    return new BpeTokenizer(tables, await AddedTokens.of(added), control, longTexts);
   }
 
   private constructor(
     tables: TokenizerTables,
     added: AddedTokens,
     controlLiterals: readonly string[],
-    thread: EncoderThread | undefined,
+    longTexts: LongTextEncoder | undefined,
   ) {
     this.#tables = tables;
-    this.#thread = thread;
+    this.#longTexts = longTexts;
     this.#added = added;
     const { texts, form, merges } = tables;
     const index = new TextIndex(texts, tables.index);
@@ -79,24 +84,41 @@ export class BpeTokenizer implements Tokenizer {
   }
 
   encode(text: string, options: EncodeOptions): number[] {
-    return finish(this.#encodeHere([{ text, parseSpecial: options.parseSpecial }], options.addSpecial));
+    return finish(this.encodeSegments([{ text, parseSpecial: options.parseSpecial }], options.addSpecial));
   }
 
-  encodeInSteps(text: string, { addSpecial, parseSpecial }: EncodeOptions): Task<number[]> {
-    return this.encodeSegments([{ text, parseSpecial }], addSpecial);
-  }
-
-  *encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Task<number[]> {
-    const length = segments.reduce((sum, { text }) => sum + text.length, 0);
-    const thread = length > cooperativeLimits.shortLength ? this.#thread : undefined;
-    return yield* thread?.encode(segments, addSpecial) ?? this.#encodeHere(segments, addSpecial);
+  async encodeTexts(
+    texts: readonly string[],
+    options: EncodeTextsOptions,
+    signal?: AbortSignal,
+  ): Promise<readonly EncodedText[]> {
+    const length = texts.reduce((sum, text) => sum + text.length, 0);
+    if (length <= shortTextChars || this.#longTexts === undefined)
+      return finish(this.encodeInSteps(texts, options));
+    return this.#longTexts.encode(texts, options, signal);
   }
 
   close(): void {
-    this.#thread?.close();
+    this.#longTexts?.close();
   }
 
-  *#encodeHere(segments: readonly TextSegment[], addSpecial: boolean): Task<number[]> {
+  /** Does the same as encodeTexts(), here and in steps. */
+  *encodeInSteps(
+    texts: readonly string[],
+    { addSpecial, parseSpecial, maxTokens = Number.POSITIVE_INFINITY }: EncodeTextsOptions,
+  ): Steps<EncodedText[]> {
+    const encoded: EncodedText[] = [];
+    for (const text of texts) {
+      const leastTokens = maxTokens === Number.POSITIVE_INFINITY ? 0 : this.leastTokens(text);
+      if (leastTokens > maxTokens) return [...encoded, { leastTokens }];
+      encoded.push(yield* this.encodeSegments([{ text, parseSpecial }], addSpecial));
+      yield;
+    }
+    return encoded;
+  }
+
+  /** Returns the ids of a prompt in parts, some of which may write control tokens. */
+  *encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Steps<number[]> {
     const { prefixIds, suffixIds, isNfc } = this.#tables;
     const ids: number[] = addSpecial ? [...prefixIds] : [];
     const pieces = yield* this.#added.cut(segments);

@@ -2,8 +2,9 @@
  * Encodes words of byte-level BPE, which GPT-2 introduced: text is cut into words, each word becomes the tokens of its UTF-8
  * bytes, and these merge.
  */
-import type { Task } from '../system/cooperative-scheduler.ts';
+
 import { WordSplitter } from './pre-tokenizers/word-splitter.ts';
+import type { Steps } from './steps.ts';
 import type { ByteLevelForm, TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';
 import { WordCache } from './word-cache.ts';
@@ -35,7 +36,7 @@ export class ByteLevelWords {
   }
 
   /** Appends the ids of a text between added tokens to `out`. */
-  *encode(text: string, out: number[]): Task<void> {
+  *encode(text: string, out: number[]): Steps<void> {
     let numChars = 0;
     for (const piece of this.#splitter.pieces(text)) {
       for (let at = 0; at < piece.length; ) {
@@ -64,7 +65,7 @@ export class ByteLevelWords {
     this.#cache.put(text, start, end, ids, count);
   }
 
-  *#encodeLong(word: string, out: number[]): Task<void> {
+  *#encodeLong(word: string, out: number[]): Steps<void> {
     const bytes = Buffer.from(word);
     const ids = new Int32Array(bytes.length);
     const whole = this.#ignoreMerges ? this.#index.find(bytes, 0, bytes.length) : -1;

@@ -2,15 +2,15 @@
  * Finds literals of special tokens in text: the leftmost first, and of those that begin at the same place the longest. It uses
  * a trie over UTF-16 units, so that text which almost has a literal costs little more than other text.
  */
-import { finish, type Task } from '../system/cooperative-scheduler.ts';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { TokenizerError } from './tokenizer-error.ts';
 
 /** Longer literals are refused. This bounds the cost of one place in a text. */
 const literalCharsMax = 256;
 /** The limit for all literals together. It bounds the trie, which has at most one node for each character. */
 const allCharsMax = 2 ** 20;
-/** The number of literals that are added in one step. */
-const stepLiterals = 64;
+/** The number of literals that are added in one turn of the event loop. */
+const turnLiterals = 64;
 
 /** Text between literals, or a literal with the value that it stands for. */
 export type Segment<T> =
@@ -28,47 +28,45 @@ export class LiteralFinder<T extends NonNullable<unknown>> {
   /** For each UTF-16 unit: 1 if a literal begins with it. This alone rules out most places of a text. */
   readonly #begins = new Uint8Array(0x1_0000);
 
-  /** Adds all literals at once. Throws the same errors as of(). */
-  constructor(literals: Iterable<readonly [string, T]> = []) {
-    finish(this.#add(literals));
-  }
-
-  /** Adds the literals in steps. Throws TokenizerError if a literal is empty or too long, or if there are too many. */
-  static *of<T extends NonNullable<unknown>>(
+  /**
+   * Adds the literals in several turns of the event loop. Throws TokenizerError if a literal is empty or too long, or if there
+   * are too many.
+   */
+  static async of<T extends NonNullable<unknown>>(
     literals: Iterable<readonly [string, T]>,
-  ): Task<LiteralFinder<T>> {
+  ): Promise<LiteralFinder<T>> {
     const finder = new LiteralFinder<T>();
-    yield* finder.#add(literals);
-    return finder;
-  }
-
-  *#add(literals: Iterable<readonly [string, T]>): Task<void> {
     let allChars = 0;
     let numLiterals = 0;
     for (const [literal, match] of literals) {
       allChars += literal.length;
-      if (literal.length === 0 || literal.length > literalCharsMax) {
-        throw new TokenizerError(
-          `a special token has ${literal.length} characters; it must have 1 to ${literalCharsMax}`,
-        );
-      }
       if (allChars > allCharsMax) {
         throw new TokenizerError(`its special tokens have more than ${allCharsMax} characters in all`);
       }
-      this.#begins[literal.charCodeAt(0)] = 1;
-      let node = this.#root;
-      for (let i = 0; i < literal.length; i++) {
-        const unit = literal.charCodeAt(i);
-        let child = node.children.get(unit);
-        if (child === undefined) {
-          child = { children: new Map() };
-          node.children.set(unit, child);
-        }
-        node = child;
-      }
-      node.match = match;
-      if (++numLiterals % stepLiterals === 0) yield;
+      finder.#add(literal, match);
+      if (++numLiterals % turnLiterals === 0) await nextTurn();
     }
+    return finder;
+  }
+
+  #add(literal: string, match: T): void {
+    if (literal.length === 0 || literal.length > literalCharsMax) {
+      throw new TokenizerError(
+        `a special token has ${literal.length} characters; it must have 1 to ${literalCharsMax}`,
+      );
+    }
+    this.#begins[literal.charCodeAt(0)] = 1;
+    let node = this.#root;
+    for (let i = 0; i < literal.length; i++) {
+      const unit = literal.charCodeAt(i);
+      let child = node.children.get(unit);
+      if (child === undefined) {
+        child = { children: new Map() };
+        node.children.set(unit, child);
+      }
+      node = child;
+    }
+    node.match = match;
   }
 
   /** Cuts the text into literals and the text between them, in order. No text is empty. */

@@ -1,10 +1,7 @@
 /**
- * Which neighbours merge: (left id, right id) → (rank, merged id). An open-addressing hash table in one typed array that
- * threads share. A Map would need a boxed key for each of the hundreds of thousands of merges, and this look-up is the
- * innermost step of encoding.
+ * Which neighbours merge: (left id, right id) → (rank, merged id). An open-addressing hash table in one typed array. A Map would need a
+ * boxed key for each of the hundreds of thousands of merges, and this look-up is the innermost step of encoding.
  */
-import { sharedInts } from './packed-texts.ts';
-
 const slotInts = 4; // left, right, rank, merged
 const empty = -1;
 
@@ -19,7 +16,7 @@ export interface Merges {
 
 /** Slots for this many merges: a power of two, at least twice as many, so that probes stay short and an empty slot ends them. */
 export function newMergeSlots(numMerges: number): Int32Array {
-  return sharedInts(2 ** Math.ceil(Math.log2(Math.max(numMerges, 1) * 2)) * slotInts).fill(empty);
+  return new Int32Array(2 ** Math.ceil(Math.log2(Math.max(numMerges, 1) * 2)) * slotInts).fill(empty);
 }
 
 export class MergeTable implements Merges {

@@ -1,22 +1,13 @@
 import { isUtf8 } from 'node:buffer';
 
 /**
- * Many byte strings in one block that threads share. A vocabulary of a quarter of a million tokens is then two arrays in place
- * of as many objects.
+ * Many byte strings in one block. A vocabulary of a quarter of a million tokens is then two arrays in place of as many objects,
+ * and one process can send it to another.
  */
 export interface PackedTexts {
   readonly bytes: Uint8Array;
   /** Text i lies from starts[i] to starts[i + 1], so there is one start more than there are texts. */
   readonly starts: Uint32Array;
-}
-
-/** Zeroed memory that threads can share. */
-export function sharedBytes(length: number): Uint8Array {
-  return new Uint8Array(new SharedArrayBuffer(length));
-}
-
-export function sharedInts(length: number): Int32Array {
-  return new Int32Array(new SharedArrayBuffer(length * Int32Array.BYTES_PER_ELEMENT));
 }
 
 /** Takes texts one after another. Its memory grows as needed. */
@@ -29,7 +20,7 @@ export class TextPacker {
   /** numTexts: the exact number of texts. numBytes: a guess of their size. */
   constructor(numTexts: number, numBytes: number) {
     this.#bytes = new Uint8Array(Math.max(numBytes, 64));
-    this.#starts = new Uint32Array(new SharedArrayBuffer((numTexts + 1) * Uint32Array.BYTES_PER_ELEMENT));
+    this.#starts = new Uint32Array(numTexts + 1);
   }
 
   /** Returns where the next text, of at most mostBytes bytes, may be written. end() then says how many bytes it has. */
@@ -48,11 +39,9 @@ export class TextPacker {
     this.#starts[++this.#numTexts] = this.#length;
   }
 
-  /** Returns all texts in shared memory of exactly the needed size. */
+  /** Returns all texts in memory of exactly the needed size. */
   finish(): PackedTexts {
-    const bytes = sharedBytes(this.#length);
-    bytes.set(this.#bytes.subarray(0, this.#length));
-    return { bytes, starts: this.#starts };
+    return { bytes: this.#bytes.slice(0, this.#length), starts: this.#starts };
   }
 }
 
@@ -111,4 +100,15 @@ export function firstInvalidUtf8(texts: PackedTexts): number {
   if (areWhole) return -1;
   for (let i = 0; i < numTexts; i++) if (!isUtf8(bytesAt(texts, i))) return i;
   return -1;
+}
+
+/** 32-bit FNV-1a, as published by Fowler, Noll and Vo. */
+const hashStart = 0x811c9dc5 | 0;
+const hashPrime = 0x01000193;
+
+/** before: the hash of the bytes in front, so that a text can be hashed in parts. */
+export function hashOf(bytes: Uint8Array, start: number, end: number, before = hashStart): number {
+  let hash = before;
+  for (let i = start; i < end; i++) hash = Math.imul(hash ^ (bytes[i] as number), hashPrime);
+  return hash;
 }

@@ -3,12 +3,12 @@
  * together, and the token with the highest score merges first. Characters without a token take part as symbols of their own.
  */
 import type { Merges } from './merge-table.ts';
-import { type PackedTexts, sharedInts } from './packed-texts.ts';
+import type { PackedTexts } from './packed-texts.ts';
 import type { TextIndex } from './text-index.ts';
 
 /** The rank of each token by its score. Equal scores have the same rank. */
 export function ranksOf(scores: Float32Array): Int32Array {
-  const ranks = sharedInts(scores.length);
+  const ranks = new Int32Array(scores.length);
   const sorted = Float32Array.from(scores).sort();
   const distinct = sorted.filter((score, index) => index === 0 || score !== sorted[index - 1]);
   for (const [id, score] of scores.entries()) {

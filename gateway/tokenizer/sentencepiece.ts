@@ -4,9 +4,9 @@
  * Gemma's vocabulary `> </`) are searched in the text, and no word ends inside of them. A character that no token covers
  * becomes the tokens of its bytes.
  */
-import type { Task } from '../system/cooperative-scheduler.ts';
-import { spaceMark } from './space-mark.ts';
-import type { Crossing, SentencePieceForm, TokenizerTables } from './tables.ts';
+
+import type { Steps } from './steps.ts';
+import { type Crossing, type SentencePieceForm, spaceMark, type TokenizerTables } from './tables.ts';
 import type { TextIndex } from './text-index.ts';
 import { WordCache } from './word-cache.ts';
 import type { WordMerger } from './word-merger.ts';
@@ -43,7 +43,7 @@ export class SentencePieceWords {
   }
 
   /** Appends the ids of a text between added tokens to `out`. */
-  *encode(source: string, out: number[]): Task<void> {
+  *encode(source: string, out: number[]): Steps<void> {
     const text = source.replaceAll(spaceMark, ' ');
     let numChars = 0;
     for (let at = 0; at < text.length; ) {
@@ -84,7 +84,7 @@ export class SentencePieceWords {
     this.#cache.put(text, start, end, this.#final, added);
   }
 
-  *#encodeLong(word: string, out: number[]): Task<void> {
+  *#encodeLong(word: string, out: number[]): Steps<void> {
     const ids = new Int32Array(word.length);
     const whole = this.#ignoreMerges ? this.#whole(word) : unknown;
     let count = 1;

@@ -2,7 +2,7 @@ import type { PackedTexts } from './packed-texts.ts';
 import type { Stage } from './pre-tokenizers/word-splitter.ts';
 
 /**
- * All data of a tokenizer in a form that one thread can hand to another: plain values, and arrays in shared memory. The file
+ * All data of a tokenizer in a form that one process can send to another: plain values and typed arrays. The file
  * readers (gguf-tables.ts, huggingface/) make it, and BpeTokenizer uses it.
  */
 export interface TokenizerTables {
@@ -85,10 +85,13 @@ export interface AddedToken {
   readonly isWholeWord: boolean;
 }
 
-/** Added tokens in shared memory, for handing them to another thread. */
+/** Added tokens in the form in which the model's reader sends them. */
 export interface AddedTokenTable {
   readonly contents: PackedTexts;
   readonly ids: Int32Array;
   /** The flag bits of each token; see added-token-table.ts. */
   readonly flags: Uint8Array;
 }
+
+/** The character that SentencePiece's vocabularies write for a space. */
+export const spaceMark = '▁';

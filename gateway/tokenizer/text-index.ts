@@ -1,15 +1,14 @@
 /**
- * Finds the token that is written with given bytes: an open-addressing hash table over packed texts, in one array that threads
- * share. It has the tokens that text can become, but no control tokens.
+ * Finds the token that is written with given bytes: an open-addressing hash table over packed texts, in one array. It
+ * has the tokens that text can become, but no control tokens.
  */
-import { hashOf } from './byte-hash.ts';
-import { lengthAt, type PackedTexts, sharedInts } from './packed-texts.ts';
+import { hashOf, lengthAt, type PackedTexts } from './packed-texts.ts';
 
 const empty = -1;
 
 /** Slots for at most numTexts texts. Half of them stay empty, so that probes are short and end. */
 export function newIndexSlots(numTexts: number): Int32Array {
-  return sharedInts(2 ** Math.ceil(Math.log2(Math.max(numTexts, 1) * 2))).fill(empty);
+  return new Int32Array(2 ** Math.ceil(Math.log2(Math.max(numTexts, 1) * 2))).fill(empty);
 }
 
 export class TextIndex {

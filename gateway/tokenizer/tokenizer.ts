@@ -1,5 +1,3 @@
-import type { Task } from '../system/cooperative-scheduler.ts';
-import type { TextSegment } from './added-tokens.ts';
 import type { TokenizerKind } from './tables.ts';
 
 export interface EncodeOptions {
@@ -7,6 +5,29 @@ export interface EncodeOptions {
   readonly addSpecial: boolean;
   /** Whether literals of control tokens, such as `<|im_start|>`, become those tokens. Otherwise they are plain text. */
   readonly parseSpecial: boolean;
+}
+
+/** Texts of at most this many UTF-16 units together are encoded at once by the caller: that takes a few milliseconds at most. */
+export const shortTextChars = 8192;
+
+export interface EncodeTextsOptions extends EncodeOptions {
+  /** The most tokens that a text may have; unlimited if absent. */
+  readonly maxTokens?: number;
+}
+
+/** The ids of a text, or a lower bound for their number if they are certainly more than maxTokens. */
+export type EncodedText = readonly number[] | { readonly leastTokens: number };
+
+/** Encodes long texts in another process. */
+export interface LongTextEncoder {
+  /** As Tokenizer.encodeTexts(). */
+  encode(
+    texts: readonly string[],
+    options: EncodeTextsOptions,
+    signal?: AbortSignal,
+  ): Promise<readonly EncodedText[]>;
+  /** Frees its resources as soon as no caller waits for it. */
+  close(): void;
 }
 
 /** Turns text into ids and back. Implementations are exact: the ids are those that the model was trained with. */
@@ -19,12 +40,17 @@ export interface Tokenizer {
   readonly bosId: number | undefined;
   readonly eosId: number | undefined;
 
-  /** Encodes the text at once. */
+  /** Encodes the text at once. A megabyte without a space can take half a second. */
   encode(text: string, options: EncodeOptions): number[];
-  /** Returns the same ids in steps: a megabyte without a space can take half a second. */
-  encodeInSteps(text: string, options: EncodeOptions): Task<number[]>;
-  /** Returns the ids of a prompt in parts, some of which may write control tokens. */
-  encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Task<number[]>;
+  /**
+   * Encodes texts of any length. The first one that exceeds maxTokens is the last result. Rejects with the signal's reason when
+   * it aborts, or with UnavailableError.
+   */
+  encodeTexts(
+    texts: readonly string[],
+    options: EncodeTextsOptions,
+    signal?: AbortSignal,
+  ): Promise<readonly EncodedText[]>;
   /** A lower bound for the number of ids of the text. It is much cheaper than encode(). */
   leastTokens(text: string): number;
   /** The bytes that a token stands for; for a control token, its literal. Throws RangeError for an id outside the vocabulary. */
@@ -35,6 +61,6 @@ export interface Tokenizer {
   readonly addsSpace: boolean;
   /** The literals of all control tokens, which a user's text must not be able to forge. */
   readonly controlLiterals: readonly string[];
-  /** Ends the encoder thread, if any, as soon as no caller waits for it. */
+  /** Frees what encodes long texts, as soon as no caller waits for it. */
   close(): void;
 }

@@ -1,15 +1,7 @@
 /** The tokens of a file: what each stands for, which are control tokens, and an index by which text finds the others. */
 import { decodeAlphabet } from './byte-alphabet.ts';
-import {
-  bytesAt,
-  lengthAt,
-  type PackedTexts,
-  sharedBytes,
-  sharedInts,
-  stringAt,
-  TextPacker,
-} from './packed-texts.ts';
-import { spaceMark } from './space-mark.ts';
+import { bytesAt, lengthAt, type PackedTexts, stringAt, TextPacker } from './packed-texts.ts';
+import { spaceMark } from './tables.ts';
 import { newIndexSlots, TextIndex } from './text-index.ts';
 import { TokenizerError } from './tokenizer-error.ts';
 
@@ -43,7 +35,7 @@ const mark = Buffer.from(spaceMark);
 /** source: the tokens as the file writes them. role: the role of each. Throws TokenizerError if two tokens are written alike. */
 export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: Notation): Vocabulary {
   const numTokens = role.length;
-  const isControl = sharedBytes(numTokens);
+  const isControl = new Uint8Array(numTokens);
   const isForeign = new Uint8Array(numTokens);
   const packer = new TextPacker(numTokens, source.bytes.length);
   for (let id = 0; id < numTokens; id++) {
@@ -68,7 +60,7 @@ export function vocabularyOf(source: PackedTexts, role: Uint8Array, notation: No
   requireDifferentLiterals(source, role, index);
   if (notation === 'byte-level')
     for (let id = 0; id < numTokens; id++) if (role[id] === roles.literal) add(id);
-  const byteIds = sharedInts(numBytes).fill(-1);
+  const byteIds = new Int32Array(numBytes).fill(-1);
   if (notation === 'byte-level') {
     for (let byte = 0; byte < numBytes; byte++) byteIds[byte] = index.find(Uint8Array.of(byte), 0, 1);
   } else {

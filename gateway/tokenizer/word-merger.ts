@@ -3,9 +3,10 @@
  * ranks the leftmost, until no pair merges. A short word is searched again for each merge. A longer word is a linked list with
  * a heap of candidate pairs, so that a word of n symbols always takes O(n log n) steps.
  */
-import { finish, type Task } from '../system/cooperative-scheduler.ts';
+
 import type { Merges } from './merge-table.ts';
 import { NumberHeap } from './number-heap.ts';
+import { finish, type Steps } from './steps.ts';
 
 /** Heap keys are rank * 2^29 + position. A double represents them exactly for ranks below 2^24. */
 const positionRange = 2 ** 29;
@@ -45,7 +46,7 @@ export class WordMerger {
    * Merges the symbols of a word, which are the first `length` of `ids`, in place. Returns how many tokens are left at the
    * front of `ids`. A word that is not short takes several steps, and other words may be merged between them.
    */
-  *merge(ids: Int32Array, length: number): Task<number> {
+  *merge(ids: Int32Array, length: number): Steps<number> {
     if (length < 2) return length;
     const isKept = length <= keptSymbols;
     const next = isKept ? this.#keptNext : new Int32Array(length);

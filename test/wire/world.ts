@@ -16,13 +16,13 @@ import type { Ids } from '../../gateway/system/ids.ts';
 import { createLog } from '../../gateway/telemetry/log.ts';
 import { Metrics } from '../../gateway/telemetry/metrics.ts';
 import { oneModel, openGate, testApp } from '../fixtures/app.ts';
-import { byteModel, byteTokenizer, EOS_ID } from '../fixtures/byte-model.ts';
+import { byteTokenizer, EOS_ID } from '../fixtures/byte-model.ts';
 import { journalFolder, openTestJournal } from '../fixtures/durable.ts';
 import { HandClock } from '../fixtures/hand-clock.ts';
 import { keysOf } from '../fixtures/keys.ts';
 import { type Act, ScriptedRunner, scriptedInfo } from '../fixtures/scripted-runner.ts';
-import { thinkingModel } from '../fixtures/thinking-model.ts';
 import { until } from '../fixtures/within.ts';
+import { modelNamed } from './models.ts';
 import type { Exchange, Played, Settings } from './wire-file.ts';
 
 /** The application for wire files: over a scripted runner, with a clock that the tokens move, and with counted ids. */
@@ -31,21 +31,9 @@ const PATIENCE_MS = 20_000;
 const EPOCH_MS = Date.UTC(2027, 0, 15, 8);
 /** What each batch of tokens takes. */
 const STEP_MS = 10;
+/** Stands for many times the same character in a body, such as {{x*1000}}. */
+const REPEATED = /\{\{(.)\*(\d+)\}\}/gu;
 const HEX_LINE = /.{1,96}/g;
-
-/** The models that a file can name. The prompt of `thinking` is what its template is told; it ends within a thought. */
-const MODELS: Readonly<Record<string, Model | undefined>> = {
-  plain: byteModel,
-  thinking: thinkingModel(({ messages, options: { variables, tools } }) =>
-    [...messages, ...(tools ?? []), variables ?? {}]
-      .map((each) => `${JSON.stringify(each)}\n`)
-      .join('')
-      .concat('<think>\n'),
-  ),
-  'without-template': { ...byteModel, chatTemplate: undefined },
-  'mean-pooling': { ...byteModel, pooling: 'mean' },
-  unread: undefined,
-};
 
 export class World {
   readonly #clock = new HandClock();
@@ -56,13 +44,17 @@ export class World {
   #numWaits = 0;
   #app: Hono | undefined;
   #jobs: DurableJobs | undefined;
+  /** The models of the file, and of the exchange if it names another one. */
+  #modelName = '';
+  #inExchange: string | undefined;
 
   /** Sets the server up as the file says. */
   async start(settings: Settings): Promise<void> {
     setCallerSecret(new Uint8Array(32));
     const of = (name: string): string | undefined => settings.get(name)?.[0];
     const now = (): number => EPOCH_MS + this.#clock.now();
-    const model = (): Model | undefined => MODELS[of('model') ?? 'plain'];
+    this.#modelName = of('model') ?? 'plain';
+    const model = (): Model | undefined => modelNamed(this.#inExchange ?? this.#modelName);
     const metrics = new Metrics(() => this.#clock.now());
     const limitMs = Number(of('time-limit-sec') ?? 300) * 1000;
     const observers = [
@@ -104,19 +96,29 @@ export class World {
     const { settings } = exchange;
     this.#runner.requests.length = 0;
     this.#ids.begin(Number(settings.get('ids')?.[0] ?? 0));
+    this.#inExchange = settings.get('model')?.[0];
     this.#prepare(settings);
     const numAtWait = this.#runner.numAtWait;
     const answered = this.#send(exchange).then(playedOf);
     const atWait = settings.get('at-wait')?.[0];
     if (atWait !== undefined) {
       await until(PATIENCE_MS, 'A script’s wait', () => this.#runner.numAtWait > numAtWait);
-      const [pass, ms] = atWait.split(' ');
-      if (pass !== 'pass') throw new Error(`at-wait: ${atWait} is not "pass MILLISECONDS".`);
-      this.#clock.pass(Number(ms));
+      await this.#interrupt(atWait);
     }
     const { status, headers, body } = await answered;
     await until(PATIENCE_MS, 'The end of what runs', () => this.#isIdle());
     return { asked: this.#runner.requests.map(askedLines), status, headers, body };
+  }
+
+  /** Does what `at-wait` says: "pass MILLISECONDS", or "cancel JOB". */
+  async #interrupt(what: string): Promise<void> {
+    const [act, value = ''] = what.split(' ');
+    if (act === 'pass') return this.#clock.pass(Number(value));
+    if (act !== 'cancel')
+      throw new Error(`at-wait: ${what} is neither "pass MILLISECONDS" nor "cancel JOB".`);
+    const body = JSON.stringify({ job_id: value });
+    const headers = { 'content-type': 'application/json' };
+    await this.#app?.request('/cancel', { method: 'POST', headers, body });
   }
 
   /** Gives the runner its scripts and its state. */
@@ -136,7 +138,8 @@ export class World {
     if (body === undefined) return this.#app.request(path, { method, headers });
     const given = { 'content-type': 'application/json', ...headers };
     const isPacked = given['content-type'] === 'application/x-msgpack';
-    const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(body) as object)) : body;
+    const whole = body.replaceAll(REPEATED, (_, char: string, count: string) => char.repeat(Number(count)));
+    const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(whole) as object)) : whole;
     return this.#app.request(path, { method, headers: given, body: bytes });
   }
 
@@ -222,34 +225,45 @@ function failureOf({ code, message, retriable = false, ...more }: Failure): Gene
   return new GenerationError(code, message, { retriable, ...more });
 }
 
-/** Parses a script: texts in quotes, "<eos>", "<wait>", ids in brackets, and errors as JSON objects. */
+/** Texts, and ids of tokens. */
+type Batch = string | number | readonly Batch[];
+
+/**
+ * Parses a script: a text in quotes is a batch of tokens, and so are texts and ids in brackets; "<eos>" ends the answer, "<wait>"
+ * waits until the request is cancelled, `{"text": …, "by": n}` gives n tokens at a time, and other objects are errors.
+ */
 function scriptOf(line: string): readonly Act[] {
-  const acts = JSON.parse(`[${line}]`) as (string | number[] | Failure)[];
-  return acts.map((act): Act => {
-    if (Array.isArray(act)) return act;
-    if (typeof act !== 'string') return failureOf(act);
-    if (act === '<wait>') return 'wait';
-    return act === '<eos>' ? [EOS_ID] : [...Buffer.from(act)];
+  const acts = JSON.parse(`[${line}]`) as (
+    | Batch
+    | Failure
+    | { readonly text: string; readonly by: number }
+  )[];
+  return acts.flatMap((act): Act[] => {
+    if (act === '<wait>') return ['wait'];
+    if (typeof act !== 'object' || Array.isArray(act)) return [idsOf(act as Batch)];
+    if ('code' in act) return [failureOf(act)];
+    const { text, by } = act as { readonly text: string; readonly by: number };
+    const ids = idsOf(text);
+    return Array.from({ length: Math.ceil(ids.length / by) }, (_, at) => ids.slice(at * by, (at + 1) * by));
   });
+}
+
+function idsOf(batch: Batch): readonly number[] {
+  if (typeof batch === 'number') return [batch];
+  if (typeof batch === 'string') return batch === '<eos>' ? [EOS_ID] : [...Buffer.from(batch)];
+  return batch.flatMap(idsOf);
 }
 
 /** What a runner is asked: the prompt, and what is not always the same, by name. */
 function askedLines(request: GenerateRequest): string[] {
-  const {
-    promptIds,
-    sampling,
-    grammar,
-    cacheSalt,
-    vocabulary: _,
-    modelIdentity: _identity,
-    ...more
-  } = request;
+  const { promptIds, sampling, grammar, cacheSalt, vocabulary, modelIdentity: _identity, ...more } = request;
   const prompt = Buffer.concat(promptIds.map((id) => byteTokenizer.bytes(id))).toString();
   const usual = new Map(Object.entries({ ...neutralSampling, minTokens: 0, stopIds: [EOS_ID] }));
   const lines = Object.entries({ ...more, ...sampling })
     .filter(([name, value]) => value !== undefined && shown(value) !== shown(usual.get(name)))
     .map(([name, value]) => `${name} ${shown(value)}`);
   if (grammar !== undefined) lines.push(`grammar ${grammar.kind} ${grammar.source.replaceAll('\n', '\\n')}`);
+  if (vocabulary !== undefined) lines.push(`vocabulary of ${vocabulary.numTokens} tokens`);
   if (cacheSalt.length > 0) lines.push('cacheSalt of the key');
   return [`prompt ${JSON.stringify(prompt)}`, ...lines.sort()];
 }

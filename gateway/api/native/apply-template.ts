@@ -32,7 +32,7 @@ export function applyTemplateRoutes(deps: RouteDeps): Hono {
     const model = await readModel(request.model, deps);
     if (request.tools.length > 0) requireToolTemplate(model, 'tools');
     const tools = request.tools.map(({ definition }) => definition);
-    const options = { ...renderOptions(request), tools };
+    const options = { ...renderOptions(request), tools, signal: c.req.raw.signal };
     const prompt = await renderChatText(model, request.messages, options);
     return longAnswer(c, budget, 2 * prompt.length, promptJson(prompt));
   });

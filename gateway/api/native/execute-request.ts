@@ -1,9 +1,8 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { JSON_TYPE } from '../../json/json-text.ts';
-import { cooperativeScheduler, inOneStep } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
-import { readJsonText, requireMediaType } from '../json.ts';
+import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
 import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
 
@@ -94,10 +93,5 @@ export function unusualSampling(request: ExecuteRequest): string[] {
 export async function readBody(c: Context): Promise<unknown> {
   const type = requireMediaType(c, [JSON_TYPE, MSGPACK_TYPE]);
   if (type === JSON_TYPE) return readJsonText(c);
-  const bytes = new Uint8Array(await c.req.arrayBuffer());
-  return cooperativeScheduler.run(
-    bytes.length,
-    inOneStep(() => unpackMsgpack(bytes)),
-    c.req.raw.signal,
-  );
+  return unpackMsgpack(new Uint8Array(await readBytes(c)));
 }

@@ -10,7 +10,6 @@ import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } fro
 import { correlationIdOf } from '../../server/correlation.ts';
 import { callerField, callerOf, senderOf } from '../../server/guard/caller.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import * as fields from '../fields.ts';
 import { idempotencyOf, JobIdsOfKeys } from '../idempotency.ts';
 import { requireJobs } from '../kept-jobs.ts';
@@ -151,10 +150,5 @@ async function promptOf(
     return { promptIds: prompt_ids, field: 'prompt_ids' };
   }
   if (prompt === undefined) throw new Error('A request without a prompt passed its check.');
-  const promptIds = await cooperativeScheduler.run(
-    prompt.length,
-    encodePrompt(prompt, model, info, 'prompt'),
-    signal,
-  );
-  return { promptIds, field: 'prompt' };
+  return { promptIds: await encodePrompt(prompt, model, info, 'prompt', signal), field: 'prompt' };
 }

@@ -3,7 +3,6 @@ import * as z from 'zod';
 import { requireKnownIds } from '../../calls/token-ids.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { cooperativeScheduler } from '../../system/cooperative-scheduler.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import * as fields from '../fields.ts';
@@ -35,8 +34,8 @@ export function tokenizeRoutes(deps: RouteDeps): Hono {
     const { content, ...request } = fields.parseBody(tokenizeSchema, await readJson(c));
     const { tokenizer } = await readModel(request.model, deps);
     const options = { addSpecial: request.add_special, parseSpecial: request.parse_special };
-    const steps = tokenizer.encodeInSteps(content, options);
-    const ids = new Uint32Array(await cooperativeScheduler.run(content.length, steps, c.req.raw.signal));
+    const [encoded] = await tokenizer.encodeTexts([content], options, c.req.raw.signal);
+    const ids = new Uint32Array(encoded as readonly number[]);
     return longAnswer(c, budget, ids.byteLength, tokenized(ids, request.with_pieces, tokenizer));
   });
 

@@ -2,7 +2,7 @@
  * Encodes the spellings of a model's tokens as frames for a runner (docs/protocol.md, "Grammars"). They are made once for a
  * model and sent to each of its runners that gets a grammar.
  */
-import type { Task } from '../../system/cooperative-scheduler.ts';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { VocabularyFrames } from '../runner.ts';
 import { encodeFrame, maxBytesToRunner } from './frame.ts';
 import { encodeToRunner } from './to-runner.ts';
@@ -11,18 +11,18 @@ import { encodeToRunner } from './to-runner.ts';
 export const maxSpellingBytes = 4096;
 /** Limit of all spellings together. */
 export const maxVocabularyBytes = 2 ** 25;
-/** Limits of one frame. Making a frame takes about a millisecond. */
+/** Limits of one frame. Making a frame takes about a millisecond, and each is made in a turn of the event loop of its own. */
 const maxFrameTokens = 8192;
 const maxFrameSpellingBytes = 2 ** 18;
 
 /**
- * spelling: the bytes that an id below numTokens adds to a text; empty for a control token. Throws RangeError if all
+ * spelling: the bytes that an id below numTokens adds to a text; empty for a control token. Rejects with RangeError if all
  * spellings together are more than a runner takes.
  */
-export function* vocabularyFrames(
+export async function vocabularyFrames(
   numTokens: number,
   spelling: (id: number) => Uint8Array,
-): Task<VocabularyFrames> {
+): Promise<VocabularyFrames> {
   const told = (id: number): Uint8Array => {
     const bytes = spelling(id);
     return bytes.length > maxSpellingBytes ? bytes.subarray(0, 0) : bytes;
@@ -30,7 +30,7 @@ export function* vocabularyFrames(
   let numBytes = 0;
   for (let id = 0; id < numTokens; id++) {
     numBytes += told(id).length;
-    if (id % maxFrameTokens === maxFrameTokens - 1) yield;
+    if (id % maxFrameTokens === maxFrameTokens - 1) await nextTurn();
   }
   if (numBytes > maxVocabularyBytes) {
     const what = `The tokens of the model are spelled with ${numBytes} bytes`;
@@ -50,7 +50,7 @@ export function* vocabularyFrames(
     const part = { numTokens, numBytes, firstId, lengths, spellings: Buffer.concat(parts, size) };
     frames.push(encodeFrame(encodeToRunner({ type: 'vocabulary', ...part }), maxBytesToRunner));
     firstId += parts.length;
-    yield;
+    await nextTurn();
   }
   return { numTokens, frames };
 }

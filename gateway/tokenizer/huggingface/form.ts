@@ -2,8 +2,7 @@
 import * as z from 'zod';
 import { type ExpressionName, expressionNamed } from '../pre-tokenizers/expressions.ts';
 import type { Stage } from '../pre-tokenizers/word-splitter.ts';
-import { spaceMark } from '../space-mark.ts';
-import type { ByteLevelForm, SentencePieceForm } from '../tables.ts';
+import { type ByteLevelForm, type SentencePieceForm, spaceMark } from '../tables.ts';
 import { TokenizerError } from '../tokenizer-error.ts';
 import { checked, type PartJson, partsOf, type TokenizerJson, unsupported } from './schema.ts';
 

@@ -1,6 +1,6 @@
 /** Reads the merges of a tokenizer.json, written `left right` or as pairs, as entries of its vocabulary. */
 
-import { hashOf } from '../byte-hash.ts';
+import { hashOf } from '../packed-texts.ts';
 import { ranksMax } from '../word-merger.ts';
 import type { JsonBytes, JsonText } from './json-bytes.ts';
 import type { TokenEntries } from './token-entries.ts';

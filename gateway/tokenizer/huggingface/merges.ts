@@ -6,7 +6,7 @@ import { TokenizerError } from '../tokenizer-error.ts';
 import { foundTokens, roles, type Vocabulary } from '../vocabulary.ts';
 import { JsonBytes } from './json-bytes.ts';
 import { type MergeEntries, mergeAt, mergeInts, mergesMax } from './merge-entries.ts';
-import { shown } from './shown.ts';
+import { shown } from './schema.ts';
 import type { TokenEntries } from './token-entries.ts';
 
 const none = -1;

@@ -86,3 +86,8 @@ export function unsupported(what: string, type: string, known: readonly string[]
 function isRecord(value: unknown): boolean {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
+
+/** A value of a file, shortened for messages. */
+export function shown(value: unknown): string {
+  return (JSON.stringify(value) ?? String(value)).slice(0, 80);
+}

@@ -1,6 +1,5 @@
 /** Tokens in the order of a file, with their ids. A hash table finds them by the text that the file has. */
-import { hashOf } from '../byte-hash.ts';
-import { decodeUtf8 } from '../packed-texts.ts';
+import { decodeUtf8, hashOf } from '../packed-texts.ts';
 
 const none = -1;
 /** Hash, entry, start and length. A look-up reads only these and the text. */

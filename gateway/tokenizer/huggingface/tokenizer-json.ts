@@ -11,8 +11,7 @@ import { formOf, type TextForm } from './form.ts';
 import { largePartsOf } from './large-parts.ts';
 import { mergesOf } from './merges.ts';
 import { surroundingsOf } from './post-processor.ts';
-import { type AddedTokenJson, parseTokenizerJson } from './schema.ts';
-import { shown } from './shown.ts';
+import { type AddedTokenJson, parseTokenizerJson, shown } from './schema.ts';
 import { packedTexts, type Tokens, tokensOf } from './tokens.ts';
 
 /** What other files of the folder say about special tokens. */

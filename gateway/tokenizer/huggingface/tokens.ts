@@ -1,8 +1,7 @@
 /** Finds the text that each id of a tokenizer.json stands for. */
 import { type PackedTexts, TextPacker } from '../packed-texts.ts';
 import { TokenizerError } from '../tokenizer-error.ts';
-import type { AddedTokenJson } from './schema.ts';
-import { shown } from './shown.ts';
+import { type AddedTokenJson, shown } from './schema.ts';
 import type { TokenEntries } from './token-entries.ts';
 import { tokensMax } from './vocab.ts';
 

@@ -1,7 +1,7 @@
 /** Reads the vocabulary of a tokenizer.json: an object of tokens and their ids. */
 import { TokenizerError } from '../tokenizer-error.ts';
 import { JsonBytes } from './json-bytes.ts';
-import { shown } from './shown.ts';
+import { shown } from './schema.ts';
 import { TokenEntries } from './token-entries.ts';
 
 /** The most tokens of a vocabulary. All ids are smaller than this. */

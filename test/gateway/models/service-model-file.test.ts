@@ -58,28 +58,28 @@ async function assertFailed(served: ServedModels, reason: RegExp): Promise<void>
   }
 }
 
-/** The child processes that render templates. */
-function templateProcesses(): string[] {
+/** The child processes that are readers of models. */
+function readers(): string[] {
   const pids = readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').split(' ');
   return pids.filter((pid) => {
     try {
-      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('template-worker');
+      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('reader-program');
     } catch {
       return false; // it has ended meanwhile
     }
   });
 }
 
-test('the process that renders the template is started with the model, and ends with it', async () => {
+test('the reader of a model is started with the model, and ends with it', async () => {
   await servedModels({ launch: launchWith(() => {}) }, async (served) => {
-    const [before, ...more] = templateProcesses();
+    const [before, ...more] = readers();
     assert.ok(before !== undefined && more.length === 0, 'one is there, and nobody has asked for a chat');
     served.write('b');
     assert.is(await served.change('b'), undefined);
-    await until(patienceMs, 'the end of the one before', () => !templateProcesses().includes(before));
-    assert.is(templateProcesses().length, 1);
+    await until(patienceMs, 'the end of the one before', () => !readers().includes(before));
+    assert.is(readers().length, 1);
   });
-  await until(patienceMs, 'the end of all', () => templateProcesses().length === 0);
+  await until(patienceMs, 'the end of all', () => readers().length === 0);
 });
 
 test('a file that is replaced in between is read again, and text becomes the ids of what the runner has', async () => {

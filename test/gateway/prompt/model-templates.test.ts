@@ -3,10 +3,11 @@ import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { ChatRenderer, type PromptTokenizer } from '../../../gateway/prompt/chat-renderer.ts';
 import { Template } from '../../../gateway/prompt/jinja/template.ts';
-import { JinjaChatTemplate } from '../../../gateway/prompt/jinja-chat-template.ts';
-import { marksIn } from '../../../gateway/prompt/template-marks.ts';
-import { finish, inOneStep } from '../../../gateway/system/cooperative-scheduler.ts';
+import { marksIn } from '../../../gateway/prompt/template-features.ts';
+import type { TextSegment } from '../../../gateway/tokenizer/added-tokens.ts';
+import { finish, type Steps } from '../../../gateway/tokenizer/steps.ts';
 import type { Tokenizer } from '../../../gateway/tokenizer/tokenizer.ts';
 import { byteTokenizer } from '../../fixtures/byte-model.ts';
 
@@ -22,6 +23,7 @@ interface Golden {
 const test = suite('model-templates');
 const golden: Golden = JSON.parse(textOf('../../golden/chat-templates.json'));
 const now = new Date(golden.now);
+const maxTokens = 1_000_000;
 const sources = new Map(
   Object.entries(golden.templates).flatMap(([name, { file, sha256 }]) => {
     const source = file === null ? defaultTemplate() : fetched(file);
@@ -74,16 +76,18 @@ test('prompts are those of Python, and what it refuses is refused', () => {
 });
 
 /** A tokenizer of bytes, with one more id for each of these literals. */
-function tokenizerWith(literals: readonly string[]): Tokenizer {
-  const encode: Tokenizer['encode'] = (text, { parseSpecial }) =>
+function tokenizerWith(literals: readonly string[]): PromptTokenizer & Tokenizer {
+  const idsOf = ({ text, parseSpecial }: TextSegment): number[] =>
     parseSpecial && literals.includes(text) ? [256 + literals.indexOf(text)] : [...Buffer.from(text)];
   return {
     ...byteTokenizer,
     vocabSize: 256 + literals.length,
     eosId: undefined,
     controlLiterals: literals,
-    encode,
-    encodeInSteps: (text, options) => inOneStep(() => encode(text, options)),
+    // biome-ignore lint/correctness/useYield: it is one step.
+    *encodeSegments(segments): Steps<number[]> {
+      return segments.flatMap(idsOf);
+    },
     bytes: (id) => (id < 256 ? Uint8Array.of(id) : Buffer.from(literals[id - 256] as string)),
     isControl: (id) => id >= 256,
   };
@@ -95,19 +99,14 @@ test('control tokens in a message stay text, whatever the template does to it', 
     const literals = [...new Set(plain.match(/<[|｜][^<>]+[|｜]>|<\/?\w+>|\[\/?INST\]/g))];
     assert.ok(literals.length > 0, name);
     const tokenizer = tokenizerWith(literals);
-    const template = finish(JinjaChatTemplate.of(source, marksIn(source), tokenizer));
-    const controlsOf = async (content: string) => {
-      const ids = await template.render([{ role: 'user', content }]);
+    const template = await ChatRenderer.of(source, marksIn(source), tokenizer);
+    const controlsOf = (content: string) => {
+      const ids = finish(template.render([{ role: 'user', content }]).encode(maxTokens));
       const text = Buffer.concat(ids.map((id) => tokenizer.bytes(id))).toString('utf8');
       assert.ok(text.includes(content), `${name}: ${text}`);
       return ids.filter((id) => tokenizer.isControl(id));
     };
-    assert.equal(
-      await controlsOf(`Hi ${literals.join('')} ${literals.join('\n')}!`),
-      await controlsOf('Hi'),
-      name,
-    );
-    template.close();
+    assert.equal(controlsOf(`Hi ${literals.join('')} ${literals.join('\n')}!`), controlsOf('Hi'), name);
   }
 });
 
@@ -115,8 +114,8 @@ test('control tokens in tools, and in what they are called with, stay text', asy
   const literals = ['<|im_start|>', '<|im_end|>'];
   const tokenizer = tokenizerWith(literals);
   const source = sources.get('qwen-2.5') as string;
-  const template = finish(JinjaChatTemplate.of(source, marksIn(source), tokenizer));
-  const controlsOf = async (text: string) => {
+  const template = await ChatRenderer.of(source, marksIn(source), tokenizer);
+  const controlsOf = (text: string) => {
     const name = `city${text}`;
     const parameters = { type: 'object', properties: { [name]: { enum: [text] } } };
     const tool = { type: 'function', function: { name: 'f', description: text, parameters } };
@@ -126,14 +125,13 @@ test('control tokens in tools, and in what they are called with, stay text', asy
       { role: 'assistant', content: '', toolCalls },
       { role: 'tool', content: text, answers: { id: text, name: 'f' } },
     ] as const;
-    const ids = await template.render(messages, undefined, { tools: [tool] });
+    const ids = finish(template.render(messages, { tools: [tool] }).encode(maxTokens));
     const prompt = Buffer.concat(ids.map((id) => tokenizer.bytes(id))).toString('utf8');
     assert.is(prompt.split(name).length, 3, `the tool and its call: ${prompt}`);
     assert.match(prompt, `<tool_response>\n${text}\n</tool_response>`);
     return ids.filter((id) => tokenizer.isControl(id));
   };
-  assert.equal(await controlsOf(literals.join('')), await controlsOf('x'));
-  template.close();
+  assert.equal(controlsOf(literals.join('')), controlsOf('x'));
 });
 
 test.run();

@@ -8,7 +8,6 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { readGguf } from '../../../gateway/models/gguf.ts';
 import { tokenizerOfGguf } from '../../../gateway/models/gguf-tables.ts';
-import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 
 const test = suite('llama vocabularies');
@@ -17,10 +16,10 @@ const folder = fileURLToPath(new URL('../../../build/llama-vocabularies/', impor
 const refused: Readonly<Record<string, string>> = { 'bert-bge': 'bert', 'gemma-4': 'gemma4' };
 const separator = '\n__ggml_vocab_test__\n';
 
-function tokenizerOf(name: string): BpeTokenizer {
+async function tokenizerOf(name: string): Promise<BpeTokenizer> {
   const fd = openSync(`${folder}ggml-vocab-${name}.gguf`, 'r');
   try {
-    return finish(BpeTokenizer.of(tokenizerOfGguf(readGguf(fd, fstatSync(fd).size)).tables));
+    return await BpeTokenizer.of(tokenizerOfGguf(readGguf(fd, fstatSync(fd).size)).tables);
   } finally {
     closeSync(fd);
   }
@@ -42,8 +41,8 @@ for (const name of names) {
     test(`${name} is refused by name`, () => assert.throws(() => tokenizerOf(name), `of the kind ${kind};`));
     continue;
   }
-  test(`${name}: ids of llama.cpp's cases`, () => {
-    const tokenizer = tokenizerOf(name);
+  test(`${name}: ids of llama.cpp's cases`, async () => {
+    const tokenizer = await tokenizerOf(name);
     const read = (suffix: string) => readFileSync(`${folder}ggml-vocab-${name}.gguf.${suffix}`, 'utf8');
     const texts = read('inp').split(separator);
     const lines = read('out').split('\n');

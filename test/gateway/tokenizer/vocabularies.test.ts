@@ -8,7 +8,6 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { decodeAll, StreamingDecoder } from '../../../gateway/generation/text-decoder.ts';
 import { tokenizerOfGguf } from '../../../gateway/models/gguf-tables.ts';
-import { finish } from '../../../gateway/system/cooperative-scheduler.ts';
 import { BpeTokenizer } from '../../../gateway/tokenizer/bpe-tokenizer.ts';
 import { tablesOfTokenizerJson } from '../../../gateway/tokenizer/huggingface/tokenizer-json.ts';
 import { ggufOf } from '../../fixtures/gguf-of-tokenizer-json.ts';
@@ -69,7 +68,7 @@ for (const name of fetchedVocabularies()) {
   const file = readVocabulary(name);
   const json = JSON.parse(file.toString('utf8'));
   const tables = tablesOfTokenizerJson(file, none);
-  const tokenizer = finish(BpeTokenizer.of(tables));
+  const tokenizer = await BpeTokenizer.of(tables);
 
   test(`${name}: ids of ${texts.length} texts, one of them of a megabyte`, () => {
     assert.is(
@@ -126,10 +125,10 @@ for (const name of fetchedVocabularies()) {
   });
 
   if (notConverted.includes(name)) continue;
-  test(`${name}: the same ids from the metadata of a GGUF file`, () => {
+  test(`${name}: the same ids from the metadata of a GGUF file`, async () => {
     // If a text contains SentencePiece's mark for spaces itself, user-defined tokens of spaces in a GGUF file end at it.
     const alike = texts.filter((text) => preNames[name] !== undefined || !text.includes('▁'));
-    const converted = finish(BpeTokenizer.of(tokenizerOfGguf(ggufOf(json, tables, preNames[name])).tables));
+    const converted = await BpeTokenizer.of(tokenizerOfGguf(ggufOf(json, tables, preNames[name])).tables);
     for (const options of [
       { addSpecial: false, parseSpecial: false },
       { addSpecial: true, parseSpecial: true },
@@ -147,8 +146,8 @@ for (const name of fetchedVocabularies()) {
   });
 }
 
-test("GPT-2's own vectors", () => {
-  const tokenizer = finish(BpeTokenizer.of(tablesOfTokenizerJson(readVocabulary('gpt2'), none)));
+test("GPT-2's own vectors", async () => {
+  const tokenizer = await BpeTokenizer.of(tablesOfTokenizerJson(readVocabulary('gpt2'), none));
   const encode = (text: string, parseSpecial = false) =>
     tokenizer.encode(text, { addSpecial: false, parseSpecial });
   assert.equal(encode('Hello.'), [15496, 13]);

@@ -1,8 +1,8 @@
 /** How much of a long word is merged before others have their turn. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { finish, type Task } from '../../../gateway/system/cooperative-scheduler.ts';
 import { MergeTable, newMergeSlots } from '../../../gateway/tokenizer/merge-table.ts';
+import { finish, type Steps } from '../../../gateway/tokenizer/steps.ts';
 import { WordMerger } from '../../../gateway/tokenizer/word-merger.ts';
 import { Random } from '../../fixtures/random.ts';
 
@@ -31,7 +31,7 @@ function doublingTable(numMerges: number): CountingTable {
 /** The result, and the most look-ups between two turns of others. */
 function stepped(
   table: CountingTable,
-  steps: Task<number>,
+  steps: Steps<number>,
 ): { result: number; most: number; numSteps: number } {
   let most = 0;
   for (let numSteps = 1; ; numSteps++) {

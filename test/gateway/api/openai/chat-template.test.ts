@@ -1,21 +1,22 @@
 /** The error for a conversation that cannot be rendered says whose fault it is. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { ChatTemplateUnavailableError } from '../../../../gateway/prompt/chat-template.ts';
-import { JinjaChatTemplate } from '../../../../gateway/prompt/jinja-chat-template.ts';
-import { marksIn } from '../../../../gateway/prompt/template-marks.ts';
-import { TemplateProcess } from '../../../../gateway/prompt/template-process.ts';
-import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
+import { UnavailableError } from '../../../../gateway/errors/unavailable-error.ts';
+import { ReaderTemplate } from '../../../../gateway/models/load-model.ts';
+import type { ChatTemplate } from '../../../../gateway/prompt/chat-template.ts';
 import { testApp } from '../../../fixtures/app.ts';
-import { byteModel, byteTokenizer } from '../../../fixtures/byte-model.ts';
+import { byteModel } from '../../../fixtures/byte-model.ts';
+import { readerOf } from '../../../fixtures/model-readers.ts';
 import { within } from '../../../fixtures/within.ts';
 
 const test = suite('chat template');
 const patienceMs = 120_000;
+const templateOf = (source: string): ChatTemplate =>
+  new ReaderTemplate(readerOf(source, { waitMs: patienceMs }), { toolUse: 'none', thinking: undefined });
 const conversation = { model: 'bytes', messages: [{ role: 'user', content: 'Hi' }] };
 
 test('a template that is temporarily unavailable is a 503 with Retry-After', async () => {
-  const render = () => Promise.reject(new ChatTemplateUnavailableError('Not now.', 7));
+  const render = () => Promise.reject(new UnavailableError('Not now.', 7));
   const { post } = testApp({
     model: () => ({
       ...byteModel,
@@ -36,7 +37,7 @@ test('a template that will never render the conversation is a 400 that says why'
     ["{{ raise_exception('Roles must alternate') }}", 'Roles must alternate'],
     ['{% if %}', 'cannot be parsed'],
   ] as const) {
-    const chatTemplate = finish(JinjaChatTemplate.of(source, marksIn(source), byteTokenizer));
+    const chatTemplate = templateOf(source);
     const { post } = testApp({ model: () => ({ ...byteModel, chatTemplate }) });
     const response = await within(patienceMs, reason, post('/v1/chat/completions', conversation));
     assert.equal([response.status, response.headers.get('x-should-retry')], [400, 'false'], reason);
@@ -49,21 +50,13 @@ test('a template that will never render the conversation is a 400 that says why'
 
 test('a template that uses up its processor time is a 400 on any machine', async () => {
   const source = '{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}';
-  const process = new TemplateProcess(source, { startWaitMs: patienceMs, renderWaitMs: patienceMs });
-  const renderText = () =>
-    process.render({ messages: [], bos_token: '', eos_token: '', add_generation_prompt: true });
-  const render = async () => [...Buffer.from(await renderText())];
-  const { post } = testApp({
-    model: () => ({
-      ...byteModel,
-      chatTemplate: { toolUse: 'none', start() {}, close: () => process.close(), render, renderText },
-    }),
-  });
+  const chatTemplate = templateOf(source);
+  const { post } = testApp({ model: () => ({ ...byteModel, chatTemplate }) });
   const response = await within(patienceMs, 'An answer', post('/v1/chat/completions', conversation));
   const { error } = (await response.json()) as { error: { code: string; message: string } };
   assert.equal([response.status, error.code], [400, 'chat_template_error']);
   assert.match(error.message, 'processor time');
-  process.close();
+  chatTemplate.close();
 });
 
 test.run();

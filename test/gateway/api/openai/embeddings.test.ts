@@ -4,7 +4,6 @@ import { maxTextsAtOnce } from '../../../../gateway/generation/embeddings.ts';
 import { type ModelPooling, poolingOfType } from '../../../../gateway/models/model-pooling.ts';
 import { GenerationError } from '../../../../gateway/runner/runner.ts';
 import { ByteBudget } from '../../../../gateway/server/guard/byte-budget.ts';
-import { inOneStep } from '../../../../gateway/system/cooperative-scheduler.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { byteModel, byteTokenizer, EOS_ID } from '../../../fixtures/byte-model.ts';
 import { ScriptedRunner, scriptedInfo } from '../../../fixtures/scripted-runner.ts';
@@ -269,7 +268,7 @@ test('a vector without a length stays as it is', async () => {
 test('a truncated text keeps the special tokens that the model appends', async () => {
   const tokenizer = {
     ...byteTokenizer,
-    encodeInSteps: (text: string) => inOneStep(() => [...Buffer.from(text), EOS_ID]),
+    encodeTexts: async (texts: readonly string[]) => texts.map((text) => [...Buffer.from(text), EOS_ID]),
   };
   const { post, runner } = testApp({ model: () => ({ ...byteModel, tokenizer }) });
   const response = await post('/api/embed', { model: 'bytes', input: 'a'.repeat(600) });

@@ -5,7 +5,6 @@ import { maxNoticesAtOnce } from '../../../../gateway/runner/protocol/notice-rat
 import { runner } from '../../../../gateway/runner/protocol/proto/runner.js';
 import { maxNeedlessSteps } from '../../../../gateway/runner/protocol/sent-requests.ts';
 import { vocabularyFrames } from '../../../../gateway/runner/protocol/vocabulary-frames.ts';
-import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
 import {
   connect,
   connectAndAsk,
@@ -109,10 +108,10 @@ client('takes masked ids where they are allowed', () => {
   assert.is(sink.outputs.length, 1);
 });
 
-client('sends the vocabulary once per runner, before the first grammar', () => {
+client('sends the vocabulary once per runner, before the first grammar', async () => {
   const grammar = { kind: 'regex', source: 'a', strict: false } as const;
   const spelling = () => Buffer.alloc(2 ** 12, 97);
-  const vocabulary = finish(vocabularyFrames(100, spelling));
+  const vocabulary = await vocabularyFrames(100, spelling);
   for (const _runner of [1, 2]) {
     const { client: connection, say, heard } = connect();
     say(hello, ready);
@@ -123,12 +122,12 @@ client('sends the vocabulary once per runner, before the first grammar', () => {
   }
 });
 
-client('refuses a grammar without the vocabulary that belongs to the runner', () => {
+client('refuses a grammar without the vocabulary that belongs to the runner', async () => {
   const grammar = { kind: 'regex', source: 'a', strict: false } as const;
   const { client: connection, say, heard } = connect();
   say(hello, ready);
   assert.throws(() => connection.generate({ ...request, grammar }, sinkOf()), /needs the spellings/);
-  const larger = finish(vocabularyFrames(101, () => new Uint8Array()));
+  const larger = await vocabularyFrames(101, () => new Uint8Array());
   const ask = () => connection.generate({ ...request, grammar }, sinkOf(), larger);
   assert.throws(ask, /has 101 spellings, and the runner draws from 100 tokens/);
   assert.equal(heard, []);

@@ -8,7 +8,7 @@ import {
   vocabularyFrames,
 } from '../../../../gateway/runner/protocol/vocabulary-frames.ts';
 import type { VocabularyFrames } from '../../../../gateway/runner/runner.ts';
-import { finish } from '../../../../gateway/system/cooperative-scheduler.ts';
+import { errorOf } from '../../../fixtures/errors.ts';
 
 const test = suite('vocabulary frames');
 
@@ -34,13 +34,13 @@ function read({ numTokens, frames }: VocabularyFrames): { spellings: Buffer[]; n
   return { spellings, numBytes: [...sizes][0] as number };
 }
 
-test('each token arrives with its bytes, in frames of a bounded size', () => {
+test('each token arrives with its bytes, in frames of a bounded size', async () => {
   const numTokens = 20_000;
   const expected = Array.from({ length: numTokens }, (_, id) =>
     Buffer.from([id & 255, ...Array(id % 90).fill(7)]),
   );
   expected[5] = Buffer.alloc(0);
-  const frames = finish(vocabularyFrames(numTokens, (id) => expected[id] as Buffer));
+  const frames = await vocabularyFrames(numTokens, (id) => expected[id] as Buffer);
   const { spellings, numBytes } = read(frames);
   assert.equal(spellings, expected);
   assert.is(numBytes, Buffer.concat(expected).length);
@@ -48,25 +48,25 @@ test('each token arrives with its bytes, in frames of a bounded size', () => {
   for (const frame of frames.frames) assert.ok(frame.length < 2 ** 19, `a frame of ${frame.length} bytes`);
 });
 
-test('a token that is too long has no spelling', () => {
+test('a token that is too long has no spelling', async () => {
   const spelled = [
     Buffer.alloc(maxSpellingBytes, 97),
     Buffer.alloc(maxSpellingBytes + 1, 97),
     Buffer.from('b'),
   ];
-  const { spellings } = read(finish(vocabularyFrames(3, (id) => spelled[id] as Buffer)));
+  const { spellings } = read(await vocabularyFrames(3, (id) => spelled[id] as Buffer));
   assert.equal(
     spellings.map(({ length }) => length),
     [maxSpellingBytes, 0, 1],
   );
 });
 
-test('a vocabulary that a runner does not take is refused', () => {
+test('a vocabulary that a runner does not take is refused', async () => {
   const long = Buffer.alloc(maxSpellingBytes);
   const numTokens = maxVocabularyBytes / maxSpellingBytes;
-  assert.is(finish(vocabularyFrames(numTokens, () => long)).numTokens, numTokens);
-  assert.throws(
-    () => finish(vocabularyFrames(numTokens + 1, () => long)),
+  assert.is((await vocabularyFrames(numTokens, () => long)).numTokens, numTokens);
+  assert.match(
+    (await errorOf(() => vocabularyFrames(numTokens + 1, () => long))).message,
     /spelled with 33558528 bytes; a runner takes 33554432/,
   );
 });

@@ -1,0 +1,332 @@
+/**
+ * The reader of a model: a process that works on all that came with the model's file, and on long texts of clients. It reads the
+ * file, sends the gateway its tables, renders conversations by the model's template and encodes the prompts. A thread would not
+ * be enough: when a thread runs out of heap, V8 ends the whole process, and one line of a template
+ * (`{% set x = range(10 ** 12) %}`) can cause that.
+ *
+ * A job that is short is not kept waiting by long ones: one of each is under way at a time, and the process does a long text in
+ * slices. If the process is killed, another one gets its jobs once more, and what was read from the gateway: the file may have
+ * been replaced.
+ */
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { UnavailableError } from '../../errors/unavailable-error.ts';
+import type { ChatMessage, RenderOptions } from '../../prompt/chat-template.ts';
+import type { TemplateFacts } from '../../prompt/template-features.ts';
+import { charactersIn } from '../../prompt/texts-in.ts';
+import {
+  type EncodedText,
+  type EncodeTextsOptions,
+  type LongTextEncoder,
+  shortTextChars,
+} from '../../tokenizer/tokenizer.ts';
+import { type ReaderLimits, readerLimits } from './limits.ts';
+import type { Job, JobKind, JobOf, Jobs, ReadModel } from './messages.ts';
+import { ReaderProcess, ReaderProcessError, readerProgram, TemplateSourceError } from './reader-process.ts';
+
+/** What a job costs besides its characters, in characters. */
+const jobChars = 1000;
+/** The assumed milliseconds for a character until a job has been measured. */
+const firstGuessMs = 0.001;
+/** The weight of the last job in the mean. */
+const lastWeight = 0.1;
+/** The most ids that are copied in one turn of the event loop. */
+const turnIds = 2 ** 16;
+
+/** Jobs of one lane are done one after another, and those of different lanes at the same time. */
+type Lane = 'short' | 'long';
+
+interface Task {
+  readonly job: Job;
+  /** The characters that it works on. */
+  readonly length: number;
+  numAttempts: number;
+  /** Calls the job off; set while a process works on it. */
+  callOff: (() => void) | undefined;
+  isOver: boolean;
+  resolve(result: unknown): void;
+  reject(error: unknown): void;
+}
+
+interface Started {
+  readonly process: ReaderProcess;
+  /** Resolves when the process has the model. */
+  readonly ready: Promise<unknown>;
+}
+
+export class ModelReader implements LongTextEncoder {
+  readonly #limits: ReaderLimits;
+  #started: Started | undefined;
+  #read: ReadModel | undefined;
+  /** Set if the template cannot be parsed. */
+  #fault: TemplateSourceError | undefined;
+  /** Set if the last start failed. The next start is tried at this time or later. */
+  #startFailure: { readonly message: string; readonly untilMs: number } | undefined;
+  readonly #waiting: Task[] = [];
+  readonly #underWay = new Map<Lane, Task>();
+  /** The mean time for a character, with what each job costs besides. */
+  #meanMs = firstGuessMs;
+  #isKept = false;
+  #isClosed = false;
+  #idle: NodeJS.Timeout | undefined;
+
+  constructor(limits: Partial<ReaderLimits> = {}) {
+    this.#limits = { ...readerLimits, ...limits };
+    readerProgram();
+  }
+
+  /** The process id, if a process runs or is being started. */
+  get pid(): number | undefined {
+    return this.#started?.process.pid;
+  }
+
+  /** Reads the model, before anything else. Throws ModelFileError, or UnavailableError. */
+  async read(path: string): Promise<ReadModel> {
+    this.#read = await this.#do({ kind: 'read', path }, 0);
+    return this.#read;
+  }
+
+  /** Takes what has been read already. */
+  adopt(read: ReadModel): void {
+    this.#read = read;
+  }
+
+  /**
+   * Starts the process and keeps it, so that no conversation waits for its start. If the start fails, the next job gets the
+   * error or tries again.
+   */
+  start(): void {
+    this.#isKept = true;
+    clearTimeout(this.#idle);
+    try {
+      this.#running();
+    } catch (error) {
+      if (!(error instanceof UnavailableError)) throw error;
+    }
+  }
+
+  /** The ids of a conversation's prompt. Throws the errors of ChatTemplate.render(). */
+  async render(
+    messages: readonly ChatMessage[],
+    maxTokens: number,
+    options: RenderOptions,
+  ): Promise<number[]> {
+    const rendered = await this.#render(messages, maxTokens, options);
+    return 'ids' in rendered ? numbersOf(rendered.ids) : [];
+  }
+
+  /** The same prompt as text. */
+  async renderText(messages: readonly ChatMessage[], options: RenderOptions): Promise<string> {
+    const rendered = await this.#render(messages, undefined, options);
+    return 'text' in rendered ? rendered.text : '';
+  }
+
+  async #render(
+    messages: readonly ChatMessage[],
+    maxTokens: number | undefined,
+    { signal, ...options }: RenderOptions,
+  ): Promise<Jobs['render']['result']> {
+    if (this.#fault !== undefined) throw this.#fault;
+    const length = charactersIn([messages, options.tools ?? [], options.variables ?? {}]);
+    try {
+      return await this.#do({ kind: 'render', messages, options, maxTokens }, length, signal);
+    } catch (error) {
+      if (error instanceof TemplateSourceError) this.#fault ??= error;
+      throw this.#fault ?? error;
+    }
+  }
+
+  async encode(
+    texts: readonly string[],
+    options: EncodeTextsOptions,
+    signal?: AbortSignal,
+  ): Promise<readonly EncodedText[]> {
+    const length = texts.reduce((sum, text) => sum + text.length, 0);
+    const job: JobOf<'encode'> = { kind: 'encode', texts, options };
+    const { ids, lengths, leastTokens } = await this.#do(job, length, signal);
+    const encoded: EncodedText[] = [];
+    let at = 0;
+    for (const count of lengths) {
+      encoded.push(await numbersOf(ids.subarray(at, at + count)));
+      at += count;
+    }
+    return leastTokens === undefined ? encoded : [...encoded, { leastTokens }];
+  }
+
+  /** What the template can do, and whether it can be parsed. */
+  features(): Promise<TemplateFacts> {
+    return this.#do({ kind: 'features' }, 0);
+  }
+
+  /** Ends the process as soon as no job waits for it. */
+  close(): void {
+    this.#isClosed = true;
+    this.#endIfUnused();
+  }
+
+  #do<Kind extends JobKind>(
+    job: { readonly kind: Kind } & Jobs[Kind]['job'],
+    length: number,
+    signal?: AbortSignal,
+  ): Promise<Jobs[Kind]['result']> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) throw reasonOf(signal);
+      if (this.#numOpen >= this.#limits.waitingJobs) throw this.#full();
+      const onAbort = (): void => this.#callOff(task, signal as AbortSignal);
+      const task: Task = {
+        // Kind is a union of all kinds here, and each of its jobs is a Job.
+        job: job as Job,
+        length,
+        numAttempts: 0,
+        callOff: undefined,
+        isOver: false,
+        resolve: (result) => {
+          settle();
+          resolve(result as Jobs[Kind]['result']);
+        },
+        reject: (error) => {
+          settle();
+          reject(error);
+        },
+      };
+      const settle = (): void => {
+        task.isOver = true;
+        signal?.removeEventListener('abort', onAbort);
+      };
+      signal?.addEventListener('abort', onAbort, { once: true });
+      clearTimeout(this.#idle);
+      this.#waiting.push(task);
+      this.#advance();
+    });
+  }
+
+  #callOff(task: Task, signal: AbortSignal): void {
+    const index = this.#waiting.indexOf(task);
+    if (index >= 0) this.#waiting.splice(index, 1);
+    task.callOff?.();
+    task.reject(reasonOf(signal));
+    this.#endIfUnused();
+  }
+
+  #advance(): void {
+    for (const lane of ['short', 'long'] as const) {
+      if (this.#underWay.has(lane)) continue;
+      const task = this.#takeNext(lane);
+      if (task === undefined) continue;
+      this.#underWay.set(lane, task);
+      void this.#work(task).finally(() => {
+        this.#underWay.delete(lane);
+        this.#advance();
+        this.#endIfUnused();
+      });
+    }
+  }
+
+  /** Who is next: the shortest job, and of equal ones the first. */
+  #takeNext(lane: Lane): Task | undefined {
+    const inLane = this.#waiting.filter(({ length }) => length <= shortTextChars === (lane === 'short'));
+    const shortest = inLane.reduce(
+      (least, task) => (least === undefined || task.length < least.length ? task : least),
+      inLane[0],
+    );
+    if (shortest !== undefined) this.#waiting.splice(this.#waiting.indexOf(shortest), 1);
+    return shortest;
+  }
+
+  /** Settles the task, or puts it back for another attempt. */
+  async #work(task: Task): Promise<void> {
+    let started: Started | undefined;
+    task.numAttempts++;
+    try {
+      started = this.#running();
+      await started.ready;
+      if (task.isOver) return;
+      const beginMs = performance.now();
+      const { result, callOff } = started.process.begin(task.job);
+      task.callOff = callOff;
+      task.resolve(await result);
+      const charMs = (performance.now() - beginMs) / (task.length + jobChars);
+      this.#meanMs += lastWeight * (charMs - this.#meanMs);
+    } catch (error) {
+      if (!(error instanceof ReaderProcessError)) return task.reject(error);
+      if (started !== undefined) this.#drop(started);
+      if (error.kind === 'not_started') return task.reject(this.#onNotStarted(error));
+      if (error.kind === 'killed' && task.numAttempts < this.#limits.attempts && !task.isOver)
+        this.#waiting.unshift(task);
+      else task.reject(new UnavailableError(`${error.message} Send the request again later.`, 1));
+    } finally {
+      task.callOff = undefined;
+    }
+  }
+
+  /** The running process, or a new one. Throws UnavailableError. */
+  #running(): Started {
+    if (this.#started !== undefined) return this.#started;
+    const leftMs = (this.#startFailure?.untilMs ?? 0) - performance.now();
+    if (this.#startFailure !== undefined && leftMs > 0)
+      throw new UnavailableError(this.#startFailure.message, leftMs / 1000);
+    try {
+      const process: ReaderProcess = new ReaderProcess(this.#limits, () => {
+        if (this.#started?.process === process) this.#started = undefined;
+      });
+      const restored = this.#read && process.begin({ kind: 'restore', ...this.#read }).result;
+      const ready: Promise<unknown> = restored ?? Promise.resolve();
+      // A job that waits for the process gets this error too.
+      ready.catch(() => this.#drop({ process, ready }));
+      this.#started = { process, ready };
+      return this.#started;
+    } catch (error) {
+      throw error instanceof ReaderProcessError ? this.#onNotStarted(error) : error;
+    }
+  }
+
+  #onNotStarted({ message }: ReaderProcessError): UnavailableError {
+    const { startPauseMs } = this.#limits;
+    this.#startFailure = { message, untilMs: performance.now() + startPauseMs };
+    return new UnavailableError(message, startPauseMs / 1000);
+  }
+
+  #drop({ process }: Started): void {
+    process.end();
+    if (this.#started?.process === process) this.#started = undefined;
+  }
+
+  get #numOpen(): number {
+    return this.#waiting.length + this.#underWay.size;
+  }
+
+  #endIfUnused(): void {
+    if (this.#numOpen > 0) return;
+    if (this.#isClosed) this.#endProcess();
+    else if (!this.#isKept) {
+      clearTimeout(this.#idle);
+      this.#idle = setTimeout(() => this.#endProcess(), this.#limits.idleMs).unref();
+    }
+  }
+
+  #endProcess(): void {
+    this.#started?.process.end();
+    this.#started = undefined;
+  }
+
+  #full(): UnavailableError {
+    const numJobs = this.#numOpen;
+    const message = `${numJobs} texts and conversations already wait to be encoded; send this one again later.`;
+    const numChars = this.#waiting.reduce((sum, { length }) => sum + length + jobChars, 0);
+    return new UnavailableError(message, Math.max(1, (numChars * this.#meanMs) / 1000));
+  }
+}
+
+/** The HTTP server aborts a request with a text, but applications only handle what is an Error. */
+function reasonOf({ reason }: AbortSignal): Error {
+  return reason instanceof Error ? reason : new Error(String(reason));
+}
+
+async function numbersOf(ids: Uint32Array): Promise<number[]> {
+  if (ids.length <= turnIds) return Array.from(ids);
+  const numbers: number[] = [];
+  for (let at = 0; at < ids.length; at += turnIds) {
+    for (const id of ids.subarray(at, at + turnIds)) numbers.push(id);
+    await nextTurn();
+  }
+  return numbers;
+}

@@ -1,0 +1,208 @@
+/**
+ * Turns a conversation into a prompt by a model's own chat template, with control tokens only where the template wrote them. It
+ * runs in the model's reader.
+ */
+import type { TextSegment } from '../tokenizer/added-tokens.ts';
+import { LiteralFinder } from '../tokenizer/literals.ts';
+import type { Steps } from '../tokenizer/steps.ts';
+import type { Tokenizer } from '../tokenizer/tokenizer.ts';
+import { BoundedTemplate, outputCharsMax, type TemplateMessage } from './bounded-template.ts';
+import {
+  type ChatMessage,
+  ChatTemplateError,
+  PromptTooLongError,
+  type RenderOptions,
+} from './chat-template.ts';
+import { ControlTokenEscaper } from './control-token-escaper.ts';
+import { shortId } from './short-id.ts';
+import type { TemplateMarks } from './template-features.ts';
+import { charactersIn, textsIn } from './texts-in.ts';
+import type { ThinkingFormat } from './thinking-format.ts';
+
+/** What a prompt needs of a tokenizer. */
+export interface PromptTokenizer
+  extends Pick<Tokenizer, 'controlLiterals' | 'bosId' | 'eosId' | 'bytes' | 'leastTokens'> {
+  /** Returns the ids of a text in parts, some of which may write control tokens. */
+  encodeSegments(segments: readonly TextSegment[], addSpecial: boolean): Steps<number[]>;
+}
+
+export class ChatRenderer {
+  readonly #source: string;
+  /** Turns the id of a tool call into one that the template accepts. */
+  readonly #idOf: (id: string) => string;
+  readonly #thinking: ThinkingFormat | undefined;
+  readonly #tokenizer: PromptTokenizer;
+  readonly #control: LiteralFinder<number>;
+  #template: BoundedTemplate | undefined;
+
+  /** Throws TokenizerError. */
+  static async of(source: string, marks: TemplateMarks, tokenizer: PromptTokenizer): Promise<ChatRenderer> {
+    const literals = tokenizer.controlLiterals.map((literal, index) => [literal, index] as const);
+    return new ChatRenderer(source, marks, tokenizer, await LiteralFinder.of(literals));
+  }
+
+  private constructor(
+    source: string,
+    { toolUse, thinking }: TemplateMarks,
+    tokenizer: PromptTokenizer,
+    control: LiteralFinder<number>,
+  ) {
+    this.#source = source;
+    this.#idOf = typeof toolUse === 'object' && toolUse.hasShortIds ? shortId : (id) => id;
+    this.#thinking = thinking;
+    this.#tokenizer = tokenizer;
+    this.#control = control;
+  }
+
+  get isParsed(): boolean {
+    return this.#template !== undefined;
+  }
+
+  /** Parses the template unless it has been parsed. Throws ChatTemplateError. */
+  parse(): BoundedTemplate {
+    this.#template ??= new BoundedTemplate(this.#source);
+    return this.#template;
+  }
+
+  /** Throws ChatTemplateError. */
+  render(
+    messages: readonly ChatMessage[],
+    { tools = [], variables = {}, addsGenerationPrompt = true, continuesLast = false }: RenderOptions = {},
+  ): RenderedPrompt {
+    const given: Given = {
+      variables,
+      conversation: {
+        messages: messages.map((message) => templateMessage(message, this.#idOf, this.#thinking?.member)),
+        ...(tools.length === 0 ? {} : { tools }),
+      },
+    };
+    const hidden = new ControlTokenEscaper(this.#tokenizer.controlLiterals, this.#control, textsIn(given));
+    const safe = hideIn(given, hidden);
+    const said = safe.conversation.messages;
+    const prompt = this.parse().render(
+      {
+        ...safe.variables,
+        ...safe.conversation,
+        messages: continuesLast ? markedAtEnd(said, hidden.mark) : said,
+        bos_token: this.#literal(this.#tokenizer.bosId),
+        eos_token: this.#literal(this.#tokenizer.eosId),
+        add_generation_prompt: addsGenerationPrompt && !continuesLast,
+      },
+      outputCharsMax(charactersIn(safe.conversation)),
+    );
+    const text = continuesLast ? untilMark(prompt, hidden.mark) : prompt;
+    return new RenderedPrompt(text, hidden, this.#tokenizer, this.#control);
+  }
+
+  #literal(id: number | undefined): string {
+    return id === undefined ? '' : Buffer.from(this.#tokenizer.bytes(id)).toString('utf8');
+  }
+}
+
+/** A prompt with placeholders for the literals of control tokens that a client wrote. */
+export class RenderedPrompt {
+  readonly #prompt: string;
+  readonly #hidden: ControlTokenEscaper;
+  readonly #tokenizer: PromptTokenizer;
+  readonly #control: LiteralFinder<number>;
+
+  constructor(
+    prompt: string,
+    hidden: ControlTokenEscaper,
+    tokenizer: PromptTokenizer,
+    control: LiteralFinder<number>,
+  ) {
+    this.#prompt = prompt;
+    this.#hidden = hidden;
+    this.#tokenizer = tokenizer;
+    this.#control = control;
+  }
+
+  /** About the length of the text: placeholders are longer or shorter than what they stand for. */
+  get length(): number {
+    return this.#prompt.length;
+  }
+
+  get text(): string {
+    return this.#hidden.reveal(this.#prompt);
+  }
+
+  /** Throws PromptTooLongError, before any text is tokenized, if the prompt certainly has more than maxTokens tokens. */
+  *encode(maxTokens: number): Steps<number[]> {
+    // The prompt is cut at the control tokens first and the placeholders are revealed afterwards. Revealed text joins the text
+    // around it, so its ids are those of ordinary text.
+    const segments: TextSegment[] = [];
+    let leastTokens = 0;
+    for (const { text, match } of this.#control.split(this.#prompt)) {
+      const isControl = match !== undefined;
+      const revealed = isControl ? text : this.#hidden.reveal(text);
+      segments.push({ text: revealed, parseSpecial: isControl });
+      leastTokens += isControl ? 1 : this.#tokenizer.leastTokens(revealed);
+    }
+    if (leastTokens > maxTokens) throw new PromptTooLongError(leastTokens);
+    return yield* this.#tokenizer.encodeSegments(segments, false);
+  }
+}
+
+/** What a client gives to the template. */
+interface Given {
+  readonly variables: Readonly<Record<string, unknown>>;
+  readonly conversation: {
+    readonly messages: readonly TemplateMessage[];
+    readonly tools?: readonly object[];
+  };
+}
+
+/** The message with the names that templates use. Absent fields are left out, because templates ask whether they are defined. */
+function templateMessage(
+  { role, content, reasoning, toolCalls = [], answers }: ChatMessage,
+  idOf: (id: string) => string,
+  reasoningMember: ThinkingFormat['member'],
+): TemplateMessage {
+  const calls = toolCalls.map(({ id, ...function_ }) => {
+    return { id: idOf(id), type: 'function', function: function_ };
+  });
+  return {
+    role,
+    content,
+    ...(reasoning === undefined || reasoningMember === undefined ? {} : { [reasoningMember]: reasoning }),
+    ...(calls.length === 0 ? {} : { tool_calls: calls }),
+    ...(answers === undefined ? {} : { tool_call_id: idOf(answers.id), name: answers.name }),
+  };
+}
+
+/** The same value with the literals hidden in all of its texts and names. */
+function hideIn<Value>(value: Value, hidden: ControlTokenEscaper): Value {
+  return hideInAny(value, hidden) as Value;
+}
+
+function hideInAny(value: unknown, hidden: ControlTokenEscaper): unknown {
+  if (typeof value === 'string') return hidden.hide(value);
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((item) => hideInAny(item, hidden));
+  return Object.fromEntries(
+    Object.entries(value).map(([name, member]) => [hidden.hide(name), hideInAny(member, hidden)]),
+  );
+}
+
+/** Puts a mark behind the last message. The space after the mark shows later whether the template has trimmed the message. */
+function markedAtEnd(messages: readonly TemplateMessage[], mark: string): TemplateMessage[] {
+  return messages.map((message, index) => {
+    return index < messages.length - 1 ? message : { ...message, content: `${message.content}${mark} ` };
+  });
+}
+
+/**
+ * The prompt in front of the mark, trimmed if the template has trimmed the message. Throws ChatTemplateError if the mark is
+ * missing.
+ */
+function untilMark(prompt: string, mark: string): string {
+  const end = prompt.lastIndexOf(mark);
+  if (end < 0) {
+    throw new ChatTemplateError(
+      'The prompt made by the chat template does not contain the text of the last message, so this message cannot be continued.',
+    );
+  }
+  const text = prompt.slice(0, end);
+  return prompt.startsWith(' ', end + mark.length) ? text : text.trimEnd();
+}

@@ -1,2 +1,0 @@
-/** The character that SentencePiece's vocabularies write for a space. */
-export const spaceMark = '▁';

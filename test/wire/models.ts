@@ -1,0 +1,80 @@
+import type { Model } from '../../gateway/models/model.ts';
+import {
+  glm47Format,
+  llamaFormat,
+  mistralFormat,
+  mistralIdFormat,
+  mistralListFormat,
+  qwenXmlFormat,
+  type ToolUse,
+} from '../../gateway/prompt/tool-call-format.ts';
+import type { Tokenizer } from '../../gateway/tokenizer/tokenizer.ts';
+import { byteModel, byteTokenizer } from '../fixtures/byte-model.ts';
+import { thinkingModel } from '../fixtures/thinking-model.ts';
+
+/** The models that wire files name. Each has bytes as tokens. */
+
+const MARKS = new Map([
+  [258, '[TOOL_CALLS]'],
+  [259, '[ARGS]'],
+  [260, '[CALL_ID]'],
+]);
+
+/** A tokenizer with Mistral's marks as control tokens. */
+const marked: Tokenizer = {
+  ...byteTokenizer,
+  vocabSize: 261,
+  controlLiterals: [...byteTokenizer.controlLiterals, ...MARKS.values()],
+  encode: (text) => {
+    const mark = [...MARKS].find(([, literal]) => literal === text);
+    return mark === undefined ? [...Buffer.from(text)] : [mark[0]];
+  },
+  bytes: (id) => (MARKS.has(id) ? Buffer.from(MARKS.get(id) ?? '') : byteTokenizer.bytes(id)),
+  isControl: (id) => MARKS.has(id) || byteTokenizer.isControl(id),
+};
+
+/** The prompt is what the template is told, and then this. */
+function thinking(promptEnd: string): Model {
+  return thinkingModel(({ messages, options: { variables = {}, tools = [] } }) => {
+    const told = [...messages, ...tools, variables].map((each) => `${JSON.stringify(each)}\n`);
+    return told.join('') + promptEnd;
+  });
+}
+
+function calling(toolUse: ToolUse, tokenizer = byteTokenizer): Model {
+  const { chatTemplate } = byteModel;
+  if (chatTemplate === undefined) throw new Error('The model of bytes has a template.');
+  return { ...byteModel, tokenizer, chatTemplate: { ...chatTemplate, toolUse } };
+}
+
+const MODELS: Readonly<Record<string, Model | undefined>> = {
+  plain: byteModel,
+  'without-template': { ...byteModel, chatTemplate: undefined },
+  'without-stop': { ...byteModel, stopIds: [] },
+  'without-quant-kind': { ...byteModel, quantKind: undefined },
+  'last-pooling': { ...byteModel, pooling: 'last' },
+  'mean-pooling': { ...byteModel, pooling: 'mean' },
+  unread: undefined,
+  thinking: thinking('<think>\n'),
+  'thinking-without-break': thinking('<think>'),
+  'thinking-if-it-likes': thinking(''),
+  'thinking-closed': thinking('<think></think>'),
+  'without-tools': calling('none'),
+  'unknown-tools': calling('unknown'),
+  'qwen-xml': calling(qwenXmlFormat),
+  'qwen-xml-control': calling(qwenXmlFormat, { ...byteTokenizer, controlLiterals: ['</parameter>'] }),
+  'glm-4.7': calling(glm47Format),
+  llama: calling(llamaFormat),
+  mistral: calling(mistralFormat, marked),
+  'mistral-id': calling(mistralIdFormat, marked),
+  'mistral-list': calling(mistralListFormat(), marked),
+};
+
+/** The model of this name; undefined for one that has not been read. */
+export function modelNamed(name: string): Model | undefined {
+  if (!(name in MODELS))
+    throw new Error(
+      `There is no model ${JSON.stringify(name)}; known are ${Object.keys(MODELS).join(', ')}.`,
+    );
+  return MODELS[name];
+}
