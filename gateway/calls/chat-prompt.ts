@@ -18,8 +18,8 @@ export async function renderChat(
   model: Model,
   limit: ContextLimit,
   messages: readonly ChatMessage[],
-  options: RenderOptions = {},
-  field = 'messages',
+  options: RenderOptions,
+  field: string,
 ): Promise<number[]> {
   return rendering(model, limit, messages, field, (template) => {
     return template.render(messages, limit.maxModelLen, options);
@@ -46,7 +46,7 @@ async function rendering<Prompt>(
   const hasCalls = messages.some(
     ({ toolCalls, answers }) => toolCalls !== undefined || answers !== undefined,
   );
-  if (hasCalls) requireToolTemplate(model, 'messages');
+  if (hasCalls) requireToolTemplate(model, field);
   if (model.chatTemplate === undefined) {
     const message = `The model "${model.id}" has no chat template; use POST /v1/completions or /execute, which take a plain prompt.`;
     throw new ApiError({ status: 400, code: 'no_chat_template', message, param: 'model' });

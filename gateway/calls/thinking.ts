@@ -46,7 +46,7 @@ export async function renderThinking(
   messages: readonly ChatMessage[],
   options: RenderOptions,
   wish: ThinkingWish,
-  field = 'messages',
+  field: string,
 ): Promise<ThinkingPrompt> {
   const format = formatOf(model);
   if (format === undefined) {

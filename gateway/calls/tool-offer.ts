@@ -99,7 +99,7 @@ function writtenParameters(
 }
 
 /** Throws a 400 if the model's template would leave out the tools or calls that `field` has. */
-export function requireToolTemplate(model: Asked, field: 'messages' | 'tools'): void {
+export function requireToolTemplate(model: Asked, field: string): void {
   if (model.chatTemplate?.toolUse !== 'none') return;
   throw noTools(model, field, field === 'tools' ? 'tools' : 'messages with tool calls');
 }
