@@ -1,9 +1,17 @@
 import { randomUUID } from 'node:crypto';
 import { CAPABILITIES } from '../api/operator/capabilities.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
-import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } from '../config/config.ts';
+import {
+  type Config,
+  configHelp,
+  hasSeveralModels,
+  NO_JOURNAL,
+  printConfig,
+  readConfig,
+} from '../config/config.ts';
 import { prose } from '../config/help.ts';
 import { ExitCode } from '../errors/exit-code.ts';
+import type { DurableJobs } from '../journal/durable-jobs.ts';
 import { modelIdOf } from '../models/model.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import { workerStatus } from '../models/worker-status.ts';
@@ -144,11 +152,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   const isSeveral = hasSeveralModels(config);
   const serving: Serving = isSeveral ? serveSeveral(config, events) : serveOne(config, events);
   const { models } = serving;
-  const folder = config['journal-dir'];
-  const jobs =
-    folder === undefined
-      ? undefined
-      : await (await import('./open-journal.ts')).openJournal(folder, config, models, log);
+  const jobs = await jobsIn(config['journal-dir'], config, models, log);
   const reloadAll = (only: string | undefined): Promise<string | undefined> => {
     // Keys are read first: a key that was revoked must not stay valid because other settings cannot be used.
     reloadKeys(guard.apiKeys, log);
@@ -219,6 +223,7 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
     requireUsableAddress(address, config);
   } catch (error) {
     await close(server);
+    await jobs?.stop();
     throw error;
   }
   about.port = 'port' in address ? address.port : 0;
@@ -259,6 +264,19 @@ async function run({ config, readAgain, guard, about, log, tell }: Worker): Prom
   log.info({ event: 'stopped' });
   notifier?.close();
   return isFailure ? end.exitCode : ExitCode.ok;
+}
+
+/** folder: as in --journal-dir. */
+async function jobsIn(
+  folder: string | undefined,
+  config: Config,
+  models: ModelRegistry,
+  log: Log,
+): Promise<DurableJobs | undefined> {
+  if (folder === NO_JOURNAL) return undefined;
+  const { openDefaultJournal, openJournal } = await import('./open-journal.ts');
+  if (folder === undefined) return openDefaultJournal(config, models, log);
+  return openJournal(folder, config, models, log);
 }
 
 /** Why the process ends by itself. */
