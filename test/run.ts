@@ -95,7 +95,12 @@ async function cases(program: string, env: NodeJS.ProcessEnv = {}): Promise<Job[
 /** Runs the bundle of a test file. `env` is added to the environment. */
 function runTestFile(file: string, env: NodeJS.ProcessEnv, timeoutMs: number): Promise<Finished> {
   const bundle = join(TEST_BUNDLES, file.replace(/\.ts$/, '.js'));
-  const variables = { FORCE_COLOR: '0', RUNNEL_TEST_BUNDLES: TEST_BUNDLES, ...env };
+  const variables = {
+    FORCE_COLOR: '0',
+    RUNNEL_TEST_BUNDLES: TEST_BUNDLES,
+    XDG_STATE_HOME: join(TEST_BUNDLES, 'state'),
+    ...env,
+  };
   return run(['node', '--enable-source-maps', bundle], variables, timeoutMs);
 }
 

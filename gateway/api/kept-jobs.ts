@@ -10,7 +10,7 @@ import type { RouteDeps } from '../server/route-group.ts';
 /** The journal's jobs. Throws a 400 on `field`, which asks for one, if there is no journal. */
 export function requireJobs({ jobs }: Pick<RouteDeps, 'jobs'>, field: string): DurableJobs {
   if (jobs !== undefined) return jobs;
-  const message = `${field} needs a journal, which this server does not have: start it with --journal-dir`;
+  const message = `${field} needs a journal, which this server does not have: it was started with --journal-dir off, or its log says why`;
   const fieldErrors = [{ field, constraint: 'journal', message, value: 'true' }];
   throw new ApiError({ status: 400, code: 'no_journal', message, fieldErrors });
 }

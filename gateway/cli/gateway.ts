@@ -1,6 +1,6 @@
 import { CAPABILITIES } from '../api/operator/capabilities.ts';
 import { answerOutside, answerUnreadable } from '../api/outside-answers.ts';
-import type { Config } from '../config/config.ts';
+import { type Config, NO_JOURNAL } from '../config/config.ts';
 import { BindError, ExitCode } from '../errors/exit-code.ts';
 import type { DurableJobs } from '../journal/durable-jobs.ts';
 import type { Model } from '../models/model.ts';
@@ -160,10 +160,15 @@ export class Gateway {
   }
 
   async #openJournal(): Promise<void> {
-    const folder = this.#config['journal-dir'];
-    if (folder === undefined) return;
-    const { openJournal } = await import('./open-journal.ts');
-    this.#jobs = await openJournal(folder, this.#config, this.models, this.#options.log);
+    const config = this.#config;
+    const folder = config['journal-dir'];
+    if (folder === NO_JOURNAL) return;
+    const { openDefaultJournal, openJournal } = await import('./open-journal.ts');
+    const { log } = this.#options;
+    this.#jobs =
+      folder === undefined
+        ? await openDefaultJournal(config, this.models, log)
+        : await openJournal(folder, config, this.models, log);
   }
 
   #serverOf(app: DeferredApp, ids: Ids): HttpServer {

@@ -1,3 +1,5 @@
+import { homedir } from 'node:os';
+import { join } from 'node:path';
 import type { Config } from '../config/config.ts';
 import { DurableJobs } from '../journal/durable-jobs.ts';
 import { Journal, type JournalBounds, type JournalOptions } from '../journal/journal.ts';
@@ -9,6 +11,32 @@ import type { Log } from '../telemetry/log.ts';
 const defaultMaxJobs = 1024;
 const defaultMaxBytes = 2 ** 26;
 const defaultKeepSec = 3600;
+
+/** In the state folder: the one of the systemd unit, XDG_STATE_HOME/runnel, or ~/.local/state/runnel. */
+function defaultFolder({ STATE_DIRECTORY, XDG_STATE_HOME }: NodeJS.ProcessEnv): string {
+  const [ofUnit] = STATE_DIRECTORY?.split(':') ?? [];
+  return join(ofUnit || join(XDG_STATE_HOME || join(homedir(), '.local', 'state'), 'runnel'), 'journal');
+}
+
+/**
+ * Opens the journal in the state folder. If that cannot be used, for example because another gateway of this user has it, the log
+ * says so and there is none: nobody asked for it.
+ */
+export async function openDefaultJournal(
+  config: Config,
+  models: ModelRegistry,
+  log: Log,
+): Promise<DurableJobs | undefined> {
+  const folder = defaultFolder(process.env);
+  try {
+    return await openJournal(folder, config, models, log);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    const msg = `No journal is kept in ${folder}, so durable jobs are refused; --journal-dir names another folder. ${reason}`;
+    log.warn({ event: 'journal_off', msg });
+    return undefined;
+  }
+}
 
 /**
  * Opens the journal in a folder and begins to resume its unfinished jobs. It must be called before requests come. Throws
@@ -31,7 +59,11 @@ export async function openJournal(
     const journal = await Journal.open(folder, { ...bounds, ...reportsOf(folder, log), now: Date.now });
     setCallerSecret(journal.secret, areRequestsComing);
     const { numJobs: jobs, numBytes: bytes } = journal.stats;
-    log.info({ event: 'journal_opened', folder, jobs, unfinished: journal.unfinished.length, bytes });
+    log.info({
+      event: 'journal_opened',
+      ...{ folder, jobs, unfinished: journal.unfinished.length, bytes },
+      ...{ max_jobs: bounds.maxJobs, max_bytes: bounds.maxBytes, keep_sec: bounds.keepMs / 1000 },
+    });
     return journal;
   });
   areRequestsComing = true;

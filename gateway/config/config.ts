@@ -127,13 +127,18 @@ const OF_ONE_MODEL = [
   'gpu-memory-utilization',
 ] as const satisfies readonly (keyof typeof OF_ONE_MODEL_WHY)[];
 
+/** The value of --journal-dir with which no journal is kept. */
+export const NO_JOURNAL = 'off';
+
 const OF_JOURNAL = ['journal-max-jobs', 'journal-max-bytes', 'journal-keep-sec'] as const;
 
 function journalFaults({ config, sourceOf }: MergedConfig): string[] {
-  if (config['journal-dir'] !== undefined) return [];
+  if (config['journal-dir'] !== NO_JOURNAL) return [];
   return OF_JOURNAL.flatMap((name) => {
     const source = sourceOf(name);
-    return source === undefined ? [] : [`${source} has no effect without --journal-dir: leave it out.`];
+    return source === undefined
+      ? []
+      : [`${source} has no effect with --journal-dir ${NO_JOURNAL}: leave it out.`];
   });
 }
 

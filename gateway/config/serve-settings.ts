@@ -299,10 +299,10 @@ export const serveSettings = {
   },
   'journal-dir': {
     schema: text().optional(),
-    fallbackHelp: 'durable jobs are refused',
+    fallbackHelp: 'journal in the state folder',
     group: 'Reliability',
-    value: 'FOLDER',
-    help: 'Keep durable jobs in this folder: they survive lost connections and the end of the gateway',
+    value: 'FOLDER|off',
+    help: 'Keep durable jobs in this folder: they survive lost connections and the end of the gateway; off: refuse them',
   },
   'journal-max-jobs': {
     schema: whole(1, 1_000_000).optional(),

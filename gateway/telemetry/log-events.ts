@@ -24,6 +24,7 @@ export const LOG_EVENTS = [
   'systemd_notify_failed',
   'model_unloaded',
   'journal_opened',
+  'journal_off',
   'journal_unavailable',
   'journal_damaged',
   'journal_entry_damaged',

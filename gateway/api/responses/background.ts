@@ -137,7 +137,7 @@ export function keptResponseRoutes(deps: RouteDeps): Hono {
 function find(c: Context, { jobs }: RouteDeps): { readonly jobs: DurableJobs; readonly entry: JournalEntry } {
   if (jobs === undefined) {
     const message =
-      'Responses are not stored here, since the server keeps no journal (--journal-dir): POST /v1/responses answers with all of one, and the next request sends it back in input.';
+      'Responses are not stored here, since the server keeps no journal (--journal-dir off, or its log says why): POST /v1/responses answers with all of one, and the next request sends it back in input.';
     throw new ApiError({ status: 501, code: 'not_supported', message });
   }
   const id = c.req.param('id') ?? '';
