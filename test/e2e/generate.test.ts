@@ -1,9 +1,10 @@
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { childNamed } from '../fixtures/child-processes.ts';
 import { CPU_RUNNER, DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { temporaryFolder } from '../fixtures/temporary-folder.ts';
 import { until, within } from '../fixtures/within.ts';
@@ -85,10 +86,9 @@ test('a runner that is killed under an offline prompt changes nothing but the ti
     printed += chunk.toString();
   });
   const closed = once(child, 'close');
-  // The runner is the command's only child. The recording grows with each token.
+  // The recording grows with each token.
   await until(PATIENCE_MS, 'some tokens', () => recordedBytes(recording) > 1000);
-  const children = readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8');
-  process.kill(Number(children.trim()), 'SIGKILL');
+  process.kill(childNamed(child.pid, 'cpu-runner'), 'SIGKILL');
   const [code] = (await within(PATIENCE_MS, 'the end of the command', closed)) as [number];
   assert.is(code, 0);
   assert.equal(JSON.parse(printed), JSON.parse(whole));

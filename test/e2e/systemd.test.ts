@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
+import { childNamed } from '../fixtures/child-processes.ts';
 import { DEFAULT_MODEL } from '../fixtures/default-model.ts';
 import { writeFakeModel } from '../fixtures/fake-model-file.ts';
 import { Gateway, stateOf } from '../fixtures/gateway.ts';
@@ -55,14 +56,6 @@ async function startHeld(context: World): Promise<World & { letGo: () => void }>
 
 const pingsOf = (socket: NotifySocket) => socket.texts.filter((text) => text === 'WATCHDOG=1');
 
-function helperOf(gateway: Gateway): number {
-  const { pid } = gateway.process;
-  const children = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
-  const helper = children.find((child) => readFileSync(`/proc/${child}/comm`, 'utf8') === 'sd-notify\n');
-  assert.ok(helper !== undefined, 'the gateway has its helper');
-  return helper;
-}
-
 test('READY=1 comes first, when HTTP listens; the status follows the model and the streams', async (context) => {
   const { gateway, socket, letGo } = await startHeld(context);
   const { text } = await socket.awaits('READY=1');
@@ -89,7 +82,7 @@ test('a runner that stands still stops no ping; a gateway that does sends none',
   }
   gateway.process.kill('SIGSTOP');
   await until(PATIENCE_MS, 'The stop', () => stateOf(gateway.process.pid ?? 0) === 'T');
-  const helper = helperOf(gateway);
+  const helper = childNamed(gateway.process.pid, 'sd-notify');
   await socket.delivered(helper);
   await elapsed(3 * WATCHDOG_MS);
   assert.equal(await socket.delivered(helper), []);
