@@ -67,6 +67,8 @@ export class DurableJobs {
   readonly #events: DurableJobEvents;
   /** For each job that waits to be tried again, and the journal: a function that ends its wait. */
   readonly #waiting = new Set<() => void>();
+  /** Counts the calls of onServed(): a job that was being tried during one is tried again at once. */
+  #numCalls = 0;
   readonly #stopping = new AbortController();
   #numResumed = 0;
 
@@ -238,6 +240,7 @@ export class DurableJobs {
 
   /** Called when a model takes requests again: jobs that wait are tried at once. */
   onServed(): void {
+    this.#numCalls += 1;
     for (const tryNow of [...this.#waiting]) tryNow();
   }
 
@@ -263,6 +266,7 @@ export class DurableJobs {
     const { createdMs, id } = job.record;
     while (!job.isOver) {
       if (createdMs + keepMs <= now()) return this.#lose(job, givenUp(keepMs));
+      const numCalls = this.#numCalls;
       try {
         if (await this.#begin(job)) {
           this.#numResumed += 1;
@@ -275,7 +279,7 @@ export class DurableJobs {
         const failure = error instanceof GenerationError ? error : unforeseen(error);
         if (!this.#mayPass(failure, job, PASSES_WHILE_WAITING)) return this.#lose(job, failure);
       }
-      await this.#wait(resumeRetryMs);
+      if (numCalls === this.#numCalls) await this.#wait(resumeRetryMs);
     }
   }
 
