@@ -49,6 +49,8 @@ export async function readJsonText(c: Context): Promise<unknown> {
 /** Reads the body. Whoever reads a long one may parse it in this turn of the event loop, in which nobody else does. */
 export async function readBytes(c: Context): Promise<ArrayBuffer> {
   const bytes = await c.req.arrayBuffer();
+  // Hono would keep the body until the request has been answered.
+  c.req.bodyCache = {};
   if (bytes.byteLength > SHORT_BODY_BYTES) await turns.next();
   return bytes;
 }

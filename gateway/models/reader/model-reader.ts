@@ -323,9 +323,11 @@ function reasonOf({ reason }: AbortSignal): Error {
 
 async function numbersOf(ids: Uint32Array): Promise<number[]> {
   if (ids.length <= turnIds) return Array.from(ids);
-  const numbers: number[] = [];
+  // An array that grows would leave copies of itself behind, several times its size.
+  const numbers = new Array<number>(ids.length);
   for (let at = 0; at < ids.length; at += turnIds) {
-    for (const id of ids.subarray(at, at + turnIds)) numbers.push(id);
+    const end = Math.min(ids.length, at + turnIds);
+    for (let i = at; i < end; i++) numbers[i] = ids[i] as number;
     await nextTurn();
   }
   return numbers;
