@@ -21,7 +21,7 @@ import type { Gateway } from '../fixtures/gateway.ts';
 import { Random } from '../fixtures/random.ts';
 import { variedRequests } from '../fixtures/varied-requests.ts';
 import { killOnce, type Recovery } from './kills.ts';
-import { Load } from './load.ts';
+import { Load, type LoadCounts } from './load.ts';
 import { LogEvents } from './log-events.ts';
 import { judge, type Soak } from './report.ts';
 import { type Sample, takeSample } from './samples.ts';
@@ -95,6 +95,12 @@ async function everyInterval(
   }
 }
 
+function roundLine(elapsedMs: number, counts: LoadCounts, { length: numKills }: readonly Recovery[]): string {
+  const { numRequests, numMismatches, failures } = counts;
+  const minutes = Math.round(elapsedMs / 60_000);
+  return `${minutes} min: ${numRequests} requests, ${numKills} kills, ${numMismatches} different answers, ${failures.length} failures`;
+}
+
 async function soak(subject: Subject, gateway: Gateway): Promise<Soak> {
   const log = new LogEvents(gateway);
   const random = new Random(flags.seed);
@@ -106,21 +112,23 @@ async function soak(subject: Subject, gateway: Gateway): Promise<Soak> {
   const idleBefore = await takeSample(gateway, log, startedMs);
 
   const killIntervalMs = (flags['kill-every-sec'] ?? subject.killEverySec) * 1000;
-  const numRounds = Math.max(1, Math.round((flags.minutes * 60_000) / ROUND_MS));
-  const numKillingRounds = Math.round(numRounds * subject.killingFraction);
+  const durationMs = flags.minutes * 60_000;
+  const elapsedMs = (): number => Date.now() - startedMs;
   const recoveries: Recovery[] = [];
   const samples: Sample[] = [];
   const idleSamples: Sample[] = [];
-  for (let round = 0; round < numRounds; round++) {
+  // By the clock, not by a number of rounds: on a busy machine a round takes longer than ROUND_MS.
+  do {
     const roundMs = Date.now();
     const isOver = () => Date.now() - roundMs >= ROUND_MS;
+    const isWithoutKills = elapsedMs() >= durationMs * subject.killingFraction;
     // A kill needs streams that return, so that it is not the last thing that happens.
     let isKilling = false;
     await Promise.all([
       ...Array.from({ length: flags.clients }, () => load.run(() => isOver() && !isKilling)),
       everyInterval(
         killIntervalMs,
-        () => isOver() || round >= numKillingRounds,
+        () => isOver() || isWithoutKills,
         async () => {
           isKilling = true;
           recoveries.push(await killOnce(gateway, load, log));
@@ -133,7 +141,8 @@ async function soak(subject: Subject, gateway: Gateway): Promise<Soak> {
     ]);
     await idle(gateway);
     idleSamples.push(await settledSample(gateway, log, startedMs, idleBefore));
-  }
+    console.log(roundLine(elapsedMs(), load.counts, recoveries));
+  } while (elapsedMs() < durationMs);
   return {
     date: new Date().toISOString().slice(0, 10),
     commit: execFileSync('git', ['rev-parse', '--short', 'HEAD'], { encoding: 'utf8' }).trim(),
