@@ -31,14 +31,14 @@ const PATIENCE_MS = 20_000;
 const EPOCH_MS = Date.UTC(2027, 0, 15, 8);
 /** What each batch of tokens takes. */
 const STEP_MS = 10;
-/** Stands for many times the same character in a body, such as {{x*1000}}. */
+/** Stands for many times the same character in a body or a script, such as {{x*1000}}. */
 const REPEATED = /\{\{(.)\*(\d+)\}\}/gu;
 const HEX_LINE = /.{1,96}/g;
 
 /** The settings of a file, and of an exchange. */
 const OF_FILE =
   'model names keys journal cors-origins time-limit-sec max-tokens-in max-tokens-out max-body-bytes';
-const OF_EXCHANGE = 'model runner refuse state at-wait ids';
+const OF_EXCHANGE = 'model runner cached refuse state at-wait ids';
 
 function requireKnown(settings: Settings, known: string): void {
   const unknown = [...settings.keys()].find((name) => !known.split(' ').includes(name));
@@ -142,11 +142,14 @@ export class World {
       given.set(request, script);
       return script;
     };
+    const numCached = Number(settings.get('cached')?.[0] ?? 0);
+    this.#runner.cachedOf = () => numCached;
     const [refusal] = settings.get('refuse') ?? [];
     this.#runner.refuse = refusal === undefined ? undefined : failureOf(JSON.parse(refusal));
     const [state] = settings.get('state') ?? [];
-    const status = state === undefined ? { state: 'ready', info: scriptedInfo } : JSON.parse(state);
-    this.#runner.current = { ...new ScriptedRunner().current, ...status };
+    const { info, ...status } = state === undefined ? {} : JSON.parse(state);
+    const known = info === null ? undefined : { ...scriptedInfo, ...info };
+    this.#runner.current = { ...new ScriptedRunner().current, ...status, info: known };
   }
 
   async #send({ method, path, headers, body }: Exchange): Promise<Response> {
@@ -154,7 +157,7 @@ export class World {
     if (body === undefined) return this.#app.request(path, { method, headers });
     const given = { 'content-type': 'application/json', ...headers };
     const isPacked = given['content-type'] === 'application/x-msgpack';
-    const whole = body.replaceAll(REPEATED, (_, char: string, count: string) => char.repeat(Number(count)));
+    const whole = written(body);
     const bytes = isPacked ? new Uint8Array(packMsgpack(JSON.parse(whole) as object)) : whole;
     return this.#app.request(path, { method, headers: given, body: bytes });
   }
@@ -219,6 +222,11 @@ class CountedIds implements Ids {
   }
 }
 
+/** The text that a file means. */
+function written(text: string): string {
+  return text.replaceAll(REPEATED, (_, char: string, count: string) => char.repeat(Number(count)));
+}
+
 function numberOf(text: string | undefined): number | undefined {
   return text === undefined ? undefined : Number(text);
 }
@@ -242,7 +250,7 @@ type Batch = string | number | readonly Batch[];
  * waits until the request is cancelled, `{"text": …, "by": n}` gives n tokens at a time, and other objects are errors.
  */
 function scriptOf(line: string): readonly Act[] {
-  const acts = JSON.parse(`[${line}]`) as (
+  const acts = JSON.parse(`[${written(line)}]`) as (
     | Batch
     | Failure
     | { readonly text: string; readonly by: number }

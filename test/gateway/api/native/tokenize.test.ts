@@ -63,6 +63,9 @@ test('a long answer comes in pieces, and is the one that a whole would have been
     ['a', [0xc3], [0xa9]],
   );
   assert.equal(await (await post('/detokenize', { tokens: bytes })).json(), { content: text });
+  const messages = [{ role: 'user', content: text }];
+  const rendered = await (await post('/apply-template', { messages })).json();
+  assert.equal(rendered, { prompt: `<turn>user: ${text}` });
 });
 
 test('answers around the length of a piece, and none, are whole', async () => {

@@ -36,25 +36,6 @@ test.before.each((context) => {
 
 const complete = { model: 'bytes', prompt: 'Hi' };
 
-test('x-request-id: the client’s own comes back, on every kind of answer', async ({ runner, ask }) => {
-  const given = { 'x-request-id': 'Abc_1.2-3' };
-  runner.script = [[97], [EOS_ID]];
-  const answers: [number, Response][] = [
-    [200, await ask('/v1/models', undefined, given)],
-    [200, await ask('/v1/completions', complete, given)],
-    [200, await ask('/v1/completions', { ...complete, stream: true }, given)],
-    [400, await ask('/v1/completions', {}, given)],
-    [404, await ask('/v1/nowhere', undefined, given)],
-  ];
-  runner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true, retryAfterSec: 1 });
-  answers.push([429, await ask('/v1/completions', complete, given)]);
-  for (const [status, response] of answers) {
-    assert.is(response.status, status);
-    assert.is(response.headers.get('x-request-id'), 'Abc_1.2-3', `status ${status}`);
-    await response.text();
-  }
-});
-
 test('x-request-id: a new one for each request without, and in place of one of another form', async ({
   ask,
 }) => {
@@ -79,23 +60,6 @@ test('x-request-id: the log of a failure has it, in a stream too', async ({ runn
     errors.map(({ event, request_id }) => ({ event, request_id })),
     Array(2).fill({ event: 'error', request_id: 'find-me' }),
   );
-});
-
-test('retry headers: how long where waiting helps, and whether it helps', async ({ runner, ask }) => {
-  const headersOf = async (response: Response | Promise<Response>) => {
-    const { status, headers } = await response;
-    return [status, ...['retry-after', 'retry-after-ms', 'x-should-retry'].map((name) => headers.get(name))];
-  };
-  assert.equal(await headersOf(ask('/v1/completions', {})), [400, null, null, 'false']);
-  runner.refuse = new GenerationError('QUEUE_FULL', 'Full.', { retriable: true, retryAfterSec: 0.25 });
-  assert.equal(await headersOf(ask('/v1/completions', complete)), [429, '1', '250', 'true']);
-  runner.refuse = new GenerationError('OUT_OF_MEMORY', 'Too long.', { retriable: false });
-  assert.equal(await headersOf(ask('/v1/completions', complete)), [400, null, null, 'false']);
-  runner.refuse = undefined;
-  runner.script = [new GenerationError('INFERENCE_FAILED', 'It kills runners.', { retriable: false })];
-  assert.equal(await headersOf(ask('/v1/completions', complete)), [500, null, null, 'false']);
-  runner.refuse = new GenerationError('NOT_READY', 'Loading.', { retriable: true, retryAfterSec: 2 });
-  assert.equal(await headersOf(ask('/v1/completions', complete)), [503, '2', '2000', 'true']);
 });
 
 test.run();

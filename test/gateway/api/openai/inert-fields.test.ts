@@ -18,13 +18,11 @@ import { responsesFields } from '../../../../gateway/api/responses/request.ts';
 import { textInert } from '../../../../gateway/api/responses/text-format.ts';
 import type { Log } from '../../../../gateway/telemetry/log.ts';
 import { testApp } from '../../../fixtures/app.ts';
-import { EOS_ID, TURN_ID } from '../../../fixtures/byte-model.ts';
+import { EOS_ID } from '../../../fixtures/byte-model.ts';
 
 /** Fields that no answer depends on: in the documentation, in OpenAI's own types, and as SDKs and frameworks send them. */
 
 const test = suite('inert fields');
-
-const bytes = (text: string): number[] => [...Buffer.from(text)];
 
 /** The entries of `whole` that are not in `part`. */
 function without(whole: InertFields, part: InertFields): InertFields {
@@ -107,151 +105,7 @@ test('each field of the openai package’s types is applied or in these tables',
   }
 });
 
-interface Asked {
-  readonly status: number;
-  readonly ignored: string | null;
-  readonly text: string;
-  readonly promptIds: readonly number[] | undefined;
-  readonly maxTokens: number | undefined;
-  readonly topK: number | undefined;
-}
-
-async function ask(path: string, body: object): Promise<Asked> {
-  const { runner, post } = testApp();
-  runner.script = [[EOS_ID]];
-  const response = await post(path, body);
-  const [request] = runner.requests;
-  return {
-    status: response.status,
-    ignored: response.headers.get('x-runnel-ignored'),
-    text: await response.text(),
-    promptIds: request?.promptIds,
-    maxTokens: request?.maxTokens,
-    topK: request?.sampling.topK,
-  };
-}
-
 const user = { role: 'user', content: 'Hi' };
-const chat = (more: object): Promise<Asked> =>
-  ask('/v1/chat/completions', { model: 'bytes', messages: [user], ...more });
-
-test('an answer is taken back as SDKs have it, with a name on each message, and so are notes for caches', async () => {
-  const { runner, post } = testApp();
-  runner.script = [bytes('Hello'), [EOS_ID]];
-  const first = await post('/v1/chat/completions', { model: 'bytes', messages: [user] });
-  const { choices } = (await first.json()) as { choices: { message: object }[] };
-  const named = { ...user, name: 'user_proxy', cache_control: { type: 'ephemeral' } };
-  const part = { type: 'text', text: 'Hi', cache_control: { type: 'ephemeral' } };
-  const answer = {
-    ...choices[0]?.message,
-    annotations: [],
-    audio: null,
-    function_call: null,
-    tool_calls: [],
-    reasoning_content: 'It is a startupBanner.',
-    parsed: null,
-  };
-  const { status, ignored, text, promptIds } = await chat({
-    messages: [named, answer, named, { ...user, content: [part, part] }],
-    user: 'u',
-  });
-  assert.is(status, 200, text);
-  assert.is(
-    ignored,
-    'user, messages.name, messages.cache_control, messages.annotations, messages.content.cache_control',
-    'each name once',
-  );
-  const turns = ['user: Hi', 'assistant: Hello', 'user: Hi', 'user: HiHi'];
-  assert.equal(
-    promptIds,
-    turns.flatMap((turn) => [TURN_ID, ...bytes(turn)]),
-    'the prompt has what was said, and nothing else',
-  );
-});
-
-test('an assistant may have said nothing; nobody else may leave the content out', async () => {
-  for (const silent of [{ role: 'assistant', content: null }, { role: 'assistant' }]) {
-    const { status, promptIds } = await chat({ messages: [user, silent, user] });
-    assert.is(status, 200);
-    assert.equal(promptIds?.slice(9, 21), [TURN_ID, ...bytes('assistant: ').slice(0, 11)]);
-  }
-  for (const role of ['user', 'system', 'developer']) {
-    const { status, text } = await chat({ messages: [{ role, content: null }] });
-    assert.is(status, 400);
-    assert.match(text, 'messages.0.content is required');
-  }
-});
-
-test('null is absent at every depth', async () => {
-  const { status, ignored, text } = await chat({
-    messages: [
-      { ...user, name: null, tool_calls: null, content: [{ type: 'text', text: 'Hi', cache_control: null }] },
-    ],
-    response_format: { type: 'text', json_schema: null },
-    stream_options: { include_usage: null, include_obfuscation: null },
-    stream: true,
-    user: null,
-    metadata: null,
-    unheard_of: null,
-  });
-  assert.is(status, 200, text);
-  assert.is(ignored, null, 'what is absent is not ignored');
-});
-
-test('stream options without a stream are ignored and reported', async () => {
-  const { status, ignored } = await chat({ stream_options: { include_usage: true } });
-  assert.equal([status, ignored], [200, 'stream_options']);
-  assert.is((await chat({ stream_options: { include_usage: true }, stream: true })).ignored, null);
-});
-
-test('peers’ words for no limit are understood', async () => {
-  assert.equal((await chat({ top_k: -1, max_tokens: -1, stop: '' })).topK, 0);
-  const left = 512 - 9;
-  for (const name of ['max_tokens', 'max_completion_tokens'])
-    assert.is((await chat({ [name]: -1 })).maxTokens, left, name);
-  const complete = (more: object) => ask('/v1/completions', { model: 'bytes', prompt: 'Hi', ...more });
-  assert.is((await complete({ max_tokens: -1 })).maxTokens, 510);
-  assert.is((await complete({})).maxTokens, 16);
-  assert.is((await complete({ best_of: 1 })).status, 200);
-  const contradiction = await complete({ best_of: 1, n: 2 });
-  assert.is(contradiction.status, 400);
-  assert.match(contradiction.text, 'best_of');
-});
-
-async function refusalOf(body: object): Promise<{ param: string; code: string; message: string }> {
-  const { status, text } = await chat(body);
-  assert.is(status, 400, text);
-  return (JSON.parse(text) as { error: { param: string; code: string; message: string } }).error;
-}
-
-test('fields that would change an answer are refused as unsupported, with their path', async () => {
-  const cases: [object, string, string][] = [
-    [{ messages: [user, { ...user, refusal: 'No.' }] }, 'messages.1.refusal', 'leave it out or send ""'],
-    [{ messages: [{ role: 'function', content: 'x' }] }, 'messages.0.role', 'the role "tool"'],
-    [
-      { messages: [{ ...user, content: [{ type: 'image_url', image_url: { url: 'data:' } }] }] },
-      'messages.0.content.0.type',
-      'models read text',
-    ],
-    [
-      { stream: true, stream_options: { include_obfuscation: true } },
-      'stream_options.include_obfuscation',
-      'false',
-    ],
-    [{ function_call: 'required' }, 'function_call', '"none"'],
-    [{ tools: [{ type: 'custom', custom: { name: 'x' } }] }, 'tools.0.type', 'type "function"'],
-    [{ web_search_options: {} }, 'web_search_options', 'leave it out'],
-  ];
-  for (const [body, field, words] of cases) {
-    const { param, code, message } = await refusalOf(body);
-    assert.equal([param, code], [field, 'unsupported_parameter']);
-    assert.match(message, `${field} is not supported`);
-    assert.match(message, words);
-    const faults = message.match(/ (is|must|has|needs) /g) ?? [];
-    assert.is(faults.length, 1, `of one fault, one sentence: ${message}`);
-  }
-});
-
 test('the debug log lists ignored fields by name only', async () => {
   const lines: Record<string, unknown>[] = [];
   const quiet = () => {};
