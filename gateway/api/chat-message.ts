@@ -1,11 +1,11 @@
 import * as z from 'zod';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
-import { asList, asObject, isJsonObject, memberOf } from '../json/json-values.ts';
+import { isJsonObject } from '../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../prompt/chat-template.ts';
 import { MAX_MESSAGES, TOO_MANY_MESSAGES } from './conversation-parts.ts';
 import * as fields from './fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
-import { ignoredInParts, textContent } from './text-content.ts';
+import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
+import { textContent } from './text-content.ts';
 import { toolName } from './tool-parts.ts';
 
 /** One message of a conversation: its role, its text, and its calls of tools. */
@@ -145,20 +145,3 @@ export const chatMessages = z
   .min(1, 'must have at least one message')
   .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
   .transform(conversationOf);
-
-/** Names the fields of these messages that were sent and ignored. */
-export function ignoredInMessages(messages: unknown): string[] {
-  return asList(messages).flatMap((message) => [
-    ...ignoredMembers(messageFields, messageInert, asObject(message), 'messages.'),
-    ...ignoredInParts(memberOf(message, 'content'), partInert, 'messages.content.'),
-    ...asList(memberOf(message, 'tool_calls')).flatMap((call) => [
-      ...ignoredMembers(callFields, toolCallInert, asObject(call), 'messages.tool_calls.'),
-      ...ignoredMembers(
-        calledFields,
-        calledInert,
-        asObject(memberOf(call, 'function')),
-        'messages.tool_calls.function.',
-      ),
-    ]),
-  ]);
-}

@@ -1,8 +1,5 @@
 import * as z from 'zod';
 import type { Tool, ToolWish } from '../calls/tool-offer.ts';
-import { asList, asObject, memberOf } from '../json/json-values.ts';
-import * as fields from './fields.ts';
-import { ignoredMembers } from './inert.ts';
 import {
   checkTools,
   choiceOf,
@@ -43,8 +40,6 @@ const functionTool = z
 /** A tool. A tool of another type is refused for its type, not for the members of a function that it lacks. */
 const tool = z
   .unknown()
-  // In a JSON Schema, null is a value like any other.
-  .transform((sent) => fields.withoutNulls(sent, ['function.parameters']))
   .superRefine((sent, ctx) => refuseOtherTools(ctx, sent, 'function'))
   .pipe(functionTool);
 
@@ -68,18 +63,7 @@ export const toolFields = {
   parallel_tool_calls: z.boolean().default(true),
 };
 
-/** Names the fields of these tools that were sent and ignored. */
-export function ignoredInTools(tools: unknown): string[] {
-  return asList(tools).flatMap((each) => [
-    ...ignoredMembers(functionFields, {}, asObject(each), 'tools.'),
-    ...ignoredMembers(describedFields, {}, asObject(memberOf(each, 'function')), 'tools.function.'),
-  ]);
-}
-
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
-
-/** In these fields, null is a value like any other. */
-export const verbatimTools = ['tools'] as const;
 
 /** Checks the rules that concern several fields. excluded: as in checkTools. */
 export function checkToolFields(

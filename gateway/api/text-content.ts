@@ -1,7 +1,7 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../json/json-values.ts';
+import { memberOf } from '../json/json-values.ts';
 import * as fields from './fields.ts';
-import { type InertFields, ignoredMembers, inert } from './inert.ts';
+import { type InertFields, inert } from './inert.ts';
 
 /** The content of a message: a string, or parts of text, which are joined. */
 
@@ -39,10 +39,4 @@ export function textContent(
 /** Clients and their users look for the word. */
 export function aboutImages(type: unknown): string {
   return typeof type === 'string' && type.includes('image') ? 'images are not read here; ' : '';
-}
-
-/** Names the fields of these parts that were sent and ignored. */
-export function ignoredInParts(content: unknown, partInert: InertFields, prefix: string): string[] {
-  const known = { type: true, text: true, ...partInert };
-  return asList(content).flatMap((part) => ignoredMembers(known, partInert, asObject(part), prefix));
 }

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { AllowedTools, Tool, ToolChoice, ToolWish } from '../calls/tool-offer.ts';
 import { isJsonObject, memberOf } from '../json/json-values.ts';
 import { violated } from './fields.ts';
+import { withoutAnyNulls } from './members.ts';
 
 /** What the fields that offer tools have in common in all APIs (docs/tools.md). */
 
@@ -52,7 +53,8 @@ export function toolChoiceField(
   const rule = `must be "none", "auto", "required", or ${written} with the name of a tool`;
   return z
     .unknown()
-    .transform((sent, ctx): ToolChoice | AllowedTools => {
+    .transform((given, ctx): ToolChoice | AllowedTools => {
+      const sent = withoutAnyNulls(given);
       const said = CHOICES.find((choice) => choice === sent);
       if (said !== undefined) return said;
       const parsed = named.safeParse(sent);

@@ -1,9 +1,9 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../../json/json-values.ts';
+import { memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
 import { aboutImages, textContent } from '../text-content.ts';
 import { calledWith, toolName } from '../tool-parts.ts';
 
@@ -53,8 +53,6 @@ const TEXT_AND_CALLS = 'blocks are of the type "text", "thinking", "tool_use" or
 /** A block. A block of another type is refused for its type, not for the members that it lacks. */
 const block = z
   .unknown()
-  // In a call's arguments, null is a value like any other.
-  .transform((sent) => fields.withoutNulls(sent, ['input']))
   .superRefine((sent, ctx) => {
     const type = memberOf(sent, 'type');
     if (type === undefined) fields.violated(ctx, { constraint: 'required' }, 'is required', ['type']);
@@ -91,12 +89,8 @@ const content = z
   )
   .meta({ type: ['string', 'array'] });
 
-const messageFields = { role: z.enum(['user', 'assistant', 'system']), content };
-
 const message = z
-  .unknown()
-  .transform((sent) => fields.withoutNulls(sent, ['content']))
-  .pipe(z.object(messageFields))
+  .object({ role: z.enum(['user', 'assistant', 'system']), content })
   .superRefine(({ role, content: blocks }, ctx) => {
     // This also runs over blocks that were refused, which may be any value.
     for (const [index, each] of blocks.entries()) {
@@ -106,9 +100,6 @@ const message = z
       fields.violated(ctx, { constraint: 'role' }, sentence, ['content', index, 'type']);
     }
   });
-
-/** In this field, null is a value like any other: each block drops its own nulls. */
-export const verbatimMessages = 'messages';
 
 /** Makes the conversation as templates see it. A user's message with tool results becomes several messages. */
 export const conversation = z
@@ -172,29 +163,4 @@ function sayText(said: ChatMessage[], role: 'user' | 'system', text: string): vo
   const last = said.at(-1);
   if (last?.role === role) said[said.length - 1] = { role, content: last.content + text };
   else said.push({ role, content: text });
-}
-
-/** All fields of the blocks of a type, and those that nothing obeys. */
-const KNOWN: Readonly<Record<string, readonly [fields: object, inert: InertFields]>> = {
-  text: [textFields, blockInert],
-  thinking: [thinkingFields, thinkingInert],
-  tool_use: [callFields, callInert],
-  tool_result: [resultFields, resultInert],
-};
-
-/** Names the fields of these blocks, and of blocks inside results, that were sent and ignored. */
-export function ignoredInBlocks(blocks: unknown, prefix: string): string[] {
-  return asList(blocks).flatMap((each) => {
-    const [known, table] = KNOWN[String(memberOf(each, 'type'))] ?? [{}, {}];
-    const inside = ignoredInBlocks(memberOf(each, 'content'), `${prefix}content.`);
-    return [...ignoredMembers(known, table, asObject(each), prefix), ...inside];
-  });
-}
-
-/** The same for these messages. */
-export function ignoredInMessages(messages: unknown): string[] {
-  return asList(messages).flatMap((each) => [
-    ...ignoredMembers(messageFields, {}, asObject(each), 'messages.'),
-    ...ignoredInBlocks(memberOf(each, 'content'), 'messages.content.'),
-  ]);
 }

@@ -1,8 +1,7 @@
 import * as z from 'zod';
 import type { Tool, ToolChoice, ToolWish } from '../../calls/tool-offer.ts';
-import { asList, asObject } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, EITHER, type InertFields, ignoredMembers, inert, NO, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, EITHER, type InertFields, inert, NO, NO_ITEMS } from '../inert.ts';
 import { checkTools, refuseOtherTools, toolList, toolName, toolParameters } from '../tool-parts.ts';
 import { argumentsSchema } from '../tool-schema.ts';
 
@@ -40,8 +39,6 @@ const customTool = z
 
 const tool = z
   .unknown()
-  // In a JSON Schema, null is a value like any other.
-  .transform((sent) => fields.withoutNulls(sent, ['input_schema']))
   .superRefine((sent, ctx) => refuseOtherTools(ctx, sent, 'custom'))
   .pipe(customTool);
 
@@ -74,15 +71,7 @@ const toolChoice = z
 
 export const toolFields = { tools: toolList(tool), tool_choice: toolChoice };
 
-/** Names the fields of these tools that were sent and ignored. */
-export function ignoredInTools(tools: unknown): string[] {
-  return asList(tools).flatMap((each) => ignoredMembers(customFields, toolInert, asObject(each), 'tools.'));
-}
-
 type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
-
-/** In these fields, null is a value like any other. */
-export const verbatimTools = ['tools'] as const;
 
 /** Checks the rules that concern several fields. */
 export function checkToolFields(

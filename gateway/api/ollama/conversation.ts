@@ -1,9 +1,8 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
 import { calledWith, toolName } from '../tool-parts.ts';
 
 /** The messages of Ollama's API, with tool calls and their results. */
@@ -21,18 +20,10 @@ const callFields = {
   function: z.object(calledFields),
 };
 
-const toolCalls = z
-  .unknown()
-  // In a call's arguments, null is a value like any other.
-  .transform((sent) =>
-    Array.isArray(sent) ? sent.map((call) => fields.withoutNulls(call, ['function.arguments'])) : sent,
-  )
-  .pipe(z.array(z.object(callFields)));
-
 const messageFields = {
   role: z.enum(['system', 'user', 'assistant', 'tool']),
   content: z.string().optional(),
-  tool_calls: toolCalls.optional(),
+  tool_calls: z.array(z.object(callFields)).optional(),
   tool_call_id: z.string().optional(),
   tool_name: z.string().optional(),
   thinking: z.string().optional(),
@@ -40,9 +31,7 @@ const messageFields = {
 };
 
 const message = z
-  .unknown()
-  .transform((sent) => fields.withoutNulls(sent, ['tool_calls']))
-  .pipe(z.object(messageFields))
+  .object(messageFields)
   .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
     const isOf = (name: string, speaker: string) => {
       const sentence = `is allowed only in messages with the role ${JSON.stringify(speaker)}`;
@@ -57,9 +46,6 @@ const message = z
   });
 
 type Message = z.output<typeof message>;
-
-/** In this field, null is a value like any other: each message drops its own nulls. */
-export const verbatimMessages = 'messages';
 
 /** Makes the conversation as templates see it. */
 export const conversation = z
@@ -108,20 +94,4 @@ function answered(
   const sentence = 'matches no earlier tool call that still lacks a result';
   fields.violated(ctx, { constraint: 'known' }, sentence, [index, field]);
   return { id: '', name: '' };
-}
-
-/** Names the fields of these messages that were sent and ignored. */
-export function ignoredInMessages(messages: unknown): string[] {
-  return asList(messages).flatMap((each) => [
-    ...ignoredMembers(messageFields, messageInert, asObject(each), 'messages.'),
-    ...asList(memberOf(each, 'tool_calls')).flatMap((call) => [
-      ...ignoredMembers(callFields, {}, asObject(call), 'messages.tool_calls.'),
-      ...ignoredMembers(
-        calledFields,
-        calledInert,
-        asObject(memberOf(call, 'function')),
-        'messages.tool_calls.function.',
-      ),
-    ]),
-  ]);
 }

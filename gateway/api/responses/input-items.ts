@@ -1,10 +1,10 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../../json/json-values.ts';
+import { asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { callArguments } from '../chat-message.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert } from '../inert.ts';
-import { ignoredInParts, textContent } from '../text-content.ts';
+import { ANYTHING, type InertFields, inert } from '../inert.ts';
+import { textContent } from '../text-content.ts';
 import { toolName } from '../tool-parts.ts';
 
 /** The input of a response: a text, or items. Items are messages, what was thought, calls of tools and their results. */
@@ -154,24 +154,4 @@ function addCall(messages: ChatMessage[], call: ToolCall, thought: Pick<ChatMess
   if (last?.role === 'assistant' && thought.reasoning === undefined)
     messages[messages.length - 1] = { ...last, toolCalls: [...(last.toolCalls ?? []), call] };
   else messages.push({ role: 'assistant', content: '', ...thought, toolCalls: [call] });
-}
-
-/** All fields of the items of a type, and those that change nothing. */
-const KNOWN: Readonly<Record<string, readonly [fields: object, inert: InertFields]>> = {
-  message: [messageFields, itemInert],
-  function_call: [callFields, callInert],
-  reasoning: [reasoningFields, reasoningInert],
-  function_call_output: [resultFields, resultInert],
-};
-
-/** The names of the ignored fields in these items, each once. */
-export function ignoredInItems(input: unknown): string[] {
-  const names = asList(input).flatMap((each) => {
-    const [known, table] = KNOWN[String(memberOf(each, 'type') ?? 'message')] ?? [{}, {}];
-    const inParts = ['content', 'output'].flatMap((name) =>
-      ignoredInParts(memberOf(each, name), partInert, `input.${name}.`),
-    );
-    return [...ignoredMembers(known, table, asObject(each), 'input.'), ...inParts];
-  });
-  return [...new Set(names)];
 }

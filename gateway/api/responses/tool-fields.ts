@@ -1,8 +1,6 @@
 import * as z from 'zod';
 import type { Tool, ToolWish } from '../../calls/tool-offer.ts';
-import { asList, asObject } from '../../json/json-values.ts';
-import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO } from '../inert.ts';
+import { ANYTHING, type InertFields, inert, NO } from '../inert.ts';
 import { strictSchema } from '../strict-schema.ts';
 import {
   checkTools,
@@ -65,8 +63,6 @@ function strictOf(sent: object | undefined): { readonly parameters: object | und
 
 const tool = z
   .unknown()
-  // In a schema, null is a value like any other.
-  .transform((sent) => fields.withoutNulls(sent, ['parameters']))
   .superRefine((sent, ctx) => refuseOtherTools(ctx, sent, 'function'))
   .pipe(functionTool);
 
@@ -86,15 +82,7 @@ export const toolFields = {
   parallel_tool_calls: z.boolean().default(true),
 };
 
-/** Names the fields of these tools that were sent and ignored. */
-export function ignoredInTools(tools: unknown): string[] {
-  return asList(tools).flatMap((each) => ignoredMembers(functionFields, toolInert, asObject(each), 'tools.'));
-}
-
 export type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
-
-/** The fields in which null is a value. Elsewhere in a body null means absent. */
-export const verbatimTools = ['tools'] as const;
 
 /** Checks the rules that concern several fields. excluded: see checkTools(). */
 export function checkToolFields(
