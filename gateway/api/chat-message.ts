@@ -6,7 +6,7 @@ import { MAX_MESSAGES, TOO_MANY_MESSAGES } from './conversation-parts.ts';
 import * as fields from './fields.ts';
 import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
 import { textContent } from './text-content.ts';
-import { toolName } from './tool-parts.ts';
+import { toolName } from './tools.ts';
 
 /** One message of a conversation: its role, its text, and its calls of tools. */
 

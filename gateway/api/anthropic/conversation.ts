@@ -5,7 +5,7 @@ import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversa
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
 import { aboutImages, textContent } from '../text-content.ts';
-import { calledWith, toolName } from '../tool-parts.ts';
+import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Anthropic's API: blocks of text, of thinking, of tool calls and of their results. */
 

@@ -6,6 +6,7 @@ import * as fields from '../fields.ts';
 import { MAX_TOKENS } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { textContent } from '../text-content.ts';
+import { checkTools, toolWishOf } from '../tools.ts';
 import { blockInert, conversation } from './conversation.ts';
 import { THREAD_UNSUPPORTED } from './errors.ts';
 import { messageEncoding } from './message.ts';
@@ -16,7 +17,7 @@ import {
   thinkingField,
   thinkingWishOf,
 } from './output-config.ts';
-import { checkToolFields, toolFields, toolWishOf } from './tool-fields.ts';
+import { toolFields } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
 
@@ -63,12 +64,12 @@ export const messagesFields = {
 };
 
 export const messagesSchema = z.strictObject(messagesFields).superRefine((request, ctx) => {
-  checkToolFields(ctx, request);
+  checkTools(ctx, request);
   checkThinking(ctx, request);
 });
 export const countSchema = z
   .strictObject({ ...promptFields, ...inert(promptInert) })
-  .superRefine((request, ctx) => checkToolFields(ctx, request));
+  .superRefine((request, ctx) => checkTools(ctx, request));
 
 export type MessagesRequest = z.output<typeof messagesSchema>;
 export type CountRequest = z.output<typeof countSchema>;

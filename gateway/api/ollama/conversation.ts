@@ -3,7 +3,7 @@ import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
-import { calledWith, toolName } from '../tool-parts.ts';
+import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Ollama's API, with tool calls and their results. */
 

@@ -3,11 +3,12 @@ import type { Call, ParsedCall } from '../../calls/call.ts';
 import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
 import { refuseIgnored } from '../fields.ts';
-import { checkToolFields, toolFields, toolWishOf } from '../function-tools.ts';
+import { toolFields } from '../function-tools.ts';
 import { inert } from '../inert.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
 import { checkThinking, thinkingWishOf } from '../thinking-parts.ts';
 import { checkMinTokens } from '../token-constraints.ts';
+import { checkTools, toolWishOf } from '../tools.ts';
 import { chatFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion-events.ts';
 import { checkGrammar } from './grammar-fields.ts';
@@ -46,10 +47,7 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   checkTemplateFields(ctx, request);
   checkThinking(ctx, saidOfThinking(request));
   const isLimited = request.allowed_token_ids.length > 0;
-  checkToolFields(ctx, request, [
-    ...(isLimited ? ['allowed_token_ids'] : []),
-    ...(logprobs ? ['logprobs'] : []),
-  ]);
+  checkTools(ctx, request, [...(isLimited ? ['allowed_token_ids'] : []), ...(logprobs ? ['logprobs'] : [])]);
   const isSecond = max_completion_tokens !== undefined && max_tokens !== undefined;
   refuseIgnored(
     ctx,

@@ -5,7 +5,7 @@ import { callArguments } from '../chat-message.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert } from '../inert.ts';
 import { textContent } from '../text-content.ts';
-import { toolName } from '../tool-parts.ts';
+import { toolName } from '../tools.ts';
 
 /** The input of a response: a text, or items. Items are messages, what was thought, calls of tools and their results. */
 

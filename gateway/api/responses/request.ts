@@ -3,10 +3,11 @@ import * as fields from '../fields.ts';
 import { MAX_TOKENS, refuseIgnored } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { budgetFields, checkThinking, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
+import { checkTools } from '../tools.ts';
 import type { ResponseJson } from './answers.ts';
 import { inputItems } from './input-items.ts';
 import { textField } from './text-format.ts';
-import { checkToolFields, toolFields } from './tool-fields.ts';
+import { toolFields } from './tool-fields.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
 
@@ -111,7 +112,7 @@ export const responsesFields = {
 const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
   const { include, top_logprobs, background, store } = request;
   checkThinking(ctx, saidOfThinking(request));
-  checkToolFields(ctx, request, include.logprobs ? ['include'] : []);
+  checkTools(ctx, request, include.logprobs ? ['include'] : []);
   const isUnkept = store === true && !background;
   refuseIgnored(ctx, isUnkept, 'store', 'needs background: nothing else is stored here');
   const isKept = store === false && background;

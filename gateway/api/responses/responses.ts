@@ -8,6 +8,7 @@ import { idempotencyOf } from '../idempotency.ts';
 import { readJson } from '../json.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
+import { toolWishOf } from '../tools.ts';
 import { beginBackground, responseOfTwin } from './background.ts';
 import { errorEvent } from './event-writer.ts';
 import {
@@ -18,7 +19,6 @@ import {
 } from './request.ts';
 import { ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
-import { toolWishOf } from './tool-fields.ts';
 
 /** OpenAI's responses, whole and streamed. The journal keeps those that continue in the background. */
 export function responseRoutes(deps: RouteDeps): Hono {
