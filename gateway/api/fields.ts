@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { ApiError } from '../errors/api-error.ts';
+import { memberOf } from '../json/json-values.ts';
 import { fieldErrors, got, type Rule } from './field-errors.ts';
 import { withoutNulls } from './members.ts';
 
@@ -206,6 +207,27 @@ export function tokenIds(name: string, minCount: 0 | 1, maxCount: number) {
       minItems: minCount,
       ...(Number.isFinite(maxCount) ? { maxItems: maxCount } : {}),
     });
+}
+
+/**
+ * An object with a member `type`. One of another type is refused for its type, not for the members that it lacks. onMissing
+ * reports an object without a type.
+ */
+export function typed<Schema extends z.ZodType>(
+  types: readonly unknown[],
+  sentenceOf: (type: unknown) => string,
+  schema: Schema,
+  onMissing: (ctx: Refinement) => void = () => {},
+) {
+  return z
+    .unknown()
+    .superRefine((sent, ctx) => {
+      const type = memberOf(sent, 'type');
+      if (type === undefined) onMissing(ctx);
+      else if (!types.includes(type))
+        violated(ctx, { constraint: 'unsupported' }, sentenceOf(type), ['type']);
+    })
+    .pipe(schema);
 }
 
 /** A field that must not come together with another one. */

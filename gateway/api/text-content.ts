@@ -1,5 +1,4 @@
 import * as z from 'zod';
-import { memberOf } from '../json/json-values.ts';
 import * as fields from './fields.ts';
 import { type InertFields, inert } from './inert.ts';
 
@@ -10,23 +9,12 @@ export function textContent(
   partInert: InertFields,
   types: readonly [string, ...(readonly string[])] = ['text'],
 ) {
-  const textPart = z.object({ type: z.enum(types), text: z.string(), ...inert(partInert) });
   const kinds = types.map((type) => JSON.stringify(type)).join(' or ');
-  const textOnly = `models read text here, in parts of the type ${kinds}`;
-  /** A part. A part of another type is refused for its type, not for the members of a text that it lacks. */
-  const part = z
-    .unknown()
-    .superRefine((value, ctx) => {
-      const type = memberOf(value, 'type');
-      if (typeof type === 'string' && !types.includes(type))
-        fields.violated(
-          ctx,
-          { constraint: 'unsupported' },
-          `is not supported: ${aboutImages(type)}${textOnly}`,
-          ['type'],
-        );
-    })
-    .pipe(textPart);
+  const part = fields.typed(
+    types,
+    (type) => `is not supported: ${aboutImages(type)}models read text here, in parts of the type ${kinds}`,
+    z.object({ type: z.enum(types), text: z.string(), ...inert(partInert) }),
+  );
   return z
     .preprocess(
       (value) => (typeof value === 'string' ? [{ type: types[0], text: value }] : value),

@@ -1,7 +1,7 @@
 import * as z from 'zod';
 import type { AllowedTools, Tool, ToolWish } from '../calls/tool-offer.ts';
 import { isJsonObject, memberOf } from '../json/json-values.ts';
-import { violated } from './fields.ts';
+import { typed, violated } from './fields.ts';
 import { withoutAnyNulls } from './members.ts';
 import { argumentsSchema } from './tool-schema.ts';
 
@@ -67,17 +67,9 @@ export function toolList<Sent extends Tool>(
   tool: z.ZodType<Sent>,
   place: readonly string[] = ['name'],
 ) {
-  const typed = z
-    .unknown()
-    .superRefine((sent, ctx) => {
-      const given = memberOf(sent, 'type');
-      if (typeof given !== 'string' || given === type) return;
-      const sentence = `is not supported: tools are of the type ${JSON.stringify(type)} here`;
-      violated(ctx, { constraint: 'unsupported' }, sentence, ['type']);
-    })
-    .pipe(tool);
+  const sentence = `is not supported: tools are of the type ${JSON.stringify(type)} here`;
   return z
-    .array(typed)
+    .array(typed([type], () => sentence, tool))
     .max(MAX_TOOLS, `must have at most ${MAX_TOOLS} tools`)
     .superRefine((tools, ctx) => {
       const names = tools.map(({ name }) => name);

@@ -1,6 +1,12 @@
 import * as z from 'zod';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
-import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
+import {
+  chatMessage,
+  MAX_MESSAGES,
+  refuseContinuation,
+  refuseSpeaker,
+  TOO_MANY_MESSAGES,
+} from '../conversation.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
 import { calledWith, toolName } from '../tools.ts';
@@ -12,37 +18,29 @@ export const messageInert = { images: NO_ITEMS } as const satisfies InertFields;
 /** Fields of the function in a tool call. */
 export const calledInert = { index: ANYTHING } as const satisfies InertFields;
 
-const calledFields = { name: toolName, arguments: calledWith, ...inert(calledInert) };
-
-const callFields = {
+const toolCall = z.object({
   id: z.string().optional(),
   type: z.literal('function').optional(),
-  function: z.object(calledFields),
-};
-
-const messageFields = {
-  role: z.enum(['system', 'user', 'assistant', 'tool']),
-  content: z.string().optional(),
-  tool_calls: z.array(z.object(callFields)).optional(),
-  tool_call_id: z.string().optional(),
-  tool_name: z.string().optional(),
-  thinking: z.string().optional(),
-  ...inert(messageInert),
-};
+  function: z.object({ name: toolName, arguments: calledWith, ...inert(calledInert) }),
+});
 
 const message = z
-  .object(messageFields)
+  .object({
+    role: z.enum(['system', 'user', 'assistant', 'tool']),
+    content: z.string().optional(),
+    tool_calls: z.array(toolCall).optional(),
+    tool_call_id: z.string().optional(),
+    tool_name: z.string().optional(),
+    thinking: z.string().optional(),
+    ...inert(messageInert),
+  })
   .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
-    const isOf = (name: string, speaker: string) => {
-      const sentence = `is allowed only in messages with the role ${JSON.stringify(speaker)}`;
-      fields.violated(ctx, { constraint: 'role' }, sentence, [name]);
-    };
     if (content === undefined && role !== 'assistant')
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['content']);
-    if (role !== 'assistant' && tool_calls.length > 0) isOf('tool_calls', 'assistant');
-    if (role !== 'assistant' && thinking !== '') isOf('thinking', 'assistant');
-    if (role !== 'tool' && tool_name !== undefined) isOf('tool_name', 'tool');
-    if (role !== 'tool' && tool_call_id !== undefined) isOf('tool_call_id', 'tool');
+    if (role !== 'assistant' && tool_calls.length > 0) refuseSpeaker(ctx, 'assistant', ['tool_calls']);
+    if (role !== 'assistant' && thinking !== '') refuseSpeaker(ctx, 'assistant', ['thinking']);
+    if (role !== 'tool' && tool_name !== undefined) refuseSpeaker(ctx, 'tool', ['tool_name']);
+    if (role !== 'tool' && tool_call_id !== undefined) refuseSpeaker(ctx, 'tool', ['tool_call_id']);
   });
 
 type Message = z.output<typeof message>;
@@ -63,18 +61,13 @@ function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx,
   let numCalls = 0;
   const open: ToolCall[] = [];
   return messages.map((each, index): ChatMessage => {
-    const { role, content = '', tool_calls = [], thinking = '' } = each;
+    const { role, content = '', tool_calls = [], thinking } = each;
     if (role === 'tool') return { role, content, answers: answered(open, each, ctx, index) };
     const calls = tool_calls.map(({ id, function: { name, arguments: given } }): ToolCall => {
       return { id: id ?? `call_${numCalls++}`, name, arguments: given };
     });
     open.push(...calls);
-    return {
-      role,
-      content,
-      ...(thinking === '' ? {} : { reasoning: thinking }),
-      ...(calls.length === 0 ? {} : { toolCalls: calls }),
-    };
+    return chatMessage(role, content, thinking, calls);
   });
 }
 
