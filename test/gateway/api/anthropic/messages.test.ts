@@ -125,7 +125,7 @@ test('system is a message in front, and blocks of text are one text', async ({ r
   assert.is(response.status, 200);
   assert.is(
     response.headers.get('x-runnel-ignored'),
-    'metadata, system.cache_control, messages.content.cache_control',
+    'metadata, messages.content.cache_control, system.cache_control',
   );
   const turns = ['system: Be brief.', 'user: Hi', 'assistant: Yes?', 'user: Go.'];
   assert.equal(
