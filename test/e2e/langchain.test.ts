@@ -88,7 +88,7 @@ test('gives an object of a schema, by the form of its answer and by a tool', asy
   }
 });
 
-test('embeds texts', async () => {
+test('embeds texts, one and many', async () => {
   const embeddings = new OpenAIEmbeddings({
     model: 'tools',
     apiKey: 'none',

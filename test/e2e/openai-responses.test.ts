@@ -83,7 +83,7 @@ test('parses an answer of a form that it gives', async () => {
   assert.equal(streamed.output_parsed, whole.output_parsed);
 });
 
-test('gets log-probabilities', async () => {
+test('gets log-probabilities with the text', async () => {
   const asked = {
     ...request,
     max_output_tokens: 6,
