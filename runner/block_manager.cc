@@ -69,8 +69,7 @@ void BlockManager::allocate(Sequence& sequence, uint32_t num_cached_blocks) {
   const uint32_t num_unseen = num_unseen_blocks(sequence.num_cached_tokens);
   std::fill_n(sequence.block_table.begin(), num_unseen, kNoBlock);
   for (uint32_t i = num_unseen; i < num_cached_blocks; ++i) hold(sequence.block_table[i]);
-  const uint32_t num_needed = table_size(sequence, sequence.num_cached_tokens);
-  while (sequence.block_table.size() < num_needed) sequence.block_table.push_back(take_free_block());
+  grow(sequence, table_size(sequence, sequence.num_cached_tokens));
 }
 
 uint32_t BlockManager::num_places(const Sequence& sequence) const {
@@ -78,9 +77,8 @@ uint32_t BlockManager::num_places(const Sequence& sequence) const {
 }
 
 void BlockManager::extend(Sequence& sequence) {
-  const uint32_t num_wanted = table_size(sequence, sequence.num_cached_tokens);
-  while (sequence.block_table.size() < num_wanted && !free_.empty())
-    sequence.block_table.push_back(take_free_block());
+  const size_t num_possible = sequence.block_table.size() + free_.size();
+  grow(sequence, std::min<size_t>(table_size(sequence, sequence.num_cached_tokens), num_possible));
 }
 
 uint32_t BlockManager::num_at_once(uint32_t num_tokens) const {
@@ -99,8 +97,7 @@ bool BlockManager::can_append(const Sequence& sequence) const {
 }
 
 void BlockManager::may_append(Sequence& sequence) {
-  if (blocks_for(sequence.num_tokens()) > sequence.block_table.size())
-    sequence.block_table.push_back(take_free_block());
+  grow(sequence, blocks_for(sequence.num_tokens()));
 }
 
 uint32_t BlockManager::num_draft_places(const Sequence& sequence) const {
@@ -110,8 +107,7 @@ uint32_t BlockManager::num_draft_places(const Sequence& sequence) const {
 }
 
 void BlockManager::append_drafts(Sequence& sequence) {
-  const uint32_t num_needed = blocks_for(sequence.num_tokens() + sequence.num_drafts);
-  while (sequence.block_table.size() < num_needed) sequence.block_table.push_back(take_free_block());
+  grow(sequence, blocks_for(sequence.num_tokens() + sequence.num_drafts));
 }
 
 void BlockManager::advance(Sequence& sequence) {
@@ -211,6 +207,10 @@ void BlockManager::give_back_unused(Sequence& sequence) {
     // few sequences would soon evict all known contents.
     free_.splice(free_.begin(), free_, blocks_[id].place);
   }
+}
+
+void BlockManager::grow(Sequence& sequence, size_t num_blocks) {
+  while (sequence.block_table.size() < num_blocks) sequence.block_table.push_back(take_free_block());
 }
 
 uint32_t BlockManager::take_free_block() {

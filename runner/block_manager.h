@@ -55,8 +55,8 @@ class BlockManager {
   // Takes the blocks, with the result of can_allocate. The sequence must not hold blocks.
   void allocate(Sequence& sequence, uint32_t num_cached_blocks);
 
-  // With a window: number of tokens after the cached ones that have a place. extend: takes free blocks for
-  // more tokens, as many as the sequence may have at once.
+  // num_places: number of tokens after the cached ones that have a place. extend: takes free blocks for more
+  // tokens, as many as the sequence may have at once.
   uint32_t num_places(const Sequence& sequence) const;
   void extend(Sequence& sequence);
 
@@ -118,6 +118,8 @@ class BlockManager {
   void forget(uint32_t id);
   void give_back_unseen(Sequence& sequence);
   void give_back_unused(Sequence& sequence);
+  // Takes free blocks until the sequence has this many. There must be enough.
+  void grow(Sequence& sequence, size_t num_blocks);
   uint32_t take_free_block();
   void hold(uint32_t id);
   void release(uint32_t id);

@@ -1,12 +1,12 @@
 import * as z from 'zod';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
-import { asList, asObject, isJsonObject, memberOf } from '../json/json-values.ts';
-import type { ChatMessage, ToolCall } from '../prompt/chat-template.ts';
-import { MAX_MESSAGES, TOO_MANY_MESSAGES } from './conversation-parts.ts';
+import { isJsonObject } from '../json/json-values.ts';
+import type { ToolCall } from '../prompt/chat-template.ts';
+import { CallNames, chatMessage, MAX_MESSAGES, refuseSpeaker, TOO_MANY_MESSAGES } from './conversation.ts';
 import * as fields from './fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
-import { ignoredInParts, textContent } from './text-content.ts';
-import { toolName } from './tool-parts.ts';
+import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, NOTHING } from './inert.ts';
+import { textContent } from './text-content.ts';
+import { toolName } from './tools.ts';
 
 /** One message of a conversation: its role, its text, and its calls of tools. */
 
@@ -64,101 +64,51 @@ export const callArguments = z.string().transform((text, ctx): object => {
   return z.NEVER;
 });
 
-const calledFields = { name: toolName, arguments: callArguments, ...inert(calledInert) };
-
-const callFields = {
-  id: fields.nonEmpty('id'),
-  type: z.literal('function').default('function'),
-  function: z.object(calledFields),
-  ...inert(toolCallInert),
-};
-
 const toolCall = z
-  .object(callFields)
+  .object({
+    id: fields.nonEmpty('id'),
+    type: z.literal('function').default('function'),
+    function: z.object({ name: toolName, arguments: callArguments, ...inert(calledInert) }),
+    ...inert(toolCallInert),
+  })
   .transform(({ id, function: { name, arguments: given } }): ToolCall => ({ id, name, arguments: given }));
 
-const messageFields = {
-  role,
-  content: textContent(partInert).optional(),
-  /** The thinking that came before the content, as answers name it. */
-  reasoning_content: z.string().optional(),
-  /** The thinking, as Ollama and OpenRouter name it. */
-  reasoning: z.string().optional(),
-  tool_calls: z.array(toolCall).default([]),
-  tool_call_id: z.string().optional(),
-  ...inert(messageInert),
-};
-
-const chatMessage = z
-  .object(messageFields)
+const message = z
+  .object({
+    role,
+    content: textContent(partInert).optional(),
+    /** The thinking that came before the content, as answers name it. */
+    reasoning_content: z.string().optional(),
+    /** The thinking, as Ollama and OpenRouter name it. */
+    reasoning: z.string().optional(),
+    tool_calls: z.array(toolCall).default([]),
+    tool_call_id: z.string().optional(),
+    ...inert(messageInert),
+  })
   .superRefine(({ role, content, tool_calls, tool_call_id, reasoning_content, reasoning }, ctx) => {
     // Only an assistant's message may lack content: an answer that is sent back may have been empty.
     if (content === undefined && role !== 'assistant')
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['content']);
     if (role === 'tool' && tool_call_id === undefined)
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['tool_call_id']);
-    if (role !== 'tool' && tool_call_id !== undefined)
-      fields.violated(ctx, { constraint: 'role' }, 'is allowed only in messages with the role "tool"', [
-        'tool_call_id',
-      ]);
+    if (role !== 'tool' && tool_call_id !== undefined) refuseSpeaker(ctx, 'tool', ['tool_call_id']);
+    if (role === 'assistant') return;
     const thought = reasoning_content ? 'reasoning_content' : reasoning ? 'reasoning' : undefined;
-    if (role !== 'assistant' && thought !== undefined)
-      fields.violated(ctx, { constraint: 'role' }, 'is allowed only in messages with the role "assistant"', [
-        thought,
-      ]);
-    if (role !== 'assistant' && tool_calls.length > 0)
-      fields.violated(ctx, { constraint: 'role' }, 'is allowed only in messages with the role "assistant"', [
-        'tool_calls',
-      ]);
+    if (thought !== undefined) refuseSpeaker(ctx, 'assistant', [thought]);
+    if (tool_calls.length > 0) refuseSpeaker(ctx, 'assistant', ['tool_calls']);
   });
 
-type Message = z.output<typeof chatMessage>;
-
-/**
- * Makes the conversation as templates see it. The call that each tool result answers must be in the messages before it.
- */
-function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx, 'addIssue'>): ChatMessage[] {
-  const names = new Map<string, string>();
-  return messages.map((message, index) => {
-    const { role, content = '', tool_calls, tool_call_id: id } = message;
-    const reasoning = message.reasoning_content ?? message.reasoning ?? '';
-    for (const call of tool_calls) names.set(call.id, call.name);
-    const name = id === undefined ? undefined : names.get(id);
-    if (id !== undefined && name === undefined)
-      fields.violated(ctx, { constraint: 'known' }, 'is not the id of a tool call in an earlier message', [
-        index,
-        'tool_call_id',
-      ]);
-    return {
-      role: role === 'developer' ? 'system' : role,
-      content,
-      ...(reasoning === '' ? {} : { reasoning }),
-      ...(tool_calls.length === 0 ? {} : { toolCalls: tool_calls }),
-      ...(id === undefined || name === undefined ? {} : { answers: { id, name } }),
-    };
-  });
-}
-
-/** A conversation of at least one message. */
+/** A conversation of at least one message. The call that each tool result answers must be in the messages before it. */
 export const chatMessages = z
-  .array(chatMessage)
+  .array(message)
   .min(1, 'must have at least one message')
   .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
-  .transform(conversationOf);
-
-/** Names the fields of these messages that were sent and ignored. */
-export function ignoredInMessages(messages: unknown): string[] {
-  return asList(messages).flatMap((message) => [
-    ...ignoredMembers(messageFields, messageInert, asObject(message), 'messages.'),
-    ...ignoredInParts(memberOf(message, 'content'), partInert, 'messages.content.'),
-    ...asList(memberOf(message, 'tool_calls')).flatMap((call) => [
-      ...ignoredMembers(callFields, toolCallInert, asObject(call), 'messages.tool_calls.'),
-      ...ignoredMembers(
-        calledFields,
-        calledInert,
-        asObject(memberOf(call, 'function')),
-        'messages.tool_calls.function.',
-      ),
-    ]),
-  ]);
-}
+  .transform((messages, ctx) => {
+    const names = new CallNames(ctx, 'message');
+    return messages.map(({ role, content = '', tool_calls, tool_call_id: id, ...thoughts }, index) => {
+      names.add(tool_calls);
+      if (id !== undefined) return names.result(id, content, [index, 'tool_call_id']);
+      const reasoning = thoughts.reasoning_content ?? thoughts.reasoning;
+      return chatMessage(role === 'developer' ? 'system' : role, content, reasoning, tool_calls);
+    });
+  });

@@ -1,6 +1,8 @@
 import * as z from 'zod';
 import { ApiError } from '../errors/api-error.ts';
+import { memberOf } from '../json/json-values.ts';
 import { fieldErrors, got, type Rule } from './field-errors.ts';
+import { withoutNulls } from './members.ts';
 
 /**
  * Building blocks of request schemas. Each wrong field gives one FieldError with the field, the rule and the value, and
@@ -207,6 +209,27 @@ export function tokenIds(name: string, minCount: 0 | 1, maxCount: number) {
     });
 }
 
+/**
+ * An object with a member `type`. One of another type is refused for its type, not for the members that it lacks. onMissing
+ * reports an object without a type.
+ */
+export function typed<Schema extends z.ZodType>(
+  types: readonly unknown[],
+  sentenceOf: (type: unknown) => string,
+  schema: Schema,
+  onMissing: (ctx: Refinement) => void = () => {},
+) {
+  return z
+    .unknown()
+    .superRefine((sent, ctx) => {
+      const type = memberOf(sent, 'type');
+      if (type === undefined) onMissing(ctx);
+      else if (!types.includes(type))
+        violated(ctx, { constraint: 'unsupported' }, sentenceOf(type), ['type']);
+    })
+    .pipe(schema);
+}
+
 /** A field that must not come together with another one. */
 export function excludedBy(name: string, other: string) {
   return z
@@ -223,48 +246,9 @@ function countCodePoints(value: string): number {
   return count;
 }
 
-/**
- * Drops members that are null, at every depth: in requests, null means absent. verbatim: places such as `a.b`; their
- * members are kept as they are. A value without nulls is returned itself, since copying a large body takes long.
- */
-export function withoutNulls(value: unknown, verbatim: readonly string[] = [], place = ''): unknown {
-  if (Array.isArray(value)) return itemsWithoutNulls(value);
-  if (!isPlainObject(value)) return value;
-  let isSame = true;
-  const present: [name: string, member: unknown][] = [];
-  for (const [name, member] of Object.entries(value)) {
-    const inner = verbatim.length === 0 ? '' : place + name;
-    const isKept = !isObject(member) || verbatim.includes(inner);
-    const kept = isKept ? member : withoutNulls(member, verbatim, `${inner}.`);
-    if (kept !== null) present.push([name, kept]);
-    isSame &&= kept === member && kept !== null;
-  }
-  return isSame ? value : Object.fromEntries(present);
-}
-
-function itemsWithoutNulls(items: readonly unknown[]): readonly unknown[] {
-  // A list of ids may have half a million items, and none of them is an object.
-  if (!items.some(isObject)) return items;
-  const kept = items.map((item) => withoutNulls(item));
-  return kept.every((item, index) => item === items[index]) ? items : kept;
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === 'object' && value !== null;
-}
-
-/** MessagePack also has binary values. */
-function isPlainObject(value: unknown): value is object {
-  return isObject(value) && !ArrayBuffer.isView(value);
-}
-
-/** Parses the body by the schema. Throws a 400 that lists every field at fault. verbatim: see withoutNulls. */
-export function parseBody<T extends z.ZodType>(
-  schema: T,
-  body: unknown,
-  verbatim: readonly string[] = [],
-): z.output<T> {
-  const parsed = schema.safeParse(withoutNulls(body, verbatim), { reportInput: true });
+/** Parses the body by the schema. Throws a 400 that lists every field at fault. */
+export function parseBody<T extends z.ZodType>(schema: T, body: unknown): z.output<T> {
+  const parsed = schema.safeParse(withoutNulls(schema, body), { reportInput: true });
   if (parsed.success) return parsed.data;
   const all = fieldErrors(parsed.error, MAX_LISTED_ERRORS + 1);
   const errors = all.slice(0, MAX_LISTED_ERRORS);

@@ -1,6 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import * as z from 'zod';
+import { asList } from '../json/json-values.ts';
 import { violated } from './fields.ts';
+import { structureOf, withoutAnyNulls } from './members.ts';
 
 /**
  * Fields that nothing here obeys, and the values that each may have without being refused. ANYTHING is for fields that no
@@ -30,6 +32,7 @@ export function inert<Table extends InertFields>(table: Table): Record<keyof Tab
   return Object.fromEntries(schemas) as Record<keyof Table, InertField>;
 }
 
+const ignored: InertField = z.unknown().meta({ description: 'Ignored.' }).optional();
 const known = new Map<string, InertField>();
 
 /**
@@ -37,45 +40,54 @@ const known = new Map<string, InertField>();
  * start.
  */
 function inertField(accepted: Accepted): InertField {
+  if (accepted === ANYTHING) return ignored;
   const key = JSON.stringify(accepted);
   const field = known.get(key) ?? newInertField(accepted);
   known.set(key, field);
   return field;
 }
 
-function newInertField(accepted: Accepted): InertField {
-  if (accepted === ANYTHING) return z.unknown().meta({ description: 'Ignored.' }).optional();
+function newInertField(accepted: readonly unknown[]): InertField {
   const values = accepted.map((value) => ` or send ${JSON.stringify(value)}`).join('');
   const sentence = `is not supported; leave it out${values}`;
   return z
     .unknown()
     .superRefine((value, ctx) => {
-      const isAccepted = accepted.some((known) => isDeepStrictEqual(known, value));
+      const present = withoutAnyNulls(value);
+      const isAccepted = accepted.some((known) => isDeepStrictEqual(known, present));
       if (!isAccepted) violated(ctx, { constraint: 'unsupported' }, sentence);
     })
     .meta(accepted.length === 0 ? { not: {}, description: 'Not supported.' } : { enum: [...accepted] })
     .optional();
 }
 
-/** Names the fields that the client sent and that were ignored. object: the body as it was sent. */
-export function ignoredIn(table: InertFields, object: object, prefix = ''): string[] {
-  const sent = Object.entries(object).filter(([, value]) => value !== null);
-  return sent
-    .filter(([name]) => Object.hasOwn(table, name) && table[name] === ANYTHING)
-    .map(([name]) => prefix + name);
-}
-
 /** Unknown members by these names are named in a header as they are. */
 const PLAIN_NAME = /^[\w$.-]{1,64}$/;
 
 /**
- * The same for an object below the top level of a body, whose schema drops the members that it does not know. fields: all that
- * it knows, those of the table included. A name that is too long or strange for a header is written as "?".
+ * Names the members of a body that were sent and are ignored, each once: those with ANYTHING in their tables, and those below
+ * the top level that an object's schema drops. A name that is too long or strange for a header is written as "?".
  */
-export function ignoredMembers(fields: object, table: InertFields, object: object, prefix: string): string[] {
-  const unknown = Object.keys(object).filter(
-    (name) => !Object.hasOwn(fields, name) && (object as Record<string, unknown>)[name] !== null,
-  );
-  const names = unknown.map((name) => prefix + (PLAIN_NAME.test(name) ? name : '?'));
-  return [...ignoredIn(table, object, prefix), ...names];
+export function ignoredIn(schema: z.ZodType, body: unknown): string[] {
+  return [...new Set(ignoredMembers(schema, body, ''))];
+}
+
+/** An object's own members come first, then those inside them. */
+function ignoredMembers(schema: z.core.$ZodType, value: unknown, prefix: string): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  const def = structureOf(schema, value)?.def;
+  if (def?.type === 'array')
+    return asList(value).flatMap((item) => ignoredMembers(def.element, item, prefix));
+  if (def?.type !== 'object') return [];
+  const own: string[] = [];
+  const unknown: string[] = [];
+  const inside: string[] = [];
+  for (const [name, member] of Object.entries(value)) {
+    if (member === null) continue;
+    const known = Object.hasOwn(def.shape, name) ? def.shape[name] : undefined;
+    if (known === undefined) unknown.push(prefix + (PLAIN_NAME.test(name) ? name : '?'));
+    else if (known === ignored) own.push(prefix + name);
+    else inside.push(...ignoredMembers(known, member, `${prefix}${name}.`));
+  }
+  return [...own, ...unknown, ...inside];
 }

@@ -11,9 +11,6 @@ import { violated } from './fields.ts';
 /** The longest chat_template_kwargs, as JSON. */
 const MAX_KWARGS_CHARACTERS = 16_384;
 
-/** In this field, null is a value like any other. */
-export const verbatimKwargs = 'chat_template_kwargs';
-
 const kwargs = z.record(z.string(), z.unknown()).superRefine((given, ctx) => {
   for (const name of reservedVariables) {
     if (!Object.hasOwn(given, name)) continue;

@@ -1,7 +1,6 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../json/json-values.ts';
 import * as fields from './fields.ts';
-import { type InertFields, ignoredMembers, inert } from './inert.ts';
+import { type InertFields, inert } from './inert.ts';
 
 /** The content of a message: a string, or parts of text, which are joined. */
 
@@ -10,23 +9,12 @@ export function textContent(
   partInert: InertFields,
   types: readonly [string, ...(readonly string[])] = ['text'],
 ) {
-  const textPart = z.object({ type: z.enum(types), text: z.string(), ...inert(partInert) });
   const kinds = types.map((type) => JSON.stringify(type)).join(' or ');
-  const textOnly = `models read text here, in parts of the type ${kinds}`;
-  /** A part. A part of another type is refused for its type, not for the members of a text that it lacks. */
-  const part = z
-    .unknown()
-    .superRefine((value, ctx) => {
-      const type = memberOf(value, 'type');
-      if (typeof type === 'string' && !types.includes(type))
-        fields.violated(
-          ctx,
-          { constraint: 'unsupported' },
-          `is not supported: ${aboutImages(type)}${textOnly}`,
-          ['type'],
-        );
-    })
-    .pipe(textPart);
+  const part = fields.typed(
+    types,
+    (type) => `is not supported: ${aboutImages(type)}models read text here, in parts of the type ${kinds}`,
+    z.object({ type: z.enum(types), text: z.string(), ...inert(partInert) }),
+  );
   return z
     .preprocess(
       (value) => (typeof value === 'string' ? [{ type: types[0], text: value }] : value),
@@ -39,10 +27,4 @@ export function textContent(
 /** Clients and their users look for the word. */
 export function aboutImages(type: unknown): string {
   return typeof type === 'string' && type.includes('image') ? 'images are not read here; ' : '';
-}
-
-/** Names the fields of these parts that were sent and ignored. */
-export function ignoredInParts(content: unknown, partInert: InertFields, prefix: string): string[] {
-  const known = { type: true, text: true, ...partInert };
-  return asList(content).flatMap((part) => ignoredMembers(known, partInert, asObject(part), prefix));
 }

@@ -1,6 +1,6 @@
 import { ApiError } from '../errors/api-error.ts';
 import type { Model } from '../models/model.ts';
-import type { ServedModel } from '../models/served-model.ts';
+import type { ServedModel } from '../models/model-registry.ts';
 import type { RunnerInfo, RunnerStatus } from '../runner/runner.ts';
 import type { TokenLimits } from '../server/route-group.ts';
 import type { EncodedText } from '../tokenizer/tokenizer.ts';

@@ -7,13 +7,12 @@ import { RUNNER_LIMITS, runnerFaults } from '../config/runner-settings.ts';
 import { mergeSettings } from '../config/settings.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { ExitCode, refuse, UnavailableError, UsageError } from '../errors/exit-code.ts';
+import { LoadedModel } from '../models/loaded-model.ts';
+import type { Model } from '../models/model.ts';
 import { resolveModel } from '../models/model-cache.ts';
 import { ModelSlot } from '../models/model-slot.ts';
-import { agreeOn } from '../models/same-model.ts';
-import { specOf } from '../runner/backends/runner-launcher.ts';
 import { GenerationError, type RunnerInfo } from '../runner/runner.ts';
 import type { RunnerEvent } from '../runner/supervision/runner-event.ts';
-import { RunnerPool } from '../runner/supervision/runner-pool.ts';
 import { randomIds } from '../system/ids.ts';
 import { createLog } from '../telemetry/log.ts';
 import { runnerLog } from '../telemetry/runner-log.ts';
@@ -105,11 +104,27 @@ async function generate(
   const slot = new ModelSlot(resolveModel(config.model));
   // The model is read before a runner starts, so that an unusable model has its own exit status.
   await slot.refresh();
-  const { supervisor, info } = await startRunner(config, slot);
+  const firstLoad = new FirstLoad();
+  const toLog = runnerLog(createLog('warn'));
+  const log = (event: RunnerEvent): void => {
+    toLog(event);
+    firstLoad.observe(event);
+  };
+  let succeed: (served: { info: RunnerInfo; model: Model }) => void = () => {};
+  const ready = new Promise<{ info: RunnerInfo; model: Model }>((resolve) => (succeed = resolve));
+  // A second runner is not awaited.
+  const failed = firstLoad.failed.then(({ reason }) => {
+    throw new UnavailableError(reason);
+  });
+  const loaded = new LoadedModel(slot, chooseLauncher(config, { log }), {
+    maxOpenRequests: MAX_OPEN_PROMPTS,
+    maxQueuedTokens: RUNNER_LIMITS.promptTokens,
+    log,
+    onServed: (info, model) => succeed({ info, model }),
+  });
+  loaded.pool.start();
   try {
-    const model = await agreeOn(slot, info);
-    if (typeof model === 'string') throw new UnavailableError(model);
-    const answers = answerPrompts(supervisor, { model, info }, prompts, settings);
+    const answers = answerPrompts(loaded.pool, await Promise.race([ready, failed]), prompts, settings);
     let numPrinted = 0;
     for await (const answer of answers) {
       const before = numPrinted++ === 0 ? '[' : ',\n ';
@@ -117,41 +132,7 @@ async function generate(
     }
     if (isJson) process.stdout.write(']\n');
   } finally {
-    await supervisor.stop(0);
-  }
-}
-
-/**
- * Starts a runner and waits until it has loaded its model. Throws UnavailableError if the first runner fails; a second one is
- * not awaited.
- */
-async function startRunner(
-  config: GenerateConfig,
-  slot: ModelSlot,
-): Promise<{ supervisor: RunnerPool; info: RunnerInfo }> {
-  const firstLoad = new FirstLoad();
-  const toLog = runnerLog(createLog('warn'));
-  const log = (event: RunnerEvent): void => {
-    toLog(event);
-    firstLoad.observe(event);
-  };
-  let succeed: (info: RunnerInfo) => void = () => {};
-  const ready = new Promise<RunnerInfo>((resolve) => (succeed = resolve));
-  const failed = firstLoad.failed.then(({ reason }) => {
-    throw new UnavailableError(reason);
-  });
-  const supervisor = new RunnerPool({
-    ...specOf(slot, chooseLauncher(config, { log }), { onReady: succeed }),
-    maxOpenRequests: MAX_OPEN_PROMPTS,
-    maxQueuedTokens: RUNNER_LIMITS.promptTokens,
-    log,
-  });
-  supervisor.start();
-  try {
-    return { supervisor, info: await Promise.race([ready, failed]) };
-  } catch (error) {
-    await supervisor.stop(0);
-    throw error;
+    await loaded.stop(0);
   }
 }
 

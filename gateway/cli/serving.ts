@@ -3,7 +3,6 @@ import { type Config, hasSeveralModels } from '../config/config.ts';
 import { UsageError } from '../errors/exit-code.ts';
 import { AdmissionGate } from '../models/admission-gate.ts';
 import { identifyingFile } from '../models/huggingface/folder-files.ts';
-import { loadModel } from '../models/load-model.ts';
 import { LoadedModel } from '../models/loaded-model.ts';
 import { type Model, modelIdOf } from '../models/model.ts';
 import { ModelLifecycle } from '../models/model-lifecycle.ts';
@@ -118,16 +117,15 @@ export class Serving {
         : {
             queue: this.#loader,
             memoryNeed: () => memoryNeedOf(path, this.#settings),
-            readTokenizer: () => loadModel(path),
             onRefused: (reason) =>
               onEvent({ level: 'error', event: 'model_failed', reason, isRetriable: true }),
           },
       runnerOf: (runner) => new ObservedRunner(runner, [this.#limit, metrics], systemClock.now),
       drainMs: config['drain-timeout-sec'] * 1000,
       log: onEvent,
-      loadedOf: (hooks) =>
+      loadedOf: (slot, hooks) =>
         new LoadedModel(
-          path,
+          slot,
           this.#launchOf(this.#settings, log, () => model),
           {
             ...loadedOptions(config),

@@ -10,14 +10,11 @@ import { RunnerPool, type RunnerPoolOptions } from '../runner/supervision/runner
 import type { RunnerSpec } from '../runner/supervision/runner-spec.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
 import type { Model } from './model.ts';
-import { type ModelFiles, ModelSlot } from './model-slot.ts';
-import { agreeOn, differenceOf } from './same-model.ts';
+import type { ModelSlot } from './model-slot.ts';
 
 export interface LoadedModelOptions extends Omit<RunnerPoolOptions, keyof RunnerSpec> {
   /** Called for every runner that becomes ready and has read the same model as the gateway. */
   readonly onServed?: (info: RunnerInfo, model: Model) => void;
-  /** How files are read; by default from the disk. */
-  readonly files?: ModelFiles;
 }
 
 /** What to serve. Runners can go on with each other's streams only if they have the same slot. */
@@ -45,9 +42,9 @@ export class LoadedModel {
   /** Runners in a row that had another file than the gateway. */
   #numOfOtherFiles = 0;
 
-  constructor(modelPath: string, launch: RunnerLauncher, options: LoadedModelOptions) {
+  constructor(slot: ModelSlot, launch: RunnerLauncher, options: LoadedModelOptions) {
     this.#options = options;
-    this.#deployed = { slot: new ModelSlot(modelPath, options.files), launch };
+    this.#deployed = { slot, launch };
     this.pool = new RunnerPool({ ...options, ...this.#specOf(this.#deployed) });
   }
 
@@ -73,7 +70,7 @@ export class LoadedModel {
    */
   async slotOf(path: string, next: ModelSlot | undefined): Promise<ModelSlot> {
     for (const slot of [next, this.slot]) if (await slot?.holds(path)) return slot as ModelSlot;
-    const slot = new ModelSlot(path, this.#options.files);
+    const slot = this.slot.other(path);
     await slot.refresh();
     return slot;
   }
@@ -154,4 +151,30 @@ export class LoadedModel {
     this.#numOfOtherFiles = 0;
     onServed?.(info, agreed);
   }
+}
+
+/**
+ * Why a runner with this info cannot serve the model; undefined if it can. The gateway and the runner open the file one after
+ * the other, and it may be replaced in between. Token ids of the one would then mean other text to the other.
+ */
+export function differenceOf(model: Model, info: RunnerInfo): string | undefined {
+  const { path, file, architecture, tokenizer } = model;
+  if (!info.modelIdentity.endsWith(`-${file}`))
+    return `The runner and the gateway have read different versions of ${path}: the runner's is ${info.modelIdentity}, the gateway's ${file} (size, time and inode).`;
+  if (info.architecture !== architecture)
+    return `The runner computes a model of architecture ${info.architecture}, but ${path} says ${architecture}.`;
+  if (info.vocabSize !== tokenizer.vocabSize)
+    return `The runner has a vocabulary of ${info.vocabSize} tokens, but that of ${path} has ${tokenizer.vocabSize}.`;
+  return undefined;
+}
+
+/** Reads the slot's file once more. Returns the model if the runner has read the same one, or a sentence that says why not. */
+async function agreeOn(slot: ModelSlot, info: RunnerInfo): Promise<Model | string> {
+  try {
+    await slot.refresh();
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  if (slot.current === undefined) return `The model ${slot.path} does not exist any more.`;
+  return differenceOf(slot.current, info) ?? slot.current;
 }

@@ -4,7 +4,7 @@
  * may begin and when the model must leave. A model that is alone has the memory for itself: it is loaded at the start and stays.
  */
 
-import { countersOf, type SchedulerCounters } from '../runner/protocol/scheduler-stats.ts';
+import { CountersOverLives } from '../runner/protocol/scheduler-stats.ts';
 import {
   type GenerateRequest,
   GenerationError,
@@ -25,14 +25,14 @@ import {
   absent,
   HOLDING,
   type ModelPhase,
+  type Residency,
   residencyIn,
   statusIn,
   statusWhileReplacing,
   TAKING,
 } from './model-phase.ts';
-import { ModelPreview } from './model-preview.ts';
 import { ModelReplacement } from './model-replacement.ts';
-import type { Residency, ServedModel } from './served-model.ts';
+import { type ModelFiles, ModelSlot } from './model-slot.ts';
 
 /** For this long after a failed load, requests are refused with the reason. A later request tries the load again. */
 export const failedLoadRetryMs = 5000;
@@ -58,8 +58,6 @@ export interface SharedMemory {
   readonly queue: LoadQueue;
   /** The memory that a load takes, or a sentence that says why the model cannot be loaded. Called before each load. */
   readonly memoryNeed: () => Promise<MemoryNeed | string>;
-  /** Reads the model without a runner, for ServedModel.read(). */
-  readonly readTokenizer: () => Promise<Model>;
   /** Called when a load was refused before it began. */
   readonly onRefused?: (reason: string) => void;
 }
@@ -68,17 +66,19 @@ export interface ModelLifecycleOptions {
   /** Empty: the file's name is used, once it has been read. */
   readonly names: readonly string[];
   readonly path: string;
-  /** As in ServedModel. */
+  /** Modification time of the file in seconds since 1970. */
   readonly created: () => number;
   readonly isPinned: boolean;
+  /** How files are read; by default from the disk. */
+  readonly files?: ModelFiles;
   /**
    * Undefined if it is the only model: it then waits for no memory. Its supervisor starts runners until one is ready, and until
    * then requests are refused with the reason instead of waiting.
    */
   readonly shared: SharedMemory | undefined;
   readonly gate: AdmissionGate;
-  /** Makes what serves the model, without starting it. */
-  readonly loadedOf: (hooks: LoadedHooks) => Loaded;
+  /** Makes what serves the model of this slot, without starting it. */
+  readonly loadedOf: (slot: ModelSlot, hooks: LoadedHooks) => Loaded;
   /** Time that open requests get to finish before the model is replaced. */
   readonly drainMs: number;
   readonly log: (event: RunnerEvent) => void;
@@ -97,13 +97,16 @@ export interface LoadQueue {
   onChange(): void;
 }
 
-export class ModelLifecycle implements ServedModel, Runner {
+export class ModelLifecycle implements Runner {
+  /** The runner for routes. While no runner process exists, its status says why. */
   readonly runner: Runner;
   readonly #options: ModelLifecycleOptions;
   /** Undefined if the model is alone. */
   readonly #shared: SharedMemory | undefined;
   readonly #clock: Clock;
   #phase: ModelPhase = 'unloaded';
+  /** What the model is read into, with a runner or without. */
+  readonly #slot: ModelSlot;
   #loaded: Loaded | undefined;
   /** Set in the phase `replacing`. */
   #replacement: ModelReplacement | undefined;
@@ -117,17 +120,15 @@ export class ModelLifecycle implements ServedModel, Runner {
   #lastUsedMs: number;
   #isDismissed = false;
   #numDeadRunners = 0;
-  /** Counters of the loads that have ended. */
-  #pastCounters = countersOf(() => 0);
+  readonly #counters = new CountersOverLives();
+  /** Restarts in the loads that have ended. */
   #pastRestarts = 0;
   #unloaded: Promise<void> = Promise.resolve();
-  /** The model as it is read while it is not loaded; undefined if it is alone. */
-  readonly #preview: ModelPreview | undefined;
 
   constructor(options: ModelLifecycleOptions) {
     this.#options = options;
     this.#shared = options.shared;
-    this.#preview = options.shared && new ModelPreview(options.shared.readTokenizer);
+    this.#slot = new ModelSlot(options.path, options.files);
     this.#clock = options.clock ?? systemClock;
     this.#lastUsedMs = this.#clock.now();
     this.runner = options.runnerOf(this);
@@ -140,11 +141,13 @@ export class ModelLifecycle implements ServedModel, Runner {
     return this.#options.names[0] ?? this.path;
   }
 
+  /** Names for clients; empty while unknown. Answers of the native API use the file's name instead. */
   get names(): readonly string[] {
     const { names } = this.#options;
     return names.length > 0 || this.model === undefined ? names : [this.model.id];
   }
 
+  /** Modification time of the file in seconds since 1970; 0 while unknown. */
   get created(): number {
     return this.model?.created ?? this.#options.created();
   }
@@ -153,14 +156,17 @@ export class ModelLifecycle implements ServedModel, Runner {
     return this.#options.path;
   }
 
+  /** Where requests wait until the model takes them. */
   get gate(): AdmissionGate {
     return this.#options.gate;
   }
 
+  /** Whether it is loaded at the start and never unloaded. A single model is. */
   get isPinned(): boolean {
     return this.#options.isPinned;
   }
 
+  /** Undefined while the model is not loaded. */
   get model(): Model | undefined {
     return this.#loaded?.model;
   }
@@ -209,6 +215,7 @@ export class ModelLifecycle implements ServedModel, Runner {
     else this.want();
   }
 
+  /** Starts to load the model if it is not loaded. Requests that enter the gate then wait for it. */
   want(): void {
     this.#lastUsedMs = this.#clock.now();
     this.#isDismissed = false;
@@ -221,6 +228,10 @@ export class ModelLifecycle implements ServedModel, Runner {
     this.#shared?.queue.enqueue(this, this.#shared.memoryNeed());
   }
 
+  /**
+   * Has the model unloaded once nobody uses it and nobody waits for it. It keeps taking requests, and stays if one comes before
+   * that. Returns false if it is pinned, and so stays.
+   */
   dismiss(): boolean {
     if (this.isPinned) return false;
     this.#isDismissed = true;
@@ -232,13 +243,15 @@ export class ModelLifecycle implements ServedModel, Runner {
     return this.#failure.atMs + failedLoadRetryMs - this.#clock.now();
   }
 
+  /** The model with its tokenizer, read without a runner; undefined if it cannot be read, or only together with its runner. */
   async read(): Promise<Model | undefined> {
     this.#lastUsedMs = this.#clock.now();
     // The runners of a model that is alone read it at once, and they must agree with what is read.
-    if (this.model !== undefined || this.#preview === undefined) return this.model;
+    const waitsForRunner = this.#shared === undefined || this.#phase === 'stopped';
+    if (this.model !== undefined || waitsForRunner) return this.model;
     try {
-      const read = await this.#preview.read();
-      return this.model ?? read;
+      await this.#slot.refresh();
+      return this.model ?? this.#slot.current;
     } catch (error) {
       // If the tokenizer cannot be read, the model cannot be loaded either.
       if (this.#phase === 'unloaded') this.#refuse(error instanceof Error ? error.message : String(error));
@@ -246,11 +259,11 @@ export class ModelLifecycle implements ServedModel, Runner {
     }
   }
 
-  /** Called at intervals. Marks a busy model as used now, and closes a tokenizer that is no longer needed. */
+  /** Called at intervals. Marks a busy model as used now, and closes what was read without a runner and is no longer used. */
   look(keepAliveMs: number): void {
     const nowMs = this.#clock.now();
     if (this.#isBusy) this.#lastUsedMs = nowMs;
-    if (this.model !== undefined || nowMs - this.#lastUsedMs >= keepAliveMs) this.#preview?.forget();
+    if (this.#loaded === undefined && nowMs - this.#lastUsedMs >= keepAliveMs) this.#slot.close();
   }
 
   /** Begins to load the model, which takes its memory from now on. */
@@ -270,7 +283,7 @@ export class ModelLifecycle implements ServedModel, Runner {
   }
 
   #make(): void {
-    this.#loaded = this.#options.loadedOf({
+    this.#loaded = this.#options.loadedOf(this.#slot, {
       onServed: (info) => this.#onServed(info),
       onEvent: (event) => this.#onEvent(event),
     });
@@ -400,17 +413,18 @@ export class ModelLifecycle implements ServedModel, Runner {
     this.gate.open();
     await stopped;
     await this.#unloaded;
-    this.#preview?.end();
+    this.#slot.close();
   }
 
   status(): RunnerStatus {
     const status = this.#loaded?.status() ?? absent;
-    const { restarts, counters, loadProgress } = status;
+    const { restarts, loadProgress } = status;
+    this.#counters.update(status.counters);
     const whole: RunnerStatus = {
       ...status,
       openRequests: status.openRequests + this.gate.numWaiting,
       restarts: this.#pastRestarts + restarts,
-      counters: countersOf((name) => this.#pastCounters[name] + counters[name]),
+      counters: this.#counters.sum(),
     };
     const replacement = this.#replacement;
     if (replacement !== undefined)
@@ -459,7 +473,6 @@ export class ModelLifecycle implements ServedModel, Runner {
     if (this.#phase !== 'loading') return;
     this.#phase = 'serving';
     this.#lastUsedMs = this.#clock.now();
-    this.#preview?.forget();
     this.gate.open();
     // Requests that waited must come in before anybody may close the gate again.
     this.#clock.after(0, () => this.#shared?.queue.onChange());
@@ -489,8 +502,8 @@ export class ModelLifecycle implements ServedModel, Runner {
       if (loaded === undefined) return;
       await loaded.stop(0);
       const { counters, restarts } = loaded.status();
-      const past: SchedulerCounters = this.#pastCounters;
-      this.#pastCounters = countersOf((name) => past[name] + counters[name]);
+      this.#counters.update(counters);
+      this.#counters.endLife();
       this.#pastRestarts += restarts;
       this.#loaded = undefined;
     });

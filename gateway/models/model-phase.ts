@@ -1,7 +1,6 @@
 import { countersOf } from '../runner/protocol/scheduler-stats.ts';
 import type { ModelChange, RunnerStatus } from '../runner/runner.ts';
 import { retryAfterSec } from '../runner/supervision/supervisor.ts';
-import type { Residency } from './served-model.ts';
 
 /**
  * The phases of a model, and the status that it reports in each. replacing: the next runners are to serve another file or by
@@ -24,6 +23,15 @@ export const TAKING: readonly ModelPhase[] = ['serving', 'replacing', 'leaving']
 
 /** The phases in which a model takes memory. */
 export const HOLDING: readonly ModelPhase[] = ['loading', ...TAKING, 'unloading'];
+
+/** Whether a model is in memory, for clients and operators. */
+export interface Residency {
+  readonly state: 'loaded' | 'loading' | 'unloaded' | 'failed';
+  /** 0 to 1 while the model loads; undefined if unknown. */
+  readonly progress: number | undefined;
+  /** A sentence; undefined when the state is loaded. */
+  readonly reason: string | undefined;
+}
 
 interface Told {
   readonly name: string;

@@ -1,10 +1,16 @@
 import type { Waiter } from './admission-gate.ts';
-import type { ServedModel } from './served-model.ts';
+import type { ModelLifecycle } from './model-lifecycle.ts';
 
 /** No model has this name. */
 export class UnknownModelError extends Error {
   override readonly name = 'UnknownModelError';
 }
+
+/** One of the models that a gateway serves, as routes see it. It exists whether or not a runner has it in memory. */
+export type ServedModel = Pick<
+  ModelLifecycle,
+  'isPinned' | 'names' | 'created' | 'model' | 'runner' | 'gate' | 'residency' | 'dismiss' | 'want' | 'read'
+>;
 
 /** A model that a request may use. It is not unloaded before it is released. */
 export interface AcquiredModel {

@@ -14,7 +14,7 @@ const filesOnDisk: ModelFiles = { identity: modelIdentity, load: loadModel };
 
 /**
  * The model that a gateway serves from one path. It is read again when one of its files has changed, so that a file mended or
- * replaced under a running gateway is served as it is now. same-model.ts checks whether a runner has read the same file.
+ * replaced under a running gateway is served as it is now. loaded-model.ts checks whether a runner has read the same file.
  */
 export class ModelSlot {
   readonly path: string;
@@ -29,6 +29,11 @@ export class ModelSlot {
   constructor(path: string, files: ModelFiles = filesOnDisk) {
     this.path = path;
     this.#files = files;
+  }
+
+  /** A slot for another path, or for a path that has another file now. */
+  other(path: string): ModelSlot {
+    return new ModelSlot(path, this.#files);
   }
 
   /** The model as last read; undefined before the first read, and while the file cannot be used. */

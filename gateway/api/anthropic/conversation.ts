@@ -1,11 +1,18 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../../json/json-values.ts';
-import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
-import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
+import { memberOf } from '../../json/json-values.ts';
+import type { ChatMessage } from '../../prompt/chat-template.ts';
+import {
+  CallNames,
+  chatMessage,
+  MAX_MESSAGES,
+  refuseContinuation,
+  refuseSpeaker,
+  TOO_MANY_MESSAGES,
+} from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
+import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
 import { aboutImages, textContent } from '../text-content.ts';
-import { calledWith, toolName } from '../tool-parts.ts';
+import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Anthropic's API: blocks of text, of thinking, of tool calls and of their results. */
 
@@ -20,60 +27,40 @@ export const resultInert = { cache_control: ANYTHING } as const satisfies InertF
 /** Precedes the text of a result that is an error: templates have no other place for that. */
 const ERROR = 'Error: ';
 
-const textFields = { type: z.literal('text'), text: z.string(), ...inert(blockInert) };
+const textBlock = z.object({ type: z.literal('text'), text: z.string(), ...inert(blockInert) });
 
 /** Thinking that came before a text or a call. */
-const thinkingFields = {
+const thinkingBlock = z.object({
   type: z.literal('thinking'),
   thinking: z.string(),
   ...inert(thinkingInert),
-};
+});
 
-const callFields = {
+const callBlock = z.object({
   type: z.literal('tool_use'),
   id: fields.nonEmpty('id'),
   name: toolName,
   input: calledWith,
   ...inert(callInert),
-};
+});
 
-const resultFields = {
+const resultBlock = z.object({
   type: z.literal('tool_result'),
   tool_use_id: z.string(),
   content: textContent(blockInert).default(''),
   is_error: z.boolean().default(false),
   ...inert(resultInert),
-};
+});
 
-const resultBlock = z.object(resultFields);
-
-const TYPES: readonly unknown[] = ['text', 'thinking', 'tool_use', 'tool_result'];
 const TEXT_AND_CALLS = 'blocks are of the type "text", "thinking", "tool_use" or "tool_result" here';
 
 /** A block. A block of another type is refused for its type, not for the members that it lacks. */
-const block = z
-  .unknown()
-  // In a call's arguments, null is a value like any other.
-  .transform((sent) => fields.withoutNulls(sent, ['input']))
-  .superRefine((sent, ctx) => {
-    const type = memberOf(sent, 'type');
-    if (type === undefined) fields.violated(ctx, { constraint: 'required' }, 'is required', ['type']);
-    else if (!TYPES.includes(type))
-      fields.violated(
-        ctx,
-        { constraint: 'unsupported' },
-        `is not supported: ${aboutImages(type)}${TEXT_AND_CALLS}`,
-        ['type'],
-      );
-  })
-  .pipe(
-    z.discriminatedUnion('type', [
-      z.object(textFields),
-      z.object(thinkingFields),
-      z.object(callFields),
-      resultBlock,
-    ]),
-  );
+const block = fields.typed(
+  ['text', 'thinking', 'tool_use', 'tool_result'],
+  (type) => `is not supported: ${aboutImages(type)}${TEXT_AND_CALLS}`,
+  z.discriminatedUnion('type', [textBlock, thinkingBlock, callBlock, resultBlock]),
+  (ctx) => fields.violated(ctx, { constraint: 'required' }, 'is required', ['type']),
+);
 
 type Block = z.output<typeof block>;
 
@@ -91,24 +78,15 @@ const content = z
   )
   .meta({ type: ['string', 'array'] });
 
-const messageFields = { role: z.enum(['user', 'assistant', 'system']), content };
-
 const message = z
-  .unknown()
-  .transform((sent) => fields.withoutNulls(sent, ['content']))
-  .pipe(z.object(messageFields))
+  .object({ role: z.enum(['user', 'assistant', 'system']), content })
   .superRefine(({ role, content: blocks }, ctx) => {
     // This also runs over blocks that were refused, which may be any value.
     for (const [index, each] of blocks.entries()) {
       const speaker = SPEAKERS.get(memberOf(each, 'type'));
-      if (speaker === undefined || role === speaker) continue;
-      const sentence = `is allowed only in messages with the role ${JSON.stringify(speaker)}`;
-      fields.violated(ctx, { constraint: 'role' }, sentence, ['content', index, 'type']);
+      if (speaker !== undefined && role !== speaker) refuseSpeaker(ctx, speaker, ['content', index, 'type']);
     }
   });
-
-/** In this field, null is a value like any other: each block drops its own nulls. */
-export const verbatimMessages = 'messages';
 
 /** Makes the conversation as templates see it. A user's message with tool results becomes several messages. */
 export const conversation = z
@@ -117,13 +95,15 @@ export const conversation = z
   .max(MAX_MESSAGES, TOO_MANY_MESSAGES)
   .superRefine(refuseContinuation)
   .transform((messages, ctx) => {
-    const names = new Map<string, string>();
+    const names = new CallNames(ctx, 'message');
     return messages.flatMap(({ role, content: blocks }, index): ChatMessage[] => {
       if (role === 'assistant') return [saidByAssistant(blocks, names)];
       const said: ChatMessage[] = [];
       for (const [at, each] of blocks.entries()) {
-        if (each.type === 'tool_result') said.push(resultOf(each, names, ctx, [index, 'content', at]));
-        else if (each.type === 'text') sayText(said, role, each.text);
+        if (each.type === 'text') sayText(said, role, each.text);
+        if (each.type !== 'tool_result') continue;
+        const text = each.is_error ? ERROR + each.content : each.content;
+        said.push(names.result(each.tool_use_id, text, [index, 'content', at, 'tool_use_id']));
       }
       return said.length === 0 ? [{ role, content: '' }] : said;
     });
@@ -131,70 +111,20 @@ export const conversation = z
 
 /**
  * Makes one message of an assistant's blocks: the texts are joined, and so is the thinking, which comes first; the calls
- * come last. Adds the calls' names to `names`.
+ * come last.
  */
-function saidByAssistant(blocks: readonly Block[], names: Map<string, string>): ChatMessage {
-  const toolCalls: ToolCall[] = [];
-  let text = '';
-  let reasoning = '';
-  for (const each of blocks) {
-    if (each.type === 'thinking') reasoning += each.thinking;
-    if (each.type === 'text') text += each.text;
-    if (each.type !== 'tool_use') continue;
-    const { id, name, input } = each;
-    names.set(id, name);
-    toolCalls.push({ id, name, arguments: input });
-  }
-  return {
-    role: 'assistant',
-    content: text,
-    ...(reasoning === '' ? {} : { reasoning }),
-    ...(toolCalls.length === 0 ? {} : { toolCalls }),
-  };
-}
-
-function resultOf(
-  { tool_use_id: id, content: text, is_error }: z.output<typeof resultBlock>,
-  names: ReadonlyMap<string, string>,
-  ctx: Pick<z.RefinementCtx, 'addIssue'>,
-  path: (string | number)[],
-): ChatMessage {
-  const name = names.get(id);
-  if (name === undefined)
-    fields.violated(ctx, { constraint: 'known' }, 'is not the id of a tool call in an earlier message', [
-      ...path,
-      'tool_use_id',
-    ]);
-  return { role: 'tool', content: is_error ? ERROR + text : text, answers: { id, name: name ?? '' } };
+function saidByAssistant(blocks: readonly Block[], names: CallNames): ChatMessage {
+  const calls = blocks.flatMap((each) =>
+    each.type === 'tool_use' ? [{ id: each.id, name: each.name, arguments: each.input }] : [],
+  );
+  names.add(calls);
+  const texts = blocks.map((each) => (each.type === 'text' ? each.text : ''));
+  const thoughts = blocks.map((each) => (each.type === 'thinking' ? each.thinking : ''));
+  return chatMessage('assistant', texts.join(''), thoughts.join(''), calls);
 }
 
 function sayText(said: ChatMessage[], role: 'user' | 'system', text: string): void {
   const last = said.at(-1);
   if (last?.role === role) said[said.length - 1] = { role, content: last.content + text };
   else said.push({ role, content: text });
-}
-
-/** All fields of the blocks of a type, and those that nothing obeys. */
-const KNOWN: Readonly<Record<string, readonly [fields: object, inert: InertFields]>> = {
-  text: [textFields, blockInert],
-  thinking: [thinkingFields, thinkingInert],
-  tool_use: [callFields, callInert],
-  tool_result: [resultFields, resultInert],
-};
-
-/** Names the fields of these blocks, and of blocks inside results, that were sent and ignored. */
-export function ignoredInBlocks(blocks: unknown, prefix: string): string[] {
-  return asList(blocks).flatMap((each) => {
-    const [known, table] = KNOWN[String(memberOf(each, 'type'))] ?? [{}, {}];
-    const inside = ignoredInBlocks(memberOf(each, 'content'), `${prefix}content.`);
-    return [...ignoredMembers(known, table, asObject(each), prefix), ...inside];
-  });
-}
-
-/** The same for these messages. */
-export function ignoredInMessages(messages: unknown): string[] {
-  return asList(messages).flatMap((each) => [
-    ...ignoredMembers(messageFields, {}, asObject(each), 'messages.'),
-    ...ignoredInBlocks(memberOf(each, 'content'), 'messages.content.'),
-  ]);
 }

@@ -1,18 +1,13 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import { ApiError } from '../../errors/api-error.ts';
-import { asObject, memberOf } from '../../json/json-values.ts';
+import { memberOf } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
 import { MAX_TOKENS } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { textContent } from '../text-content.ts';
-import {
-  blockInert,
-  conversation,
-  ignoredInBlocks,
-  ignoredInMessages,
-  verbatimMessages,
-} from './conversation.ts';
+import { checkTools, toolWishOf } from '../tools.ts';
+import { blockInert, conversation } from './conversation.ts';
 import { THREAD_UNSUPPORTED } from './errors.ts';
 import { messageEncoding } from './message.ts';
 import {
@@ -21,9 +16,8 @@ import {
   outputConfig,
   thinkingField,
   thinkingWishOf,
-  verbatimFormat,
 } from './output-config.ts';
-import { checkToolFields, ignoredInTools, toolFields, toolWishOf, verbatimTools } from './tool-fields.ts';
+import { toolFields } from './tool-fields.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */
 
@@ -70,15 +64,12 @@ export const messagesFields = {
 };
 
 export const messagesSchema = z.strictObject(messagesFields).superRefine((request, ctx) => {
-  checkToolFields(ctx, request);
+  checkTools(ctx, request);
   checkThinking(ctx, request);
 });
 export const countSchema = z
   .strictObject({ ...promptFields, ...inert(promptInert) })
-  .superRefine((request, ctx) => checkToolFields(ctx, request));
-
-/** In these fields, null is a value like any other. */
-const VERBATIM = [verbatimMessages, ...verbatimTools, verbatimFormat];
+  .superRefine((request, ctx) => checkTools(ctx, request));
 
 export type MessagesRequest = z.output<typeof messagesSchema>;
 export type CountRequest = z.output<typeof countSchema>;
@@ -86,7 +77,7 @@ export type CountRequest = z.output<typeof countSchema>;
 /** Throws a 400 whose message names every field at fault. */
 export function parseMessages(body: unknown): ParsedCall {
   refuseThread(body);
-  const request = fields.parseBody(messagesSchema, body, VERBATIM);
+  const request = fields.parseBody(messagesSchema, body);
   const { temperature, top_p: topP, top_k: topK } = request;
   const call = {
     ...promptCall(request),
@@ -95,14 +86,18 @@ export function parseMessages(body: unknown): ParsedCall {
     maxTokens: request.max_tokens,
     stop: request.stop_sequences,
   };
-  return { call, ignored: ignoredByMessages(body, request), encoding: messageEncoding(request) };
+  return {
+    call,
+    ignored: [...ignoredIn(messagesSchema, body), ...ignoredEffort(request)],
+    encoding: messageEncoding(request),
+  };
 }
 
 /** The call whose prompt is to be counted. */
 export function parseCount(body: unknown): Pick<ParsedCall, 'call' | 'ignored'> {
   refuseThread(body);
-  const request = fields.parseBody(countSchema, body, VERBATIM);
-  return { call: promptCall(request), ignored: ignoredByMessages(body, request) };
+  const request = fields.parseBody(countSchema, body);
+  return { call: promptCall(request), ignored: [...ignoredIn(countSchema, body), ...ignoredEffort(request)] };
 }
 
 function promptCall(request: CountRequest): Call {
@@ -128,16 +123,4 @@ function refuseThread(body: unknown): void {
   if ((memberOf(body, 'thread') ?? null) === null) return;
   const message = 'thread is not supported: the server keeps no conversation; send all messages without it';
   throw new ApiError({ status: 400, code: THREAD_UNSUPPORTED, message, param: 'thread' });
-}
-
-/** Names the fields that were sent and ignored, each once. */
-function ignoredByMessages(body: unknown, request: CountRequest): string[] {
-  const inTools = ignoredInTools(memberOf(body, 'tools'));
-  const inMessages = ignoredInMessages(memberOf(body, 'messages'));
-  const inSystem = ignoredInBlocks(memberOf(body, 'system'), 'system.');
-  return [
-    ...ignoredIn(messagesInert, asObject(body)),
-    ...ignoredEffort(request),
-    ...new Set([...inTools, ...inSystem, ...inMessages]),
-  ];
 }

@@ -5,12 +5,9 @@ import { schemaGrammar } from '../schema-grammar.ts';
 
 /** The fields that say whether a message thinks before it answers, with how much effort, and what form the answer has. */
 
-/** In this field, null is a value like any other. */
-export const verbatimFormat = 'output_config.format.schema';
-
 const format = z
   .strictObject({ type: z.literal('json_schema'), schema: z.unknown() })
-  .transform(({ schema }, ctx) => schemaGrammar(ctx, verbatimFormat, schema, false));
+  .transform(({ schema }, ctx) => schemaGrammar(ctx, 'output_config.format.schema', schema, false));
 
 export const outputConfig = z
   .strictObject({

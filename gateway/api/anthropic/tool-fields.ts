@@ -1,10 +1,8 @@
 import * as z from 'zod';
-import type { Tool, ToolChoice, ToolWish } from '../../calls/tool-offer.ts';
-import { asList, asObject } from '../../json/json-values.ts';
+import type { ToolChoice } from '../../calls/tool-offer.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, EITHER, type InertFields, ignoredMembers, inert, NO, NO_ITEMS } from '../inert.ts';
-import { checkTools, refuseOtherTools, toolList, toolName, toolParameters } from '../tool-parts.ts';
-import { argumentsSchema } from '../tool-schema.ts';
+import { ANYTHING, EITHER, type InertFields, inert, NO, NO_ITEMS } from '../inert.ts';
+import { toolList, toolName, toolOf, toolParameters } from '../tools.ts';
 
 /** Tools in the form of Anthropic's API (docs/tools.md). */
 
@@ -18,32 +16,16 @@ export const toolInert = {
   input_examples: NO_ITEMS,
 } as const satisfies InertFields;
 
-const customFields = {
-  type: z.literal('custom').optional(),
-  name: toolName,
-  description: z.string().optional(),
-  input_schema: toolParameters,
-  strict: z.boolean().default(false),
-  ...inert(toolInert),
-};
-
-const customTool = z
-  .object(customFields)
-  .transform(({ name, description, input_schema: parameters, strict }): Tool => {
-    const described = { name, ...(description === undefined ? {} : { description }), parameters };
-    return {
-      name,
-      parameters: argumentsSchema(parameters, strict),
-      definition: { type: 'function', function: described },
-    };
-  });
-
 const tool = z
-  .unknown()
-  // In a JSON Schema, null is a value like any other.
-  .transform((sent) => fields.withoutNulls(sent, ['input_schema']))
-  .superRefine((sent, ctx) => refuseOtherTools(ctx, sent, 'custom'))
-  .pipe(customTool);
+  .object({
+    type: z.literal('custom').optional(),
+    name: toolName,
+    description: z.string().optional(),
+    input_schema: toolParameters,
+    strict: z.boolean().default(false),
+    ...inert(toolInert),
+  })
+  .transform(({ input_schema: parameters, ...sent }) => toolOf({ ...sent, parameters }, sent.strict));
 
 const toolChoice = z
   .strictObject({
@@ -72,27 +54,4 @@ const toolChoice = z
   })
   .prefault({ type: 'auto' });
 
-export const toolFields = { tools: toolList(tool), tool_choice: toolChoice };
-
-/** Names the fields of these tools that were sent and ignored. */
-export function ignoredInTools(tools: unknown): string[] {
-  return asList(tools).flatMap((each) => ignoredMembers(customFields, toolInert, asObject(each), 'tools.'));
-}
-
-type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
-
-/** In these fields, null is a value like any other. */
-export const verbatimTools = ['tools'] as const;
-
-/** Checks the rules that concern several fields. */
-export function checkToolFields(
-  ctx: Pick<z.RefinementCtx, 'addIssue'>,
-  { tools, tool_choice: { choice } }: ToolFields,
-): void {
-  checkTools(ctx, { tools, choice }, []);
-}
-
-/** The tools and how they may be called; undefined without tools. */
-export function toolWishOf({ tools, tool_choice }: ToolFields): ToolWish | undefined {
-  return tools.length === 0 ? undefined : { tools, ...tool_choice };
-}
+export const toolFields = { tools: toolList('custom', tool), tool_choice: toolChoice };

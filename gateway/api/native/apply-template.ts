@@ -6,10 +6,10 @@ import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
-import { toolFields, verbatimTools } from '../function-tools.ts';
+import { toolFields } from '../function-tools.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
-import { checkTemplateFields, renderOptions, templateFields, verbatimKwargs } from '../template-fields.ts';
+import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
 
 export const applyTemplateFields = {
   messages: chatMessages,
@@ -28,7 +28,7 @@ export function applyTemplateRoutes(deps: RouteDeps): Hono {
   const { answerBudget: budget } = deps;
 
   app.post('/apply-template', async (c) => {
-    const request = fields.parseBody(schema, await readJson(c), [...verbatimTools, verbatimKwargs]);
+    const request = fields.parseBody(schema, await readJson(c));
     const model = await readModel(request.model, deps);
     if (request.tools.length > 0) requireToolTemplate(model, 'tools');
     const tools = request.tools.map(({ definition }) => definition);

@@ -1,10 +1,15 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
-import { MAX_MESSAGES, refuseContinuation, TOO_MANY_MESSAGES } from '../conversation-parts.ts';
+import {
+  chatMessage,
+  MAX_MESSAGES,
+  refuseContinuation,
+  refuseSpeaker,
+  TOO_MANY_MESSAGES,
+} from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO_ITEMS } from '../inert.ts';
-import { calledWith, toolName } from '../tool-parts.ts';
+import { ANYTHING, type InertFields, inert, NO_ITEMS } from '../inert.ts';
+import { calledWith, toolName } from '../tools.ts';
 
 /** The messages of Ollama's API, with tool calls and their results. */
 
@@ -13,53 +18,32 @@ export const messageInert = { images: NO_ITEMS } as const satisfies InertFields;
 /** Fields of the function in a tool call. */
 export const calledInert = { index: ANYTHING } as const satisfies InertFields;
 
-const calledFields = { name: toolName, arguments: calledWith, ...inert(calledInert) };
-
-const callFields = {
+const toolCall = z.object({
   id: z.string().optional(),
   type: z.literal('function').optional(),
-  function: z.object(calledFields),
-};
-
-const toolCalls = z
-  .unknown()
-  // In a call's arguments, null is a value like any other.
-  .transform((sent) =>
-    Array.isArray(sent) ? sent.map((call) => fields.withoutNulls(call, ['function.arguments'])) : sent,
-  )
-  .pipe(z.array(z.object(callFields)));
-
-const messageFields = {
-  role: z.enum(['system', 'user', 'assistant', 'tool']),
-  content: z.string().optional(),
-  tool_calls: toolCalls.optional(),
-  tool_call_id: z.string().optional(),
-  tool_name: z.string().optional(),
-  thinking: z.string().optional(),
-  ...inert(messageInert),
-};
+  function: z.object({ name: toolName, arguments: calledWith, ...inert(calledInert) }),
+});
 
 const message = z
-  .unknown()
-  .transform((sent) => fields.withoutNulls(sent, ['tool_calls']))
-  .pipe(z.object(messageFields))
+  .object({
+    role: z.enum(['system', 'user', 'assistant', 'tool']),
+    content: z.string().optional(),
+    tool_calls: z.array(toolCall).optional(),
+    tool_call_id: z.string().optional(),
+    tool_name: z.string().optional(),
+    thinking: z.string().optional(),
+    ...inert(messageInert),
+  })
   .superRefine(({ role, content, tool_calls = [], tool_call_id, tool_name, thinking = '' }, ctx) => {
-    const isOf = (name: string, speaker: string) => {
-      const sentence = `is allowed only in messages with the role ${JSON.stringify(speaker)}`;
-      fields.violated(ctx, { constraint: 'role' }, sentence, [name]);
-    };
     if (content === undefined && role !== 'assistant')
       fields.violated(ctx, { constraint: 'required' }, 'is required', ['content']);
-    if (role !== 'assistant' && tool_calls.length > 0) isOf('tool_calls', 'assistant');
-    if (role !== 'assistant' && thinking !== '') isOf('thinking', 'assistant');
-    if (role !== 'tool' && tool_name !== undefined) isOf('tool_name', 'tool');
-    if (role !== 'tool' && tool_call_id !== undefined) isOf('tool_call_id', 'tool');
+    if (role !== 'assistant' && tool_calls.length > 0) refuseSpeaker(ctx, 'assistant', ['tool_calls']);
+    if (role !== 'assistant' && thinking !== '') refuseSpeaker(ctx, 'assistant', ['thinking']);
+    if (role !== 'tool' && tool_name !== undefined) refuseSpeaker(ctx, 'tool', ['tool_name']);
+    if (role !== 'tool' && tool_call_id !== undefined) refuseSpeaker(ctx, 'tool', ['tool_call_id']);
   });
 
 type Message = z.output<typeof message>;
-
-/** In this field, null is a value like any other: each message drops its own nulls. */
-export const verbatimMessages = 'messages';
 
 /** Makes the conversation as templates see it. */
 export const conversation = z
@@ -77,18 +61,13 @@ function conversationOf(messages: readonly Message[], ctx: Pick<z.RefinementCtx,
   let numCalls = 0;
   const open: ToolCall[] = [];
   return messages.map((each, index): ChatMessage => {
-    const { role, content = '', tool_calls = [], thinking = '' } = each;
+    const { role, content = '', tool_calls = [], thinking } = each;
     if (role === 'tool') return { role, content, answers: answered(open, each, ctx, index) };
     const calls = tool_calls.map(({ id, function: { name, arguments: given } }): ToolCall => {
       return { id: id ?? `call_${numCalls++}`, name, arguments: given };
     });
     open.push(...calls);
-    return {
-      role,
-      content,
-      ...(thinking === '' ? {} : { reasoning: thinking }),
-      ...(calls.length === 0 ? {} : { toolCalls: calls }),
-    };
+    return chatMessage(role, content, thinking, calls);
   });
 }
 
@@ -108,20 +87,4 @@ function answered(
   const sentence = 'matches no earlier tool call that still lacks a result';
   fields.violated(ctx, { constraint: 'known' }, sentence, [index, field]);
   return { id: '', name: '' };
-}
-
-/** Names the fields of these messages that were sent and ignored. */
-export function ignoredInMessages(messages: unknown): string[] {
-  return asList(messages).flatMap((each) => [
-    ...ignoredMembers(messageFields, messageInert, asObject(each), 'messages.'),
-    ...asList(memberOf(each, 'tool_calls')).flatMap((call) => [
-      ...ignoredMembers(callFields, {}, asObject(call), 'messages.tool_calls.'),
-      ...ignoredMembers(
-        calledFields,
-        calledInert,
-        asObject(memberOf(call, 'function')),
-        'messages.tool_calls.function.',
-      ),
-    ]),
-  ]);
 }

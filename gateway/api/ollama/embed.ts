@@ -58,7 +58,8 @@ export function embedRoutes(deps: RouteDeps): Hono {
     const beginMs = deps.monotonicNow();
     /** The nanoseconds since then. */
     const elapsed = (): number => Math.round((deps.monotonicNow() - beginMs) * 1e6);
-    return answer(c, deps, body, request, async (usable) => {
+    tellIgnored(c, deps.log, ignoredByOllama(embedSchema, body, request, deps.isUnloadAllowed));
+    return answer(c, deps, request, async (usable) => {
       const load_duration = elapsed();
       const named = `{"model":${JSON.stringify(model)},"embeddings":[`;
       return embedAll(
@@ -86,7 +87,8 @@ export function embedRoutes(deps: RouteDeps): Hono {
     const body = await readJsonText(c);
     const request = { ...fields.parseBody(embeddingSchema, body), truncate: true, dimensions: undefined };
     const { prompt } = request;
-    return answer(c, deps, body, request, async (usable) => {
+    tellIgnored(c, deps.log, ignoredByOllama(embeddingSchema, body, request, deps.isUnloadAllowed));
+    return answer(c, deps, request, async (usable) => {
       if (prompt === '') return c.json({ embedding: [] });
       return embedAll(c, deps, usable, request, { field: 'prompt', texts: [prompt] }, ({ vectors }) =>
         vectorsAnswer(c, deps, vectors, {
@@ -110,11 +112,9 @@ export function embedRoutes(deps: RouteDeps): Hono {
 async function answer(
   c: Context,
   deps: RouteDeps,
-  body: unknown,
   asked: Asked,
   answerBy: (usable: UsableModel) => Promise<Response>,
 ): Promise<Response> {
-  tellIgnored(c, deps.log, ignoredByOllama({}, body, deps.isUnloadAllowed));
   const name = servedName(asked.model, deps.models.names);
   const answered = await useModel(c, deps, { name }, answerBy);
   if (asksToUnload(asked) && deps.isUnloadAllowed) findModel(name, deps).dismiss();

@@ -5,7 +5,7 @@ import { hasThinking } from '../../calls/thinking.ts';
 import { hasTools } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { Model } from '../../models/model.ts';
-import type { ServedModel } from '../../models/served-model.ts';
+import type { ServedModel } from '../../models/model-registry.ts';
 import { isResident, memoryOf } from '../../runner/process/memory.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { version } from '../../system/version.ts';

@@ -1,19 +1,19 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import { RawJson } from '../../json/json-text.ts';
-import { asObject, isJsonObject, memberOf } from '../../json/json-values.ts';
+import { isJsonObject } from '../../json/json-values.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
 import * as fields from '../fields.ts';
-import { ignoredInTools, toolFields, verbatimTools } from '../function-tools.ts';
+import { toolFields } from '../function-tools.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from '../inert.ts';
 import { ignoredWindow } from '../penalties.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { checkThinking, type SaidOfThinking, thinkingWishOf } from '../thinking-parts.ts';
 import { answerEncoding, type Form, type WholeCall } from './answer-lines.ts';
 import type { ChatMessageText } from './answers.ts';
-import { conversation, ignoredInMessages, verbatimMessages } from './conversation.ts';
-import { type Options, options, optionsInert, samplingOf } from './options.ts';
+import { conversation } from './conversation.ts';
+import { options, samplingOf } from './options.ts';
 
 /** Bodies of POST /api/chat and /api/generate. Each field is obeyed, refused by name, or has no effect. */
 
@@ -52,9 +52,6 @@ const format = z
   })
   .meta({ type: ['string', 'object'] })
   .optional();
-
-/** In this field, null is a value like any other. */
-const verbatimFormat = 'format';
 
 const sharedFields = {
   model: fields.nonEmpty('model'),
@@ -127,9 +124,9 @@ export interface Asked extends Pick<ParsedCall, 'call' | 'encoding'> {
 
 /** Throws a 400 whose message names every field at fault. */
 export function parseChat(body: unknown): Asked {
-  const request = fields.parseBody(chatSchema, body, [verbatimMessages, ...verbatimTools, verbatimFormat]);
+  const request = fields.parseBody(chatSchema, body);
   const { messages, tools } = request;
-  return askedBy(body, request, chatInert, {
+  return askedBy(chatSchema, body, request, {
     input: { field: 'messages', messages },
     tools: tools.length === 0 ? undefined : { tools, choice: 'auto', isParallel: true },
     isEmpty: messages.length === 0,
@@ -142,12 +139,12 @@ export function parseChat(body: unknown): Asked {
 
 /** The same. Unless the request is raw, its prompt is the user's message of a conversation, if the model has a template. */
 export function parseGenerate(body: unknown): Asked {
-  const request = fields.parseBody(generateSchema, body, [verbatimFormat]);
+  const request = fields.parseBody(generateSchema, body);
   const { prompt, system, raw } = request;
   const first: ChatMessage[] = system === '' ? [] : [{ role: 'system', content: system }];
   const messages = [...first, { role: 'user', content: prompt } as const];
   const withoutTemplate = system === '' ? prompt : undefined;
-  return askedBy(body, request, generateInert, {
+  return askedBy(generateSchema, body, request, {
     input: { field: 'prompt', ...(raw ? { prompts: [prompt] } : { messages, withoutTemplate }) },
     isEmpty: prompt === '',
     textAs: (response, _calls, thinking) => ({ response, ...(thinking === undefined ? {} : { thinking }) }),
@@ -155,9 +152,9 @@ export function parseGenerate(body: unknown): Asked {
 }
 
 function askedBy(
+  schema: z.ZodType,
   body: unknown,
   request: ChatRequest | GenerateRequestBody,
-  table: InertFields,
   {
     input,
     tools,
@@ -187,7 +184,7 @@ function askedBy(
     encoding: answerEncoding(form),
     isEmpty,
     isLast: asksToUnload(request),
-    ignored: (isUnloadAllowed) => ignoredByOllama(table, body, isUnloadAllowed, asked),
+    ignored: (isUnloadAllowed) => ignoredByOllama(schema, body, request, isUnloadAllowed),
   };
 }
 
@@ -202,23 +199,20 @@ function called(calls: readonly WholeCall[]): Pick<ChatMessageText['message'], '
 }
 
 /**
- * Names the fields that were sent and ignored, each once. keep_alive is ignored because the operator decides how long
- * models stay, and may allow clients only to have one unloaded. asked: the options as they were read.
+ * Names the fields that were sent and ignored. keep_alive is ignored because the operator decides how long models stay, and
+ * may allow clients only to have one unloaded.
  */
 export function ignoredByOllama(
-  table: InertFields,
+  schema: z.ZodType,
   body: unknown,
+  request: Pick<ChatRequest, 'keep_alive' | 'options'>,
   isUnloadAllowed: boolean | undefined,
-  asked?: Options,
 ): string[] {
-  const inMessages = ignoredInMessages(memberOf(body, 'messages'));
-  const isObeyed = isUnloadAllowed && asksToUnload({ keep_alive: memberOf(body, 'keep_alive') });
+  const isObeyed = request.keep_alive === undefined || (isUnloadAllowed && asksToUnload(request));
   return [
-    ...ignoredIn(isObeyed ? table : { ...table, keep_alive: ANYTHING }, asObject(body)),
-    ...ignoredIn(optionsInert, asObject(memberOf(body, 'options')), 'options.'),
-    ...(asked === undefined ? [] : ignoredWindow(asked, 'options.')),
-    ...new Set(inMessages),
-    ...new Set(ignoredInTools(memberOf(body, 'tools'))),
+    ...(isObeyed ? [] : ['keep_alive']),
+    ...ignoredIn(schema, body),
+    ...ignoredWindow(request.options, 'options.'),
   ];
 }
 

@@ -1,17 +1,17 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
-import { memberOf } from '../../json/json-values.ts';
-import { chatMessages, ignoredInMessages } from '../chat-message.ts';
+import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
 import { refuseIgnored } from '../fields.ts';
-import { checkToolFields, ignoredInTools, toolFields, toolWishOf, verbatimTools } from '../function-tools.ts';
+import { toolFields } from '../function-tools.ts';
 import { inert } from '../inert.ts';
-import { checkTemplateFields, renderOptions, templateFields, verbatimKwargs } from '../template-fields.ts';
+import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
 import { checkThinking, thinkingWishOf } from '../thinking-parts.ts';
 import { checkMinTokens } from '../token-constraints.ts';
+import { checkTools, toolWishOf } from '../tools.ts';
 import { chatFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion-events.ts';
-import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
+import { checkGrammar } from './grammar-fields.ts';
 import { chatInert } from './inert-fields.ts';
 import {
   checkPenalties,
@@ -47,10 +47,7 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   checkTemplateFields(ctx, request);
   checkThinking(ctx, saidOfThinking(request));
   const isLimited = request.allowed_token_ids.length > 0;
-  checkToolFields(ctx, request, [
-    ...(isLimited ? ['allowed_token_ids'] : []),
-    ...(logprobs ? ['logprobs'] : []),
-  ]);
+  checkTools(ctx, request, [...(isLimited ? ['allowed_token_ids'] : []), ...(logprobs ? ['logprobs'] : [])]);
   const isSecond = max_completion_tokens !== undefined && max_tokens !== undefined;
   refuseIgnored(
     ctx,
@@ -62,11 +59,9 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
   checkMinTokens(ctx, request.min_tokens, { name, value: max_completion_tokens ?? max_tokens });
 });
 
-type ChatRequest = z.output<typeof schema>;
-
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseChat(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body, [...verbatimSchemas, ...verbatimTools, verbatimKwargs]);
+  const request = fields.parseBody(schema, body);
   const { messages, logprobs, top_logprobs, max_completion_tokens, max_tokens } = request;
   const topLogprobs = logprobs ? top_logprobs : undefined;
   const call: Call = {
@@ -83,16 +78,7 @@ export function parseChat(body: unknown): ParsedCall {
   };
   return {
     call,
-    ignored: ignoredByChat(body, request),
+    ignored: ignoredByBoth(schema, body, request),
     encoding: completionEncoding(completionOf(request), chatFormat),
   };
-}
-
-/** Names the fields that were sent and ignored, each once. */
-function ignoredByChat(body: unknown, request: ChatRequest): string[] {
-  return [
-    ...ignoredByBoth(chatInert, body, request),
-    ...new Set(ignoredInMessages(memberOf(body, 'messages'))),
-    ...new Set(ignoredInTools(memberOf(body, 'tools'))),
-  ];
 }

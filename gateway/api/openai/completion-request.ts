@@ -6,7 +6,7 @@ import { inert } from '../inert.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { completionFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion-events.ts';
-import { checkGrammar, verbatimSchemas } from './grammar-fields.ts';
+import { checkGrammar } from './grammar-fields.ts';
 import { completionInert } from './inert-fields.ts';
 import { prompts } from './prompts.ts';
 import { checkPenalties, completionOf, ignoredByBoth, sharedCall, sharedFields } from './shared-fields.ts';
@@ -57,7 +57,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseCompletions(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body, verbatimSchemas);
+  const request = fields.parseBody(schema, body);
   const call: Call = {
     ...sharedCall(request),
     input: { field: 'prompt', prompts: request.prompt },
@@ -67,7 +67,7 @@ export function parseCompletions(body: unknown): ParsedCall {
   };
   return {
     call,
-    ignored: ignoredByBoth(completionInert, body, request),
+    ignored: ignoredByBoth(schema, body, request),
     encoding: completionEncoding(completionOf(request), completionFormat),
   };
 }

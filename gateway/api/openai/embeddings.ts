@@ -35,7 +35,7 @@ export function embeddingRoutes(deps: RouteDeps): Hono {
   app.post('/v1/embeddings', async (c) => {
     const body = await readJson(c);
     const { model: name, input, dimensions, encoding_format } = fields.parseBody(schema, body);
-    tellIgnored(c, deps.log, ignoredIn(embeddingInert, body as object));
+    tellIgnored(c, deps.log, ignoredIn(schema, body));
     return useModel(c, deps, { name }, async (usable) => {
       const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false };
       return embedTexts(c, deps, usable, wish, ({ vectors, numTokens }) => {

@@ -12,14 +12,6 @@ const MAX_CHOICES = 1024;
 
 type Context = Pick<z.RefinementCtx, 'addIssue'>;
 
-/** In these fields, null is a value like any other. */
-export const verbatimSchemas = [
-  'response_format.json_schema.schema',
-  'response_format.schema',
-  'guided_json',
-  'structured_outputs.json',
-] as const;
-
 function jsonField(name: string) {
   return z
     .unknown()

@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import { findModel } from '../../calls/use-model.ts';
-import type { ServedModel } from '../../models/served-model.ts';
+import type { ServedModel } from '../../models/model-registry.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import type { ModelList, ModelObject } from './answers.ts';
 

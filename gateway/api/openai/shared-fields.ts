@@ -1,10 +1,9 @@
 import * as z from 'zod';
 import type { Call } from '../../calls/call.ts';
 import { shown } from '../../errors/shown.ts';
-import { asObject, memberOf } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
 import { MAX_TOKENS, UNLIMITED, violated } from '../fields.ts';
-import { type InertFields, ignoredIn, ignoredMembers, inert } from '../inert.ts';
+import { ignoredIn, inert } from '../inert.ts';
 import { checkWindow, ignoredWindow, penaltyFields } from '../penalties.ts';
 import { tokenConstraints } from '../token-constraints.ts';
 import type { Completion } from './completion.ts';
@@ -18,14 +17,14 @@ const MAX_CHOICES_PER_PROMPT = 8;
 /** vLLM's value of top_k for "all tokens". */
 const ALL_TOKENS = -1;
 
-const streamOptions = { include_usage: z.boolean().default(false), ...inert(streamOptionsInert) };
-
 export const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(false),
   /** Whether each choice says how long its parts took. */
   timings: z.boolean().default(false),
-  stream_options: z.object(streamOptions).optional(),
+  stream_options: z
+    .object({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
+    .optional(),
   n: fields.integer('n', 1, MAX_CHOICES_PER_PROMPT).default(1),
   temperature: fields.float('temperature', 0, 2).default(1),
   top_p: fields.float('top_p', 0, 1).default(1),
@@ -107,16 +106,10 @@ export function checkPenalties(ctx: Pick<z.RefinementCtx, 'addIssue'>, request: 
  * Names the fields that were sent and ignored. stream_options is ignored without a stream: whole answers always have what
  * it asks for.
  */
-export function ignoredByBoth(table: InertFields, body: unknown, request: SharedFields): string[] {
+export function ignoredByBoth(schema: z.ZodType, body: unknown, request: SharedFields): string[] {
   const { stream, stream_options } = request;
   const ofStream = !stream && stream_options !== undefined ? ['stream_options'] : [];
-  const inOptions = ignoredMembers(
-    streamOptions,
-    streamOptionsInert,
-    asObject(memberOf(body, 'stream_options')),
-    'stream_options.',
-  );
-  return [...ignoredIn(table, asObject(body)), ...ignoredWindow(request), ...ofStream, ...inOptions];
+  return [...ignoredIn(schema, body), ...ignoredWindow(request), ...ofStream];
 }
 
 const MAX_BIASES = 1024;

@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import { notReady } from '../../calls/prompt.ts';
-import type { ServedModel } from '../../models/served-model.ts';
+import type { ServedModel } from '../../models/model-registry.ts';
 import { workerMemory, workerStatus } from '../../models/worker-status.ts';
 import { isResident, memoryInUse, memoryOf } from '../../runner/process/memory.ts';
 import type { SchedulerStats } from '../../runner/protocol/scheduler-stats.ts';

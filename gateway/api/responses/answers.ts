@@ -15,7 +15,6 @@ const textPart = z.object({
   annotations: z.array(z.never()),
   logprobs: z.array(tokenLogprobSchema),
 });
-export type TextPart = z.infer<typeof textPart>;
 
 const messageItem = z.object({
   id: z.string(),
@@ -24,7 +23,6 @@ const messageItem = z.object({
   role: z.literal('assistant'),
   content: z.array(textPart),
 });
-export type MessageItem = z.infer<typeof messageItem>;
 
 const callItem = z.object({
   id: z.string(),
@@ -34,10 +32,8 @@ const callItem = z.object({
   name: z.string(),
   arguments: z.string(),
 });
-export type CallItem = z.infer<typeof callItem>;
 
 const reasoningPart = z.object({ type: z.literal('reasoning_text'), text: z.string() });
-export type ReasoningPart = z.infer<typeof reasoningPart>;
 
 /** The event response.output_item.added has this item without content. */
 const reasoningItem = z.object({
@@ -47,7 +43,6 @@ const reasoningItem = z.object({
   summary: z.array(z.never()),
   content: z.array(reasoningPart).optional(),
 });
-export type ReasoningItem = z.infer<typeof reasoningItem>;
 
 const item = z.discriminatedUnion('type', [reasoningItem, messageItem, callItem]);
 export type OutputItem = z.infer<typeof item>;
@@ -114,6 +109,7 @@ const inOutput = { ...numbered, output_index: z.int() };
 const inItem = { ...inOutput, item_id: z.string() };
 const inPart = { ...inItem, content_index: z.int() };
 const part = z.discriminatedUnion('type', [textPart, reasoningPart]);
+export type OutputPart = z.infer<typeof part>;
 const logprobs = z.array(tokenLogprobSchema);
 
 function event<Type extends string, Fields extends z.ZodRawShape>(type: Type, fields: Fields) {

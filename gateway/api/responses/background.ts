@@ -26,11 +26,11 @@ import { toApiError } from '../../server/to-api-error.ts';
 import { keyInUse, requireSameBody } from '../idempotency.ts';
 import { parseJson } from '../json.ts';
 import { modelOfJob, requireJobs } from '../kept-jobs.ts';
+import { toolWishOf } from '../tools.ts';
 import type { DeletedResponse } from './answers.ts';
 import { parseResponsesRequest, type ResponsesRequest } from './request.ts';
 import { ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
-import { toolWishOf } from './tool-fields.ts';
 
 /** Responses with `"background": true`: they continue without their clients, and the journal keeps them. */
 

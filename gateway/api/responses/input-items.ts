@@ -1,16 +1,14 @@
 import * as z from 'zod';
-import { asList, asObject, memberOf } from '../../json/json-values.ts';
+import { asObject, memberOf } from '../../json/json-values.ts';
 import type { ChatMessage, ToolCall } from '../../prompt/chat-template.ts';
 import { callArguments } from '../chat-message.ts';
+import { CallNames, chatMessage, MAX_MESSAGES } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert } from '../inert.ts';
-import { ignoredInParts, textContent } from '../text-content.ts';
-import { toolName } from '../tool-parts.ts';
+import { ANYTHING, type InertFields, inert } from '../inert.ts';
+import { textContent } from '../text-content.ts';
+import { toolName } from '../tools.ts';
 
 /** The input of a response: a text, or items. Items are messages, what was thought, calls of tools and their results. */
-
-/** Bounds a conversation so that a body of tiny items cannot cost more than its size. */
-const MAX_ITEMS = 4096;
 
 /** Accepted fields of a message that change nothing. Clients send a response's output back with these fields. */
 export const itemInert = { id: ANYTHING, phase: ANYTHING, status: ANYTHING } as const satisfies InertFields;
@@ -40,70 +38,57 @@ export const callInert = {
 /** The same for the result of a call. */
 export const resultInert = { id: ANYTHING, status: ANYTHING } as const satisfies InertFields;
 
-const messageFields = {
+const messageItem = z.object({
   type: z.literal('message'),
   role: z.enum(['user', 'system', 'developer', 'assistant']),
   content: textContent(partInert, ['input_text', 'output_text']),
   ...inert(itemInert),
-};
+});
 
 const textsOf = (type: 'reasoning_text' | 'summary_text') =>
   z.array(z.object({ type: z.literal(type), text: z.string() }));
 
 /** What was thought before the message or call that follows. The summary is used only if there is no content. */
-const reasoningFields = {
+const reasoningItem = z.object({
   type: z.literal('reasoning'),
   content: textsOf('reasoning_text').optional(),
   summary: textsOf('summary_text').default([]),
   ...inert(reasoningInert),
-};
+});
 
-const callFields = {
+const callItem = z.object({
   type: z.literal('function_call'),
   call_id: fields.nonEmpty('call_id'),
   name: toolName,
   arguments: callArguments,
   ...inert(callInert),
-};
+});
 
-const resultFields = {
+const resultItem = z.object({
   type: z.literal('function_call_output'),
   call_id: z.string(),
   output: textContent(partInert, ['input_text', 'output_text']),
   ...inert(resultInert),
-};
+});
 
-const TYPES: readonly unknown[] = ['message', 'reasoning', 'function_call', 'function_call_output'];
 const MESSAGES_AND_CALLS =
   'is not supported: items are of the type "message", "reasoning", "function_call" or "function_call_output" here';
 const NOTHING_STORED =
   'is not supported: nothing is stored here that it could refer to; send the item itself';
 
-/** Refuses an item of an unknown type because of its type, not because it lacks the fields of a message. */
-const item = z
-  .unknown()
-  .transform((sent) => {
+/** An item. Without a type, an object is a message. */
+const item = z.preprocess(
+  (sent) => {
     const isTypeless = Object.keys(asObject(sent)).length > 0 && memberOf(sent, 'type') === undefined;
     return isTypeless && !Array.isArray(sent) ? { ...asObject(sent), type: 'message' } : sent;
-  })
-  .superRefine((sent, ctx) => {
-    const type = memberOf(sent, 'type');
-    if (TYPES.includes(type)) return;
-    if (type === undefined) {
-      fields.violated(ctx, { constraint: 'type' }, 'must be an item: an object with a type or a role');
-      return;
-    }
-    const sentence = type === 'item_reference' ? NOTHING_STORED : MESSAGES_AND_CALLS;
-    fields.violated(ctx, { constraint: 'unsupported' }, sentence, ['type']);
-  })
-  .pipe(
-    z.discriminatedUnion('type', [
-      z.object(messageFields),
-      z.object(reasoningFields),
-      z.object(callFields),
-      z.object(resultFields),
-    ]),
-  );
+  },
+  fields.typed(
+    ['message', 'reasoning', 'function_call', 'function_call_output'],
+    (type) => (type === 'item_reference' ? NOTHING_STORED : MESSAGES_AND_CALLS),
+    z.discriminatedUnion('type', [messageItem, reasoningItem, callItem, resultItem]),
+    (ctx) => fields.violated(ctx, { constraint: 'type' }, 'must be an item: an object with a type or a role'),
+  ),
+);
 
 type Item = z.output<typeof item>;
 
@@ -113,65 +98,36 @@ export const inputItems = z
     z
       .array(item, 'must be a string or an array of items')
       .min(1, 'must have at least one item')
-      .max(MAX_ITEMS, `must have at most ${MAX_ITEMS} items`),
+      .max(MAX_MESSAGES, `must have at most ${MAX_MESSAGES} items`),
   )
   .transform(conversationOf);
 
 /** The conversation as templates see it. A call is added to the message of the assistant before it, or gets one without text. */
 function conversationOf(items: readonly Item[], ctx: Pick<z.RefinementCtx, 'addIssue'>): ChatMessage[] {
-  const names = new Map<string, string>();
+  const names = new CallNames(ctx, 'item');
   const messages: ChatMessage[] = [];
   const thoughts: string[] = [];
-  const takeThought = (): Pick<ChatMessage, 'reasoning'> =>
-    thoughts.length === 0 ? {} : { reasoning: thoughts.splice(0).join('') };
+  const takeThought = (): string => thoughts.splice(0).join('');
   for (const [index, each] of items.entries()) {
     if (each.type === 'message') {
       const { role, content } = each;
-      const thought = role === 'assistant' ? takeThought() : {};
-      messages.push({ role: role === 'developer' ? 'system' : role, content, ...thought });
+      const thought = role === 'assistant' ? takeThought() : '';
+      messages.push(chatMessage(role === 'developer' ? 'system' : role, content, thought));
     } else if (each.type === 'reasoning') {
       const { content, summary } = each;
       thoughts.push(...(content ?? summary).map(({ text }) => text));
     } else if (each.type === 'function_call') {
-      names.set(each.call_id, each.name);
       const call = { id: each.call_id, name: each.name, arguments: each.arguments };
+      names.add([call]);
       addCall(messages, call, takeThought());
-    } else {
-      const { call_id: id, output } = each;
-      const name = names.get(id);
-      if (name === undefined) {
-        const sentence = 'is not the id of a tool call in an earlier item';
-        fields.violated(ctx, { constraint: 'known' }, sentence, [index, 'call_id']);
-      }
-      messages.push({ role: 'tool', content: output, answers: { id, name: name ?? '' } });
-    }
+    } else messages.push(names.result(each.call_id, each.output, [index, 'call_id']));
   }
   return messages;
 }
 
-function addCall(messages: ChatMessage[], call: ToolCall, thought: Pick<ChatMessage, 'reasoning'>): void {
+function addCall(messages: ChatMessage[], call: ToolCall, thought: string): void {
   const last = messages.at(-1);
-  if (last?.role === 'assistant' && thought.reasoning === undefined)
+  if (last?.role === 'assistant' && thought === '')
     messages[messages.length - 1] = { ...last, toolCalls: [...(last.toolCalls ?? []), call] };
-  else messages.push({ role: 'assistant', content: '', ...thought, toolCalls: [call] });
-}
-
-/** All fields of the items of a type, and those that change nothing. */
-const KNOWN: Readonly<Record<string, readonly [fields: object, inert: InertFields]>> = {
-  message: [messageFields, itemInert],
-  function_call: [callFields, callInert],
-  reasoning: [reasoningFields, reasoningInert],
-  function_call_output: [resultFields, resultInert],
-};
-
-/** The names of the ignored fields in these items, each once. */
-export function ignoredInItems(input: unknown): string[] {
-  const names = asList(input).flatMap((each) => {
-    const [known, table] = KNOWN[String(memberOf(each, 'type') ?? 'message')] ?? [{}, {}];
-    const inParts = ['content', 'output'].flatMap((name) =>
-      ignoredInParts(memberOf(each, name), partInert, `input.${name}.`),
-    );
-    return [...ignoredMembers(known, table, asObject(each), 'input.'), ...inParts];
-  });
-  return [...new Set(names)];
+  else messages.push(chatMessage('assistant', '', thought, [call]));
 }

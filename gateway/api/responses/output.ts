@@ -1,167 +1,225 @@
-import { type ChoiceText, choiceText, GrowingText } from '../../calls/whole-answer.ts';
-import type { AnswerPart } from '../../generation/text-stream.ts';
+import { type ChoiceText, GrowingText } from '../../calls/whole-answer.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
-import type { ItemStatus, OutputItem } from './answers.ts';
+import { tokenLogprobs } from '../openai/logprobs.ts';
+import type { ItemStatus, OutputItem, OutputPart } from './answers.ts';
 import type { EventWriter } from './event-writer.ts';
-import {
-  type CallIds,
-  CallItemEvents,
-  callItem,
-  type ItemText,
-  MessageItemEvents,
-  messageItem,
-  ReasoningItemEvents,
-  reasoningItem,
-  textPart,
-} from './items.ts';
 
 /** The output of a response: what was thought, then each text of the answer as a message and each call as an item, in their order. */
 
 type TokenBytes = Pick<Tokenizer, 'bytes'>;
 
+/** A text or a piece of a text. It has its tokens if log-probabilities were requested. */
+type ItemText = Pick<ChoiceText, 'text' | 'tokens'>;
+
 /** The ids of items. index: the place of the item among the items of its type. */
 export interface ItemIds {
   readonly reasoning: string;
   message(index: number): string;
-  call(index: number): CallIds;
+  /** callId: the id that the result of the call must name. */
+  call(index: number): { readonly id: string; readonly callId: string };
 }
 
-/** An answer, as far as it has arrived. */
-export interface OutputText extends ChoiceText {
-  /** The number of calls whose arguments are whole. */
-  readonly numWholeCalls: number;
+/** How an item of one type is written. `said` is its text so far. */
+interface ItemForm {
+  readonly id: string;
+  /** The name of the text in the names of events. */
+  readonly textName: 'reasoning_text' | 'output_text' | 'function_call_arguments';
+  /** An item in progress has no content yet. */
+  item(status: ItemStatus, said: ItemText): OutputItem;
+  /** Absent if the text is not a part of a content. */
+  part?(said: ItemText): OutputPart;
+  /** Members of the event with the whole text. */
+  whole(said: ItemText): object;
+  /** Members of the event with a piece of it, besides that piece. */
+  besidePiece?(piece: ItemText): string;
 }
 
-export class GrowingOutput extends GrowingText implements OutputText {
-  numWholeCalls = 0;
+/** All that was thought before the answer, without a summary. */
+function reasoningForm(id: string): ItemForm {
+  const part = ({ text }: ItemText) => ({ type: 'reasoning_text' as const, text });
+  return {
+    id,
+    textName: 'reasoning_text',
+    item: (status, said) => {
+      const content = status === 'in_progress' ? {} : { content: [part(said)] };
+      return { id, type: 'reasoning', status, summary: [], ...content };
+    },
+    part,
+    whole: ({ text }) => ({ text }),
+  };
+}
 
-  /** Adds a part of the answer, and returns what it adds. */
-  add(part: AnswerPart): ChoiceText {
-    const piece = choiceText(part);
-    this.append(piece);
-    this.numWholeCalls = part.numWholeCalls ?? 0;
-    return piece;
+function messageForm(id: string, tokenizer: TokenBytes): ItemForm {
+  const logprobsOf = ({ tokens }: ItemText) => (tokens === undefined ? [] : tokenLogprobs(tokenizer, tokens));
+  const part = (said: ItemText) => {
+    return { type: 'output_text' as const, text: said.text, annotations: [], logprobs: logprobsOf(said) };
+  };
+  return {
+    id,
+    textName: 'output_text',
+    item: (status, said) => {
+      const content = status === 'in_progress' ? [] : [part(said)];
+      return { id, type: 'message', status, role: 'assistant', content };
+    },
+    part,
+    whole: (said) => ({ text: said.text, logprobs: logprobsOf(said) }),
+    besidePiece: (piece) => `,"logprobs":${JSON.stringify(logprobsOf(piece))}`,
+  };
+}
+
+function callForm({ id, callId }: ReturnType<ItemIds['call']>, name: string): ItemForm {
+  return {
+    id,
+    textName: 'function_call_arguments',
+    item: (status, { text }) => {
+      return { id, type: 'function_call', status, call_id: callId, name, arguments: text };
+    },
+    whole: ({ text }) => ({ name, arguments: text }),
+  };
+}
+
+/** An item that is not complete. Its events go from response.output_item.added to response.output_item.done. */
+class OpenItem {
+  /** The index of the call in the answer; undefined if the item is no call. */
+  readonly callIndex: number | undefined;
+  readonly #form: ItemForm;
+  readonly #writer: EventWriter | undefined;
+  readonly #index: number;
+  /** The members that say in each event of the text to which item and part it belongs. */
+  readonly #place: string;
+  readonly #said = new GrowingText();
+
+  /** Writes the first events. index: the place of the item in the output. */
+  constructor(form: ItemForm, index: number, writer: EventWriter | undefined, callIndex?: number) {
+    this.callIndex = callIndex;
+    this.#form = form;
+    this.#writer = writer;
+    this.#index = index;
+    const inPart = form.part === undefined ? '' : ',"content_index":0';
+    this.#place = `"item_id":${JSON.stringify(form.id)},"output_index":${index}${inPart}`;
+    this.#tellItem('added', 'in_progress');
+    this.#tellPart('added');
+  }
+
+  get isReasoning(): boolean {
+    return this.#form.textName === 'reasoning_text';
+  }
+
+  at(status: ItemStatus): OutputItem {
+    return this.#form.item(status, this.#said);
+  }
+
+  add(piece: ItemText): void {
+    this.#said.append({ ...piece, calls: [] });
+    const { textName, besidePiece } = this.#form;
+    const members = `"delta":${JSON.stringify(piece.text)}${besidePiece?.(piece) ?? ''}`;
+    this.#writer?.write(`response.${textName}.delta`, `${this.#place},${members}`);
+  }
+
+  close(status: ItemStatus): OutputItem {
+    const { textName } = this.#form;
+    const members = JSON.stringify(this.#form.whole(this.#said)).slice(1, -1);
+    this.#writer?.write(`response.${textName}.done`, `${this.#place},${members}`);
+    this.#tellPart('done');
+    this.#tellItem('done', status);
+    return this.at(status);
+  }
+
+  #tellItem(stage: 'added' | 'done', status: ItemStatus): void {
+    const item = JSON.stringify(this.at(status));
+    this.#writer?.write(`response.output_item.${stage}`, `"output_index":${this.#index},"item":${item}`);
+  }
+
+  #tellPart(stage: 'added' | 'done'): void {
+    const part = JSON.stringify(this.#form.part?.(this.#said));
+    if (part !== undefined)
+      this.#writer?.write(`response.content_part.${stage}`, `${this.#place},"part":${part}`);
   }
 }
 
-/** An output without calls always has a message, even without text. status: the status of the text or thought that came last. */
-export function outputItems(
-  ids: ItemIds,
-  tokenizer: TokenBytes,
-  output: OutputText,
-  status: ItemStatus,
-): OutputItem[] {
-  const { thought, text, calls } = output;
-  const said = saidItems(ids, tokenizer, output, status);
-  if (thought === undefined) return said;
-  const isUnfinished = text === '' && calls.length === 0;
-  return [reasoningItem(ids.reasoning, isUnfinished ? status : 'completed', thought), ...said];
-}
-
-function saidItems(
-  ids: ItemIds,
-  tokenizer: TokenBytes,
-  { text, tokens, calls, numWholeCalls }: OutputText,
-  status: ItemStatus,
-): OutputItem[] {
-  const message = (index: number, said: ItemText, itemStatus: ItemStatus) =>
-    messageItem(ids.message(index), itemStatus, [textPart(tokenizer, said)]);
-  // Tools exclude log-probabilities, so texts between calls need no tokens.
-  if (calls.length === 0) return [message(0, { text, tokens }, status)];
-  const items = inOrder(text, calls);
-  let numMessages = 0;
-  return items.map((item, at) => {
-    if (typeof item !== 'string')
-      return callItem(ids.call(item.index), item.index < numWholeCalls ? 'completed' : 'incomplete', item);
-    const isLast = at === items.length - 1;
-    return message(numMessages++, { text: item, tokens: undefined }, isLast ? status : 'completed');
-  });
-}
-
-/** Writes the same items as events while the answer arrives. */
-export class OutputEvents {
+/** Makes the items as the answer arrives, and writes their events if it has a writer. */
+export class Output {
   readonly #ids: ItemIds;
   readonly #tokenizer: TokenBytes;
-  readonly #writer: EventWriter;
-  #numItems = 0;
+  readonly #writer: EventWriter | undefined;
+  /** The items that are complete. */
+  readonly #items: OutputItem[] = [];
+  #open: OpenItem | undefined;
   #numMessages = 0;
-  #reasoning: ReasoningItemEvents | undefined;
-  #message: MessageItemEvents | undefined;
-  /** The text of the open message so far. */
-  #said = new GrowingText();
-  #call: CallItemEvents | undefined;
 
-  constructor(ids: ItemIds, tokenizer: TokenBytes, writer: EventWriter) {
+  constructor(ids: ItemIds, tokenizer: TokenBytes, writer?: EventWriter) {
     this.#ids = ids;
     this.#tokenizer = tokenizer;
     this.#writer = writer;
   }
 
-  /** Closes the open item, and writes the first events of a message. */
-  beginMessage(): void {
-    this.#close('completed');
-    const id = this.#ids.message(this.#numMessages++);
-    this.#said = new GrowingText();
-    this.#message = new MessageItemEvents(this.#tokenizer, id, this.#numItems++, this.#writer);
+  /**
+   * The items by now. An output without calls always has a message, even without text. status: of the text or thought that came
+   * last.
+   */
+  items(status: ItemStatus): OutputItem[] {
+    const items = [...this.#items];
+    if (this.#open !== undefined) items.push(this.#open.at(this.#endStatus(status)));
+    if (items.some(({ type }) => type !== 'reasoning')) return items;
+    const message = messageForm(this.#ids.message(0), this.#tokenizer);
+    return [...items, message.item(status, { text: '', tokens: undefined })];
   }
 
-  /** piece: what the last part adds to the answer. */
-  add(piece: ChoiceText, numWholeCalls: number): void {
-    const { thought, text, calls } = piece;
-    if (thought !== undefined) this.#think(thought);
-    if (calls.length === 0) {
-      if (text !== '') this.#say(piece);
-    } else {
-      for (const item of inOrder(text, calls)) {
-        if (typeof item === 'string') this.#say({ text: item, tokens: undefined });
-        else this.#addCall(item);
-      }
+  /** Closes the open item, and writes the first events of a message. */
+  beginMessage(): void {
+    this.#begin(messageForm(this.#ids.message(this.#numMessages++), this.#tokenizer));
+  }
+
+  /** piece: what the answer has besides all that was added before. numWholeCalls: the calls whose arguments are whole. */
+  add({ thought, text, tokens, calls }: ChoiceText, numWholeCalls: number): void {
+    if (thought !== undefined) {
+      if (this.#open === undefined) this.#begin(reasoningForm(this.#ids.reasoning));
+      this.#open?.add({ text: thought, tokens: undefined });
     }
-    const isWhole = this.#call !== undefined && this.#call.callIndex < numWholeCalls;
-    if (isWhole) this.#close('completed');
+    // Tools exclude log-probabilities, so texts between calls need no tokens.
+    for (const item of inOrder(text, calls)) {
+      if (typeof item === 'string') this.#say({ text: item, tokens });
+      else this.#addCall(item);
+    }
+    const callIndex = this.#open?.callIndex;
+    if (callIndex !== undefined && callIndex < numWholeCalls) this.#close('completed');
   }
 
   /** Closes the open item, and adds an empty message if there was none but thinking. status: of an open item that is no call. */
   end(status: ItemStatus): void {
-    if (this.#reasoning !== undefined) this.#beginMessageBehind(status);
-    else if (this.#numItems === 0) this.beginMessage();
-    // A call that is still open was cut short.
-    this.#close(this.#call === undefined ? status : 'incomplete');
-  }
-
-  #think(thought: string): void {
-    this.#reasoning ??= new ReasoningItemEvents(this.#ids.reasoning, this.#numItems++, this.#writer);
-    this.#reasoning.delta(thought);
-  }
-
-  /** Adds the empty message of an answer that ended while it was thinking. */
-  #beginMessageBehind(status: ItemStatus): void {
-    this.#close(status);
-    this.beginMessage();
-  }
-
-  #say({ text, tokens }: ItemText): void {
-    if (this.#message === undefined) this.beginMessage();
-    this.#message?.delta({ text, tokens });
-    this.#said.append({ text, tokens, calls: [] });
-  }
-
-  #addCall(piece: CallPiece): void {
-    if (piece.name === undefined) {
-      this.#call?.delta(piece.arguments);
-      return;
+    const isUnsaid = this.#open === undefined ? this.#items.length === 0 : this.#open.isReasoning;
+    if (isUnsaid) {
+      this.#close(status);
+      this.beginMessage();
     }
+    this.#close(this.#endStatus(status));
+  }
+
+  /** A call that is still open at the end was cut short. */
+  #endStatus(status: ItemStatus): ItemStatus {
+    return this.#open?.callIndex === undefined ? status : 'incomplete';
+  }
+
+  #say(piece: ItemText): void {
+    if (this.#open === undefined || this.#open.isReasoning || this.#open.callIndex !== undefined)
+      this.beginMessage();
+    this.#open?.add(piece);
+  }
+
+  #addCall({ index, name, arguments: text }: CallPiece): void {
+    if (name !== undefined) this.#begin(callForm(this.#ids.call(index), name), index);
+    if (text !== '') this.#open?.add({ text, tokens: undefined });
+  }
+
+  #begin(form: ItemForm, callIndex?: number): void {
     this.#close('completed');
-    this.#call = new CallItemEvents(this.#ids.call(piece.index), this.#numItems++, piece, this.#writer);
+    this.#open = new OpenItem(form, this.#items.length, this.#writer, callIndex);
   }
 
   #close(status: ItemStatus): void {
-    this.#reasoning?.close(status);
-    this.#message?.close(this.#said, status);
-    this.#call?.close(status);
-    this.#reasoning = undefined;
-    this.#message = undefined;
-    this.#call = undefined;
+    if (this.#open === undefined) return;
+    this.#items.push(this.#open.close(status));
+    this.#open = undefined;
   }
 }

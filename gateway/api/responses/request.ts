@@ -1,13 +1,13 @@
 import * as z from 'zod';
-import { asObject, memberOf } from '../../json/json-values.ts';
 import * as fields from '../fields.ts';
 import { MAX_TOKENS, refuseIgnored } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
 import { budgetFields, checkThinking, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
+import { checkTools } from '../tools.ts';
 import type { ResponseJson } from './answers.ts';
-import { ignoredInItems, inputItems } from './input-items.ts';
-import { textField, verbatimSchema } from './text-format.ts';
-import { checkToolFields, ignoredInTools, toolFields, verbatimTools } from './tool-fields.ts';
+import { inputItems } from './input-items.ts';
+import { textField } from './text-format.ts';
+import { toolFields } from './tool-fields.ts';
 
 /** The body of POST /v1/responses. Each field is obeyed, refused by name, or accepted because it changes nothing. */
 
@@ -112,7 +112,7 @@ export const responsesFields = {
 const schema = z.strictObject(responsesFields).superRefine((request, ctx) => {
   const { include, top_logprobs, background, store } = request;
   checkThinking(ctx, saidOfThinking(request));
-  checkToolFields(ctx, request, include.logprobs ? ['include'] : []);
+  checkTools(ctx, request, include.logprobs ? ['include'] : []);
   const isUnkept = store === true && !background;
   refuseIgnored(ctx, isUnkept, 'store', 'needs background: nothing else is stored here');
   const isKept = store === false && background;
@@ -125,14 +125,10 @@ export type ResponsesRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseResponsesRequest(body: unknown): ResponsesRequest {
-  return fields.parseBody(schema, body, [verbatimSchema, ...verbatimTools]);
+  return fields.parseBody(schema, body);
 }
 
 /** The names of the ignored fields in the body, each once. */
 export function ignoredByResponses(body: unknown): string[] {
-  return [
-    ...ignoredIn(responsesInert, asObject(body)),
-    ...new Set(ignoredInTools(memberOf(body, 'tools'))),
-    ...ignoredInItems(memberOf(body, 'input')),
-  ];
+  return ignoredIn(schema, body);
 }

@@ -1,10 +1,11 @@
 import type { EventEncoder, EventOutlet } from '../../calls/call.ts';
+import { choiceText } from '../../calls/whole-answer.ts';
 import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerPart } from '../../generation/text-stream.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import type { ResponseEventName } from './answers.ts';
 import { EventWriter } from './event-writer.ts';
-import { GrowingOutput, OutputEvents } from './output.ts';
+import { Output } from './output.ts';
 import { endStatus, type ResponseObject } from './response.ts';
 
 export interface ResponseEventOptions {
@@ -23,9 +24,7 @@ export class ResponseEvents implements EventEncoder {
   readonly #response: ResponseObject;
   readonly #options: ResponseEventOptions;
   readonly #writer: EventWriter;
-  readonly #output: OutputEvents;
-  /** The answer so far. The last event has all of it. */
-  readonly #text = new GrowingOutput();
+  readonly #output: Output;
 
   /** Writes the first events. */
   constructor(response: ResponseObject, options: ResponseEventOptions, outlet: EventOutlet) {
@@ -35,23 +34,23 @@ export class ResponseEvents implements EventEncoder {
     const begun = response.inProgress();
     this.#stage('response.created', begun);
     this.#stage('response.in_progress', begun);
-    this.#output = new OutputEvents(response.itemIds, options.tokenizer, this.#writer);
+    this.#output = new Output(response.itemIds, options.tokenizer, this.#writer);
     // An answer that may begin with a call or with thinking gets its first item when its first part arrives.
     if (response.beginsWithText) this.#output.beginMessage();
   }
 
   onPart(part: AnswerPart): void {
-    this.#output.add(this.#text.add(part), this.#text.numWholeCalls);
-    const { end } = part;
+    const { numWholeCalls = 0, end } = part;
+    this.#output.add(choiceText(part), numWholeCalls);
     if (end === undefined) return;
     const status = endStatus(end);
     this.#output.end(status);
-    this.#stage(`response.${status}`, this.#response.ended({ text: this.#text, end }));
+    this.#stage(`response.${status}`, this.#response.ended(this.#output.items(status), end));
     this.#writer.end();
   }
 
   onFailure(error: ApiError): void {
-    this.#stage('response.failed', this.#response.failed(this.#text, error));
+    this.#stage('response.failed', this.#response.failed(this.#output.items('incomplete'), error));
     this.#writer.end();
   }
 

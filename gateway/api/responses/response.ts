@@ -4,8 +4,8 @@ import type { AnswerEnd } from '../../generation/text-stream.ts';
 import { jsonText } from '../../json/json-text.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
 import { endedBy, mark } from '../answer-fields.ts';
-import type { ResponseJson, Usage } from './answers.ts';
-import { type ItemIds, type OutputText, outputItems } from './output.ts';
+import type { OutputItem, ResponseJson, Usage } from './answers.ts';
+import type { ItemIds } from './output.ts';
 import { describedReasoning, type ResponsesRequest } from './request.ts';
 import { describedTools } from './tool-fields.ts';
 
@@ -22,12 +22,6 @@ export interface ResponseFacts {
   /** When it was begun, in milliseconds since 1970. */
   readonly createdMs: number;
   readonly isKept: boolean;
-}
-
-/** The text and calls of an answer that has ended, and why it ended. */
-export interface Ending {
-  readonly text: OutputText;
-  readonly end: AnswerEnd;
 }
 
 /** The status of a response that ended without an error. */
@@ -58,23 +52,22 @@ export class ResponseObject {
     return this.#json('in_progress', { output: [] });
   }
 
-  ended({ text, end }: Ending): string {
+  ended(output: OutputItem[], end: AnswerEnd): string {
     const status = endStatus(end);
     const isCompleted = status === 'completed';
     return this.#json(status, {
       ...(isCompleted
         ? { completed_at: seconds(this.#facts.now()) }
         : { incomplete_details: { reason: 'max_output_tokens' } }),
-      output: outputItems(this.itemIds, this.#facts.tokenizer, text, status),
+      output,
       usage: this.#usage(end),
       ...endedBy(end),
       ...mark(end),
     });
   }
 
-  /** text: the answer as far as it arrived. */
-  failed(text: OutputText, { code, message }: ApiError): string {
-    const output = outputItems(this.itemIds, this.#facts.tokenizer, text, 'incomplete');
+  /** output: the items of the answer as far as it arrived. */
+  failed(output: OutputItem[], { code, message }: ApiError): string {
     if (code === 'cancelled') return this.#json('cancelled', { output });
     return this.#json('failed', { error: { code, message }, output });
   }

@@ -8,17 +8,18 @@ import { idempotencyOf } from '../idempotency.ts';
 import { readJson } from '../json.ts';
 import { requireJobs } from '../kept-jobs.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
+import { toolWishOf } from '../tools.ts';
 import { beginBackground, responseOfTwin } from './background.ts';
 import { errorEvent } from './event-writer.ts';
+import { Output } from './output.ts';
 import {
   ignoredByResponses,
   parseResponsesRequest,
   type ResponsesRequest,
   saidOfThinking,
 } from './request.ts';
-import { ResponseObject } from './response.ts';
+import { endStatus, ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
-import { toolWishOf } from './tool-fields.ts';
 
 /** OpenAI's responses, whole and streamed. The journal keeps those that continue in the background. */
 export function responseRoutes(deps: RouteDeps): Hono {
@@ -74,8 +75,12 @@ function encodingOf(request: ResponsesRequest): Encoding {
   return {
     whole: (facts, [choice]) => {
       if (choice === undefined) throw new Error('A response has one choice.');
-      const { end } = choice;
-      return responseOf(facts).ended({ text: { ...choice, numWholeCalls: end.numCalls ?? 0 }, end });
+      const { end, ...text } = choice;
+      const response = responseOf(facts);
+      const output = new Output(response.itemIds, facts.tokenizer);
+      output.add(text, end.numCalls ?? 0);
+      output.end(endStatus(end));
+      return response.ended(output.items(endStatus(end)), end);
     },
     stream: (facts, outlet) => new ResponseEvents(responseOf(facts), facts, outlet),
     failureEvent: errorEvent,

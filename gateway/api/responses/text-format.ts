@@ -6,9 +6,6 @@ import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 
 /** The field `text` of a response, which sets the form of its answer (docs/structured-output.md). */
 
-/** The field in which null is a value. Elsewhere in a body null means absent. */
-export const verbatimSchema = 'text.format.schema';
-
 export const textInert = { verbosity: ['medium'] } as const satisfies InertFields;
 
 export interface TextFormat {
@@ -31,7 +28,7 @@ const format = z
   .transform(({ type, ...described }, ctx): TextFormat => {
     if (type === 'json_schema') {
       const { name = null, description = null, schema = null, strict = false } = described;
-      const grammar = schemaGrammar(ctx, verbatimSchema, described.schema, strict);
+      const grammar = schemaGrammar(ctx, 'text.format.schema', described.schema, strict);
       return { grammar, described: { type, name, description, schema, strict } };
     }
     for (const [name, value] of Object.entries(described)) {

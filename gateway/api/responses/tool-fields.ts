@@ -1,20 +1,8 @@
 import * as z from 'zod';
-import type { Tool, ToolWish } from '../../calls/tool-offer.ts';
-import { asList, asObject } from '../../json/json-values.ts';
-import * as fields from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredMembers, inert, NO } from '../inert.ts';
+import type { Tool } from '../../calls/tool-offer.ts';
+import { ANYTHING, type InertFields, inert, NO } from '../inert.ts';
 import { strictSchema } from '../strict-schema.ts';
-import {
-  checkTools,
-  choiceOf,
-  MAX_TOOLS,
-  refuseOtherTools,
-  toolChoiceField,
-  toolList,
-  toolName,
-  toolParameters,
-} from '../tool-parts.ts';
-import { argumentsSchema } from '../tool-schema.ts';
+import { allowedFields, functionFields, toolChoice, toolList, toolOf } from '../tools.ts';
 import type { ResponseJson } from './answers.ts';
 
 /** The tools of a response: as in chats, but without the object `function` around each (docs/tools.md). */
@@ -32,28 +20,22 @@ interface DescribedTool extends Tool {
   readonly described: object;
 }
 
-const functionFields = {
-  type: z.literal('function'),
-  name: toolName,
-  description: z.string().optional(),
-  parameters: z.preprocess((value) => value ?? undefined, toolParameters.optional()),
-  /** Undefined: strict if its schema has a strict form. */
-  strict: z.boolean().optional(),
-  ...inert(toolInert),
-};
-
-const functionTool = z
-  .object(functionFields)
+const tool = z
+  .object({
+    type: z.literal('function'),
+    ...functionFields,
+    /** Undefined: strict if its schema has a strict form. */
+    strict: z.boolean().optional(),
+    ...inert(toolInert),
+  })
   .transform(({ type, name, description, parameters: sent, strict: wanted }): DescribedTool => {
     const strictly = wanted === undefined ? strictOf(sent) : undefined;
     const strict = wanted ?? strictly !== undefined;
     const parameters = strictly?.parameters ?? sent;
-    const told = { name, ...(description === undefined ? {} : { description }) };
+    const told = description === undefined ? {} : { description };
     return {
-      name,
-      parameters: argumentsSchema(parameters, strict),
-      definition: { type, function: { ...told, ...(parameters === undefined ? {} : { parameters }) } },
-      described: { type, ...told, parameters: parameters ?? null, strict },
+      ...toolOf({ name, description, parameters }, strict),
+      described: { type, name, ...told, parameters: parameters ?? null, strict },
     };
   });
 
@@ -63,73 +45,31 @@ function strictOf(sent: object | undefined): { readonly parameters: object | und
   return sent === undefined || parameters !== undefined ? { parameters } : undefined;
 }
 
-const tool = z
-  .unknown()
-  // In a schema, null is a value like any other.
-  .transform((sent) => fields.withoutNulls(sent, ['parameters']))
-  .superRefine((sent, ctx) => refuseOtherTools(ctx, sent, 'function'))
-  .pipe(functionTool);
-
-const namedChoice = z.strictObject({ type: z.literal('function'), name: z.string() });
-
-const allowedChoice = z
-  .strictObject({
-    type: z.literal('allowed_tools'),
-    mode: z.enum(['auto', 'required']),
-    tools: z.array(namedChoice).min(1).max(MAX_TOOLS),
-  })
-  .transform(({ mode, tools }) => ({ mode, names: tools.map(({ name }) => name) }));
+const named = z.strictObject({ type: z.literal('function'), name: z.string() });
+const allowed = z.strictObject({ type: z.literal('allowed_tools'), ...allowedFields(named) });
 
 export const toolFields = {
-  tools: toolList(tool),
-  tool_choice: toolChoiceField(namedChoice, '{"type":"function","name":"…"}', allowedChoice),
+  tools: toolList('function', tool),
+  tool_choice: toolChoice(named, '{"type":"function","name":"…"}', allowed),
   parallel_tool_calls: z.boolean().default(true),
 };
 
-/** Names the fields of these tools that were sent and ignored. */
-export function ignoredInTools(tools: unknown): string[] {
-  return asList(tools).flatMap((each) => ignoredMembers(functionFields, toolInert, asObject(each), 'tools.'));
-}
-
-export type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
-
-/** The fields in which null is a value. Elsewhere in a body null means absent. */
-export const verbatimTools = ['tools'] as const;
-
-/** Checks the rules that concern several fields. excluded: see checkTools(). */
-export function checkToolFields(
-  ctx: Pick<z.RefinementCtx, 'addIssue'>,
-  { tools, tool_choice: choice }: ToolFields,
-  excluded: readonly string[],
-): void {
-  checkTools(ctx, { tools, ...choiceOf(choice) }, excluded);
-}
-
-/** What the request asks of its tools; undefined if it has none. */
-export function toolWishOf({
-  tools,
-  tool_choice: choice,
-  parallel_tool_calls: isParallel,
-}: ToolFields): ToolWish | undefined {
-  return tools.length === 0 ? undefined : { tools, ...choiceOf(choice), isParallel };
-}
+type ToolFields = z.output<z.ZodObject<typeof toolFields>>;
 
 /** These fields as the response repeats them. */
 export function describedTools({
   tools,
-  tool_choice = 'auto',
+  tool_choice: { choice, allowed: names },
   parallel_tool_calls,
 }: ToolFields): Pick<ResponseJson, 'parallel_tool_calls' | 'tool_choice' | 'tools'> {
+  const written = (name: string) => ({ type: 'function' as const, name });
+  const chosen = typeof choice === 'string' ? choice : written(choice.name);
   return {
     parallel_tool_calls,
-    tool_choice: describedChoice(tool_choice),
+    tool_choice:
+      names === undefined
+        ? chosen
+        : { type: 'allowed_tools', mode: String(choice), tools: names.map(written) },
     tools: tools.map(({ described }) => described),
   };
-}
-
-function describedChoice(choice: NonNullable<ToolFields['tool_choice']>): ResponseJson['tool_choice'] {
-  if (typeof choice === 'string') return choice;
-  const named = (name: string) => ({ type: 'function' as const, name });
-  if (!('mode' in choice)) return named(choice.name);
-  return { type: 'allowed_tools', mode: choice.mode, tools: choice.names.map(named) };
 }

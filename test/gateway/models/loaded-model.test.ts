@@ -1,13 +1,17 @@
 /** The model file is replaced after the gateway has read its vocabulary and before the runner reads its tensors. */
+
 import { readFileSync, writeFileSync } from 'node:fs';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { maxRunnersOfOtherFiles } from '../../../gateway/models/loaded-model.ts';
+import { differenceOf, maxRunnersOfOtherFiles } from '../../../gateway/models/loaded-model.ts';
 import type { RunnerLauncher } from '../../../gateway/runner/backends/runner-launcher.ts';
+import type { RunnerInfo } from '../../../gateway/runner/runner.ts';
+import { byteModel } from '../../fixtures/byte-model.ts';
 import { writeFakeModel } from '../../fixtures/fake-model-file.ts';
 import { answerOf, fakeVocabSize } from '../../fixtures/fake-tokens.ts';
 import { readNativeAnswer } from '../../fixtures/native-stream.ts';
+import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 import { type ServedModels, servedModels } from '../../fixtures/served-models.ts';
 import { type Directory, fakeCommand, patienceMs } from '../../fixtures/supervised.ts';
 import { tinyId, tinyTokens } from '../../fixtures/tiny-vocabulary.ts';
@@ -179,6 +183,24 @@ test('a runner that samples beyond the vocabulary serves nothing', async () => {
     const told = `has a vocabulary of ${fakeVocabSize} tokens, but that of .* has ${tokens.length}`;
     await assertFailed(served, new RegExp(told));
   });
+});
+
+test('file, architecture and size of the vocabulary have to be those that the gateway has read', () => {
+  const same: RunnerInfo = {
+    ...(new ScriptedRunner().status().info as RunnerInfo),
+    modelIdentity: `xxh3-0123456789abcdef-${byteModel.file}`,
+    architecture: byteModel.architecture,
+    vocabSize: byteModel.tokenizer.vocabSize,
+  };
+  assert.is(differenceOf(byteModel, same), undefined);
+  const others: [Partial<RunnerInfo>, RegExp][] = [
+    [{ modelIdentity: 'xxh3-0123456789abcdef-1-2-3' }, /read different versions of .*bytes\.gguf/],
+    [{ modelIdentity: `${same.modelIdentity}4` }, /different versions/],
+    [{ architecture: 'gpt2' }, /a model of architecture gpt2, but .*bytes\.gguf says llama/],
+    [{ vocabSize: 257 }, /has a vocabulary of 257 tokens, but that of .*bytes\.gguf has 258/],
+  ];
+  for (const [change, reason] of others)
+    assert.match(differenceOf(byteModel, { ...same, ...change }) ?? '', reason);
 });
 
 test.run();

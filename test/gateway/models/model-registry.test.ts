@@ -245,7 +245,7 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
   let numOpen = 0;
   let numRead = 0;
   const scripted = models.of('a');
-  scripted.readTokenizer = async () => {
+  scripted.load = async () => {
     await settled();
     numRead += 1;
     numOpen += 1;
@@ -261,7 +261,7 @@ test('a tokenizer is read once for all who ask, and none outlives the end', asyn
   await models.loader.stop(0);
   assert.equal([numRead, numOpen], [1, 0]);
   const late = new ScriptedModels({ a: 60 });
-  late.of('a').readTokenizer = scripted.readTokenizer;
+  late.of('a').load = scripted.load;
   const reading = late.of('a').model.read();
   await late.loader.stop(0);
   assert.is(await reading, undefined);
