@@ -1,7 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
-import { connectionKey, readUnacknowledged, type Unacknowledged } from './unacknowledged.ts';
+import {
+  type AddressFamily,
+  connectionKey,
+  familyOf,
+  readUnacknowledged,
+  type Unacknowledged,
+} from './unacknowledged.ts';
 
 /**
  * Cuts the connections of clients that take nothing or next to nothing of their answers: clients that do not read, that
@@ -65,8 +71,12 @@ export class StalledClients {
     if (this.#isLooking) return;
     this.#isLooking = true;
     const beganMs = this.#clock.now();
-    for (const reader of this.#readers.values()) reader.beginLook();
-    const table = await unacknowledged();
+    const families = new Set<AddressFamily>();
+    for (const reader of this.#readers.values()) {
+      reader.beginLook();
+      if (reader.family !== undefined) families.add(reader.family);
+    }
+    const table = await unacknowledged(families);
     this.#isLooking = false;
     // Nobody is judged by what is not known. The next look is soon.
     if (table === undefined) return;
@@ -90,6 +100,7 @@ interface Handle {
 }
 
 class Reader {
+  readonly family: AddressFamily | undefined;
   readonly #socket: Socket;
   readonly #key: string | undefined;
   readonly #pace: ReadingPace;
@@ -97,6 +108,7 @@ class Reader {
   #writtenBytes: number;
 
   constructor(socket: Socket, timeoutMs: number, nowMs: number) {
+    this.family = familyOf(socket);
     this.#socket = socket;
     this.#key = connectionKey(socket);
     // Bytes that are still on their way belong to earlier answers, which had watches of their own.
