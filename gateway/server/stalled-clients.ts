@@ -1,7 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { type Clock, systemClock, type Timer } from '../system/clock.ts';
-import { connectionKey, readUnacknowledged, type Unacknowledged } from './unacknowledged.ts';
+import {
+  type AddressFamily,
+  connectionKey,
+  familyOf,
+  readUnacknowledged,
+  type Unacknowledged,
+} from './unacknowledged.ts';
 
 /**
  * Cuts the connections of clients that take nothing or next to nothing of their answers: clients that do not read, that
@@ -64,13 +70,19 @@ export class StalledClients {
     const { onStalled, unacknowledged = readUnacknowledged } = this.#options;
     if (this.#isLooking) return;
     this.#isLooking = true;
-    const table = await unacknowledged();
+    const beganMs = this.#clock.now();
+    const families = new Set<AddressFamily>();
+    for (const reader of this.#readers.values()) {
+      reader.beginLook();
+      if (reader.family !== undefined) families.add(reader.family);
+    }
+    const table = await unacknowledged(families);
     this.#isLooking = false;
     // Nobody is judged by what is not known. The next look is soon.
     if (table === undefined) return;
-    const nowMs = this.#clock.now();
+    const times = { beganMs, endedMs: this.#clock.now() };
     for (const [answer, reader] of this.#readers) {
-      if (!reader.isTooSlow(table, nowMs)) continue;
+      if (!reader.isTooSlow(table, times)) continue;
       onStalled(reader.heldBytes);
       answer.destroy();
     }
@@ -88,20 +100,35 @@ interface Handle {
 }
 
 class Reader {
+  readonly family: AddressFamily | undefined;
   readonly #socket: Socket;
   readonly #key: string | undefined;
   readonly #pace: ReadingPace;
+  /** Bytes that the kernel had when the look began. */
+  #writtenBytes: number;
 
   constructor(socket: Socket, timeoutMs: number, nowMs: number) {
+    this.family = familyOf(socket);
     this.#socket = socket;
     this.#key = connectionKey(socket);
     // Bytes that are still on their way belong to earlier answers, which had watches of their own.
     const { bytesWritten } = socket;
+    this.#writtenBytes = bytesWritten;
     this.#pace = new ReadingPace(timeoutMs, { offeredBytes: bytesWritten, takenBytes: bytesWritten }, nowMs);
   }
 
-  isTooSlow(table: Unacknowledged, nowMs: number): boolean {
-    return this.#pace.isTooSlow(progressOf(this.#socket, this.#key, table), nowMs);
+  beginLook(): void {
+    this.#writtenBytes = progressOf(this.#socket, undefined, new Map()).takenBytes;
+  }
+
+  isTooSlow(table: Unacknowledged, times: Pick<Look, 'beganMs' | 'endedMs'>): boolean {
+    const progress = progressOf(this.#socket, this.#key, table);
+    const unacknowledged = (this.#key && table.get(this.#key)) || 0;
+    return this.#pace.isTooSlow({
+      ...progress,
+      leastTakenBytes: Math.min(progress.takenBytes, this.#writtenBytes - unacknowledged),
+      ...times,
+    });
   }
 
   /** Bytes held in this process; the kernel may hold more. */
@@ -128,12 +155,24 @@ export interface Progress {
   readonly takenBytes: number;
 }
 
+/**
+ * What one look at a connection has found. The kernel's table is read while the loop goes on, so bytes may be written, and
+ * taken, between the begin and the end of the look.
+ */
+export interface Look extends Progress {
+  /** Bytes that were surely acknowledged when the table was read. takenBytes may have some that were not. */
+  readonly leastTakenBytes: number;
+  readonly beganMs: number;
+  readonly endedMs: number;
+}
+
 /** A client that has more than this to read, and reads less, counts as one that does not read. */
 export const LEAST_BYTES_PER_SEC = 1024;
 
 /**
  * Judges whether a client reads what it is sent. In each window it must take all that was ready when the window began, or
- * as many bytes as LEAST_BYTES_PER_SEC asks for. When it has, the next window begins.
+ * as many bytes as LEAST_BYTES_PER_SEC asks for. When it has, the next window begins. What a look does not know counts for the
+ * client: a window begins with the least that it may have taken, at the end of the look.
  */
 export class ReadingPace {
   readonly #windowMs: number;
@@ -147,14 +186,14 @@ export class ReadingPace {
   }
 
   /** Returns whether a window is over in which the client took too little. Call it several times in each window. */
-  isTooSlow(now: Progress, nowMs: number): boolean {
+  isTooSlow({ offeredBytes, takenBytes, leastTakenBytes, beganMs, endedMs }: Look): boolean {
     const wantedBytes = Math.min(
       this.#start.offeredBytes - this.#start.takenBytes,
       (LEAST_BYTES_PER_SEC * this.#windowMs) / 1000,
     );
-    if (now.takenBytes - this.#start.takenBytes < wantedBytes) return nowMs - this.#startMs >= this.#windowMs;
-    this.#start = now;
-    this.#startMs = nowMs;
+    if (takenBytes - this.#start.takenBytes < wantedBytes) return beganMs - this.#startMs >= this.#windowMs;
+    this.#start = { offeredBytes, takenBytes: leastTakenBytes };
+    this.#startMs = endedMs;
     return false;
   }
 }

@@ -10,7 +10,12 @@ import { isShortage } from '../system/shortage.ts';
 /** Unacknowledged bytes by connection; connections without any are left out. */
 export type Unacknowledged = ReadonlyMap<string, number>;
 
-const TABLES = ['/proc/net/tcp', '/proc/net/tcp6'];
+/** A table takes the kernel the same time however few connections it has. */
+const TABLES = { IPv4: '/proc/net/tcp', IPv6: '/proc/net/tcp6' } as const;
+
+/** The table that has a connection. */
+export type AddressFamily = keyof typeof TABLES;
+
 const ESTABLISHED = '01';
 
 /**
@@ -18,13 +23,20 @@ const ESTABLISHED = '01';
  * reports afterwards may include bytes that were written meanwhile, which then count as taken until the next look. Undefined
  * in a shortage of the machine, when there may be no descriptor to read by.
  */
-export async function readUnacknowledged(): Promise<Unacknowledged | undefined> {
+export async function readUnacknowledged(
+  families: ReadonlySet<AddressFamily>,
+): Promise<Unacknowledged | undefined> {
   const found = new Map<string, number>();
-  for (const table of await Promise.all(TABLES.map(readTable))) {
+  for (const table of await Promise.all([...families].map((family) => readTable(TABLES[family])))) {
     if (table === undefined) return undefined;
     addTable(found, table);
   }
   return found;
+}
+
+/** Undefined for anything but a TCP connection. */
+export function familyOf({ remoteFamily }: Socket): AddressFamily | undefined {
+  return remoteFamily === 'IPv4' || remoteFamily === 'IPv6' ? remoteFamily : undefined;
 }
 
 /** The connection's key in Unacknowledged; undefined for anything but a TCP connection. */

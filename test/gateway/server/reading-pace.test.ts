@@ -14,8 +14,10 @@ const LEAST_BYTES = (LEAST_BYTES_PER_SEC * WINDOW_MS) / 1000;
 function foundAt(offeredBytes: (look: number) => number, takenBytes: (look: number) => number): number {
   const pace = new ReadingPace(WINDOW_MS, { offeredBytes: 0, takenBytes: 0 }, 0);
   for (let look = 1; look <= 100; look++) {
+    const nowMs = (look * WINDOW_MS) / 10;
     const now = { offeredBytes: offeredBytes(look), takenBytes: takenBytes(look) };
-    if (pace.isTooSlow(now, (look * WINDOW_MS) / 10)) return look;
+    const known = { leastTakenBytes: now.takenBytes, beganMs: nowMs, endedMs: nowMs };
+    if (pace.isTooSlow({ ...now, ...known })) return look;
   }
   return Number.POSITIVE_INFINITY;
 }
@@ -81,6 +83,27 @@ test('a reader that stops is found one window later', () => {
     foundAt(much, (look) => Math.min(look, 40) * LEAST_BYTES),
     50,
   );
+});
+
+/**
+ * Whether a steady reader at the minimum rate is found too slow. Some looks take ms, and know only what was acknowledged at
+ * their beginning; some count bytes as taken that were written meanwhile.
+ */
+function isFoundByLooks({ ms, bytes }: { readonly ms: number; readonly bytes: number }): boolean {
+  const pace = new ReadingPace(WINDOW_MS, { offeredBytes: 2 ** 24, takenBytes: 0 }, 0);
+  for (let look = 1; look <= 100; look++) {
+    const beganMs = 0.9 * look * WINDOW_MS;
+    const leastTakenBytes = 0.9 * look * LEAST_BYTES;
+    const takenBytes = leastTakenBytes + (look % 3 === 1 ? bytes : 0);
+    const endedMs = beganMs + (look % 2 === 1 ? ms : 0);
+    if (pace.isTooSlow({ offeredBytes: 2 ** 24, takenBytes, leastTakenBytes, beganMs, endedMs })) return true;
+  }
+  return false;
+}
+
+test('the time that a look takes, and bytes that are written meanwhile, do not count against a reader', () => {
+  assert.not(isFoundByLooks({ ms: WINDOW_MS / 2, bytes: 0 }));
+  assert.not(isFoundByLooks({ ms: 0, bytes: 2 ** 20 }));
 });
 
 test.run();

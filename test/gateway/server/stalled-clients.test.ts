@@ -5,7 +5,12 @@ import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { close, createHttpServer, listen } from '../../../gateway/server/http-server.ts';
 import { LEAST_BYTES_PER_SEC, progressOf } from '../../../gateway/server/stalled-clients.ts';
-import { addTable, connectionKey, readUnacknowledged } from '../../../gateway/server/unacknowledged.ts';
+import {
+  addTable,
+  connectionKey,
+  familyOf,
+  readUnacknowledged,
+} from '../../../gateway/server/unacknowledged.ts';
 import { testApp } from '../../fixtures/app.ts';
 import { HandClock } from '../../fixtures/hand-clock.ts';
 import { httpLimits } from '../../fixtures/http-limits.ts';
@@ -18,6 +23,7 @@ import { until, within } from '../../fixtures/within.ts';
 const test = suite('stalled clients');
 const PATIENCE_MS = 60_000;
 const STALL_MS = 500;
+const FAMILIES = new Set(['IPv4', 'IPv6'] as const);
 
 interface Served {
   readonly runner: ScriptedRunner;
@@ -68,7 +74,8 @@ function cut({ clock, heldBytes }: Served): Promise<void> {
 async function readSlowly(client: RawClient, { clock, sockets }: Served): Promise<void> {
   const socket = sockets.at(-1) as Socket;
   const key = connectionKey(socket);
-  const taken = async () => progressOf(socket, key, (await readUnacknowledged()) ?? new Map()).takenBytes;
+  const taken = async () =>
+    progressOf(socket, key, (await readUnacknowledged(FAMILIES)) ?? new Map()).takenBytes;
   await until(PATIENCE_MS, 'The first bytes', async () => (await taken()) > 0);
   const endMs = clock.now() + 3 * STALL_MS;
   while (clock.now() < endMs) {
@@ -188,13 +195,12 @@ test('unacknowledged bytes are found for every address family', async () => {
     if (bound === null || typeof bound === 'string') throw new Error('it listens on no port');
     const client = connect(bound.port, connecting).pause();
     const [socket] = (await within(PATIENCE_MS, 'A connection', once(server, 'connection'))) as [Socket];
-    const key = connectionKey(socket);
-    if (key === undefined) throw new Error('it has no key');
-    assert.is((await readUnacknowledged())?.has(key), false, 'nothing was sent');
+    const [key, family] = [connectionKey(socket), familyOf(socket)];
+    if (key === undefined || family === undefined) throw new Error('it has no key');
+    const read = () => readUnacknowledged(new Set([family]));
+    assert.is((await read())?.has(key), false, 'nothing was sent');
     socket.write(Buffer.alloc(2 ** 24));
-    await until(PATIENCE_MS, 'Unacknowledged bytes', async () => {
-      return ((await readUnacknowledged())?.get(key) ?? 0) > 0;
-    });
+    await until(PATIENCE_MS, 'Unacknowledged bytes', async () => ((await read())?.get(key) ?? 0) > 0);
     socket.destroy();
     client.destroy();
     server.close();
