@@ -1,5 +1,4 @@
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 
 /**
  * Refuses broken text. JSON can escape one half of a surrogate pair, but no text contains such a half, so it would have

@@ -6,7 +6,7 @@ import { whileWanted } from '../calls/whole-answer.ts';
 import { ApiError } from '../errors/api-error.ts';
 import { Embeddings, embeddingRequest, poolingOf } from '../generation/embeddings.ts';
 import type { Model } from '../models/model.ts';
-import type { ByteBudget } from '../server/guard/byte-budget.ts';
+import type { ByteBudget } from '../server/guard/bodies.ts';
 import { senderOf, sharerOf } from '../server/guard/caller.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import type { Caller } from '../system/caller.ts';

@@ -1,10 +1,9 @@
 /** `runnel stop`: ends a server of this user and waits until it is gone. */
-
 import { setTimeout as elapsed } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import { flagsHelp, prose } from '../../config/help.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
-import { identityOf } from '../../system/process-identity.ts';
+import { identityOf } from '../../system/process-stat.ts';
 import { type RunningServer, runningServers } from '../../system/run-files.ts';
 import { reporting } from '../report.ts';
 import { runFolder } from './run-folder.ts';

@@ -1,5 +1,5 @@
+import { isShortage } from '../../errors/unavailable-error.ts';
 import { type Clock, systemClock, type Timer } from '../../system/clock.ts';
-import { isShortage } from '../../system/shortage.ts';
 import { readOomKills } from '../process/oom-kills.ts';
 import { type RunnerCommand, type Spawn, spawnRunner } from '../process/process.ts';
 import type { Ready } from '../protocol/messages.ts';

@@ -4,7 +4,7 @@ import * as assert from 'uvu/assert';
 import { doctorCommand } from '../../../gateway/cli/doctor.ts';
 import type { DeviceReport } from '../../../gateway/runner/backends/devices.ts';
 import { type Diagnosis, diagnose } from '../../../gateway/runner/backends/diagnosis.ts';
-import { NODE_LINES, nodeFacts } from '../../../gateway/system/node-lines.ts';
+import { NODE_LINES, nodeFacts } from '../../../gateway/system/version.ts';
 import { runCommand } from '../../fixtures/run-command.ts';
 import { deviceReport, script } from '../../fixtures/stand-in-runners.ts';
 import { type Directory, withDirectory } from '../../fixtures/supervised.ts';

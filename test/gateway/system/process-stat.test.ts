@@ -1,8 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { processorMsOf } from '../../../gateway/system/processor-time.ts';
+import { processorMsOf } from '../../../gateway/system/process-stat.ts';
 
-const test = suite('processor-time');
+const test = suite('process-stat');
 
 test('it matches the processor time that the system reports otherwise', () => {
   const own = (): number => {

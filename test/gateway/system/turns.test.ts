@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { TurnEnd } from '../../../gateway/system/turn-end.ts';
+import { TurnEnd } from '../../../gateway/system/turns.ts';
 
 const test = suite('turn end');
 
