@@ -1,5 +1,4 @@
 /** `runnel bench`: measures any server with OpenAI's API from outside. */
-
 import { randomInt } from 'node:crypto';
 import { firstModel } from '../../client/served-model.ts';
 import { Server } from '../../client/server.ts';
@@ -11,9 +10,7 @@ import { mergeSettings } from '../../config/settings.ts';
 import { ExitCode, UsageError } from '../../errors/exit-code.ts';
 import { reporting } from '../report.ts';
 import { type Level, levelOf } from './level.ts';
-import { type Ask, byArrivals, byConcurrency } from './load.ts';
-import { arrivalsMs, promptOf, uniform } from './random.ts';
-import { measure } from './sample.ts';
+import { type Ask, arrivalsMs, byArrivals, byConcurrency, measure, promptOf, uniform } from './load.ts';
 import { reportOf } from './table.ts';
 
 export function benchUsage(): string {

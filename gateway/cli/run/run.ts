@@ -1,9 +1,7 @@
 /** `runnel run MODEL`: fetches a model, serves it, chats with it, and ends what it has started. */
-
 import { existsSync } from 'node:fs';
-import { RefusedError } from '../../client/refused-error.ts';
 import { servedModels } from '../../client/served-model.ts';
-import { Server } from '../../client/server.ts';
+import { RefusedError, Server } from '../../client/server.ts';
 import { serverOptions } from '../../config/client-settings.ts';
 import { parseFlags } from '../../config/flags.ts';
 import { prose } from '../../config/help.ts';
@@ -18,7 +16,7 @@ import { resolveModel } from '../../models/model-cache.ts';
 import { ModelSlot } from '../../models/model-slot.ts';
 import { runningServers } from '../../system/run-files.ts';
 import { ANSWERS_AS_JSON, converse } from '../chat/chat.ts';
-import { COMMANDS_HELP } from '../chat/commands.ts';
+import { COMMANDS_HELP } from '../chat/session.ts';
 import { pullByName } from '../pull.ts';
 import { reporting, tellStderr } from '../report.ts';
 import { runFolder } from '../servers/run-folder.ts';

@@ -1,9 +1,7 @@
 /** `runnel ps`: lists the servers of this user with what they report about themselves. */
-
 import { parseArgs } from 'node:util';
 import * as z from 'zod';
-import { RefusedError } from '../../client/refused-error.ts';
-import { Server } from '../../client/server.ts';
+import { RefusedError, Server } from '../../client/server.ts';
 import { flagsHelp, prose } from '../../config/help.ts';
 import { ExitCode, UnavailableError } from '../../errors/exit-code.ts';
 import { escapeControls } from '../../system/printable.ts';

@@ -1,7 +1,7 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
 import { benchCommand } from '../../../../gateway/cli/bench/bench.ts';
-import { curveLines } from '../../../../gateway/cli/bench/curve.ts';
+import { curveLines } from '../../../../gateway/cli/bench/table.ts';
 import { OpenAiServer, writeAnswer } from '../../../fixtures/openai-server.ts';
 import { runCommand as run } from '../../../fixtures/run-command.ts';
 

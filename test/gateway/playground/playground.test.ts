@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { killRunner } from '../../../gateway/playground/kill-runner.ts';
+import { killRunner } from '../../../gateway/playground/playground.ts';
 import { ScriptedRunner } from '../../fixtures/scripted-runner.ts';
 
 const test = suite('kill runner');
