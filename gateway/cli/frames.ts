@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { parseArgs } from 'node:util';
 import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { ProtocolError } from '../runner/protocol/protocol-error.ts';
+import { ProtocolError } from '../runner/protocol/frame.ts';
 import { type RecordedEntry, readRecording, snakeCase } from '../runner/protocol/recording.ts';
 import { escapeControls } from '../system/printable.ts';
 import { reporting } from './report.ts';

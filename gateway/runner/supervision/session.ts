@@ -5,8 +5,8 @@
 import { type Clock, settlesWithin, type Timer } from '../../system/clock.ts';
 import type { RunnerCommand, RunnerProcess, Spawn } from '../process/process.ts';
 import { type ClientEvents, RunnerClient } from '../protocol/client.ts';
+import type { ProtocolError } from '../protocol/frame.ts';
 import type { Failure, Heartbeat, Hello, Phase, Ready, Stats } from '../protocol/messages.ts';
-import type { ProtocolError } from '../protocol/protocol-error.ts';
 import { sendCanary } from './canary.ts';
 import type { Death, VerdictKind } from './exit-policy.ts';
 import type { StepTimes } from './step-times.ts';

@@ -1,9 +1,5 @@
-/**
- * Takes a runner's frames off its pipe, for a bounded time in each turn of the event loop. A pipe can hold more than the loop
- * should do at once: handling a chunk's frames takes ten times as long as reading it. The rest waits here and the pipe is not
- * read meanwhile, so in the end the runner waits.
- */
-import type { Readable } from 'node:stream';
+/** The two pipes of a runner: frames are taken off one of them and written to the other. */
+import type { Readable, Writable } from 'node:stream';
 import type { FrameDecoder } from './frame.ts';
 
 /** Time to take frames in one turn. At least one frame is taken. */
@@ -16,6 +12,11 @@ export interface FrameReaderEvents {
   onEnd(): void;
 }
 
+/**
+ * Takes a runner's frames off its pipe, for a bounded time in each turn of the event loop. A pipe can hold more than the loop
+ * should do at once: handling a chunk's frames takes ten times as long as reading it. The rest waits here and the pipe is not
+ * read meanwhile, so in the end the runner waits.
+ */
 export class FrameReader {
   readonly #input: Readable;
   readonly #decoder: FrameDecoder;
@@ -109,5 +110,47 @@ export class FrameReader {
     if (this.#position < chunk.length) return;
     this.#waiting.shift();
     this.#position = 0;
+  }
+}
+
+/**
+ * Writes frames to a pipe. While the pipe is full they wait here, in order, at most one for each key. So the number of open
+ * requests bounds how many wait.
+ */
+export class FrameWriter {
+  readonly #output: Writable;
+  readonly #waiting = new Map<string, Uint8Array>();
+  #isFull = false;
+  #isEnding = false;
+
+  /** The caller handles the output's 'error'. Frames for a broken pipe are dropped. */
+  constructor(output: Writable) {
+    this.#output = output;
+    output.on('drain', () => this.#flush());
+  }
+
+  /** Sends a frame. It replaces a waiting frame with the same key, so only the later of the two is sent. */
+  send(key: string, frame: Uint8Array): void {
+    if (this.#isEnding || !this.#output.writable) return;
+    // Without the delete, a key that is set again would keep its old place in the order.
+    this.#waiting.delete(key);
+    this.#waiting.set(key, frame);
+    if (!this.#isFull) this.#flush();
+  }
+
+  /** Ends the pipe once all waiting frames are written. */
+  end(): void {
+    this.#isEnding = true;
+    if (!this.#isFull) this.#flush();
+  }
+
+  #flush(): void {
+    this.#isFull = false;
+    for (const [key, frame] of this.#waiting) {
+      if (this.#isFull) return;
+      this.#waiting.delete(key);
+      this.#isFull = !this.#output.write(frame);
+    }
+    if (this.#isEnding && this.#waiting.size === 0) this.#output.end();
   }
 }

@@ -1,12 +1,12 @@
+/** Checks of what a runner sends, which depend on earlier messages (docs/protocol.md, "Neither end trusts the other"). */
+import type { TokenLogprobs } from '../runner.ts';
+import { ProtocolError } from './frame.ts';
+import type { Embed, Embedding, Generate, Output, PromptLogprobs } from './messages.ts';
+
 /**
  * Checks what a runner sends about one request, between Generate and the terminal event: indices without gaps, ids within the
  * vocabulary, no more tokens than asked for, nothing after a stop id (docs/protocol.md, "A request").
  */
-
-import type { TokenLogprobs } from '../runner.ts';
-import type { Generate, Output, PromptLogprobs } from './messages.ts';
-import { ProtocolError } from './protocol-error.ts';
-
 export class AnswerCheck {
   readonly #requestId: number;
   readonly #stopIds: ReadonlySet<number>;
@@ -172,5 +172,73 @@ export class AnswerCheck {
 
   #violation(kind: 'field' | 'order', what: string): ProtocolError {
     return new ProtocolError(kind, `Request ${this.#requestId} ${what}.`);
+  }
+}
+
+/** Checks what a runner sends about an embedding request: exactly one vector, or an error. */
+export class EmbeddingCheck {
+  readonly #requestId: number;
+  readonly #size: number;
+  /** Tokens of the text. */
+  readonly numTokens: number;
+
+  constructor({ requestId, tokenIds }: Embed, { embeddingSize }: { readonly embeddingSize: number }) {
+    this.#requestId = requestId;
+    this.#size = embeddingSize;
+    this.numTokens = tokenIds.length;
+  }
+
+  /** Throws ProtocolError if this cannot be the request's vector. */
+  acceptEmbedding({ values, first: { numCachedTokens } }: Embedding): void {
+    if (values.length !== this.#size)
+      throw this.#violation('field', `got ${values.length} values where ${this.#size} belong`);
+    if (numCachedTokens >= this.numTokens)
+      throw this.#violation('field', `found ${numCachedTokens} of ${this.numTokens} tokens in the cache`);
+  }
+
+  accept(): never {
+    throw this.#violation('order', 'got a token where it asked for a vector');
+  }
+
+  acceptPromptLogprobs(): never {
+    throw this.#violation('order', "got its prompt's log-probabilities where it asked for a vector");
+  }
+
+  #violation(kind: 'field' | 'order', what: string): ProtocolError {
+    return new ProtocolError(kind, `Request ${this.#requestId} ${what}.`);
+  }
+}
+
+export const maxNoticesPerSecond = 100;
+/** Most of these messages by an honest runner that a pipe holds when it was not read for a while. */
+export const maxNoticesAtOnce = 4096;
+
+/**
+ * Bounds the rate of messages that a runner sends of its own accord: heartbeats and statistics come once a second, progress
+ * ten times. A runner that sends far more would keep the gateway busy for nothing.
+ */
+export class NoticeRate {
+  readonly #now: () => number;
+  /** How many messages may come at once now; grows with time up to maxNoticesAtOnce. */
+  #left = maxNoticesAtOnce;
+  #countedAt: number;
+
+  /** now: a monotonic clock in milliseconds. */
+  constructor(now: () => number) {
+    this.#now = now;
+    this.#countedAt = now();
+  }
+
+  /** Counts one message. Throws ProtocolError if it is one too many. */
+  count(name: string): void {
+    const now = this.#now();
+    const earned = ((now - this.#countedAt) / 1000) * maxNoticesPerSecond;
+    this.#left = Math.min(maxNoticesAtOnce, this.#left + earned) - 1;
+    this.#countedAt = now;
+    if (this.#left >= 0) return;
+    throw new ProtocolError(
+      'rate',
+      `The runner sent ${name} again and again: more than ${maxNoticesAtOnce}, faster than ${maxNoticesPerSecond} a second.`,
+    );
   }
 }

@@ -4,8 +4,8 @@ import {
   maxNoticesAtOnce,
   maxNoticesPerSecond,
   NoticeRate,
-} from '../../../../gateway/runner/protocol/notice-rate.ts';
-import { ProtocolError } from '../../../../gateway/runner/protocol/protocol-error.ts';
+} from '../../../../gateway/runner/protocol/checks.ts';
+import { ProtocolError } from '../../../../gateway/runner/protocol/frame.ts';
 
 const test = suite('notice rate');
 
