@@ -1,15 +1,15 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import { renderChatText } from '../../calls/chat-prompt.ts';
+import { renderChatText } from '../../calls/prompt.ts';
 import { requireToolTemplate } from '../../calls/tool-offer.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
-import { toolFields } from '../function-tools.ts';
 import { readJson } from '../json.ts';
 import { longAnswer, PIECE_CHARACTERS } from '../long-answer.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
+import { toolFields } from '../tools.ts';
 
 export const applyTemplateFields = {
   messages: chatMessages,

@@ -1,6 +1,6 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import { requireKnownIds } from '../../calls/token-ids.ts';
+import { requireKnownIds } from '../../calls/prompt.ts';
 import { readModel } from '../../calls/use-model.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { tokenText } from '../../tokenizer/token-text.ts';

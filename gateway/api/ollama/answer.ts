@@ -6,7 +6,7 @@ import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { readJsonText } from '../json.ts';
 import { type Form, loadedAnswer, unloadedAnswer } from './answer-lines.ts';
-import { servedName } from './model-name.ts';
+import { servedName } from './models.ts';
 import { parseChat, parseGenerate } from './requests.ts';
 
 /** Ollama's chat and generate. A body without a prompt asks for its model to be loaded, or unloaded. */

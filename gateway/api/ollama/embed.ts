@@ -3,11 +3,10 @@ import * as z from 'zod';
 import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { type EmbeddedTexts, embedTexts, MAX_TEXTS } from '../embed-texts.ts';
-import { floatsJson, vectorsAnswer } from '../embedding-json.ts';
+import { type EmbeddedTexts, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
-import { servedName } from './model-name.ts';
+import { servedName } from './models.ts';
 import { contextOf, options } from './options.ts';
 import { asksToUnload, ignoredByOllama, keepAlive } from './requests.ts';
 

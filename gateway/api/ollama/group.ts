@@ -18,9 +18,7 @@ import {
 } from './answers.ts';
 import { embeddingFields, embedFields, embedRoutes } from './embed.ts';
 import { ollamaErrorAnswer, ollamaErrorSchema } from './errors.ts';
-import { nameRequired } from './model-name.ts';
-import { modelRoutes, showSchema } from './models.ts';
-import { pullRoutes, pullSchema } from './pull.ts';
+import { modelRoutes, nameRequired, pullRoutes, pullSchema, showSchema } from './models.ts';
 import { chatFields, generateFields } from './requests.ts';
 
 /** Routes of Ollama's API that this server does not have, and what to do instead. */

@@ -3,13 +3,12 @@ import * as z from 'zod';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { embedTexts, MAX_TEXTS } from '../embed-texts.ts';
-import { base64Json, floatsJson, vectorsAnswer } from '../embedding-json.ts';
+import { base64Json, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { ignoredIn, inert } from '../inert.ts';
 import { readJson } from '../json.ts';
+import { prompts } from './completion-request.ts';
 import { embeddingInert } from './inert-fields.ts';
-import { prompts } from './prompts.ts';
 
 const MAX_DIMENSIONS = 2 ** 16;
 

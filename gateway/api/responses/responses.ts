@@ -10,8 +10,7 @@ import { requireJobs } from '../kept-jobs.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
 import { toolWishOf } from '../tools.ts';
 import { beginBackground, responseOfTwin } from './background.ts';
-import { errorEvent } from './event-writer.ts';
-import { Output } from './output.ts';
+import { errorEvent, Output } from './output.ts';
 import {
   ignoredByResponses,
   parseResponsesRequest,
