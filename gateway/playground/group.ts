@@ -1,7 +1,6 @@
 import * as z from 'zod';
 import { nativeGroup } from '../api/native/group.ts';
-import type { Answer, Operation } from '../server/operation.ts';
-import type { RouteGroup } from '../server/route-group.ts';
+import type { Answer, Operation, RouteGroup } from '../server/route-group.ts';
 import { type Playground, pathsOfPage, playgroundRoutes } from './routes.ts';
 
 const TEXT = { whole: z.string() };
@@ -36,6 +35,6 @@ export function pageGroup(playground: Playground): RouteGroup {
     access: 'everybody',
     generating: [],
     operations,
-    routes: [() => playgroundRoutes(playground)],
+    routes: () => playgroundRoutes(playground),
   };
 }

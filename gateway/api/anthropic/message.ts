@@ -12,17 +12,18 @@ import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { jsonText, RawJson } from '../../json/json-text.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import { endedBy, mark } from '../answer-fields.ts';
-import type {
-  Block,
-  CallBlock,
-  MessageEvent,
-  MessageObject,
-  Stop,
-  TextBlock,
-  ThinkingBlock,
-  Usage,
+import {
+  type AnthropicErrorBody,
+  anthropicErrorBody,
+  type Block,
+  type CallBlock,
+  type MessageEvent,
+  type MessageObject,
+  type Stop,
+  type TextBlock,
+  type ThinkingBlock,
+  type Usage,
 } from './answers.ts';
-import { type AnthropicErrorBody, anthropicErrorBody } from './errors.ts';
 
 /** An answer of Anthropic's API, whole or as events. */
 

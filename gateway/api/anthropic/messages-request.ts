@@ -10,8 +10,8 @@ import { MAX_TOKENS, violated } from '../fields.ts';
 import { ANYTHING, EITHER, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
 import { schemaGrammar } from '../schema-grammar.ts';
 import { checkTools, toolList, toolName, toolOf, toolParameters, toolWishOf } from '../tools.ts';
+import { THREAD_UNSUPPORTED } from './answers.ts';
 import { blockInert, conversation } from './conversation.ts';
-import { THREAD_UNSUPPORTED } from './errors.ts';
 import { messageEncoding } from './message.ts';
 
 /** Bodies of POST /v1/messages and its count_tokens. Each field is obeyed, refused by name, or has no effect. */

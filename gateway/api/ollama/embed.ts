@@ -1,4 +1,4 @@
-import { type Context, Hono } from 'hono';
+import type { Context, Handler } from 'hono';
 import * as z from 'zod';
 import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
@@ -43,14 +43,9 @@ type Asked = Pick<
   'model' | 'keep_alive' | 'options' | 'truncate' | 'dimensions'
 >;
 
-/**
- * Ollama's embeddings: /api/embed for several texts, scaled to a length of 1, and the older /api/embeddings for one text,
- * not scaled.
- */
-export function embedRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.post('/api/embed', async (c) => {
+/** POST /api/embed: vectors of several texts, scaled to a length of 1. */
+export function embedding(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readJsonText(c);
     const request = fields.parseBody(embedSchema, body);
     const { model, input, dimensions } = request;
@@ -80,9 +75,12 @@ export function embedRoutes(deps: RouteDeps): Hono {
         },
       );
     });
-  });
+  };
+}
 
-  app.post('/api/embeddings', async (c) => {
+/** POST /api/embeddings, the older form: the vector of one text, not scaled. */
+export function embeddingOne(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readJsonText(c);
     const request = { ...fields.parseBody(embeddingSchema, body), truncate: true, dimensions: undefined };
     const { prompt } = request;
@@ -100,9 +98,7 @@ export function embedRoutes(deps: RouteDeps): Hono {
         }),
       );
     });
-  });
-
-  return app;
+  };
 }
 
 /**

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import * as z from 'zod';
 import { hasThinking } from '../../calls/thinking.ts';
 import { hasTools } from '../../calls/tool-offer.ts';
@@ -9,7 +9,6 @@ import type { Model } from '../../models/model.ts';
 import type { ServedModel } from '../../models/model-registry.ts';
 import { isResident, memoryOf } from '../../runner/process/memory.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
-import { version } from '../../system/version.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, inert } from '../inert.ts';
 import { readJsonText } from '../json.ts';
@@ -53,13 +52,9 @@ export const showSchema = z
   .strictObject({ ...nameFields, ...inert({ verbose: ANYTHING }) })
   .transform(namedModel);
 
-/** Ollama's routes that list models. Properties that are unknown are left out. */
-export function modelRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.get('/api/version', (c) => c.json({ version: version() }));
-
-  app.get('/api/tags', (c) => {
+/** GET /api/tags. Properties that are unknown are left out. */
+export function tags(deps: RouteDeps): Handler {
+  return (c) => {
     const entries = deps.models.all.flatMap((served) => {
       const { created, model, runner } = served;
       const { info } = runner.status();
@@ -71,9 +66,11 @@ export function modelRoutes(deps: RouteDeps): Hono {
       return namesOf(served).map((names) => ({ ...names, ...known }));
     });
     return c.json({ models: entries } satisfies Tags);
-  });
+  };
+}
 
-  app.get('/api/ps', (c) => {
+export function running(deps: RouteDeps): Handler {
+  return (c) => {
     const entries = deps.models.all.flatMap((served) => {
       const { model, runner } = served;
       const status = runner.status();
@@ -89,9 +86,11 @@ export function modelRoutes(deps: RouteDeps): Hono {
       }));
     });
     return c.json({ models: entries } satisfies Ps);
-  });
+  };
+}
 
-  app.post('/api/show', async (c) => {
+export function showing(deps: RouteDeps): Handler {
+  return async (c) => {
     const name = fields.parseBody(showSchema, await readJsonText(c));
     const model = await readModel(servedName(name, deps.models.names), deps);
     const { architecture, contextLength, pooling, tokenizer } = model;
@@ -113,9 +112,7 @@ export function modelRoutes(deps: RouteDeps): Hono {
         ...(pooling === undefined ? [] : ['embedding' as const]),
       ],
     } satisfies Show);
-  });
-
-  return app;
+  };
 }
 
 /** The digest stands for Ollama's, by which clients cache what they know of a model: another file has another one. */
@@ -149,19 +146,15 @@ export const pullSchema = z.strictObject(pullFields).transform((body, ctx) => ({
  * POST /api/pull. Nothing is fetched: a client that pulls before it asks wants to know whether the model is there. The
  * stream has only its last line, because no progress line would be true.
  */
-export function pullRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.post('/api/pull', async (c) => {
+export function pulling(deps: RouteDeps): Handler {
+  return async (c) => {
     const { name, isStream } = fields.parseBody(pullSchema, await readJsonText(c));
     const { names } = deps.models;
     if (!names.includes(servedName(name, names))) throw notFound(name);
     const line = JSON.stringify({ status: 'success' } satisfies Pulled);
     if (isStream) return c.body(`${line}\n`, 200, { 'content-type': 'application/x-ndjson' });
     return c.body(line, 200, { 'content-type': 'application/json' });
-  });
-
-  return app;
+  };
 }
 
 function notFound(name: string): ApiError {

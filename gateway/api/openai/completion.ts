@@ -5,8 +5,14 @@ import type { ApiError } from '../../errors/api-error.ts';
 import type { AnswerEnd, AnswerPart, EndReason } from '../../generation/text-stream.ts';
 import { dataEvent } from '../../server/streams/sse.ts';
 import { endedBy, type Mark, mark } from '../answer-fields.ts';
-import type { BesideFinish, ChunkEnvelope, CompletionEnvelope, FinishReason, Usage } from './answers.ts';
-import { openAiErrorBody } from './errors.ts';
+import {
+  type BesideFinish,
+  type ChunkEnvelope,
+  type CompletionEnvelope,
+  type FinishReason,
+  openAiErrorBody,
+  type Usage,
+} from './answers.ts';
 
 /** Answers of OpenAI's generating routes, whole and as chunks. ChoiceFormat has the differences between the routes. */
 

@@ -1,4 +1,4 @@
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
 import * as z from 'zod';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
@@ -28,10 +28,8 @@ const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
 });
 
 /** OpenAI's embeddings: a vector of length 1 for each text. */
-export function embeddingRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
-
-  app.post('/v1/embeddings', async (c) => {
+export function embedding(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readJson(c);
     const { model: name, input, dimensions, encoding_format } = fields.parseBody(schema, body);
     tellIgnored(c, deps.log, ignoredIn(schema, body));
@@ -49,7 +47,5 @@ export function embeddingRoutes(deps: RouteDeps): Hono {
         });
       });
     });
-  });
-
-  return app;
+  };
 }

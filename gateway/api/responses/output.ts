@@ -4,8 +4,8 @@ import type { ApiError } from '../../errors/api-error.ts';
 import { type CallPiece, inOrder } from '../../generation/tool-call-parser.ts';
 import { namedEvent } from '../../server/streams/sse.ts';
 import type { Tokenizer } from '../../tokenizer/tokenizer.ts';
+import { openAiErrorBody } from '../openai/answers.ts';
 import { tokenLogprobs } from '../openai/choice-formats.ts';
-import { openAiErrorBody } from '../openai/errors.ts';
 import type { ItemStatus, OutputItem, OutputPart, ResponseEventName } from './answers.ts';
 
 /** The output of a response: what was thought, then each text of the answer as a message and each call as an item, in their order. */

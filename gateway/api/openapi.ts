@@ -1,7 +1,8 @@
+import type { Handler } from 'hono';
 import * as z from 'zod';
-import type { Answer, Content, Events, Operation } from '../../server/operation.ts';
-import type { RouteGroup } from '../../server/route-group.ts';
-import { version } from '../../system/version.ts';
+import { JSON_TYPE } from '../json/json-text.ts';
+import type { Answer, Content, Events, Operation, RouteGroup } from '../server/route-group.ts';
+import { version } from '../system/version.ts';
 
 /** The OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1.html) of all routes. Each group describes its own. */
 export function openApiDocument(groups: readonly RouteGroup[]): object {
@@ -195,4 +196,13 @@ function isKind(schema: z.core.$ZodType, type: string): boolean {
 
 function isShown(value: unknown): boolean {
   return ['string', 'number', 'boolean'].includes(typeof value) || Array.isArray(value);
+}
+
+/** GET /openapi.json. The document is made when it is first asked for, and does not change while the server runs. */
+export function openApiHandler(groups: readonly RouteGroup[]): Handler {
+  let text: string | undefined;
+  return (c) => {
+    text ??= JSON.stringify(openApiDocument(groups));
+    return c.body(text, 200, { 'content-type': JSON_TYPE });
+  };
 }
