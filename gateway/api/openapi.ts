@@ -1,8 +1,8 @@
-import type * as z from 'zod';
-import type { Answer, Content, Events, Operation } from '../../server/operation.ts';
-import type { RouteGroup } from '../../server/route-group.ts';
-import { version } from '../../system/version.ts';
-import { answerSchemaOf, jsonSchemaOf } from './json-schema.ts';
+import type { Handler } from 'hono';
+import * as z from 'zod';
+import { JSON_TYPE } from '../json/json-text.ts';
+import type { Answer, Content, Events, Operation, RouteGroup } from '../server/route-group.ts';
+import { version } from '../system/version.ts';
 
 /** The OpenAPI 3.1 document (https://spec.openapis.org/oas/v3.1.1.html) of all routes. Each group describes its own. */
 export function openApiDocument(groups: readonly RouteGroup[]): object {
@@ -151,4 +151,58 @@ function titledSchemas(operations: readonly Operation[]): ReadonlyMap<string, z.
 /** Groups with the same error schema share its name. */
 function errorName({ errorSchema }: RouteGroup): string {
   return errorSchema.meta()?.title ?? 'Error';
+}
+
+/**
+ * The JSON Schema of a body before its defaults are filled in. Rules that are code are missing, except what a schema's
+ * meta() says of them: a body that matches may still get a 400. null means absent and is left out everywhere.
+ */
+export function jsonSchemaOf(schema: z.ZodType): Record<string, unknown> {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, {
+    io: 'input',
+    unrepresentable: 'any',
+    override: ({ zodSchema, jsonSchema }) => {
+      const { def } = zodSchema._zod;
+      // A value that is first read by code, and then checked by a schema that can be shown.
+      if (def.type === 'pipe' && isAnything(def.in) && !isKind(def.out, 'transform'))
+        Object.assign(jsonSchema, jsonSchemaOf(def.out as z.ZodType), { ...jsonSchema });
+      if (def.type === 'default' && isShown(def.defaultValue)) jsonSchema.default = def.defaultValue;
+    },
+  });
+  return json as Record<string, unknown>;
+}
+
+/** The JSON Schema of an answer. It forbids no further members, because answers may get more. */
+export function answerSchemaOf(schema: z.ZodType): Record<string, unknown> {
+  const { $schema: _, ...json } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any' });
+  return json as Record<string, unknown>;
+}
+
+/** A schema that checks nothing, or by code alone. */
+function isAnything(schema: z.core.$ZodType): boolean {
+  const { def } = (schema as z.ZodType)._zod;
+  return (
+    isKind(schema, 'unknown') || (isPipe(def) && isKind(def.in, 'unknown') && isKind(def.out, 'transform'))
+  );
+}
+
+function isPipe(def: z.core.$ZodTypeDef): def is z.core.$ZodPipeDef {
+  return def.type === 'pipe';
+}
+
+function isKind(schema: z.core.$ZodType, type: string): boolean {
+  return schema._zod.def.type === type;
+}
+
+function isShown(value: unknown): boolean {
+  return ['string', 'number', 'boolean'].includes(typeof value) || Array.isArray(value);
+}
+
+/** GET /openapi.json. The document is made when it is first asked for, and does not change while the server runs. */
+export function openApiHandler(groups: readonly RouteGroup[]): Handler {
+  let text: string | undefined;
+  return (c) => {
+    text ??= JSON.stringify(openApiDocument(groups));
+    return c.body(text, 200, { 'content-type': JSON_TYPE });
+  };
 }

@@ -5,7 +5,7 @@ import { loopbackOnly } from '../../../../gateway/server/guard/guard.ts';
 import { testApp } from '../../../fixtures/app.ts';
 import { keysOf } from '../../../fixtures/keys.ts';
 
-const test = suite('runner');
+const test = suite('operator');
 
 test('a restart answers at once, or waits and reports the outcome', async () => {
   for (const [failure, status, word] of [

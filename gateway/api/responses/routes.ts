@@ -1,31 +1,82 @@
-import { Hono } from 'hono';
+import type { Handler } from 'hono';
+import * as z from 'zod';
 import { answer, prepare } from '../../calls/answer.ts';
 import type { Call, Encoding, Facts } from '../../calls/call.ts';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
-import type { RouteDeps } from '../../server/route-group.ts';
+import { json, jsonOrEvents, type Operation, type RouteDeps } from '../../server/route-group.ts';
 import { idempotencyOf } from '../idempotency.ts';
 import { readJson } from '../json.ts';
 import { requireJobs } from '../kept-jobs.ts';
+import { missing } from '../route.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
 import { toolWishOf } from '../tools.ts';
-import { beginBackground, responseOfTwin } from './background.ts';
-import { errorEvent } from './event-writer.ts';
-import { Output } from './output.ts';
+import { deletedSchema, responseEventSchemas, responseSchema } from './answers.ts';
+import { beginBackground, cancelling, deleting, reading, responseOfTwin } from './background.ts';
+import { errorEvent, Output } from './output.ts';
 import {
   ignoredByResponses,
   parseResponsesRequest,
   type ResponsesRequest,
+  responsesFields,
   saidOfThinking,
 } from './request.ts';
 import { endStatus, ResponseObject } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
 
-/** OpenAI's responses, whole and streamed. The journal keeps those that continue in the background. */
-export function responseRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
+const NOT_STORED =
+  'Inputs of responses are not stored here: the next request sends what was said in its own input.';
 
-  app.post('/v1/responses', async (c) => {
+const RESPONSE = jsonOrEvents('A response, or events of which the last one has it.', responseSchema, {
+  named: responseEventSchemas,
+});
+
+export const responseOperations: readonly Operation[] = [
+  {
+    method: 'post',
+    path: '/v1/responses',
+    summary: 'The answer to a text or a conversation, by OpenAI’s newer API',
+    handler: responding,
+    body: z.strictObject(responsesFields).meta({ required: ['model', 'input'] }),
+    answers: { 200: RESPONSE },
+  },
+  {
+    method: 'get',
+    path: '/v1/responses/{id}',
+    summary: 'A response that was begun in the background, as it is now, or its events',
+    handler: reading,
+    query: {
+      stream: 'true: its events, those there are and those to come.',
+      starting_after: 'The sequence_number of the last event that the client has; left out: all of them.',
+    },
+    answers: { 200: RESPONSE },
+  },
+  {
+    method: 'post',
+    path: '/v1/responses/{id}/cancel',
+    summary: 'Ends a response that was begun in the background',
+    handler: cancelling,
+    answers: { 200: json('The response, as it ended.', responseSchema) },
+  },
+  {
+    method: 'delete',
+    path: '/v1/responses/{id}',
+    summary: 'Ends a response that was begun in the background and forgets it',
+    handler: deleting,
+    answers: { 200: json('id, object and deleted.', deletedSchema) },
+  },
+  missing('get', '/v1/responses/{id}/input_items', NOT_STORED),
+  missing('post', '/v1/responses/compact', 'Conversations are not compacted here.'),
+  missing(
+    'post',
+    '/v1/responses/input_tokens',
+    'Tokens of an input are not counted here: POST /v1/messages/count_tokens counts those of a conversation.',
+  ),
+];
+
+/** OpenAI's responses, whole and streamed. The journal keeps those that continue in the background. */
+function responding(deps: RouteDeps): Handler {
+  return async (c) => {
     const body = await readJson(c);
     const request = parseResponsesRequest(body);
     tellIgnored(c, deps.log, ignoredByResponses(body));
@@ -44,9 +95,7 @@ export function responseRoutes(deps: RouteDeps): Hono {
       if (generate === undefined) throw new Error('A response has one choice.');
       return beginBackground(c, deps, body, { request, generate, thinking, idempotency }, usable);
     });
-  });
-
-  return app;
+  };
 }
 
 function callOf(request: ResponsesRequest): Call {

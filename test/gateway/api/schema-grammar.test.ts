@@ -1,8 +1,8 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { argumentsSchema } from '../../../gateway/api/tool-schema.ts';
+import { argumentsSchema } from '../../../gateway/api/schema-grammar.ts';
 
-const test = suite('tool-schema');
+const test = suite('schema-grammar');
 
 test('arguments are an object, of nothing where nothing is said', () => {
   assert.equal(argumentsSchema(undefined, false), { type: 'object', properties: {} });

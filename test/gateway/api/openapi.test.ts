@@ -2,11 +2,11 @@ import { Validator } from '@seriousme/openapi-schema-validator';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { routeGroups } from '../../../../gateway/api/groups.ts';
-import { openApiDocument } from '../../../../gateway/api/openapi/document.ts';
-import { testApp } from '../../../fixtures/app.ts';
-import { EOS_ID } from '../../../fixtures/byte-model.ts';
-import { type Described as Answers, DocumentedAnswers } from '../../../fixtures/documented-answers.ts';
+import { routeGroups } from '../../../gateway/api/groups.ts';
+import { openApiDocument } from '../../../gateway/api/openapi.ts';
+import { testApp } from '../../fixtures/app.ts';
+import { EOS_ID } from '../../fixtures/byte-model.ts';
+import { type Described as Answers, DocumentedAnswers } from '../../fixtures/documented-answers.ts';
 
 const test = suite('openapi');
 
