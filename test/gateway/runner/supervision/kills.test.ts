@@ -1,7 +1,7 @@
 /** kill -9 at random moments, again and again: no stream loses a token, repeats one, or ends twice. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Backoff, burstWindowMs } from '../../../../gateway/runner/supervision/backoff.ts';
+import { Backoff, burstWindowMs } from '../../../../gateway/runner/supervision/restarts.ts';
 import { collectExact, patienceMs, requestOf, supervised } from '../../../fixtures/supervised.ts';
 import { until, within } from '../../../fixtures/within.ts';
 

@@ -1,7 +1,7 @@
 /** One request crashes every runner that computes it, among others. It alone fails, and the others are right to the byte. */
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { Backoff, burstWindowMs } from '../../../../gateway/runner/supervision/backoff.ts';
+import { Backoff, burstWindowMs } from '../../../../gateway/runner/supervision/restarts.ts';
 import { Random } from '../../../fixtures/random.ts';
 import {
   collect,

@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { LoadLog } from '../../../../gateway/runner/supervision/load-log.ts';
+import { LoadLog } from '../../../../gateway/runner/supervision/status-cache.ts';
 
 const test = suite('load log');
 

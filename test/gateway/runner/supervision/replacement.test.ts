@@ -1,6 +1,6 @@
 import { suite } from 'uvu';
 import * as assert from 'uvu/assert';
-import { RollingReplacement } from '../../../../gateway/runner/supervision/rolling-replacement.ts';
+import { RollingReplacement } from '../../../../gateway/runner/supervision/replacement.ts';
 import type { RunnerSpec } from '../../../../gateway/runner/supervision/runner-spec.ts';
 
 const test = suite('rolling replacement');
