@@ -16,7 +16,7 @@ import { resolveModel } from '../../models/model-cache.ts';
 import { ModelSlot } from '../../models/model-slot.ts';
 import { runningServers } from '../../system/run-files.ts';
 import { ANSWERS_AS_JSON, converse } from '../chat/chat.ts';
-import { COMMANDS_HELP } from '../chat/session.ts';
+import { COMMANDS_HELP } from '../chat/commands.ts';
 import { pullByName } from '../pull.ts';
 import { reporting, tellStderr } from '../report.ts';
 import { runFolder } from '../servers/run-folder.ts';
