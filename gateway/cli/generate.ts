@@ -1,5 +1,6 @@
 /** `runnel generate`: answers prompts offline, in their order. */
 import * as z from 'zod';
+import { parseBody } from '../api/body.ts';
 import * as fields from '../api/fields.ts';
 import { parseFlags } from '../config/flags.ts';
 import { type GenerateConfig, generateHelp, generateSettings } from '../config/generate-settings.ts';
@@ -200,7 +201,7 @@ function answerSettings(config: GenerateConfig, stop: readonly string[], ignoreE
 /** Checks the stop strings with the rules of the request field `stop`. */
 function parseStop(stop: readonly string[]): readonly string[] {
   try {
-    return fields.parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
+    return parseBody(z.object({ stop: fields.stopSequences('--stop') }), { stop }).stop;
   } catch (error) {
     throw new UsageError(`${(error as Error).message}.`);
   }

@@ -4,10 +4,20 @@ import type { ThinkingWish } from '../../calls/thinking.ts';
 import type { ToolChoice } from '../../calls/tool-offer.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { memberOf } from '../../json/json-values.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import { textContent } from '../conversation.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, violated } from '../fields.ts';
-import { ANYTHING, EITHER, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
+import {
+  ANYTHING,
+  EITHER,
+  type InertFields,
+  inert,
+  MAX_TOKENS,
+  NO,
+  NO_ITEMS,
+  NOTHING,
+  violated,
+} from '../fields.ts';
 import { schemaGrammar } from '../schema-grammar.ts';
 import { checkTools, toolList, toolName, toolOf, toolParameters, toolWishOf } from '../tools.ts';
 import { THREAD_UNSUPPORTED } from './answers.ts';
@@ -180,7 +190,7 @@ export type CountRequest = z.output<typeof countSchema>;
 /** Throws a 400 whose message names every field at fault. */
 export function parseMessages(body: unknown): ParsedCall {
   refuseThread(body);
-  const request = fields.parseBody(messagesSchema, body);
+  const request = parseBody(messagesSchema, body);
   const { temperature, top_p: topP, top_k: topK } = request;
   const call = {
     ...promptCall(request),
@@ -199,7 +209,7 @@ export function parseMessages(body: unknown): ParsedCall {
 /** The call whose prompt is to be counted. */
 export function parseCount(body: unknown): Pick<ParsedCall, 'call' | 'ignored'> {
   refuseThread(body);
-  const request = fields.parseBody(countSchema, body);
+  const request = parseBody(countSchema, body);
   return { call: promptCall(request), ignored: [...ignoredIn(countSchema, body), ...ignoredEffort(request)] };
 }
 

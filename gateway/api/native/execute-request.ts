@@ -1,6 +1,7 @@
 import type { Context } from 'hono';
 import * as z from 'zod';
 import { JSON_TYPE } from '../../json/json-text.ts';
+import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
@@ -65,9 +66,7 @@ function checkRequest(
 
 /** Throws a 400 that lists every field at fault. */
 export function parseExecuteRequest(body: unknown): ExecuteRequest {
-  return hasPromptIds(body)
-    ? { ...fields.parseBody(withIds, body), prompt: undefined }
-    : fields.parseBody(withText, body);
+  return hasPromptIds(body) ? { ...parseBody(withIds, body), prompt: undefined } : parseBody(withText, body);
 }
 
 function hasPromptIds(body: unknown): boolean {

@@ -3,6 +3,7 @@ import * as z from 'zod';
 import { findModel, type UsableModel, useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
+import { parseBody } from '../body.ts';
 import { type EmbeddedTexts, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { readJsonText } from '../json.ts';
@@ -47,7 +48,7 @@ type Asked = Pick<
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJsonText(c);
-    const request = fields.parseBody(embedSchema, body);
+    const request = parseBody(embedSchema, body);
     const { model, input, dimensions } = request;
     const beginMs = deps.monotonicNow();
     /** The nanoseconds since then. */
@@ -82,7 +83,7 @@ export function embedding(deps: RouteDeps): Handler {
 export function embeddingOne(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJsonText(c);
-    const request = { ...fields.parseBody(embeddingSchema, body), truncate: true, dimensions: undefined };
+    const request = { ...parseBody(embeddingSchema, body), truncate: true, dimensions: undefined };
     const { prompt } = request;
     tellIgnored(c, deps.log, ignoredByOllama(embeddingSchema, body, request, deps.isUnloadAllowed));
     return answer(c, deps, request, async (usable) => {

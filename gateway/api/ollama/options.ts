@@ -2,8 +2,7 @@ import * as z from 'zod';
 import type { Call } from '../../calls/call.ts';
 import type { ContextLimit } from '../../calls/prompt.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS } from '../fields.ts';
-import { ANYTHING, type InertFields, inert, NO, ONE, ZERO } from '../inert.ts';
+import { ANYTHING, type InertFields, inert, MAX_TOKENS, NO, ONE, ZERO } from '../fields.ts';
 import { checkWindow, penaltyFields } from '../penalties.ts';
 import { budget } from '../thinking-parts.ts';
 

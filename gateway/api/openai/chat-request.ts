@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
+import { parseBody } from '../body.ts';
 import { chatMessages } from '../chat-message.ts';
 import * as fields from '../fields.ts';
-import { refuseIgnored } from '../fields.ts';
-import { inert } from '../inert.ts';
+import { inert, refuseIgnored } from '../fields.ts';
 import { checkTemplateFields, renderOptions, templateFields } from '../template-fields.ts';
 import {
   budgetFields,
@@ -95,7 +95,7 @@ const schema = z.strictObject(chatFields).superRefine((request, ctx) => {
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseChat(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body);
+  const request = parseBody(schema, body);
   const { messages, logprobs, top_logprobs, max_completion_tokens, max_tokens } = request;
   const topLogprobs = logprobs ? top_logprobs : undefined;
   const call: Call = {

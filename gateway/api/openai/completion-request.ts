@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
+import { parseBody } from '../body.ts';
 import { got } from '../field-errors.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, refuseIgnored, UNLIMITED, violated } from '../fields.ts';
-import { inert } from '../inert.ts';
+import { inert, MAX_TOKENS, refuseIgnored, UNLIMITED, violated } from '../fields.ts';
 import { checkMinTokens } from '../token-constraints.ts';
 import { completionFormat } from './choice-formats.ts';
 import { completionEncoding } from './completion.ts';
@@ -125,7 +125,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseCompletions(body: unknown): ParsedCall {
-  const request = fields.parseBody(schema, body);
+  const request = parseBody(schema, body);
   const call: Call = {
     ...sharedCall(request),
     input: { field: 'prompt', prompts: request.prompt },

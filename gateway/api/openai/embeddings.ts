@@ -3,9 +3,10 @@ import * as z from 'zod';
 import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import { base64Json, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
-import { ignoredIn, inert } from '../inert.ts';
+import { inert } from '../fields.ts';
 import { readJson } from '../json.ts';
 import { prompts } from './completion-request.ts';
 import { embeddingInert } from './inert-fields.ts';
@@ -31,7 +32,7 @@ const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJson(c);
-    const { model: name, input, dimensions, encoding_format } = fields.parseBody(schema, body);
+    const { model: name, input, dimensions, encoding_format } = parseBody(schema, body);
     tellIgnored(c, deps.log, ignoredIn(schema, body));
     return useModel(c, deps, { name }, async (usable) => {
       const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false };

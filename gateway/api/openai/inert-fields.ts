@@ -8,7 +8,7 @@ import {
   NOTHING,
   ONE,
   ZERO,
-} from '../inert.ts';
+} from '../fields.ts';
 
 /**
  * Fields of OpenAI's API, and of servers like it, that nothing here obeys. docs/api.md has these tables, and a test

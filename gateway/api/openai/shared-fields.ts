@@ -1,9 +1,9 @@
 import * as z from 'zod';
 import type { Call } from '../../calls/call.ts';
 import { shown } from '../../errors/shown.ts';
+import { ignoredIn } from '../body.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, UNLIMITED, violated } from '../fields.ts';
-import { ignoredIn, inert } from '../inert.ts';
+import { inert, MAX_TOKENS, UNLIMITED, violated } from '../fields.ts';
 import { checkWindow, ignoredWindow, penaltyFields } from '../penalties.ts';
 import { tokenConstraints } from '../token-constraints.ts';
 import type { Completion } from './completion.ts';

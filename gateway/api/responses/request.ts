@@ -1,9 +1,19 @@
 import * as z from 'zod';
 import type { Tool } from '../../calls/tool-offer.ts';
 import type { Grammar } from '../../runner/runner.ts';
+import { ignoredIn, parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
-import { MAX_TOKENS, refuseIgnored, violated } from '../fields.ts';
-import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, NOTHING } from '../inert.ts';
+import {
+  ANYTHING,
+  type InertFields,
+  inert,
+  MAX_TOKENS,
+  NO,
+  NO_ITEMS,
+  NOTHING,
+  refuseIgnored,
+  violated,
+} from '../fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { strictSchema } from '../strict-schema.ts';
 import { budgetFields, checkThinking, effort, type SaidOfThinking, saidBy } from '../thinking-parts.ts';
@@ -232,7 +242,7 @@ export type ResponsesRequest = z.output<typeof schema>;
 
 /** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
 export function parseResponsesRequest(body: unknown): ResponsesRequest {
-  return fields.parseBody(schema, body);
+  return parseBody(schema, body);
 }
 
 /** The names of the ignored fields in the body, each once. */
