@@ -12,8 +12,8 @@ type Refinement = Pick<z.RefinementCtx, 'addIssue'>;
 
 /** The largest number of tokens that a field can ask for. */
 export const MAX_TOKENS = 2 ** 31 - 1;
-/** llama-server's value of such a field for "limited by the context alone". */
-export const UNLIMITED = -1;
+/** llama-server's value of such a field for "limited by the context alone", and of others for "all". */
+const UNLIMITED = -1;
 
 /** Reports a broken rule. path: from the value that is checked to the value at fault. */
 export function violated(ctx: Refinement, rule: Rule, message: string, path: (string | number)[] = []): void {
@@ -23,6 +23,26 @@ export function violated(ctx: Refinement, rule: Rule, message: string, path: (st
 /** Refuses a field that would have no effect, because it needs another field that is missing. */
 export function refuseIgnored(ctx: Refinement, isIgnored: boolean, name: string, remedy: string): void {
   if (isIgnored) violated(ctx, { constraint: 'unsupported' }, `${name} ${remedy}`, [name]);
+}
+
+/** Reports two fields of which only one may be sent; the fault is that of `name`. */
+export function refuseBoth(ctx: Refinement, name: string, other: string, path: string[] = [name]): void {
+  const sentence = `${name} and ${other} exclude each other; send one of them`;
+  violated(ctx, { constraint: 'exclusive' }, sentence, path);
+}
+
+/** Reports a list that is too long, and returns whether it is. items: what it has, as the sentence says. */
+export function refuseMany(
+  ctx: Refinement,
+  name: string,
+  [count, max]: readonly [count: number, max: number],
+  items: string,
+  path: string[] = [],
+): boolean {
+  if (count <= max) return false;
+  const rule = { constraint: `max_count(${max})`, value: String(count) };
+  violated(ctx, rule, `${name} must have at most ${max} ${items} (got ${count})`, path);
+  return true;
 }
 
 /** Writes a float field's value so that it reads as a float: 3 becomes "3.0". */
@@ -76,6 +96,28 @@ export function integer(name: string, min: number, max: number) {
   return ranged(name, { min, max, isWhole: true });
 }
 
+/** A field that may also have one of the values for "unlimited", which is then read as `as`. */
+export function orUnlimited<Schema extends z.ZodType>(
+  schema: Schema,
+  as: number | undefined,
+  values: readonly number[] = [UNLIMITED],
+) {
+  const read = (value: unknown): unknown => (values.some((known) => known === value) ? as : value);
+  return z.preprocess(read, schema).meta({ minimum: Math.min(...values) });
+}
+
+/** A number of tokens that may be left out or unlimited; both are read as undefined. */
+export function maxTokens(name: string, min = 1, values?: readonly number[]) {
+  return orUnlimited(integer(name, min, MAX_TOKENS).optional(), undefined, values);
+}
+
+/** A list of strings, or one string; an empty one counts as none. */
+export function oneOrMany<Schema extends z.ZodType>(schema: Schema) {
+  const read = (value: unknown): unknown =>
+    typeof value === 'string' ? (value === '' ? [] : [value]) : value;
+  return z.preprocess(read, schema).meta({ type: ['string', 'array'] });
+}
+
 const U64_MAX = 2n ** 64n - 1n;
 const I64_MIN = -(2n ** 63n);
 
@@ -112,11 +154,7 @@ export function stopSequences(name: string, { maxCount, maxCharacters } = STOP_L
   return z
     .array(z.string())
     .superRefine((stops, ctx) => {
-      if (stops.length > maxCount) {
-        const rule = { constraint: `max_count(${maxCount})`, value: String(stops.length) };
-        violated(ctx, rule, `${name} must have at most ${maxCount} sequences (got ${stops.length})`);
-        return;
-      }
+      if (refuseMany(ctx, name, [stops.length, maxCount], 'sequences')) return;
       for (const [i, stop] of stops.entries()) {
         const characters = countCodePoints(stop);
         if (characters === 0)
@@ -178,10 +216,7 @@ export function tokenIds(name: string, minCount: 0 | 1, maxCount: number) {
         return z.NEVER;
       }
       if (ids.length < minCount) violated(ctx, { constraint: 'non_empty' }, `${name} must not be empty`);
-      if (ids.length > maxCount) {
-        const rule = { constraint: `max_count(${maxCount})`, value: String(ids.length) };
-        violated(ctx, rule, `${name} must have at most ${maxCount} tokens (got ${ids.length})`);
-      }
+      refuseMany(ctx, name, [ids.length, maxCount], 'tokens');
       // One fault is enough for a list that may have a hundred thousand.
       const index = ids.findIndex((id) => !Number.isSafeInteger(id) || id < 0);
       if (index >= 0)
@@ -221,9 +256,7 @@ export function typed<Schema extends z.ZodType>(
 export function excludedBy(name: string, other: string) {
   return z
     .unknown()
-    .superRefine((_, ctx) => {
-      violated(ctx, { constraint: 'exclusive' }, `${name} and ${other} exclude each other; send one of them`);
-    })
+    .superRefine((_, ctx) => refuseBoth(ctx, name, other, []))
     .optional();
 }
 

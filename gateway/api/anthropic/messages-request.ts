@@ -18,6 +18,7 @@ import {
   NOTHING,
   violated,
 } from '../fields.ts';
+import { samplingFields, samplingOf } from '../sampling-fields.ts';
 import { schemaGrammar } from '../schema-grammar.ts';
 import { checkTools, toolList, toolName, toolOf, toolParameters, toolWishOf } from '../tools.ts';
 import { THREAD_UNSUPPORTED } from './answers.ts';
@@ -170,9 +171,7 @@ export const messagesFields = {
   max_tokens: fields.integer('max_tokens', 1, MAX_TOKENS),
   stop_sequences: fields.stopSequences('stop_sequences').default([]),
   stream: z.boolean().default(false),
-  temperature: fields.float('temperature', 0, 2).default(1),
-  top_p: fields.float('top_p', 0, 1).default(1),
-  top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
+  ...samplingFields(),
   ...inert(messagesInert),
 };
 
@@ -191,11 +190,10 @@ export type CountRequest = z.output<typeof countSchema>;
 export function parseMessages(body: unknown): ParsedCall {
   refuseThread(body);
   const request = parseBody(messagesSchema, body);
-  const { temperature, top_p: topP, top_k: topK } = request;
   const call = {
     ...promptCall(request),
     isStreamed: request.stream,
-    sampling: { temperature, topP, topK },
+    sampling: samplingOf(request),
     maxTokens: request.max_tokens,
     stop: request.stop_sequences,
   };

@@ -5,7 +5,7 @@ import { parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { readBytes, readJsonText, requireMediaType } from '../json.ts';
 import { MSGPACK_TYPE, unpackMsgpack } from '../msgpack.ts';
-import { checkMinTokens, tokenConstraints } from '../token-constraints.ts';
+import { checkMinTokens, tokenConstraints } from '../sampling-fields.ts';
 
 export const MAX_PROMPT_CHARACTERS = 32_768;
 export const MAX_EXECUTE_TOKENS = 2048;

@@ -20,14 +20,12 @@ const sharedFields = { model: fields.nonEmpty('model'), keep_alive: keepAlive, o
 /** An empty text counts as none: the model is loaded, and there are no vectors. */
 export const embedFields = {
   ...sharedFields,
-  input: z
-    .preprocess(
-      (value) => (typeof value === 'string' ? (value === '' ? [] : [value]) : value),
+  input: fields
+    .oneOrMany(
       z
         .array(z.string(), 'must be a string or an array of strings')
         .max(MAX_TEXTS, `must have at most ${MAX_TEXTS} texts`),
     )
-    .meta({ type: ['string', 'array'] })
     .default([]),
   /** Whether a text that is too long loses its end; otherwise it is refused. */
   truncate: z.boolean().default(true),

@@ -7,14 +7,14 @@ import type { Grammar } from '../../runner/runner.ts';
 import { ignoredIn, parseBody } from '../body.ts';
 import * as fields from '../fields.ts';
 import { ANYTHING, type InertFields, inert, NO, NO_ITEMS, ZERO } from '../fields.ts';
-import { ignoredWindow } from '../penalties.ts';
+import { ignoredWindow, samplingOf } from '../sampling-fields.ts';
 import { JSON_OBJECT, schemaGrammar } from '../schema-grammar.ts';
 import { checkThinking, type SaidOfThinking, thinkingWishOf } from '../thinking-parts.ts';
 import { toolFields } from '../tools.ts';
 import { answerEncoding, type Form, type WholeCall } from './answer-lines.ts';
 import type { ChatMessageText } from './answers.ts';
 import { conversation } from './conversation.ts';
-import { options, samplingOf } from './options.ts';
+import { options } from './options.ts';
 
 /** Bodies of POST /api/chat and /api/generate. Each field is obeyed, refused by name, or has no effect. */
 

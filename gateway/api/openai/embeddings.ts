@@ -23,9 +23,7 @@ export const embeddingFields = {
 };
 
 const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
-  if (input.length <= MAX_TEXTS) return;
-  const rule = { constraint: `max_count(${MAX_TEXTS})`, value: String(input.length) };
-  fields.violated(ctx, rule, `input must have at most ${MAX_TEXTS} texts (got ${input.length})`, ['input']);
+  fields.refuseMany(ctx, 'input', [input.length, MAX_TEXTS], 'texts', ['input']);
 });
 
 /** OpenAI's embeddings: a vector of length 1 for each text. */

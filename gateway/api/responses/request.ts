@@ -188,10 +188,7 @@ export const responsesInert = {
 /** The response repeats the metadata. Errors do not, since its texts may be private. */
 const metadata = z.record(z.string(), z.string()).superRefine((pairs, ctx) => {
   const entries = Object.entries(pairs);
-  if (entries.length > MAX_METADATA) {
-    const rule = { constraint: `max_count(${MAX_METADATA})`, value: String(entries.length) };
-    fields.violated(ctx, rule, `metadata must have at most ${MAX_METADATA} members (got ${entries.length})`);
-  }
+  fields.refuseMany(ctx, 'metadata', [entries.length, MAX_METADATA], 'members');
   const isTooLong = ([name, value]: [string, string]) =>
     [...name].length > MAX_METADATA_KEY || [...value].length > MAX_METADATA_VALUE;
   if (!entries.some(isTooLong)) return;
