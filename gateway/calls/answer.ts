@@ -27,7 +27,13 @@ import {
   tokensLeft,
 } from './prompt.ts';
 import { answerStructure } from './structure.ts';
-import { askedBehind, ignoredHints, renderThinking, requireNothing } from './thinking.ts';
+import {
+  askedBehind,
+  ignoredHints,
+  renderThinking,
+  requireNothing,
+  type ThinkingPrompt,
+} from './thinking.ts';
 import { offerTools, type ToolOffer } from './tool-offer.ts';
 import { readModel, type UsableModel, useModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';
@@ -154,12 +160,6 @@ export async function prepare(
   return { requests, numPromptTokens, thinking, offer };
 }
 
-interface EncodedPrompt {
-  readonly promptIds: readonly number[];
-  /** Absent if the answer does not think. */
-  readonly thinking?: Thinking;
-}
-
 /** Renders or encodes the prompts. Throws a 400 for the first one that is not valid. */
 async function promptsOf(
   { input, thinking }: Call,
@@ -167,7 +167,7 @@ async function promptsOf(
   limit: ContextLimit,
   offer: ToolOffer | undefined,
   signal: AbortSignal,
-): Promise<EncodedPrompt[]> {
+): Promise<ThinkingPrompt[]> {
   const { field } = input;
   const plain = 'prompts' in input ? input.prompts : withoutTemplate(input.withoutTemplate, model);
   if ('messages' in input && plain === undefined) {

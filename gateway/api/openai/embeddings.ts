@@ -4,7 +4,7 @@ import { useModel } from '../../calls/use-model.ts';
 import { tellIgnored } from '../../server/ignored-fields.ts';
 import type { RouteDeps } from '../../server/route-group.ts';
 import { ignoredIn, parseBody } from '../body.ts';
-import { base64Json, embedTexts, floatsJson, MAX_TEXTS, vectorsAnswer } from '../embed-texts.ts';
+import { base64Json, embedTexts, MAX_TEXTS } from '../embed-texts.ts';
 import * as fields from '../fields.ts';
 import { inert } from '../fields.ts';
 import { readJson } from '../json.ts';
@@ -34,16 +34,14 @@ export function embedding(deps: RouteDeps): Handler {
     tellIgnored(c, deps.log, ignoredIn(schema, body));
     return useModel(c, deps, { name }, async (usable) => {
       const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false };
-      return embedTexts(c, deps, usable, wish, ({ vectors, numTokens }) => {
+      return embedTexts(c, deps, usable, wish, (numTokens) => {
         const usage = { prompt_tokens: numTokens, total_tokens: numTokens };
-        return vectorsAnswer(c, deps, vectors, {
-          dimensions,
-          isScaled: true,
-          vectorJson: encoding_format === 'base64' ? base64Json : floatsJson,
-          around: (index) => [`{"object":"embedding","index":${index},"embedding":`, '}'],
+        return {
           before: '{"object":"list","data":[',
+          around: (index) => [`{"object":"embedding","index":${index},"embedding":`, '}'],
           behind: `],"model":${JSON.stringify(name)},"usage":${JSON.stringify(usage)}}`,
-        });
+          ...(encoding_format === 'base64' ? { vectorJson: base64Json } : {}),
+        };
       });
     });
   };
