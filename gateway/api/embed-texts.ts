@@ -29,6 +29,8 @@ interface Wish {
   readonly limit: ContextLimit;
   /** Whether a text that is too long loses its end; otherwise it is refused. */
   readonly isCut: boolean;
+  /** As in a Call. */
+  readonly priority?: number;
 }
 
 /** The JSON of an answer with vectors. */
@@ -69,8 +71,9 @@ export async function embedTexts(
   const pooling = poolingOf(model, asked);
   const ids = await idsOf(wish, model, vocabSize, signal);
   const sender = senderOf(c);
+  const order = wish.priority ? { priority: wish.priority } : {};
   const requests = ids.map((promptIds) =>
-    embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling }),
+    embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling, ...order }),
   );
   const numBytes = requests.length * size * Float32Array.BYTES_PER_ELEMENT;
   const heldBytes = numBytes + PIECE_CHARACTERS;

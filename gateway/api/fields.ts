@@ -111,6 +111,32 @@ export function maxTokens(name: string, min = 1, values?: readonly number[]) {
   return orUnlimited(integer(name, min, MAX_TOKENS).optional(), undefined, values);
 }
 
+/** Where a request stands among those of its caller. The names are the ends of the range, and its middle. */
+const PRIORITIES = new Map<unknown, number>([
+  ['high', -100],
+  ['normal', 0],
+  ['low', 100],
+]);
+const MAX_PRIORITY = 100;
+const PRIORITY_RULE = `must be a whole number from -${MAX_PRIORITY} to ${MAX_PRIORITY}, or "high", "normal" or "low"`;
+
+export const priority = z
+  .unknown()
+  .transform((sent, ctx): number => {
+    const value = PRIORITIES.get(sent) ?? sent;
+    if (typeof value === 'number' && Number.isInteger(value) && Math.abs(value) <= MAX_PRIORITY) return value;
+    const rule = { constraint: `range(-${MAX_PRIORITY}..=${MAX_PRIORITY})` };
+    violated(ctx, rule, `${PRIORITY_RULE} (got ${got(sent, 'number')})`);
+    return z.NEVER;
+  })
+  .meta({
+    anyOf: [
+      { type: 'integer', minimum: -MAX_PRIORITY, maximum: MAX_PRIORITY },
+      { enum: [...PRIORITIES.keys()] },
+    ],
+  })
+  .default(0);
+
 /** A list of strings, or one string; an empty one counts as none. */
 export function oneOrMany<Schema extends z.ZodType>(schema: Schema) {
   const read = (value: unknown): unknown =>

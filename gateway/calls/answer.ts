@@ -147,6 +147,7 @@ export async function prepare(
       stopIds,
       ...senderOf(c),
       api,
+      ...(call.priority ? { priority: call.priority } : {}),
       ...askedBehind(structure, prompt, call.thinking, model),
       ...(topLogprobs === undefined ? {} : { topLogprobs }),
       ...(topLogprobs === undefined || !isEchoed ? {} : { promptLogprobs: topLogprobs }),

@@ -28,6 +28,7 @@ const schema = z.strictObject({
   min_p: fields.float('min_p', 0, 1).default(0),
   seed: fields.seed('seed').optional(),
   ...tokenConstraints,
+  priority: fields.priority,
   /** Whether the stream has `metrics` events. */
   metrics: z.boolean().default(false),
   /** Whether `token` and `end` events have the tokens' ids. */

@@ -71,6 +71,7 @@ export function executeRoutes(deps: RouteDeps): Hono {
         ...senderOf(c),
         api,
         ...(deadlineMs === undefined ? {} : { deadlineMs }),
+        ...(request.priority === 0 ? {} : { priority: request.priority }),
       };
       const names = { correlation_id: correlationIdOf(c), ...callerField(c), ...c.get('trace') };
       const log = executeLog(deps.log, request.job_id, names, deps.monotonicNow);

@@ -19,6 +19,7 @@ export const embeddingFields = {
   input: prompts('input'),
   encoding_format: z.enum(['float', 'base64']).default('float'),
   dimensions: fields.integer('dimensions', 1, MAX_DIMENSIONS).optional(),
+  priority: fields.priority,
   ...inert(embeddingInert),
 };
 
@@ -30,10 +31,10 @@ const schema = z.strictObject(embeddingFields).superRefine(({ input }, ctx) => {
 export function embedding(deps: RouteDeps): Handler {
   return async (c) => {
     const body = await readJson(c);
-    const { model: name, input, dimensions, encoding_format } = parseBody(schema, body);
+    const { model: name, input, dimensions, encoding_format, priority } = parseBody(schema, body);
     tellIgnored(c, deps.log, ignoredIn(schema, body));
     return useModel(c, deps, { name }, async (usable) => {
-      const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false };
+      const wish = { field: 'input', texts: input, dimensions, limit: usable.info, isCut: false, priority };
       return embedTexts(c, deps, usable, wish, (numTokens) => {
         const usage = { prompt_tokens: numTokens, total_tokens: numTokens };
         return {

@@ -41,6 +41,7 @@ export const sharedFields = {
   ...tokenConstraints,
   ...grammarFields,
   stop: fields.oneOrMany(fields.stopSequences('stop')).default([]),
+  priority: fields.priority,
 };
 
 export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
@@ -48,7 +49,10 @@ export type SharedFields = z.output<z.ZodObject<typeof sharedFields>>;
 /** The members of a call that both routes make alike. */
 export function sharedCall(
   request: SharedFields,
-): Pick<Call, 'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices'> {
+): Pick<
+  Call,
+  'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices' | 'priority'
+> {
   const [field] = grammarNames(request);
   const grammar = grammarOf(request);
   return {
@@ -60,6 +64,7 @@ export function sharedCall(
     tokens: request,
     stop: request.stop,
     numChoices: request.n,
+    priority: request.priority,
   };
 }
 

@@ -220,6 +220,8 @@ export const responsesFields = {
   store: z.boolean().optional(),
   /** An addition: OpenAI has a seed only for chats. */
   seed: fields.seed('seed').optional(),
+  /** An addition too. */
+  priority: fields.priority,
   ...inert(responsesInert),
 };
 
