@@ -75,6 +75,8 @@ export async function embedTexts(
   const requests = ids.map((promptIds) =>
     embeddingRequest({ promptIds, modelIdentity, ...sender, api, pooling, ...order }),
   );
+  const numTokens = ids.reduce((sum, { length: count }) => sum + count, 0);
+  c.get('used').tokens_in = numTokens;
   const numBytes = requests.length * size * Float32Array.BYTES_PER_ELEMENT;
   const heldBytes = numBytes + PIECE_CHARACTERS;
   if (heldBytes > budget.limit) {
@@ -91,8 +93,7 @@ export async function embedTexts(
     budget.release(caller, heldBytes);
   }
   // The answer holds them again in the same turn, so that no other request takes their room.
-  const form = formOf(ids.reduce((sum, { length: count }) => sum + count, 0));
-  return longAnswer(c, budget, numBytes, inPieces(parts(vectors, wish.dimensions, form)));
+  return longAnswer(c, budget, numBytes, inPieces(parts(vectors, wish.dimensions, formOf(numTokens))));
 }
 
 function requireDimensions(dimensions: number | undefined, embeddingSize: number): void {

@@ -8,7 +8,7 @@ import type { Model } from '../models/model.ts';
 import { type GenerateRequest, neutralSampling } from '../runner/runner.ts';
 import { senderOf } from '../server/guard/caller.ts';
 import { tellIgnored } from '../server/ignored-fields.ts';
-import { failureLog } from '../server/request-log.ts';
+import { failureLog, type UsedTokens } from '../server/request-log.ts';
 import type { RouteDeps } from '../server/route-group.ts';
 import { ResponseStream } from '../server/streams/response-stream.ts';
 import { eventStream } from '../server/streams/sse.ts';
@@ -89,7 +89,10 @@ export async function answer(
       maxTokensOut: usable.info.maxTokensOut ?? Number.POSITIVE_INFINITY,
       beginsWithText: offer?.calls === undefined && thinking === undefined,
     };
-    const begin = (sink: MergedSink): OpenText => generate(call, prepared, usable, sink);
+    const used = c.get('used');
+    used.tokens_in = numPromptTokens;
+    const begin = (sink: MergedSink): OpenText =>
+      generate(call, prepared, usable, countingSink(sink, used, facts));
     if (!call.isStreamed) {
       const whole = new WholeAnswer(requests.length);
       const choices = await whileWanted(c.req.raw.signal, begin(whole), whole);
@@ -217,6 +220,20 @@ function generate(
     ? withPrompts(sink, { tokenizer, promptIds, isPromptOnly: maxTokens === 0 })
     : sink;
   return mergeStreams(runner, requests, options, heard);
+}
+
+/** Counts the tokens of the answers, for the log. */
+function countingSink(sink: MergedSink, used: UsedTokens, { numChoicesPerPrompt }: Facts): MergedSink {
+  return {
+    onPart: (part, index) => {
+      used.tokens_out = (used.tokens_out ?? 0) + part.tokenIds.length;
+      // The later choices of a prompt find in the cache what the first one computed.
+      if (part.end !== undefined && index % numChoicesPerPrompt === 0)
+        used.tokens_cached = (used.tokens_cached ?? 0) + part.end.numCachedTokens;
+      sink.onPart(part, index);
+    },
+    onError: (thrown) => sink.onError(thrown),
+  };
 }
 
 /** The encoder as a sink. Failures are logged as they are; the client sees only what toApiError lets through. */
