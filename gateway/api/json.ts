@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { Context } from 'hono';
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import { JsonFault, parseLosslessJson } from '../json/json-parser.ts';
 import { JSON_TYPE } from '../json/json-text.ts';
 import { turns } from '../system/turns.ts';

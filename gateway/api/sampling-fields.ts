@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import type { Call } from '../calls/call.ts';
-import { shown } from '../errors/shown.ts';
+import { shown } from '../errors/api-error.ts';
 import * as fields from './fields.ts';
 
 /** Fields about how tokens are drawn, which are the same in all APIs but for their defaults. */

@@ -1,5 +1,4 @@
-import { ApiError } from '../errors/api-error.ts';
-import { shown } from '../errors/shown.ts';
+import { ApiError, shown } from '../errors/api-error.ts';
 import { decodeAll } from '../generation/text-decoder.ts';
 import { type Thinking, thinkingLimit } from '../generation/thinking-parser.ts';
 import type { Model } from '../models/model.ts';

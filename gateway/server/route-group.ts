@@ -10,7 +10,7 @@ import type { Ids } from '../system/ids.ts';
 import type { CrashReport } from '../telemetry/crash-reports.ts';
 import type { Log } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { ByteBudget } from './guard/byte-budget.ts';
+import type { ByteBudget } from './guard/bodies.ts';
 
 declare module 'hono' {
   interface ContextVariableMap {
