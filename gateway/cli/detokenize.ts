@@ -4,8 +4,8 @@ import { parseArgs } from 'node:util';
 import * as z from 'zod';
 import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { loadModel } from '../models/load-model.ts';
 import { resolveModel } from '../models/model-cache.ts';
+import { loadModel } from '../models/model-slot.ts';
 import type { Tokenizer } from '../tokenizer/tokenizer.ts';
 import { reporting } from './report.ts';
 

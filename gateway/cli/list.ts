@@ -3,7 +3,7 @@
 import { parseArgs } from 'node:util';
 import { flagsHelp } from '../config/help.ts';
 import { ExitCode } from '../errors/exit-code.ts';
-import { listModels } from '../models/list-models.ts';
+import { listModels } from '../models/model-cache.ts';
 import { reporting } from './report.ts';
 
 export function listUsage(): string {

@@ -3,9 +3,9 @@
 import { parseArgs } from 'node:util';
 import { flagsHelp, prose } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { catalogue } from '../models/catalogue.ts';
 import { isHubName } from '../models/hub/hub-file.ts';
 import { DEFAULT_ENDPOINT, pullFromHub } from '../models/hub/pull-from-hub.ts';
+import { catalogue } from '../models/model-cache.ts';
 import { pull } from '../models/pull.ts';
 import { reporting } from './report.ts';
 

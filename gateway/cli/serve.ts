@@ -2,8 +2,7 @@ import { type Config, configHelp, hasSeveralModels, printConfig, readConfig } fr
 import { prose } from '../config/help.ts';
 import { ExitCode } from '../errors/exit-code.ts';
 import { modelIdOf } from '../models/model.ts';
-import type { ModelRegistry } from '../models/model-registry.ts';
-import { workerStatus } from '../models/worker-status.ts';
+import { type ModelRegistry, workerStatus } from '../models/model-registry.ts';
 import { endSignal } from '../system/end-signal.ts';
 import { randomIds } from '../system/ids.ts';
 import { createNotifier } from '../systemd/notifier.ts';

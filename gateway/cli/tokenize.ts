@@ -3,8 +3,8 @@
 import { parseArgs } from 'node:util';
 import { flagsHelp } from '../config/help.ts';
 import { ExitCode, UsageError } from '../errors/exit-code.ts';
-import { loadModel } from '../models/load-model.ts';
 import { resolveModel } from '../models/model-cache.ts';
+import { loadModel } from '../models/model-slot.ts';
 import { reporting } from './report.ts';
 import { readTextFile } from './text-input.ts';
 

@@ -11,10 +11,9 @@ import { type RunConfig, runHelp, runSettings } from '../../config/run-settings.
 import { mergeSettings } from '../../config/settings.ts';
 import { ExitCode, UnavailableError, UsageError } from '../../errors/exit-code.ts';
 import { ModelFileError } from '../../errors/model-file-error.ts';
-import { catalogue } from '../../models/catalogue.ts';
 import { isHubName } from '../../models/hub/hub-file.ts';
 import { modelIdOf } from '../../models/model.ts';
-import { resolveModel } from '../../models/model-cache.ts';
+import { catalogue, resolveModel } from '../../models/model-cache.ts';
 import { ModelSlot } from '../../models/model-slot.ts';
 import { runningServers } from '../../system/run-files.ts';
 import { ANSWERS_AS_JSON, converse } from '../chat/chat.ts';
