@@ -4,7 +4,7 @@ import { encodePrompt, maxTokensWithin, requireKnownIds, stopIdsOf, tokensLeft }
 import { useModel } from '../../calls/use-model.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
-import { memoryOf } from '../../runner/process/memory.ts';
+import { memoryOf } from '../../models/model-registry.ts';
 import { cancelled, type GenerateRequest, neutralSampling, type RunnerInfo } from '../../runner/runner.ts';
 import { correlationIdOf } from '../../server/correlation.ts';
 import { callerField, callerOf, keptCallerOf, senderOf } from '../../server/guard/caller.ts';
