@@ -13,12 +13,21 @@ import type { RouteDeps } from '../server/route-group.ts';
 import { ResponseStream } from '../server/streams/response-stream.ts';
 import { eventStream } from '../server/streams/sse.ts';
 import { toApiError } from '../server/to-api-error.ts';
-import type { Call, EventEncoder, Facts, ParsedCall, TokenConstraints } from './call.ts';
+import type { Call, EventEncoder, Facts, ParsedCall } from './call.ts';
 import { withPrompts } from './echo.ts';
-import { type ContextLimit, encodePrompts, maxTokensWithin, requireIds, tokensLeft } from './prompt.ts';
+import {
+  type ContextLimit,
+  encodePrompts,
+  maxTokensWithin,
+  requireIds,
+  requireKnownBiases,
+  requireKnownIds,
+  stopIdsOf,
+  type TokenConstraints,
+  tokensLeft,
+} from './prompt.ts';
 import { answerStructure } from './structure.ts';
 import { askedBehind, ignoredHints, renderThinking, requireNothing } from './thinking.ts';
-import { requireKnownBiases, requireKnownIds, stopIdsOf } from './token-ids.ts';
 import { offerTools, type ToolOffer } from './tool-offer.ts';
 import { readModel, type UsableModel, useModel } from './use-model.ts';
 import { WholeAnswer, whileWanted } from './whole-answer.ts';

@@ -2,8 +2,7 @@ import { type Context, Hono } from 'hono';
 import * as z from 'zod';
 import { nativeGroup } from '../api/native/group.ts';
 import { ApiError } from '../errors/api-error.ts';
-import type { Answer, Operation } from '../server/operation.ts';
-import type { RouteGroup } from '../server/route-group.ts';
+import type { Answer, Operation, RouteGroup } from '../server/route-group.ts';
 import type { PageFile } from './built-page.ts';
 import type { Playground } from './playground.ts';
 
@@ -85,6 +84,6 @@ export function pageGroup(playground: Playground): RouteGroup {
     access: 'everybody',
     generating: [],
     operations,
-    routes: [() => playgroundRoutes(playground)],
+    routes: () => playgroundRoutes(playground),
   };
 }

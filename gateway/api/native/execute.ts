@@ -1,7 +1,6 @@
 import { Hono } from 'hono';
 import * as z from 'zod';
-import { encodePrompt, maxTokensWithin, tokensLeft } from '../../calls/prompt.ts';
-import { requireKnownIds, stopIdsOf } from '../../calls/token-ids.ts';
+import { encodePrompt, maxTokensWithin, requireKnownIds, stopIdsOf, tokensLeft } from '../../calls/prompt.ts';
 import { useModel } from '../../calls/use-model.ts';
 import { TextStream } from '../../generation/text-stream.ts';
 import type { Model } from '../../models/model.ts';
