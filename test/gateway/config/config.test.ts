@@ -5,7 +5,7 @@ import { type Config, printConfig, readConfig } from '../../../gateway/config/co
 import { backendOf } from '../../../gateway/config/runner-settings.ts';
 import { UsageError } from '../../../gateway/errors/exit-code.ts';
 import { errorOf } from '../../fixtures/errors.ts';
-import { recordedCases } from '../../fixtures/recorded-cases.ts';
+import { recordedCases, wordsOf } from '../../fixtures/recorded-cases.ts';
 import { temporaryFolder } from '../../fixtures/temporary-folder.ts';
 
 const test = suite('config');
@@ -16,14 +16,10 @@ function file(values: unknown): string {
   return folder.write(`config-${files++}.json`, typeof values === 'string' ? values : JSON.stringify(values));
 }
 
-/** A word is an argument, NAME=value or a file @…; quotes may hold spaces. */
-const WORD = /(?:[^\s']|'[^']*')+/g;
-
 /** The settings that are not the default, and the backend if it is chosen; or the refusal. */
 function outcomeOf(line: string): string {
-  const given = [...line.matchAll(WORD)].map(([word]) => word.replaceAll("'", ''));
   const paths: string[] = [];
-  const words = given.map((word) =>
+  const words = wordsOf(line).map((word) =>
     word.replace(/(?<=^|=)@(.*)/, (_, text: string) => {
       paths.push(file(text));
       return paths.at(-1) ?? '';
