@@ -1,9 +1,11 @@
 import { type Context, Hono, type MiddlewareHandler } from 'hono';
 import { routeGroups } from './api/groups.ts';
-import { refuseIdempotencyKey } from './api/idempotency.ts';
+import { keepingRoutes } from './api/jobs.ts';
 import { openApiRoutes } from './api/openapi/routes.ts';
+import { refuseIdempotencyKey } from './calls/idempotency.ts';
 import { ApiError } from './errors/api-error.ts';
 import { shown } from './errors/shown.ts';
+import { Jobs } from './jobs/jobs.ts';
 import { pageGroup } from './playground/group.ts';
 import type { Playground } from './playground/routes.ts';
 import { correlation } from './server/correlation.ts';
@@ -17,7 +19,9 @@ import { assignGroup, type RouteDeps } from './server/route-group.ts';
 import { toApiError } from './server/to-api-error.ts';
 
 /** What the application needs from outside. Tests pass fakes. */
-export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
+export interface AppDeps extends Omit<RouteDeps, 'answerBudget' | 'jobs'>, BodyLimits {
+  /** Jobs without a journal by default. */
+  readonly jobs?: Jobs;
   /** The size of RouteDeps.answerBudget, in bytes. */
   readonly maxAnswerBytesInFlight: number;
   /** Who may send requests; loopbackOnly by default. */
@@ -29,7 +33,7 @@ export interface AppDeps extends Omit<RouteDeps, 'answerBudget'>, BodyLimits {
 /** Makes the HTTP application without a socket: tests call `app.request()`, `serve` lets it listen. */
 export function createApp(deps: AppDeps): Hono {
   const app = new Hono();
-  const { playground } = deps;
+  const { playground, jobs = new Jobs(deps) } = deps;
   const groups = playground === undefined ? routeGroups : [pageGroup(playground), ...routeGroups];
   const generating = groups.flatMap((group) => group.generating);
   app.use(closeUnread);
@@ -49,12 +53,12 @@ export function createApp(deps: AppDeps): Hono {
       await next();
     });
   }
-  app.use(refuseIdempotencyKey);
+  app.use(refuseIdempotencyKey(keepingRoutes));
   app.use(refuseEncoded);
   app.use(boundBodies(deps));
-  deps.metrics.showJournal(() => deps.jobs?.stats);
+  deps.metrics.showJournal(() => jobs.stats);
   const answerBudget = new ByteBudget(deps.maxAnswerBytesInFlight, 'answers');
-  const ofRoutes: RouteDeps = { ...deps, answerBudget };
+  const ofRoutes: RouteDeps = { ...deps, jobs, answerBudget };
   for (const routes of groups.flatMap((group) => group.routes)) app.route('/', routes(ofRoutes));
   app.route('/', openApiRoutes(groups));
   app.notFound((c) => answerError(c, nothingHere(app, c)));

@@ -9,8 +9,9 @@ import { readJson } from './json.ts';
 export function callRoute(path: string, parse: (body: unknown) => ParsedCall): (deps: RouteDeps) => Hono {
   return (deps) =>
     new Hono().post(path, async (c) => {
-      const parsed = parse(await readJson(c));
+      const body = await readJson(c);
+      const parsed = parse(body);
       tellIgnored(c, deps.log, parsed.ignored);
-      return answer(c, deps, parsed);
+      return answer(c, deps, parsed, body);
     });
 }

@@ -44,6 +44,7 @@ export interface Events {
 }
 
 export const SSE_TYPE = 'text/event-stream';
+export const LINES_TYPE = 'application/x-ndjson';
 
 /** An answer in JSON. */
 export function json(description: string, whole: z.ZodType): Answer {
@@ -57,5 +58,5 @@ export function jsonOrEvents(description: string, whole: z.ZodType, events: Even
 
 /** An answer in JSON, or a stream of JSON lines. */
 export function jsonOrLines(description: string, whole: z.ZodType, lines: z.ZodType): Answer {
-  return { description, content: { 'application/x-ndjson': { lines }, [JSON_TYPE]: { whole } } };
+  return { description, content: { [LINES_TYPE]: { lines }, [JSON_TYPE]: { whole } } };
 }

@@ -1,7 +1,7 @@
 import type { Context, Hono, MiddlewareHandler } from 'hono';
 import type { z } from 'zod';
 import type { ApiError } from '../errors/api-error.ts';
-import type { DurableJobs } from '../journal/durable-jobs.ts';
+import type { Jobs } from '../jobs/jobs.ts';
 import type { ModelRegistry } from '../models/model-registry.ts';
 import type { Pooling } from '../runner/runner.ts';
 import type { Clock } from '../system/clock.ts';
@@ -25,11 +25,7 @@ export interface RouteDeps {
   /** Whether clients may have models unloaded; false by default. */
   readonly isUnloadAllowed?: boolean;
   readonly log: Log;
-  /**
-   * Durable jobs, which outlive connections and this process. Undefined if no journal is kept; requests for jobs are then
-   * refused.
-   */
-  readonly jobs?: DurableJobs | undefined;
+  readonly jobs: Jobs;
   readonly metrics: Metrics;
   /** Crash reports of runners, the newest first. */
   readonly crashes: () => readonly CrashReport[];

@@ -2,6 +2,7 @@ import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
 import { ApiError } from '../../errors/api-error.ts';
 import { memberOf } from '../../json/json-values.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { MAX_TOKENS } from '../fields.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO_ITEMS, NOTHING } from '../inert.ts';
@@ -57,6 +58,7 @@ export const messagesFields = {
   max_tokens: fields.integer('max_tokens', 1, MAX_TOKENS),
   stop_sequences: fields.stopSequences('stop_sequences').default([]),
   stream: z.boolean().default(false),
+  durable,
   temperature: fields.float('temperature', 0, 2).default(1),
   top_p: fields.float('top_p', 0, 1).default(1),
   top_k: fields.integer('top_k', 0, 2 ** 32 - 1).default(0),
@@ -85,6 +87,7 @@ export function parseMessages(body: unknown): ParsedCall {
     sampling: { temperature, topP, topK },
     maxTokens: request.max_tokens,
     stop: request.stop_sequences,
+    durable: request.durable ? ('durable' as const) : undefined,
   };
   return {
     call,

@@ -1,4 +1,5 @@
 import type { RouteGroup } from '../../server/route-group.ts';
+import { jobOperations, jobRoutes } from '../jobs.ts';
 import { errorOfUnknownPath } from '../outside-answers.ts';
 import { applyTemplateRoutes } from './apply-template.ts';
 import { nativeErrorBody, nativeErrorSchema } from './errors.ts';
@@ -12,8 +13,8 @@ export const nativeGroup: RouteGroup = {
   paths: ['/*'],
   access: 'key',
   generating: ['/execute'],
-  routes: [executeRoutes, tokenizeRoutes, applyTemplateRoutes],
-  operations: nativeOperations,
+  routes: [executeRoutes, jobRoutes, tokenizeRoutes, applyTemplateRoutes],
+  operations: [...nativeOperations, ...jobOperations],
   errorSchema: nativeErrorSchema,
   errorAnswer: (_, error) => {
     return { body: error.code === 'not_found' ? errorOfUnknownPath(error) : nativeErrorBody(error) };

@@ -1,4 +1,5 @@
 import * as z from 'zod';
+import { LAST_EVENT_HEADER } from '../../calls/kept-answer.ts';
 import { type Answer, json, type Operation, SSE_TYPE } from '../../server/operation.ts';
 import { MSGPACK_TYPE } from '../msgpack.ts';
 import {
@@ -9,10 +10,8 @@ import {
   tokenizedSchema,
 } from './answers.ts';
 import { applyTemplateFields } from './apply-template.ts';
-import { DEADLINE_HEADER } from './deadline.ts';
 import { cancelSchema } from './execute.ts';
-import { executeFields } from './execute-request.ts';
-import { LAST_EVENT_HEADER } from './numbered-events.ts';
+import { DEADLINE_HEADER, executeFields } from './execute-request.ts';
 import { detokenizeSchema, tokenizeSchema } from './tokenize.ts';
 
 const executeBody = z

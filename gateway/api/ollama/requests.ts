@@ -4,6 +4,7 @@ import { RawJson } from '../../json/json-text.ts';
 import { isJsonObject } from '../../json/json-values.ts';
 import type { ChatMessage } from '../../prompt/chat-template.ts';
 import type { Grammar } from '../../runner/runner.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { toolFields } from '../function-tools.ts';
 import { ANYTHING, type InertFields, ignoredIn, inert, NO, NO_ITEMS, ZERO } from '../inert.ts';
@@ -56,6 +57,7 @@ const format = z
 const sharedFields = {
   model: fields.nonEmpty('model'),
   stream: z.boolean().default(true),
+  durable,
   keep_alive: keepAlive,
   format,
   options,
@@ -177,6 +179,7 @@ function askedBy(
     maxContext: asked.num_ctx,
     stop: asked.stop,
     report: { timings: true },
+    durable: request.durable ? 'durable' : undefined,
   };
   return {
     call,

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import type { Call, ParsedCall } from '../../calls/call.ts';
+import { checkDurable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { MAX_TOKENS, refuseIgnored, UNLIMITED } from '../fields.ts';
 import { inert } from '../inert.ts';
@@ -42,6 +43,7 @@ const schema = z.strictObject(completionFields).superRefine((request, ctx) => {
   checkMinTokens(ctx, min_tokens, { name: 'max_tokens', value: max_tokens, fallback: DEFAULT_MAX_TOKENS });
   checkGrammar(ctx, request);
   checkPenalties(ctx, request);
+  checkDurable(ctx, { ...request, n: prompt.length * n });
   refuseIgnored(
     ctx,
     best_of !== undefined && n > 1,

@@ -5,9 +5,9 @@ import type { RouteGroup } from '../../server/route-group.ts';
 import { callRoute } from '../call-route.ts';
 import { missingRoutes } from '../missing-routes.ts';
 import { requestId } from '../request-id.ts';
-import { keptResponseRoutes } from '../responses/background.ts';
+import { keptResponseRoutes } from '../responses/kept-responses.ts';
 import { MISSING, responseOperations } from '../responses/operations.ts';
-import { responseRoutes } from '../responses/responses.ts';
+import { parseResponses, RESPONSES_PATH } from '../responses/responses.ts';
 import {
   chatChunkSchema,
   chatCompletionSchema,
@@ -87,7 +87,7 @@ export const openAiGroup: RouteGroup = {
     callRoute('/v1/chat/completions', parseChat),
     callRoute('/v1/completions', parseCompletions),
     embeddingRoutes,
-    responseRoutes,
+    callRoute(RESPONSES_PATH, parseResponses),
     keptResponseRoutes,
     () => missingRoutes(MISSING),
     modelRoutes,

@@ -1,6 +1,7 @@
 import * as z from 'zod';
 import type { Call } from '../../calls/call.ts';
 import { shown } from '../../errors/shown.ts';
+import { durable } from '../durable-field.ts';
 import * as fields from '../fields.ts';
 import { MAX_TOKENS, UNLIMITED, violated } from '../fields.ts';
 import { ignoredIn, inert } from '../inert.ts';
@@ -22,6 +23,7 @@ export const sharedFields = {
   stream: z.boolean().default(false),
   /** Whether each choice says how long its parts took. */
   timings: z.boolean().default(false),
+  durable,
   stream_options: z
     .object({ include_usage: z.boolean().default(false), ...inert(streamOptionsInert) })
     .optional(),
@@ -62,7 +64,10 @@ export function maxTokens(name: string) {
 /** The members of a call that both routes make alike. */
 export function sharedCall(
   request: SharedFields,
-): Pick<Call, 'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices'> {
+): Pick<
+  Call,
+  'model' | 'isStreamed' | 'format' | 'sampling' | 'seed' | 'tokens' | 'stop' | 'numChoices' | 'durable'
+> {
   const { repetition_penalty, repeat_penalty } = request;
   const [field] = grammarNames(request);
   const grammar = grammarOf(request);
@@ -85,6 +90,7 @@ export function sharedCall(
     tokens: request,
     stop: request.stop,
     numChoices: request.n,
+    durable: request.durable ? 'durable' : undefined,
   };
 }
 

@@ -1,15 +1,6 @@
-import { Hono } from 'hono';
-import { answer, prepare } from '../../calls/answer.ts';
-import type { Call, Encoding, Facts } from '../../calls/call.ts';
-import { useModel } from '../../calls/use-model.ts';
-import { tellIgnored } from '../../server/ignored-fields.ts';
-import type { RouteDeps } from '../../server/route-group.ts';
-import { idempotencyOf } from '../idempotency.ts';
-import { readJson } from '../json.ts';
-import { requireJobs } from '../kept-jobs.ts';
+import type { Call, Encoding, Facts, ParsedCall } from '../../calls/call.ts';
 import { thinkingWishOf } from '../thinking-parts.ts';
 import { toolWishOf } from '../tools.ts';
-import { beginBackground, responseOfTwin } from './background.ts';
 import { errorEvent } from './event-writer.ts';
 import { Output } from './output.ts';
 import {
@@ -18,35 +9,17 @@ import {
   type ResponsesRequest,
   saidOfThinking,
 } from './request.ts';
-import { endStatus, ResponseObject } from './response.ts';
+import { endStatus, ResponseObject, responseId } from './response.ts';
 import { ResponseEvents } from './response-events.ts';
 
-/** OpenAI's responses, whole and streamed. The journal keeps those that continue in the background. */
-export function responseRoutes(deps: RouteDeps): Hono {
-  const app = new Hono();
+/** OpenAI's responses, whole and streamed. */
 
-  app.post('/v1/responses', async (c) => {
-    const body = await readJson(c);
-    const request = parseResponsesRequest(body);
-    tellIgnored(c, deps.log, ignoredByResponses(body));
-    const call = callOf(request);
-    if (request.background) requireJobs(deps, 'background');
-    const idempotency = idempotencyOf(c, body, 'background', request.background);
-    if (!request.background) return answer(c, deps, { call, encoding: encodingOf(request) });
-    const twin = idempotency && (await responseOfTwin(c, deps, request, idempotency));
-    if (twin !== undefined) return twin;
-    const wish = { name: request.model, ...(request.stream ? { failureEvent: errorEvent } : {}) };
-    return useModel(c, deps, wish, async (usable) => {
-      const {
-        requests: [generate],
-        thinking,
-      } = await prepare(c, deps, call, usable);
-      if (generate === undefined) throw new Error('A response has one choice.');
-      return beginBackground(c, deps, body, { request, generate, thinking, idempotency }, usable);
-    });
-  });
+export const RESPONSES_PATH = '/v1/responses';
 
-  return app;
+/** Throws a 400 whose `param` is the first field at fault and whose message names all of them. */
+export function parseResponses(body: unknown): ParsedCall {
+  const request = parseResponsesRequest(body);
+  return { call: callOf(request), ignored: ignoredByResponses(body), encoding: encodingOf(request) };
 }
 
 function callOf(request: ResponsesRequest): Call {
@@ -67,11 +40,12 @@ function callOf(request: ResponsesRequest): Call {
     maxTokens: request.max_output_tokens,
     stop: [],
     report: { topLogprobs: include.logprobs ? request.top_logprobs : undefined },
+    durable: request.background ? 'background' : request.durable ? 'durable' : undefined,
   };
 }
 
 function encodingOf(request: ResponsesRequest): Encoding {
-  const responseOf = (facts: Facts) => new ResponseObject({ ...facts, request, isKept: false });
+  const responseOf = (facts: Facts) => new ResponseObject({ ...facts, request });
   return {
     whole: (facts, [choice]) => {
       if (choice === undefined) throw new Error('A response has one choice.');
@@ -84,5 +58,10 @@ function encodingOf(request: ResponsesRequest): Encoding {
     },
     stream: (facts, outlet) => new ResponseEvents(responseOf(facts), facts, outlet),
     failureEvent: errorEvent,
+    stages: ({ tokenizer, ...facts }, onStage, end) => {
+      const outlet = { write: () => {}, end };
+      return new ResponseEvents(responseOf({ ...facts, tokenizer }), { tokenizer, onStage }, outlet);
+    },
+    jobId: responseId,
   };
 }
